@@ -1,0 +1,1 @@
+"""An AI compiler that keeps the logic of an operator and its mapping to hardware apart."""

@@ -1,0 +1,75 @@
+"""Element types by name: sizes, promotion, NumPy equivalents."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+SIGNED = ("int8", "int16", "int32", "int64")
+UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
+ALL = (*FLOATS, *SIGNED, *UNSIGNED, "bool")
+
+_BYTES = {"bfloat16": 2, "bool": 1}
+_EPSILON = {
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+    "float32": 2.0**-24,
+    "float64": 2.0**-53,
+}
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of one element."""
+    if dtype in _BYTES:
+        return _BYTES[dtype]
+    return int(dtype.lstrip("uintfloa")) // 8
+
+
+def is_float(dtype: str) -> bool:
+    """Whether `dtype` is a floating-point type."""
+    return dtype in FLOATS
+
+
+def unit_roundoff(dtype: str) -> float:
+    """Half the gap between 1 and the next number; 0 for exact (integer) types."""
+    return _EPSILON.get(dtype, 0.0)
+
+
+def compute_dtype(dtype: str) -> str:
+    """The type in which arithmetic on `dtype` is done: 16-bit floats in float32."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+def accumulator_dtype(dtype: str) -> str:
+    """The type in which products of `dtype` are summed: 8- and 16-bit integers in int32."""
+    if dtype in ("int8", "uint8", "int16", "uint16", "bool"):
+        return "int32"
+    return compute_dtype(dtype)
+
+
+@functools.cache
+def promote(*dtypes: str) -> str:
+    """The common type, as NumPy's, with bfloat16 + float16 = float32."""
+    kinds = set(dtypes)
+    if len(kinds) == 1:
+        return dtypes[0]
+    if "bfloat16" in kinds:
+        rest = {d for d in kinds if d != "bfloat16" and is_float(d)}
+        return "bfloat16" if not rest else promote("float32", *rest)
+    floats = [d for d in kinds if is_float(d)]
+    if floats:  # as in torch, an integer does not widen a float
+        return str(np.result_type(*floats))
+    return str(np.result_type(*kinds))
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """The NumPy type of the same bits (bfloat16 from ml_dtypes)."""
+    if dtype == "bfloat16":
+        import ml_dtypes  # a dependency of TVM; imported late to keep imports fast
+
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    return np.dtype(dtype)

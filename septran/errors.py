@@ -1,0 +1,135 @@
+"""Every error a user can cause, each with a code, a place and a hint.
+
+    SepTranError
+    ├── LogicError      SEP1xx  a logic file says something impossible
+    ├── MachineError    SEP2xx  a machine file does
+    ├── MappingError    SEP3xx  a mapping file does, alone or for this logic
+    ├── TileError       SEP4xx  a tile program is wrong (a pass or an edit broke it)
+    ├── TargetError     SEP5xx  a target cannot build this program
+    └── CallError       SEP6xx  a kernel was called with unsuitable arguments
+
+`Errors` carries all mistakes of one file at once. Subclasses for single mistakes
+live beside the code that raises them and set `code`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+from septran.location import Location
+
+
+class SepTranError(Exception):
+    """A mistake the user can mend: what is wrong, where, and what would be right."""
+
+    code: ClassVar[str] = "SEP000"
+
+    def __init__(
+        self,
+        message: str,
+        where: Location | None = None,
+        *,
+        hint: str | None = None,
+        notes: Iterable[tuple[str, Location]] = (),
+    ) -> None:
+        """`notes` are further places with a word on each, such as the other of two."""
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+        self.related = tuple(notes)
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        lines = [f"{place}{self.message} [{self.code}]"]
+        if self.where:
+            lines += _excerpt(self.where)
+        for word, where in self.related:
+            lines += [f"  {where}: {word}", *_excerpt(where)]
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class LogicError(SepTranError):
+    """A logic file says something impossible."""
+
+    code = "SEP100"
+
+
+class MachineError(SepTranError):
+    """A machine file says something impossible."""
+
+    code = "SEP200"
+
+
+class MappingError(SepTranError):
+    """A mapping file says something impossible, alone or for this logic."""
+
+    code = "SEP300"
+
+
+class TileError(SepTranError):
+    """A tile program breaks a rule of Tile IR."""
+
+    code = "SEP400"
+
+
+class TargetError(SepTranError):
+    """A target cannot build or run this program."""
+
+    code = "SEP500"
+
+
+class CallError(SepTranError):
+    """A kernel was called with arguments it cannot take."""
+
+    code = "SEP600"
+
+
+class Errors(SepTranError):
+    """Several mistakes at once, in the order of their places."""
+
+    code = "SEP001"
+
+    def __init__(self, errors: Iterable[SepTranError]) -> None:
+        self.errors = tuple(errors)
+        count = len(self.errors)
+        super().__init__(f"{count} mistake{'s' if count != 1 else ''}")
+
+    def __str__(self) -> str:
+        return "\n".join([*(str(error) for error in self.errors), f"{self.message}."])
+
+
+def raise_all(errors: Iterable[SepTranError]) -> None:
+    """Raise nothing, the one error, or all of them together."""
+    found = list(errors)
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        raise Errors(found)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A sentence that names the nearest known word, or lists what is known."""
+    words = sorted(map(str, known))
+    close = difflib.get_close_matches(str(name), words, n=1, cutoff=0.6)
+    if not close:
+        folded = {word.lower(): word for word in words}
+        close = [folded[c] for c in difflib.get_close_matches(str(name).lower(), folded, n=1)]
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known: {', '.join(words)}" if words else "none is known here"
+
+
+def _excerpt(where: Location) -> list[str]:
+    text = where.text
+    if not text:
+        return []
+    lines = [f"    {text}"]
+    if where.column is not None:
+        pad = "".join("\t" if c == "\t" else " " for c in text[: where.column - 1])
+        lines.append(f"    {pad}{'^' * max(1, where.length)}")
+    return lines

@@ -1,0 +1,1 @@
+"""Text, HTML and Graphviz views of the stages."""

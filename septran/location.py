@@ -1,0 +1,58 @@
+"""Where a user wrote something: a file, a line and, if known, a column."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_PACKAGE = str(Path(__file__).parent)
+_OPERATORS = str(Path(__file__).parent / "operators")
+
+
+@dataclass(frozen=True, order=True)
+class Location:
+    """A place in a logic, mapping or machine file, printed as ``file:line:column``."""
+
+    file: str
+    line: int
+    """1-based."""
+    column: int | None = None
+    """1-based; None where only the line is known."""
+    length: int = 1
+    """Characters that the caret underlines."""
+
+    def __str__(self) -> str:
+        place = f"{_short(self.file)}:{self.line}"
+        return place if self.column is None else f"{place}:{self.column}"
+
+    @property
+    def text(self) -> str:
+        """The source line without its line end; empty where it cannot be read."""
+        return linecache.getline(self.file, self.line).rstrip("\r\n")
+
+    @classmethod
+    def of_caller(cls) -> Location:
+        """The innermost frame outside SepTran's own machinery.
+
+        The operator library counts as user code: it is logic like any other.
+        Works in notebook cells, too, as IPython feeds `linecache`.
+        """
+        frame = sys._getframe(1)
+        while frame.f_back is not None and _internal(frame.f_code.co_filename):
+            frame = frame.f_back
+        return cls(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _internal(file: str) -> bool:
+    return file.startswith(_PACKAGE) and not file.startswith(_OPERATORS)
+
+
+def _short(file: str) -> str:
+    """`file` relative to the package or the working folder where it is inside."""
+    path = Path(file)
+    for base in (Path(_PACKAGE).parent, Path.cwd()):
+        if path.is_relative_to(base):
+            return path.relative_to(base).as_posix()
+    return file

@@ -1,0 +1,168 @@
+"""What hardware is: processors, memories, engines that move, instructions that compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
+
+from septran.location import Location
+
+NONE = "NONE"
+"""The memory of a tensor that a task does not materialise: the view is passed through."""
+
+
+class _HasName(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=_HasName)
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A level of the machine that runs tasks."""
+
+    name: str
+    count: int = 1
+    """How many there are in one `of`."""
+    of: str | None = None
+    """The level that holds it; None for the outermost."""
+    called: str = ""
+    """The vendor's name, for display."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A memory that tasks can place tensors in."""
+
+    name: str
+    visible_to: str
+    """The processor level that shares one instance; that level and those inside see it."""
+    capacity_bytes: int | None = None
+    """Bytes of one instance; None when effectively unbounded."""
+    bytes_per_second: float | None = None
+    """Peak bandwidth of one instance; None when unknown."""
+    latency_ns: float | None = None
+    alignment: int = 1
+    """Bytes that each buffer's start is a multiple of."""
+    cached: bool = False
+    """Whether hardware fills it by itself (a cache level): placement is then a copy into
+    a compact buffer that stays there, and the capacity a limit of good speed."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What carries out copies along some memory edges."""
+
+    name: str
+    moves: tuple[tuple[str, str], ...]
+    """Memory edges ``(from, to)``."""
+    asynchronous: bool = False
+    completes_by: str = "return"
+    """How completion is seen: ``return``, ``mbarrier``, ``group``, ``event``, ..."""
+    bytes_per_cycle: float | None = None
+    latency_cycles: int = 0
+    alignment: int = 1
+    """Bytes that addresses and row lengths must be a multiple of."""
+    queue_depth: int | None = None
+    layouts: tuple[str, ...] = ("row",)
+    """Kinds of layout that it can write while it copies (layouts.py)."""
+    transposes: bool = True
+    """Whether it can gather elements in any order, or only contiguous rows."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """A unit that a leaf's primitive can be bound to: its contract, as data."""
+
+    name: str
+    primitive: str
+    """``gemm``, ``copy``, ``fill``, or ``map`` (any tensor expression)."""
+    dtypes: tuple[tuple[str, ...], ...] = ()
+    """Accepted dtypes, one tuple an option, operands in the primitive's order."""
+    tile: tuple[int, ...] = ()
+    """Extents of one issue, in order of the primitive's axes (gemm: m, n, k)."""
+    multiple_of: tuple[int, ...] = ()
+    """What the operands' extents must be multiples of; () when any will do."""
+    operands: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Memories that each operand may be in; missing when any will do."""
+    layouts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Layout that each operand must have, as text of `Layout.parse`; missing when any."""
+    issued_by: str = ""
+    """Processor level; empty for whichever runs the leaf."""
+    throughput: float | None = None
+    """Multiply-adds (or elements) a cycle of one issuing unit."""
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """What only its emitter reads, such as a register tile."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One piece of hardware, as its YAML file describes it."""
+
+    name: str
+    backend: str
+    """Which target generates code: cpu, cuda, rocm, dsa."""
+    arch: str = ""
+    clock_mhz: float | None = None
+    processors: tuple[Processor, ...] = ()
+    """Outermost first."""
+    memories: tuple[Memory, ...] = ()
+    """Largest first."""
+    engines: tuple[Engine, ...] = ()
+    """The first that fits an edge is the default."""
+    instructions: tuple[Instruction, ...] = ()
+    """Preferred first."""
+    aliases: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Other words that mappings may use for its processors, memories, instructions."""
+    vendor: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """The vendor library's names and limits (DSAs)."""
+    location: Location | None = field(default=None, compare=False)
+
+    def processor(self, name: str) -> Processor:
+        """The level of that name or alias; KeyError where there is none."""
+        return _named(self.processors, self.aliases.get(name, name))
+
+    def memory(self, name: str) -> Memory:
+        """The memory of that name or alias; KeyError where there is none."""
+        return _named(self.memories, self.aliases.get(name, name))
+
+    def engine(self, name: str) -> Engine:
+        """The engine of that name or alias; KeyError where there is none."""
+        return _named(self.engines, self.aliases.get(name, name))
+
+    def instruction(self, name: str) -> Instruction:
+        """The instruction of that name or alias; KeyError where there is none."""
+        return _named(self.instructions, self.aliases.get(name, name))
+
+    @property
+    def host(self) -> Processor:
+        """The outermost level."""
+        return self.processors[0]
+
+    @property
+    def main_memory(self) -> Memory:
+        """Where the caller's tensors are: the first memory."""
+        return self.memories[0]
+
+    def depth(self, processor: str) -> int:
+        """How far inside a level is; 0 for the outermost."""
+        return self.processors.index(self.processor(processor))
+
+    def sees(self, processor: str, memory: str) -> bool:
+        """Whether code at a level can use a memory."""
+        return self.depth(processor) >= self.depth(self.memory(memory).visible_to)
+
+    def engines_for(self, source: str, target: str) -> tuple[Engine, ...]:
+        """Engines that move along an edge, the default first."""
+        return tuple(e for e in self.engines if (source, target) in e.moves)
+
+
+def _named(things: tuple[N, ...], name: str) -> N:
+    for thing in things:
+        if thing.name == name:
+            return thing
+    raise KeyError(name)

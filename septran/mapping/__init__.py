@@ -1,0 +1,1 @@
+"""What a hardware expert writes, and how it meets a logic."""

@@ -1,0 +1,1 @@
+"""Kernels, the compile cache and profiles."""

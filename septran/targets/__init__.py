@@ -1,0 +1,1 @@
+"""TileProgram to TensorIR to source to module, one folder a target."""

@@ -1,0 +1,80 @@
+"""What a target offers to the compiler: lower, build, load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from septran.stage import Stage
+from septran.tile.nodes import TileProgram
+
+
+@dataclass(frozen=True)
+class TensorIR(Stage):
+    """The TensorIR stage: a `tvm.IRModule` with one PrimFunc a kernel."""
+
+    name: str
+    module: Any
+    """The `tvm.IRModule`."""
+
+    @cached_property
+    def text(self) -> str:
+        """TVMScript."""
+        return str(self.module.script())
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Source(Stage):
+    """The source stage: what the target's compiler reads or writes."""
+
+    name: str
+    language: str
+    """``llvm``, ``asm``, ``cuda``, ``c``: how to highlight it."""
+    text: str
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """Further texts by title, such as the assembly."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Figures by name: vector registers, spills, bytes of code."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Executable(Protocol):
+    """A built kernel."""
+
+    source: Source
+
+    def __call__(self, *arguments: Any) -> None:
+        """Run on DLPack tensors in the order of `TileProgram.params`, then the scalars."""
+
+    def save(self, folder: Path) -> None:
+        """Write all that `Target.load` needs into an empty folder."""
+
+
+class Target(Protocol):
+    """A vertical slice: TileProgram -> TensorIR -> source -> module."""
+
+    name: str
+    """The `backend` of the machines it serves."""
+
+    def lower(self, program: TileProgram) -> TensorIR:
+        """One PrimFunc for `program`; raises TargetError with the node's origin."""
+
+    def build(self, ir: TensorIR, program: TileProgram) -> Executable:
+        """Compile for the machine of `program`; raises TargetError."""
+
+    def load(self, folder: Path) -> Executable:
+        """What `Executable.save` wrote."""
+
+    def fingerprint(self) -> str:
+        """Text that changes whenever equal TensorIR may build to something else."""
+
+    def missing(self) -> str | None:
+        """Why kernels cannot run here; None when they can."""

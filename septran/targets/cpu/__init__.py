@@ -1,0 +1,1 @@
+"""CPUs, through TVM and LLVM."""

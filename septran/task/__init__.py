@@ -1,0 +1,1 @@
+"""Task Lang: what an algorithm expert writes."""

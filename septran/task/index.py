@@ -1,0 +1,387 @@
+"""Integer index expressions: what loop bounds, tile offsets and ragged extents are.
+
+An `Index` is a sum of integer multiples of *atoms* plus a constant, in a normal form,
+so that structural equality is equality of sums. Atoms are variables, floor divisions,
+remainders, minima and maxima of other indices. Everything is immutable and exact.
+
+    i, j = Var("i"), Var("j")
+    Index.of(i) * 64 + j         # 64*i + j
+    minimum(64, 1000 - 64 * Index.of(i))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Union
+
+
+@dataclass(frozen=True)
+class Var:
+    """A loop index or an axis variable, identified by its name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class FloorDiv:
+    """``value // divisor``, rounded towards minus infinity; `divisor` is positive."""
+
+    value: Index
+    divisor: int
+
+    def __str__(self) -> str:
+        return f"{_bracket(self.value)}//{self.divisor}"
+
+
+@dataclass(frozen=True)
+class Mod:
+    """``value % divisor``, never negative; `divisor` is positive."""
+
+    value: Index
+    divisor: int
+
+    def __str__(self) -> str:
+        return f"{_bracket(self.value)}%{self.divisor}"
+
+
+@dataclass(frozen=True)
+class Min:
+    """The least of its operands."""
+
+    operands: tuple[Index, ...]
+
+    def __str__(self) -> str:
+        return f"min({', '.join(map(str, self.operands))})"
+
+
+@dataclass(frozen=True)
+class Max:
+    """The greatest of its operands."""
+
+    operands: tuple[Index, ...]
+
+    def __str__(self) -> str:
+        return f"max({', '.join(map(str, self.operands))})"
+
+
+Atom = Union[Var, FloorDiv, Mod, Min, Max]
+IndexLike = Union["Index", Var, int]
+Range = tuple[int, int]
+"""Inclusive bounds ``(least, greatest)``."""
+
+
+@dataclass(frozen=True)
+class Index:
+    """``sum(coefficient * atom) + constant`` in normal form; build with `Index.of`."""
+
+    terms: tuple[tuple[Atom, int], ...] = ()
+    """Atoms with non-zero coefficients, sorted by their text."""
+    constant: int = 0
+
+    @staticmethod
+    def of(value: IndexLike) -> Index:
+        """`value` as an index: an int, a variable or an index itself."""
+        if isinstance(value, Index):
+            return value
+        if isinstance(value, Var):
+            return Index(((value, 1),))
+        return Index((), int(value))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no variable is left in it."""
+        return not self.terms
+
+    def as_int(self) -> int:
+        """The constant value; ValueError where variables are left."""
+        if self.terms:
+            raise ValueError(f"{self} is not constant")
+        return self.constant
+
+    def __add__(self, other: IndexLike) -> Index:
+        right = Index.of(other)
+        return _normal([*self.terms, *right.terms], self.constant + right.constant)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Index:
+        return self * -1
+
+    def __sub__(self, other: IndexLike) -> Index:
+        return self + -Index.of(other)
+
+    def __rsub__(self, other: IndexLike) -> Index:
+        return Index.of(other) - self
+
+    def __mul__(self, factor: IndexLike) -> Index:
+        right = Index.of(factor)
+        if not right.is_constant:
+            if not self.is_constant:
+                raise ValueError(f"({self}) * ({right}) is not linear")
+            return right * self.constant
+        scale = right.constant
+        if scale == 0:
+            return Index()
+        return Index(tuple((a, c * scale) for a, c in self.terms), self.constant * scale)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, divisor: int) -> Index:
+        _check_divisor(divisor)
+        quotient, rest = _split(self, divisor)
+        if rest.is_constant:
+            return quotient + rest.constant // divisor
+        return quotient + Index(((FloorDiv(rest, divisor), 1),))
+
+    def __mod__(self, divisor: int) -> Index:
+        _check_divisor(divisor)
+        _, rest = _split(self, divisor)
+        if rest.is_constant:
+            return Index((), rest.constant % divisor)
+        return Index(((Mod(rest, divisor), 1),))
+
+    def __str__(self) -> str:
+        text = ""
+        for atom, coefficient in self.terms:
+            sign = "-" if coefficient < 0 else "+" if text else ""
+            part = str(atom)
+            if abs(coefficient) != 1:
+                inner = f"({part})" if isinstance(atom, FloorDiv | Mod) else part
+                part = f"{abs(coefficient)}*{inner}"
+            text += f" {sign} {part}" if text else f"{sign}{part}"
+        if self.constant or not text:
+            if not text:
+                return str(self.constant)
+            text += f" {'-' if self.constant < 0 else '+'} {abs(self.constant)}"
+        return text
+
+    __repr__ = __str__
+
+    def variables(self) -> frozenset[Var]:
+        """All variables in it, also those inside of divisions and minima."""
+        return frozenset(_variables(self))
+
+    def coefficient(self, var: Var) -> int:
+        """The factor of `var` itself (not of divisions or minima that hold it)."""
+        return next((c for a, c in self.terms if a == var), 0)
+
+    def substitute(self, values: Mapping[Var, IndexLike]) -> Index:
+        """Replace variables by indices."""
+        if not self.terms:
+            return self
+        total = Index((), self.constant)
+        for atom, coefficient in self.terms:
+            total = total + _substitute(atom, values) * coefficient
+        return total
+
+    def evaluate(self, values: Mapping[Var, int]) -> int:
+        """Its value where every variable has one; KeyError names one that has none."""
+        total = self.constant
+        for atom, coefficient in self.terms:
+            total += coefficient * _evaluate(atom, values)
+        return total
+
+    def bounds(self, ranges: Mapping[Var, Range]) -> Range:
+        """Least and greatest value it can take, each atom bounded on its own."""
+        low = high = self.constant
+        for atom, coefficient in self.terms:
+            least, greatest = _bounds(atom, ranges)
+            ends = (coefficient * least, coefficient * greatest)
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def simplify(self, ranges: Mapping[Var, Range]) -> Index:
+        """Drop minima, maxima, divisions and remainders that `ranges` decide."""
+        total = Index((), self.constant)
+        for atom, coefficient in self.terms:
+            total = total + _simplify(atom, ranges) * coefficient
+        return total
+
+
+ZERO = Index()
+
+
+def minimum(*operands: IndexLike) -> Index:
+    """The least operand, folded where constants or equal parts allow."""
+    return _extremum(operands, Min)
+
+
+def maximum(*operands: IndexLike) -> Index:
+    """The greatest operand, folded where constants or equal parts allow."""
+    return _extremum(operands, Max)
+
+
+def ceil_div(value: IndexLike, divisor: int) -> Index:
+    """``ceil(value / divisor)`` for a positive divisor."""
+    return (Index.of(value) + (divisor - 1)) // divisor
+
+
+AXES = 16
+"""The most axes a view may have."""
+
+
+def axis(number: int) -> Var:
+    """The variable that stands for a view's own coordinate along one axis."""
+    return Var(f"${number}")
+
+
+def is_axis(var: Var) -> bool:
+    """Whether `var` is an axis variable rather than a loop index."""
+    return var.name.startswith("$")
+
+
+def _normal(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:
+    sums: dict[Atom, int] = {}
+    for atom, coefficient in terms:
+        sums[atom] = sums.get(atom, 0) + coefficient
+    kept = [(a, c) for a, c in sums.items() if c]
+    if len(kept) > 1:
+        kept.sort(key=lambda term: str(term[0]))
+    return Index(tuple(kept), constant)
+
+
+def _check_divisor(divisor: int) -> None:
+    if not isinstance(divisor, int) or divisor <= 0:
+        raise ValueError(f"an index can only be divided by a positive integer, not {divisor}")
+
+
+def _split(index: Index, divisor: int) -> tuple[Index, Index]:
+    """`index` as ``quotient * divisor + rest``, moving whole multiples out of the rest."""
+    whole = [(a, c // divisor) for a, c in index.terms if c % divisor == 0]
+    rest = [(a, c) for a, c in index.terms if c % divisor]
+    quotient = _normal(whole, index.constant // divisor)
+    return quotient, Index(tuple(rest), index.constant % divisor)
+
+
+def _extremum(operands: Iterable[IndexLike], kind: type[Min] | type[Max]) -> Index:
+    pick = min if kind is Min else max
+    flat: list[Index] = []
+    for operand in map(Index.of, operands):
+        inner = operand.terms[0] if len(operand.terms) == 1 and not operand.constant else None
+        if inner and isinstance(inner[0], kind) and inner[1] == 1:
+            flat += inner[0].operands
+        else:
+            flat.append(operand)
+    best: dict[tuple[tuple[Atom, int], ...], int] = {}
+    for part in flat:  # those that differ by a constant only are one
+        held = best.get(part.terms)
+        best[part.terms] = part.constant if held is None else pick(held, part.constant)
+    parts = sorted((Index(t, c) for t, c in best.items()), key=str)
+    return parts[0] if len(parts) == 1 else Index(((kind(tuple(parts)), 1),))
+
+
+def _variables(index: Index) -> Iterator[Var]:
+    for atom, _ in index.terms:
+        match atom:
+            case Var():
+                yield atom
+            case FloorDiv(value) | Mod(value):
+                yield from _variables(value)
+            case Min(operands) | Max(operands):
+                for operand in operands:
+                    yield from _variables(operand)
+
+
+def _substitute(atom: Atom, values: Mapping[Var, IndexLike]) -> Index:
+    match atom:
+        case Var():
+            return Index.of(values.get(atom, atom))
+        case FloorDiv(value, divisor):
+            return value.substitute(values) // divisor
+        case Mod(value, divisor):
+            return value.substitute(values) % divisor
+        case Min(operands):
+            return minimum(*(o.substitute(values) for o in operands))
+        case Max(operands):
+            return maximum(*(o.substitute(values) for o in operands))
+
+
+def _evaluate(atom: Atom, values: Mapping[Var, int]) -> int:
+    match atom:
+        case Var():
+            return values[atom]
+        case FloorDiv(value, divisor):
+            return value.evaluate(values) // divisor
+        case Mod(value, divisor):
+            return value.evaluate(values) % divisor
+        case Min(operands):
+            return min(o.evaluate(values) for o in operands)
+        case Max(operands):
+            return max(o.evaluate(values) for o in operands)
+
+
+def _bounds(atom: Atom, ranges: Mapping[Var, Range]) -> Range:
+    match atom:
+        case Var():
+            return ranges[atom]
+        case FloorDiv(value, divisor):
+            low, high = value.bounds(ranges)
+            return low // divisor, high // divisor
+        case Mod(value, divisor):
+            low, high = value.bounds(ranges)
+            if low // divisor == high // divisor:
+                return low % divisor, high % divisor
+            return 0, divisor - 1
+        case Min(operands):
+            ends = [o.bounds(ranges) for o in operands]
+            return min(e[0] for e in ends), min(e[1] for e in ends)
+        case Max(operands):
+            ends = [o.bounds(ranges) for o in operands]
+            return max(e[0] for e in ends), max(e[1] for e in ends)
+
+
+def _simplify(atom: Atom, ranges: Mapping[Var, Range]) -> Index:
+    match atom:
+        case Var():
+            low, high = ranges.get(atom, (0, 1))
+            return Index((), low) if low == high else Index.of(atom)
+        case FloorDiv(value, divisor):
+            inner = value.simplify(ranges)
+            low, high = _try_bounds(inner, ranges)
+            if low // divisor == high // divisor:
+                return Index((), low // divisor)
+            return inner // divisor
+        case Mod(value, divisor):
+            inner = value.simplify(ranges)
+            low, high = _try_bounds(inner, ranges)
+            if low // divisor == high // divisor:
+                return inner - low // divisor * divisor
+            return inner % divisor
+        case Min(operands):
+            return _decide([o.simplify(ranges) for o in operands], ranges, Min)
+        case Max(operands):
+            return _decide([o.simplify(ranges) for o in operands], ranges, Max)
+
+
+def _decide(
+    operands: list[Index], ranges: Mapping[Var, Range], kind: type[Min] | type[Max]
+) -> Index:
+    """Leave out each operand that another one makes redundant everywhere."""
+    kept = list(operands)
+    for candidate in operands:
+        for other in kept:
+            if other is candidate or candidate not in kept:
+                continue
+            low, high = _try_bounds(candidate - other, ranges)
+            if (kind is Min and low >= 0) or (kind is Max and high <= 0):
+                kept.remove(candidate)
+                break
+    return minimum(*kept) if kind is Min else maximum(*kept)
+
+
+_FAR = 1 << 62
+
+
+def _try_bounds(index: Index, ranges: Mapping[Var, Range]) -> Range:
+    if index.variables() <= ranges.keys():
+        return index.bounds(ranges)
+    return -_FAR, _FAR
+
+
+def _bracket(index: Index) -> str:
+    simple = index.is_constant or (len(index.terms) == 1 and not index.constant)
+    return str(index) if simple else f"({index})"

@@ -1,0 +1,1 @@
+"""Tile IR: copies, waits, layouts and stages as visible nodes."""

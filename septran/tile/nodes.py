@@ -1,0 +1,333 @@
+"""Tile IR: a tile-level program in which every copy and synchronisation is a node.
+
+About ten node types, frozen dataclasses. Every node has an `Origin` that names the logic
+line, the mapping line and the rule that made it; passes keep it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Union
+
+from septran.location import Location
+from septran.machine.model import Machine
+from septran.stage import Stage
+from septran.task.expressions import Expr
+from septran.task.index import ZERO, Index, Var
+from septran.task.tree import ScalarParam, TunableValue
+from septran.task.views import View
+from septran.tile.layouts import ROW, Layout
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a node comes from and why it is there."""
+
+    task: str
+    """Path of the task instance: ``gemm/gemm_block``."""
+    instance: str
+    """Name of the mapping instance, or of the rule, that placed the task."""
+    logic: Location | None
+    mapping: Location | None
+    """The mapping line that decided; None where a default of the machine did."""
+    rule: str
+    """One sentence: ``A is GLOBAL in gemm and L2 in gemm_block, so it is copied in``."""
+
+    def __str__(self) -> str:
+        places = ", ".join(str(place) for place in (self.logic, self.mapping) if place)
+        return f"{self.rule} [{places}]" if places else self.rule
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Storage in one memory; its scope is the smallest body that holds all its uses."""
+
+    name: str
+    memory: str
+    shape: tuple[int, ...]
+    dtype: str
+    layout: Layout = ROW
+    stages: int = 1
+    """Copies of it that a pipelined loop goes round."""
+    tensor: str = ""
+    """The logic's tensor that it holds, for display."""
+    origin: Origin | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Region(View):
+    """A view of a buffer; `tensor` is the buffer's name."""
+
+    stage: Index = ZERO
+    """Which of the buffer's stages."""
+
+    @property
+    def buffer(self) -> str:
+        """The buffer's name."""
+        return self.tensor
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.stage == ZERO else f"{text}@{self.stage}"
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A ring of stages between who fills buffers by asynchronous copies and who reads them."""
+
+    name: str
+    engine: str
+    stages: int
+    buffers: tuple[str, ...]
+    """The buffers whose stages go round together."""
+    origin: Origin = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Move a region, changing layout on the way where the buffers' layouts differ.
+
+    Elements that do not exist in `source` but do in `target`'s nominal shape are left
+    undefined unless `zero_fill`.
+    """
+
+    target: Region
+    source: Region
+    engine: str
+    processor: str
+    """The level that issues it."""
+    origin: Origin = field(compare=False)
+    channel: str | None = None
+    """The channel that its completion is waited for on; None for a synchronous copy."""
+    zero_fill: bool = False
+
+
+@dataclass(frozen=True)
+class Compute:
+    """A primitive or a tensor expression on regions, by one instruction.
+
+    `operands[0]` is written. For ``map`` the value is `expression`, whose loads are
+    regions; `operands[1:]` list them.
+    """
+
+    primitive: str
+    """A name of `task.primitives`, or ``map``."""
+    operands: tuple[Region, ...]
+    instruction: str
+    processor: str
+    origin: Origin = field(compare=False)
+    attributes: tuple[tuple[str, TunableValue], ...] = ()
+    expression: Expr | None = None
+    accumulates: bool = False
+    """Whether `operands[0]` is read as well."""
+
+
+@dataclass(frozen=True)
+class Acquire:
+    """Wait until the slot of fill number `index` is free again (its last reader released it)."""
+
+    channel: str
+    index: Index
+    origin: Origin = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """All copies issued on the channel since the last commit are fill number `index`."""
+
+    channel: str
+    index: Index
+    origin: Origin = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Wait until fill number `index` has arrived."""
+
+    channel: str
+    index: Index
+    origin: Origin = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Release:
+    """The reader is done with fill number `index`; its slot may be filled again."""
+
+    channel: str
+    index: Index
+    origin: Origin = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """All units of a processor level that run this body arrive before any goes on."""
+
+    processor: str
+    origin: Origin = field(compare=False)
+
+
+@dataclass(frozen=True)
+class For:
+    """``for variable in range(extent)``."""
+
+    variable: Var
+    extent: Index
+    kind: str
+    """``parallel`` (any order), ``sequential`` or ``unrolled``."""
+    processor: str | None
+    """The level whose units the iterations are spread over; None when one runs them all."""
+    body: tuple[Node, ...]
+    origin: Origin = field(compare=False)
+    pipeline: int = 1
+    """Stages that the mapping asks for the asynchronous copies in it."""
+    specialize: bool = False
+    """Whether producers and consumers are to be different roles."""
+    consumers: int = 1
+
+
+@dataclass(frozen=True)
+class Role:
+    """A body that one group of processors runs beside the other roles at its place."""
+
+    name: str
+    """``producer``, ``consumer``, ``consumer 1``, ..."""
+    processor: str
+    count: int
+    body: tuple[Node, ...]
+    origin: Origin = field(compare=False)
+    registers: int | None = None
+    """Registers a thread, where the mapping says."""
+
+
+Node = Union[Copy, Compute, Acquire, Commit, Wait, Release, Barrier, For, Role]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where in its memory a buffer lies, and over which nodes it must stay."""
+
+    buffer: str
+    memory: str
+    offset_bytes: int
+    size_bytes: int
+    """All stages together."""
+    first: int
+    """Number of the first node (in program order) that uses it."""
+    last: int
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A decision, or why something was not done, and what to change to have it."""
+
+    kind: str
+    """``decision``, ``missed`` (an optimisation not applied) or ``no-effect``."""
+    about: str
+    """The task path, buffer or mapping key it is about."""
+    message: str
+    hint: str | None = None
+    """The YAML change that would help."""
+    where: Location | None = field(default=None, compare=False)
+    passed: str = ""
+    """The pass that left it."""
+
+
+@dataclass(frozen=True)
+class RemovedCopy:
+    """A copy that a pass took out, kept for the ledger."""
+
+    copy: Copy
+    by: str
+    """The pass."""
+    reason: str
+    trips: int
+
+
+@dataclass(frozen=True)
+class TileProgram(Stage):
+    """What runs where, with every movement visible."""
+
+    name: str
+    machine: Machine
+    params: tuple[str, ...]
+    """Buffers that the caller passes, in order."""
+    outputs: tuple[str, ...]
+    """Those of `params` that are written."""
+    scalars: tuple[ScalarParam, ...]
+    buffers: tuple[Buffer, ...]
+    body: tuple[Node, ...]
+    channels: tuple[Channel, ...] = ()
+    plan: tuple[Placement, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    removed: tuple[RemovedCopy, ...] = ()
+
+    def buffer(self, name: str) -> Buffer:
+        """The buffer of that name; KeyError where there is none."""
+        for buffer in self.buffers:
+            if buffer.name == name:
+                return buffer
+        raise KeyError(name)
+
+    def channel(self, name: str) -> Channel:
+        """The channel of that name; KeyError where there is none."""
+        for channel in self.channels:
+            if channel.name == name:
+                return channel
+        raise KeyError(name)
+
+    def remark(self, *remarks: Remark) -> TileProgram:
+        """With further remarks, each kept once."""
+        fresh = tuple(r for r in remarks if r not in self.remarks)
+        return replace(self, remarks=self.remarks + fresh) if fresh else self
+
+
+def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
+    """All nodes, loops and roles before what is in them."""
+    for node in body:
+        yield node
+        if isinstance(node, For | Role):
+            yield from nodes(node.body)
+
+
+def rewrite(body: tuple[Node, ...], change: Callable[[Node], tuple[Node, ...]]) -> tuple[Node, ...]:
+    """Replace every node by zero or more, innermost first."""
+    result: list[Node] = []
+    for node in body:
+        if isinstance(node, For | Role):
+            node = replace(node, body=rewrite(node.body, change))
+        result += change(node)
+    return tuple(result)
+
+
+def regions(node: Node) -> tuple[Region, ...]:
+    """The regions that a node touches itself."""
+    match node:
+        case Copy():
+            return (node.target, node.source)
+        case Compute():
+            return node.operands
+        case _:
+            return ()
+
+
+def reads(node: Node) -> tuple[Region, ...]:
+    """The regions that a node reads."""
+    match node:
+        case Copy():
+            return (node.source,)
+        case Compute():
+            return node.operands if node.accumulates else node.operands[1:]
+        case _:
+            return ()
+
+
+def writes(node: Node) -> tuple[Region, ...]:
+    """The regions that a node writes."""
+    match node:
+        case Copy():
+            return (node.target,)
+        case Compute():
+            return node.operands[:1]
+        case _:
+            return ()

@@ -1,0 +1,1 @@
+"""Search over the values that a mapping leaves open."""

@@ -1,0 +1,1 @@
+"""Interactive notebook views over SepTran's stage objects."""
