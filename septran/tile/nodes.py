@@ -245,6 +245,20 @@ class RemovedCopy:
 
 
 @dataclass(frozen=True)
+class Request:
+    """What the mapping asks for the loops of one task instance."""
+
+    task: str
+    """Path of the task."""
+    pipeline: int = 1
+    specialize: bool = False
+    consumers: int = 1
+    registers: tuple[tuple[str, int], ...] = ()
+    where: Location | None = field(default=None, compare=False)
+    """The mapping line of `pipeline`."""
+
+
+@dataclass(frozen=True)
 class TileProgram(Stage):
     """What runs where, with every movement visible."""
 
@@ -261,6 +275,12 @@ class TileProgram(Stage):
     plan: tuple[Placement, ...] = ()
     remarks: tuple[Remark, ...] = ()
     removed: tuple[RemovedCopy, ...] = ()
+    requests: tuple[Request, ...] = ()
+    """For each task instance with loops or copies, in program order."""
+
+    def request(self, task: str) -> Request:
+        """What the mapping asks for the task at a path; nothing special by default."""
+        return next((r for r in self.requests if r.task == task), Request(task))
 
     def buffer(self, name: str) -> Buffer:
         """The buffer of that name; KeyError where there is none."""
