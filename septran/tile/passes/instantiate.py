@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -177,13 +178,14 @@ class _Builder:
         self, source: str, target: str, param: Param, instance: Instance, origin: Origin
     ) -> list[tuple[str, Engine, Engine | None]]:
         """The memories to pass through, each with the engines in and out; shortest first."""
-        asked = instance.copy.get(param.name)
+        setting = instance.copy.get(param.name)
+        asked = setting.value if setting else None
         paths: list[list[str]] = [[source]]
         seen = {source}
         while paths:
             path = paths.pop(0)
             if path[-1] == target:
-                return [self._edge(a, b, param, asked and asked.value) for a, b in _pairs(path)]
+                return [self._edge(a, b, param, asked) for a, b in _pairs(path)]
             for memory in self.machine.memories:
                 if memory.name not in seen and self._joined(path[-1], memory.name, param):
                     seen.add(memory.name)
@@ -395,7 +397,7 @@ def _unused(name: str, taken: dict[str, Buffer]) -> str:
 
 
 def _pairs(path: list[str]) -> list[tuple[str, str]]:
-    return list(zip(path, path[1:], strict=False))
+    return list(itertools.pairwise(path))
 
 
 def _edges(machine: Machine) -> list[str]:

@@ -1,0 +1,172 @@
+"""Take out copies that move what is already there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from septran.task.index import Range, Var
+from septran.tile.loops import covers, depends, map_regions, may_overlap, ranges, trips
+from septran.tile.nodes import (
+    Copy,
+    For,
+    Node,
+    RemovedCopy,
+    Role,
+    TileProgram,
+    nodes,
+    reads,
+    writes,
+)
+
+NAME = "eliminate_copies"
+
+
+def eliminate_copies(program: TileProgram) -> TileProgram:
+    """Hoist copies that a loop repeats in vain, and drop those that repeat another."""
+    work = _Elimination(program, ranges(program.body))
+    body = work.hoist_all(program.body, ())
+    body = work.drop_duplicates(body, (), ())
+    kept = {name for node in nodes(body) for name in _names(node)} | set(program.params)
+    buffers = tuple(b for b in program.buffers if b.name in kept)
+    return replace(
+        program, body=body, buffers=buffers, removed=program.removed + tuple(work.removed)
+    )
+
+
+@dataclass
+class _Elimination:
+    program: TileProgram
+    known: dict[Var, Range]
+    removed: list[RemovedCopy] = field(default_factory=list)
+
+    def hoist_all(self, body: tuple[Node, ...], loops: tuple[For, ...]) -> tuple[Node, ...]:
+        """Move what does not depend on a loop out of it, innermost loops first."""
+        result: list[Node] = []
+        for node in body:
+            match node:
+                case For():
+                    inside = replace(node, body=self.hoist_all(node.body, (*loops, node)))
+                    before, loop, after = self._hoist(inside, loops)
+                    result += [*before, loop, *after]
+                case Role():
+                    result.append(replace(node, body=self.hoist_all(node.body, loops)))
+                case _:
+                    result.append(node)
+        return tuple(result)
+
+    def _hoist(self, loop: For, outer: tuple[For, ...]) -> tuple[list[Node], For, list[Node]]:
+        before: list[Node] = []
+        after: list[Node] = []
+        if loop.processor is not None:  # its buffers belong to the units that share it
+            return before, loop, after
+        for copy in [n for n in loop.body if isinstance(n, Copy)]:
+            if copy not in loop.body or not self._repeats(copy, loop):
+                continue
+            if self._invariant_input(copy, loop):
+                before.append(copy)
+            elif (back := self._spill(copy, loop)) is not None:
+                before.append(copy)
+                after.append(back)
+                loop = replace(loop, body=tuple(n for n in loop.body if n is not back))
+                self._record(back, loop, outer, "its target does not change with")
+            else:
+                continue
+            loop = replace(loop, body=tuple(n for n in loop.body if n is not copy))
+            self._record(copy, loop, outer, "its source does not change with")
+        return before, loop, after
+
+    def _record(self, copy: Copy, loop: For, outer: tuple[For, ...], why: str) -> None:
+        saved = trips((*outer, loop)) - trips(outer)
+        if saved > 0:
+            reason = f"hoisted: {why} {loop.variable}"
+            self.removed.append(RemovedCopy(copy, NAME, reason, saved))
+
+    def _repeats(self, copy: Copy, loop: For) -> bool:
+        still = not depends(copy.source, loop.variable) and not depends(copy.target, loop.variable)
+        return still and copy.source.buffer != copy.target.buffer
+
+    def _invariant_input(self, copy: Copy, loop: For) -> bool:
+        """Nothing in the loop changes the source, and nothing else the target."""
+        for node in nodes(loop.body):
+            for region in writes(node):
+                if node is not copy and region.buffer == copy.target.buffer:
+                    return False
+                if may_overlap(region, copy.source, self.known):
+                    return False
+        return True
+
+    def _spill(self, copy: Copy, loop: For) -> Copy | None:
+        """The copy back of what `copy` brought, if all else works on the staged tensor."""
+        backs = [
+            n
+            for n in loop.body
+            if isinstance(n, Copy) and (n.target, n.source) == (copy.source, copy.target)
+        ]
+        if len(backs) != 1:
+            return None
+        for node in nodes(loop.body):
+            if node is copy or node is backs[0]:
+                continue
+            touched = (*reads(node), *writes(node))
+            if any(may_overlap(r, copy.source, self.known) for r in touched):
+                return None
+        return backs[0]
+
+    def drop_duplicates(
+        self, body: tuple[Node, ...], available: tuple[Copy, ...], loops: tuple[For, ...]
+    ) -> tuple[Node, ...]:
+        """Use what an earlier copy of the same region brought, while it is unchanged."""
+        rest = list(body)
+        result: list[Node] = []
+        while rest:
+            node = rest.pop(0)
+            if isinstance(node, For | Role):
+                held = tuple(c for c in available if not self._disturbed(c, node.body))
+                inner = (*loops, node) if isinstance(node, For) else loops
+                node = replace(node, body=self.drop_duplicates(node.body, held, inner))
+                available = tuple(c for c in available if not self._disturbed(c, node.body))
+            elif isinstance(node, Copy) and (twin := self._twin(node, available, rest)):
+                names = {node.target.buffer: twin.target.buffer}
+                rest = [map_regions(n, names) for n in rest]
+                reason = f"{twin.target.buffer} already holds {node.source}"
+                self.removed.append(RemovedCopy(node, NAME, reason, trips(loops)))
+                continue
+            else:
+                available = tuple(c for c in available if not self._disturbed(c, (node,)))
+            if isinstance(node, Copy) and self._whole_target(node):
+                available = (*available, node)
+            result.append(node)
+        return tuple(result)
+
+    def _disturbed(self, copy: Copy, body: tuple[Node, ...]) -> bool:
+        changed = [region for node in nodes(body) for region in writes(node)]
+        return any(
+            may_overlap(region, copy.source, self.known)
+            or may_overlap(region, copy.target, self.known)
+            for region in changed
+        )
+
+    def _twin(self, copy: Copy, available: tuple[Copy, ...], rest: list[Node]) -> Copy | None:
+        """An earlier copy of the same source into an equal buffer that nobody else writes."""
+        mine = self.program.buffer(copy.target.buffer)
+        if not self._whole_target(copy) or mine.name in self.program.params:
+            return None
+        if any(r.buffer == mine.name for n in nodes(tuple(rest)) for r in writes(n)):
+            return None
+        for other in available:
+            theirs = self.program.buffer(other.target.buffer)
+            alike = replace(theirs, name=mine.name, origin=mine.origin, tensor=mine.tensor) == mine
+            same = other.source == copy.source and other.engine == copy.engine
+            if alike and same and not self._changed_later(theirs.name, rest):
+                return other
+        return None
+
+    def _changed_later(self, buffer: str, rest: list[Node]) -> bool:
+        return any(r.buffer == buffer for n in nodes(tuple(rest)) for r in writes(n))
+
+    def _whole_target(self, copy: Copy) -> bool:
+        return covers(copy.target, self.program.buffer(copy.target.buffer).shape)
+
+
+def _names(node: Node) -> tuple[str, ...]:
+    return tuple(r.buffer for r in (*reads(node), *writes(node)))

@@ -1,0 +1,122 @@
+"""Let the first step of an accumulation overwrite instead of adding to zeros."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from septran.task.index import Index, Range, Var, axis
+from septran.tile.loops import depends, ranges
+from septran.tile.nodes import Compute, For, Node, Region, TileProgram, nodes, reads, writes
+
+FIRST = "first"
+"""Attribute of a gemm: the loop index at whose 0 it overwrites; empty when always."""
+
+
+def fuse_fills(program: TileProgram) -> TileProgram:
+    """Drop the zeroing of what a following loop of gemms overwrites in its first step."""
+    return replace(program, body=_fuse(program.body, ranges(program.body)))
+
+
+def _fuse(body: tuple[Node, ...], known: dict[Var, Range]) -> tuple[Node, ...]:
+    result: list[Node] = []
+    rest = [replace(n, body=_fuse(n.body, known)) if isinstance(n, For) else n for n in body]
+    while rest:
+        node = rest.pop(0)
+        at = _reader(node, rest) if _zeroes(node) else None
+        if at is not None and isinstance(node, Compute):
+            fused = _without_fill(node, rest[at], known)
+            if fused is not None:
+                rest[at] = fused
+                continue
+        result.append(node)
+    return tuple(result)
+
+
+def _zeroes(node: Node) -> bool:
+    return (
+        isinstance(node, Compute)
+        and node.primitive == "fill"
+        and dict(node.attributes).get("value") == 0
+    )
+
+
+def _reader(fill: Node, rest: list[Node]) -> int | None:
+    """Position of the next node that touches what is filled."""
+    target = writes(fill)[0].buffer
+    for at, node in enumerate(rest):
+        if any(r.buffer == target for n in nodes((node,)) for r in (*reads(n), *writes(n))):
+            return at
+    return None
+
+
+def _without_fill(fill: Compute, node: Node, known: dict[Var, Range]) -> Node | None:
+    """`node` with its gemm overwriting in the first step; None where that is not the same."""
+    loops, gemm = _only_gemm(fill.operands[0].buffer, node)
+    if gemm is None:
+        return None
+    steps = [loop for loop in loops if not depends(gemm.operands[0], loop.variable)]
+    tiles = [loop for loop in loops if loop not in steps]
+    if len(steps) > 1 or any(s.extent.bounds(known)[0] < 1 for s in steps):
+        return None
+    if not _tiles_cover(gemm.operands[0], fill.operands[0], tiles):
+        return None
+    if gemm.operands[1].valid[1].bounds(known)[0] < 1:  # an empty sum leaves the zeros
+        return None
+    first = steps[0].variable.name if steps else ""
+    marked = replace(gemm, attributes=(*gemm.attributes, (FIRST, first)))
+    return _swap(node, gemm, marked)
+
+
+def _only_gemm(buffer: str, node: Node) -> tuple[list[For], Compute | None]:
+    """The single user of `buffer` in a nest, if it is a gemm, and the loops around it."""
+    loops: list[For] = []
+    users: list[tuple[list[For], Node]] = []
+
+    def visit(node: Node, around: list[For]) -> None:
+        if isinstance(node, For):
+            for inner in node.body:
+                visit(inner, [*around, node])
+        elif any(r.buffer == buffer for r in (*reads(node), *writes(node))):
+            users.append((around, node))
+
+    visit(node, loops)
+    if len(users) != 1:
+        return [], None
+    around, user = users[0]
+    fits = isinstance(user, Compute) and user.primitive == "gemm"
+    fits = (
+        fits and all(r.buffer != buffer for r in user.operands[1:])
+        if isinstance(user, Compute)
+        else False
+    )
+    return around, user if fits and isinstance(user, Compute) else None
+
+
+def _tiles_cover(tile: Region, whole: Region, tiles: list[For]) -> bool:
+    """Whether the tiles of all iterations make up `whole`: one loop an axis, no gaps."""
+    left = {loop.variable: loop for loop in tiles}
+    for n in range(len(tile.index)):
+        start = tile.index[n] - axis(n)
+        base = whole.index[n] - axis(n)
+        step = start - base
+        if tile.index[n].coefficient(axis(n)) != 1 or whole.index[n].coefficient(axis(n)) != 1:
+            return False
+        if step == Index():
+            if tile.valid[n] != whole.valid[n]:
+                return False
+            continue
+        loop = next((v for v in left if step == Index.of(v) * tile.shape[n]), None)
+        if loop is None:
+            return False
+        extent = left.pop(loop).extent
+        if not extent.is_constant or extent.constant * tile.shape[n] < whole.shape[n]:
+            return False
+    return not left
+
+
+def _swap(node: Node, old: Node, new: Node) -> Node:
+    if node is old:
+        return new
+    if isinstance(node, For):
+        return replace(node, body=tuple(_swap(n, old, new) for n in node.body))
+    return node
