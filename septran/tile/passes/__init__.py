@@ -1,1 +1,19 @@
 """One file a pass; `PASSES` is the order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from septran.tile.nodes import TileProgram
+from septran.tile.passes.eliminate_copies import eliminate_copies
+from septran.tile.passes.fuse_fills import fuse_fills
+from septran.tile.passes.infer_layouts import infer_layouts
+from septran.tile.passes.stream_panels import stream_panels
+
+PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
+    eliminate_copies,
+    stream_panels,
+    fuse_fills,
+    infer_layouts,
+)
+"""After `instantiate`, in order: the table of contents of the compiler."""
