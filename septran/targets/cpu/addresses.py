@@ -1,0 +1,157 @@
+"""Where the elements of a region lie: flat offsets as indices, and indices as TensorIR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from septran.targets.cpu.writer import Expr, Writer
+from septran.task import index as ix
+from septran.task.index import Index, IndexLike, Range, Var, axis, is_axis
+from septran.tile.layouts import Layout
+from septran.tile.nodes import Region
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A buffer as it is held: flat, in TensorIR."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    """The logic's element type."""
+    layout: Layout
+    flat: Any
+    """The flat TensorIR buffer."""
+    held: str
+    """The type of its elements in memory: bfloat16 as uint16, some staged types wider."""
+    owned: bool = False
+    """Whether it was allocated here, so that a vector may reach past its valid elements."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """A region with the flat offset of its element ``($0, $1, ...)``."""
+
+    storage: Storage
+    region: Region
+    offset: Index
+
+    @staticmethod
+    def of(storage: Storage, region: Region, ranges: Mapping[Var, Range]) -> Access:
+        """The offsets of `region`, simplified by what is known of the loop indices."""
+        flat = storage.layout.offset(region.index, storage.shape)
+        return Access(storage, region, flat.simplify(with_axes(region, ranges)))
+
+    def at(self, coordinates: Sequence[IndexLike]) -> Index:
+        """The flat offset of one element."""
+        return self.offset.substitute({axis(n): c for n, c in enumerate(coordinates)})
+
+    def stride(self, number: int) -> int | None:
+        """Elements from one to the next along an axis; None where that is not constant."""
+        variable = axis(number)
+        rest = self.offset - Index.of(variable) * self.offset.coefficient(variable)
+        return None if variable in rest.variables() else self.offset.coefficient(variable)
+
+    def run(self, number: int) -> int:
+        """How many elements from a multiple of that many on are contiguous along an axis.
+
+        The extent for rows, the panel's width for panels, 1 where they are scattered.
+        """
+        if self.stride(number) == 1:
+            return self.region.shape[number]
+        kind, parameters = self.storage.layout.kind, self.storage.layout.parameters
+        if kind != "panels":
+            return 1
+        along, width = parameters
+        start = self.region.index[along] - axis(number)
+        mine = self.region.index[along].coefficient(axis(number)) == 1
+        free = not any(is_axis(v) for v in start.variables())
+        others = (e for n, e in enumerate(self.region.index) if n != along)
+        alone = all(axis(number) not in e.variables() for e in others)
+        return width if mine and free and alone and start % width == Index() else 1
+
+
+def with_axes(region: Region, ranges: Mapping[Var, Range]) -> dict[Var, Range]:
+    """`ranges` with those of the region's own coordinates."""
+    known = dict(ranges)
+    for number, extent in enumerate(region.shape):
+        known[axis(number)] = (0, max(0, extent - 1))
+    return known
+
+
+class Indices:
+    """Turns indices into TensorIR, given what each loop index became."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.values: dict[Var, Expr] = {}
+        self.ranges: dict[Var, Range] = {}
+        self.meanings: dict[Var, Index] = {}
+        """What variables that were computed from others stand for."""
+        self._count = 0
+
+    def fresh(self, value: Expr, least: int, greatest: int) -> Var:
+        """An index variable for a TensorIR integer with known bounds."""
+        self._count += 1
+        variable = Var(f"@{self._count}")
+        self.bind(variable, value, least, greatest)
+        return variable
+
+    def bind(self, variable: Var, value: Expr, least: int, greatest: int) -> None:
+        """Say what `variable` is."""
+        self.values[variable] = value
+        self.ranges[variable] = (least, max(least, greatest))
+
+    def expand(self, value: Index) -> Index:
+        """`value` over loop indices only, without what was computed from them."""
+        while not value.variables().isdisjoint(self.meanings):
+            value = value.substitute(self.meanings)
+        return self.simplify(value)
+
+    def simplify(self, value: Index) -> Index:
+        """`value` with what the ranges decide."""
+        return value.simplify(self.ranges)
+
+    def bounds(self, value: Index) -> Range:
+        """Least and greatest value."""
+        return self.simplify(value).bounds(self.ranges)
+
+    def lower(self, value: IndexLike) -> Expr:
+        """`value` as a TensorIR integer."""
+        value = self.simplify(Index.of(value))
+        total: Expr = None
+        for atom, factor in value.terms:
+            part = self._atom(atom)
+            part = part if factor == 1 else part * self.writer.index(factor)
+            total = part if total is None else total + part
+        if total is None:
+            return self.writer.index(value.constant)
+        return total + self.writer.index(value.constant) if value.constant else total
+
+    def _atom(self, atom: ix.Atom) -> Expr:
+        match atom:
+            case Var():
+                return self.values[atom]
+            case ix.FloorDiv(value, divisor):
+                return self._divide(value, divisor, tirx.floordiv, tirx.truncdiv)
+            case ix.Mod(value, divisor):
+                return self._divide(value, divisor, tirx.floormod, tirx.truncmod)
+            case ix.Min(operands):
+                return self._fold(tirx.Min, operands)
+            case ix.Max(operands):
+                return self._fold(tirx.Max, operands)
+
+    def _divide(self, value: Index, divisor: int, floor: Any, trunc: Any) -> Expr:
+        # Truncating division is one instruction where the value cannot be negative.
+        operation = trunc if value.bounds(self.ranges)[0] >= 0 else floor
+        return operation(self.lower(value), self.writer.index(divisor))
+
+    def _fold(self, operation: Any, operands: tuple[Index, ...]) -> Expr:
+        first, *rest = map(self.lower, operands)
+        for part in rest:
+            first = operation(first, part)
+        return first

@@ -1,0 +1,95 @@
+"""What every emitter needs: the writer, the buffers, the loop indices, the vector unit."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from septran.machine.model import Machine
+from septran.targets.cpu.addresses import Access, Indices, Storage
+from septran.targets.cpu.simd import VectorUnit
+from septran.targets.cpu.writer import Expr, Writer
+from septran.task.index import Index, IndexLike, Range, Var
+from septran.tile.nodes import Region
+
+MOST_VALUES = 4096
+"""Combinations of loop indices that are tried to list an index's values."""
+
+
+@dataclass
+class Context:
+    """The state of one lowering."""
+
+    writer: Writer
+    indices: Indices
+    machine: Machine
+    unit: VectorUnit
+    storages: dict[str, Storage] = field(default_factory=dict)
+    scalars: dict[str, Any] = field(default_factory=dict)
+    parallel: bool = False
+    """Whether a parallel loop is open: TVM's pool does not nest."""
+
+    def access(self, region: Region) -> Access:
+        """The region's storage and offsets."""
+        return Access.of(self.storages[region.buffer], region, self.indices.ranges)
+
+    def lower(self, value: IndexLike) -> Expr:
+        """An index as a TensorIR integer."""
+        return self.indices.lower(value)
+
+    def bound(self, stem: str, value: IndexLike) -> Expr:
+        """An index as a TensorIR variable, computed once."""
+        return self.writer.bind(stem, self.lower(value))
+
+    def variable(self, stem: str, value: IndexLike) -> Index:
+        """An index that is computed here, once, and stands for its value from now on."""
+        simple = self.indices.simplify(Index.of(value))
+        if simple.is_constant or (len(simple.terms) == 1 and isinstance(simple.terms[0][0], Var)):
+            return simple
+        low, high = simple.bounds(self.indices.ranges)
+        fresh = self.indices.fresh(self.bound(stem, simple), low, high)
+        self.indices.meanings[fresh] = simple
+        return Index.of(fresh)
+
+    @contextmanager
+    def loop(self, stem: str, extent: IndexLike, parallel: bool = False) -> Iterator[Index]:
+        """``for stem in range(extent)``, as an index."""
+        top = self.indices.simplify(Index.of(extent))
+        most = self.indices.bounds(top)[1]
+        bound = top.constant if top.is_constant else self.lower(top)
+        outer = self.parallel
+        self.parallel = outer or parallel
+        with self.writer.loop(stem, bound, parallel and not outer) as variable:
+            if most == 1:
+                yield Index()
+            else:
+                yield Index.of(self.indices.fresh(variable, 0, most - 1))
+        self.parallel = outer
+
+    def alias(self, variable: Var, value: Index) -> None:
+        """Let a loop index of the program stand for `value` from now on."""
+        low, high = self.indices.bounds(value)
+        self.indices.bind(variable, self.lower(value), low, high)
+        self.indices.meanings[variable] = value
+
+    def values(self, value: Index) -> tuple[int, ...] | None:
+        """All values that an index can take, ascending; None where they are too many to try."""
+        value = self.indices.expand(value)
+        return values_of(value, self.indices.ranges)
+
+
+def values_of(value: Index, ranges: Mapping[Var, Range]) -> tuple[int, ...] | None:
+    """All values of `value` over `ranges`, ascending; None where there are too many."""
+    variables = sorted(value.variables(), key=str)
+    spans = [range(ranges[v][0], ranges[v][1] + 1) for v in variables]
+    if math.prod(map(len, spans)) > MOST_VALUES:
+        return None
+    found = {
+        value.evaluate(dict(zip(variables, point, strict=True)))
+        for point in itertools.product(*spans)
+    }
+    return tuple(sorted(found))

@@ -1,0 +1,157 @@
+"""Reading and writing elements of regions: contiguous or not, masked or not, any dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm import tirx
+
+from septran.dtypes import compute_dtype
+from septran.targets.cpu import simd
+from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.writer import Expr
+from septran.task.index import Index, Var, axis
+
+HELD = {"bfloat16": "uint16", "bool": "uint8"}
+"""Types that TensorIR has no good arithmetic for, and what their bits are held as."""
+
+
+def held_dtype(dtype: str) -> str:
+    """The type under which elements of `dtype` lie in memory."""
+    return HELD.get(dtype, dtype)
+
+
+def widen(value: Expr, dtype: str) -> Expr:
+    """What was loaded from a buffer of `dtype`, in the type that arithmetic is done in."""
+    if dtype == "bfloat16" and simd.element_of(value) == "uint16":
+        wide = simd.cast(value, "uint32")
+        return simd.bits(wide << simd.constant(16, "uint32", simd.lanes_of(value)), "float32")
+    if dtype == "bool":
+        return tirx.NE(value, simd.constant(0, simd.element_of(value), simd.lanes_of(value)))
+    return simd.cast(value, compute_dtype(dtype))
+
+
+def narrow(context: Context, value: Expr, dtype: str, held: str) -> Expr:
+    """A computed value as it is stored in a buffer of `dtype` whose elements are `held`."""
+    if held == "uint16" and dtype == "bfloat16":
+        return _round_to_bfloat16(context, value)
+    if dtype == "bool" and simd.element_of(value) != "bool":
+        lanes = simd.lanes_of(value)
+        value = tirx.NE(value, simd.constant(0, simd.element_of(value), lanes))
+    if simd.element_of(value) == "bool":
+        lanes = simd.lanes_of(value)
+        one, none = simd.constant(1, held, lanes), simd.constant(0, held, lanes)
+        return tirx.Select(value, one, none)
+    return simd.cast(value, held)
+
+
+def _round_to_bfloat16(context: Context, value: Expr) -> Expr:
+    """To nearest, ties to even; NaN stays NaN."""
+    lanes = simd.lanes_of(value)
+
+    def number(n: int) -> Expr:
+        return simd.constant(n, "uint32", lanes)
+
+    value = context.writer.bind("x", simd.cast(value, "float32"))
+    raw = context.writer.bind("u", simd.bits(value, "uint32"))
+    odd = (raw >> number(16)) & number(1)
+    rounded = (raw + number(0x7FFF) + odd) >> number(16)
+    kept = tirx.Select(value == value, rounded, number(0x7FC0))
+    return simd.cast(kept, "uint16")
+
+
+def read(
+    context: Context,
+    access: Access,
+    at: Sequence[Index],
+    lanes: int = 1,
+    along: int = 0,
+    count: Expr | None = None,
+) -> Expr:
+    """`lanes` elements from `at` on along an axis; only the first `count` if given."""
+    storage = access.storage
+    offset = access.at(at)
+    step = contiguity(access, at, along, lanes)
+    if lanes == 1 or step == 0:
+        value = simd.broadcast(simd.load(storage.flat, context.lower(offset), 1), lanes)
+    elif step == 1 and count is not None and not storage.owned:
+        mask = simd.first_lanes(count, lanes)
+        value = simd.masked_load(storage.flat, context.lower(offset), mask)
+    elif step is not None and (count is None or storage.owned):
+        value = simd.load(storage.flat, context.lower(offset), lanes, step)
+    else:
+        index = scattered(context, access, at, along, lanes)
+        if count is not None:  # what is masked out must not be touched: read the first again
+            safe = tirx.Broadcast(context.lower(offset), lanes)
+            index = tirx.Select(simd.first_lanes(count, lanes), index, safe)
+        value = tirx.BufferLoad(storage.flat, [index])
+    return widen(value, storage.dtype)
+
+
+def write(
+    context: Context,
+    access: Access,
+    at: Sequence[Index],
+    value: Expr,
+    along: int = 0,
+    count: Expr | None = None,
+) -> None:
+    """Store a vector from `at` on along an axis; only its first `count` lanes if given."""
+    storage, lanes = access.storage, simd.lanes_of(value)
+    value = narrow(context, value, storage.dtype, storage.held)
+    step = contiguity(access, at, along, lanes)
+    offset = context.lower(access.at(at))
+    if lanes == 1:
+        simd.store(context.writer, storage.flat, offset, value, 1)
+    elif count is not None and step == 1:
+        mask = simd.first_lanes(count, lanes)
+        simd.masked_store(context.writer, storage.flat, offset, value, mask)
+    elif count is not None:
+        _write_lanes(context, access, at, value, along, count)
+    elif step is not None:
+        simd.store(context.writer, storage.flat, offset, value, lanes, step)
+    else:
+        index = scattered(context, access, at, along, lanes)
+        context.writer.emit(tirx.BufferStore(storage.flat, value, [index]))
+
+
+def _write_lanes(
+    context: Context, access: Access, at: Sequence[Index], value: Expr, along: int, count: Expr
+) -> None:
+    """Store the first `count` lanes one by one, through a small buffer."""
+    lanes = simd.lanes_of(value)
+    spare = context.writer.allocate("lanes", lanes, access.storage.held)
+    simd.store(context.writer, spare, context.writer.index(0), value, lanes)
+    with context.writer.loop("lane", count) as lane:
+        number = context.indices.fresh(lane, 0, lanes - 1)
+        spot = list(at)
+        spot[along] = spot[along] + number
+        offset = context.lower(access.at(spot))
+        element = simd.load(spare, lane, 1)
+        simd.store(context.writer, access.storage.flat, offset, element, 1)
+
+
+def contiguity(access: Access, at: Sequence[Index], along: int, lanes: int) -> int | None:
+    """Elements from lane to lane; None where that is not one number."""
+    if lanes == 1:
+        return 1
+    step = access.stride(along)
+    if step is not None:
+        return step
+    run = access.run(along)
+    return 1 if run % lanes == 0 and at[along] % lanes == Index() else None
+
+
+def scattered(
+    context: Context, access: Access, at: Sequence[Index], along: int, lanes: int
+) -> Expr:
+    """The vector of flat offsets of elements that lie anywhere."""
+    start = context.lower(at[along])
+    ramp = tirx.Ramp(start, context.writer.index(1), lanes)
+    low, high = context.indices.bounds(at[along])
+    lane = context.indices.fresh(ramp, low, high + lanes - 1)
+    spot = list(at)
+    spot[along] = Index.of(lane)
+    values: dict[Var, Index] = {axis(n): Index.of(c) for n, c in enumerate(spot)}
+    return context.lower(access.offset.substitute(values))

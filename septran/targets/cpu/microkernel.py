@@ -1,0 +1,268 @@
+"""``gemm`` on a tile: a register-tiled microkernel under loops over panels and strips.
+
+For each panel of B (in L1) and each strip of A's rows, the tile of C stays in vector
+registers over the whole k loop: one broadcast of A and one FMA a register and step.
+Operands may lie anywhere and in any layout; packed ones are fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from septran.dtypes import accumulator_dtype, itemsize
+from septran.targets.cpu import simd
+from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.elements import contiguity, read, widen, write
+from septran.targets.cpu.writer import Expr
+from septran.task.index import Index, Var
+from septran.tile.nodes import Compute
+
+EXACT_STEPS = {"int8": 1024, "uint8": 256}
+"""Products of these types that sum exactly in float32's 24 bits."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The register tile of one gemm and the type it sums in."""
+
+    rows: int
+    columns: int
+    lanes: int
+    """Of one TensorIR vector; LLVM splits it into registers."""
+    dtype: str
+    unroll: int = 1
+    """Steps of k in one iteration."""
+
+    @property
+    def chunks(self) -> range:
+        """First columns of the vectors of one row."""
+        return range(0, self.columns, self.lanes)
+
+
+@dataclass(frozen=True)
+class Operands:
+    """C, A and B of one gemm, and how far it sums."""
+
+    c: Access
+    a: Access
+    b: Access
+    steps: Index
+    """Of the summed axis that exist."""
+    first: Index | None
+    """C is overwritten where this is 0 and summed into elsewhere; None: always summed."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One register tile: where it starts in C, and how much of it exists."""
+
+    row: Index
+    rows: int
+    column: Index
+    columns: Index | None
+    """None when all do."""
+
+
+def emit_gemm(context: Context, node: Compute) -> None:
+    """``C += A @ B`` for the extents that exist, or ``C = A @ B`` in a first step."""
+    c, a, b = map(context.access, node.operands)
+    steps = context.variable("steps", node.operands[1].valid[1])
+    operands = Operands(c, a, b, steps, _first(context, node))
+    shape = register_tile(context, node, operands)
+    high, wide = (context.variable(s, v) for s, v in zip("mn", c.region.valid, strict=True))
+
+    def panel(column: Index, columns: Index | None) -> None:
+        def strip(row: Index, rows: int) -> None:
+            _microkernel(context, operands, shape, Tile(row, rows, column, columns))
+
+        _strips(context, high, shape.rows, strip)
+
+    _panels(context, wide, shape.columns, panel)
+
+
+def register_tile(context: Context, node: Compute, operands: Operands) -> Shape:
+    """From the instruction's tile, scaled to the type that products are summed in."""
+    dtype = _sum_dtype(operands)
+    instruction = context.machine.instruction(node.instruction)
+    default = (8, 48) if context.unit.registers == 32 else (6, 16)
+    rows, columns = instruction.tile[:2] or default
+    register = context.unit.lanes(dtype)
+    columns = max(register, columns * 4 // itemsize(dtype) // register * register)
+    lanes = register
+    while columns % (lanes * 2) == 0:
+        lanes *= 2
+    unroll = int(instruction.options.get("unroll", 1))
+    return Shape(rows, columns, lanes, dtype, unroll)
+
+
+def _sum_dtype(operands: Operands) -> str:
+    a, b = operands.a.storage.dtype, operands.b.storage.dtype
+    limit = min(EXACT_STEPS.get(a, 0), EXACT_STEPS.get(b, 0))
+    if operands.a.region.shape[1] <= limit:
+        return "float32"
+    return accumulator_dtype(operands.c.storage.dtype)
+
+
+def _first(context: Context, node: Compute) -> Index | None:
+    name = dict(node.attributes).get("first")
+    if name is None:
+        return None
+    return context.indices.simplify(Index.of(Var(str(name)))) if name else Index()
+
+
+def _panels(
+    context: Context, extent: Index, size: int, body: Callable[[Index, Index | None], None]
+) -> None:
+    """Run `body` on whole panels, then on what is left; `extent` may be an unknown."""
+    whole = context.variable("panels", extent // size)
+    with context.loop("panel", whole) as panel:
+        body(panel * size, None)
+    rest = context.indices.simplify(extent - whole * size)
+    if context.indices.bounds(rest)[1] > 0:
+        rest = context.variable("rest", rest)
+        with context.writer.when(rest.is_constant or context.lower(rest) > 0):
+            body(whole * size, rest)
+
+
+def _strips(
+    context: Context, extent: Index, size: int, body: Callable[[Index, int], None]
+) -> None:
+    """Run `body` on whole strips, then on the rows left, each number with its own code."""
+    whole = context.variable("strips", extent // size)
+    with context.loop("strip", whole) as strip:
+        body(strip * size, size)
+    values = context.values(extent)
+    rests = sorted({v % size for v in values} if values is not None else range(size))
+    left = context.lower(extent - whole * size)
+    for rest in rests:
+        if rest:
+            with context.writer.when(rests == [rest] or left == rest):
+                body(whole * size, rest)
+
+
+def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile) -> None:
+    writer = context.writer
+    rows = [writer.allocate("acc", shape.columns, shape.dtype) for _ in range(tile.rows)]
+    zero = simd.constant(0, shape.dtype, shape.lanes)
+    for row in rows:
+        for chunk in shape.chunks:
+            simd.store(writer, row, writer.index(chunk), zero, shape.lanes)
+    step = _steps(context, operands, shape, tile, rows)
+    whole = context.variable("whole", operands.steps // shape.unroll)
+    with context.loop("k", whole) as k:
+        for u in range(shape.unroll):
+            step(k * shape.unroll + u)
+    if shape.unroll > 1:
+        with context.loop("k", operands.steps - whole * shape.unroll) as k:
+            step(whole * shape.unroll + k)
+    _update(context, operands, shape, tile, rows)
+
+
+def _steps(
+    context: Context, operands: Operands, shape: Shape, tile: Tile, rows: list[Any]
+) -> Callable[[Index], None]:
+    """What one step of k does: a column of A times a row of B."""
+    writer = context.writer
+    column_of_a = _stream(context, operands.a, (tile.row, Index()), 1, tile.rows)
+    row_of_b = _stream(context, operands.b, (Index(), tile.column), 0, shape.columns)
+
+    def step(k: Index) -> None:
+        at = context.variable("k", k)
+        vectors = []
+        for c in shape.chunks:
+            count = _count(context, operands.b, tile, c)
+            vectors.append(writer.bind("b", row_of_b(at, c, shape.lanes, shape.dtype, count)))
+        for i, row in enumerate(rows):
+            scalar = column_of_a(at, i, 1, shape.dtype, None)
+            a = writer.bind("a", simd.broadcast(scalar, shape.lanes))
+            for c, b in zip(shape.chunks, vectors, strict=True):
+                old = simd.load(row, writer.index(c), shape.lanes)
+                simd.store(writer, row, writer.index(c), simd.fma(a, b, old), shape.lanes)
+
+    return step
+
+
+def _count(context: Context, access: Access, tile: Tile, chunk: int) -> Expr | None:
+    """How many columns of a vector exist, where reading more would leave the tensor."""
+    if tile.columns is None or access.storage.owned:
+        return None
+    return context.lower(tile.columns - chunk)
+
+
+Stream = Callable[[Index, int, int, str, "Expr | None"], Expr]
+"""Loads ``(k, number, lanes, dtype, count)`` of a strip or panel."""
+
+
+def _stream(
+    context: Context, access: Access, start: tuple[Index, Index], k_axis: int, span: int
+) -> Stream:
+    """How to load the `number`-th element or vector of a strip or panel at step k."""
+    across = 1 - k_axis
+    along_k, step = access.stride(k_axis), contiguity(access, start, across, span)
+    base = context.variable("at", access.at(start))
+
+    def general(k: Index, number: int, lanes: int, dtype: str, count: Expr | None) -> Expr:
+        spot = list(start)
+        spot[k_axis], spot[across] = k, start[across] + number
+        return simd.cast(read(context, access, spot, lanes, across, count), dtype)
+
+    def direct(k: Index, number: int, lanes: int, dtype: str, count: Expr | None) -> Expr:
+        if count is not None or along_k is None or step is None:
+            return general(k, number, lanes, dtype, count)
+        offset = context.lower(base + k * along_k + number * step)
+        value = simd.load(access.storage.flat, offset, lanes, step)
+        return simd.cast(widen(value, access.storage.dtype), dtype)
+
+    return direct
+
+
+def _update(
+    context: Context, operands: Operands, shape: Shape, tile: Tile, rows: list[Any]
+) -> None:
+    """Put the tile into C: over it in a first step, else onto it."""
+    if operands.first is None:
+        _put(context, operands.c, shape, tile, rows, onto=True)
+        return
+    with context.writer.body() as over:
+        _put(context, operands.c, shape, tile, rows, onto=False)
+    if operands.first == Index():
+        context.writer.choose(True, over, [])
+        return
+    with context.writer.body() as onto:
+        _put(context, operands.c, shape, tile, rows, onto=True)
+    context.writer.choose(context.lower(operands.first) == 0, over, onto)
+
+
+def _put(
+    context: Context, c: Access, shape: Shape, tile: Tile, rows: list[Any], onto: bool
+) -> None:
+    writer = context.writer
+    exact = tile.columns.constant if tile.columns and tile.columns.is_constant else shape.columns
+    for i, row in enumerate(rows):
+        for chunk in shape.chunks:
+            if chunk >= exact:
+                continue
+            count = _left(context, tile, chunk, shape.lanes)
+            spot = (tile.row + i, tile.column + chunk)
+            value = simd.load(row, writer.index(chunk), shape.lanes)
+            if onto:
+                value = _sum(context, read(context, c, spot, shape.lanes, 1, count), value)
+            write(context, c, spot, value, 1, count)
+
+
+def _left(context: Context, tile: Tile, chunk: int, lanes: int) -> Expr | None:
+    """How many lanes of a vector of C exist; None when all do."""
+    if tile.columns is None:
+        return None
+    if tile.columns.is_constant and tile.columns.constant >= chunk + lanes:
+        return None
+    return context.lower(tile.columns - chunk)
+
+
+def _sum(context: Context, old: Expr, value: Expr) -> Expr:
+    """`old` plus the tile's sum, in the type of C's arithmetic."""
+    dtype = simd.element_of(old)
+    return context.writer.bind("c", old + simd.cast(value, dtype))

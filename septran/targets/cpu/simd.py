@@ -1,0 +1,134 @@
+"""Vectors: loads and stores with and without a mask, broadcasts, FMA, prefetches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from septran.dtypes import itemsize
+from septran.targets.cpu.writer import Expr, Writer
+
+
+@dataclass(frozen=True)
+class VectorUnit:
+    """The vector registers of a processor."""
+
+    bytes: int
+    """Of one register."""
+    registers: int
+
+    def lanes(self, dtype: str) -> int:
+        """Elements of `dtype` in one register."""
+        return self.bytes // itemsize(dtype)
+
+
+AVX2 = VectorUnit(32, 16)
+AVX512 = VectorUnit(64, 32)
+
+
+def vector_type(dtype: str, lanes: int) -> str:
+    """TensorIR's name of the type."""
+    return dtype if lanes == 1 else f"{dtype}x{lanes}"
+
+
+def lanes_of(value: Expr) -> int:
+    """How many lanes an expression has."""
+    text = str(value.ty.dtype)
+    _, _, count = text.partition("x")
+    return int(count) if count else 1
+
+
+def element_of(value: Expr) -> str:
+    """The dtype of each lane."""
+    return str(value.ty.dtype).partition("x")[0]
+
+
+def constant(value: float | int | bool, dtype: str, lanes: int = 1) -> Expr:
+    """The same constant in every lane."""
+    scalar = tirx.const(value, dtype)
+    return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
+
+
+def broadcast(value: Expr, lanes: int) -> Expr:
+    """A scalar in every lane; vectors stay themselves."""
+    if lanes == 1 or lanes_of(value) == lanes:
+        return value
+    return tirx.Broadcast(value, lanes)
+
+
+def cast(value: Expr, dtype: str) -> Expr:
+    """Each lane converted to `dtype`."""
+    if element_of(value) == dtype:
+        return value
+    return tirx.Cast(vector_type(dtype, lanes_of(value)), value)
+
+
+def bits(value: Expr, dtype: str) -> Expr:
+    """The same bits read as another type of equal size."""
+    return tirx.reinterpret(vector_type(dtype, lanes_of(value)), value)
+
+
+def call(dtype: str, lanes: int, name: str, *arguments: Expr) -> Expr:
+    """An LLVM intrinsic without effects."""
+    return tirx.call_llvm_pure_intrin(vector_type(dtype, lanes), name, *arguments)
+
+
+def fma(a: Expr, b: Expr, c: Expr) -> Expr:
+    """``a * b + c``, rounded once."""
+    return a * b + c  # LLVM contracts it: TVM allows fusion of floating-point operations
+
+
+def first_lanes(count: Expr, lanes: int) -> Expr:
+    """The mask of the first `count` lanes."""
+    if isinstance(count, int):
+        count = tirx.const(count, "int32")
+    ramp = tirx.Ramp(tirx.const(0, "int32"), 1, lanes)
+    return ramp < tirx.Broadcast(cast(count, "int32"), lanes)
+
+
+def load(buffer: Any, offset: Expr, lanes: int, stride: int = 1) -> Expr:
+    """`lanes` elements from `offset`, `stride` apart (a stride of 0 loads one for all)."""
+    if lanes == 1:
+        return tirx.BufferLoad(buffer, [offset])
+    if stride == 0:
+        return tirx.Broadcast(tirx.BufferLoad(buffer, [offset]), lanes)
+    return tirx.BufferLoad(buffer, [tirx.Ramp(offset, stride, lanes)])
+
+
+def store(
+    writer: Writer, buffer: Any, offset: Expr, value: Expr, lanes: int, stride: int = 1
+) -> None:
+    """Write `value` at `offset`."""
+    index = offset if lanes == 1 else tirx.Ramp(offset, stride, lanes)
+    writer.emit(tirx.BufferStore(buffer, broadcast(value, lanes), [index]))
+
+
+def masked_load(buffer: Any, offset: Expr, mask: Expr) -> Expr:
+    """Contiguous elements where `mask`; the other lanes are 0 and are not touched."""
+    lanes, dtype = lanes_of(mask), str(buffer.dtype)
+    zero = constant(0, dtype, lanes)
+    return call(dtype, lanes, "llvm.masked.load", address(buffer, offset), mask, zero)
+
+
+def masked_store(writer: Writer, buffer: Any, offset: Expr, value: Expr, mask: Expr) -> None:
+    """Write the lanes of `value` where `mask`."""
+    writer.evaluate(
+        tirx.call_llvm_intrin(
+            "void", "llvm.masked.store", value, address(buffer, offset), mask
+        )
+    )
+
+
+def address(buffer: Any, offset: Expr) -> Expr:
+    """The address of one element."""
+    return tirx.address_of(tirx.BufferLoad(buffer, [offset]))
+
+
+def prefetch(writer: Writer, buffer: Any, offset: Expr, level: int, write: bool = False) -> None:
+    """Ask for the line of an element; `level` 3 is L1, 2 is L2."""
+    flags = [tirx.const(n, "int32") for n in (int(write), level, 1)]
+    writer.evaluate(
+        tirx.call_llvm_intrin("void", "llvm.prefetch", address(buffer, offset), *flags)
+    )

@@ -1,0 +1,48 @@
+"""The CPU target: TileProgram -> TensorIR -> LLVM -> machine code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tvm
+
+from septran.targets.base import TensorIR
+from septran.targets.cpu.build import CpuExecutable, build, load
+from septran.targets.cpu.isa import host_arch, llvm_arch
+from septran.targets.cpu.lowering import lower_program
+from septran.targets.cpu.threads import use_all_cores
+from septran.tile.nodes import TileProgram
+
+
+@dataclass(frozen=True)
+class CpuTarget:
+    """Serves machines with ``backend: cpu``."""
+
+    name: str = "cpu"
+
+    def lower(self, program: TileProgram) -> TensorIR:
+        """One PrimFunc for `program`."""
+        function = lower_program(program)
+        return TensorIR(program.name, tvm.IRModule({program.name: function}))
+
+    def build(self, ir: TensorIR, program: TileProgram) -> CpuExecutable:
+        """Compile for the machine of `program`."""
+        use_all_cores()
+        return build(ir, llvm_arch(program.machine))
+
+    def load(self, folder: Path) -> CpuExecutable:
+        """What `CpuExecutable.save` wrote."""
+        use_all_cores()
+        return load(folder)
+
+    def fingerprint(self) -> str:
+        """TVM's version and this host's processor, for which ``native`` compiles."""
+        return f"cpu tvm {tvm.__version__} {host_arch()}"
+
+    def missing(self) -> str | None:
+        """Nothing: wherever TVM is, there is a CPU."""
+        return None
+
+
+TARGET = CpuTarget()
