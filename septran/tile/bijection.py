@@ -1,0 +1,63 @@
+"""Whether a layout gives every element of a buffer a place of its own."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import numpy as np
+
+from septran.dtypes import itemsize
+from septran.errors import TileError
+from septran.task.index import Index, axis
+from septran.tile.layouts import Layout
+from septran.tile.nodes import Buffer
+from septran.tile.rings import located
+from septran.tile.storage import Array, grid
+
+_MOST = 1 << 16
+"""Swizzles are checked element by element: of larger buffers, the first rows only."""
+
+
+class LayoutError(TileError):
+    """A layout does not fit its buffer, or not the instruction that reads it."""
+
+    code = "SEP423"
+
+
+def check_layout(buffer: Buffer) -> None:
+    """Raise LayoutError unless each element of `buffer` has its own offset inside it."""
+    problem = _problem(buffer.layout, buffer.shape, itemsize(buffer.dtype))
+    if problem:
+        raise located(LayoutError, f"{buffer.name} as {buffer.layout}: {problem}", buffer.origin)
+
+
+@functools.lru_cache(1024)
+def _problem(layout: Layout, shape: tuple[int, ...], width: int) -> str:
+    if layout.kind == "row" or 0 in shape:
+        return ""
+    try:
+        offsets = (
+            _swizzled(layout, shape, width)
+            if layout.kind == "swizzle"
+            else _flat(layout, shape, width)
+        )
+        room = layout.elements(shape)
+    except (IndexError, ValueError) as error:
+        return f"does not fit a shape of {list(shape)} ({error})"
+    if offsets.min() < 0 or offsets.max() >= room:
+        return f"an element lies at {int(offsets.max())}, outside of its {room} elements"
+    if np.unique(offsets).size != offsets.size:
+        return "two elements have one place"
+    return ""
+
+
+def _flat(layout: Layout, shape: tuple[int, ...], width: int) -> Array:
+    offset = layout.offset([Index.of(axis(n)) for n in range(len(shape))], shape, width)
+    return grid(offset, shape, {})
+
+
+def _swizzled(layout: Layout, shape: tuple[int, ...], width: int) -> Array:
+    places = itertools.product(*map(range, shape))
+    some = itertools.islice(places, _MOST)
+    return np.array([layout.swizzled_offset(at, shape, width) for at in some])

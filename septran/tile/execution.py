@@ -1,0 +1,396 @@
+"""Walk a tile program as hardware would: loops, roles side by side, copies in flight.
+
+What a copy or a computation does is left to `Effects`: the interpreter moves numbers,
+the verifier only notes who touched what after whom.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from septran.task.index import Var
+from septran.tile.nodes import (
+    Acquire,
+    Barrier,
+    Channel,
+    Commit,
+    Compute,
+    Copy,
+    For,
+    Node,
+    Release,
+    Role,
+    TileProgram,
+    Wait,
+    nodes,
+    reads,
+)
+from septran.tile.rings import DeadlockError, Fill, Flight, Ring, Thread, located
+from septran.tile.scopes import Block, Step, blocks
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Every choice that hardware is free to make."""
+
+    landing: str = "early"
+    """When an asynchronous copy lands: ``early`` (at once), ``late`` (when a wait forces
+    it) or ``random``."""
+    roles: str = "first"
+    """Which role runs whenever it can: the ``first``, the ``last``, or a ``random`` one."""
+    iterations: str = "forward"
+    """Order of parallel iterations: ``forward``, ``reversed`` or ``shuffled``."""
+    seed: int = 0
+
+    @staticmethod
+    def of(order: str | int | Schedule) -> Schedule:
+        """From ``early``, ``late`` or a seed; ValueError else."""
+        match order:
+            case Schedule():
+                return order
+            case "early":
+                return Schedule()
+            case "late":
+                return Schedule("late", "last", "reversed")
+            case int():
+                return Schedule("random", "random", "shuffled", order)
+        raise ValueError(f"an order is 'early', 'late' or a seed, not {order!r}")
+
+
+ADVERSARIES: tuple[Schedule, ...] = tuple(
+    Schedule(landing, roles, iterations)
+    for landing in ("early", "late")
+    for roles in ("first", "last")
+    for iterations in ("forward", "reversed")
+)
+"""The extreme schedules: a correct program gives the same under all of them."""
+
+
+@dataclass
+class Frame:
+    """What a thread sees: loop indices, buffers, rings."""
+
+    thread: Thread
+    values: dict[Var, int] = field(default_factory=dict)
+    rings: dict[str, Ring] = field(default_factory=dict)
+    memory: Any = None
+    """The effects' own: where buffers are."""
+
+    def fork(self, thread: Thread) -> Frame:
+        """The same sight for another thread, with indices of its own."""
+        return replace(self, thread=thread, values=dict(self.values), rings=dict(self.rings))
+
+
+class Effects(Protocol):
+    """What copies, computations and hand-overs do."""
+
+    def enter(self, block: Block, frame: Frame) -> Frame:
+        """A body begins; gives the frame in which its buffers exist."""
+
+    def born(self, buffers: tuple[str, ...], frame: Frame) -> None:
+        """The first use of some buffers is next: their content is undefined."""
+
+    def copy(self, node: Copy, frame: Frame) -> None:
+        """A synchronous copy."""
+
+    def issue(self, node: Copy, frame: Frame, land_now: bool) -> Flight:
+        """An asynchronous copy starts; it may happen at any time until it is waited for."""
+
+    def compute(self, node: Compute, frame: Frame) -> None:
+        """A primitive or expression."""
+
+    def trips(self, node: For, extent: int, frame: Frame) -> Iterable[int]:
+        """The iterations to run."""
+
+    def absorb(self, node: For, frame: Frame) -> bool:
+        """Whether a whole loop was dealt with at once."""
+
+    def unit(self, node: For | Role, frame: Frame) -> Frame:
+        """The frame of one more unit of the loop's or role's processor level."""
+
+    def hand_over(self, kind: str, fill: Fill, frame: Frame) -> None:
+        """After ``commit``, ``wait``, ``release`` or ``acquire`` of a fill."""
+
+    def fork(self, parent: Thread, children: list[Thread]) -> None:
+        """Threads start."""
+
+    def join(self, parent: Thread, children: list[Thread]) -> None:
+        """Threads have ended."""
+
+    def meet(self, threads: list[Thread]) -> None:
+        """Threads met at a barrier."""
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A thread cannot go on: who waits where for what."""
+
+    thread: Thread
+    node: Node
+    what: str
+
+
+Run = Generator[tuple[Blocked, ...], None, None]
+"""Yields nothing at a point where others may go first, or who is blocked."""
+
+
+@dataclass
+class _Team:
+    """Iterations that meet at barriers."""
+
+    processor: str | None
+    size: int
+    threads: list[Thread] = field(default_factory=list)
+    arrived: int = 0
+    met: int = 0
+
+
+class Execution:
+    """One run of a program under one schedule."""
+
+    def __init__(self, program: TileProgram, effects: Effects, schedule: Schedule) -> None:
+        self.program, self.effects, self.schedule = program, effects, schedule
+        self.random = random.Random(schedule.seed)
+        self.flying: list[Flight] = []
+        self.channels = {c.name: c for c in program.channels}
+        self.filled = _filled(program)
+        self.handshake = _handshake(program)
+        self.meeting = {n.processor for n in nodes(program.body) if isinstance(n, Barrier)}
+        self.team: _Team | None = None
+        self.alone = not any(isinstance(n, Role) for n in nodes(program.body))
+
+    def run(self, memory: Any = None) -> None:
+        """Run it to the end; raises TileError."""
+        main = Thread("the program")
+        frame = Frame(main, memory=memory)
+        for blocked in self._block(blocks(self.program), frame, None):
+            if blocked:
+                raise _deadlock(blocked)
+
+    def _block(self, block: Block, frame: Frame, team: _Team | None) -> Run:
+        if block.buffers:
+            frame = self.effects.enter(block, frame)
+        if block.channels:
+            frame = replace(frame, rings=dict(frame.rings))
+            for name in block.channels:
+                frame.rings[name] = self._ring(self.channels[name])
+        for step in block.steps:
+            if step.born:
+                self.effects.born(step.born, frame)
+            yield from self._step(step, frame, team)
+        for name in block.channels:
+            frame.rings[name].finish()
+
+    def _ring(self, channel: Channel) -> Ring:
+        releasers, acquires = self.handshake.get(channel.name, (0, False))
+        return Ring(channel, releasers, acquires)
+
+    def _step(self, step: Step, frame: Frame, team: _Team | None) -> Run:
+        node = step.nodes[0]
+        match node:
+            case For():
+                if not self.effects.absorb(node, frame):
+                    yield from self._loop(node, step.inner[0], frame, team)
+                return
+            case Role():
+                yield from self._roles(step, frame)
+                return
+            case Copy():
+                self._check_reads(node, frame)
+                self._copy(node, frame)
+            case Compute():
+                self._check_reads(node, frame)
+                self.effects.compute(node, frame)
+            case Barrier():
+                yield from self._barrier(node, frame, team)
+            case _:
+                yield from self._hand_over(node, frame)
+        self._tick()
+        if not self.alone:
+            yield ()
+
+    def _check_reads(self, node: Node, frame: Frame) -> None:
+        for region in reads(node):
+            for name in self.filled.get(region.buffer, ()):
+                ring = frame.rings.get(name)
+                if ring is not None:
+                    stage = region.stage.evaluate(frame.values)
+                    ring.check_read(region, stage, frame.thread, node)
+
+    def _copy(self, node: Copy, frame: Frame) -> None:
+        if node.channel is None:
+            self.effects.copy(node, frame)
+            return
+        ring = frame.rings[node.channel]
+        flight = self.effects.issue(node, frame, self.schedule.landing == "early")
+        ring.issue(flight, node.target.stage.evaluate(frame.values))
+        if self.schedule.landing == "early":
+            flight.arrive()
+        else:
+            self.flying.append(flight)
+
+    def _tick(self) -> None:
+        """Time passes: under a random schedule some copies land."""
+        if not self.flying or self.schedule.landing != "random":
+            return
+        for flight in self.flying:
+            if self.random.random() < 0.25:
+                flight.arrive()
+        self.flying = [f for f in self.flying if not f.landed]
+
+    def _hand_over(self, node: Node, frame: Frame) -> Run:
+        if not isinstance(node, Acquire | Commit | Wait | Release):
+            raise TypeError(node)
+        ring, thread = frame.rings[node.channel], frame.thread
+        number = node.index.evaluate(frame.values)
+        match node:
+            case Commit():
+                self.effects.hand_over("commit", ring.commit(number, node), frame)
+            case Release():
+                self.effects.hand_over("release", ring.release(number, thread, node), frame)
+            case Wait() if number >= 0:
+                while number not in ring.fills:
+                    what = f"fill {number} of {ring.name} to be committed"
+                    yield (Blocked(thread, node, what),)
+                fill = ring.fills[number]
+                for flight in fill.flights:
+                    flight.arrive()
+                fill.waited.append(thread)
+                self.flying = [f for f in self.flying if not f.landed]
+                self.effects.hand_over("wait", fill, frame)
+            case Acquire():
+                while not ring.free(number):
+                    what = f"fill {number - ring.channel.stages} of {ring.name} to be released"
+                    yield (Blocked(thread, node, what),)
+                before = ring.acquire(number)
+                if before is not None:
+                    self.effects.hand_over("acquire", before, frame)
+
+    def _loop(self, node: For, block: Block | None, frame: Frame, team: _Team | None) -> Run:
+        assert block is not None
+        extent = max(0, node.extent.evaluate(frame.values))
+        trips: Iterable[int] = self.effects.trips(node, extent, frame)
+        if node.kind == "parallel":
+            trips = self._ordered(trips)
+            if node.processor is not None and node.processor in self.meeting:
+                yield from self._together(node, block, frame, trips)
+                return
+        for value in trips:
+            inner = frame if node.processor is None else self.effects.unit(node, frame)
+            inner.values[node.variable] = value
+            yield from self._block(block, inner, team)
+
+    def _ordered(self, trips: Iterable[int]) -> list[int]:
+        order = list(trips)
+        if self.schedule.iterations == "reversed":
+            order.reverse()
+        elif self.schedule.iterations == "shuffled":
+            self.random.shuffle(order)
+        return order
+
+    def _together(self, node: For, block: Block, frame: Frame, trips: Iterable[int]) -> Run:
+        """Iterations that have a barrier in common run beside each other."""
+        values = list(trips)
+        team = _Team(node.processor, len(values))
+        runs: list[tuple[Thread, Run]] = []
+        for value in values:
+            thread = Thread(f"{node.variable}={value} of {frame.thread.name}", frame.thread)
+            inner = self.effects.unit(node, frame).fork(thread)
+            inner.values[node.variable] = value
+            runs.append((thread, self._block(block, inner, team)))
+        team.threads = [thread for thread, _ in runs]
+        yield from self._beside(frame.thread, runs)
+
+    def _roles(self, step: Step, frame: Frame) -> Run:
+        runs: list[tuple[Thread, Run]] = []
+        for node, block in zip(step.nodes, step.inner, strict=True):
+            assert isinstance(node, Role)
+            assert block is not None
+            thread = Thread(node.name, frame.thread)
+            inner = self.effects.unit(node, frame).fork(thread)
+            runs.append((thread, self._block(block, inner, None)))
+        yield from self._beside(frame.thread, runs)
+
+    def _beside(self, parent: Thread, runs: list[tuple[Thread, Run]]) -> Run:
+        """Run threads side by side; whoever has priority runs whenever it can."""
+        children = [thread for thread, _ in runs]
+        self.effects.fork(parent, children)
+        waiting = [run for _, run in runs]
+        if self.schedule.roles == "last":
+            waiting.reverse()
+        while waiting:
+            if self.schedule.roles == "random":
+                self.random.shuffle(waiting)
+            stuck: list[Blocked] = []
+            for run in list(waiting):
+                try:
+                    blocked = next(run)
+                except StopIteration:
+                    waiting.remove(run)
+                    break
+                if not blocked:
+                    break
+                stuck += blocked
+            else:
+                yield tuple(stuck)
+                continue
+            yield ()
+        self.effects.join(parent, children)
+
+    def _barrier(self, node: Barrier, frame: Frame, team: _Team | None) -> Run:
+        if team is None or team.processor != node.processor:
+            return
+        team.arrived += 1
+        number = team.met
+        if team.arrived == team.size:
+            team.arrived, team.met = 0, team.met + 1
+            self.effects.meet(team.threads)
+        while team.met == number:
+            missing = team.size - team.arrived
+            yield (Blocked(frame.thread, node, f"{missing} more at the barrier"),)
+
+
+def _filled(program: TileProgram) -> Mapping[str, tuple[str, ...]]:
+    """The channels that fill each buffer."""
+    found: dict[str, dict[str, None]] = {}
+    for node in nodes(program.body):
+        if isinstance(node, Copy) and node.channel is not None:
+            found.setdefault(node.target.buffer, {})[node.channel] = None
+    params = set(program.params)
+    return {name: tuple(ch) for name, ch in found.items() if name not in params}
+
+
+def _handshake(program: TileProgram) -> Mapping[str, tuple[int, bool]]:
+    """For each channel, by how many threads it is released, and whether it is acquired."""
+    releasers: dict[str, set[int]] = {}
+    acquired: set[str] = set()
+
+    def visit(body: tuple[Node, ...], role: int) -> None:
+        for node in body:
+            match node:
+                case Release(channel=name):
+                    releasers.setdefault(name, set()).add(role)
+                case Acquire(channel=name):
+                    acquired.add(name)
+                case Role():
+                    visit(node.body, id(node))
+                case For():
+                    visit(node.body, role)
+
+    visit(program.body, 0)
+    names = set(releasers) | acquired
+    return {n: (len(releasers.get(n, ())), n in acquired) for n in names}
+
+
+def _deadlock(blocked: tuple[Blocked, ...]) -> Exception:
+    lines = [f"{b.thread.name} waits for {b.what}" for b in blocked]
+    notes = [
+        (f"{b.thread.name} waits here", place)
+        for b in blocked[1:]
+        if (place := b.node.origin.logic or b.node.origin.mapping)
+    ]
+    message = "deadlock: " + "; ".join(lines)
+    return located(DeadlockError, message, blocked[0].node.origin, notes=notes)

@@ -1,0 +1,288 @@
+"""Run a tile program on NumPy, under any schedule that hardware may choose.
+
+Fresh memory is poisoned, copies land as early or as late as the waits allow, and every
+access is checked. It needs no compiler and runs any mapping of any machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from septran.dtypes import is_float, numpy_dtype
+from septran.errors import TileError
+from septran.task.index import Var, axis
+from septran.task.primitives import PRIMITIVES
+from septran.task.views import View
+from septran.tile.bijection import check_layout
+from septran.tile.execution import Execution, Frame, Schedule
+from septran.tile.nodes import Compute, Copy, For, Placement, Region, Role, TileProgram
+from septran.tile.passes.fuse_fills import FIRST
+from septran.tile.rings import Fill, Flight, Thread, located
+from septran.tile.scopes import Block
+from septran.tile.storage import Access, Array, ExtentError, Store, grid
+
+Scalars = Mapping[str, float | int]
+Order = str | int | Schedule
+
+
+class ArgumentError(TileError):
+    """The arrays that a tile program was given do not fit its parameters."""
+
+    code = "SEP430"
+
+
+class CapacityError(TileError):
+    """The buffers of a memory need more than it has."""
+
+    code = "SEP424"
+
+
+def interpret(
+    program: TileProgram,
+    arrays: Mapping[str, Array] | Sequence[Array],
+    *,
+    order: Order = "early",
+    scalars: Scalars | None = None,
+) -> dict[str, Array]:
+    """The outputs by name; the arrays passed in are left alone.
+
+    `arrays` is by name, or in order: all parameters, or all that are not outputs.
+    Outputs that are not given begin poisoned. `order` is ``early``, ``late``, a seed
+    for random landing, or a `Schedule`. Raises TileError.
+    """
+    given = _by_name(program, arrays)
+    values = {s.name: s.default for s in program.scalars if s.default is not None}
+    effects = _Numbers(program, {**values, **(scalars or {})})
+    stores = {name: _argument(program, name, given.get(name)) for name in program.params}
+    for buffer in program.buffers:
+        check_layout(buffer)
+    with np.errstate(all="ignore"):
+        Execution(program, effects, Schedule.of(order)).run(_World(stores))
+    return {name: stores[name].array()[0] for name in program.outputs}
+
+
+def _by_name(
+    program: TileProgram, arrays: Mapping[str, Array] | Sequence[Array]
+) -> dict[str, Array]:
+    if isinstance(arrays, Mapping):
+        unknown = sorted(set(arrays) - set(program.params))
+        if unknown:
+            raise ArgumentError(
+                f"{program.name} has no parameter {unknown[0]!r}",
+                hint=f"parameters: {', '.join(program.params)}",
+            )
+        return dict(arrays)
+    inputs = tuple(n for n in program.params if n not in program.outputs)
+    names = program.params if len(arrays) == len(program.params) else inputs
+    if len(arrays) != len(names):
+        raise ArgumentError(
+            f"{program.name} takes {len(inputs)} inputs ({', '.join(inputs)}) or all "
+            f"{len(program.params)} parameters, not {len(arrays)} arrays"
+        )
+    return dict(zip(names, arrays, strict=True))
+
+
+def _argument(program: TileProgram, name: str, array: Array | None) -> Store:
+    buffer = program.buffer(name)
+    store = Store.of(buffer)
+    if array is None:
+        if name not in program.outputs:
+            raise ArgumentError(f"{program.name} needs {name}")
+        store.poison()
+        return store
+    wanted = (buffer.shape, numpy_dtype(buffer.dtype))
+    if (array.shape, array.dtype) != wanted:
+        raise ArgumentError(
+            f"{name} is {array.dtype}{list(array.shape)}, not {buffer.dtype}{list(buffer.shape)}"
+        )
+    store.array()[0] = array
+    return store
+
+
+@dataclass(frozen=True)
+class _World:
+    """Where buffers are, as one unit sees it."""
+
+    stores: Mapping[str, Store]
+    arenas: Mapping[str, Array] = field(default_factory=dict)
+    """For each planned memory, its bytes."""
+
+
+class _Numbers:
+    """Effects that move numbers."""
+
+    def __init__(self, program: TileProgram, scalars: Scalars) -> None:
+        self.program, self.scalars = program, scalars
+        self.plan: dict[str, Placement] = {p.buffer: p for p in program.plan}
+        self.room = _room(program)
+        self.buffers = {b.name: b for b in program.buffers}
+        self.accesses: dict[int, Access] = {}
+
+    def enter(self, block: Block, frame: Frame) -> Frame:
+        world: _World = frame.memory
+        arenas = dict(world.arenas)
+        stores = dict(world.stores)
+        for name in block.buffers:
+            place = self.plan.get(name)
+            room = None
+            if place is not None:
+                if place.memory not in arenas:
+                    arenas[place.memory] = np.empty(self.room[place.memory], np.uint8)
+                end = place.offset_bytes + place.size_bytes
+                room = arenas[place.memory][place.offset_bytes : end]
+            stores[name] = Store.of(self.buffers[name], room)
+        return replace(frame, memory=_World(stores, arenas))
+
+    def born(self, buffers: tuple[str, ...], frame: Frame) -> None:
+        for name in buffers:
+            frame.memory.stores[name].poison()
+
+    def unit(self, node: For | Role, frame: Frame) -> Frame:
+        """Another unit has its own of each memory that it does not share."""
+        if node.processor is None or not frame.memory.arenas:
+            return frame
+        machine = self.program.machine
+        depth = machine.depth(node.processor)
+        shared = {
+            name: arena
+            for name, arena in frame.memory.arenas.items()
+            if machine.depth(machine.memory(name).visible_to) < depth
+        }
+        return replace(frame, memory=_World(frame.memory.stores, shared))
+
+    def trips(self, node: For, extent: int, frame: Frame) -> Iterable[int]:
+        return range(extent)
+
+    def absorb(self, node: For, frame: Frame) -> bool:
+        return False
+
+    def _access(self, region: Region, node: Copy | Compute) -> Access:
+        found = self.accesses.get(id(region))
+        if found is None or found.region is not region:
+            found = self.accesses[id(region)] = Access(region, node.origin)
+        return found
+
+    def _read(self, region: Region, node: Copy | Compute, frame: Frame) -> Array:
+        store = frame.memory.stores[region.buffer]
+        return self._access(region, node).read(store, frame.values)
+
+    def copy(self, node: Copy, frame: Frame) -> None:
+        self._deliver(node, frame, self._read(node.source, node, frame))
+
+    def _deliver(self, node: Copy, frame: Frame, data: Array) -> None:
+        access = self._access(node.target, node)
+        store = frame.memory.stores[node.target.buffer]
+        extents = access.extents(frame.values)
+        if len(extents) != data.ndim or any(map(int.__gt__, data.shape, extents)):
+            raise located(
+                ExtentError,
+                f"{node.target} of {extents} cannot take {node.source} of {data.shape}",
+                node.origin,
+            )
+        if node.zero_fill:
+            self._nominal(node).write(store, frame.values, np.zeros((), store.dtype))
+        elif data.shape != extents:
+            poison = np.full(extents, _undefined(store), store.dtype)
+            access.write(store, frame.values, poison)
+        access.write(store, frame.values, data, clip=True)
+
+    def _nominal(self, node: Copy) -> Access:
+        """All of a target, also where its source has nothing."""
+        full = View.whole("", node.target.shape).valid
+        return Access(replace(node.target, valid=full), node.origin)
+
+    def issue(self, node: Copy, frame: Frame, land_now: bool) -> Flight:
+        frozen = replace(frame, values=dict(frame.values))
+        if not land_now:  # bounds are checked, and the target is undefined from now on
+            store = frame.memory.stores[node.target.buffer]
+            self._read(node.source, node, frame)
+            access = self._access(node.target, node)
+            extents = access.extents(frame.values)
+            access.write(store, frame.values, np.full(extents, _undefined(store), store.dtype))
+        return Flight(node, lambda: self.copy(node, frozen))
+
+    def compute(self, node: Compute, frame: Frame) -> None:
+        target = node.operands[0]
+        store = frame.memory.stores[target.buffer]
+        value = self._map(node, frame) if node.expression is not None else self._call(node, frame)
+        with np.errstate(all="ignore"):
+            rounded = value if value.dtype == store.dtype else value.astype(store.dtype)
+        self._access(target, node).write(store, frame.values, rounded)
+
+    def _map(self, node: Compute, frame: Frame) -> Array:
+        from septran.task.evaluate import evaluate
+
+        assert node.expression is not None
+
+        def read(view: View) -> Array:
+            assert isinstance(view, Region)
+            return self._read(view, node, frame)
+
+        def position(view: View, along: int) -> Array:
+            return _position(view, along, frame.values)
+
+        return np.asarray(evaluate(node.expression, read, frame.values, self.scalars, position))
+
+    def _call(self, node: Compute, frame: Frame) -> Array:
+        operands = [self._read(region, node, frame) for region in node.operands]
+        attributes: dict[str, Any] = dict(node.attributes)
+        first = attributes.pop(FIRST, None)
+        if first is not None and (first == "" or frame.values[Var(first)] == 0):
+            operands[0] = np.zeros_like(operands[0])
+        try:
+            return PRIMITIVES[node.primitive].reference(*operands, **attributes)
+        except ValueError as error:
+            shapes = ", ".join(
+                f"{r} of {o.shape}" for r, o in zip(node.operands, operands, strict=True)
+            )
+            message = f"{node.primitive} cannot take {shapes}"
+            raise located(ExtentError, message, node.origin) from error
+
+    def hand_over(self, kind: str, fill: Fill, frame: Frame) -> None:
+        """Numbers need no word about order: they show when it was broken."""
+
+    def fork(self, parent: Thread, children: list[Thread]) -> None:
+        """See `hand_over`."""
+
+    def join(self, parent: Thread, children: list[Thread]) -> None:
+        """See `hand_over`."""
+
+    def meet(self, threads: list[Thread]) -> None:
+        """See `hand_over`."""
+
+
+def _undefined(store: Store) -> Any:
+    if is_float(store.buffer.dtype):
+        return np.nan
+    return np.frombuffer(bytes([0xAA]) * store.dtype.itemsize, store.dtype)[0]
+
+
+def _position(view: View, along: int, values: Mapping[Var, int]) -> Array:
+    """Where in the home tensor each element along one axis of a view lies."""
+    extents = [1] * view.rank
+    extents[along] = max(0, view.valid[along].evaluate(values))
+    for entry in view.index:
+        if axis(along) in entry.variables():
+            return grid(entry, tuple(extents), values).reshape(-1)
+    return np.zeros(extents[along], np.int64)
+
+
+def _room(program: TileProgram) -> dict[str, int]:
+    """Bytes that the plan uses of each memory; raises where it has fewer."""
+    room: dict[str, int] = {}
+    for place in program.plan:
+        end = place.offset_bytes + place.size_bytes
+        room[place.memory] = max(room.get(place.memory, 0), end)
+    for name, used in room.items():
+        memory = program.machine.memory(name)
+        if memory.capacity_bytes is not None and used > memory.capacity_bytes:
+            if memory.cached:
+                continue
+            raise CapacityError(
+                f"the plan uses {used} bytes of {name}, which has {memory.capacity_bytes}"
+            )
+    return room

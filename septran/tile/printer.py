@@ -1,0 +1,254 @@
+"""Print a tile program so that it reads like the program that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from septran.task import expressions as ex
+from septran.task.index import Index, axis
+from septran.task.views import View
+from septran.tile.layouts import ROW
+from septran.tile.nodes import (
+    Acquire,
+    Barrier,
+    Buffer,
+    Channel,
+    Commit,
+    Compute,
+    Copy,
+    For,
+    Node,
+    Region,
+    Release,
+    Role,
+    TileProgram,
+    Wait,
+)
+
+_ViewText = Callable[[View], str]
+_INDENT = "    "
+_INFIX = {
+    "add": ("+", 5),
+    "subtract": ("-", 5),
+    "multiply": ("*", 6),
+    "divide": ("/", 6),
+    "floor_divide": ("//", 6),
+    "remainder": ("%", 6),
+    "power": ("**", 8),
+    "and": ("&", 3),
+    "or": ("|", 1),
+    "xor": ("^", 2),
+    "left_shift": ("<<", 4),
+    "right_shift": (">>", 4),
+    "less": ("<", 0),
+    "less_equal": ("<=", 0),
+    "greater": (">", 0),
+    "greater_equal": (">=", 0),
+    "equal": ("==", 0),
+    "not_equal": ("!=", 0),
+}
+"""Python's operator and its binding strength."""
+_PREFIX = {"neg": "-", "not": "~", "invert": "~"}
+_TIGHT = 9
+
+
+def to_text(program: TileProgram, *, origins: bool = False) -> str:
+    """The whole program; `origins` adds to each line why it is there, as a comment."""
+    printer = _Printer(program, origins)
+    lines = [f"program {program.name} on {program.machine.name}:"]
+    lines += [f"{_INDENT}{line}" for line in printer.declarations()]
+    if lines[1:] and program.body:
+        lines.append("")
+    lines += [f"{_INDENT}{line}" for line in printer.body(program.body)]
+    return "\n".join(lines) + "\n"
+
+
+def node_text(node: Node, program: TileProgram) -> str:
+    """One node on one line, without what is inside of it."""
+    return _Printer(program, False).head(node)
+
+
+def expression_text(value: ex.Expr) -> str:
+    """A tensor expression as Python would have it."""
+    return _expression(value, lambda view: str(view))[0]
+
+
+@dataclass(frozen=True)
+class _Printer:
+    program: TileProgram
+    origins: bool
+
+    def declarations(self) -> Iterator[str]:
+        for name in self.program.params:
+            way = "out" if name in self.program.outputs else "in"
+            yield f"{way} {self._buffer(self.program.buffer(name))}"
+        for scalar in self.program.scalars:
+            default = "" if scalar.default is None else f" = {scalar.default}"
+            yield f"scalar {scalar.name}: {scalar.dtype}{default}"
+        for buffer in self.program.buffers:
+            if buffer.name not in self.program.params:
+                yield f"buffer {self._buffer(buffer)}"
+        for channel in self.program.channels:
+            yield f"channel {self._channel(channel)}"
+
+    def _buffer(self, buffer: Buffer) -> str:
+        shape = ", ".join(map(str, buffer.shape))
+        text = f"{buffer.name}: {buffer.dtype}[{shape}] in {buffer.memory}"
+        if buffer.layout != ROW:
+            text += f" as {buffer.layout}"
+        if buffer.stages != 1:
+            text += f" x {buffer.stages} stages"
+        for place in self.program.plan:
+            if place.buffer == buffer.name:
+                text += f" at {place.offset_bytes}"
+        return self._commented(text, str(buffer.origin) if buffer.origin else "")
+
+    def _channel(self, channel: Channel) -> str:
+        buffers = ", ".join(channel.buffers)
+        text = f"{channel.name}: {channel.engine} x {channel.stages} stages of {buffers}"
+        return self._commented(text, str(channel.origin))
+
+    def _commented(self, text: str, why: str) -> str:
+        return f"{text}  # {why}" if self.origins and why else text
+
+    def body(self, nodes: tuple[Node, ...]) -> Iterator[str]:
+        for node in nodes:
+            yield self._commented(self.head(node), str(node.origin))
+            if isinstance(node, For | Role):
+                inside = list(self.body(node.body)) or ["pass"]
+                yield from (f"{_INDENT}{line}" for line in inside)
+
+    def head(self, node: Node) -> str:
+        match node:
+            case Copy():
+                return self._copy(node)
+            case Compute():
+                return self._compute(node)
+            case For():
+                return _for(node)
+            case Role():
+                count = "" if node.count == 1 else f" x {node.count}"
+                registers = f" with {node.registers} registers" if node.registers else ""
+                return f"role {node.name} on {node.processor}{count}{registers}:"
+            case Acquire():
+                return f"acquire({node.channel}, {node.index})"
+            case Commit():
+                return f"commit({node.channel}, {node.index})"
+            case Wait():
+                return f"wait({node.channel}, {node.index})"
+            case Release():
+                return f"release({node.channel}, {node.index})"
+            case Barrier():
+                return f"barrier({node.processor})"
+
+    def _copy(self, node: Copy) -> str:
+        zero = ", zero_fill" if node.zero_fill else ""
+        channel = f" on {node.channel}" if node.channel else ""
+        source, target = self._region(node.source), self._region(node.target)
+        return f"{target} = copy({source}{zero})  by {node.engine}{channel}"
+
+    def _compute(self, node: Compute) -> str:
+        target = self._region(node.operands[0])
+        if node.expression is not None:
+            value, _ = _expression(node.expression, self._view)
+            return f"{target} = {value}  by {node.instruction}"
+        parts = [self._region(o) for o in node.operands]
+        parts += [f"{key}={_value(value)}" for key, value in node.attributes]
+        return f"{node.primitive}({', '.join(parts)})  by {node.instruction}"
+
+    def _view(self, view: View) -> str:
+        return self._region(view) if isinstance(view, Region) else str(view)
+
+    def _region(self, region: Region) -> str:
+        """A whole buffer by its name alone, else the part of it."""
+        shapes = {b.name: b.shape for b in self.program.buffers}
+        if not _whole(region, shapes.get(region.buffer)):
+            return str(region)
+        return region.buffer + ("" if region.stage == Index() else f"@{region.stage}")
+
+
+def _whole(region: Region, shape: tuple[int, ...] | None) -> bool:
+    """Whether a region is the whole of its buffer, or all of it that exists."""
+    entries = tuple(Index.of(axis(n)) for n in range(region.rank))
+    full = region.valid == tuple(map(Index.of, region.shape))
+    return region.shape == shape and region.index == entries and full
+
+
+def _for(node: For) -> str:
+    variable, extent = node.variable, node.extent
+    match node.kind:
+        case "parallel":
+            over = f" over {node.processor}" if node.processor else ""
+            line = f"for {variable} in parallel({extent}){over}"
+        case "unrolled":
+            line = f"for {variable} in unrolled({extent})"
+        case _:
+            over = f" over {node.processor}" if node.processor else ""
+            line = f"for {variable} in range({extent}){over}"
+    stages = f" in {node.pipeline} stages" if node.pipeline > 1 else ""
+    return f"{line}{stages}:"
+
+
+def _value(value: object) -> str:
+    return repr(value) if isinstance(value, str) else f"{value}"
+
+
+def _expression(value: ex.Expr, view: _ViewText) -> tuple[str, int]:
+    """Text and binding strength of its outermost operator."""
+    match value:
+        case ex.Load():
+            return view(value.view), _TIGHT
+        case ex.Position():
+            return f"position({view(value.view)}, {value.axis})", _TIGHT
+        case ex.Unary():
+            return _unary(value, view)
+        case ex.Binary():
+            return _binary(value, view)
+        case ex.Constant():
+            return f"{value.value}", 7 if str(value.value).startswith("-") else _TIGHT
+        case ex.Scalar():
+            return value.name, _TIGHT
+        case ex.IndexValue():
+            simple = len(value.index.terms) + bool(value.index.constant) <= 1
+            return str(value.index) if simple else f"({value.index})", _TIGHT
+        case _:
+            return _shaped(value, view), _TIGHT
+
+
+def _shaped(value: ex.Select | ex.Cast | ex.Expand | ex.Reduce, view: _ViewText) -> str:
+    """What is written as a call or a subscript."""
+    match value:
+        case ex.Select():
+            parts = (_expression(v, view)[0] for v in (value.condition, value.yes, value.no))
+            return f"where({', '.join(parts)})"
+        case ex.Cast():
+            return f"{value.dtype}({_expression(value.operand, view)[0]})"
+        case ex.Expand():
+            marks = ", ".join("None" if n in value.axes else ":" for n in range(len(value.shape)))
+            return f"{_bracketed(value.operand, view, _TIGHT)}[{marks}]"
+        case ex.Reduce():
+            inside = _expression(value.operand, view)[0]
+            return f"{value.function}({inside}, axis={value.axis})"
+
+
+def _unary(value: ex.Unary, view: _ViewText) -> tuple[str, int]:
+    if value.function in _PREFIX:
+        return f"{_PREFIX[value.function]}{_bracketed(value.operand, view, 7)}", 7
+    return f"{value.function}({_expression(value.operand, view)[0]})", _TIGHT
+
+
+def _binary(value: ex.Binary, view: _ViewText) -> tuple[str, int]:
+    if value.function not in _INFIX:
+        left, right = (_expression(v, view)[0] for v in (value.left, value.right))
+        return f"{value.function}({left}, {right})", _TIGHT
+    sign, strength = _INFIX[value.function]
+    left = _bracketed(value.left, view, strength + (strength in (0, 8)))
+    right = _bracketed(value.right, view, strength + (strength != 8))
+    return f"{left} {sign} {right}", strength
+
+
+def _bracketed(value: ex.Expr, view: _ViewText, least: int) -> str:
+    """In brackets where it binds less than `least`."""
+    text, strength = _expression(value, view)
+    return f"({text})" if strength < least else text

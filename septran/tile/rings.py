@@ -1,0 +1,206 @@
+"""The state of a channel while a program runs: fills in flight, arrived, released."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from septran.errors import TileError
+from septran.tile.nodes import Channel, Copy, Node, Origin, Region
+
+
+class DeadlockError(TileError):
+    """Everyone waits for something that nobody left can do."""
+
+    code = "SEP421"
+
+
+class ProtocolError(TileError):
+    """Acquire, commit, wait and release do not fit together, or are passed by."""
+
+    code = "SEP422"
+
+
+def located(kind: type[TileError], message: str, origin: Origin | None, **more: Any) -> TileError:
+    """An error about a node, at the line that it comes from."""
+    if origin is None:
+        return kind(message, **more)
+    hint = f"the node is there because: {origin.rule}"
+    return kind(message, origin.logic or origin.mapping, **{"hint": hint, **more})
+
+
+@dataclass(eq=False)
+class Thread:
+    """One of the bodies that run beside each other: the main one, a role, an iteration."""
+
+    name: str
+    parent: Thread | None = None
+
+    def line(self) -> list[Thread]:
+        """Itself, its parent, and so on to the main thread."""
+        return [self] if self.parent is None else [self, *self.parent.line()]
+
+
+@dataclass(eq=False)
+class Flight:
+    """An asynchronous copy on its way."""
+
+    copy: Copy
+    land: Callable[[], None]
+    """Do what is left of it; called once."""
+    data: Any = None
+    """What the effects want to remember."""
+    landed: bool = False
+
+    def arrive(self) -> None:
+        """Land, if it has not yet."""
+        if not self.landed:
+            self.landed = True
+            self.land()
+
+
+@dataclass(eq=False)
+class Fill:
+    """The copies that one commit closes."""
+
+    flights: list[Flight] = field(default_factory=list)
+    number: int | None = None
+    """None until committed."""
+    began: int = 0
+    """The ring's clock when its first copy was issued."""
+    waited: list[Thread] = field(default_factory=list)
+    released: list[Thread] = field(default_factory=list)
+    data: Any = None
+
+
+@dataclass(eq=False)
+class Ring:
+    """The fills of one channel, from where its scope begins to where it ends."""
+
+    channel: Channel
+    releasers: int
+    """How many threads release each fill; 0 where the channel has no such handshake."""
+    acquires: bool
+    """Whether some node acquires slots."""
+    fills: dict[int, Fill] = field(default_factory=dict)
+    open: Fill = field(default_factory=Fill)
+    """The fill that the next commit closes."""
+    slots: dict[tuple[str, int], Fill] = field(default_factory=dict)
+    """The last fill issued into each stage of a buffer."""
+    acquired: dict[int, int] = field(default_factory=dict)
+    """The ring's clock when each fill's slot was acquired."""
+    clock: int = 0
+
+    @property
+    def name(self) -> str:
+        """The channel's name."""
+        return self.channel.name
+
+    def issue(self, flight: Flight, stage: int) -> None:
+        """A copy has been issued towards the open fill."""
+        self.clock += 1
+        if not self.open.flights:
+            self.open.began = self.clock
+        self.open.flights.append(flight)
+        self.slots[flight.copy.target.buffer, stage] = self.open
+
+    def commit(self, number: int, node: Node) -> Fill:
+        """Close the open fill as `number`."""
+        if number in self.fills:
+            raise located(
+                ProtocolError, f"fill {number} of {self.name} is committed twice", node.origin
+            )
+        needs_slot = self.acquires and number >= self.channel.stages
+        if needs_slot and self.acquired.get(number, self.clock + 1) > self.open.began:
+            raise located(
+                ProtocolError,
+                f"fill {number} of {self.name} goes into a slot that was not acquired",
+                node.origin,
+            )
+        fill, self.open = self.open, Fill()
+        fill.number = number
+        self.fills[number] = fill
+        return fill
+
+    def free(self, number: int) -> bool:
+        """Whether the slot of fill `number` may be filled (again)."""
+        before = self.fills.get(number - self.channel.stages)
+        if number < self.channel.stages:
+            return True
+        return before is not None and len(before.released) >= self.releasers
+
+    def acquire(self, number: int) -> Fill | None:
+        """Take the slot of fill `number`; gives the fill that was in it."""
+        self.clock += 1
+        self.acquired[number] = self.clock
+        return self.fills.get(number - self.channel.stages)
+
+    def release(self, number: int, thread: Thread, node: Node) -> Fill:
+        """`thread` is done with fill `number`."""
+        fill = self.fills.get(number)
+        if fill is None or not _any(fill.waited, thread):
+            raise located(
+                ProtocolError,
+                f"{thread.name} releases fill {number} of {self.name}, which it has not waited for",
+                node.origin,
+            )
+        if thread in fill.released:
+            raise located(
+                ProtocolError, f"fill {number} of {self.name} is released twice", node.origin
+            )
+        fill.released.append(thread)
+        return fill
+
+    def check_read(self, region: Region, stage: int, thread: Thread, node: Node) -> None:
+        """A buffer that the channel fills is read between its wait and its release only."""
+        fill = self.slots.get((region.buffer, stage))
+        if fill is None:
+            return
+        what = f"{region} is read by {thread.name}"
+        if not _any(fill.waited, thread):
+            state = "committed" if fill.number is not None else "even committed"
+            raise located(
+                ProtocolError,
+                f"{what} before its wait: the last copy into stage {stage} on {self.name} "
+                f"({_numbered(fill)}) is not {state if fill.number is None else 'waited for'}",
+                node.origin,
+            )
+        if _any(fill.released, thread):
+            raise located(
+                ProtocolError,
+                f"{what} after {_numbered(fill)} of {self.name} was released",
+                node.origin,
+            )
+
+    def finish(self) -> None:
+        """The scope ends: nothing may be on its way, and all that was filled is released."""
+        left = list(self.open.flights)
+        if left:
+            raise located(
+                ProtocolError,
+                f"{len(left)} copies on {self.name} are never committed",
+                left[0].copy.origin,
+            )
+        for number, fill in sorted(self.fills.items()):
+            if fill.flights and not fill.waited:
+                raise located(
+                    ProtocolError,
+                    f"fill {number} of {self.name} is never waited for",
+                    fill.flights[0].copy.origin,
+                )
+            if len(fill.released) != self.releasers:
+                raise located(
+                    ProtocolError,
+                    f"fill {number} of {self.name} is released {len(fill.released)} time(s), "
+                    f"not {self.releasers}",
+                    (fill.flights[0].copy if fill.flights else self.channel).origin,
+                )
+
+
+def _any(threads: list[Thread], thread: Thread) -> bool:
+    return any(t in threads for t in thread.line())
+
+
+def _numbered(fill: Fill) -> str:
+    return "an open fill" if fill.number is None else f"fill {fill.number}"

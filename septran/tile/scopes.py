@@ -1,0 +1,138 @@
+"""Which body a buffer or a channel's ring belongs to: where it is born and dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from septran.task.index import Var
+from septran.tile.nodes import (
+    Acquire,
+    Commit,
+    Copy,
+    For,
+    Node,
+    Release,
+    Role,
+    TileProgram,
+    Wait,
+    regions,
+)
+
+Path = tuple[int, ...]
+"""Positions from the program's body down to a node."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A body with what is born in it."""
+
+    steps: tuple[Step, ...]
+    buffers: tuple[str, ...]
+    """Buffers of this scope; a fresh instance each time the body runs."""
+    channels: tuple[str, ...]
+    """Channels whose ring of fills starts and ends with this body."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node, or neighbouring roles that run beside each other, in a body."""
+
+    nodes: tuple[Node, ...]
+    """One node, or all roles of the group."""
+    inner: tuple[Block | None, ...]
+    """The bodies of loops and roles."""
+    born: tuple[str, ...]
+    """Buffers of this scope whose first use is here."""
+    path: Path
+
+
+def blocks(program: TileProgram) -> Block:
+    """The program's body, with every buffer and channel at the body it belongs to.
+
+    A scope is the smallest body that holds all uses, and is outside of the loops over
+    which stages and fill numbers count.
+    """
+    params = frozenset(program.params)
+    uses: dict[str, list[Path]] = {}
+    outside: dict[str, set[Var]] = {}
+    for path, node in _paths(program.body, ()):
+        for name, counted in _names(node):
+            uses.setdefault(name, []).append(path)
+            outside.setdefault(name, set()).update(counted)
+    loops = {n.variable: path for path, n in _paths(program.body, ()) if isinstance(n, For)}
+    homes: dict[Path, list[str]] = {}
+    for name, paths in uses.items():
+        if name in params:
+            continue
+        tops = [loops[v][:-1] for v in outside[name] if v in loops]
+        home = _common([p[:-1] for p in paths] + [t for t in tops if _above(t, paths)])
+        homes.setdefault(home, []).append(name)
+    first = {name: min(paths) for name, paths in uses.items()}
+    return _block(program.body, (), homes, first, _rings(program))
+
+
+def _rings(program: TileProgram) -> frozenset[str]:
+    return frozenset(f"~{c.name}" for c in program.channels)
+
+
+def _names(node: Node) -> Iterator[tuple[str, frozenset[Var]]]:
+    """What a node uses (channels behind a tilde) and the indices that count its stages."""
+    for region in regions(node):
+        yield region.buffer, region.stage.variables()
+    match node:
+        case Copy(channel=str(channel)):
+            yield f"~{channel}", frozenset()
+        case Acquire() | Commit() | Wait() | Release():
+            yield f"~{node.channel}", node.index.variables()
+
+
+def _paths(body: tuple[Node, ...], above: Path) -> Iterator[tuple[Path, Node]]:
+    for number, node in enumerate(body):
+        path = (*above, number)
+        yield path, node
+        if isinstance(node, For | Role):
+            yield from _paths(node.body, path)
+
+
+def _above(scope: Path, paths: Iterable[Path]) -> bool:
+    """Whether a loop's surrounding body holds every use (else the index is another's)."""
+    return all(path[: len(scope)] == scope for path in paths)
+
+
+def _common(paths: list[Path]) -> Path:
+    common = paths[0]
+    for path in paths[1:]:
+        length = 0
+        while length < min(len(common), len(path)) and common[length] == path[length]:
+            length += 1
+        common = common[:length]
+    return common
+
+
+def _block(
+    body: tuple[Node, ...],
+    path: Path,
+    homes: Mapping[Path, list[str]],
+    first: Mapping[str, Path],
+    rings: frozenset[str],
+) -> Block:
+    mine = homes.get(path, [])
+    buffers = [name for name in mine if name not in rings and not name.startswith("~")]
+    channels = [name[1:] for name in mine if name in rings]
+    steps: list[Step] = []
+    at = 0
+    while at < len(body):
+        end = at + 1
+        while isinstance(body[at], Role) and end < len(body) and isinstance(body[end], Role):
+            end += 1
+        inner = tuple(
+            _block(n.body, (*path, at + k), homes, first, rings)
+            if isinstance(n, For | Role)
+            else None
+            for k, n in enumerate(body[at:end])
+        )
+        born = tuple(b for b in buffers if at <= first[b][len(path)] < end)
+        steps.append(Step(body[at:end], inner, born, (*path, at)))
+        at = end
+    return Block(tuple(steps), tuple(buffers), tuple(channels))
