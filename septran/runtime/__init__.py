@@ -1,1 +1,1 @@
-"""Kernels, the compile cache and profiles."""
+"""Running kernels: calls with NumPy or torch, the compile cache, profiles, archives."""

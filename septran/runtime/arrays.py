@@ -1,0 +1,397 @@
+"""NumPy arrays and torch tensors behind one face, so that checks are written once."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from septran.dtypes import ALL, itemsize, numpy_dtype
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why an array cannot be passed on."""
+
+    kind: str
+    """``gradient``, ``device``, ``read-only`` or ``kind``."""
+    message: str
+    hint: str
+
+
+class Library(Protocol):
+    """What the runtime needs to know of one array library."""
+
+    name: str
+
+    def shape(self, x: Any) -> tuple[int, ...]:
+        """Extents."""
+
+    def dtype(self, x: Any) -> str | None:
+        """Our name of the element type (in native byte order); None for one we lack."""
+
+    def dtype_text(self, x: Any) -> str:
+        """The library's own name of the element type."""
+
+    def obstacle(self, x: Any, device: str, output: bool) -> Obstacle | None:
+        """What forbids to use `x` on a device; None where nothing does."""
+
+    def ready(self, x: Any, device: str) -> bool:
+        """Whether `x` can be passed as it is: on the device, compact, aligned; cheap."""
+
+    def apart(self, x: Any, y: Any) -> bool:
+        """Whether two ready arrays surely share no memory; cheap."""
+
+    def touched(self, x: Any) -> None:
+        """Tell the library that `x` was written to behind its back."""
+
+    def allocator(self, shape: tuple[int, ...], dtype: str, device: str) -> Callable[[], Any]:
+        """A fast `empty` of one kind of array."""
+
+    def awkward(self, x: Any) -> str | None:
+        """Why an input must be copied first (``it is transposed``); None where it need not."""
+
+    def copied(self, x: Any) -> Any:
+        """A compact, aligned, native copy."""
+
+    def passed(self, x: Any) -> Any:
+        """An object over the same memory that DLPack can export."""
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
+        """A new array, compact, with undefined content."""
+
+    def zeros(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
+        """A new array of zeros."""
+
+    def assign(self, target: Any, source: Any) -> None:
+        """Copy all elements."""
+
+    def memory(self, x: Any) -> tuple[int, tuple[int, ...]]:
+        """Address of the first element, and the strides in bytes."""
+
+    def numpy(self, x: Any) -> np.ndarray[Any, Any]:
+        """A NumPy array of the same content, shared where that can be."""
+
+    def like_numpy(self, x: np.ndarray[Any, Any]) -> Any:
+        """`x` as an array of this library."""
+
+
+class _Memory:
+    """Memory described to NumPy by address, writable whatever its owner says."""
+
+    def __init__(
+        self, address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, typestr: str
+    ) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address, False),
+            "shape": shape,
+            "strides": strides,
+            "typestr": typestr,
+        }
+
+
+class NumpyLibrary:
+    """NumPy arrays in host memory."""
+
+    name = "NumPy"
+
+    def shape(self, x: Any) -> tuple[int, ...]:
+        """Extents."""
+        shape: tuple[int, ...] = x.shape
+        return shape
+
+    def dtype(self, x: Any) -> str | None:
+        """Our name of the element type; byte order does not count."""
+        name = str(x.dtype.newbyteorder("="))
+        return name if name in ALL else None
+
+    def dtype_text(self, x: Any) -> str:
+        """NumPy's own name."""
+        return str(x.dtype)
+
+    def obstacle(self, x: Any, device: str, output: bool) -> Obstacle | None:
+        """An array must be plain, and an output writable."""
+        if isinstance(x, np.ma.MaskedArray):
+            return Obstacle("kind", "is a masked array", "pass x.filled(...)")
+        if device != "cpu":
+            hint = f'pass torch tensors on {device!r}, such as torch.from_numpy(x).to("{device}")'
+            return Obstacle("device", f"is in host memory, but the kernel runs on {device}", hint)
+        if output and not x.flags.writeable:
+            return Obstacle("read-only", "is read-only", "pass a writable array, such as x.copy()")
+        return None
+
+    def ready(self, x: Any, device: str) -> bool:
+        """Compact, aligned and writable: DLPack refuses others."""
+        ready: bool = x.flags.carray
+        return ready
+
+    def apart(self, x: Any, y: Any) -> bool:
+        """Whether their ranges of addresses are apart."""
+        return not np.may_share_memory(x, y)
+
+    def touched(self, x: Any) -> None:
+        """NumPy does not count writes."""
+
+    def allocator(self, shape: tuple[int, ...], dtype: str, device: str) -> Callable[[], Any]:
+        """A fast `empty`."""
+        return functools.partial(np.empty, shape, numpy_dtype(dtype))
+
+    def awkward(self, x: Any) -> str | None:
+        """Why it must be copied; being read-only is no reason (see `passed`)."""
+        if not x.dtype.isnative:
+            return "its bytes are not in this machine's order"
+        if not x.flags.aligned:
+            return "it does not start at a multiple of its element size"
+        if not x.flags.c_contiguous:
+            return _stride_text(x.shape, x.strides, x.itemsize)
+        return None
+
+    def copied(self, x: Any) -> Any:
+        """A compact, aligned, native copy."""
+        return np.array(x, dtype=x.dtype.newbyteorder("="), order="C", copy=True, subok=False)
+
+    def passed(self, x: Any) -> Any:
+        """DLPack exports neither read-only arrays nor bfloat16: go round by the address."""
+        if self.dtype(x) == "bfloat16":
+            import torch
+
+            address, _ = self.memory(x)
+            bits = np.asarray(_Memory(address, x.shape, x.strides, "<i2"))
+            return torch.from_numpy(bits).view(torch.bfloat16)
+        if not x.flags.writeable:
+            address, _ = self.memory(x)
+            return np.asarray(_Memory(address, x.shape, x.strides, x.dtype.str))
+        return x
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
+        """A new array with undefined content."""
+        return np.empty(shape, numpy_dtype(dtype))
+
+    def zeros(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
+        """A new array of zeros."""
+        return np.zeros(shape, numpy_dtype(dtype))
+
+    def assign(self, target: Any, source: Any) -> None:
+        """Copy all elements."""
+        target[...] = source
+
+    def memory(self, x: Any) -> tuple[int, tuple[int, ...]]:
+        """Address of the first element, and the strides in bytes."""
+        return x.ctypes.data, x.strides
+
+    def numpy(self, x: Any) -> np.ndarray[Any, Any]:
+        """Itself."""
+        array: np.ndarray[Any, Any] = x
+        return array
+
+    def like_numpy(self, x: np.ndarray[Any, Any]) -> Any:
+        """Itself."""
+        return x
+
+
+class TorchLibrary:
+    """torch tensors. torch is imported already where there is one."""
+
+    name = "torch"
+
+    def shape(self, x: Any) -> tuple[int, ...]:
+        """Extents."""
+        return tuple(x.shape)
+
+    def dtype(self, x: Any) -> str | None:
+        """Our name of the element type."""
+        name = str(x.dtype).removeprefix("torch.")
+        return name if name in ALL else None
+
+    def dtype_text(self, x: Any) -> str:
+        """The name in torch."""
+        return str(x.dtype).removeprefix("torch.")
+
+    def obstacle(self, x: Any, device: str, output: bool) -> Obstacle | None:
+        """A tensor must be strided, on the device, and not want a gradient."""
+        import torch
+
+        if x.layout is not torch.strided:
+            return Obstacle("kind", f"is a {x.layout} tensor", "pass x.to_dense()")
+        if x.device.type != device:
+            where = f"is on {str(x.device)!r}, but the kernel runs on {device!r}"
+            if x.device.type == "meta":
+                return Obstacle("device", where + "; it has no data", "pass a tensor with data")
+            return Obstacle("device", where, f'pass x.to("{device}")')
+        if type(x).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+            hint = "pass a plain torch.Tensor"
+            return Obstacle(
+                "kind", f"is a {type(x).__name__}, which has no memory of its own", hint
+            )
+        if x.requires_grad and torch.is_grad_enabled():
+            hint = "pass x.detach(), or call inside torch.no_grad()"
+            return Obstacle("gradient", "requires a gradient, which a kernel does not record", hint)
+        return None
+
+    def ready(self, x: Any, device: str) -> bool:
+        """Compact, aligned, in reach, without gradient or lazy negation."""
+        return bool(
+            (x.is_cpu if device == "cpu" else x.device.type == device)
+            and not x.requires_grad
+            and x.is_contiguous()
+            and x.data_ptr() % x.itemsize == 0
+            and not x.is_neg()
+        )
+
+    def apart(self, x: Any, y: Any) -> bool:
+        """Whether their ranges of addresses are apart."""
+        first, second = x.data_ptr(), y.data_ptr()
+        return bool(first + x.nbytes <= second or second + y.nbytes <= first)
+
+    def touched(self, x: Any) -> None:
+        """Raise its version, so that autograd sees that saved values have changed."""
+        import torch
+
+        torch.autograd.graph.increment_version(x)
+
+    def allocator(self, shape: tuple[int, ...], dtype: str, device: str) -> Callable[[], Any]:
+        """A fast `empty`."""
+        import torch
+
+        if device == "cpu" and getattr(torch, dtype) is torch.get_default_dtype():
+            return functools.partial(torch.empty, shape)
+        return functools.partial(self.empty, shape, dtype, device)
+
+    def awkward(self, x: Any) -> str | None:
+        """Why it must be copied."""
+        if x.is_neg() or x.is_conj():
+            return "it is a lazily negated view"
+        if x.data_ptr() % x.itemsize:
+            return "it does not start at a multiple of its element size"
+        if not x.is_contiguous():
+            return _stride_text(tuple(x.shape), x.stride(), 1)
+        return None
+
+    def copied(self, x: Any) -> Any:
+        """A compact, aligned copy; lazy negations are carried out."""
+        import torch
+
+        plain = x.detach().resolve_neg().resolve_conj()
+        if plain.data_ptr() % plain.itemsize:  # clone() reads element by element: allowed on CPUs
+            raw = plain.numpy().copy()
+            return torch.from_numpy(raw)
+        return plain.clone(memory_format=torch.contiguous_format)
+
+    def passed(self, x: Any) -> Any:
+        """Itself without its history."""
+        return x.detach() if x.requires_grad else x
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
+        """A new tensor with undefined content."""
+        import torch
+
+        return torch.empty(shape, dtype=getattr(torch, dtype), device=device)
+
+    def zeros(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
+        """A new tensor of zeros."""
+        import torch
+
+        return torch.zeros(shape, dtype=getattr(torch, dtype), device=device)
+
+    def assign(self, target: Any, source: Any) -> None:
+        """Copy all elements."""
+        target.detach().copy_(source)
+
+    def memory(self, x: Any) -> tuple[int, tuple[int, ...]]:
+        """Address of the first element, and the strides in bytes."""
+        return x.data_ptr(), tuple(s * x.itemsize for s in x.stride())
+
+    def numpy(self, x: Any) -> np.ndarray[Any, Any]:
+        """A NumPy array of the same content; bfloat16 by its bits."""
+        import torch
+
+        plain = x.detach().resolve_neg().resolve_conj().cpu()
+        if plain.dtype is not torch.bfloat16:
+            array: np.ndarray[Any, Any] = plain.numpy()
+            return array
+        bits: np.ndarray[Any, Any] = plain.contiguous().view(torch.int16).numpy()
+        return bits.view(numpy_dtype("bfloat16"))
+
+    def like_numpy(self, x: np.ndarray[Any, Any]) -> Any:
+        """`x` as a tensor."""
+        import torch
+
+        if str(x.dtype) == "bfloat16":
+            return torch.from_numpy(x.view(np.int16).copy()).view(torch.bfloat16)
+        return torch.from_numpy(np.ascontiguousarray(x).reshape(x.shape))
+
+
+NUMPY = NumpyLibrary()
+TORCH = TorchLibrary()
+
+
+def library_of(x: Any) -> Library | None:
+    """The library that `x` is an array of; None where it is none."""
+    if isinstance(x, np.ndarray):
+        return NUMPY
+    torch = sys.modules.get("torch")  # without torch loaded, nothing is a torch tensor
+    if torch is not None and isinstance(x, torch.Tensor):
+        return TORCH
+    return None
+
+
+def share_memory(
+    first: tuple[int, tuple[int, ...]],
+    first_shape: tuple[int, ...],
+    first_size: int,
+    second: tuple[int, tuple[int, ...]],
+    second_shape: tuple[int, ...],
+    second_size: int,
+) -> bool:
+    """Whether two arrays, each given by (address, strides), shape and item size, overlap.
+
+    Exact where that is cheap to find out; else a common range of addresses counts.
+    """
+    if 0 in first_shape or 0 in second_shape:
+        return False
+    a = np.asarray(_Memory(first[0], first_shape, first[1], f"|V{first_size}"))
+    b = np.asarray(_Memory(second[0], second_shape, second[1], f"|V{second_size}"))
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return bool(np.shares_memory(a, b, max_work=10_000))  # type: ignore[arg-type]  # any bound will do
+    except np.exceptions.TooHardError:
+        return True
+
+
+def overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> bool:
+    """Whether two elements of one array may lie at the same place (broadcast outputs)."""
+    if 0 in shape:
+        return False
+    reach = size
+    axes = sorted((abs(s), n) for n, s in zip(shape, strides, strict=True) if n > 1)
+    for stride, extent in axes:
+        if stride < reach:
+            return True
+        reach += stride * (extent - 1)
+    return False
+
+
+def _stride_text(shape: tuple[int, ...], strides: tuple[int, ...], unit: int) -> str:
+    """In words, what kind of view it is."""
+    steps = [s // unit for n, s in zip(shape, strides, strict=True) if n > 1]
+    if any(s == 0 for s in steps):
+        return "it is broadcast (a stride is 0)"
+    if any(s < 0 for s in steps):
+        return "it is reversed (a stride is negative)"
+    if steps != sorted(steps, reverse=True):
+        return "its axes are transposed in memory"
+    return "its rows are not adjacent in memory"
+
+
+def bytes_of(shape: tuple[int, ...], dtype: str) -> int:
+    """Size of the content."""
+    total = itemsize(dtype)
+    for extent in shape:
+        total *= extent
+    return total

@@ -1,0 +1,193 @@
+"""The kernel: what `septran.compile` returns and users call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from septran.runtime.arguments import Bound, bind, check_against, scalar_values
+from septran.runtime.arrays import Library
+from septran.runtime.calls import Plan, call_key, plan_for
+from septran.runtime.errors import NotSpecialisedError
+from septran.runtime.signature import Signature, Specialisation, TensorParam
+from septran.runtime.stages import Stages
+from septran.tile.nodes import Remark
+
+Specialise = Callable[[Mapping[str, tuple[int, ...]], Mapping[str, str]], Specialisation]
+"""From shapes and dtypes of the tensors that a call passes to a compilation."""
+
+
+class Kernel:
+    """A logic on a machine, called like a function of arrays.
+
+    ``k(a, b)`` allocates the outputs and returns them, ``k(a, b, out=c)`` fills `c`;
+    scalars go by keyword. Arrays are NumPy's or torch's, and results of the same kind.
+    A kernel compiles itself when it first meets a combination of shapes and dtypes.
+    """
+
+    def __init__(
+        self,
+        signature: Signature,
+        specialise: Specialise,
+        *,
+        logic: Any = None,
+        device: str = "cpu",
+    ) -> None:
+        """`device` is the torch device type whose memory the kernel reaches."""
+        self.signature = signature
+        self.logic = logic
+        self.device = device
+        self._specialise = specialise
+        self._specialisations: list[Specialisation] = []
+        self._requests: dict[Hashable, Specialisation] = {}
+        self._scalars = frozenset(s.name for s in signature.scalars)
+        self._plans: dict[Hashable, Plan] = {}
+        self._notes: dict[Remark, None] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def name(self) -> str:
+        """The entry task's name."""
+        return self.signature.name
+
+    @property
+    def specialisations(self) -> tuple[Specialisation, ...]:
+        """The compilations so far, the latest last."""
+        return tuple(self._specialisations)
+
+    @property
+    def stages(self) -> Stages:
+        """The stages of the latest compilation."""
+        return self._latest().stages
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Seconds of each step of the latest compilation."""
+        return self._latest().stages.timings
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What the compiler decided or missed, then what calls had to do (copies)."""
+        if not self._specialisations:
+            return tuple(self._notes)
+        return (*self.stages.tile_program.remarks, *self._notes)
+
+    def __call__(self, *tensors: Any, out: Any = None, **named: Any) -> Any:
+        """Run on `tensors`, the inputs in the logic's order, and return the outputs."""
+        plan = self._plans.get(call_key(tensors, out))
+        if plan is not None and (not named or self._scalars.issuperset(named)):
+            result = plan(tensors, out, named)
+            if result is not NotImplemented:
+                return result
+        return self._call(tensors, out, named)
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.signature}, {len(self._specialisations)} compiled>"
+
+    def specialise(
+        self, shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]
+    ) -> Specialisation:
+        """The compilation for these shapes and dtypes, made at the first request."""
+        request = (tuple(sorted(shapes.items())), tuple(sorted(dtypes.items())))
+        with self._lock:
+            if request not in self._requests:
+                self._requests[request] = self._fresh(shapes, dtypes)
+            return self._requests[request]
+
+    def _fresh(
+        self, shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]
+    ) -> Specialisation:
+        fresh = self._specialise(shapes, dtypes)
+        for known in self._specialisations:
+            if known.tensors == fresh.tensors:  # asked for with or without its outputs
+                return known
+        self._specialisations.append(fresh)
+        return fresh
+
+    def _call(self, tensors: Sequence[Any], out: Any, named: Mapping[str, Any]) -> Any:
+        """The long way: every check, and copies of what cannot be passed as it is."""
+        bound = bind(self.signature, tensors, out, named, self.device)
+        specialisation = self.specialise(bound.shapes, bound.dtypes)
+        check_against(self.name, specialisation, bound)
+        scalars = scalar_values(self.name, specialisation.scalars, bound.scalars)
+        results = self._run(specialisation, bound, scalars)
+        self._remember(tensors, out, specialisation, bound.library)
+        written = [results[t.name] for t in self.signature.outputs]
+        if out is not None and not isinstance(out, Mapping):
+            return out
+        return written[0] if len(written) == 1 else tuple(written)
+
+    def _run(
+        self, specialisation: Specialisation, bound: Bound, scalars: Sequence[Any]
+    ) -> dict[str, Any]:
+        library = bound.library
+        arguments: list[Any] = []
+        arrays: dict[str, Any] = {}
+        back: list[tuple[Any, Any]] = []
+        for tensor in specialisation.tensors:
+            x = arrays[tensor.name] = self._array(tensor, bound)
+            compact = self._compact(tensor, x, library)
+            if compact is not x and tensor.writes:
+                back.append((x, compact))
+            arguments.append(library.passed(compact))
+        self._launch(specialisation, arguments, scalars)
+        for target, source in back:
+            library.assign(target, source)
+        for tensor in specialisation.tensors:
+            if tensor.writes and tensor.name in bound.arrays:
+                library.touched(arrays[tensor.name])
+        return arrays
+
+    def _array(self, tensor: TensorParam, bound: Bound) -> Any:
+        if tensor.name in bound.arrays:
+            return bound.arrays[tensor.name]
+        make = bound.library.zeros if tensor.reads else bound.library.empty
+        return make(tensor.shape or (), tensor.dtype or "", self.device)
+
+    def _compact(self, tensor: TensorParam, x: Any, library: Library) -> Any:
+        reason = library.awkward(x)
+        if reason is None:
+            return x
+        self._note(tensor.name, reason)
+        if tensor.writes and not tensor.reads:
+            return library.empty(tensor.shape or (), tensor.dtype or "", self.device)
+        return library.copied(x)
+
+    def _launch(
+        self, specialisation: Specialisation, arguments: Sequence[Any], scalars: Sequence[Any]
+    ) -> None:
+        written = [t for t in specialisation.tensors if t.writes]
+        if all(0 in (t.shape or ()) for t in written):
+            return  # nothing to compute, so nothing is launched
+        specialisation.stages.executable(*arguments, *scalars)
+
+    def _remember(
+        self, tensors: Sequence[Any], out: Any, specialisation: Specialisation, library: Library
+    ) -> None:
+        """Leave a plan for later calls of this kind."""
+        key = call_key(tensors, out)
+        inputs, outputs = self.signature.inputs, self.signature.outputs
+        if key is None or len(tensors) != len(inputs) or (out is not None and len(outputs) != 1):
+            return
+        plan = plan_for(specialisation, self.signature, library, self.device)
+        if plan is not None:
+            self._plans[key] = plan
+
+    def _note(self, tensor: str, reason: str) -> None:
+        remark = Remark(
+            "missed",
+            tensor,
+            f"{tensor} is copied at each such call: {reason}",
+            hint="pass a contiguous array",
+            passed="call",
+        )
+        self._notes[remark] = None
+
+    def _latest(self) -> Specialisation:
+        if not self._specialisations:
+            raise NotSpecialisedError(
+                f"{self.name} is not compiled yet, as its shapes are not known",
+                hint="call it once, or pass shapes= to septran.compile",
+            )
+        return self._specialisations[-1]

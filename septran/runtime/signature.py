@@ -1,0 +1,105 @@
+"""What a kernel takes and gives: its tensors and scalars, before and after specialising."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from septran.runtime.stages import Stages
+from septran.task.tree import Param, ScalarParam
+
+
+@dataclass(frozen=True)
+class TensorParam:
+    """A tensor of the entry task, as far as it is known."""
+
+    name: str
+    reads: bool = True
+    """Whether its first content matters."""
+    writes: bool = False
+    """Whether it is an output."""
+    dims: tuple[str, ...] | None = None
+    """Names of its dimensions; None where the logic does not annotate them. A number
+    (``"3"``) is a fixed extent, an empty name one of any size."""
+    dtype: str | None = None
+    """None for any."""
+    shape: tuple[int, ...] | None = None
+    """None for any."""
+
+    @staticmethod
+    def of(param: Param) -> TensorParam:
+        """A traced parameter: everything is known."""
+        return TensorParam(
+            param.name, param.reads, param.writes, param.dims or None, param.dtype, param.shape
+        )
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The entry task's parameters in their order."""
+
+    name: str
+    """The kernel's name, for messages."""
+    tensors: tuple[TensorParam, ...]
+    scalars: tuple[ScalarParam, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
+    """Extents of named dimensions that are fixed."""
+
+    @property
+    def inputs(self) -> tuple[TensorParam, ...]:
+        """What a call passes by position: the tensors that are only read."""
+        return tuple(t for t in self.tensors if not t.writes)
+
+    @property
+    def outputs(self) -> tuple[TensorParam, ...]:
+        """What a call returns: the tensors that are written."""
+        return tuple(t for t in self.tensors if t.writes)
+
+    def tensor(self, name: str) -> TensorParam:
+        """The tensor of that name; KeyError where there is none."""
+        for tensor in self.tensors:
+            if tensor.name == name:
+                return tensor
+        raise KeyError(name)
+
+    def __str__(self) -> str:
+        inputs = [_described(t) for t in self.inputs]
+        scalars = [
+            f"{s.name}: {s.dtype}" + ("" if s.default is None else f" = {s.default}")
+            for s in self.scalars
+        ]
+        star = ["*"] if scalars else []
+        outputs = ", ".join(_described(t) for t in self.outputs)
+        return f"{self.name}({', '.join([*inputs, *star, *scalars])}) -> {outputs}"
+
+
+@dataclass(frozen=True)
+class Specialisation:
+    """A kernel for given shapes and dtypes; it is built when first run."""
+
+    tensors: tuple[TensorParam, ...]
+    """All of them in order, with shape and dtype."""
+    scalars: tuple[ScalarParam, ...]
+    stages: Stages
+
+    @staticmethod
+    def of(stages: Stages) -> Specialisation:
+        """From the stages of one compilation; only the task tree is made."""
+        tree = stages.task_tree
+        tensors = tuple(TensorParam.of(p) for p in tree.root.params)
+        return Specialisation(tensors, tree.scalars, stages)
+
+    def accepts(self, shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> bool:
+        """Whether it is for tensors of these shapes and dtypes (of those that are named)."""
+        return all(
+            shapes.get(t.name, t.shape) == t.shape and dtypes.get(t.name, t.dtype) == t.dtype
+            for t in self.tensors
+        )
+
+
+def _described(tensor: TensorParam) -> str:
+    extents = tensor.shape if tensor.dims is None else tensor.dims
+    shape = "" if extents is None else f"[{', '.join(str(e) or '_' for e in extents)}]"
+    dtype = "" if tensor.dtype is None else f" {tensor.dtype}"
+    text = f"{shape}{dtype}".strip()
+    return f"{tensor.name}: {text}" if text else tensor.name

@@ -1,0 +1,174 @@
+"""Calls: outputs allocated or filled, scalars, specialisation, the short way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from septran.runtime.errors import (
+    ArgumentCountError,
+    DtypeError,
+    NotATensorError,
+    NotSpecialisedError,
+    ScalarError,
+    ShapeError,
+)
+from septran.task.tree import ScalarParam
+from tests.runtime.fakes import make_kernel
+
+A = np.arange(12, dtype=np.float32).reshape(3, 4)
+B = np.arange(20, dtype=np.float32).reshape(4, 5)
+
+
+def test_output_is_allocated_and_of_the_inputs_kind(gemm):
+    assert isinstance(gemm(A, B), np.ndarray)
+    c = gemm(torch.from_numpy(A), torch.from_numpy(B))
+    assert isinstance(c, torch.Tensor)
+    assert (c.numpy() == A @ B).all()
+
+
+def test_out_is_filled_and_returned(gemm):
+    c = np.full((3, 5), np.nan, np.float32)
+    for _ in range(2):  # the long way, then the short
+        c[:] = np.nan
+        assert gemm(A, B, out=c) is c
+        assert (c == A @ B).all()
+
+
+def test_repeated_call_takes_the_short_way(gemm, monkeypatch):
+    gemm(A, B)
+    monkeypatch.setattr(gemm, "_call", None)
+    assert (gemm(A + 1, B) == (A + 1) @ B).all()
+
+
+def test_tensors_may_be_named(gemm):
+    c = np.empty((3, 5), np.float32)
+    assert (gemm(A, B=B) == A @ B).all()
+    assert gemm(A=A, B=B, C=c) is c
+    assert gemm(A, B, out={"C": c}) is c
+
+
+def test_each_shape_and_dtype_is_specialised_once():
+    kernel, requests = make_kernel()
+    for _ in range(3):
+        kernel(A, B)
+        kernel(A, B, out=np.empty((3, 5), np.float32))
+        kernel(A.astype(np.float64), B.astype(np.float64))
+        kernel(A[:2], B)
+    assert len(kernel.specialisations) == 3
+    assert len(requests) == 4  # with and without C is asked for twice, and is the same
+
+
+def test_accumulating_output_starts_at_zero_unless_passed():
+    kernel, _ = make_kernel(accumulates=True)
+    for _ in range(2):
+        assert (kernel(A, B) == A @ B).all()
+        c = np.ones((3, 5), np.float32)
+        kernel(A, B, out=c)
+        assert (c == A @ B + 1).all()
+
+
+def test_scalars_have_defaults_and_are_checked(alpha):
+    kernel, _ = make_kernel([alpha])
+    for _ in range(2):
+        assert (kernel(A, B) == A @ B).all()
+        assert (kernel(A, B, alpha=2) == 2 * (A @ B)).all()
+        assert (kernel(A, B, alpha=np.float32(0.5)) == 0.5 * (A @ B)).all()
+        with pytest.raises(ScalarError, match="must be a number, not a str"):
+            kernel(A, B, alpha="2")
+    with pytest.raises(ArgumentCountError, match=r"no argument 'alhpa'(.|\n)*'alpha'"):
+        kernel(A, B, alhpa=2)
+
+
+def test_scalar_without_default_is_demanded():
+    kernel, _ = make_kernel([ScalarParam("n", "int8")])
+    for _ in range(2):
+        assert (kernel(A, B, n=2) == 2 * (A @ B)).all()
+        with pytest.raises(ScalarError, match="scalar n is missing"):
+            kernel(A, B)
+        with pytest.raises(ScalarError, match=r"n is int8, but got 2\.5"):
+            kernel(A, B, n=2.5)
+        with pytest.raises(ScalarError, match="n = 200 does not fit int8"):
+            kernel(A, B, n=200)
+        with pytest.raises(ScalarError, match="n is int8, but got nan"):
+            kernel(A, B, n=float("nan"))
+
+
+def test_missing_and_extra_tensors_are_named(gemm):
+    for _ in range(2):
+        with pytest.raises(ArgumentCountError, match="B missing; it is called as gemm"):
+            gemm(A)
+        with pytest.raises(ArgumentCountError, match=r"by position \(A, B\), not 3(.|\n)*out="):
+            gemm(A, B, A @ B)
+        gemm(A, B, out=np.empty((3, 5), np.float32))
+    with pytest.raises(ArgumentCountError, match="A is passed twice"):
+        gemm(A, B, A=A)
+    with pytest.raises(ArgumentCountError, match="C is passed twice"):
+        gemm(A, B, C=A @ B, out=A @ B)
+    with pytest.raises(ArgumentCountError, match="out= has 2"):
+        gemm(A, B, out=(A @ B, A @ B))
+
+
+def test_disagreeing_dimension_is_named(gemm):
+    with pytest.raises(ShapeError, match=r"K is 4 in A \(3 x 4\), but 3 in B \(3 x 4\)"):
+        gemm(A, A)
+    with pytest.raises(ShapeError, match=r"M is 3 in A|M is 4 in C"):
+        gemm(A, B, out=np.empty((4, 5), np.float32))
+    with pytest.raises(ShapeError, match=r"B is 2 x 4 x 5 \(3-dim.*must be K x N"):
+        gemm(A, np.stack([B, B]))
+
+
+def test_output_of_a_wrong_shape_is_an_error_without_named_dimensions():
+    kernel, _ = make_kernel(dims=False)
+    kernel._specialise = lambda shapes, dtypes, old=kernel._specialise: old(
+        {k: v for k, v in shapes.items() if k != "C"}, dtypes
+    )
+    with pytest.raises(ShapeError, match="C is 4 x 5, but must be 3 x 5"):
+        kernel(A, B, out=np.empty((4, 5), np.float32))
+
+
+def test_wrong_dtype_is_an_error_where_it_is_fixed():
+    kernel, _ = make_kernel(dtype="float32")
+    with pytest.raises(DtypeError, match=r"A is float64, but must be float32(.|\n)*astype"):
+        kernel(A.astype(np.float64), B)
+    with pytest.raises(DtypeError, match=r"A is float64(.|\n)*to\(torch.float32\)"):
+        kernel(torch.from_numpy(A).double(), torch.from_numpy(B))
+
+
+def test_all_mistakes_are_reported_at_once():
+    kernel, _ = make_kernel(dtype="float32")
+    with pytest.raises(Exception, match=r"(?s)A is float64.*B is 4 \(1-dim.*2 mistakes"):
+        kernel(A.astype(np.float64), B[:, 0])
+
+
+@pytest.mark.parametrize("value", [[[1.0]], 3.0, None, "x", object()])
+def test_what_is_no_array_is_an_error(gemm, value):
+    with pytest.raises(NotATensorError, match="A is a"):
+        gemm(value, B)
+
+
+def test_mixed_kinds_are_an_error(gemm):
+    with pytest.raises(NotATensorError, match="A of NumPy but B of torch"):
+        gemm(A, torch.from_numpy(B))
+
+
+def test_stages_before_shapes_are_an_error(gemm):
+    with pytest.raises(NotSpecialisedError, match="call it once"):
+        _ = gemm.stages
+    gemm(A, B)
+    assert "executable" in gemm.timings
+    assert gemm.stages.source.language == "numpy"
+
+
+def test_signature_prints_as_it_is_called(alpha):
+    kernel, _ = make_kernel([alpha], dtype="float32")
+    assert str(kernel.signature) == (
+        "gemm(A: [M, K] float32, B: [K, N] float32, *, alpha: float32 = 1.0) -> C: [M, N] float32"
+    )
+
+
+def test_fixed_shape_is_checked():
+    kernel, _ = make_kernel(shape=(8, 4))
+    with pytest.raises(ShapeError, match="A is 3 x 4, but the kernel is for 8 x 4"):
+        kernel(A, B)
