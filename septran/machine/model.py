@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -117,26 +118,36 @@ class Machine:
     instructions: tuple[Instruction, ...] = ()
     """Preferred first."""
     aliases: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Other words that mappings may use for its processors, memories, instructions."""
+    """Other words that mappings may use for its processors, memories, instructions; a ``*``
+    in one stands for any letters. The machine's own names are never aliases."""
     vendor: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """The vendor library's names and limits (DSAs)."""
     location: Location | None = field(default=None, compare=False)
 
+    def canonical(self, name: str) -> str:
+        """The machine's own word for a name or alias; unknown words stay as they are."""
+        if name in self.aliases:
+            return self.aliases[name]
+        for pattern, own in self.aliases.items():
+            if "*" in pattern and fnmatch.fnmatchcase(name, pattern):
+                return own
+        return name
+
     def processor(self, name: str) -> Processor:
         """The level of that name or alias; KeyError where there is none."""
-        return _named(self.processors, self.aliases.get(name, name))
+        return _named(self.processors, self.canonical(name))
 
     def memory(self, name: str) -> Memory:
         """The memory of that name or alias; KeyError where there is none."""
-        return _named(self.memories, self.aliases.get(name, name))
+        return _named(self.memories, self.canonical(name))
 
     def engine(self, name: str) -> Engine:
         """The engine of that name or alias; KeyError where there is none."""
-        return _named(self.engines, self.aliases.get(name, name))
+        return _named(self.engines, self.canonical(name))
 
     def instruction(self, name: str) -> Instruction:
         """The instruction of that name or alias; KeyError where there is none."""
-        return _named(self.instructions, self.aliases.get(name, name))
+        return _named(self.instructions, self.canonical(name))
 
     @property
     def host(self) -> Processor:

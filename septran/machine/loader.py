@@ -1,0 +1,330 @@
+"""From a machine file to a `Machine`."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from septran.errors import SepTranError, nearest, raise_all
+from septran.location import Location
+from septran.machine.kinds import Report, check
+from septran.machine.mistakes import (
+    FAMILY,
+    MachineSyntaxError,
+    MissingMachineKeyError,
+    NoMachineError,
+    UnknownPartError,
+    WrongMachineValueError,
+)
+from septran.machine.model import Engine, Instruction, Machine, Memory, Processor
+from septran.machine.positions import Node, parse, read_text
+from septran.machine.schema import MACHINE
+from septran.machine.units import BANDWIDTH, BYTES, LATENCY, THROUGHPUT
+
+
+def mappings_root() -> Path:
+    """The folder of the shipped mappings, in a checkout or in an installed package."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "_mappings"
+    return installed if installed.is_dir() else package.parent / "mappings"
+
+
+def machine_names() -> tuple[str, ...]:
+    """The machines that come with SepTran, by name."""
+    return tuple(sorted(p.stem for p in (mappings_root() / "machines").glob("*.yaml")))
+
+
+def load_machine(machine: str | Path | Machine) -> Machine:
+    """A machine by name (``cpu-x86``) or by the path of its file.
+
+    Raises MachineError, or Errors with all mistakes of the file.
+    """
+    if isinstance(machine, Machine):
+        return machine
+    path = _find(machine)
+    return _load(str(path), _stamp(path))
+
+
+def _find(machine: str | Path) -> Path:
+    name = str(machine)
+    if isinstance(machine, Path) or name.endswith((".yaml", ".yml")):
+        return Path(machine)
+    if name in machine_names():
+        return mappings_root() / "machines" / f"{name}.yaml"
+    raise NoMachineError(f"no machine {name!r}", hint=nearest(name, machine_names()))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return (0, 0)
+    return (status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=32)
+def _load(path: str, stamp: tuple[int, int]) -> Machine:
+    del stamp  # part of the key, so that an edited file is read again
+    return read_machine(read_text(Path(path), MachineSyntaxError), path)
+
+
+def read_machine(text: str, file: str) -> Machine:
+    """The machine that `text` describes; `file` is for messages.
+
+    Raises MachineError, or Errors with all mistakes.
+    """
+    node = parse(text, file, MachineSyntaxError)
+    names = {"processor": tuple(_section(node, "processors"))}
+    names["memory"] = tuple(_section(node, "memories"))
+    report = Report(FAMILY, names, node.get("name").text if node.get("name") else "the machine")  # type: ignore[union-attr]
+    check(MACHINE, node, report)
+    report.errors += _across(node)
+    raise_all(sorted(report.errors, key=_place))
+    return _machine(node)
+
+
+def _place(error: SepTranError) -> tuple[str, int, int]:
+    where = error.where
+    return (where.file, where.line, where.column or 0) if where else ("", 0, 0)
+
+
+def _section(node: Node, key: str) -> Mapping[str, Node]:
+    found = node.items.get(key)
+    return found.items if found else {}
+
+
+def _across(node: Node) -> list[SepTranError]:
+    """Mistakes that only show when several entries are seen together."""
+    return [*_levels(node), *_edges(node), *_clock(node), *_aliases(node), *_capacities(node)]
+
+
+def _levels(node: Node) -> list[SepTranError]:
+    errors: list[SepTranError] = []
+    names = list(_section(node, "processors"))
+    for position, (name, level) in enumerate(_section(node, "processors").items()):
+        of = level.get("of")
+        if of is None or of.text not in names:
+            continue
+        if position == 0:
+            message = f"{name} is the first, outermost level and has no `of`"
+            errors.append(WrongMachineValueError(message, of.where))
+        elif of.text != names[position - 1]:
+            message = f"{name} is of {of.text}, but the level before it is {names[position - 1]}"
+            hint = "list processors outermost first, each `of` the one before"
+            errors.append(WrongMachineValueError(message, of.where, hint=hint))
+    return errors
+
+
+def _edges(node: Node) -> list[SepTranError]:
+    errors: list[SepTranError] = []
+    memories = list(_section(node, "memories"))
+    for engine in _section(node, "engines").values():
+        moves = engine.get("moves")
+        for edge in moves.elements if moves and isinstance(moves.value, tuple) else ():
+            for name in re.split(r" ?<?-> ?", edge.text):
+                if name not in memories and "->" in edge.text:
+                    message = f"unknown memory {name!r} in {edge.text}"
+                    hint = nearest(name, memories)
+                    errors.append(UnknownPartError(message, edge.where, hint=hint))
+    return errors
+
+
+def _clock(node: Node) -> list[SepTranError]:
+    """Figures that cannot be converted without the clock."""
+    if node.get("clock_mhz"):
+        return []
+    for section, key, kind, needless in (
+        ("memories", "bandwidth", BANDWIDTH, "B/s"),
+        ("memories", "latency", LATENCY, "ns"),
+        ("engines", "bandwidth", BANDWIDTH, "B/cycle"),
+        ("engines", "latency", LATENCY, "cycles"),
+    ):
+        for part in _section(node, section).values():
+            value = part.get(key)
+            try:
+                if value and kind.read(value)[1] != needless:
+                    message = f"{value.text} needs clock_mhz to be converted"
+                    return [MissingMachineKeyError(message, value.where)]
+            except ValueError:
+                continue  # reported already
+    return []
+
+
+def _aliases(node: Node) -> list[SepTranError]:
+    errors: list[SepTranError] = []
+    sections = ("processors", "memories", "engines", "instructions")
+    names = [name for section in sections for name in _section(node, section)]
+    for alias, target in _section(node, "aliases").items():
+        if target.value is not None and target.text not in names:
+            message = f"alias {alias} stands for {target.text!r}, which the machine does not have"
+            hint = nearest(target.text, names)
+            errors.append(UnknownPartError(message, target.where, hint=hint))
+        if alias in names:
+            where = node.items["aliases"].keys[alias]
+            message = f"{alias} is a name of the machine's own and cannot be an alias"
+            errors.append(WrongMachineValueError(message, where))
+    return errors
+
+
+def _capacities(node: Node) -> list[SepTranError]:
+    for name, memory in list(_section(node, "memories").items())[:1]:
+        outermost = next(iter(_section(node, "processors")), None)
+        level = memory.get("visible_to")
+        if level and outermost and level.text != outermost:
+            message = f"{name} is the first memory and must be visible to {outermost}"
+            hint = "list the memory that callers' tensors are in first"
+            return [WrongMachineValueError(message, level.where, hint=hint)]
+    return []
+
+
+def _machine(node: Node) -> Machine:
+    items = node.items
+    clock = float(items["clock_mhz"].value) if node.get("clock_mhz") else None  # type: ignore[arg-type]
+    memories = tuple(
+        _memory(name, m, clock) for name, m in _section(node, "memories").items()
+    )  # fmt: skip
+    names = tuple(m.name for m in memories)
+    return Machine(
+        name=items["name"].text,
+        backend=items["backend"].text,
+        arch=_text(node, "arch"),
+        clock_mhz=clock,
+        processors=_processors(node),
+        memories=memories,
+        engines=tuple(
+            _engine(name, e, names, clock) for name, e in _section(node, "engines").items()
+        ),
+        instructions=tuple(
+            _instruction(name, i) for name, i in _section(node, "instructions").items()
+        ),
+        aliases=MappingProxyType({k: v.text for k, v in _section(node, "aliases").items()}),
+        vendor=_frozen(_section(node, "vendor")),
+        location=Location(node.where.file, 1),
+    )
+
+
+def _text(node: Node, key: str, default: str = "") -> str:
+    found = node.get(key)
+    return found.text if found else default
+
+
+def _processors(node: Node) -> tuple[Processor, ...]:
+    levels: list[Processor] = []
+    for name, level in _section(node, "processors").items():
+        of = levels[-1].name if levels else None
+        count = level.get("count")
+        number = 1 if count is None else _host_cores() if count.value == "auto" else count.value
+        levels.append(Processor(name, int(number), of, _text(level, "called")))  # type: ignore[arg-type]
+    return tuple(levels)
+
+
+def _host_cores() -> int:
+    """Logical processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def _memory(name: str, node: Node, clock: float | None) -> Memory:
+    capacity, alignment = node.get("capacity"), node.get("alignment")
+    return Memory(
+        name,
+        visible_to=node.items["visible_to"].text,
+        capacity_bytes=int(BYTES.read(capacity)[0]) if capacity else None,
+        bytes_per_second=_per_second(node.get("bandwidth"), clock),
+        latency_ns=_nanoseconds(node.get("latency"), clock),
+        alignment=int(alignment.value) if alignment else 1,  # type: ignore[arg-type]
+        cached=_flag(node, "cached", False),
+    )
+
+
+def _per_second(node: Node | None, clock: float | None) -> float | None:
+    if node is None:
+        return None
+    rate, unit = BANDWIDTH.read(node)
+    return rate * (clock or 0) * 1e6 if unit == "B/cycle" else rate
+
+
+def _nanoseconds(node: Node | None, clock: float | None) -> float | None:
+    if node is None:
+        return None
+    time, unit = LATENCY.read(node)
+    return time / (clock or 1) * 1e3 if unit == "cycles" else time
+
+
+def _flag(node: Node, key: str, default: bool) -> bool:
+    found = node.get(key)
+    return bool(found.value) if found else default
+
+
+def _engine(name: str, node: Node, memories: tuple[str, ...], clock: float | None) -> Engine:
+    rate = _per_second(node.get("bandwidth"), clock or 1)
+    latency = _nanoseconds(node.get("latency"), clock or 1)
+    depth, alignment = node.get("queue_depth"), node.get("alignment")
+    layouts = node.get("layouts")
+    asynchronous = _flag(node, "asynchronous", False)
+    return Engine(
+        name,
+        moves=_moves(node.items["moves"], memories),
+        asynchronous=asynchronous,
+        completes_by=_text(node, "completes_by", "event" if asynchronous else "return"),
+        bytes_per_cycle=None if rate is None else rate / ((clock or 1) * 1e6),
+        latency_cycles=0 if latency is None else round(latency * (clock or 1) / 1e3),
+        alignment=int(alignment.value) if alignment else 1,  # type: ignore[arg-type]
+        queue_depth=int(depth.value) if depth else None,  # type: ignore[arg-type]
+        layouts=tuple(e.text for e in layouts.elements) if layouts else ("row",),
+        transposes=_flag(node, "transposes", True),
+    )
+
+
+def _moves(node: Node, memories: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    if node.value == "all":
+        return tuple((a, b) for a in memories for b in memories if a != b)
+    edges: list[tuple[str, str]] = []
+    for edge in node.elements:
+        first, second = re.split(r" ?<?-> ?", edge.text)
+        edges.append((first, second))
+        if "<->" in edge.text:
+            edges.append((second, first))
+    return tuple(edges)
+
+
+def _instruction(name: str, node: Node) -> Instruction:
+    dtypes, throughput = node.get("dtypes"), node.get("throughput")
+    return Instruction(
+        name,
+        primitive=node.items["primitive"].text,
+        dtypes=tuple(tuple(d.text for d in o.elements) for o in dtypes.elements) if dtypes else (),
+        tile=_numbers(node, "tile"),
+        multiple_of=_numbers(node, "multiple_of"),
+        operands=MappingProxyType(
+            {k: tuple(m.text for m in v.elements) for k, v in _section(node, "operands").items()}
+        ),
+        layouts=MappingProxyType({k: v.text for k, v in _section(node, "layouts").items()}),
+        issued_by=_text(node, "issued_by"),
+        throughput=THROUGHPUT.read(throughput)[0] if throughput else None,
+        options=_frozen(_section(node, "options")),
+    )
+
+
+def _numbers(node: Node, key: str) -> tuple[int, ...]:
+    found = node.get(key)
+    return tuple(int(e.text) for e in found.elements) if found else ()
+
+
+def _frozen(section: Mapping[str, Node]) -> Mapping[str, Any]:
+    """Plain data that cannot be changed: tuples for lists, read-only tables."""
+
+    def freeze(node: Node) -> Any:
+        if isinstance(node.value, Mapping):
+            return MappingProxyType({k: freeze(v) for k, v in node.items.items()})
+        if isinstance(node.value, tuple):
+            return tuple(freeze(e) for e in node.elements)
+        return node.value
+
+    return MappingProxyType({key: freeze(value) for key, value in section.items()})

@@ -1,0 +1,153 @@
+"""What a machine file holds, key by key: the source of its checks and its JSON Schema."""
+
+from __future__ import annotations
+
+from septran import dtypes
+from septran.machine.kinds import (
+    FREE,
+    IDENTIFIER,
+    NAME,
+    Choice,
+    Either,
+    Field,
+    Flag,
+    Kind,
+    ListOf,
+    Named,
+    Number,
+    Record,
+    Schema,
+    TableOf,
+    Text,
+    Whole,
+    many,
+)
+from septran.machine.units import BANDWIDTH, BYTES, LATENCY, THROUGHPUT
+
+BACKENDS = ("cpu", "cuda", "rocm", "dsa")
+PRIMITIVES = ("gemm", "map", "fill", "copy")
+MACHINE_NAME = Text(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "a machine's name, such as nvidia-h200")
+LAYOUT = Text(r"[a-z]+ ?(\([0-9, ]*\)|[0-9]+)?", "a layout, such as row, panels(1, 16), swizzle128")
+EDGE = Text(
+    rf"{IDENTIFIER} ?<?-> ?{IDENTIFIER}", "an edge between memories, such as GLOBAL->SHARED"
+)
+_WORD = Text(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}", "a word of letters, digits and . _ + -")
+_VENDOR_WORD = Text(
+    r"[A-Za-z_][A-Za-z0-9_]*([./-][A-Za-z0-9_]+){0,8}", "a C name or a header's file name"
+)
+
+PROCESSOR = Record(
+    {
+        "count": Field(
+            Either((Whole(most=1 << 20), Choice(("auto",)))),
+            "how many there are in one `of`; auto: as many as this process may use",
+        ),
+        "of": Field(Named("processor"), "the level that holds it"),
+        "called": Field(FREE, "the vendor's name, for display"),
+    },
+    "a processor",
+)
+MEMORY = Record(
+    {
+        "visible_to": Field(
+            Named("processor"), "the processor level that shares one instance", required=True
+        ),
+        "capacity": Field(BYTES, "bytes of one instance; unbounded where missing"),
+        "bandwidth": Field(BANDWIDTH, "peak bandwidth of one instance"),
+        "latency": Field(LATENCY, "time to the first byte"),
+        "alignment": Field(Whole(most=1 << 16), "bytes that a buffer's start is a multiple of"),
+        "cached": Field(Flag(), "whether hardware fills it by itself (a cache level)"),
+        "called": Field(FREE, "the vendor's name, for display"),
+    },
+    "a memory",
+)
+ENGINE = Record(
+    {
+        "moves": Field(
+            Either((Choice(("all",)), ListOf(EDGE, least=1))),
+            "edges that it copies along: [GLOBAL->SHARED, SHARED<->REGISTER], or all",
+            required=True,
+        ),
+        "asynchronous": Field(Flag(), "whether a copy goes on beside computation"),
+        "completes_by": Field(_WORD, "how completion is seen: return, mbarrier, group, event"),
+        "bandwidth": Field(BANDWIDTH, "peak rate"),
+        "latency": Field(LATENCY, "from issue to the first byte"),
+        "alignment": Field(Whole(most=1 << 16), "bytes that addresses and rows are multiples of"),
+        "queue_depth": Field(Whole(most=1 << 16), "copies that may be outstanding"),
+        "layouts": Field(
+            ListOf(Text(r"[a-z]+", "a kind of layout"), least=1), "kinds of layout it can write"
+        ),
+        "transposes": Field(Flag(), "whether it gathers in any order, or contiguous rows only"),
+    },
+    "an engine",
+)
+_VALUE: Kind = Either((Flag(), Whole(least=0), Number(positive=False), _WORD))
+_OPTION: Kind = Either((_VALUE, ListOf(_VALUE), TableOf(_WORD, Either((_VALUE, ListOf(_VALUE))))))
+INSTRUCTION = Record(
+    {
+        "primitive": Field(
+            Choice(PRIMITIVES), "what it computes; map: any tensor expression", required=True
+        ),
+        "dtypes": Field(
+            ListOf(ListOf(Choice(dtypes.ALL), least=1, most=8), least=1),
+            "accepted dtypes, one list an option, operands in the primitive's order (C, A, B)",
+        ),
+        "tile": Field(ListOf(Whole(), least=1, most=8), "extents of one issue (m, n, k)"),
+        "multiple_of": Field(
+            ListOf(Whole(), least=1, most=8), "what the extents must be multiples of (m, n, k)"
+        ),
+        "operands": Field(TableOf(NAME, many(Named("memory"))), "memories of each operand"),
+        "layouts": Field(TableOf(NAME, LAYOUT), "layout that each operand must have"),
+        "issued_by": Field(Named("processor"), "the level that issues it"),
+        "throughput": Field(THROUGHPUT, "multiply-adds or elements a cycle of one issuing unit"),
+        "options": Field(TableOf(_WORD, TableOf(_WORD, _OPTION)), "for its emitter alone"),
+    },
+    "an instruction",
+)
+MACHINE = Record(
+    {
+        "name": Field(MACHINE_NAME, "the machine's name", required=True),
+        "backend": Field(Choice(BACKENDS), "which code generator serves it", required=True),
+        "arch": Field(_WORD, "what the code generator calls the processor"),
+        "called": Field(FREE, "the vendor's name, for display"),
+        "clock_mhz": Field(Number(), "cycles a microsecond"),
+        "processors": Field(
+            TableOf(NAME, PROCESSOR, least=1), "levels, outermost first", required=True
+        ),
+        "memories": Field(
+            TableOf(NAME, MEMORY, least=1), "memories, largest first", required=True
+        ),
+        "engines": Field(TableOf(NAME, ENGINE), "what moves data; the first that fits is taken"),
+        "instructions": Field(TableOf(NAME, INSTRUCTION), "what computes, preferred first"),
+        "aliases": Field(
+            TableOf(Text(r"[A-Za-z_*][A-Za-z0-9_*]{0,63}", "a name, perhaps with *"), NAME),
+            "other words for its processors, memories and instructions",
+        ),
+        "vendor": Field(
+            TableOf(
+                NAME,
+                Either(
+                    (
+                        _VENDOR_WORD,
+                        Whole(least=0),
+                        Flag(),
+                        ListOf(_VENDOR_WORD),
+                        TableOf(NAME, Either((_VENDOR_WORD, Whole(least=0)))),
+                    )
+                ),
+            ),
+            "the vendor library's names and limits (DSAs)",
+        ),
+    },
+    "a machine",
+)
+
+
+def machine_schema() -> Schema:
+    """The JSON Schema of machine files (draft 2020-12)."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "SepTran machine",
+        "description": "What a piece of hardware is: processors, memories, engines, instructions.",
+        **MACHINE.schema(),
+    }
