@@ -24,8 +24,13 @@ class Location:
     """Characters that the caret underlines."""
 
     def __str__(self) -> str:
-        place = f"{_short(self.file)}:{self.line}"
+        place = f"{self.short_file}:{self.line}"
         return place if self.column is None else f"{place}:{self.column}"
+
+    @property
+    def short_file(self) -> str:
+        """The file, relative to the package's or the working folder where it is inside."""
+        return _short(self.file)
 
     @property
     def text(self) -> str:

@@ -1,0 +1,86 @@
+"""The resolved mapping as HTML: who runs each task, where its tensors are, who decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from septran.explain.colours import colour_of
+from septran.explain.html import (
+    Markup,
+    chip,
+    code,
+    details,
+    faint,
+    join,
+    mono,
+    paragraph,
+    picture,
+    strong,
+    table,
+)
+from septran.explain.outline import memory_text
+from septran.explain.remarks import remarks_table
+from septran.machine.model import Machine
+from septran.mapping.resolved import Instance, ResolvedMapping, Setting
+
+
+def mapping_panel(resolved: ResolvedMapping, svg: str | None = None) -> Markup:
+    """The drawing, each instance with its reasons, decisions, the mapping as YAML."""
+    machine = resolved.machine
+    facts = f"{len(resolved.instances)} instances on {machine.name}"
+    facts += f", from {resolved.file}" if resolved.file else ""
+    parts = [paragraph(facts)]
+    if svg:
+        alt = f"Resolved mapping of {resolved.tree.name} on {machine.name}"
+        parts.append(details("drawing", picture(svg, alt), open=True))
+    parts += [_instance(instance, machine) for instance in resolved.instances]
+    if resolved.decisions:
+        head = f"decisions ({len(resolved.decisions)})"
+        parts.append(details(head, remarks_table(resolved.decisions), open=True))
+    parts.append(details("as text", code(str(resolved), "yaml")))
+    return join(parts)
+
+
+def memory_chip(name: str, machine: Machine) -> Markup:
+    """A memory's name on its colour."""
+    return chip(name, colour_of(name, tuple(m.name for m in machine.memories)))
+
+
+def _instance(instance: Instance, machine: Machine) -> Markup:
+    mems = join(
+        (
+            join([mono(tensor), " ", memory_chip(instance.placed.get(tensor, s.value), machine)])
+            for tensor, s in instance.mems.items()
+        ),
+        "  ",
+    )
+    head = join([strong(instance.name), " on ", mono(instance.proc), "  ", mems])
+    rows = [_row("proc", "", instance.proc)]
+    for tensor, setting in instance.mems.items():
+        rows.append(_row("mems", tensor, setting, memory_text(instance, tensor)))
+    for key, settings in _groups(instance).items():
+        rows += [_row(key, name, setting) for name, setting in settings.items()]
+    for key, single in _singles(instance).items():
+        if single.reason != "default":
+            rows.append(_row(key, "", single))
+    runs = f"runs {instance.path}" + (f", {instance.where}" if instance.where else "")
+    return details(head, faint(runs), table(("key", "of", "value", "because", "line"), rows))
+
+
+def _groups(instance: Instance) -> dict[str, Mapping[str, Setting[object]]]:
+    return {
+        "tunables": instance.tunables, "binding": instance.bindings,
+        "layouts": instance.layouts, "copy": instance.copy, "schedule": instance.schedule,
+    }  # fmt: skip
+
+
+def _singles(instance: Instance) -> dict[str, Setting[object]]:
+    return {
+        "pipeline": instance.pipeline, "warpspecialize": instance.warpspecialize,
+        "consumers": instance.consumers,
+    }  # fmt: skip
+
+
+def _row(key: str, name: str, setting: Setting[object], text: str = "") -> tuple[object, ...]:
+    where = str(setting.where) if setting.where else ""
+    return key, mono(name), mono(text or setting.value), setting.reason, faint(where)

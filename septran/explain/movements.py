@@ -1,0 +1,100 @@
+"""Every copy and synchronisation of a tile program, numbered, with the reason it exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from septran.dtypes import itemsize
+from septran.location import Location
+from septran.tile.loops import bytes_of, trips, walk
+from septran.tile.nodes import (
+    Acquire,
+    Barrier,
+    Commit,
+    Copy,
+    Node,
+    Origin,
+    Release,
+    TileProgram,
+    Wait,
+)
+from septran.tile.printer import node_text
+
+Moving = Copy | Acquire | Commit | Wait | Release | Barrier
+
+
+@dataclass(frozen=True)
+class Movement:
+    """One copy, wait or other synchronisation."""
+
+    number: int
+    """Its place among them, from 1, in program order."""
+    kind: str
+    """``copy``, ``wait``, ``acquire``, ``commit``, ``release`` or ``barrier``."""
+    text: str
+    """The node as the printer writes it."""
+    node: Moving
+    origin: Origin
+    trips: int
+    """How often it runs, each loop at its greatest extent."""
+    bytes: int
+    """Bytes of one trip; 0 for what only synchronises."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all trips."""
+        return self.bytes * self.trips
+
+
+def movements(program: TileProgram) -> tuple[Movement, ...]:
+    """All of a program, in program order."""
+    found: list[Movement] = []
+    for node, loops in walk(program.body):
+        if not isinstance(node, Moving):
+            continue
+        size = 0
+        if isinstance(node, Copy):
+            size = bytes_of(node.source, itemsize(program.buffer(node.source.buffer).dtype))
+        kind = type(node).__name__.lower()
+        text = node_text(node, program)
+        found.append(Movement(len(found) + 1, kind, text, node, node.origin, trips(loops), size))
+    return tuple(found)
+
+
+def to_text(program: TileProgram) -> str:
+    """A paragraph for each: what it is, the rule, the logic line and the mapping line."""
+    found = movements(program)
+    if not found:
+        return "no copies and no waits: every tensor is used where it is\n"
+    return "\n".join(line for movement in found for line in _paragraph(movement)) + "\n"
+
+
+def size_text(count: int | float) -> str:
+    """Bytes in the unit that keeps them short: ``64 KiB``."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    power = 0
+    while abs(count) >= 1024 and power < len(units) - 1:
+        count, power = count / 1024, power + 1
+    return f"{count:.4g} {units[power]}"
+
+
+def _paragraph(movement: Movement) -> Iterator[str]:
+    amount = f", {size_text(movement.bytes)}" if movement.bytes else ""
+    times = "once" if movement.trips == 1 else f"{movement.trips:,} times"
+    yield f"{movement.number}. {movement.text}  ({times}{amount})"
+    yield f"   because  {movement.origin.rule}"
+    yield f"   logic    {place_text(movement.origin.logic)}"
+    yield f"   mapping  {place_text(movement.origin.mapping)}"
+
+
+def place_text(where: Location | None) -> str:
+    """A place and the line that is there; says so where a default decided."""
+    if where is None:
+        return "(a default: no line asks for it)"
+    return f"{where}  {where.text.strip()}".rstrip()
+
+
+def synchronises(node: Node) -> bool:
+    """Whether a node only orders others."""
+    return isinstance(node, Acquire | Commit | Wait | Release | Barrier)

@@ -1,0 +1,125 @@
+"""Stages as short indented text: what is shown where nothing can be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from septran.machine.model import NONE
+from septran.mapping.resolved import Instance, ResolvedMapping
+from septran.task.index import Index, axis
+from septran.task.tree import (
+    Allocate,
+    Assign,
+    Launch,
+    Loop,
+    Primitive,
+    Statement,
+    TaskNode,
+    TaskTree,
+    statements,
+)
+from septran.task.views import View
+from septran.tile.printer import expression_text
+
+_INDENT = "    "
+
+
+Extents = Mapping[str, tuple[tuple[int, ...], tuple[Index, ...]]]
+"""Nominal and existing extents of the tensors that a task knows, by name."""
+
+
+def extents_of(node: TaskNode) -> Extents:
+    """The extents of a task's parameters and temporaries."""
+    known = {param.name: (param.shape, param.valid) for param in node.params}
+    for statement in statements(node.body):
+        if isinstance(statement, Allocate):
+            known[statement.name] = (statement.shape, statement.valid)
+    return known
+
+
+def view_text(view: View, known: Extents) -> str:
+    """A view with ``:`` for every axis that it takes whole; a whole tensor by its name."""
+    shape, valid = known.get(view.tensor, ((), ()))
+    if len(shape) != len(view.index) or view.rank != len(shape):
+        return str(view)
+    parts = []
+    for n, entry in enumerate(view.index):
+        whole = entry == Index.of(axis(n)) and view.shape[n] == shape[n]
+        if whole and view.valid[n] == valid[n]:
+            parts.append(":")
+        elif entry.coefficient(axis(n)) == 1:
+            parts.append(f"{entry - axis(n)}:+{view.shape[n]}")
+        else:
+            return str(view)
+    return view.tensor if set(parts) == {":"} else f"{view.tensor}[{', '.join(parts)}]"
+
+
+def statement_text(statement: Statement, known: Extents) -> str:
+    """One statement of a task on one line, without what is inside of it."""
+    match statement:
+        case Allocate():
+            shape = ", ".join(map(str, statement.shape))
+            fill = "" if statement.fill is None else f" = {statement.fill}"
+            return f"{statement.name}: {statement.dtype}[{shape}]{fill}"
+        case Primitive():
+            parts = [view_text(view, known) for view in statement.operands]
+            parts += [f"{key}={value}" for key, value in statement.attributes]
+            return f"{statement.name}({', '.join(parts)})"
+        case Assign():
+            value = expression_text(statement.value)
+            return f"{view_text(statement.target, known)} = {value}"
+        case Launch():
+            tiles = ", ".join(view_text(view, known) for view in statement.arguments)
+            return f"launch {statement.task.name}({tiles})"
+        case Loop():
+            names = ", ".join(map(str, statement.variables))
+            extents = ", ".join(map(str, statement.extents))
+            return f"for {names} in {'parallel' if statement.parallel else 'range'}({extents}):"
+
+
+def task_text(node: TaskNode) -> str:
+    """A task's name and what it is given."""
+    params = ", ".join(
+        f"{p.name}: {p.dtype}[{', '.join(map(str, p.shape))}] {p.privilege}" for p in node.params
+    )
+    variant = f" as {node.variant}" if node.variant != node.name else ""
+    return f"{node.name}{variant}({params})"
+
+
+def tree_outline(tree: TaskTree) -> str:
+    """Tasks, loops and launches, indented as they nest."""
+    root = tree.root
+    lines = [task_text(root), *_inside(root.body, _INDENT, extents_of(root))]
+    return "\n".join(lines) + "\n"
+
+
+def _inside(body: tuple[Statement, ...], indent: str, known: Extents) -> Iterator[str]:
+    for statement in body:
+        yield indent + statement_text(statement, known)
+        if isinstance(statement, Loop):
+            yield from _inside(statement.body, indent + _INDENT, known)
+        elif isinstance(statement, Launch):
+            task = statement.task
+            yield from _inside(task.body, indent + _INDENT, extents_of(task))
+
+
+def mapping_outline(resolved: ResolvedMapping) -> str:
+    """Each task under its caller, with its processor and the memory of each tensor."""
+    lines: list[str] = []
+    for task in resolved.tree.tasks():
+        instance = resolved.instance(task.path)
+        lines.append(f"{_INDENT * task.level}{instance_text(instance)}")
+    return "\n".join(lines) + "\n"
+
+
+def instance_text(instance: Instance) -> str:
+    """One instance on one line."""
+    mems = ", ".join(f"{tensor}: {memory_text(instance, tensor)}" for tensor in instance.mems)
+    return f"{instance.name} on {instance.proc} ({instance.path}): {mems}"
+
+
+def memory_text(instance: Instance, tensor: str) -> str:
+    """Where a tensor is: ``SHARED``, or ``NONE (in GLOBAL)`` where it is passed through."""
+    mapped = instance.mems[tensor].value
+    placed = instance.placed.get(tensor, mapped)
+    return f"{NONE} (in {placed})" if mapped == NONE and placed != NONE else mapped
