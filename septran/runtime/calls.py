@@ -92,8 +92,7 @@ def plan_for(
     """The plan of later calls by position; None where each must go the long way."""
     tensors = specialisation.tensors
     empty = any(0 in (t.shape or ()) for t in tensors)
-    odd = library.name == "NumPy" and any(t.dtype == "bfloat16" for t in tensors)
-    if empty or odd or not signature.inputs:
+    if empty or not signature.inputs:
         return None
     scalars = specialisation.scalars
     needed = any(s.default is None for s in scalars)

@@ -170,6 +170,8 @@ class Kernel:
         inputs, outputs = self.signature.inputs, self.signature.outputs
         if key is None or len(tensors) != len(inputs) or (out is not None and len(outputs) != 1):
             return
+        if not all(map(library.plain, tensors if out is None else [*tensors, out])):
+            return
         plan = plan_for(specialisation, self.signature, library, self.device)
         if plan is not None:
             self._plans[key] = plan
