@@ -6,7 +6,7 @@ line, the mapping line and the rule that made it; passes keep it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Union
 
@@ -14,7 +14,7 @@ from septran.location import Location
 from septran.machine.model import Machine
 from septran.stage import Stage
 from septran.task.expressions import Expr
-from septran.task.index import ZERO, Index, Var
+from septran.task.index import ZERO, Index, IndexLike, Var
 from septran.task.tree import ScalarParam, TunableValue
 from septran.task.views import View
 from septran.tile.layouts import ROW, Layout
@@ -67,6 +67,10 @@ class Region(View):
         """The buffer's name."""
         return self.tensor
 
+    def substitute(self, values: Mapping[Var, IndexLike]) -> Region:
+        """Replace loop indices in its map, extents and stage."""
+        return replace(super().substitute(values), stage=self.stage.substitute(values))
+
     def __str__(self) -> str:
         text = super().__str__()
         return text if self.stage == ZERO else f"{text}@{self.stage}"
@@ -74,7 +78,13 @@ class Region(View):
 
 @dataclass(frozen=True)
 class Channel:
-    """A ring of stages between who fills buffers by asynchronous copies and who reads them."""
+    """A ring of stages between who fills buffers by asynchronous copies and who reads them.
+
+    Its fills are numbered from 0 in the smallest body that holds all its nodes: where that
+    is the body of a loop, each iteration starts anew with every slot free. A channel of
+    copies *out of* `buffers` has `Commit` and `Wait` only: once a fill has landed, what it
+    was copied from may be overwritten.
+    """
 
     name: str
     engine: str
@@ -125,7 +135,10 @@ class Compute:
 
 @dataclass(frozen=True)
 class Acquire:
-    """Wait until the slot of fill number `index` is free again (its last reader released it)."""
+    """Wait until the slot of fill number `index` is free again (its last reader released it).
+
+    The first `stages` fills find their slots free.
+    """
 
     channel: str
     index: Index
@@ -143,7 +156,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Wait:
-    """Wait until fill number `index` has arrived."""
+    """Wait until fill number `index` has arrived; returns at once where it is below 0."""
 
     channel: str
     index: Index
@@ -277,6 +290,11 @@ class TileProgram(Stage):
     removed: tuple[RemovedCopy, ...] = ()
     requests: tuple[Request, ...] = ()
     """For each task instance with loops or copies, in program order."""
+
+    def __str__(self) -> str:
+        from septran.tile.printer import to_text  # the printer imports this module
+
+        return to_text(self)
 
     def request(self, task: str) -> Request:
         """What the mapping asks for the task at a path; nothing special by default."""

@@ -7,9 +7,7 @@ from dataclasses import replace
 from septran.task.index import Index, Range, Var, axis
 from septran.tile.loops import depends, ranges
 from septran.tile.nodes import Compute, For, Node, Region, TileProgram, nodes, reads, writes
-
-FIRST = "first"
-"""Attribute of a gemm: the loop index at whose 0 it overwrites; empty when always."""
+from septran.tile.substitution import FIRST
 
 
 def fuse_fills(program: TileProgram) -> TileProgram:

@@ -1,0 +1,107 @@
+"""Which copies of a loop may run ahead of it or behind it: dependence between iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from septran.task.index import Var, axis
+from septran.tile.nodes import Copy, For, Node, Region, Role, TileProgram, nodes, regions, writes
+
+
+def homes(body: tuple[Node, ...]) -> dict[str, tuple[Var, ...]]:
+    """For each buffer, the indices of the loops that hold all of its uses, outermost first."""
+    found: dict[str, tuple[Var, ...]] = {}
+
+    def visit(body: tuple[Node, ...], loops: tuple[Var, ...]) -> None:
+        for node in body:
+            for region in regions(node):
+                known = found.get(region.buffer, loops)
+                same = (a == b for a, b in zip(known, loops, strict=False))
+                shared = next((n for n, equal in enumerate(same) if not equal), None)
+                length = min(len(known), len(loops)) if shared is None else shared
+                found[region.buffer] = loops[:length]
+            if isinstance(node, For):
+                visit(node.body, (*loops, node.variable))
+            elif isinstance(node, Role):
+                visit(node.body, loops)
+
+    visit(body, ())
+    return found
+
+
+def is_asynchronous(program: TileProgram, node: Node) -> bool:
+    """Whether a node is a copy that could run beside other work and does not yet."""
+    if not isinstance(node, Copy) or node.channel is not None:
+        return False
+    return program.machine.engine(node.engine).asynchronous
+
+
+def is_load(program: TileProgram, copy: Copy) -> bool:
+    """Whether a copy brings data to where it is used, rather than takes results away."""
+    target, source = (program.buffer(r.buffer).memory for r in (copy.target, copy.source))
+    depth = program.machine.depth
+    inward = depth(program.machine.memory(target).visible_to) - depth(
+        program.machine.memory(source).visible_to
+    )
+    if inward == 0:
+        order = [m.name for m in program.machine.memories]
+        inward = order.index(target) - order.index(source)
+    return copy.target.buffer not in program.params and inward >= 0
+
+
+def may_lead(copy: Copy, position: int, loop: For) -> bool:
+    """Whether the load at `position` may be issued in an earlier iteration.
+
+    Nothing before it in its own iteration may touch what it fills or change what it
+    reads; in a sequential loop, no other iteration may change what it reads either.
+    """
+    before = tuple(loop.body[:position])
+    if _touched(copy.target.buffer, (n for n in before if not _same_fill(n, copy))):
+        return False
+    if copy.source.buffer in _written(before):
+        return False
+    if loop.kind == "parallel" or copy.source.buffer not in _written(loop.body):
+        return True
+    return _apart(_on(copy.source.buffer, loop.body), loop.variable)
+
+
+def may_lag(copy: Copy, position: int, loop: For) -> bool:
+    """Whether the store at `position` may still run during later iterations."""
+    after = tuple(loop.body[position + 1 :])
+    if _touched(copy.target.buffer, after) or copy.source.buffer in _written(after):
+        return False
+    return loop.kind == "parallel" or _apart(_on(copy.target.buffer, loop.body), loop.variable)
+
+
+def _same_fill(node: Node, copy: Copy) -> bool:
+    """Another load into the same buffer goes ahead together with it."""
+    return (
+        isinstance(node, Copy)
+        and node.engine == copy.engine
+        and node.target.buffer == copy.target.buffer
+    )
+
+
+def _touched(buffer: str, body: Iterable[Node]) -> bool:
+    return any(r.buffer == buffer for n in nodes(tuple(body)) for r in regions(n))
+
+
+def _written(body: tuple[Node, ...]) -> frozenset[str]:
+    return frozenset(r.buffer for n in nodes(body) for r in writes(n))
+
+
+def _on(buffer: str, body: tuple[Node, ...]) -> list[Region]:
+    return [r for n in nodes(body) for r in regions(n) if r.buffer == buffer]
+
+
+def _apart(touched: list[Region], variable: Var) -> bool:
+    """Whether different iterations touch different elements: one axis steps past its extent."""
+    first = touched[0]
+    for number, entry in enumerate(first.index):
+        reach = 1 + sum(
+            abs(entry.coefficient(axis(n))) * (extent - 1) for n, extent in enumerate(first.shape)
+        )
+        alike = all(r.index[number] == entry and r.shape == first.shape for r in touched)
+        if alike and abs(entry.coefficient(variable)) >= reach:
+            return True
+    return False

@@ -1,0 +1,342 @@
+"""The handshake of every channel, and barriers where units share what they write.
+
+The n-th group of copies on a channel is its fill n, and the n-th use of its buffers reads
+fill n: channels are first in, first out, so counting gives every index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from septran.task.index import Index, Var, minimum
+from septran.tile.nodes import (
+    Acquire,
+    Channel,
+    Commit,
+    Copy,
+    For,
+    Node,
+    Origin,
+    Region,
+    Release,
+    Role,
+    TileProgram,
+    Wait,
+    nodes,
+    regions,
+    writes,
+)
+from septran.tile.substitution import Names
+
+NAME = "insert_sync"
+
+
+def insert_sync(program: TileProgram) -> TileProgram:
+    """Put every acquire, commit, wait, release and barrier that the copies need, none twice."""
+    body = program.body
+    indices = Names.of_loops(body)
+    outward = [c for c in program.channels if not _is_load(c, body)]
+    inward = [c for c in program.channels if _is_load(c, body)]
+    for channel in outward:
+        body = _Outward(channel, program, indices).place(body)
+    waits = {c.name: c for c in outward}
+    for channel in inward:
+        body = _Inward(channel, program, waits).place(body)
+    return replace(program, body=body)
+
+
+def _is_load(channel: Channel, body: tuple[Node, ...]) -> bool:
+    """Whether a channel's copies fill its buffers rather than empty them."""
+    return any(_on(channel, n) and n.target.buffer in channel.buffers for n in _copies(body))
+
+
+def _copies(body: tuple[Node, ...]) -> Iterator[Copy]:
+    return (n for n in nodes(body) if isinstance(n, Copy))
+
+
+def _on(channel: Channel, node: Node) -> bool:
+    return isinstance(node, Copy) and node.channel == channel.name
+
+
+@dataclass
+class _Inserted:
+    """Nodes to put before and after the positions of one body."""
+
+    body: tuple[Node, ...]
+    before: dict[int, list[Node]] = field(default_factory=dict)
+    after: dict[int, list[Node]] = field(default_factory=dict)
+
+    def put(self, position: int, node: Node, *, behind: bool = False) -> None:
+        (self.after if behind else self.before).setdefault(position, []).append(node)
+
+    def result(self) -> tuple[Node, ...]:
+        merged: list[Node] = []
+        for position, node in enumerate(self.body):
+            merged += [*self.before.get(position, ()), node, *self.after.get(position, ())]
+        return tuple([*merged, *self.before.get(len(self.body), ())])
+
+
+@dataclass
+class _Handshake:
+    """What both directions share: the scope of a channel, groups of copies, origins."""
+
+    channel: Channel
+    program: TileProgram
+
+    def place(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        """Find the smallest body that holds the whole channel, and number its fills."""
+        holders = [n for n, node in enumerate(body) if self.holds(node)]
+        if len(holders) == 1 and self.opens(body[holders[0]]):
+            at = holders[0]
+            node = body[at]
+            assert isinstance(node, For | Role)
+            inner = replace(node, body=self.place(node.body))
+            return (*body[:at], inner, *body[at + 1 :])
+        return self.number(body)
+
+    def number(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        raise NotImplementedError
+
+    def holds(self, node: Node) -> bool:
+        """Whether copies on the channel are in a node."""
+        return any(_on(self.channel, n) for n in nodes((node,)))
+
+    def opens(self, node: Node) -> bool:
+        """Whether the channel begins anew in each run of a loop's or role's body."""
+        if isinstance(node, For):
+            return not any(node.variable in s.variables() for s in self.stages(node))
+        if isinstance(node, Role):
+            mine = _mentions(self.channel.buffers, (node,))
+            return mine == _mentions(self.channel.buffers, self.program.body)
+        return False
+
+    def stages(self, node: Node) -> Iterator[Index]:
+        """The stages of the channel's buffers that a node addresses."""
+        for inner in nodes((node,)):
+            for region in regions(inner):
+                if region.buffer in self.channel.buffers:
+                    yield region.stage
+
+    def fills(self, body: tuple[Node, ...]) -> list[list[int]]:
+        """Positions of the copies that make up each fill of a body."""
+        groups: dict[Index, list[int]] = {}
+        for position, node in enumerate(body):
+            if isinstance(node, Copy) and _on(self.channel, node):
+                groups.setdefault(self.mine(node).stage, []).append(position)
+        return list(groups.values())
+
+    def mine(self, copy: Copy) -> Region:
+        """The copy's region of the channel's own buffer."""
+        return copy.target if copy.target.buffer in self.channel.buffers else copy.source
+
+    def total(self, body: tuple[Node, ...]) -> Index:
+        """Fills that one run of a body makes."""
+        count = Index.of(len(self.fills(body)))
+        for node in body:
+            if isinstance(node, For):
+                count = count + _product(node.extent, self.total(node.body))
+            elif isinstance(node, Role):
+                count = count + self.total(node.body)
+        return count
+
+    def origin(self, rule: str) -> Origin:
+        return replace(self.channel.origin, rule=rule)
+
+    @property
+    def what(self) -> str:
+        """The channel's buffers as words: ``A and B in SPM``."""
+        held = [self.program.buffer(name) for name in self.channel.buffers]
+        return f"{' and '.join(b.tensor or b.name for b in held)} in {held[0].memory}"
+
+
+class _Inward(_Handshake):
+    """Acquire, copies, commit; wait, uses, release."""
+
+    def __init__(self, channel: Channel, program: TileProgram, outward: dict[str, Channel]) -> None:
+        super().__init__(channel, program)
+        self.outward = outward
+
+    def number(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        return self.walk(body, Index(), Index())[0]
+
+    def walk(
+        self, body: tuple[Node, ...], fill: Index, use: Index
+    ) -> tuple[tuple[Node, ...], Index, Index]:
+        """A body with its handshake, and the next fill to make and to use."""
+        groups = {group[0]: group for group in self.fills(body)}
+        spans = self.spans(body)
+        inserted = _Inserted(tuple(body))
+        changed = list(body)
+        for position, node in enumerate(body):
+            if position in groups:
+                self.put_fill(inserted, groups[position], fill)
+                fill = fill + 1
+            if position in spans:
+                self.put_use(inserted, position, spans[position], use)
+                use = use + 1
+            if isinstance(node, For) and self.goes_round(node):
+                changed[position], fill, use = self.loop(node, fill, use)
+            elif isinstance(node, Role):
+                inner, made, _ = self.walk(node.body, fill, use)
+                changed[position], fill = replace(node, body=inner), made
+        inserted.body = tuple(changed)
+        return inserted.result(), fill, use
+
+    def loop(self, node: For, fill: Index, use: Index) -> tuple[For, Index, Index]:
+        made, used = self.total(node.body), self.used(node.body)
+        index = Index.of(node.variable)
+        inner, _, _ = self.walk(
+            node.body, fill + _product(index, made), use + _product(index, used)
+        )
+        fill = fill + _product(node.extent, made)
+        return replace(node, body=inner), fill, use + _product(node.extent, used)
+
+    def used(self, body: tuple[Node, ...]) -> Index:
+        """Fills that one run of a body uses."""
+        count = Index.of(len(self.spans(body)))
+        for node in body:
+            if isinstance(node, For) and self.goes_round(node):
+                count = count + _product(node.extent, self.used(node.body))
+        return count
+
+    def goes_round(self, node: For) -> bool:
+        """Whether iterations of a loop fill or use different fills."""
+        return self.holds(node) or any(node.variable in s.variables() for s in self.stages(node))
+
+    def spans(self, body: tuple[Node, ...]) -> dict[int, int]:
+        """First and last position of the nodes that use each fill."""
+        found: dict[Index, tuple[int, int]] = {}
+        for position, node in enumerate(body):
+            if _on(self.channel, node) or isinstance(node, Role):
+                continue
+            if isinstance(node, For) and self.goes_round(node):
+                continue
+            for stage in self.touched(node):
+                first, _ = found.get(stage, (position, position))
+                found[stage] = (first, position)
+        spans = dict(found.values())
+        return self.early(body, spans) if self.channel.stages == 1 else spans
+
+    def touched(self, node: Node) -> Iterable[Index]:
+        """Stages that a node reads or writes, or whose store it waits for."""
+        yield from self.stages(node)
+        if isinstance(node, Wait) and node.channel in self.outward:
+            mine = set(self.outward[node.channel].buffers) & set(self.channel.buffers)
+            yield from [Index()] if mine else []
+
+    def early(self, body: tuple[Node, ...], spans: dict[int, int]) -> dict[int, int]:
+        """Wait before the source changes; a fill that nobody uses is waited for at once."""
+        for group in self.fills(body):
+            sources = {c.source.buffer for p in group if isinstance(c := body[p], Copy)}
+            change = next(
+                (p for p in range(group[-1] + 1, len(body)) if _writes(body[p], sources)), None
+            )
+            first = next((p for p in spans if p > group[-1]), None)
+            if first is None:
+                spans[group[-1] + 1 if change is None else change] = group[-1]
+            elif change is not None and change < first:
+                spans[change] = spans.pop(first)
+        return spans
+
+    def put_fill(self, inserted: _Inserted, group: list[int], number: Index) -> None:
+        engine, name = self.channel.engine, self.channel.name
+        free = self.origin(f"{engine} may fill {self.what} only once its last reader is done")
+        full = self.origin(f"{self.what} is full once these copies by {engine} have landed")
+        inserted.put(group[0], Acquire(name, number, free))
+        inserted.put(group[-1], Commit(name, number, full), behind=True)
+
+    def put_use(self, inserted: _Inserted, first: int, last: int, number: Index) -> None:
+        name = self.channel.name
+        wait = self.origin(f"{self.channel.origin.rule}, so its reader waits")
+        done = self.origin(f"the reader is done with {self.what}, so it may be filled again")
+        inserted.put(first, Wait(name, number, wait))
+        if last < first:  # nobody uses it
+            inserted.put(first, Release(name, number, done))
+        else:
+            inserted.put(last, Release(name, number, done), behind=True)
+
+
+class _Outward(_Handshake):
+    """Copies, commit; wait before what was copied from is written again, and at the end."""
+
+    def __init__(self, channel: Channel, program: TileProgram, indices: Names) -> None:
+        super().__init__(channel, program)
+        self.indices = indices
+
+    def number(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        last = max(n for n, node in enumerate(body) if self.holds(node))
+        targets = {c.target.buffer for c in _copies(body) if _on(self.channel, c)}
+        end = next(
+            (
+                p
+                for p in range(last + 1, len(body))
+                if _touches(body[p], targets) or _writes(body[p], self.channel.buffers)
+            ),
+            len(body),
+        )
+        changed, total = self.walk(body[: last + 1], Index())
+        return (*changed, *body[last + 1 : end], *self.drain(total), *body[end:])
+
+    def walk(self, body: tuple[Node, ...], fill: Index) -> tuple[tuple[Node, ...], Index]:
+        groups = {group[0]: group for group in self.fills(body)}
+        inserted = _Inserted(body)
+        changed = list(body)
+        begin = 0
+        for position, node in enumerate(body):
+            if position in groups:
+                self.put(inserted, groups[position], fill, begin)
+                begin, fill = groups[position][-1] + 1, fill + 1
+            if isinstance(node, For) and self.holds(node):
+                made = self.total(node.body)
+                inner, _ = self.walk(node.body, fill + _product(Index.of(node.variable), made))
+                changed[position], begin = replace(node, body=inner), position + 1
+                fill = fill + _product(node.extent, made)
+            elif isinstance(node, Role):
+                inner, fill = self.walk(node.body, fill)
+                changed[position] = replace(node, body=inner)
+        inserted.body = tuple(changed)
+        return inserted.result(), fill
+
+    def put(self, inserted: _Inserted, group: list[int], number: Index, begin: int) -> None:
+        name, before = self.channel.name, number - self.channel.stages
+        why = self.origin(f"these copies of {self.what} by {self.channel.engine} are one")
+        inserted.put(group[-1], Commit(name, number, why), behind=True)
+        if before.is_constant and before.constant < 0:
+            return
+        rule = f"{self.channel.origin.rule}, so who writes it again waits"
+        first = next(
+            p
+            for p in range(begin, group[-1] + 1)
+            if _touches(inserted.body[p], self.channel.buffers)
+        )
+        inserted.put(first, Wait(name, before, self.origin(rule)))
+
+    def drain(self, total: Index) -> tuple[Node, ...]:
+        """Wait for the stores that nothing has waited for: as many as there are stages."""
+        left = minimum(self.channel.stages, total)
+        origin = self.origin(f"{self.channel.origin.rule}, so it must have left by here")
+        if left == Index.of(1):
+            return (Wait(self.channel.name, total - 1, origin),)
+        variable = Var(self.indices.fresh("w"))
+        number = total - left + variable
+        body = (Wait(self.channel.name, number, origin),)
+        return (For(variable, left, "sequential", None, body, origin),)
+
+
+def _product(a: Index, b: Index) -> Index:
+    return a * b if b.is_constant else b * a
+
+
+def _mentions(buffers: Iterable[str], body: tuple[Node, ...]) -> int:
+    wanted = frozenset(buffers)
+    return sum(r.buffer in wanted for n in nodes(body) for r in regions(n))
+
+
+def _touches(node: Node, buffers: Iterable[str]) -> bool:
+    return _mentions(buffers, (node,)) > 0
+
+
+def _writes(node: Node, buffers: Iterable[str]) -> bool:
+    wanted = frozenset(buffers)
+    return any(r.buffer in wanted for n in nodes((node,)) for r in writes(n))

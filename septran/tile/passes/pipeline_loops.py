@@ -1,0 +1,248 @@
+"""Asynchronous copies: rings of stages, and loops that fill ahead of what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from septran.task.index import Index, Range, Var, minimum
+from septran.tile.loops import ranges
+from septran.tile.movability import homes, is_asynchronous, is_load, may_lag, may_lead
+from septran.tile.nodes import (
+    Buffer,
+    Channel,
+    Compute,
+    Copy,
+    For,
+    Node,
+    Origin,
+    Role,
+    TileProgram,
+    nodes,
+    regions,
+)
+from septran.tile.substitution import FIRST, Names, repeated, simplified, substitute, with_stage
+
+NAME = "pipeline_loops"
+STORE_STAGES = 2
+"""Stages of what is copied out: the store of one iteration runs beside the next one."""
+
+
+def pipeline_loops(program: TileProgram) -> TileProgram:
+    """Give asynchronously copied buffers several stages and issue copies ahead of their use."""
+    return _Pipelining(program, {}).run()
+
+
+class _Ring(NamedTuple):
+    """Copies of one loop body that share a channel."""
+
+    positions: tuple[int, ...]
+    load: bool
+
+
+@dataclass
+class _Pipelining:
+    program: TileProgram
+    limits: Mapping[tuple[Var, bool], int]
+    """The most stages for the loads (True) and stores (False) of a loop."""
+    buffers: dict[str, Buffer] = field(init=False)
+    channels: list[Channel] = field(default_factory=list)
+
+    def run(self) -> TileProgram:
+        program = self.program
+        self.buffers = {b.name: b for b in program.buffers}
+        self.known: dict[Var, Range] = ranges(program.body)
+        self.homes = homes(program.body)
+        self.indices = Names.of_loops(program.body)
+        self.names = Names({c.name for c in program.channels})
+        body = self.expose(self.inner(program.body, ()), None)
+        if not self.channels:
+            return program
+        return replace(
+            program,
+            body=simplified(body, ranges(body)),
+            buffers=tuple(self.buffers[b.name] for b in program.buffers),
+            channels=(*program.channels, *self.channels),
+        )
+
+    def inner(self, body: tuple[Node, ...], outer: tuple[For, ...]) -> tuple[Node, ...]:
+        """Pipeline the loops of a body, innermost first."""
+        result: list[Node] = []
+        for node in body:
+            match node:
+                case For():
+                    inside = self.inner(node.body, (*outer, node))
+                    result += self.loop(replace(node, body=inside), outer)
+                case Role():
+                    inside = self.expose(self.inner(node.body, outer), None)
+                    result.append(replace(node, body=inside))
+                case _:
+                    result.append(node)
+        return tuple(result)
+
+    def loop(self, loop: For, outer: tuple[For, ...]) -> tuple[Node, ...]:
+        """One loop with its body-level copies in rings; its inner loops are done."""
+        rings = self.rings(loop) if loop.pipeline > 1 and self.alone(loop) else []
+        loads = [r for r in rings if r.load]
+        depth = self.depth(loop, loads=True) if loads else 1
+        stores = [r for r in rings if not r.load and self.depth(loop, loads=False) > 1]
+        for ring in (loads if depth > 1 else []) + stores:
+            loop = self.turn(loop, ring, depth if ring.load else STORE_STAGES)
+        loop = replace(loop, body=self.expose(loop.body, loop.variable), pipeline=depth)
+        if depth == 1 or loop.specialize:
+            return (replace(loop, specialize=loop.specialize and depth > 1),)
+        return self.lead(loop, {p for r in loads for p in r.positions}, depth)
+
+    def alone(self, loop: For) -> bool:
+        """Whether one unit runs all iterations."""
+        return loop.processor is None
+
+    def depth(self, loop: For, *, loads: bool) -> int:
+        """Stages that the loop's rings get: as asked, but no more than it has iterations."""
+        least, most = loop.extent.bounds(self.known)
+        asked = min(loop.pipeline, most, self.limits.get((loop.variable, loads), loop.pipeline))
+        if any(_starts_at(n, loop.variable) for n in nodes(loop.body)):
+            asked = min(asked, least)  # the first step must be one of the steady loop
+        return max(1, asked if loads else min(asked, STORE_STAGES))
+
+    def rings(self, loop: For) -> list[_Ring]:
+        """The copies that can go round, grouped by engine and by who needs them first."""
+        groups: dict[tuple[str, bool, int], list[int]] = {}
+        loaded: set[str] = set()
+        for position, node in enumerate(loop.body):
+            if not isinstance(node, Copy) or not is_asynchronous(self.program, node):
+                continue
+            load = is_load(self.program, node)
+            mine = node.target.buffer if load else node.source.buffer
+            if mine in self.program.params or loop.variable not in self.homes[mine]:
+                continue
+            if load and may_lead(node, position, loop):
+                loaded.add(mine)
+                user = _next_user(loop.body, position)
+                groups.setdefault((node.engine, True, user), []).append(position)
+            elif not load and mine not in loaded and may_lag(node, position, loop):
+                groups.setdefault((node.engine, False, position), []).append(position)
+        return [_Ring(tuple(p), load) for (_, load, _), p in groups.items()]
+
+    def turn(self, loop: For, ring: _Ring, stages: int) -> For:
+        """Put copies on a channel and address the stage of each iteration."""
+        body = list(loop.body)
+        copies = [c for p in ring.positions if isinstance(c := body[p], Copy)]
+        mine = frozenset((c.target if ring.load else c.source).buffer for c in copies)
+        channel = self.channel(copies, ring.load, stages, loop)
+        for position in ring.positions:
+            body[position] = replace(copies.pop(0), channel=channel.name)
+        for name in mine:
+            self.buffers[name] = replace(self.buffers[name], stages=stages)
+        stage = Index.of(loop.variable) % stages
+        return replace(loop, body=tuple(with_stage(n, mine, stage) for n in body))
+
+    def channel(
+        self, copies: Sequence[Copy], load: bool, stages: int, loop: For | None = None
+    ) -> Channel:
+        """A new channel for copies that are waited for together."""
+        mine = tuple(dict.fromkeys((c.target if load else c.source).buffer for c in copies))
+        first = copies[0]
+        engine = self.program.machine.engine(first.engine).name
+        held = [self.buffers[name] for name in mine]
+        what = " and ".join(b.tensor or b.name for b in held)
+        verb = "arrives in" if len(held) == 1 else "arrive in"
+        if not load:
+            verb = "leaves" if len(held) == 1 else "leave"
+        rule = f"{what} {verb} {held[0].memory} asynchronously by {engine}"
+        where = first.origin.mapping
+        if loop is not None:
+            rule += f" (pipeline: {stages})"
+            where = self.program.request(loop.origin.task).where or loop.origin.mapping or where
+        wish = "_".join(b.tensor or b.name for b in held) + ("_in" if load else "_out")
+        origin = replace(first.origin, mapping=where, rule=rule)
+        channel = Channel(self.names.fresh(wish), engine, stages, mine, origin)
+        self.channels.append(channel)
+        return channel
+
+    def lead(self, loop: For, fills: set[int], stages: int) -> tuple[Node, ...]:
+        """Fill `stages - 1` iterations ahead: a start, a steady loop and a rest without fills."""
+        copies = tuple(n for p, n in enumerate(loop.body) if p in fills)
+        rest = tuple(n for p, n in enumerate(loop.body) if p not in fills)
+        least = loop.extent.bounds(self.known)[0]
+        lead = minimum(stages - 1, loop.extent) if least < stages - 1 else Index.of(stages - 1)
+        k, steady = Index.of(loop.variable), loop.extent - lead
+        what = ", ".join(dict.fromkeys(n.target.buffer for n in copies if isinstance(n, Copy)))
+        ahead = f"{what} are filled {stages - 1} ahead of the loop over {k} (pipeline: {stages})"
+        start = self.part(loop, copies, lead, Index(), replace(loop.origin, rule=ahead))
+        later = tuple(substitute(n, {loop.variable: k + (stages - 1)}) for n in copies)
+        middle = replace(loop, extent=steady, body=(*later, *rest))
+        why = f"the last iterations of {k} have nothing left to fetch (pipeline: {stages})"
+        again = self.again(rest)
+        end = self.part(loop, again, lead, steady, replace(loop.origin, rule=why))
+        return (*start, middle, *end)
+
+    def part(
+        self, loop: For, body: tuple[Node, ...], extent: Index, base: Index, origin: Origin
+    ) -> tuple[Node, ...]:
+        """`extent` iterations of a part of the loop's body, from iteration `base` on."""
+        if extent == Index.of(1):
+            return tuple(substitute(n, {loop.variable: base}) for n in body)
+        variable = Var(self.indices.fresh(loop.variable.name))
+        self.known[variable] = (0, max(0, extent.bounds(self.known)[1] - 1))
+        inside = tuple(substitute(n, {loop.variable: base + variable}) for n in body)
+        return (For(variable, extent, "sequential", None, inside, origin),)
+
+    def again(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        """A second copy of a body, with loop indices and inner channels of its own."""
+        body = repeated(body, self.indices)
+        inner = [c for c in self.channels if _holds_all(body, c.name)]
+        renamed = {c.name: self.names.fresh(c.name) for c in inner}
+        self.channels += [replace(c, name=renamed[c.name]) for c in inner]
+        return tuple(_on_channels(n, renamed) for n in body)
+
+    # ---- copies that nothing hides
+
+    def expose(self, body: tuple[Node, ...], variable: Var | None) -> tuple[Node, ...]:
+        """Put each run of remaining asynchronous copies on a channel of one stage."""
+        result = list(body)
+        groups: dict[tuple[str, bool, int], list[int]] = {}
+        for position, node in enumerate(body):
+            if not isinstance(node, Copy) or not is_asynchronous(self.program, node):
+                continue
+            load = is_load(self.program, node)
+            if load and variable not in (None, *self.homes[node.target.buffer]):
+                continue  # used outside of the loop: it must be complete at its end
+            user = _next_user(body, position) if load else position
+            groups.setdefault((node.engine, load, user), []).append(position)
+        for (_, load, _), positions in groups.items():
+            copies = [c for p in positions if isinstance(c := body[p], Copy)]
+            channel = self.channel(copies, load, 1)
+            for position, copy in zip(positions, copies, strict=True):
+                result[position] = replace(copy, channel=channel.name)
+        return tuple(result)
+
+
+def _starts_at(node: Node, variable: Var) -> bool:
+    return isinstance(node, Compute) and dict(node.attributes).get(FIRST) == variable.name
+
+
+def _next_user(body: Sequence[Node], position: int) -> int:
+    """Position of the next node that touches what the copy at `position` fills."""
+    copy = body[position]
+    assert isinstance(copy, Copy)
+    for later in range(position + 1, len(body)):
+        touched = (r.buffer for n in nodes((body[later],)) for r in regions(n))
+        if copy.target.buffer in touched:
+            return later
+    return len(body)
+
+
+def _holds_all(body: tuple[Node, ...], channel: str) -> bool:
+    return any(isinstance(n, Copy) and n.channel == channel for n in nodes(body))
+
+
+def _on_channels(node: Node, renamed: Mapping[str, str]) -> Node:
+    match node:
+        case Copy(channel=str(name)) if name in renamed:
+            return replace(node, channel=renamed[name])
+        case For() | Role():
+            return replace(node, body=tuple(_on_channels(n, renamed) for n in node.body))
+        case _:
+            return node

@@ -1,0 +1,100 @@
+"""Loops that copy ahead of what they compute give what the synchronous loop gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from septran.task.index import Index, Var, ceil_div
+from septran.tile.execution import ADVERSARIES
+from septran.tile.interpreter import interpret
+from septran.tile.nodes import Acquire, Commit, Copy, For, Release, Wait, nodes
+from septran.tile.passes.insert_sync import insert_sync
+from septran.tile.passes.pipeline_loops import pipeline_loops
+
+ORDERS = [*ADVERSARIES, *range(3)]
+TILE = 8
+
+
+@pytest.fixture
+def gemm(build, part):
+    """C = A @ B by tiles: `pipeline` over the summed axis, `outer` over the tiles of a row."""
+
+    def make(m=20, n=12, k=40, *, pipeline=1, outer=1):
+        b, t = build, TILE
+        c, a, b_ = (
+            b.buffer(x, "DRAM", s) for x, s in (("C", (m, n)), ("A", (m, k)), ("B", (k, n)))
+        )
+        tiles = [b.buffer(x, "SPM", (t, t)) for x in ("Cs", "As", "Bs")]
+        i, j, p = (Index.of(Var(v)) for v in "ijp")
+        home = [part(c, (i * t, j * t), (t, t)), part(a, (i * t, p * t), (t, t)),
+                part(b_, (p * t, j * t), (t, t))]  # fmt: skip
+        held = [part(x, valid=h.valid) for x, h in zip(tiles, home, strict=True)]
+        load = [b.copy(held[1], home[1], "DMA_IN"), b.copy(held[2], home[2], "DMA_IN")]
+        step = replace(b.loop("p", ceil_div(k, t), *load, b.gemm(*held)), pipeline=pipeline)
+        store = b.copy(home[0], held[0], "DMA_OUT")
+        row = replace(b.loop("j", ceil_div(n, t), b.fill(part(tiles[0])), step, store),
+                      pipeline=outer)  # fmt: skip
+        loop = b.loop("i", ceil_div(m, t), row, kind="parallel", over="CORE")
+        return b.program("CAB", "C", loop, name="gemm")
+
+    return make
+
+
+def placed(program):
+    return insert_sync(pipeline_loops(program))
+
+
+def operands(m, n, k):
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-4, 5, (m, k)), rng.integers(-4, 5, (k, n))
+    return a.astype(np.float32), b.astype(np.float32)
+
+
+@pytest.mark.parametrize("k", [1, 8, 16, 19, 40])
+@pytest.mark.parametrize("outer", [1, 2, 3])
+@pytest.mark.parametrize("pipeline", [1, 2, 3, 5])
+def test_every_depth_gives_the_product(gemm, pipeline, outer, k):
+    program = placed(gemm(k=k, pipeline=pipeline, outer=outer))
+    a, b = operands(20, 12, k)
+    for order in ORDERS:
+        assert np.array_equal(interpret(program, [a, b], order=order)["C"], a @ b), order
+
+
+def test_a_tile_is_fetched_while_the_one_before_is_computed(gemm):
+    program = placed(gemm(pipeline=2))
+    loop = next(n for n in nodes(program.body) if isinstance(n, For) and n.variable == Var("p"))
+    assert [type(n).__name__ for n in loop.body] == [
+        "Acquire", "Copy", "Copy", "Commit", "Wait", "Compute", "Release"
+    ]  # fmt: skip
+    copy, wait = loop.body[1], loop.body[4]
+    assert copy.source.index[1].coefficient(Var("p")) == TILE
+    assert copy.source.origin()[1] == Index.of(Var("p")) * TILE + TILE
+    assert wait.index == Index.of(Var("p"))
+    assert loop.extent == Index.of(4)
+
+
+def test_gemm_has_the_least_synchronisation(gemm):
+    """One handshake for both operands, once before, in and after the steady loop."""
+    kinds = Counter(type(n) for n in nodes(placed(gemm(pipeline=2)).body))
+    stores = 1  # the tile of C: committed and waited for once
+    assert kinds[Acquire] == 2
+    assert kinds[Commit] == 2 + stores
+    assert kinds[Wait] == 2 + stores
+    assert kinds[Release] == 2
+
+
+def test_a_synchronous_program_stays_as_it_is(gemm):
+    program = gemm(pipeline=3)
+    still = replace(
+        program,
+        machine=replace(
+            program.machine,
+            engines=tuple(replace(e, asynchronous=False) for e in program.machine.engines),
+        ),
+    )
+    assert placed(still).body == still.body
+    assert not any(c.channel for c in nodes(placed(still).body) if isinstance(c, Copy))
