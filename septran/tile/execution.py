@@ -245,7 +245,7 @@ class Execution:
         if not isinstance(node, Acquire | Commit | Wait | Release):
             raise TypeError(node)
         ring, thread = frame.rings[node.channel], frame.thread
-        number = node.index.evaluate(frame.values)
+        number = node.index.evaluate(frame.values) - ring.shifts.get(thread.name, 0)
         match node:
             case Commit():
                 self.effects.hand_over("commit", ring.commit(number, node), frame)

@@ -20,10 +20,10 @@ from septran.task.views import View
 from septran.tile.bijection import check_layout
 from septran.tile.execution import Execution, Frame, Schedule
 from septran.tile.nodes import Compute, Copy, For, Placement, Region, Role, TileProgram
-from septran.tile.passes.fuse_fills import FIRST
 from septran.tile.rings import Fill, Flight, Thread, located
 from septran.tile.scopes import Block
 from septran.tile.storage import Access, Array, ExtentError, Store, grid
+from septran.tile.substitution import FIRST
 
 Scalars = Mapping[str, float | int]
 Order = str | int | Schedule

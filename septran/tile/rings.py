@@ -91,6 +91,8 @@ class Ring:
     acquired: dict[int, int] = field(default_factory=dict)
     """The ring's clock when each fill's slot was acquired."""
     clock: int = 0
+    shifts: dict[str, int] = field(default_factory=dict)
+    """Fills that each thread left out, where only some iterations are walked."""
 
     @property
     def name(self) -> str:
@@ -116,6 +118,14 @@ class Ring:
             raise located(
                 ProtocolError,
                 f"fill {number} of {self.name} goes into a slot that was not acquired",
+                node.origin,
+            )
+        moved = {b for f in self.open.flights for b in (f.copy.target.buffer, f.copy.source.buffer)}
+        missing = [b for b in self.channel.buffers if b not in moved]
+        if missing:
+            raise located(
+                ProtocolError,
+                f"fill {number} of {self.name} has no copy of {', '.join(missing)}",
                 node.origin,
             )
         fill, self.open = self.open, Fill()

@@ -1,0 +1,67 @@
+"""Least and greatest values of indices, exact where minima meet the index they clip."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+from septran.task.index import Index, Max, Min, Range, Var
+from septran.tile.nodes import For
+
+
+def greatest(index: Index, known: Mapping[Var, Range]) -> int:
+    """An upper bound: ``8*i + min(8, 20 - 8*i)`` is at most 20, whatever i is."""
+    for atom, factor in index.terms:
+        if isinstance(atom, Min | Max):
+            rest = index - Index(((atom, factor),))
+            ends = [greatest(rest + o * factor, known) for o in atom.operands]
+            return min(ends) if isinstance(atom, Min) == (factor > 0) else max(ends)
+    return index.bounds(known)[1]
+
+
+def least(index: Index, known: Mapping[Var, Range]) -> int:
+    """A lower bound, as `greatest`."""
+    return -greatest(-index, known)
+
+
+def ranges_of(loops: tuple[For, ...]) -> dict[Var, Range]:
+    """The inclusive range of each index of nested loops, outermost first."""
+    known: dict[Var, Range] = {}
+    for loop in loops:
+        known[loop.variable] = (0, max(0, greatest(loop.extent, known) - 1))
+    return known
+
+
+def count(loops: tuple[For, ...]) -> int:
+    """How many iterations the nest has at most."""
+    total = 1
+    for low, high in ranges_of(loops).values():
+        total *= high - low + 1
+    return total
+
+
+def iterations(loops: tuple[For, ...], known: dict[Var, int]) -> Iterator[dict[Var, int]]:
+    """The values of all indices, iteration by iteration; one dict, changed in place."""
+    if not loops:
+        yield known
+        return
+    for value in range(max(0, loops[0].extent.evaluate(known))):
+        known[loops[0].variable] = value
+        yield from iterations(loops[1:], known)
+
+
+def samples(loops: tuple[For, ...], known: dict[Var, int], most: int) -> Iterator[dict[Var, int]]:
+    """All iterations where there are at most `most`, else those at the ends of each loop."""
+    if count(loops) <= most:
+        yield from iterations(loops, known)
+        return
+    spans = [sorted({0, 1, high - 1, high} & set(range(high + 1)))
+             for _, high in ranges_of(loops).values()]  # fmt: skip
+    for values in itertools.islice(itertools.product(*spans), most):
+        found = dict(known)
+        for loop, value in zip(loops, values, strict=True):
+            if value >= loop.extent.evaluate(found):
+                break
+            found[loop.variable] = value
+        else:
+            yield found

@@ -1,0 +1,32 @@
+"""Whether a tile program keeps the rules of Tile IR.
+
+Every region is inside its buffer, every buffer fits its memory, copies use engines that
+there are, parallel iterations do not race, and what is copied asynchronously is read
+after its wait and overwritten after its release only.
+"""
+
+from __future__ import annotations
+
+from septran.errors import SepTranError, raise_all
+from septran.tile.nodes import TileProgram
+from septran.tile.verify_names import check_names
+from septran.tile.verify_places import check_places
+from septran.tile.verify_races import check_races
+from septran.tile.verify_regions import check_regions
+from septran.tile.verify_sync import check_sync
+
+
+def verify(program: TileProgram, *, full: bool = False) -> None:
+    """Raise all that is wrong with `program`, each with its place and its class.
+
+    `full` runs every iteration of pipelined loops, where the default runs the first and
+    the last ones, and enumerates more where bounds are not obvious.
+    """
+    found: list[SepTranError] = list(check_names(program))
+    if not found:  # the rest relies on names that exist
+        found += check_places(program)
+        found += check_regions(program, full)
+        found += check_races(program, full)
+    if not found:  # and an exact walk on regions that are inside
+        found += check_sync(program, full)
+    raise_all(found)

@@ -1,0 +1,128 @@
+"""Whether a tile program only uses what it declares, and says why each node is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from septran.errors import TileError, nearest
+from septran.task.index import Var, is_axis
+from septran.task.primitives import PRIMITIVES
+from septran.tile.loops import walk
+from septran.tile.nodes import (
+    Acquire,
+    Commit,
+    Compute,
+    Copy,
+    For,
+    Node,
+    Release,
+    Role,
+    TileProgram,
+    Wait,
+    nodes,
+    reads,
+    regions,
+    writes,
+)
+from septran.tile.rings import located
+from septran.tile.substitution import FIRST
+
+
+class UnknownNameError(TileError):
+    """A node names a buffer, channel, loop index or primitive that there is not."""
+
+    code = "SEP425"
+
+
+class MissingOriginError(TileError):
+    """A node does not say where it comes from and by which rule."""
+
+    code = "SEP426"
+
+
+class UnwrittenError(TileError):
+    """A buffer is read before anything is written to it."""
+
+    code = "SEP427"
+
+
+def check_names(program: TileProgram) -> Iterator[TileError]:
+    """Unknown names, missing origins, and reads of what nobody wrote."""
+    buffers = {b.name for b in program.buffers}
+    known = {"buffer": buffers, "channel": {c.name for c in program.channels}}
+    known["primitive"] = {*PRIMITIVES, "map"}
+    for name in program.params:
+        if name not in buffers:
+            yield UnknownNameError(f"parameter {name!r} has no buffer")
+    if len(buffers) != len(program.buffers):
+        yield UnknownNameError("two buffers have one name")
+    for node, loops in walk(program.body):
+        if not node.origin.rule or node.origin.logic is node.origin.mapping is None:
+            yield located(MissingOriginError, f"{_kind(node)} has no origin", node.origin)
+        for kind, name in dict.fromkeys(_names(node)):
+            if name not in known[kind]:
+                yield _unknown(kind, name, known[kind], node)
+        yield from _indices(node, {loop.variable for loop in loops})
+    yield from _unwritten(program)
+
+
+def _names(node: Node) -> Iterator[tuple[str, str]]:
+    """What a node names, with what kind of thing it is."""
+    for region in regions(node):
+        yield "buffer", region.buffer
+    match node:
+        case Copy(channel=str(name)):
+            yield "channel", name
+        case Acquire() | Commit() | Wait() | Release():
+            yield "channel", node.channel
+        case Compute():
+            yield "primitive", node.primitive
+
+
+def _kind(node: Node) -> str:
+    return type(node).__name__
+
+
+def _indices(node: Node, known: set[Var]) -> Iterator[TileError]:
+    used: set[Var] = set()
+    for region in regions(node):
+        for entry in (*region.index, *region.valid, region.stage):
+            used |= {v for v in entry.variables() if not is_axis(v)}
+    match node:
+        case Acquire() | Commit() | Wait() | Release():
+            used |= node.index.variables()
+        case For():
+            used |= node.extent.variables()
+            if node.variable in known:
+                message = f"loop index {node.variable} is that of an outer loop, too"
+                yield located(UnknownNameError, message, node.origin)
+    for variable in sorted(used - known, key=str):
+        yield _unknown("loop index", str(variable), set(map(str, known)), node)
+
+
+def _unknown(kind: str, name: str, known: set[str], node: Node) -> TileError:
+    message = f"{_kind(node)} names {kind} {name!r}, which there is not"
+    return located(UnknownNameError, message, node.origin, hint=nearest(name, known))
+
+
+def _unwritten(program: TileProgram) -> Iterator[TileError]:
+    """Reads that come before any write; what roles exchange is left to their hand-overs."""
+    written = set(program.params) | _exchanged(program)
+    for node in nodes(program.body):
+        fresh = {r.buffer for r in reads(node)} - written
+        if isinstance(node, Compute) and FIRST in dict(node.attributes):
+            fresh -= {node.operands[0].buffer}
+        for name in sorted(fresh):
+            message = f"{name} is read before anything is written to it"
+            yield located(UnwrittenError, message, node.origin)
+        written |= {r.buffer for r in writes(node)} | fresh
+
+
+def _exchanged(program: TileProgram) -> set[str]:
+    """Buffers that one role writes and a role before it may read."""
+    seen: dict[str, set[int]] = {}
+    for number, role in enumerate(n for n in nodes(program.body) if isinstance(n, Role)):
+        for node in nodes(role.body):
+            for region in writes(node):
+                seen.setdefault(region.buffer, set()).add(number)
+    return set(seen)

@@ -1,0 +1,225 @@
+"""Whether everything fits: memories, processors, engines, layouts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from septran.errors import TileError
+from septran.machine.model import Instruction, Machine, Memory
+from septran.task.index import axis
+from septran.task.primitives import PRIMITIVES
+from septran.tile.bijection import LayoutError, check_layout
+from septran.tile.layouts import ROW, Layout
+from septran.tile.nodes import (
+    Buffer,
+    Compute,
+    Copy,
+    For,
+    Node,
+    Region,
+    Role,
+    TileProgram,
+    nodes,
+    regions,
+)
+from septran.tile.rings import located
+from septran.tile.scopes import Block, blocks
+from septran.tile.storage import size_bytes
+
+
+class CapacityError(TileError):
+    """The buffers that live at one time need more than their memory has."""
+
+    code = "SEP424"
+
+
+class ProcessorError(TileError):
+    """Processors do not nest as the machine's, or do not see a memory they use."""
+
+    code = "SEP428"
+
+
+class EngineError(TileError):
+    """A copy's engine does not move along its edge, or not as asked."""
+
+    code = "SEP429"
+
+
+def check_places(program: TileProgram) -> Iterator[TileError]:
+    """Capacity, nesting, visibility, engines, and layouts that instructions demand."""
+    yield from _layouts(program)
+    yield from _capacity(program)
+    yield from _nesting(program.machine, program.body, program.machine.host.name)
+    buffers = {b.name: b for b in program.buffers}
+    channels = {c.name: c for c in program.channels}
+    for node in nodes(program.body):
+        match node:
+            case Copy():
+                ends = buffers[node.source.buffer].memory, buffers[node.target.buffer].memory
+                engine = channels[node.channel].engine if node.channel else node.engine
+                yield from _engine(program.machine, node, ends, engine)
+                yield from _visible(program.machine, node, node.processor, buffers)
+            case Compute():
+                yield from _visible(program.machine, node, node.processor, buffers)
+                yield from _demands(program, node, buffers)
+
+
+def _layouts(program: TileProgram) -> Iterator[TileError]:
+    for buffer in program.buffers:
+        try:
+            check_layout(buffer)
+        except LayoutError as error:
+            yield error
+
+
+def _capacity(program: TileProgram) -> Iterator[TileError]:
+    for memory in program.machine.memories:
+        if memory.capacity_bytes is None or memory.cached:
+            continue
+        live = live_at_peak(program, memory.name)
+        needed = sum(size for _, size in live)
+        limit = memory.capacity_bytes * spread(program, memory)
+        if needed > limit:
+            rows = [f"{name}: {size:,} bytes" for name, size in live]
+            message = f"{memory.name} needs {needed:,} bytes and has {limit:,}: {', '.join(rows)}"
+            first = program.buffer(live[0][0])
+            yield located(CapacityError, message, first.origin)
+
+
+def live_at_peak(program: TileProgram, memory: str) -> list[tuple[str, int]]:
+    """The buffers that are in `memory` when it is fullest, with their bytes, largest first."""
+    sizes = {b.name: size_bytes(b) for b in program.buffers if b.memory == memory}
+    if any(p.memory == memory for p in program.plan):
+        placed = [p for p in program.plan if p.memory == memory]
+        peaks = [[q for q in placed if q.first <= p.first <= q.last] for p in placed]
+        fullest = max(peaks, key=lambda live: max(q.offset_bytes + q.size_bytes for q in live))
+        rows = [(p.buffer, p.size_bytes) for p in fullest]
+    else:
+        rows = _fullest(blocks(program), sizes)
+    return sorted(rows, key=lambda row: (-row[1], row[0]))
+
+
+def _fullest(block: Block, sizes: dict[str, int]) -> list[tuple[str, int]]:
+    """Buffers of a body and of the inner bodies that need most at one time."""
+    best: list[tuple[str, int]] = []
+    for step in block.steps:
+        inner = [row for b in step.inner if b is not None for row in _fullest(b, sizes)]
+        if sum(size for _, size in inner) > sum(size for _, size in best):
+            best = inner
+    return [(name, sizes[name]) for name in block.buffers if name in sizes] + best
+
+
+def spread(program: TileProgram, memory: Memory) -> int:
+    """Over how many instances of a memory a buffer in it is spread.
+
+    A block's accumulators are in the registers of all its threads together.
+    """
+    machine = program.machine
+    users = [
+        node.processor
+        for node in nodes(program.body)
+        if isinstance(node, Copy | Compute)
+        and any(program.buffer(r.buffer).memory == memory.name for r in regions(node))
+    ]
+    if not users:
+        return 1
+    outermost = max(1, min(map(machine.depth, users)))
+    owner = machine.depth(memory.visible_to)
+    return math.prod(p.count for p in machine.processors[outermost + 1 : owner + 1])
+
+
+def _nesting(machine: Machine, body: tuple[Node, ...], around: str) -> Iterator[TileError]:
+    for node in body:
+        inner = getattr(node, "processor", None) or around
+        try:
+            depth = machine.depth(inner)
+        except KeyError:
+            message = f"{machine.name} has no processor {inner!r}"
+            yield located(ProcessorError, message, node.origin)
+            continue
+        if depth < machine.depth(around):
+            message = f"{type(node).__name__} for {inner} is inside of what {around} runs"
+            yield located(ProcessorError, message, node.origin)
+        if isinstance(node, For | Role):
+            yield from _nesting(machine, node.body, inner if depth else around)
+
+
+def _visible(
+    machine: Machine, node: Node, processor: str, buffers: dict[str, Buffer]
+) -> Iterator[TileError]:
+    """The host sees its own memories; any other level also those of the units inside it."""
+    for name in dict.fromkeys(r.buffer for r in regions(node)):
+        memory = machine.memory(buffers[name].memory)
+        if memory.cached or machine.sees(processor, memory.name) or machine.depth(processor) > 0:
+            continue
+        message = f"{processor} does not see {memory.name}, where {name} is"
+        hint = f"{memory.name} is visible to {memory.visible_to}"
+        yield located(ProcessorError, message, node.origin, hint=hint)
+
+
+def _engine(
+    machine: Machine, node: Copy, ends: tuple[str, str], channel: str
+) -> Iterator[TileError]:
+    edge = " to ".join(ends)
+    try:
+        engine = machine.engine(node.engine)
+    except KeyError:
+        message = f"{machine.name} has no engine {node.engine!r}"
+        yield located(EngineError, message, node.origin)
+        return
+    if ends not in engine.moves:
+        fit = ", ".join(e.name for e in machine.engines_for(*ends)) or "none"
+        message = f"{node.engine} does not move from {edge}"
+        yield located(EngineError, message, node.origin, hint=f"engines that do: {fit}")
+    if node.channel is None:
+        return
+    if not engine.asynchronous:
+        message = f"{node.engine} is synchronous, but its copy is waited for on {node.channel}"
+        yield located(EngineError, message, node.origin)
+    if channel != node.engine:
+        message = f"{node.channel} is a channel of {channel}, not of {node.engine}"
+        yield located(EngineError, message, node.origin)
+
+
+def _demands(
+    program: TileProgram, node: Compute, buffers: dict[str, Buffer]
+) -> Iterator[TileError]:
+    """What an instruction's contract says of its operands' memories and layouts."""
+    try:
+        instruction = program.machine.instruction(node.instruction)
+    except KeyError:
+        return  # a generic lowering of the target
+    contract = PRIMITIVES.get(node.primitive)
+    if contract is None or len(contract.operands) != len(node.operands):
+        return
+    for name, region in zip(contract.operands, node.operands, strict=True):
+        buffer = buffers[region.buffer]
+        allowed = instruction.operands.get(name)
+        if allowed and buffer.memory not in {program.machine.memory(m).name for m in allowed}:
+            message = (
+                f"{instruction.name} takes {name} from {' or '.join(allowed)}, "
+                f"but {buffer.name} is in {buffer.memory}"
+            )
+            yield located(EngineError, message, node.origin)
+        wanted = _wanted(instruction, name, region)
+        if wanted is None or buffer.name in program.params or buffer.layout == wanted:
+            continue
+        if buffer.layout == ROW or buffer.layout.kind == wanted.kind:
+            message = f"{instruction.name} reads {buffer.name} as {wanted}, not {buffer.layout}"
+            yield located(LayoutError, message, node.origin)
+
+
+def _wanted(instruction: Instruction, operand: str, region: Region) -> Layout | None:
+    """The layout that a contract demands, in the buffer's own axes."""
+    text = instruction.layouts.get(operand)
+    if text is None:
+        return None
+    layout = Layout.parse(text)
+    if layout.kind != "panels":
+        return layout
+    cut, width = layout.parameters
+    for number, entry in enumerate(region.index):
+        if entry.coefficient(axis(cut)) == 1:
+            return Layout("panels", (number, width))
+    return None

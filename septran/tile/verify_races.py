@@ -1,0 +1,181 @@
+"""Whether parallel iterations are independent: nothing that one writes is another's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from septran.errors import TileError
+from septran.task.index import Index, Range, Var, axis
+from septran.tile.bounds import count, greatest, iterations, least, ranges_of, samples
+from septran.tile.loops import walk
+from septran.tile.nodes import (
+    Barrier,
+    For,
+    Node,
+    Region,
+    TileProgram,
+    nodes,
+    reads,
+    writes,
+)
+from septran.tile.rings import located
+from septran.tile.scopes import Block, blocks
+from septran.tile.storage import Access, Store
+
+_PRIME = "'"
+"""Marks the indices of the other iteration."""
+
+
+class RaceError(TileError):
+    """Two parallel iterations touch the same elements, and one of them writes."""
+
+    code = "SEP432"
+
+
+@dataclass(frozen=True)
+class _Use:
+    region: Region
+    node: Node
+    loops: tuple[For, ...]
+    """Loops between the parallel loop and the node."""
+
+
+def check_races(program: TileProgram, full: bool) -> Iterator[TileError]:
+    """Conflicts between iterations of each parallel loop, on buffers that they share."""
+    if not any(isinstance(n, For) and n.kind == "parallel" for n in nodes(program.body)):
+        return
+    private = _private(blocks(program))
+    for node, outer in walk(program.body):
+        if isinstance(node, For) and node.kind == "parallel":
+            loop = _Loop(program, node, outer, private.get(id(node), frozenset()), full)
+            yield from loop.conflicts()
+
+
+def _private(block: Block) -> dict[int, frozenset[str]]:
+    """For each loop, the buffers that are born anew in every iteration."""
+    found: dict[int, frozenset[str]] = {}
+    for step in block.steps:
+        for node, inner in zip(step.nodes, step.inner, strict=True):
+            if inner is None:
+                continue
+            deeper = _private(inner)
+            found.update(deeper)
+            below = [found[id(n)] for s in inner.steps for n in s.nodes if id(n) in deeper]
+            found[id(node)] = frozenset(inner.buffers).union(*below)
+    return found
+
+
+@dataclass(frozen=True)
+class _Loop:
+    program: TileProgram
+    loop: For
+    outer: tuple[For, ...]
+    private: frozenset[str]
+    full: bool
+
+    def conflicts(self) -> Iterator[TileError]:
+        """One error for each write that meets another iteration's use."""
+        if greatest(self.loop.extent, ranges_of(self.outer)) <= 1:
+            return
+        written = list(dict.fromkeys(self._uses(writes)))
+        touched = list(written)
+        if not any(isinstance(n, Barrier) for n in nodes(self.loop.body)):
+            touched += self._uses(reads)  # what a barrier orders is no race
+        for number, write in enumerate(written):
+            for at, other in enumerate(touched):
+                if other.region.buffer != write.region.buffer or at < number:
+                    continue
+                if not self._apart(write, other) and self._meet(write, other):
+                    yield self._error(write, other)
+                    break
+
+    def _uses(self, side: Callable[[Node], tuple[Region, ...]]) -> Iterator[_Use]:
+        for node, loops in walk(self.loop.body):
+            for region in side(node):
+                if region.buffer not in self.private:
+                    yield _Use(region, node, loops)
+
+    def _error(self, write: _Use, other: _Use) -> TileError:
+        doing = "write" if other.region in writes(other.node) else "write and read"
+        message = (
+            f"parallel iterations of {self.loop.variable} {doing} the same elements: {write.region}"
+        )
+        if other.region != write.region:
+            message += f" and {other.region}"
+        place = other.node.origin.logic
+        notes = [("the other use", place)] if place and other.node is not write.node else []
+        return located(RaceError, message, write.node.origin, notes=notes)
+
+    def _apart(self, write: _Use, other: _Use) -> bool:
+        """Whether, along some axis, iterations are further apart than their regions reach.
+
+        With entry ``s*v + rest`` on both sides, elements of iterations v and v' differ by
+        ``s*(v - v')`` and the rests' difference: not 0 where that is always less than s.
+        """
+        inner = {loop.variable for loop in (*write.loops, *other.loops)}
+        primed = {v: Var(v.name + _PRIME) for v in inner}
+        known = ranges_of((*self.outer, self.loop, *write.loops))
+        theirs = ranges_of((*self.outer, self.loop, *other.loops))
+        known.update({primed.get(v, v): span for v, span in theirs.items()})
+        known.update(_spans(write.region, "a"))
+        known.update(_spans(other.region, "b"))
+        pairs = zip(write.region.index, other.region.index, strict=True)
+        return any(
+            self._axis_apart(_named(a, "a"), _named(b, "b").substitute(primed), known)
+            for a, b in pairs
+        )
+
+    def _axis_apart(self, a: Index, b: Index, known: Mapping[Var, Range]) -> bool:
+        variable = self.loop.variable
+        step = a.coefficient(variable)
+        if step == 0 or step != b.coefficient(variable):
+            return False
+        rest_a, rest_b = a - Index.of(variable) * step, b - Index.of(variable) * step
+        if variable in rest_a.variables() | rest_b.variables():
+            return False
+        gap = rest_a - rest_b
+        return greatest(gap, known) < abs(step) and least(gap, known) > -abs(step)
+
+    def _meet(self, write: _Use, other: _Use) -> bool:
+        """Paint what each iteration writes, and look for two colours on one element."""
+        most = 1 << 16 if self.full else 1 << 11
+        if count((self.loop, *write.loops)) > most or count((self.loop, *other.loops)) > most:
+            return False  # too many to enumerate; the interpreter still runs them
+        ends = samples(self.outer, {}, 2 if not self.full else 64)
+        return any(self._meet_at(write, other, dict(values)) for values in ends)
+
+    def _meet_at(self, write: _Use, other: _Use, outer: dict[Var, int]) -> bool:
+        buffer = self.program.buffer(write.region.buffer)
+        store = Store.of(replace(buffer, dtype="int32"))
+        store.array()[...] = -1
+        painter = Access(write.region, None)
+        for values in iterations((self.loop, *write.loops), dict(outer)):
+            mine = values[self.loop.variable]
+            if self._foreign(painter, store, values, mine):
+                return True
+            painter.write(store, values, np.asarray(mine, np.int32))
+        looker = Access(replace(other.region, padded=False), None)
+        return not other.region.padded and any(
+            self._foreign(looker, store, values, values[self.loop.variable])
+            for values in iterations((self.loop, *other.loops), dict(outer))
+        )
+
+    def _foreign(self, access: Access, store: Store, values: dict[Var, int], mine: int) -> bool:
+        owners = access.read(store, values)
+        return bool(((owners != mine) & (owners != -1)).any())
+
+
+def _named(entry: Index, side: str) -> Index:
+    """The entry with its axis variables marked as those of one side."""
+    marks = {v: Var(f"{v.name}{side}") for v in entry.variables() if v.name.startswith("$")}
+    return entry.substitute(marks)
+
+
+def _spans(region: Region, side: str) -> dict[Var, Range]:
+    return {
+        Var(f"{axis(n).name}{side}"): (0, max(0, extent - 1))
+        for n, extent in enumerate(region.shape)
+    }

@@ -1,0 +1,393 @@
+"""Whether hand-overs order all that must be ordered, whatever hardware chooses.
+
+The program is walked once with a clock for every thread and a mark for every copy in
+flight (vector clocks). Two accesses to the same elements, one of them a write, must be
+ordered by program order, a wait, a release and acquire, or a barrier; as waits only
+depend on what was committed and released, one schedule then speaks for all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from septran.errors import TileError
+from septran.task.index import Index, Range, Var
+from septran.tile.bounds import greatest, least
+from septran.tile.execution import Execution, Frame, Schedule
+from septran.tile.loops import walk
+from septran.tile.nodes import (
+    Acquire,
+    Barrier,
+    Commit,
+    Compute,
+    Copy,
+    For,
+    Node,
+    Region,
+    Release,
+    Role,
+    TileProgram,
+    Wait,
+    nodes,
+    reads,
+    regions,
+    writes,
+)
+from septran.tile.rings import Fill, Flight, Thread, located
+from septran.tile.scopes import Block
+from septran.tile.storage import Access
+
+Box = tuple[tuple[int, int], ...]
+
+
+class OrderError(TileError):
+    """Two accesses to the same elements are not ordered, and one of them writes."""
+
+    code = "SEP433"
+
+
+def check_sync(program: TileProgram, full: bool) -> Iterator[TileError]:
+    """The first thing that is wrong with the hand-overs, if any."""
+    if not any(_ordering(n) for n in nodes(program.body)):
+        return
+    try:
+        Execution(program, _Clocks(program, full), Schedule()).run({})
+    except TileError as error:
+        yield error
+
+
+def _ordering(node: Node) -> bool:
+    match node:
+        case Copy():
+            return node.channel is not None
+        case Acquire() | Commit() | Wait() | Release() | Barrier() | Role():
+            return True
+        case _:
+            return False
+
+
+@dataclass
+class _Clock:
+    """What a thread knows to have happened."""
+
+    seen: dict[Thread, int] = field(default_factory=dict)
+    landed: set[Flight] = field(default_factory=set)
+
+    def join(self, other: _Clock) -> None:
+        for thread, time in other.seen.items():
+            self.seen[thread] = max(self.seen.get(thread, 0), time)
+        self.landed |= other.landed
+
+    def copy(self) -> _Clock:
+        return _Clock(dict(self.seen), set(self.landed))
+
+
+@dataclass(frozen=True)
+class _Event:
+    """An access to a box of one stage of a buffer."""
+
+    actor: Thread | Flight
+    time: int
+    stage: int
+    box: Box
+    written: bool
+    region: Region
+    node: Node
+
+
+@dataclass
+class _Handed:
+    """What goes with a fill: clocks at its commit and at its releases."""
+
+    committed: _Clock | None = None
+    released: list[_Clock] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Summary:
+    """What a loop without hand-overs touches, over all of its iterations."""
+
+    uses: tuple[tuple[Region, Node, bool], ...]
+    spans: Mapping[Var, Range]
+
+
+class _Clocks:
+    """Effects that note who touched what, and what they knew."""
+
+    def __init__(self, program: TileProgram, full: bool) -> None:
+        self.program, self.full = program, full
+        self.clocks: dict[Thread, _Clock] = {}
+        self.shared = _shared(program)
+        self.accesses: dict[int, Access] = {}
+        self.summaries: dict[int, _Summary | None] = {}
+        self.pages: dict[str, list[_Event]] = {name: [] for name in program.params}
+
+    def enter(self, block: Block, frame: Frame) -> Frame:
+        fresh: dict[str, list[_Event]] = {n: [] for n in block.buffers if n in self.shared}
+        return replace(frame, memory={**frame.memory, **fresh}) if fresh else frame
+
+    def born(self, buffers: tuple[str, ...], frame: Frame) -> None:
+        """Content does not matter here."""
+
+    def unit(self, node: For | Role, frame: Frame) -> Frame:
+        return frame
+
+    def _clock(self, thread: Thread) -> _Clock:
+        if thread not in self.clocks:
+            self.clocks[thread] = _Clock({thread: 1})
+        return self.clocks[thread]
+
+    def copy(self, node: Copy, frame: Frame) -> None:
+        self._touch(node.source, node, False, frame, frame.thread)
+        self._touch(node.target, node, True, frame, frame.thread)
+
+    def compute(self, node: Compute, frame: Frame) -> None:
+        for region in reads(node):
+            self._touch(region, node, False, frame, frame.thread)
+        for region in writes(node):
+            self._touch(region, node, True, frame, frame.thread)
+
+    def issue(self, node: Copy, frame: Frame, land_now: bool) -> Flight:
+        flight = Flight(node, lambda: None)
+        self._touch(node.source, node, False, frame, flight)
+        self._touch(node.target, node, True, frame, flight)
+        return flight
+
+    def _touch(
+        self, region: Region, node: Node, written: bool, frame: Frame, actor: Thread | Flight
+    ) -> None:
+        if region.buffer not in self.shared:
+            return
+        access = self.accesses.get(id(region))
+        if access is None or access.region is not region:
+            access = self.accesses[id(region)] = Access(region, node.origin)
+        box = _box(access, frame.values)
+        stage = region.stage.evaluate(frame.values)
+        self._note(_Event(actor, 0, stage, box, written, region, node), frame)
+
+    def _note(self, event: _Event, frame: Frame) -> None:
+        page = frame.memory.get(event.region.buffer)
+        if page is None:
+            page = self.pages.setdefault(event.region.buffer, [])
+        clock = self._clock(frame.thread)
+        kept: list[_Event] = []
+        for other in page:
+            conflict = (other.written or event.written) and other.stage == event.stage
+            if conflict and _overlap(other.box, event.box):
+                if not _before(other, clock):
+                    raise _unordered(other, event, frame.thread)
+                if event.written and _covers(event.box, other.box):
+                    continue
+            kept.append(other)
+        kept.append(replace(event, time=clock.seen[frame.thread]))
+        page[:] = kept
+
+    def hand_over(self, kind: str, fill: Fill, frame: Frame) -> None:
+        clock = self._clock(frame.thread)
+        if fill.data is None:
+            fill.data = _Handed()
+        handed: _Handed = fill.data
+        match kind:
+            case "commit":
+                handed.committed = clock.copy()
+            case "release":
+                handed.released.append(clock.copy())
+            case "wait":
+                if handed.committed is not None:
+                    clock.join(handed.committed)
+                clock.landed.update(fill.flights)
+            case "acquire":
+                for known in handed.released:
+                    clock.join(known)
+        clock.seen[frame.thread] += 1
+
+    def fork(self, parent: Thread, children: list[Thread]) -> None:
+        clock = self._clock(parent)
+        for child in children:
+            self.clocks[child] = clock.copy()
+            self.clocks[child].seen[child] = 1
+        clock.seen[parent] += 1
+
+    def join(self, parent: Thread, children: list[Thread]) -> None:
+        for child in children:
+            self._clock(parent).join(self.clocks[child])
+
+    def meet(self, threads: list[Thread]) -> None:
+        together = _Clock()
+        for thread in threads:
+            together.join(self._clock(thread))
+        for thread in threads:
+            self.clocks[thread].join(together)
+            self.clocks[thread].seen[thread] += 1
+
+    def absorb(self, node: For, frame: Frame) -> bool:
+        """Loops without hand-overs are one access to all that they touch."""
+        if id(node) not in self.summaries:
+            self.summaries[id(node)] = self._summary(node)
+        summary = self.summaries[id(node)]
+        if summary is None:
+            return False
+        known = {**{v: (n, n) for v, n in frame.values.items()}, **summary.spans}
+        for region, user, written in summary.uses:
+            access = Access(region, user.origin)
+            stage, last = least(region.stage, known), greatest(region.stage, known)
+            box = _wide_box(access, known)
+            for number in range(stage, last + 1):
+                event = _Event(frame.thread, 0, number, box, written, region, user)
+                self._note(event, frame)
+        return True
+
+    def _summary(self, node: For) -> _Summary | None:
+        if any(_ordering(n) for n in nodes(node.body)):
+            return None
+        channels = {
+            n.target.buffer for n in nodes(self.program.body) if isinstance(n, Copy) and n.channel
+        }
+        uses: list[tuple[Region, Node, bool]] = []
+        spans: dict[Var, Range] = {}
+        for inner, loops in walk((node,)):
+            if isinstance(inner, For) and not inner.extent.is_constant:
+                return None  # ragged: walk it
+            for loop in (*loops, inner):
+                if isinstance(loop, For):
+                    spans[loop.variable] = (0, max(0, loop.extent.constant - 1))
+            for region in regions(inner):
+                if region.buffer in channels:
+                    return None  # each read is set against its wait
+                if region.buffer in self.shared:
+                    uses += [(region, inner, False)] if region in reads(inner) else []
+                    uses += [(region, inner, True)] if region in writes(inner) else []
+        return _Summary(tuple(dict.fromkeys(uses)), spans)
+
+    def trips(self, node: For, extent: int, frame: Frame) -> Iterable[int]:
+        """The first and last iterations, with fill numbers counted on across the gap."""
+        plain = self.full or extent <= 3
+        jump = None if plain else self._jump(node, extent, frame)
+        if jump is None:
+            yield from range(extent)
+            return
+        first, distance, steps = jump
+        yield from range(first)
+        for ring, step in steps.items():
+            shifts = frame.rings[ring].shifts
+            shifts[frame.thread.name] = shifts.get(frame.thread.name, 0) + step * distance
+        yield from range(first + distance, extent)
+
+    def _jump(
+        self, node: For, extent: int, frame: Frame
+    ) -> tuple[int, int, Mapping[str, int]] | None:
+        """After how many iterations to leave out how many; None where that is not exact."""
+        steps: dict[str, int] = {}
+        variable = node.variable
+        nested = False
+        for inner in nodes(node.body):
+            nested = nested or (isinstance(inner, For) and any(map(_ordering, nodes(inner.body))))
+            if (
+                isinstance(inner, Acquire | Commit | Wait | Release)
+                and inner.channel in frame.rings
+            ):
+                step = inner.index.coefficient(variable)
+                rest = inner.index - Index.of(variable) * step
+                if variable in rest.variables() or steps.setdefault(inner.channel, step) != step:
+                    return None
+        stages = [frame.rings[name].channel.stages for name in steps]
+        period = math.lcm(*stages, *(b.stages for b in self.program.buffers)) if steps else 1
+        deepest = max(stages, default=0)
+        first, last = (1, 1) if nested or not steps else (deepest + 2, deepest + 1)
+        distance = (extent - first - last) // period * period
+        if distance <= 0 or not self._periodic(node, distance, steps, frame):
+            return None
+        return first, distance, steps
+
+    def _periodic(self, node: For, distance: int, steps: Mapping[str, int], frame: Frame) -> bool:
+        if any(s * distance % frame.rings[n].channel.stages for n, s in steps.items()):
+            return False
+        later = {node.variable: Index.of(node.variable) + distance}
+        return all(
+            region.stage.substitute(later) == region.stage
+            for inner in nodes(node.body)
+            for region in regions(inner)
+        )
+
+
+def _shared(program: TileProgram) -> frozenset[str]:
+    """Buffers where order matters: written, and touched in flight or by several threads."""
+    users: dict[str, set[int]] = {}
+    written: set[str] = set()
+    meeting = {n.processor for n in nodes(program.body) if isinstance(n, Barrier)}
+
+    def visit(body: tuple[Node, ...], thread: int) -> None:
+        for node in body:
+            flying = isinstance(node, Copy) and node.channel is not None
+            for region in regions(node):
+                users.setdefault(region.buffer, set()).update({thread, -1} if flying else {thread})
+            written.update(r.buffer for r in writes(node))
+            if isinstance(node, Role):
+                visit(node.body, id(node))
+            elif isinstance(node, For):
+                visit(node.body, id(node) if node.processor in meeting else thread)
+
+    visit(program.body, 0)
+    several = {n for n, who in users.items() if len(who) > 1} if not meeting else set(users)
+    return frozenset(several & written)
+
+
+def _box(access: Access, values: Mapping[Var, int]) -> Box:
+    """First and last coordinate along each axis of the buffer; all of it where not affine."""
+    region = access.region
+    if access.steps is None:
+        return ()
+    box: list[tuple[int, int]] = []
+    extents = [max(0, v.evaluate(values)) for v in region.valid]
+    for start, row in zip(access.starts, access.steps, strict=True):
+        low = high = start.evaluate(values)
+        for n, factor in row.items():
+            reach = (extents[n] - 1) * factor
+            low, high = (low + reach, high) if factor < 0 else (low, high + reach)
+        box.append((low, high))
+    return tuple(box)
+
+
+def _wide_box(access: Access, known: Mapping[Var, Range]) -> Box:
+    region = access.region
+    if access.steps is None:
+        return ()
+    box: list[tuple[int, int]] = []
+    for start, row in zip(access.starts, access.steps, strict=True):
+        low = high = start
+        for n, factor in row.items():
+            reach = (region.valid[n] - 1) * factor
+            low, high = (low + reach, high) if factor < 0 else (low, high + reach)
+        box.append((least(low, known), greatest(high, known)))
+    return tuple(box)
+
+
+def _overlap(a: Box, b: Box) -> bool:
+    return all(p[0] <= q[1] and q[0] <= p[1] for p, q in zip(a, b, strict=False))
+
+
+def _covers(a: Box, b: Box) -> bool:
+    return len(a) == len(b) > 0 and all(
+        p[0] <= q[0] and q[1] <= p[1] for p, q in zip(a, b, strict=True)
+    )
+
+
+def _before(event: _Event, clock: _Clock) -> bool:
+    if isinstance(event.actor, Flight):
+        return event.actor in clock.landed
+    return clock.seen.get(event.actor, 0) >= event.time
+
+
+def _unordered(first: _Event, second: _Event, thread: Thread) -> TileError:
+    who = "a copy in flight" if isinstance(first.actor, Flight) else first.actor.name
+    did = "writes" if first.written else "reads"
+    does = "written" if second.written else "read"
+    message = (
+        f"{second.region} is {does} by {thread.name} while {who} still {did} {first.region}: "
+        "nothing orders the two"
+    )
+    place = first.node.origin.logic or first.node.origin.mapping
+    notes = [("the other access", place)] if place else []
+    return located(OrderError, message, second.node.origin, notes=notes)

@@ -1,0 +1,138 @@
+"""Correct pipelined programs with one hand-over missing or moved are found wrong.
+
+By the verifier, and by the interpreter under at least one schedule. Both use the rings
+of rings.py; beyond them the verifier looks at order alone, the interpreter at numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+
+from septran.errors import SepTranError
+from septran.tile.execution import ADVERSARIES
+from septran.tile.interpreter import interpret
+from septran.tile.nodes import Acquire, Commit, Copy, For, Release, Role, Wait
+from septran.tile.verify import verify
+
+HANDOVERS = (Acquire, Commit, Wait, Release)
+
+
+def cases(programs):
+    yield "prefetch of 2", programs.pipelined_gemm(2), gemm_inputs()
+    yield "prefetch of 3", programs.pipelined_gemm(3), gemm_inputs()
+    yield "prefetch without slots", programs.pipelined_gemm(2, slots=False), gemm_inputs()
+    yield "prefetch counted on", programs.pipelined_gemm(3, running=True), gemm_inputs()
+    yield "roles of 1", programs.roles_gemm(1), gemm_inputs()
+    yield "roles of 2", programs.roles_gemm(2), gemm_inputs()
+    yield "roles of 3", programs.roles_gemm(3), gemm_inputs()
+    yield "copy out of 1", programs.copy_out(1), copy_inputs()
+    yield "copy out of 2", programs.copy_out(2), copy_inputs()
+
+
+def gemm_inputs():
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(1, 5, (20, 40)), rng.integers(1, 5, (40, 12))
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    return [a, b], a @ b
+
+
+def copy_inputs():
+    x = np.arange(160, dtype=np.float32).reshape(20, 8)
+    return [x], x
+
+
+def bodies(body, path=()):
+    """Every body with the way to it."""
+    yield path, body
+    for number, node in enumerate(body):
+        if isinstance(node, For | Role):
+            yield from bodies(node.body, (*path, number))
+
+
+def with_body(body, path, new):
+    if not path:
+        return new
+    inner = replace(body[path[0]], body=with_body(body[path[0]].body, path[1:], new))
+    return (*body[: path[0]], inner, *body[path[0] + 1 :])
+
+
+def interesting(node):
+    return isinstance(node, HANDOVERS) or (isinstance(node, Copy) and node.channel is not None)
+
+
+def dropped(program):
+    """The program without one hand-over or asynchronous copy, for each of them."""
+    for path, body in bodies(program.body):
+        for number, node in enumerate(body):
+            if interesting(node):
+                new = (*body[:number], *body[number + 1 :])
+                yield node, replace(program, body=with_body(program.body, path, new))
+
+
+def moved(program):
+    """The program with one hand-over exchanged with a neighbour."""
+    for path, body in bodies(program.body):
+        for number, (node, other) in enumerate(itertools.pairwise(body)):
+            if isinstance(node, HANDOVERS) or isinstance(other, HANDOVERS):
+                new = (*body[:number], other, node, *body[number + 2 :])
+                yield (node, other), replace(program, body=with_body(program.body, path, new))
+
+
+def verifier_finds(program, full=False):
+    try:
+        verify(program, full=full)
+    except SepTranError:
+        return True
+    return False
+
+
+def interpreter_finds(program, inputs, wanted):
+    name = program.outputs[0]
+    for order in (*ADVERSARIES, *range(8)):
+        try:
+            result = interpret(program, inputs, order=order)[name]
+        except SepTranError:
+            return True
+        if not np.array_equal(result, wanted):
+            return True
+    return False
+
+
+def harmless(node, stages):
+    """The slots of the first fills are free anyway."""
+    return isinstance(node, Acquire) and node.index.is_constant and node.index.constant < stages
+
+
+def test_correct_programs_pass(programs):
+    for name, program, (inputs, wanted) in cases(programs):
+        assert not interpreter_finds(program, inputs, wanted), name
+        verify(program)
+        verify(program, full=True)
+
+
+def test_every_dropped_node_is_found_by_both(programs):
+    count = 0
+    for name, program, (inputs, wanted) in cases(programs):
+        for node, mutant in dropped(program):
+            if harmless(node, program.channels[0].stages):
+                continue
+            count += 1
+            assert verifier_finds(mutant), (name, node)
+            assert verifier_finds(mutant, full=True), (name, node)
+            assert interpreter_finds(mutant, inputs, wanted), (name, node)
+    assert count >= 60
+
+
+def test_verifier_and_interpreter_agree_on_every_moved_node(programs):
+    found = count = 0
+    for name, program, (inputs, wanted) in cases(programs):
+        for pair, mutant in moved(program):
+            count += 1
+            wrong = interpreter_finds(mutant, inputs, wanted)
+            assert verifier_finds(mutant) == wrong, (name, *pair)
+            found += wrong
+    assert count >= 80
+    assert found >= 40
