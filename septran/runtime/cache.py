@@ -1,0 +1,315 @@
+"""Compiled kernels on disk: one directory an entry, verified before anything is loaded.
+
+    <root>/entries/<key>/{files..., manifest.json}
+    <root>/staging/      entries being written; renamed into place when complete
+    <root>/locks/        one lock file a key, so that each kernel is compiled once
+
+The manifest has the SHA-256 of each file and is written last. A damaged entry is a miss.
+Nothing is unpickled, and a directory that others can write to is not used: a library in
+it would be code of theirs. Where the disk is full or read-only, kernels are compiled
+without a cache, and a warning says so once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+import uuid
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from septran.runtime.manifest import MANIFEST, intact, write_manifest
+
+LOCK_SECONDS = 600.0
+"""How long to wait for another process that compiles the same kernel."""
+STALE_SECONDS = 3600.0
+"""Age at which an unfinished entry counts as left behind by a killed process."""
+DEFAULT_LIMIT = 1 << 30
+
+
+class CacheWarning(UserWarning):
+    """The compile cache cannot be used; kernels are compiled each time."""
+
+
+class Savable(Protocol):
+    """What can be cached: an executable."""
+
+    def save(self, folder: Path) -> None:
+        """Write all that loading needs into an empty folder."""
+
+
+T = TypeVar("T", bound=Savable)
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """What a cache holds."""
+
+    root: str
+    entries: int
+    size_bytes: int
+    limit_bytes: int
+    problem: str | None
+    """Why it is not used; None when it is."""
+
+    def __str__(self) -> str:
+        size, limit = self.size_bytes / 2**20, self.limit_bytes / 2**20
+        text = f"{self.root}: {self.entries} kernels, {size:.1f} of {limit:.0f} MiB"
+        return text if self.problem is None else f"{text}; not used: {self.problem}"
+
+
+class Cache:
+    """A directory of compiled kernels; see the module's text for its rules."""
+
+    def __init__(
+        self, root: Path | str | None = None, *, limit_bytes: int | None = None, use: bool = True
+    ) -> None:
+        """The user's own cache directory by default; `use=False` never touches the disk."""
+        self.root = Path(root) if root is not None else _default_root()
+        self.limit_bytes = _limit() if limit_bytes is None else limit_bytes
+        self._use = use
+
+    @staticmethod
+    def default() -> Cache:
+        """As ``SEPTRAN_CACHE_DIR``, ``SEPTRAN_CACHE_MB`` and ``SEPTRAN_CACHE=0`` say."""
+        return Cache(use=os.environ.get("SEPTRAN_CACHE", "1").lower() not in ("0", "off", "no"))
+
+    @cached_property
+    def problem(self) -> str | None:
+        """Why it cannot be used; None when it can. Warns once where that is no choice."""
+        if not self._use:
+            return "switched off"
+        found = _unsafe(self.root)
+        if found is not None:
+            _warn_once(f"the compile cache {self.root} is not used: {found}")
+        return found
+
+    def find(self, key: str) -> Path | None:
+        """The folder of an entry whose files are all as they were written."""
+        if self.problem is not None:
+            return None
+        folder = self._entry(key)
+        if not intact(folder, key):
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(folder / MANIFEST)  # when it was last used, for eviction
+        return folder
+
+    def load_or_build(self, key: str, load: Callable[[Path], T], build: Callable[[], T]) -> T:
+        """The entry as `load` makes it of its folder; else what `build` makes, kept."""
+        found = self._load(key, load)
+        if found is not None:
+            return found
+        with self._locked(key):
+            found = self._load(key, load)
+            if found is not None:
+                return found
+            built = build()
+            self._store(key, built.save)
+            return built
+
+    def get_or_build(self, key: str, build: Callable[[Path], None]) -> Path:
+        """The folder of an entry, filled by `build` where there is none.
+
+        Where the cache cannot be used, a private folder that goes with this object.
+        """
+        with self._locked(key):
+            folder = self.find(key)
+            if folder is None and self._store(key, build):
+                folder = self.find(key)
+        if folder is not None:
+            return folder
+        folder = Path(tempfile.mkdtemp(prefix="septran-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        build(folder)
+        return folder
+
+    def info(self) -> CacheInfo:
+        """How much it holds."""
+        entries = self._entries()
+        size = sum(size for _, size, _ in entries)
+        return CacheInfo(str(self.root), len(entries), size, self.limit_bytes, self.problem)
+
+    def clear(self) -> int:
+        """Remove all entries; returns how many there were."""
+        if self.problem is not None:
+            return 0
+        count = len(self._entries())
+        for part in ("entries", "staging", "locks"):
+            shutil.rmtree(self.root / part, ignore_errors=True)
+        return count
+
+    def _entry(self, key: str) -> Path:
+        return self.root / "entries" / key
+
+    def _load(self, key: str, load: Callable[[Path], T]) -> T | None:
+        folder = self.find(key)
+        if folder is None:
+            return None
+        try:
+            return load(folder)
+        except Exception:  # removed by another process meanwhile, or made for another system
+            return None
+
+    @contextlib.contextmanager
+    def _locked(self, key: str) -> Iterator[None]:
+        """Hold the key's lock if that can be had; correctness does not depend on it."""
+        from filelock import FileLock, Timeout
+
+        with contextlib.ExitStack() as stack:
+            if self.problem is None:
+                with contextlib.suppress(OSError, NotImplementedError, Timeout):
+                    _private_folder(self.root / "locks")
+                    path = self.root / "locks" / f"{key}.lock"
+                    lock = FileLock(path, timeout=LOCK_SECONDS, mode=0o600)
+                    stack.enter_context(lock)
+            yield
+
+    def _store(self, key: str, save: Callable[[Path], None]) -> bool:
+        """Write an entry; False (and a warning) where that fails."""
+        if self.problem is not None:
+            return False
+        staging = self.root / "staging" / f"{os.getpid()}-{uuid.uuid4().hex}"
+        try:
+            _private_folder(staging)
+            save(staging)
+            write_manifest(staging, key)
+            self._publish(staging, key)
+            self._evict(keep=key)
+        except Exception as error:  # no space, no permission, no C compiler to link with
+            first = str(error).strip().splitlines()
+            _warn_once(f"kernels are not kept in {self.root}: {first[0] if first else error!r}")
+            return False
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+        return True
+
+    def _publish(self, staging: Path, key: str) -> None:
+        """Rename into place; an entry that is there already stays if it is intact."""
+        target = self._entry(key)
+        _private_folder(target.parent)
+        for _ in range(3):
+            try:
+                staging.rename(target)
+                _sync_folder(target.parent)
+                return
+            except OSError:
+                if not target.exists():
+                    raise
+            if intact(target, key):
+                return
+            damaged = self.root / "staging" / f"damaged-{uuid.uuid4().hex}"
+            with contextlib.suppress(FileNotFoundError):
+                target.rename(damaged)
+            shutil.rmtree(damaged, ignore_errors=True)
+        raise OSError(f"{target} is replaced by others all the time")
+
+    def _entries(self) -> list[tuple[float, int, Path]]:
+        """Time of last use, bytes and folder of each entry, the oldest first."""
+        found = []
+        with contextlib.suppress(OSError):
+            for folder in (self.root / "entries").iterdir():
+                with contextlib.suppress(OSError):
+                    size = sum(f.stat().st_size for f in folder.iterdir())
+                    found.append(((folder / MANIFEST).stat().st_mtime, size, folder))
+        return sorted(found)
+
+    def _evict(self, keep: str) -> None:
+        """Remove what was used longest ago until the rest fits, and what was left behind."""
+        entries = self._entries()
+        excess = sum(size for _, size, _ in entries) - self.limit_bytes
+        for _, size, folder in entries:
+            if excess <= 0:
+                break
+            if folder.name != keep:
+                shutil.rmtree(folder, ignore_errors=True)
+                (self.root / "locks" / f"{folder.name}.lock").unlink(missing_ok=True)
+                excess -= size
+        old = time.time() - STALE_SECONDS
+        for left in (self.root / "staging").iterdir():
+            with contextlib.suppress(OSError):
+                if left.stat().st_mtime < old:
+                    shutil.rmtree(left, ignore_errors=True)
+
+
+def cache_key(**parts: str) -> str:
+    """SHA-256 of named texts and of the versions of all that turns them into code."""
+    text = json.dumps({"parts": parts, "versions": _versions()}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for package in ("septran", "apache-tvm", "apache-tvm-ffi"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # run from a checkout
+            found[package] = ""
+    return found
+
+
+def _default_root() -> Path:
+    given = os.environ.get("SEPTRAN_CACHE_DIR")
+    if given:
+        return Path(given).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("septran", appauthor=False))
+
+
+def _limit() -> int:
+    try:
+        return int(os.environ["SEPTRAN_CACHE_MB"]) << 20
+    except (KeyError, ValueError):
+        return DEFAULT_LIMIT
+
+
+def _unsafe(root: Path) -> str | None:
+    """Why code from a directory cannot be trusted, or not be kept there."""
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = root.stat()
+    except OSError as error:
+        return error.strerror or str(error)
+    if not hasattr(os, "geteuid"):
+        return None  # on Windows the profile's folder is private already
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to user {status.st_uid}"
+    if status.st_mode & 0o022:
+        return f"others can write to it (mode {status.st_mode & 0o777:o}; chmod 700 mends that)"
+    return None
+
+
+def _private_folder(folder: Path) -> None:
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # not all file systems can
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+_warned: set[str] = set()
+
+
+def _warn_once(message: str) -> None:
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(message, CacheWarning, stacklevel=2)

@@ -1,0 +1,61 @@
+"""The list of a folder's files with their hashes: whether it is as it was written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from pathlib import Path, PurePosixPath
+
+MANIFEST = "manifest.json"
+VERSION = 1
+
+# Not through links, and not waiting for the writer of a pipe that someone put there.
+_FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+
+
+def write_manifest(folder: Path, key: str) -> None:
+    """Hash all files of a folder, and see them and the list safely to the disk."""
+    files = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        with path.open("rb") as handle:
+            files[path.relative_to(folder).as_posix()] = hashlib.file_digest(
+                handle, "sha256"
+            ).hexdigest()
+            os.fsync(handle.fileno())
+    text = json.dumps({"version": VERSION, "key": key, "files": files}, sort_keys=True)
+    with (folder / MANIFEST).open("w", encoding="utf-8") as output:
+        output.write(text)
+        output.flush()
+        os.fsync(output.fileno())
+
+
+def intact(folder: Path, key: str) -> bool:
+    """Whether every file of the list is there, unchanged, and a file of this folder."""
+    try:
+        if folder.is_symlink():
+            return False
+        manifest = json.loads(_content(folder / MANIFEST))
+        if (manifest["version"], manifest["key"]) != (VERSION, key):
+            return False
+        return bool(manifest["files"]) and all(
+            _inside(name) and hashlib.sha256(_content(folder / name)).hexdigest() == digest
+            for name, digest in manifest["files"].items()
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
+
+
+def _inside(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return bool(parts) and ".." not in parts and not name.startswith("/") and "\\" not in name
+
+
+def _content(path: Path) -> bytes:
+    """A regular file's bytes; links are not followed, as they may lead outside."""
+    handle = os.open(path, os.O_RDONLY | _FLAGS)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(f"{path} is no regular file")
+        return file.read()
