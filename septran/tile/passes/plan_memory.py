@@ -1,0 +1,135 @@
+"""Where in its memory each buffer lies: live ranges, reuse, capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from septran.errors import TileError, raise_all
+from septran.machine.model import Memory
+from septran.tile.liveness import Life, liveness
+from septran.tile.nodes import Buffer, Placement, Remark, TileProgram
+from septran.tile.storage import size_bytes
+from septran.tile.verify_places import spread
+
+NAME = "plan_memory"
+
+
+class OverCapacityError(TileError):
+    """The buffers that must be in a memory at one time do not fit in it."""
+
+    code = "SEP403"
+
+
+def plan_memory(program: TileProgram) -> TileProgram:
+    """Give every buffer an offset in its memory; buffers that never meet share bytes."""
+    plan = placements(program)
+    errors: list[TileError] = []
+    remarks: list[Remark] = []
+    for memory in program.machine.memories:
+        limit = capacity(program, memory)
+        needed = peak(plan, memory.name)
+        if limit is None or needed <= limit:
+            continue
+        message = (
+            f"{memory.name} needs {needed:,} bytes of {limit:,}: {table(program, plan, memory)}"
+        )
+        largest = program.buffer(_fullest(plan, memory.name)[0].buffer)
+        where = (largest.origin.mapping or largest.origin.logic) if largest.origin else None
+        if memory.cached:
+            hint = "smaller tiles would stay in it"
+            remarks.append(Remark("missed", largest.name, message, hint, where, NAME))
+        else:
+            errors.append(OverCapacityError(message, where, hint=_hint(largest)))
+    raise_all(errors)
+    return replace(program, plan=plan).remark(*remarks)
+
+
+def _hint(largest: Buffer) -> str:
+    if largest.stages > 1:
+        return f"lower `pipeline`, or the tunables that set the shape of {largest.name}"
+    return f"lower the tunables that set the shape of {largest.name}, or map it to another memory"
+
+
+def capacity(program: TileProgram, memory: Memory) -> int | None:
+    """Bytes that one unit's buffers may take of a memory; None when unbounded.
+
+    A block's accumulators are in the registers of all its threads together.
+    """
+    if memory.capacity_bytes is None:
+        return None
+    return memory.capacity_bytes * spread(program, memory)
+
+
+def placements(program: TileProgram) -> tuple[Placement, ...]:
+    """First fit by size, largest first: among buffers that meet, no two share a byte."""
+    lives = {life.buffer: life for life in liveness(program)}
+    held = [
+        b for b in program.buffers if b.name in lives and _one_instance(program, b, lives[b.name])
+    ]
+    placed: dict[str, Placement] = {}
+    for buffer in sorted(held, key=lambda b: (-bytes_of(program, b), b.name)):
+        life = lives[buffer.name]
+        around = [
+            p for p in placed.values() if p.memory == buffer.memory and life.meets(lives[p.buffer])
+        ]
+        size = bytes_of(program, buffer)
+        alignment = program.machine.memory(buffer.memory).alignment
+        offset = _first_gap(around, size, alignment)
+        placed[buffer.name] = Placement(
+            buffer.name, buffer.memory, offset, size, life.first, life.last
+        )
+    return tuple(placed[b.name] for b in program.buffers if b.name in placed)
+
+
+def bytes_of(program: TileProgram, buffer: Buffer) -> int:
+    """All stages of a buffer, each starting at the memory's alignment."""
+    stage = size_bytes(replace(buffer, stages=1))
+    if buffer.stages == 1:
+        return stage
+    return _aligned(stage, program.machine.memory(buffer.memory).alignment) * buffer.stages
+
+
+def _aligned(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment
+
+
+def _first_gap(around: Iterable[Placement], size: int, alignment: int) -> int:
+    offset = 0
+    for other in sorted(around, key=lambda p: p.offset_bytes):
+        if offset + size <= other.offset_bytes:
+            break
+        offset = max(offset, _aligned(other.offset_bytes + other.size_bytes, alignment))
+    return offset
+
+
+def peak(plan: Iterable[Placement], memory: str) -> int:
+    """Bytes from the start of a memory to the end of what lies last in it."""
+    return max((p.offset_bytes + p.size_bytes for p in plan if p.memory == memory), default=0)
+
+
+def _fullest(plan: Iterable[Placement], memory: str) -> list[Placement]:
+    """What is in a memory when it is fullest, largest first."""
+    mine = [p for p in plan if p.memory == memory]
+    moments = [[q for q in mine if q.first <= p.first <= q.last] for p in mine]
+    fullest = max(moments, key=lambda live: sum(q.size_bytes for q in live))
+    return sorted(fullest, key=lambda p: (-p.size_bytes, p.buffer))
+
+
+def table(program: TileProgram, plan: Iterable[Placement], memory: Memory) -> str:
+    """What fills a memory: ``As 196,608 = 2 stages x 98,304, Cs 65,536``."""
+    rows: list[str] = []
+    for place in _fullest(plan, memory.name):
+        stages = program.buffer(place.buffer).stages
+        parts = f" = {stages} stages x {place.size_bytes // stages:,}" if stages > 1 else ""
+        rows.append(f"{place.buffer} {place.size_bytes:,}{parts}")
+    return ", ".join(rows)
+
+
+def _one_instance(program: TileProgram, buffer: Buffer, life: Life) -> bool:
+    """Whether its memory belongs to the unit that uses it.
+
+    What each core keeps in a memory that all cores share is the target's to allocate.
+    """
+    depth, memory = program.machine.depth, program.machine.memory(buffer.memory)
+    return all(depth(memory.visible_to) >= depth(level) for level in life.spread)
