@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from septran.task import expressions as ex
-from septran.task.index import Index, axis
+from septran.task.index import Index, axis, is_axis
 from septran.task.views import View
 from septran.tile.layouts import ROW
 from septran.tile.nodes import (
@@ -78,6 +79,10 @@ def expression_text(value: ex.Expr) -> str:
 class _Printer:
     program: TileProgram
     origins: bool
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {b.name: b.shape for b in self.program.buffers}
 
     def declarations(self) -> Iterator[str]:
         for name in self.program.params:
@@ -161,18 +166,33 @@ class _Printer:
         return self._region(view) if isinstance(view, Region) else str(view)
 
     def _region(self, region: Region) -> str:
-        """A whole buffer by its name alone, else the part of it."""
-        shapes = {b.name: b.shape for b in self.program.buffers}
-        if not _whole(region, shapes.get(region.buffer)):
+        """A whole buffer by its name alone, else the part of it; ``:`` is a whole axis."""
+        shape = self.shapes.get(region.buffer, ())
+        if len(shape) != len(region.index):
             return str(region)
-        return region.buffer + ("" if region.stage == Index() else f"@{region.stage}")
+        parts = [_part(region, n, extent) for n, extent in enumerate(shape)]
+        inside = "" if set(parts) <= {":"} else f"[{', '.join(parts)}]"
+        stage = "" if region.stage == Index() else f"@{_bracket(region.stage)}"
+        return f"{region.buffer}{inside}{stage}"
 
 
-def _whole(region: Region, shape: tuple[int, ...] | None) -> bool:
-    """Whether a region is the whole of its buffer, or all of it that exists."""
-    entries = tuple(Index.of(axis(n)) for n in range(region.rank))
-    full = region.valid == tuple(map(Index.of, region.shape))
-    return region.shape == shape and region.index == entries and full
+def _part(region: Region, position: int, size: int) -> str:
+    """One axis of a buffer: ``:``, ``:rows``, ``64*i:+64`` or the map itself."""
+    entry = region.index[position]
+    for number, extent in enumerate(region.shape):
+        start = entry - axis(number)
+        if entry.coefficient(axis(number)) != 1 or any(map(is_axis, start.variables())):
+            continue
+        valid = region.valid[number]
+        if start == Index() and extent == size and number == position:
+            return ":" if valid == Index.of(size) else f":{valid}"
+        return f"{start}:+{valid}"
+    return str(entry)
+
+
+def _bracket(index: Index) -> str:
+    text = str(index)
+    return f"({text})" if " " in text and not text.startswith("(") else text
 
 
 def _for(node: For) -> str:

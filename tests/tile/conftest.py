@@ -269,6 +269,25 @@ class Programs:
         last = [b.wait(ring, q) for q in range(steps - stages, steps)]
         return b.program("YX", "Y", *first, main, *last, name="copy_out")
 
+    def unpipelined_gemm(self, m=M, n=N, k=K, *, pipeline=1, outer=1, specialize=False):
+        """Synchronous as yet, over engines that can be asynchronous: what passes begin with."""
+        b, t = Build(), self.T
+        C, A, B = self._tensors(b, m, n, k)
+        Cs, As, Bs = (b.buffer(x, "SPM", (t, t)) for x in ("Cs", "As", "Bs"))
+        i, j, p = (Index.of(Var(v)) for v in "ijp")
+        c = region(C, (i * t, j * t), (t, t))
+        a = region(A, (i * t, p * t), (t, t))
+        bb = region(B, (p * t, j * t), (t, t))
+        into, left, right = self._part(Cs, c), self._part(As, a), self._part(Bs, bb)
+        load = [b.copy(left, a, "DMA_IN"), b.copy(right, bb, "DMA_IN")]
+        step = b.loop("p", ceil_div(k, t), *load, b.gemm(into, left, right))
+        step = replace(step, pipeline=pipeline, specialize=specialize)
+        store = b.copy(c, into, "DMA_OUT")
+        row = b.loop("j", ceil_div(n, t), b.fill(region(Cs)), step, store)
+        row = replace(row, pipeline=outer)
+        loop = b.loop("i", ceil_div(m, t), row, kind="parallel", over="CORE")
+        return b.program("CAB", "C", loop, name="gemm")
+
     def _tensors(self, b, m, n, k, dtype="float32"):
         C = b.buffer("C", "DRAM", (m, n))
         return C, b.buffer("A", "DRAM", (m, k), dtype), b.buffer("B", "DRAM", (k, n), dtype)

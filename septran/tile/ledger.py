@@ -1,0 +1,301 @@
+"""The data-movement ledger: every copy with its bytes, its trips and its reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from septran.dtypes import itemsize
+from septran.location import Location
+from septran.task.index import Var
+from septran.tile.bounds import greatest, ranges_of
+from septran.tile.loops import bytes_of, walk
+from septran.tile.nodes import (
+    Copy,
+    For,
+    Node,
+    Region,
+    RemovedCopy,
+    Role,
+    TileProgram,
+    Wait,
+    nodes,
+    reads,
+    writes,
+)
+from septran.tile.storage import evaluate_index
+
+HIDDEN, EXPOSED, REMOVED = "hidden", "exposed", "removed"
+_GRID = 1 << 22
+"""Iterations whose ragged extents are added up one by one; of more, the most is counted."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One copy of the program, or one that a pass took out."""
+
+    tensor: str
+    source: str
+    """The memory it comes from."""
+    target: str
+    """The memory it goes to."""
+    bytes: int
+    """Of one trip, of a full tile."""
+    trips: int
+    total_bytes: int
+    """Of all trips, ragged tiles counted as they are; 0 where it was removed."""
+    engine: str
+    state: str
+    """``hidden`` behind computation, ``exposed``, or ``removed``."""
+    reason: str
+    logic: Location | None
+    mapping: Location | None
+    saved_bytes: int = 0
+    """What a removed copy would have moved."""
+    by: str = ""
+    """The pass that removed it."""
+
+    @property
+    def edge(self) -> str:
+        """``DRAM -> L2``."""
+        return f"{self.source} -> {self.target}"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All movement of a tile program, beside the least that its logic must move."""
+
+    name: str
+    rows: tuple[Entry, ...]
+    """In program order, removed copies last."""
+    main_memory: str
+    least_bytes: int
+    """Each input read once and each output written once."""
+    in_place: tuple[str, ...]
+    """Parameters that are used where they are, without any copy."""
+    in_place_bytes: int
+    """Their part of `least_bytes`."""
+
+    @property
+    def edges(self) -> Mapping[str, int]:
+        """Bytes by memory edge, in order of first use."""
+        sums: dict[str, int] = {}
+        for row in self.rows:
+            if row.state != REMOVED:
+                sums[row.edge] = sums.get(row.edge, 0) + row.total_bytes
+        return sums
+
+    @property
+    def main_memory_bytes(self) -> int:
+        """What copies move from and to main memory; what is used in place counts once."""
+        moved = (
+            row.total_bytes * [row.source, row.target].count(self.main_memory) for row in self.rows
+        )
+        return sum(moved) + self.in_place_bytes
+
+    @property
+    def ratio(self) -> float:
+        """Main-memory traffic over the least there can be; 1 is perfect."""
+        return self.main_memory_bytes / self.least_bytes if self.least_bytes else 1.0
+
+    def records(self) -> list[dict[str, Any]]:
+        """One flat dict a row: ``pandas.DataFrame(ledger.records())``."""
+        places = ("logic", "mapping")
+        return [
+            {**asdict(row), "edge": row.edge}
+            | {place: _place(getattr(row, place)) for place in places}
+            for row in self.rows
+        ]
+
+    def __str__(self) -> str:
+        if not self.rows:
+            return f"{self.name} copies nothing: every tensor is used where it is\n"
+        lines = _table([_HEAD, *map(_cells, self.rows)])
+        lines += ["", *_table([["edge", "bytes"], *([e, f"{b:,}"] for e, b in self.edges.items())])]
+        lines += ["", f"least that must move: {self.least_bytes:,} bytes"]
+        lines += [f"{self.main_memory} traffic: {self.main_memory_bytes:,} bytes, "
+                  f"{self.ratio:.2f} times the least"]  # fmt: skip
+        if self.in_place:
+            lines.append(f"used in place: {', '.join(self.in_place)}")
+        return "\n".join(lines) + "\n"
+
+
+def ledger(program: TileProgram) -> Ledger:
+    """Every copy of `program`, what it moves and why; removed copies, too."""
+    others = _by_roles(program.body)
+    rows = [
+        _entry(program, node, loops, any(node is other for other in others))
+        for node, loops in walk(program.body)
+        if isinstance(node, Copy)
+    ]
+    rows += [_removed(program, removed) for removed in program.removed]
+    copied = {r.buffer for n in nodes(program.body) if isinstance(n, Copy)
+              for r in (n.source, n.target)}  # fmt: skip
+    needs = {name: _least(program, name) for name in program.params}
+    in_place = tuple(n for n in program.params if n not in copied and needs[n])
+    return Ledger(
+        program.name,
+        tuple(rows),
+        program.machine.main_memory.name,
+        sum(needs.values()),
+        in_place,
+        sum(needs[n] for n in in_place),
+    )
+
+
+def _entry(program: TileProgram, copy: Copy, loops: tuple[For, ...], in_role: bool) -> Entry:
+    source, target = (program.buffer(r.buffer) for r in (copy.source, copy.target))
+    width = itemsize(source.dtype)
+    trips, elements = amount(copy.source, loops)
+    return Entry(
+        tensor=_tensor(program, copy),
+        source=source.memory,
+        target=target.memory,
+        bytes=bytes_of(copy.source, width),
+        trips=trips,
+        total_bytes=elements * width,
+        engine=copy.engine,
+        state=HIDDEN if _is_hidden(program, copy, loops, in_role) else EXPOSED,
+        reason=copy.origin.rule,
+        logic=copy.origin.logic,
+        mapping=copy.origin.mapping,
+    )
+
+
+def _removed(program: TileProgram, removed: RemovedCopy) -> Entry:
+    copy = removed.copy
+    memories = {b.name: b for b in program.buffers}
+    source, target = memories.get(copy.source.buffer), memories.get(copy.target.buffer)
+    width = itemsize((source or target or program.buffers[0]).dtype)
+    size = bytes_of(copy.source, width)
+    return Entry(
+        tensor=_tensor(program, copy),
+        source=source.memory if source else copy.source.buffer,
+        target=target.memory if target else copy.target.buffer,
+        bytes=size,
+        trips=removed.trips,
+        total_bytes=0,
+        engine=copy.engine,
+        state=REMOVED,
+        reason=removed.reason,
+        logic=copy.origin.logic,
+        mapping=copy.origin.mapping,
+        saved_bytes=size * removed.trips,
+        by=removed.by,
+    )
+
+
+def _tensor(program: TileProgram, copy: Copy) -> str:
+    """The logic's name of what is moved: that of the parameter, where one end is one."""
+    ends = (copy.source.buffer, copy.target.buffer)
+    names = {b.name: b.tensor for b in program.buffers}
+    param = next((end for end in ends if end in program.params), None)
+    return param or next((names[e] for e in ends if names.get(e)), ends[0])
+
+
+def amount(region: Region, loops: tuple[For, ...]) -> tuple[int, int]:
+    """How often a node under `loops` runs, and how many elements its region has in all."""
+    needed = {v for valid in region.valid for v in valid.variables()}
+    for loop in reversed(loops):  # a ragged loop brings in the indices of its extent
+        if loop.variable in needed or not loop.extent.is_constant:
+            needed |= {loop.variable, *loop.extent.variables()}
+    known = ranges_of(loops)
+    ragged = [loop for loop in loops if loop.variable in needed]
+    plain = math.prod(max(0, x.extent.constant) for x in loops if x.variable not in needed)
+    if math.prod(known[x.variable][1] + 1 for x in ragged) > _GRID:
+        most = [max(0, greatest(loop.extent, known)) for loop in loops]
+        return math.prod(most), math.prod(most) * math.prod(region.shape)
+    values: dict[Var, Any] = {}
+    for n, loop in enumerate(ragged):
+        shape = [-1 if k == n else 1 for k in range(len(ragged))]
+        values[loop.variable] = np.arange(known[loop.variable][1] + 1).reshape(shape)
+    runs: Any = np.ones((1,) * len(ragged), np.int64)
+    for loop in ragged:
+        runs = runs * (values[loop.variable] < evaluate_index(loop.extent, values))
+    sizes: Any = runs
+    for valid in region.valid:
+        sizes = sizes * np.maximum(0, evaluate_index(valid, values))
+    every = [known[loop.variable][1] + 1 for loop in ragged]
+    counts = (int(np.sum(np.broadcast_to(n, every))) * plain for n in (runs, sizes))
+    trips, elements = counts
+    return trips, elements
+
+
+def _is_hidden(program: TileProgram, copy: Copy, loops: tuple[For, ...], in_role: bool) -> bool:
+    """Whether computation goes on while it is on its way.
+
+    It must be asynchronous, have a stage to spare, and be issued again and again: beside
+    its reader by another role, or in the loop that waits for what came before.
+    """
+    if copy.channel is None or program.channel(copy.channel).stages < 2:
+        return False
+    if in_role:
+        return True
+    if not loops:
+        return False
+    inner = loops[-1]
+    waits = (n for n in nodes(inner.body) if isinstance(n, Wait) and n.channel == copy.channel)
+    stage = copy.target.stage + copy.source.stage
+    return inner.variable in stage.variables() and any(waits)
+
+
+def _by_roles(body: tuple[Node, ...]) -> list[Copy]:
+    """The asynchronous copies that a role issues."""
+    found: list[Copy] = []
+    for role in (n for n in nodes(body) if isinstance(n, Role)):
+        found += [n for n in nodes(role.body) if isinstance(n, Copy) and n.channel is not None]
+    return found
+
+
+def _least(program: TileProgram, name: str) -> int:
+    """Bytes of a parameter, once for reading it and once for writing it, where that is done."""
+    buffer = program.buffer(name)
+    read = any(r.buffer == name for n in nodes(program.body) for r in reads(n))
+    written = any(r.buffer == name for n in nodes(program.body) for r in writes(n))
+    written = written and name in program.outputs
+    if name in program.outputs and not _first_is_read(program, name):
+        read = False
+    return math.prod(buffer.shape) * itemsize(buffer.dtype) * (read + written)
+
+
+def _first_is_read(program: TileProgram, name: str) -> bool:
+    """Whether an output's old content matters: something reads it before it is written."""
+    for node in nodes(program.body):
+        if any(r.buffer == name for r in reads(node)):
+            return True
+        if any(r.buffer == name for r in writes(node)):
+            return False
+    return False
+
+
+_HEAD = ["tensor", "edge", "bytes", "trips", "total", "engine", "state", "reason"]
+
+
+def _cells(row: Entry) -> list[str]:
+    places = ", ".join(_place(p) for p in (row.logic, row.mapping) if p)
+    total = f"-{row.saved_bytes:,}" if row.state == REMOVED else f"{row.total_bytes:,}"
+    state = f"removed by {row.by}" if row.state == REMOVED else row.state
+    reason = f"{row.reason} [{places}]" if places else row.reason
+    cells = [row.tensor, row.edge, f"{row.bytes:,}", f"{row.trips:,}", total, row.engine]
+    return [*cells, state, reason]
+
+
+def _place(place: Location | None) -> str:
+    return str(place) if place else ""
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    """Columns aligned, numbers to the right."""
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    lines: list[str] = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if cell.lstrip("-").replace(",", "").isdigit() else cell.ljust(width)
+            for cell, width in zip(row, widths, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
