@@ -1,1 +1,81 @@
-"""Task Lang: what an algorithm expert writes."""
+"""Task Lang: what an algorithm expert writes.
+
+from septran import task
+
+@task.define(leaf=True)
+def gemm_tile(C, A, B):
+    task.call_primitive("gemm", C, A, B)
+"""
+
+from septran.dtypes import accumulator_dtype, compute_dtype, is_float
+from septran.task.chooser import Chooser, DefaultChooser, LaunchSite
+from septran.task.definition import In, InOut, Out, Task, Tensor, define, static
+from septran.task.functions import (
+    abs,
+    ceil,
+    cos,
+    equal,
+    erf,
+    exp,
+    exp2,
+    floor,
+    floor_divide,
+    gelu,
+    log,
+    log2,
+    max,
+    maximum,
+    min,
+    minimum,
+    power,
+    relu,
+    round,
+    rsqrt,
+    sigmoid,
+    silu,
+    sin,
+    sqrt,
+    sum,
+    tanh,
+    where,
+)
+from septran.task.inference import complete, infer_outputs, written
+from septran.task.language import (
+    call_primitive,
+    copy,
+    empty,
+    fill,
+    full,
+    index,
+    parallel_range,
+    partition,
+    sequential_range,
+    start,
+    tunable,
+    window,
+    zeros,
+)
+from septran.task.loader import find_entry, load_entry, load_logic
+from septran.task.reference import run, run_tree
+from septran.task.symbols import ceiling as cdiv
+from septran.task.symbols import greatest, least
+from septran.task.tracing import launch, trace
+from septran.task.tree import TaskTree
+
+float16, bfloat16, float32, float64 = "float16", "bfloat16", "float32", "float64"
+int8, int16, int32, int64 = "int8", "int16", "int32", "int64"
+uint8, uint16, uint32, uint64 = "uint8", "uint16", "uint32", "uint64"
+inf = float("inf")
+
+__all__ = [
+    "Chooser", "DefaultChooser", "In", "InOut", "LaunchSite", "Out", "Task", "TaskTree",
+    "Tensor", "abs", "accumulator_dtype", "bfloat16", "call_primitive", "cdiv", "ceil",
+    "complete", "compute_dtype", "copy", "cos", "define", "empty", "equal", "erf", "exp",
+    "exp2", "fill", "find_entry", "float16", "float32", "float64", "floor", "floor_divide",
+    "full", "gelu", "greatest", "index", "inf", "infer_outputs", "int8", "int16", "int32",
+    "int64", "is_float", "launch", "least", "load_entry", "load_logic", "log", "log2", "max",
+    "maximum", "min", "minimum", "parallel_range", "partition", "power", "relu", "round",
+    "rsqrt", "run", "run_tree", "sequential_range", "sigmoid", "silu", "sin", "sqrt",
+    "start", "static", "sum", "tanh", "trace", "tunable", "uint8", "uint16", "uint32",
+    "uint64", "where", "window", "written", "zeros",
+]  # fmt: skip

@@ -165,6 +165,11 @@ class TaskTree(Stage):
         """All tasks, callers first."""
         return self.root.walk()
 
+    def __str__(self) -> str:
+        from septran.task.printer import to_text
+
+        return to_text(self)
+
     def task(self, path: str) -> TaskNode:
         """The task at `path`; KeyError where there is none."""
         for node in self.tasks():

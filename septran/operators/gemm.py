@@ -1,0 +1,100 @@
+"""Matrix product: C = A @ B.
+
+C[i, j] = sum over k of A[i, k] * B[k, j], for A [M, K], B [K, N], C [M, N]; with `trans_a`
+A is given as [K, M], with `trans_b` B as [N, K]. Any float dtype (16-bit ones are summed
+in float32), or int8 to int32. Source: BLAS level 3, GEMM.
+"""
+
+from septran import task
+
+EXAMPLE = {"M": 512, "N": 512, "K": 512}
+
+
+@task.define(leaf=True)
+def gemm_tile(C, A, B):
+    """C += A @ B on one tile."""
+    task.call_primitive("gemm", C, A, B)
+
+
+@task.define
+def gemm_block(C, A, B):
+    """One block of C: walk the K axis."""
+    block_k = task.tunable("block_K")
+    acc = accumulator(C)
+    Ap = task.partition(A, shape=(A.shape[0], block_k))
+    Bp = task.partition(B, shape=(block_k, B.shape[1]))
+    task.fill(acc, 0)
+    for k in task.sequential_range(Ap.shape[1]):
+        task.launch(gemm_tile, acc, Ap[0, k], Bp[k, 0])
+    if acc is not C:
+        task.copy(C, acc)
+
+
+@task.define
+def gemm_core(C, A, B):
+    """C in blocks, each on its own."""
+    block_m, block_n = task.tunable("block_M"), task.tunable("block_N")
+    Cp = task.partition(C, shape=(block_m, block_n))
+    Ap = task.partition(A, shape=(block_m, A.shape[1]))
+    Bp = task.partition(B, shape=(B.shape[0], block_n))
+    for i, j in task.parallel_range(Cp.shape):
+        task.launch(gemm_block, Cp[i, j], Ap[i, 0], Bp[0, j])
+
+
+@task.define
+def gemm_rows(C, A, B):
+    """C += A @ B for some rows of C: one step of K, all of a panel's columns."""
+    task.launch(gemm_tile, C, A, B)
+
+
+@task.define
+def gemm_step(C, A, B):
+    """C += A @ B for one step of K: rows in blocks, each on its own."""
+    block_m = task.tunable("block_M")
+    Cp = task.partition(C, shape=(block_m, C.shape[1]))
+    Ap = task.partition(A, shape=(block_m, A.shape[1]))
+    for i in task.parallel_range(Cp.shape[0]):
+        task.launch(gemm_rows, Cp[i, 0], Ap[i, 0], B)
+
+
+@task.define
+def gemm_panel(C, A, B):
+    """A panel of columns of C: walk the K axis, so that a slab of B serves all rows."""
+    block_k = task.tunable("block_K")
+    acc = accumulator(C)
+    Ap = task.partition(A, shape=(A.shape[0], block_k))
+    Bp = task.partition(B, shape=(block_k, B.shape[1]))
+    task.fill(acc, 0)
+    for k in task.sequential_range(Ap.shape[1]):
+        task.launch(gemm_step, acc, Ap[0, k], Bp[k, 0])
+    if acc is not C:
+        task.copy(C, acc)
+
+
+@task.define(variant_of="gemm_core")
+def gemm_by_panels(C, A, B):
+    """C in panels of columns, one after another."""
+    block_n = task.tunable("block_N")
+    Cp = task.partition(C, shape=(C.shape[0], block_n))
+    Bp = task.partition(B, shape=(B.shape[0], block_n))
+    for j in task.parallel_range(Cp.shape[1]):
+        task.launch(gemm_panel, Cp[0, j], A, Bp[0, j])
+
+
+@task.define
+def gemm(
+    C: task.Tensor["M", "N"],
+    A: task.Tensor["K if trans_a else M", "M if trans_a else K"],
+    B: task.Tensor["N if trans_b else K", "K if trans_b else N"],
+    *,
+    trans_a: bool = False,
+    trans_b: bool = False,
+):
+    """C = A @ B, either operand transposed on request."""
+    task.launch(gemm_core, C, A.T if trans_a else A, B.T if trans_b else B)
+
+
+def accumulator(C):
+    """C itself where it sums exactly enough, else a wider temporary of its shape."""
+    wide = task.accumulator_dtype(C.dtype)
+    return C if C.dtype == wide else task.empty(C.shape, wide, name="acc")

@@ -1,0 +1,125 @@
+"""The mistakes a logic author can make, one class each."""
+
+from __future__ import annotations
+
+from septran.errors import LogicError
+
+
+class LeafLaunchesError(LogicError):
+    """A leaf task launches, partitions or loops over another task."""
+
+    code = "SEP101"
+
+
+class CompositeTouchesDataError(LogicError):
+    """A composite task reads or writes elements itself."""
+
+    code = "SEP102"
+
+
+class ReadOnlyError(LogicError):
+    """A tensor declared as input is written."""
+
+    code = "SEP103"
+
+
+class RaceError(LogicError):
+    """Two iterations of a parallel loop touch the same element, and one writes it."""
+
+    code = "SEP104"
+
+
+class ShapeError(LogicError):
+    """Shapes do not fit a primitive, an expression, a launch or an annotation."""
+
+    code = "SEP105"
+
+
+class DtypeError(LogicError):
+    """Dtypes do not fit."""
+
+    code = "SEP106"
+
+
+class SymbolicValueError(LogicError):
+    """A value known only when the kernel runs is used where Python needs one now."""
+
+    code = "SEP107"
+
+
+class UnknownPrimitiveError(LogicError):
+    """No primitive has that name, or it does not take that attribute."""
+
+    code = "SEP108"
+
+
+class EscapeError(LogicError):
+    """A tensor is used outside of the task it belongs to."""
+
+    code = "SEP109"
+
+
+class EndlessRecursionError(LogicError):
+    """Tasks launch each other without reaching a leaf."""
+
+    code = "SEP110"
+
+
+class LaunchArgumentsError(LogicError):
+    """A launch has too many, too few or unsuitable arguments."""
+
+    code = "SEP111"
+
+
+class IndexingError(LogicError):
+    """A tensor or partition is indexed in a way that has no meaning."""
+
+    code = "SEP112"
+
+
+class PartitionError(LogicError):
+    """A partition's block shape does not fit its tensor."""
+
+    code = "SEP113"
+
+
+class TunableError(LogicError):
+    """A tunable has no value, or an unsuitable one."""
+
+    code = "SEP114"
+
+
+class UnknownTaskError(LogicError):
+    """No task or variant has that name."""
+
+    code = "SEP115"
+
+
+class NotInTaskError(LogicError):
+    """A construct of the language is used outside of a task that is being traced."""
+
+    code = "SEP116"
+
+
+class InferenceError(LogicError):
+    """The shape of an output cannot be told from the inputs."""
+
+    code = "SEP117"
+
+
+class LoadError(LogicError):
+    """A logic file cannot be loaded, or has no entry task."""
+
+    code = "SEP118"
+
+
+class SizeMismatchError(LogicError):
+    """Two tensors give different extents to one named dimension."""
+
+    code = "SEP119"
+
+
+class ViewError(LogicError):
+    """A reshape or window that would need a copy, or does not fit."""
+
+    code = "SEP120"

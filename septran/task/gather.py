@@ -1,0 +1,115 @@
+"""Views on NumPy arrays: by slicing where the map allows it, by gathering elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from septran.task.index import FloorDiv, Index, Max, Min, Mod, Var, axis
+from septran.task.views import View
+
+Array = np.ndarray[Any, Any]
+
+
+def extents(view: View, values: Mapping[Var, int]) -> tuple[int, ...]:
+    """The extents that exist, never negative."""
+    return tuple(max(0, v.evaluate(values)) for v in view.valid)
+
+
+def read(array: Array, view: View, values: Mapping[Var, int]) -> Array:
+    """The elements of a view; zeros outside of the array where the view is padded."""
+    slices = None if view.padded else _slices(view, values, array.shape)
+    if slices is not None:
+        keys, order, reverse = slices
+        part: Array = array[keys].transpose(order)[reverse]
+        return part
+    places = coordinates(view, values)
+    shape = extents(view, values)
+    if not view.padded:
+        return np.broadcast_to(array[tuple(places)], shape)
+    inside = np.ones(shape, dtype=bool)
+    for place, extent in zip(places, array.shape, strict=True):
+        inside &= (place >= 0) & (place < extent)
+    if array.size == 0:
+        return np.zeros(shape, array.dtype)
+    safe = tuple(np.clip(p, 0, n - 1) for p, n in zip(places, array.shape, strict=True))
+    return np.where(inside, np.broadcast_to(array[safe], shape), np.zeros((), array.dtype))
+
+
+def write(array: Array, view: View, values: Mapping[Var, int], elements: Array) -> None:
+    """Store `elements`, of the extents that exist, broadcast where they are fewer."""
+    slices = _slices(view, values, array.shape)
+    if slices is not None:
+        keys, order, reverse = slices
+        array[keys].transpose(order)[reverse][...] = elements
+        return
+    places = coordinates(view, values)
+    shape = extents(view, values)
+    array[tuple(np.broadcast_to(p, shape) for p in places)] = np.broadcast_to(elements, shape)
+
+
+def coordinates(view: View, values: Mapping[Var, int]) -> list[Array]:
+    """The array's coordinates of every element of the view, broadcastable to its extents."""
+    shape = extents(view, values)
+    known: dict[Var, Any] = dict(values)
+    for n, extent in enumerate(shape):
+        known[axis(n)] = np.arange(extent).reshape([-1 if m == n else 1 for m in range(len(shape))])
+    return [np.asarray(evaluate(entry, known)) for entry in view.index]
+
+
+def evaluate(index: Index, values: Mapping[Var, Any]) -> Any:
+    """An index expression on integers or integer arrays."""
+    total: Any = index.constant
+    for atom, coefficient in index.terms:
+        match atom:
+            case Var():
+                value = values[atom]
+            case FloorDiv(inner, divisor):
+                value = evaluate(inner, values) // divisor
+            case Mod(inner, divisor):
+                value = evaluate(inner, values) % divisor
+            case Min(operands):
+                value = _fold(np.minimum, [evaluate(o, values) for o in operands])
+            case Max(operands):
+                value = _fold(np.maximum, [evaluate(o, values) for o in operands])
+        total = total + coefficient * value
+    return total
+
+
+def _fold(function: Any, parts: list[Any]) -> Any:
+    result = parts[0]
+    for part in parts[1:]:
+        result = function(result, part)
+    return result
+
+
+def _slices(
+    view: View, values: Mapping[Var, int], shape: tuple[int, ...]
+) -> tuple[tuple[Any, ...], tuple[int, ...], tuple[Any, ...]] | None:
+    """Basic-indexing keys, the axes' order and missing axes; None where a gather is needed."""
+    keys: list[Any] = []
+    order: list[int] = []
+    sizes = extents(view, values)
+    for entry, limit in zip(view.index, shape, strict=True):
+        own = [n for n in range(view.rank) if axis(n) in entry.variables()]
+        if len(own) > 1:
+            return None
+        if not own:
+            keys.append(int(evaluate(entry, values)))
+            continue
+        step = entry.coefficient(axis(own[0]))
+        rest = entry - Index.of(axis(own[0])) * step
+        if step <= 0 or axis(own[0]) in rest.variables() or own[0] in order:
+            return None
+        start, size = int(evaluate(rest, values)), sizes[own[0]]
+        stop = start + (size - 1) * step + 1 if size else start
+        if start < 0 or stop > limit:
+            return None
+        keys.append(slice(start, stop, step))
+        order.append(own[0])
+    if sorted(order) != list(range(view.rank)):
+        return None
+    inverse = tuple(order.index(n) for n in range(view.rank))
+    return tuple(keys), inverse, (Ellipsis,)

@@ -1,0 +1,225 @@
+"""Shapes and dtypes of the outputs that a caller does not pass."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from septran.dtypes import accumulator_dtype, is_float, promote
+from septran.errors import LogicError
+from septran.task.chooser import Chooser
+from septran.task.definition import Task
+from septran.task.errors import InferenceError
+from septran.task.index import Range, Var, axis
+from septran.task.privileges import accesses
+from septran.task.tracing import named_dims, trace
+from septran.task.tree import Loop, Statement, TaskTree
+
+PROBE = 64
+"""Extent of every dimension in the trace that finds which parameters are written."""
+
+Shape = tuple[int, ...]
+Array = np.ndarray[Any, Any]
+
+
+def infer_outputs(
+    logic: Task,
+    arrays: Sequence[Any],
+    chooser: Chooser | None = None,
+    static: Mapping[str, Any] | None = None,
+    dtypes: Mapping[str, str] | None = None,
+) -> tuple[dict[str, Shape], dict[str, str]]:
+    """Shape and dtype of every parameter, from arrays of its inputs (or of all of them).
+
+    Raises:
+        InferenceError: an output's shape does not follow from the inputs.
+        SizeMismatchError: inputs disagree about a named dimension.
+    """
+    every = [name for name, _ in logic.tensors]
+    if len(arrays) == len(every):
+        names = every
+    else:
+        names = [n for n in every if n not in written(logic, static)]
+    if len(names) != len(arrays):
+        raise InferenceError(
+            f"{logic.name} takes {', '.join(names)}; {len(arrays)} tensors are given",
+            logic.location,
+        )
+    shapes = {n: tuple(int(e) for e in a.shape) for n, a in zip(names, arrays, strict=True)}
+    kinds = {n: _dtype_name(a) for n, a in zip(names, arrays, strict=True)}
+    return complete(logic, shapes, kinds, chooser, static, dtypes)
+
+
+def complete(
+    logic: Task,
+    shapes: Mapping[str, Shape],
+    kinds: Mapping[str, str],
+    chooser: Chooser | None = None,
+    static: Mapping[str, Any] | None = None,
+    dtypes: Mapping[str, str] | None = None,
+) -> tuple[dict[str, Shape], dict[str, str]]:
+    """`infer_outputs` from names: shapes and dtypes of some parameters to those of all."""
+    known = dict(shapes)
+    dims = named_dims(logic, known, static or {})
+    for name, kind in logic.specialised(static or {}):
+        if name not in known and kind.dims is not None:
+            known[name] = tuple(extent(d, dims, static or {}, logic, name) for d in kind.dims)
+    if len(known) < len(logic.tensors):
+        known = _search(logic, known, kinds, chooser, static)
+    result = dict(kinds) | dict(dtypes or {})
+    for name, kind in logic.tensors:
+        if name not in result:
+            result[name] = kind.dtype or _result_dtype(logic, name, kinds, static)
+    return known, result
+
+
+def written(logic: Task, static: Mapping[str, Any] | None = None) -> frozenset[str]:
+    """Names of the parameters that the logic writes, found by a trace at probe extents."""
+    return frozenset(p.name for p in _probe(logic, static).root.params if p.writes)
+
+
+def _probe(logic: Task, static: Mapping[str, Any] | None) -> TaskTree:
+    failures: list[LogicError] = []
+    ranks = [len(k.dims) for _, k in logic.tensors if k.dims is not None]
+    for rank in (None,) if len(ranks) == len(logic.tensors) else (2, 1, 3, 4):
+        shapes: dict[str, Shape] = {}
+        named: dict[str, int] = {}
+        for name, kind in logic.specialised(static or {}):
+            if kind.dims is None:
+                shapes[name] = (PROBE,) * (rank or 2)
+                continue
+            named |= {
+                d: named.get(d, PROBE) for d in kind.dims if isinstance(d, str) and d.isidentifier()
+            }
+            shapes[name] = tuple(extent(d, named, static or {}, logic, name) for d in kind.dims)
+        try:
+            return trace(logic, shapes, None, None, static, check=False)
+        except LogicError as error:
+            failures.append(error)
+    raise failures[0]
+
+
+def extent(
+    dim: Any, dims: Mapping[str, int], static: Mapping[str, Any], logic: Task, name: str
+) -> int:
+    """One dimension's extent: a number, a known name, or arithmetic over names and flags."""
+    if isinstance(dim, int):
+        return dim
+    defaults = {k.name: k.default for k in logic.keywords if k.static}
+    values = defaults | dict(static) | dict(dims)
+    try:
+        return _calculate(ast.parse(str(dim), mode="eval").body, values)
+    except (KeyError, TypeError, SyntaxError):
+        raise InferenceError(
+            f"dimension {dim} of {name} does not follow from the inputs of {logic.name}",
+            logic.location,
+            hint=f"pass shapes={{{name!r}: ...}} or the output itself",
+        ) from None
+
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+}  # fmt: skip
+
+
+def _calculate(node: ast.expr, values: Mapping[str, Any]) -> int:
+    match node:
+        case ast.Constant(int() as number):
+            return int(number)
+        case ast.Name(name):
+            return int(values[name])
+        case ast.BinOp(left, kind, right):
+            combine = _OPERATORS[type(kind)]
+            return int(combine(_calculate(left, values), _calculate(right, values)))
+        case ast.UnaryOp(ast.USub(), inner):
+            return -_calculate(inner, values)
+        case _:
+            raise SyntaxError("not arithmetic")
+
+
+def _search(
+    logic: Task,
+    known: dict[str, Shape],
+    kinds: Mapping[str, str],
+    chooser: Chooser | None,
+    static: Mapping[str, Any] | None,
+) -> dict[str, Shape]:
+    """Extents of unannotated outputs: those inputs' extents with which the trace is sound.
+
+    A candidate is sound when shapes agree everywhere and every input is used to its ends.
+    """
+    missing = [name for name, _ in logic.tensors if name not in known]
+    sizes = sorted({e for shape in known.values() for e in shape})
+    ranks = sorted({len(s) for s in known.values()}, reverse=True)
+    failure: LogicError | None = None
+    for rank in ranks:
+        shapes = list(itertools.product(sizes, repeat=rank))
+        for choice in itertools.product(shapes, repeat=len(missing)):
+            candidate = known | dict(zip(missing, choice, strict=True))
+            try:
+                tree = trace(logic, candidate, kinds, chooser, static, check=False)
+            except LogicError as error:
+                failure = failure or error
+                continue
+            if _spans(tree):
+                return candidate
+    raise InferenceError(
+        f"the shape of {', '.join(missing)} does not follow from the inputs of {logic.name}",
+        logic.location,
+        hint='annotate the parameters, as in C: task.Tensor["M", "N"], or pass the output'
+        + (f"; the first attempt failed with: {failure.message}" if failure else ""),
+    )
+
+
+def _spans(tree: TaskTree) -> bool:
+    """Whether the entry uses every parameter from its first to its last element."""
+    reach: dict[tuple[str, int], tuple[int, int]] = {}
+    for statement, ranges in _with_ranges(tree.root.body, {}):
+        for access in accesses(statement):
+            view = access.view
+            known = dict(ranges)
+            for n, valid in enumerate(view.valid):
+                known[axis(n)] = (0, max(0, valid.bounds(known)[1] - 1))
+            for n, entry in enumerate(view.index):
+                low, high = entry.bounds(known)
+                held = reach.get((view.tensor, n), (low, high))
+                reach[view.tensor, n] = (min(low, held[0]), max(high, held[1]))
+    return all(
+        reach.get((p.name, n), (0, 0))[0] <= 0 and reach.get((p.name, n), (0, -1))[1] >= extent - 1
+        for p in tree.root.params
+        for n, extent in enumerate(p.shape)
+    )
+
+
+def _with_ranges(
+    body: tuple[Statement, ...], ranges: Mapping[Var, Range]
+) -> Iterator[tuple[Statement, Mapping[Var, Range]]]:
+    for statement in body:
+        if isinstance(statement, Loop):
+            inner = dict(ranges)
+            for variable, size in zip(statement.variables, statement.extents, strict=True):
+                inner[variable] = (0, max(0, size.bounds(inner)[1] - 1))
+            yield from _with_ranges(statement.body, inner)
+        else:
+            yield statement, ranges
+
+
+def _result_dtype(
+    logic: Task, name: str, kinds: Mapping[str, str], static: Mapping[str, Any] | None
+) -> str:
+    inputs = [d for n, d in kinds.items() if n != name]
+    common = promote(*inputs) if inputs else "float32"
+    if is_float(common):
+        return common
+    param = next(p for p in _probe(logic, static).root.params if p.name == name)
+    return accumulator_dtype(common) if param.accumulates else common
+
+
+def _dtype_name(array: Any) -> str:
+    return str(array.dtype).removeprefix("torch.")

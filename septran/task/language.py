@@ -1,0 +1,369 @@
+"""The constructs of Task Lang, as a logic file uses them: ``from septran import task``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from septran.dtypes import ALL, numpy_dtype
+from septran.errors import nearest
+from septran.location import Location
+from septran.task import expressions as ex
+from septran.task import symbols
+from septran.task.definition import Task, TensorType, define
+from septran.task.errors import (
+    DtypeError,
+    IndexingError,
+    LaunchArgumentsError,
+    PartitionError,
+    ShapeError,
+    TunableError,
+    UnknownPrimitiveError,
+)
+from septran.task.index import Index, Var
+from septran.task.primitives import PRIMITIVES, Contract
+from septran.task.symbols import Expression, Symbol, as_index
+from septran.task.tensors import Partition, Tile, windowed
+from septran.task.tracing import Frame, current, launch
+from septran.task.tree import Allocate, Loop, Primitive, TunableValue
+from septran.task.views import View
+
+_LETTERS = {True: "ijlm", False: "kpqr"}
+"""Names of loop indices: parallel ones from i, sequential ones from k."""
+
+
+def partition(
+    x: Tile, by: str = "blocks", shape: Any = None, shape_from: str | None = None
+) -> Partition:
+    """Cut a tensor into a grid of tiles; the last one of an axis may be smaller.
+
+    Args:
+        x: The tensor or view.
+        by: ``blocks``.
+        shape: Extents of a tile, one an axis.
+        shape_from: Instead of `shape`: the name of the tensor whose block shape the
+            mapping's tunables give (``block_size``, or ``block_<dimension>``).
+
+    Raises:
+        PartitionError: the shape does not fit.
+    """
+    frame = _composite("partitions a tensor")
+    if by != "blocks":
+        raise PartitionError(f"unknown way to partition {by!r}; there is 'blocks'", _here())
+    if (shape is None) == (shape_from is None):
+        raise PartitionError("give either shape or shape_from", _here())
+    frame.require_live(_tile(x))
+    block = _block_from(frame, x, shape_from) if shape is None else tuple(shape)
+    return Partition(x, block)
+
+
+def _block_from(frame: Frame, x: Tile, tensor: str | None) -> tuple[int, ...]:
+    """Block extents that the mapping's tunables give; the whole tensor where none does."""
+    size = _tunable(frame, "block_size", None)
+    if size is not None:
+        return (int(size),) * x.ndim
+    extents = []
+    for n, extent in enumerate(x.view.shape):
+        dims = frame.types.get(tensor or x.name, TensorType()).dims or ()
+        name = dims[n] if n < len(dims) else None
+        value = _tunable(frame, f"block_{name}", None) if isinstance(name, str) else None
+        extents.append(int(value) if value is not None else extent)
+    return tuple(extents)
+
+
+def window(x: Tile, size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> Tile:
+    """Sliding windows over the last axes: ``[..., out..., size...]``; zeros outside of `x`."""
+    frame = current()
+    frame.require_live(_tile(x))
+    size = tuple(size) if isinstance(size, tuple | list) else (size,)
+    spread = [_each(v, len(size)) for v in (stride, padding, dilation)]
+    return windowed(x, tuple(map(int, size)), *spread)
+
+
+def _each(value: Any, count: int) -> tuple[int, ...]:
+    return tuple(map(int, value)) if isinstance(value, tuple | list) else (int(value),) * count
+
+
+def parallel_range(*extents: Any) -> Iterator[Any]:
+    """Independent iterations in any order; one index an extent, a tuple where several."""
+    return _loop(extents, parallel=True)
+
+
+def sequential_range(*extents: Any) -> Iterator[Any]:
+    """Ordered iterations; extents may depend on outer indices."""
+    return _loop(extents, parallel=False)
+
+
+def _loop(extents: tuple[Any, ...], parallel: bool) -> Iterator[Any]:
+    frame = _composite("loops over launches")
+    single = len(extents) == 1 and not isinstance(extents[0], tuple | list)
+    if len(extents) == 1 and isinstance(extents[0], tuple | list):
+        extents = tuple(extents[0])
+    where = _here()
+    sizes = tuple(as_index(e) for e in extents)
+    with _open(frame, sizes, parallel, where) as variables:
+        symbols_ = tuple(Symbol(v) for v in variables)
+        yield symbols_[0] if single else symbols_
+
+
+@contextmanager
+def _open(
+    frame: Frame, sizes: tuple[Index, ...], parallel: bool, where: Location
+) -> Iterator[tuple[Var, ...]]:
+    letters = _LETTERS[parallel]
+    names = [letters[min(n, len(letters) - 1)] for n in range(len(sizes))]
+    variables = tuple(frame.tracer.variable(name) for name in names)
+    outer, frame.body = frame.body, []
+    frame.parallel += parallel
+    for variable, size in zip(variables, sizes, strict=True):
+        frame.ranges[variable] = (0, max(0, size.bounds(frame.ranges)[1] - 1))
+    try:
+        yield variables
+    finally:
+        body, frame.body = frame.body, outer
+        frame.parallel -= parallel
+    if body:
+        frame.body.append(Loop(variables, sizes, parallel, tuple(body), where))
+
+
+def empty(shape: Any, dtype: str | None = None, name: str = "temporary") -> Tile:
+    """A temporary of undefined content that lives until the end of this task."""
+    return _allocate(shape, dtype, name, None)
+
+
+def zeros(shape: Any, dtype: str | None = None, name: str = "temporary") -> Tile:
+    """A temporary of zeros."""
+    return _allocate(shape, dtype, name, 0)
+
+
+def full(shape: Any, value: float, dtype: str | None = None, name: str = "temporary") -> Tile:
+    """A temporary whose every element is `value`."""
+    return _allocate(shape, dtype, name, value)
+
+
+def _allocate(shape: Any, dtype: str | None, name: str, fill: float | int | None) -> Tile:
+    frame, where = current(), _here()
+    extents = shape if isinstance(shape, tuple | list) else (shape,)
+    for extent in extents:
+        if isinstance(extent, Symbol) or not isinstance(extent, int):
+            raise ShapeError(
+                f"the extent {extent!r} of {name} is not known while tracing", where,
+                hint="take it from a tensor's shape or a tunable",
+            )  # fmt: skip
+    valid = tuple(as_index(e) for e in extents)
+    unique = frame.fresh(name)
+    kind = _dtype(dtype or "float32")
+    frame.body.append(Allocate(unique, tuple(map(int, extents)), valid, kind, fill, where))
+    return Tile(frame, View.whole(unique, tuple(map(int, extents)), valid), kind)
+
+
+def tunable(name: str, default: TunableValue | None = None) -> Any:
+    """A value that the mapping sets; a run without a mapping takes the default, or 32.
+
+    Raises:
+        TunableError: the value is not of the default's kind, or not positive.
+    """
+    frame = current()
+    value = _tunable(frame, name, default)
+    if value is None:
+        value = frame.tunables[name] = _fallback()
+    if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
+        raise TunableError(f"tunable {name} of {frame.task.name} is {value}, not positive", _here())
+    return value
+
+
+def _fallback() -> int:
+    from septran.task.chooser import FALLBACK
+
+    return FALLBACK
+
+
+def _tunable(frame: Frame, name: str, default: TunableValue | None) -> TunableValue | None:
+    if name not in frame.tunables:
+        value = frame.tracer.chooser.tunable(frame.site, name, default, _here())
+        if value is None:
+            return None
+        frame.tunables[name] = value
+    return frame.tunables[name]
+
+
+def call_primitive(name: str, *operands: Tile, **attributes: Any) -> None:
+    """Call a named tile operation; operand 0 is written (primitives.py has the contracts).
+
+    Raises:
+        CompositeTouchesDataError, UnknownPrimitiveError, ShapeError, DtypeError,
+        ReadOnlyError: with the line of the call.
+    """
+    frame, where = current(), _here()
+    frame.require_leaf(f"calls primitive {name!r}")
+    contract = PRIMITIVES.get(name)
+    if contract is None:
+        raise UnknownPrimitiveError(
+            f"unknown primitive {name!r}", where, hint=nearest(name, PRIMITIVES)
+        )
+    if len(operands) != len(contract.operands):
+        raise LaunchArgumentsError(
+            f"{name} takes {', '.join(contract.operands)}; {len(operands)} operands are given",
+            where,
+        )
+    known = contract.attributes or {}
+    for attribute in attributes:
+        if attribute not in known:
+            raise UnknownPrimitiveError(
+                f"{name} takes no attribute {attribute!r}", where, hint=nearest(attribute, known)
+            )
+    for tile in operands:
+        frame.require_live(_tile(tile))
+    frame.require_writable(operands[0])
+    _check_axes(contract, operands, where)
+    _check_dtypes(contract, operands, where)
+    merged = {**known, **attributes}
+    frame.body.append(
+        Primitive(name, tuple(o.view for o in operands), tuple(sorted(merged.items())), where)
+    )
+
+
+def _check_axes(contract: Contract, operands: tuple[Tile, ...], where: Location) -> None:
+    """Equal letters have equal extents, also at ragged edges."""
+    seen: dict[str, tuple[int, Index, str]] = {}
+    for letters, tile, label in zip(contract.axes, operands, contract.operands, strict=True):
+        if letters == "*":
+            whole = (tile.view.shape, tile.view.valid)
+            first = operands[0].view
+            if whole != (first.shape, first.valid):
+                raise ShapeError(
+                    f"{contract.name}: {label} is {_dims(tile)}, "
+                    f"but {contract.operands[0]} is {_dims(operands[0])}", where,
+                )  # fmt: skip
+            continue
+        if tile.ndim != len(letters):
+            raise ShapeError(
+                f"{contract.name}: {label} must have {len(letters)} axes, but is {_dims(tile)}",
+                where,
+            )
+        for letter, extent, valid in zip(letters, tile.view.shape, tile.view.valid, strict=True):
+            held = seen.setdefault(letter, (extent, valid, label))
+            if held[:2] != (extent, valid):
+                shapes = ", ".join(
+                    f"{n} is {_dims(t)}" for n, t in zip(contract.operands, operands, strict=True)
+                )
+                rule = ", ".join(
+                    f"{n}[{', '.join(a)}]"
+                    for n, a in zip(contract.operands, contract.axes, strict=True)
+                )
+                edge = " at the ragged edge" if held[0] == extent else ""
+                raise ShapeError(
+                    f"{contract.name}: extents of {letter} differ{edge}: {shapes}", where,
+                    hint=f"the rule is {rule}; take extents from a tensor's shape (A.shape[0])",
+                )  # fmt: skip
+
+
+def _check_dtypes(contract: Contract, operands: tuple[Tile, ...], where: Location) -> None:
+    if contract.name != "gemm":
+        return
+    c, a, b = (o.own_dtype for o in operands)
+    floats = {d.startswith(("float", "bfloat")) for d in (c, a, b)}
+    if len(floats) != 1:
+        raise DtypeError(f"gemm mixes integers and floats: C {c}, A {a}, B {b}", where)
+
+
+def _dims(tile: Tile) -> str:
+    parts = (
+        str(n) if v == Index.of(n) else f"{v} of {n}"
+        for n, v in zip(tile.view.shape, tile.view.valid, strict=True)
+    )
+    return f"{tile.own_dtype}[{', '.join(parts)}]"
+
+
+@define(leaf=True)
+def _fill_leaf(X, *, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, N803
+    """Every element of X becomes `value`."""
+    call_primitive("fill", X, value=value)
+
+
+@define(leaf=True)
+def _copy_leaf(Y, X):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, N803
+    """Y = X, converted to Y's dtype."""
+    call_primitive("copy", Y, X)
+
+
+def _builtin(task: Task, name: str) -> Task:
+    return Task(task.function, name, name, True, task.location, task.tensors, task.keywords)
+
+
+FILL = _builtin(_fill_leaf, "fill")
+"""The built-in leaf that `fill` launches from a composite."""
+COPY = _builtin(_copy_leaf, "copy")
+"""The built-in leaf that `copy` launches from a composite."""
+
+
+def fill(x: Tile, value: float) -> None:
+    """Set every element; in a composite a launch of the built-in leaf ``fill``."""
+    if current().task.leaf:
+        call_primitive("fill", x, value=value)
+    else:
+        launch(FILL, x, value=value)
+
+
+def copy(target: Tile, source: Tile) -> None:
+    """Copy, converting the dtype; in a composite a launch of the built-in leaf ``copy``."""
+    if current().task.leaf:
+        call_primitive("copy", target, source)
+    else:
+        launch(COPY, target, source)
+
+
+def index(x: Tile, axis: int) -> Expression:
+    """Where along `axis` each element lies in the tensor that the kernel's caller passed."""
+    current().require_leaf("asks for positions")
+    return Expression(ex.Position(_tile(x).view, _axis(x, axis)))
+
+
+def start(x: Tile, axis: int) -> Any:
+    """The offset of a tile along `axis` within the tensor of this task that it is a view of."""
+    tile, at = _tile(x), _axis(x, axis)
+    place = next(
+        (n for n, e in enumerate(tile.view.index) if e.coefficient(_axis_var(at)) == 1), None
+    )
+    if place is None:
+        raise IndexingError(f"axis {axis} of {tile.name} has no plain offset", _here())
+    return symbols.symbol(tile.view.origin()[place])
+
+
+def _axis_var(number: int) -> Var:
+    from septran.task.index import axis as axis_variable
+
+    return axis_variable(number)
+
+
+def _axis(x: Tile, axis: int) -> int:
+    if not -x.ndim <= axis < x.ndim:
+        raise IndexingError(f"axis {axis} of a tensor with {x.ndim} axes", _here())
+    return axis % x.ndim
+
+
+def _dtype(name: str) -> str:
+    text = str(name).removeprefix("torch.")
+    if text not in ALL:
+        try:
+            text = numpy_dtype(text).name
+        except TypeError:
+            raise DtypeError(f"unknown dtype {name!r}", _here(), hint=nearest(text, ALL)) from None
+    return text
+
+
+def _tile(x: Any) -> Tile:
+    if not isinstance(x, Tile):
+        raise LaunchArgumentsError(f"{x!r} is not a tensor of this task", _here())
+    return x
+
+
+def _composite(what: str) -> Frame:
+    frame = current()
+    frame.require_composite(what)
+    return frame
+
+
+def _here() -> Location:
+    return Location.of_caller()

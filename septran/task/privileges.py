@@ -1,0 +1,186 @@
+"""What each parameter of a task is used for: read, written, or both; found bottom-up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from septran.task import expressions as ex
+from septran.task.definition import TensorType
+from septran.task.errors import ReadOnlyError
+from septran.task.index import Index, axis
+from septran.task.primitives import PRIMITIVES
+from septran.task.tree import (
+    Allocate,
+    Assign,
+    Launch,
+    Loop,
+    Param,
+    Primitive,
+    Statement,
+    TaskNode,
+    statements,
+)
+from septran.task.views import View
+
+
+@dataclass(frozen=True)
+class Access:
+    """One use of a view by a statement."""
+
+    view: View
+    reads: bool
+    """Whether what it held before matters."""
+    writes: bool
+    accumulates: bool = False
+
+
+def accesses(statement: Statement) -> Iterator[Access]:
+    """The uses of views by one statement, reads before writes; none for loops."""
+    match statement:
+        case Primitive():
+            contract = PRIMITIVES[statement.name]
+            for view in statement.operands[1:]:
+                yield Access(view, True, False)
+            yield Access(statement.operands[0], contract.accumulates, True, contract.accumulates)
+        case Assign():
+            for view in ex.loads(statement.value):
+                yield Access(view, True, False)
+            yield Access(statement.target, False, True)
+        case Launch():
+            pairs = list(zip(statement.task.params, statement.arguments, strict=True))
+            for param, view in pairs:
+                if param.reads and not param.writes:
+                    yield Access(view, True, False)
+            for param, view in pairs:
+                if param.writes:
+                    yield Access(view, param.reads, True, param.accumulates)
+
+
+def with_privileges(task: TaskNode) -> TaskNode:
+    """`task` with `reads`, `writes` and `accumulates` of its parameters found."""
+    return replace(task, params=tuple(_found(p, task) for p in task.params))
+
+
+def check_declared(task: TaskNode, declared: Mapping[str, TensorType]) -> None:
+    """Compare with what the author declared; raises ReadOnlyError."""
+    for param in task.params:
+        wanted = declared.get(param.name, TensorType()).privilege
+        if wanted == "In" and param.writes:
+            raise ReadOnlyError(f"{param.name} of {task.name} is In, but is written", task.location)
+        if wanted == "Out" and param.reads:
+            raise ReadOnlyError(
+                f"{param.name} of {task.name} is Out, but is read before it is overwritten",
+                task.location,
+                hint="declare it InOut, or fill it first",
+            )
+
+
+def _found(param: Param, task: TaskNode) -> Param:
+    own = [a for s in statements(task.body) for a in accesses(s) if a.view.tensor == param.name]
+    whole = View.whole(param.name, param.shape, param.valid)
+    reads, _ = _scan(task.body, param.name, [], whole)
+    return replace(
+        param,
+        reads=reads or not own,
+        writes=any(a.writes for a in own),
+        accumulates=any(a.accumulates for a in own),
+    )
+
+
+def _scan(
+    body: tuple[Statement, ...], name: str, written: list[View], whole: View
+) -> tuple[bool, list[View]]:
+    """Whether old content is read, and the views that are certainly overwritten by the end."""
+    written = list(written)
+    for statement in body:
+        if isinstance(statement, Allocate):
+            continue
+        if isinstance(statement, Loop):
+            old, inside = _scan(statement.body, name, written, whole)
+            if old:
+                return True, written
+            fresh = [v for v in inside if v not in written]
+            written += [u for v in fresh if (u := _union(v, statement, whole)) is not None]
+            continue
+        for access in accesses(statement):
+            if access.view.tensor != name:
+                continue
+            if access.reads and not _within(access.view, written, whole):
+                return True, written
+            if access.writes:
+                written.append(access.view)
+    return False, written
+
+
+def _within(view: View, written: list[View], whole: View) -> bool:
+    """Whether one of the written views holds all of `view`."""
+    return any(w == view or _is_all(w, whole) for w in written)
+
+
+def _is_all(view: View, whole: View) -> bool:
+    return view.index == whole.index and view.valid == whole.valid and view.shape == whole.shape
+
+
+_SPANS = -1
+"""Marks an axis of a written view that covers the tensor's whole axis."""
+
+
+def _union(view: View, loop: Loop, whole: View) -> View | None:
+    """What a view covers over all iterations; None where that is not certain."""
+    for variable, extent in zip(loop.variables, loop.extents, strict=True):
+        where = [n for n, e in enumerate(view.index) if variable in e.variables()]
+        if not where:
+            if not (extent.is_constant and extent.constant > 0):
+                return None
+            continue
+        if len(where) > 1:
+            return None
+        grown = _grown(view, where[0], variable, extent, whole)
+        if grown is None:
+            return None
+        view = grown
+    full = all(e == w for e, w in zip(view.index, whole.index, strict=True))
+    if full and all(s in (_SPANS, n) for s, n in zip(view.shape, whole.shape, strict=True)):
+        return whole
+    return view
+
+
+def _grown(view: View, at: int, variable: object, extent: Index, whole: View) -> View | None:
+    """The view widened along tensor axis `at` to the whole axis, if its tiles cover it."""
+    entry = view.index[at]
+    step = entry.coefficient(variable)  # type: ignore[arg-type]
+    rest = entry - Index.of(variable) * step  # type: ignore[arg-type]
+    own = next((n for n in range(view.rank) if rest == Index.of(axis(n))), None)
+    single = rest == Index() and step == 1
+    if own is None and not single:
+        return None
+    size = 1 if own is None else view.shape[own]
+    limit = whole.valid[at]
+    enough = extent.is_constant and extent.constant * step >= whole.shape[at]
+    if size != step or not (enough or extent == (limit + (step - 1)) // step):
+        return None
+    index = list(view.index)
+    shape, valid = list(view.shape), list(view.valid)
+    if own is None:  # an axis that was dropped by indexing comes back as the last one
+        own = view.rank
+        shape.append(_SPANS)
+        valid.append(limit)
+    shape[own], valid[own] = _SPANS, limit
+    index[at] = Index.of(axis(own))
+    result = replace(view, index=tuple(index), shape=tuple(shape), valid=tuple(valid))
+    return _ordered(result, whole)
+
+
+def _ordered(view: View, whole: View) -> View:
+    """Axes renumbered in the tensor's order where every entry is a bare axis."""
+    bare = [next((n for n in range(view.rank) if e == Index.of(axis(n))), None) for e in view.index]
+    if None in bare or len(set(bare)) != len(bare) or len(bare) != view.rank:
+        return view
+    order = [n for n in bare if n is not None]
+    shape = tuple(view.shape[n] for n in order)
+    spans = tuple(w if s == _SPANS else s for s, w in zip(shape, whole.shape, strict=True))
+    valid = tuple(view.valid[n] for n in order)
+    if spans == whole.shape and valid == whole.valid:
+        return whole
+    return replace(view, index=whole.index, shape=shape, valid=valid)

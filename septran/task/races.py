@@ -1,0 +1,155 @@
+"""Parallel iterations must not touch what another one writes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from septran.location import Location
+from septran.task.errors import RaceError
+from septran.task.gather import coordinates
+from septran.task.index import Index, Range, Var, axis, is_axis
+from septran.task.privileges import Access, accesses
+from septran.task.tree import Allocate, Loop, Statement, TaskNode, statements
+
+ENUMERATED = 1 << 20
+"""The most elements that are enumerated to decide a case that bounds do not."""
+
+
+@dataclass(frozen=True)
+class _Use:
+    access: Access
+    location: Location
+    inner: tuple[tuple[Var, Index], ...]
+    """Loops inside of the parallel one, around the statement."""
+
+
+def check_races(task: TaskNode, ranges: Mapping[Var, Range]) -> None:
+    """Check every parallel loop of a task's own body; raises RaceError with both places."""
+    for statement in statements(task.body):
+        if isinstance(statement, Loop) and statement.parallel:
+            _check_loop(task, statement, ranges)
+
+
+def _check_loop(task: TaskNode, loop: Loop, ranges: Mapping[Var, Range]) -> None:
+    private = {s.name for s in statements(loop.body) if isinstance(s, Allocate)}
+    uses = [u for u in _uses(loop.body, ()) if u.access.view.tensor not in private]
+    known = dict(ranges)
+    for use in uses:
+        for variable, extent in (*zip(loop.variables, loop.extents, strict=True), *use.inner):
+            known.setdefault(variable, (0, max(0, _top(extent, known) - 1)))
+    for n, first in enumerate(uses):
+        for second in uses[n:]:
+            written = first.access.writes or second.access.writes
+            if written and first.access.view.tensor == second.access.view.tensor:
+                _check_pair(task, loop, first, second, known)
+
+
+def _top(extent: Index, known: Mapping[Var, Range]) -> int:
+    return extent.bounds(known)[1] if extent.variables() <= known.keys() else 1
+
+
+def _uses(body: tuple[Statement, ...], inner: tuple[tuple[Var, Index], ...]) -> Iterator[_Use]:
+    for statement in body:
+        if isinstance(statement, Loop):
+            pairs = tuple(zip(statement.variables, statement.extents, strict=True))
+            yield from _uses(statement.body, (*inner, *pairs))
+        else:
+            for access in accesses(statement):
+                yield _Use(access, statement.location, inner)
+
+
+def _check_pair(
+    task: TaskNode, loop: Loop, first: _Use, second: _Use, known: Mapping[Var, Range]
+) -> None:
+    for variable, extent in zip(loop.variables, loop.extents, strict=True):
+        if extent.is_constant and extent.constant <= 1:
+            continue
+        others = {v for v in loop.variables if v != variable}
+        if not _apart(variable, others, first, second, known):
+            if _enumerated_apart(loop, first, second, known):
+                return
+            what = "write" if first.access.writes and second.access.writes else "read or write"
+            raise RaceError(
+                f"iterations of this parallel loop may {what} the same elements of "
+                f"{first.access.view.tensor}: {first.access.view} and {second.access.view} "
+                f"for different {variable}",
+                loop.location,
+                hint="partition it by the loop's indices, or use task.sequential_range",
+                notes=[("one use", first.location), ("the other", second.location)],
+            )
+    del task
+
+
+def _apart(
+    variable: Var, others: set[Var], first: _Use, second: _Use, known: Mapping[Var, Range]
+) -> bool:
+    """Whether some axis keeps the two uses apart for different values of `variable`."""
+    a, b = first.access.view, second.access.view
+    for mine, theirs in zip(a.index, b.index, strict=True):
+        step = mine.coefficient(variable)
+        if step == 0 or theirs.coefficient(variable) != step:
+            continue
+        spans = [
+            _span(e, u, variable, others, step, known) for e, u in ((mine, first), (theirs, second))
+        ]
+        if spans[0] is None or spans[1] is None or spans[0][0] != spans[1][0]:
+            continue
+        low = min(spans[0][1], spans[1][1])
+        high = max(spans[0][2], spans[1][2])
+        if high - low < abs(step):
+            return True
+    return False
+
+
+def _span(
+    entry: Index, use: _Use, variable: Var, others: set[Var], step: int, known: Mapping[Var, Range]
+) -> tuple[Index, int, int] | None:
+    """The part fixed by outer loops, and the least and greatest of the rest."""
+    rest = entry - Index.of(variable) * step
+    names = rest.variables()
+    if variable in names or names & others:
+        return None
+    inner = {v for v, _ in use.inner}
+    local = {v: known[v] for v in names if v in inner}
+    for n, extent in enumerate(use.access.view.shape):
+        local[axis(n)] = (0, max(0, extent - 1))
+    fixed = Index(tuple((a, c) for a, c in rest.terms if not _touches(a, local)), 0)
+    low, high = (rest - fixed).bounds(local)
+    return fixed, low, high
+
+
+def _touches(atom: object, local: Mapping[Var, Range]) -> bool:
+    return bool(Index(((atom, 1),)).variables() & local.keys())  # type: ignore[arg-type]
+
+
+def _enumerated_apart(loop: Loop, first: _Use, second: _Use, known: Mapping[Var, Range]) -> bool:
+    """Decide by listing the elements of every iteration, where there are not too many."""
+    outer = {
+        v: 0
+        for u in (first, second)
+        for e in u.access.view.index
+        for v in e.variables()
+        if not is_axis(v) and v not in loop.variables and v not in dict(u.inner)
+    }
+    if outer or any(not e.is_constant for e in loop.extents):
+        return False
+    seen: dict[tuple[int, ...], tuple[int, ...]] = {}
+    size = 0
+    for turn in itertools.product(*(range(e.constant) for e in loop.extents)):
+        values = dict(zip(loop.variables, turn, strict=True))
+        for use in (first, second):
+            inner = [range(known[v][1] + 1) for v, _ in use.inner]
+            for step in itertools.product(*inner):
+                now = values | dict(zip((v for v, _ in use.inner), step, strict=True))
+                places = coordinates(use.access.view, now)
+                size += places[0].size if places else 0
+                if size > ENUMERATED:
+                    return False
+                for place in zip(*(np.ravel(p).tolist() for p in places), strict=True):
+                    if seen.setdefault(place, turn) != turn:
+                        return False
+    return True

@@ -1,0 +1,292 @@
+"""Tensors as a task's body sees them while it is traced: tiles, views, partitions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from septran.location import Location
+from septran.task import expressions as ex
+from septran.task.errors import IndexingError, PartitionError, ShapeError, ViewError
+from septran.task.index import Index, IndexLike, Range, Var, axis, ceil_div
+from septran.task.symbols import Expression, Extent, as_index, symbol
+from septran.task.views import View
+
+if TYPE_CHECKING:
+    from septran.task.tracing import Frame
+
+
+class Tile(Expression):
+    """A tensor, or a view of one, inside a task that is being traced."""
+
+    __slots__ = ("frame", "own_dtype", "view")
+
+    def __init__(self, frame: Frame, view: View, dtype: str) -> None:
+        self.frame, self.view, self.own_dtype = frame, view, dtype
+
+    @property
+    def expr(self) -> ex.Expr:
+        """Its elements as an expression."""
+        self.frame.require_live(self)
+        return ex.Load(self.view, self.own_dtype)
+
+    @property
+    def name(self) -> str:
+        """The parameter or temporary that it is (a view of)."""
+        return self.view.tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents: integers that remember what exists at a ragged edge."""
+        pairs = zip(self.view.shape, self.view.valid, strict=True)
+        return tuple(Extent(n, v) for n, v in pairs)
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return self.view.rank
+
+    @property
+    def T(self) -> Tile:  # noqa: N802  # as NumPy's
+        """The axes in reverse order."""
+        return self.transpose(*reversed(range(self.ndim)))
+
+    def transpose(self, *order: int) -> Tile:
+        """The axes in the given order; a view, no copy."""
+        if sorted(order) != list(range(self.ndim)):
+            raise IndexingError(f"{order} is no order of {self.ndim} axes", Location.of_caller())
+        return self._with(self.view.transposed(tuple(order)))
+
+    def reshape(self, *shape: int) -> Tile:
+        """Merge or split axes in row-major order, where that stays a view (it always does here)."""
+        extents = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        return self._with(_reshaped(self.view, tuple(int(e) for e in extents)))
+
+    def __getitem__(self, key: Any) -> Any:
+        items = key if isinstance(key, tuple) else (key,)
+        items = _spread_ellipsis(items, self.ndim)
+        kept = tuple(item for item in items if item is not None)
+        tile = (
+            self
+            if all(i == slice(None) for i in kept if isinstance(i, slice))
+            and all(isinstance(i, slice) for i in kept)
+            else self._with(_sliced(self.view, kept, self.frame))
+        )
+        if None not in items:
+            return tile
+        new = [i for i in items if i is None or isinstance(i, slice)]
+        axes = tuple(n for n, item in enumerate(new) if item is None)
+        return Expression(ex.expand(tile.expr, axes))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        target = self[key]
+        if not isinstance(target, Tile):
+            raise IndexingError("an assignment cannot insert axes", Location.of_caller())
+        self.frame.assign(target, value)
+
+    def _with(self, view: View) -> Tile:
+        return Tile(self.frame, self.frame.simplified(view), self.own_dtype)
+
+    def __repr__(self) -> str:
+        return f"{self.view} {self.own_dtype}"
+
+
+class Partition:
+    """A grid of tiles: ``P.shape`` is the grid, ``P[i, j]`` a tile, ``P[i, :]`` a panel."""
+
+    def __init__(self, tile: Tile, block: tuple[int, ...]) -> None:
+        where = Location.of_caller()
+        if len(block) != tile.ndim:
+            raise PartitionError(
+                f"block shape {tuple(map(int, block))} has {len(block)} axes, "
+                f"{tile.name} has {tile.ndim}", where,
+            )  # fmt: skip
+        for extent in block:
+            if isinstance(extent, bool) or not isinstance(extent, int):
+                raise PartitionError(f"block extent {extent!r} is not an integer", where)
+            if extent <= 0 and 0 not in tile.view.shape:
+                raise PartitionError(f"block extent {extent} is not positive", where)
+        self.tile = tile
+        pairs = zip(block, tile.view.shape, strict=True)
+        self.block = tuple(max(1, min(int(b), n)) for b, n in pairs)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """How many tiles along each axis; symbols where that depends on loop indices."""
+        ranges = self.tile.frame.ranges
+        pairs = zip(self.tile.view.valid, self.block, strict=True)
+        return tuple(symbol(ceil_div(v, b).simplify(ranges)) for v, b in pairs)
+
+    def __getitem__(self, key: Any) -> Tile:
+        items = key if isinstance(key, tuple) else (key,)
+        if len(items) != self.tile.ndim:
+            raise IndexingError(
+                f"a partition of {self.tile.name} has {self.tile.ndim} axes, "
+                f"but {len(items)} indices are given", Location.of_caller(),
+                hint="P[i, :] takes a row of tiles as one panel",
+            )  # fmt: skip
+        offsets: list[IndexLike] = []
+        extents: list[int] = []
+        for n, item in enumerate(items):
+            if isinstance(item, slice):
+                if item != slice(None):
+                    raise IndexingError(
+                        "a partition takes ':' or an index along each axis", Location.of_caller()
+                    )
+                offsets.append(0)
+                extents.append(self.tile.view.shape[n])
+            else:
+                at = as_index(item)
+                self._inside(n, at)
+                offsets.append(at * self.block[n])
+                extents.append(self.block[n])
+        return self.tile._with(self.tile.view.block(tuple(offsets), tuple(extents)))
+
+    def _inside(self, n: int, at: Index) -> None:
+        """Refuse indices that certainly leave the grid."""
+        ranges = self.tile.frame.ranges
+        gap = ceil_div(self.tile.view.valid[n], self.block[n]) - 1 - at
+        if gap.variables() <= ranges.keys() and at.variables() <= ranges.keys():
+            if gap.bounds(ranges)[0] >= 0 or not _sure(gap, ranges):
+                return
+            raise IndexingError(
+                f"index {at} leaves the grid of {self.tile.name} along axis {n}, which has "
+                f"{ceil_div(self.tile.view.valid[n], self.block[n])} tiles of {self.block[n]}",
+                Location.of_caller(),
+            )
+
+    def __repr__(self) -> str:
+        return f"{self.tile.view} in tiles of {self.block}"
+
+
+def _sure(gap: Index, ranges: Mapping[Var, Range]) -> bool:
+    """Whether the least value of `gap` is one it really takes: each index occurs once."""
+    return all(isinstance(atom, Var) for atom, _ in gap.terms) and bool(ranges)
+
+
+def windowed(
+    tile: Tile,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> Tile:
+    """The last ``len(size)`` axes replaced by output positions, then window offsets."""
+    where = Location.of_caller()
+    count, rank = len(size), tile.ndim
+    if not len(stride) == len(padding) == len(dilation) == count or count > rank:
+        raise ViewError(f"a window of {count} axes does not fit {tile.name}", where)
+    lead = rank - count
+    index = [Index.of(axis(n)) for n in range(lead)]
+    outputs: list[int] = []
+    for n in range(count):
+        extent = tile.view.shape[lead + n]
+        reach = dilation[n] * (size[n] - 1) + 1
+        steps = (extent + 2 * padding[n] - reach) // stride[n] + 1
+        if steps < 0 or extent == 0:
+            steps = 0
+        outputs.append(steps)
+        position = Index.of(axis(lead + n)) * stride[n]
+        offset = Index.of(axis(lead + count + n)) * dilation[n]
+        index.append(position + offset - padding[n])
+    shape = (*tile.view.shape[:lead], *outputs, *size)
+    valid = (*tile.view.valid[:lead], *map(Index.of, (*outputs, *size)))
+    view = View("", tuple(index), shape, valid, padded=any(padding))
+    return tile._with(tile.view.compose(view))
+
+
+def _sliced(view: View, items: tuple[Any, ...], frame: Frame) -> View:
+    if len(items) > view.rank:
+        raise IndexingError(
+            f"{len(items)} indices for the {view.rank} axes of {view.tensor}", Location.of_caller()
+        )
+    items = (*items, *([slice(None)] * (view.rank - len(items))))
+    for n in reversed(range(view.rank)):
+        item = items[n]
+        if isinstance(item, slice):
+            view = _range(view, n, item)
+        elif isinstance(item, Expression):
+            raise IndexingError(
+                "a tensor cannot be indexed by a tensor", Location.of_caller(),
+                hint="indices are integers and loop indices",
+            )  # fmt: skip
+        else:
+            at = as_index(item)
+            if at.is_constant and at.constant < 0:
+                at = view.valid[n] + at
+            _inside(view, n, at, frame)
+            view = view.without(n, at)
+    return view
+
+
+def _inside(view: View, n: int, at: Index, frame: Frame) -> None:
+    if at.variables() <= frame.ranges.keys():
+        low, high = at.bounds(frame.ranges)
+        if low < 0 or high >= view.shape[n]:
+            raise IndexingError(
+                f"index {at} along axis {n} of {view.tensor} reaches "
+                f"{low if low < 0 else high}, outside of 0..{view.shape[n] - 1}",
+                Location.of_caller(),
+            )
+
+
+def _range(view: View, n: int, item: slice) -> View:
+    if item == slice(None):
+        return view
+    if item.step not in (None, 1):
+        raise IndexingError("slices with a step are not views here", Location.of_caller())
+    start = Index() if item.start is None else as_index(item.start)
+    stop = view.valid[n] if item.stop is None else as_index(item.stop)
+    nominal = Index.of(view.shape[n]) if item.stop is None else stop
+    length = nominal - start
+    if not length.is_constant or length.constant < 0:
+        raise IndexingError(
+            f"the length of slice {start}:{stop} is not a constant", Location.of_caller(),
+            hint="write x[a : a + n] with an integer n",
+        )  # fmt: skip
+    offsets: list[IndexLike] = [0] * view.rank
+    offsets[n] = start
+    extents = list(view.shape)
+    extents[n] = length.constant
+    return view.block(tuple(offsets), tuple(extents))
+
+
+def _reshaped(view: View, shape: tuple[int, ...]) -> View:
+    where = Location.of_caller()
+    total = math.prod(view.shape)
+    if shape.count(-1) == 1:
+        known = math.prod(e for e in shape if e != -1)
+        if known and total % known == 0:
+            shape = tuple(total // known if e == -1 else e for e in shape)
+    if math.prod(shape) != total:
+        raise ShapeError(f"cannot reshape {view.shape} to {shape}", where)
+    if view.ragged:
+        kept = [n for n, v in enumerate(view.valid) if v != Index.of(view.shape[n])]
+        if any(n >= len(shape) or shape[: n + 1] != view.shape[: n + 1] for n in kept):
+            raise ViewError(
+                "a ragged axis cannot be merged or split", where,
+                hint="reshape the whole tensor first, then partition it",
+            )  # fmt: skip
+    flat, stride = Index(), 1
+    for n in reversed(range(len(shape))):
+        flat, stride = flat + Index.of(axis(n)) * stride, stride * shape[n]
+    ranges = {axis(n): (0, max(0, e - 1)) for n, e in enumerate(shape)}
+    index: list[Index] = []
+    for extent in reversed(view.shape):
+        index.insert(0, (flat % max(1, extent)).simplify(ranges))
+        flat = (flat // max(1, extent)).simplify(ranges)
+    valid = tuple(
+        view.valid[n] if n < view.rank and shape[: n + 1] == view.shape[: n + 1] else Index.of(e)
+        for n, e in enumerate(shape)
+    )
+    return view.compose(View("", tuple(index), shape, valid))
+
+
+def _spread_ellipsis(items: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
+    places = [n for n, item in enumerate(items) if item is Ellipsis]
+    given = sum(1 for item in items if item is not None and item is not Ellipsis)
+    missing = (slice(None),) * max(0, rank - given)
+    if not places:
+        return (*items, *missing)
+    return (*items[: places[0]], *missing, *items[places[0] + 1 :])

@@ -1,0 +1,402 @@
+"""Run a logic once on symbolic tensors and record its task tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from septran.errors import nearest
+from septran.location import Location
+from septran.task import expressions as ex
+from septran.task.chooser import Chooser, DefaultChooser, LaunchSite
+from septran.task.definition import Keyword, Task, TensorType
+from septran.task.errors import (
+    CompositeTouchesDataError,
+    EndlessRecursionError,
+    EscapeError,
+    InferenceError,
+    LaunchArgumentsError,
+    LeafLaunchesError,
+    NotInTaskError,
+    ReadOnlyError,
+    ShapeError,
+    SizeMismatchError,
+    UnknownTaskError,
+)
+from septran.task.index import Index, Range, Var
+from septran.task.privileges import check_declared, with_privileges
+from septran.task.races import check_races
+from septran.task.symbols import Expression, Extent, operand
+from septran.task.tensors import Tile
+from septran.task.tree import (
+    Assign,
+    Launch,
+    Param,
+    ScalarParam,
+    Statement,
+    TaskNode,
+    TaskTree,
+    TunableValue,
+)
+from septran.task.views import View
+
+DEPTH = 64
+"""The deepest nesting of launches."""
+
+
+@dataclass
+class Frame:
+    """A task whose body is being traced."""
+
+    tracer: Tracer
+    task: Task
+    site: LaunchSite
+    body: list[Statement] = field(default_factory=list)
+    parallel: int = 0
+    """How many parallel loops of its own are open."""
+    tunables: dict[str, TunableValue] = field(default_factory=dict)
+    launched: dict[str, int] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    types: dict[str, TensorType] = field(default_factory=dict)
+    live: bool = True
+
+    @property
+    def ranges(self) -> dict[Var, Range]:
+        """Ranges of all open loop indices."""
+        return self.tracer.ranges
+
+    def simplified(self, view: View) -> View:
+        """The view with what the loops' ranges decide decided."""
+        return replace(
+            view,
+            index=tuple(i if not i.terms else i.simplify(self.ranges) for i in view.index),
+            valid=tuple(v if not v.terms else v.simplify(self.ranges) for v in view.valid),
+        )
+
+    def require_live(self, tile: Tile) -> None:
+        """Refuse tensors of other tasks; raises EscapeError."""
+        if tile.frame is not current():
+            raise EscapeError(
+                f"{tile.name} belongs to task {tile.frame.task.name}, not to this one",
+                Location.of_caller(),
+                hint="pass it as an argument of launch",
+            )
+
+    def require_leaf(self, what: str) -> None:
+        """Refuse in composites; raises CompositeTouchesDataError."""
+        if not self.task.leaf:
+            raise CompositeTouchesDataError(
+                f"composite task {self.task.name} {what}",
+                Location.of_caller(),
+                hint="put it in a leaf task (@task.define(leaf=True)) and launch that",
+            )
+
+    def require_composite(self, what: str) -> None:
+        """Refuse in leaves; raises LeafLaunchesError."""
+        if self.task.leaf:
+            raise LeafLaunchesError(
+                f"leaf task {self.task.name} {what}",
+                Location.of_caller(),
+                hint="a leaf holds primitives and tensor expressions only",
+            )
+
+    def require_writable(self, tile: Tile) -> None:
+        """Refuse to write an input; raises ReadOnlyError."""
+        self.require_live(tile)
+        if self.types.get(tile.name, TensorType()).privilege == "In":
+            raise ReadOnlyError(
+                f"{tile.name} of {self.task.name} is declared as In, but it is written",
+                Location.of_caller(),
+            )
+        if tile.view.padded:
+            raise ReadOnlyError(
+                f"a padded window of {tile.name} cannot be written", Location.of_caller()
+            )
+
+    def assign(self, target: Tile, value: Any) -> None:
+        """Record ``target[:] = value``."""
+        self.require_leaf("computes on elements")
+        self.require_writable(target)
+        expr = operand(value)
+        goal = ex.Load(target.view, target.own_dtype)
+        try:
+            shape, valid = ex.broadcast(goal, expr)
+        except ex.ShapeMismatchError as error:
+            raise ShapeError(f"{error} in an assignment", Location.of_caller()) from None
+        if shape != goal.shape or valid != goal.valid:
+            raise ShapeError(
+                f"a value of shape {expr.shape} does not fit into {target.name} of {goal.shape}",
+                Location.of_caller(),
+            )
+        self.body.append(Assign(target.view, expr, Location.of_caller()))
+
+    def fresh(self, name: str) -> str:
+        """A name that nothing in this task has yet."""
+        unique, number = name, 1
+        while unique in self.names:
+            number += 1
+            unique = f"{name}_{number}"
+        self.names.add(unique)
+        return unique
+
+
+@dataclass
+class Tracer:
+    """One trace: the open tasks, the open loops, the chooser."""
+
+    chooser: Chooser
+    dims: dict[str, int] = field(default_factory=dict)
+    ranges: dict[Var, Range] = field(default_factory=dict)
+    frames: list[Frame] = field(default_factory=list)
+    variables: dict[str, int] = field(default_factory=dict)
+    check: bool = True
+    """Whether races and privileges are checked."""
+
+    def variable(self, letter: str) -> Var:
+        """A loop index that is unique in the tree."""
+        number = self.variables.get(letter, 0)
+        self.variables[letter] = number + 1
+        return Var(f"{letter}_{number}" if number else letter)
+
+    def run(
+        self,
+        task: Task,
+        views: list[tuple[tuple[int, ...], tuple[Index, ...], str]],
+        keywords: Mapping[str, Any],
+        where: Location,
+    ) -> TaskNode:
+        """Trace one launch of `task` with parameters of the given extents and dtypes."""
+        site = self._site(task, views, where)
+        if site.level >= DEPTH:
+            raise EndlessRecursionError(
+                f"tasks are nested {DEPTH} deep at {task.name}", where,
+                hint="a task that launches itself needs a variant that is a leaf",
+            )  # fmt: skip
+        body = self._chosen(task, site, where)
+        frame = Frame(self, body, replace(site, variant=body.variant, leaf=body.leaf))
+        tiles: dict[str, Tile] = {}
+        params: list[Param] = []
+        for (name, kind), (shape, valid, dtype) in zip(body.tensors, views, strict=True):
+            frame.names.add(name)
+            frame.types[name] = kind
+            tiles[name] = Tile(frame, View.whole(name, shape, valid), dtype)
+            dims = tuple(str(d) if d is not None else "" for d in kind.dims or ())
+            params.append(Param(name, shape, valid, dtype, False, False, body.location, dims))
+        self.frames.append(frame)
+        try:
+            body.function(**tiles, **_bound(body, keywords, where))
+        finally:
+            self.frames.pop()
+            frame.live = False
+        node = TaskNode(
+            task.name, body.variant, site.path, body.leaf, tuple(params), tuple(frame.body),
+            tuple(frame.tunables.items()), site.parallel, site.level, body.location, body.doc,
+        )  # fmt: skip
+        node = with_privileges(node)
+        if self.check:
+            check_declared(node, frame.types)
+            check_races(node, self.ranges)
+        return node
+
+    def _site(
+        self,
+        task: Task,
+        views: list[tuple[tuple[int, ...], tuple[Index, ...], str]],
+        where: Location,
+    ) -> LaunchSite:
+        caller = self.frames[-1] if self.frames else None
+        names = [name for name, _ in task.tensors]
+        path = task.name
+        if caller is not None:
+            count = caller.launched[task.name] = caller.launched.get(task.name, 0) + 1
+            path = f"{caller.site.path}/{task.name}" + (f"#{count}" if count > 1 else "")
+        return LaunchSite(
+            task.name, tuple(task.variants), path, len(self.frames), task.leaf,
+            bool(caller and caller.parallel),
+            {n: v[0] for n, v in zip(names, views, strict=True)},
+            {n: v[2] for n, v in zip(names, views, strict=True)},
+            caller.site.path if caller else None, where, dict(self.dims),
+        )  # fmt: skip
+
+    def _chosen(self, task: Task, site: LaunchSite, where: Location) -> Task:
+        name = self.chooser.variant(site)
+        if name is None or name == task.variant:
+            return task
+        if name not in task.variants:
+            known = [task.variant, *task.variants]
+            raise UnknownTaskError(
+                f"task {task.name} has no variant {name!r}", where, hint=nearest(name, known)
+            )
+        chosen = task.variants[name]
+        if [n for n, _ in chosen.tensors] != [n for n, _ in task.tensors]:
+            raise LaunchArgumentsError(
+                f"variant {name} has other parameters than {task.name}", chosen.location
+            )
+        return chosen
+
+
+_ACTIVE: list[Tracer] = []
+
+
+def current() -> Frame:
+    """The task being traced; raises NotInTaskError outside of one."""
+    if not _ACTIVE or not _ACTIVE[-1].frames:
+        raise NotInTaskError(
+            "this can only be used in a task that SepTran traces", Location.of_caller(),
+            hint="call it in a function with @task.define, and run that by task.run or compile",
+        )  # fmt: skip
+    return _ACTIVE[-1].frames[-1]
+
+
+@contextmanager
+def _tracing(tracer: Tracer) -> Iterator[None]:
+    _ACTIVE.append(tracer)
+    try:
+        yield
+    finally:
+        _ACTIVE.pop()
+
+
+def trace(
+    logic: Task,
+    shapes: Mapping[str, tuple[int, ...]],
+    dtypes: Mapping[str, str] | None = None,
+    chooser: Chooser | None = None,
+    static: Mapping[str, Any] | None = None,
+    *,
+    check: bool = True,
+) -> TaskTree:
+    """The task tree of `logic` for tensors of `shapes` and `dtypes` (float32 where missing).
+
+    Raises:
+        LogicError: of one of the classes in `septran.task.errors`.
+    """
+    shapes = {name: tuple(int(n) for n in shape) for name, shape in shapes.items()}
+    dims = named_dims(logic, shapes, static or {})
+    tracer = Tracer(chooser or DefaultChooser(), dims, check=check)
+    views = []
+    for name, kind in logic.tensors:
+        if name not in shapes:
+            raise InferenceError(f"the shape of {name} is not known", logic.location)
+        shape = shapes[name]
+        dtype = (dtypes or {}).get(name) or kind.dtype or "float32"
+        views.append((shape, tuple(map(Index.of, shape)), dtype))
+    given = dict(static or {})
+    scalars, keywords = _entry_keywords(logic, given)
+    with _tracing(tracer):
+        root = tracer.run(logic, views, keywords, logic.location)
+    fixed = {k: v for k, v in keywords.items() if not isinstance(v, Expression)}
+    return TaskTree(root, scalars, tuple(sorted(fixed.items())), tuple(dims.items()), logic.file)
+
+
+def launch(task: Any, *arguments: Any, **keywords: Any) -> None:
+    """Run `task` on views; keywords are its scalars and static flags.
+
+    Raises:
+        LeafLaunchesError, LaunchArgumentsError, EscapeError: with the line of the launch.
+    """
+    frame, where = current(), Location.of_caller()
+    if not isinstance(task, Task):
+        raise LaunchArgumentsError(
+            f"{task!r} is not a task", where, hint="decorate the function with @task.define"
+        )
+    if not getattr(task, "builtin", False):
+        frame.require_composite(f"launches {task.name}")
+    if len(arguments) != len(task.tensors):
+        names = ", ".join(n for n, _ in task.tensors)
+        raise LaunchArgumentsError(
+            f"{task.name} takes {len(task.tensors)} tensors ({names}), "
+            f"but {len(arguments)} are given", where,
+        )  # fmt: skip
+    views = []
+    for (name, kind), tile in zip(task.tensors, arguments, strict=True):
+        if not isinstance(tile, Tile):
+            raise LaunchArgumentsError(f"argument {name} of {task.name} is not a tensor", where)
+        frame.require_live(tile)
+        _fits(task, name, kind, tile, where)
+        views.append((tile.view.shape, tile.view.valid, tile.own_dtype))
+    node = frame.tracer.run(task, views, keywords, where)
+    for param, tile in zip(node.params, arguments, strict=True):
+        if param.writes:
+            frame.require_writable(tile)
+    frame.body.append(Launch(node, tuple(t.view for t in arguments), where))
+
+
+def _fits(task: Task, name: str, kind: TensorType, tile: Tile, where: Location) -> None:
+    if kind.dims is not None and len(kind.dims) != tile.ndim:
+        raise ShapeError(
+            f"{name} of {task.name} has {len(kind.dims)} axes, but {tile.name} has {tile.ndim}",
+            where,
+        )
+
+
+def named_dims(
+    task: Task, shapes: Mapping[str, tuple[int, ...]], static: Mapping[str, Any]
+) -> dict[str, int]:
+    """Extents of named dimensions, unified over the parameters; raises SizeMismatchError."""
+    dims: dict[str, int] = {}
+    seen: dict[str, str] = {}
+    for name, kind in task.specialised(static):
+        if name not in shapes or kind.dims is None:
+            continue
+        shape = shapes[name]
+        if len(shape) != len(kind.dims):
+            raise SizeMismatchError(
+                f"{name} of {task.name} has {len(kind.dims)} axes "
+                f"({', '.join(map(str, kind.dims))}), but its shape is {shape}", task.location,
+            )  # fmt: skip
+        for dim, extent in zip(kind.dims, shape, strict=True):
+            if isinstance(dim, int) and dim != extent:
+                raise SizeMismatchError(
+                    f"{name} of {task.name} has a fixed extent of {dim}, not {extent}",
+                    task.location,
+                )
+            if isinstance(dim, str) and not dim.isidentifier():
+                continue
+            if isinstance(dim, str) and dims.setdefault(dim, extent) != extent:
+                raise SizeMismatchError(
+                    f"{dim} is {dims[dim]} in {seen[dim]} and {extent} in {name}", task.location
+                )
+            if isinstance(dim, str):
+                seen.setdefault(dim, name)
+    return dims
+
+
+def _entry_keywords(
+    logic: Task, given: dict[str, Any]
+) -> tuple[tuple[ScalarParam, ...], dict[str, Any]]:
+    scalars: list[ScalarParam] = []
+    values: dict[str, Any] = {}
+    known = [k.name for k in logic.keywords]
+    for name in given:
+        if name not in known:
+            raise LaunchArgumentsError(
+                f"{logic.name} has no parameter {name!r}", logic.location, hint=nearest(name, known)
+            )
+    for keyword in logic.keywords:
+        if keyword.static:
+            values[keyword.name] = given.get(keyword.name, keyword.default)
+        else:
+            default = given.get(keyword.name, keyword.default)
+            scalars.append(ScalarParam(keyword.name, "float32", default))
+            values[keyword.name] = Expression(ex.Scalar(keyword.name, "float32"))
+    return tuple(scalars), values
+
+
+def _bound(task: Task, keywords: Mapping[str, Any], where: Location) -> dict[str, Any]:
+    """Keyword arguments with defaults filled in; raises LaunchArgumentsError."""
+    known: dict[str, Keyword] = {k.name: k for k in task.keywords}
+    for name in keywords:
+        if name not in known:
+            raise LaunchArgumentsError(
+                f"{task.name} has no parameter {name!r}", where, hint=nearest(name, known)
+            )
+    values = {}
+    for name, keyword in known.items():
+        if name not in keywords and keyword.required:
+            raise LaunchArgumentsError(f"{task.name} needs {name}", where)
+        value = keywords.get(name, keyword.default)
+        values[name] = int(value) if isinstance(value, Extent) else value
+    return values
