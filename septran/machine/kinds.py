@@ -5,6 +5,8 @@ node with its place, and `schema` gives the same rules to editors. Nothing is co
 here: readers take values from nodes that were checked.
 """
 
+# ruff: noqa: D102 -- the methods of every kind are those of `Kind`, described there
+
 from __future__ import annotations
 
 import fnmatch
@@ -49,9 +51,9 @@ class Report:
         """A value of the wrong kind."""
         self.errors.append(self.family.wrong_value(message, where, hint=hint))
 
-    def unknown(self, what: str, name: str, where: Location) -> None:
-        """A name that does not exist."""
-        known = [n for n in self.names[what] if "*" not in n]
+    def unknown(self, what: str, name: str, where: Location, extra: tuple[str, ...] = ()) -> None:
+        """A name that does not exist; `extra` are words allowed besides."""
+        known = [n for n in (*self.names[what], *extra) if "*" not in n]
         listed = f"; {self.owner} has {', '.join(known)}" if self.owner and known else ""
         message = f"unknown {what} {name!r}{listed}"
         self.errors.append(self.family.unknown_name(message, where, hint=nearest(name, known)))
@@ -218,7 +220,7 @@ class Named:
         if self.what not in report.names:
             NAME.check(node, report)
         elif not any(_same(name, known) for known in report.names[self.what]):
-            report.unknown(self.what, name, node.where)
+            report.unknown(self.what, name, node.where, self.extra)
 
     def schema(self) -> Schema:
         return {"type": "string", "pattern": f"^({IDENTIFIER})$"}
@@ -352,13 +354,13 @@ class Either:
         return any(kind.accepts(node) for kind in self.kinds)
 
     def check(self, node: Node, report: Report) -> None:
-        attempts = []
+        attempts: list[list[SepTranError]] = []
         for kind in self.kinds:
             if kind.accepts(node):
                 attempt = replace(report, errors=[])
                 check(kind, node, attempt)
                 attempts.append(attempt.errors)
-        report.errors += min(attempts, key=len)
+        report.errors += min(attempts, key=lambda errors: len(errors))
 
     def schema(self) -> Schema:
         return {"anyOf": [kind.schema() for kind in self.kinds]}

@@ -70,7 +70,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 @functools.lru_cache(maxsize=32)
 def _load(path: str, stamp: tuple[int, int]) -> Machine:
     del stamp  # part of the key, so that an edited file is read again
-    return read_machine(read_text(Path(path), MachineSyntaxError), path)
+    return read_machine(read_text(Path(path), MachineSyntaxError, NoMachineError), path)
 
 
 def read_machine(text: str, file: str) -> Machine:

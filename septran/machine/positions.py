@@ -78,16 +78,16 @@ class Node:
         return self.value
 
 
-def read_text(path: Path, kind: type[SepTranError]) -> str:
-    """The text of a file of at most 1 MiB in UTF-8; raises `kind`."""
+def read_text(path: Path, kind: type[SepTranError], missing: type[SepTranError]) -> str:
+    """The text of a file of at most 1 MiB in UTF-8; raises `missing` or `kind`."""
     where = Location(str(path), 1)
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise kind(f"cannot read {path}: {error.strerror or error}") from None
+        raise missing(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError as error:  # a NUL in the name
-        raise kind(f"cannot read {str(path)!r}: {error}") from None
+        raise missing(f"cannot read {str(path)!r}: {error}") from None
     if len(data) > MOST_BYTES:
         raise kind(f"{path.name} is larger than {MOST_BYTES >> 20} MiB", where)
     linecache.checkcache(str(path))
@@ -291,7 +291,7 @@ def _hint(error: yaml.MarkedYAMLError) -> str | None:
     if "could not find expected ':'" in problem:
         return "a key is followed by ': '"
     if "found character" in problem or "alphabetic" in problem:
-        return "quote a value that begins with a special character, such as \"*\""
+        return 'quote a value that begins with a special character, such as "*"'
     return None
 
 

@@ -82,7 +82,8 @@ ENGINE = Record(
     "an engine",
 )
 _VALUE: Kind = Either((Flag(), Whole(least=0), Number(positive=False), _WORD))
-_OPTION: Kind = Either((_VALUE, ListOf(_VALUE), TableOf(_WORD, Either((_VALUE, ListOf(_VALUE))))))
+_LEAF: Kind = Either((_VALUE, ListOf(_VALUE)))
+_OPTION: Kind = Either((_VALUE, ListOf(_VALUE), TableOf(_WORD, _LEAF)))
 INSTRUCTION = Record(
     {
         "primitive": Field(
@@ -100,7 +101,7 @@ INSTRUCTION = Record(
         "layouts": Field(TableOf(NAME, LAYOUT), "layout that each operand must have"),
         "issued_by": Field(Named("processor"), "the level that issues it"),
         "throughput": Field(THROUGHPUT, "multiply-adds or elements a cycle of one issuing unit"),
-        "options": Field(TableOf(_WORD, TableOf(_WORD, _OPTION)), "for its emitter alone"),
+        "options": Field(TableOf(_WORD, _OPTION), "for its emitter alone"),
     },
     "an instruction",
 )
@@ -114,9 +115,7 @@ MACHINE = Record(
         "processors": Field(
             TableOf(NAME, PROCESSOR, least=1), "levels, outermost first", required=True
         ),
-        "memories": Field(
-            TableOf(NAME, MEMORY, least=1), "memories, largest first", required=True
-        ),
+        "memories": Field(TableOf(NAME, MEMORY, least=1), "memories, largest first", required=True),
         "engines": Field(TableOf(NAME, ENGINE), "what moves data; the first that fits is taken"),
         "instructions": Field(TableOf(NAME, INSTRUCTION), "what computes, preferred first"),
         "aliases": Field(

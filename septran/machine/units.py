@@ -1,5 +1,7 @@
 """Amounts with units, as machine files write them: ``227KiB``, ``4.8TB/s``, ``600ns``."""
 
+# ruff: noqa: D102 -- the methods of every kind are those of `Kind`, described there
+
 from __future__ import annotations
 
 import re

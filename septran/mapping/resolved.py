@@ -98,3 +98,14 @@ class ResolvedMapping(Stage):
             if instance.path == path:
                 return instance
         raise KeyError(path)
+
+    def to_yaml(self) -> str:
+        """The explicit form: a mapping file that resolves to the same."""
+        from septran.mapping.printer import to_yaml
+
+        return to_yaml(self)
+
+    def __str__(self) -> str:
+        from septran.mapping.printer import resolved_text
+
+        return resolved_text(self)

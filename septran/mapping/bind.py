@@ -1,0 +1,172 @@
+"""Which instruction a leaf's primitives become, and why the others were refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from septran.location import Location
+from septran.machine.model import Instruction, Machine
+from septran.mapping.resolved import Setting
+from septran.task import expressions as ex
+from septran.task.primitives import PRIMITIVES, extents
+from septran.task.tree import Allocate, Assign, Primitive, TaskNode, statements
+from septran.task.views import View
+
+
+@dataclass(frozen=True)
+class Use:
+    """One use of a primitive in a task: its operands, the written one first."""
+
+    primitive: str
+    operands: tuple[View, ...]
+    location: Location
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A task whose primitives are bound: where it runs and where its tensors are."""
+
+    task: TaskNode
+    proc: str
+    placed: Mapping[str, str]
+    dtypes: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why an instruction does not accept a primitive's operands."""
+
+    instruction: str
+    reason: str
+
+    @property
+    def by_dtype(self) -> bool:
+        """Whether it is for other element types: a list by type is no loss."""
+        return self.reason.startswith("operands are ")
+
+    def __str__(self) -> str:
+        return f"{self.instruction}: {self.reason}"
+
+
+def uses_of(task: TaskNode) -> dict[str, list[Use]]:
+    """The uses of each primitive in a task's own body, in order of first use."""
+    found: dict[str, list[Use]] = {}
+    for statement in statements(task.body):
+        match statement:
+            case Primitive():
+                name = "copy" if statement.name == "cast" else statement.name
+                use = Use(name, statement.operands, statement.location)
+            case Assign():
+                operands = (statement.target, *ex.loads(statement.value))
+                use = Use("map", operands, statement.location)
+            case Allocate(fill=value) if value is not None:
+                whole = View.whole(statement.name, statement.shape, statement.valid)
+                use = Use("fill", (whole,), statement.location)
+            case _:
+                continue
+        found.setdefault(use.primitive, []).append(use)
+    return found
+
+
+def bind(
+    machine: Machine, leaf: Leaf, uses: Sequence[Use], wanted: Sequence[Setting[str]]
+) -> tuple[Setting[str] | None, list[Refusal]]:
+    """The first instruction of `wanted` that accepts all uses, and who refused before it.
+
+    Without `wanted`, the machine's instructions in their order.
+    """
+    primitive = uses[0].primitive
+    candidates = list(wanted)
+    if not candidates:
+        default = f"default of {machine.name}"
+        candidates = [Setting(i.name, default) for i in _default(machine, primitive)]
+    refusals: list[Refusal] = []
+    for setting in candidates:
+        instruction = machine.instruction(setting.value)
+        reason = next((r for use in uses if (r := refuse(machine, instruction, leaf, use))), None)
+        if reason is None:
+            return Setting(instruction.name, setting.reason, setting.where), refusals
+        refusals.append(Refusal(instruction.name, reason))
+    return None, refusals
+
+
+def _default(machine: Machine, primitive: str) -> Iterator[Instruction]:
+    for kind in dict.fromkeys((primitive, "map")):
+        if kind == primitive or primitive in ("fill", "copy"):
+            yield from (i for i in machine.instructions if i.primitive == kind)
+
+
+def computes(instruction: Instruction, primitive: str) -> bool:
+    """Whether an instruction is for a primitive; any ``map`` unit also fills and copies."""
+    if instruction.primitive == primitive:
+        return True
+    return instruction.primitive == "map" and primitive in ("fill", "copy")
+
+
+def refuse(machine: Machine, instruction: Instruction, leaf: Leaf, use: Use) -> str | None:
+    """Why the instruction's contract does not accept a use; None where it does."""
+    if not computes(instruction, use.primitive):
+        return f"it computes {instruction.primitive}, not {use.primitive}"
+    return (
+        _refuse_level(machine, instruction, leaf)
+        or _refuse_dtypes(instruction, leaf, use)
+        or _refuse_memories(machine, instruction, leaf, use)
+        or _refuse_extents(instruction, use)
+    )
+
+
+def _refuse_level(machine: Machine, instruction: Instruction, leaf: Leaf) -> str | None:
+    level = instruction.issued_by
+    if level and machine.depth(leaf.proc) > machine.depth(level):
+        return f"it is issued by a {level}, and {leaf.task.name} runs on a {leaf.proc}"
+    return None
+
+
+def _refuse_dtypes(instruction: Instruction, leaf: Leaf, use: Use) -> str | None:
+    if not instruction.dtypes:
+        return None
+    have = tuple(leaf.dtypes[o.tensor] for o in use.operands)
+    if use.primitive in PRIMITIVES and have in instruction.dtypes:
+        return None
+    accepted = {d for option in instruction.dtypes for d in option}
+    if use.primitive not in PRIMITIVES and set(have) <= accepted:
+        return None
+    options = "; ".join(", ".join(option) for option in instruction.dtypes)
+    return f"operands are {', '.join(have)}; it takes {options}"
+
+
+def _refuse_memories(
+    machine: Machine, instruction: Instruction, leaf: Leaf, use: Use
+) -> str | None:
+    names = operand_names(use)
+    for name, operand in zip(names, use.operands, strict=False):
+        allowed = {machine.canonical(m) for m in instruction.operands.get(name, ())}
+        place = leaf.placed[operand.tensor]
+        if allowed and place not in allowed:
+            listed = " or ".join(m for m in (x.name for x in machine.memories) if m in allowed)
+            return f"{operand.tensor} is in {place}, and it takes {name} from {listed}"
+    return None
+
+
+def operand_names(use: Use) -> tuple[str, ...]:
+    """The operands' names in contracts; a tensor expression writes Y and reads X."""
+    if use.primitive in PRIMITIVES:
+        return PRIMITIVES[use.primitive].operands
+    return ("Y", *("X" for _ in use.operands[1:]))
+
+
+def _refuse_extents(instruction: Instruction, use: Use) -> str | None:
+    if not instruction.multiple_of:
+        return None
+    if use.primitive not in PRIMITIVES or "*" in PRIMITIVES[use.primitive].axes:
+        sizes = dict(enumerate(use.operands[0].shape[-len(instruction.multiple_of) :]))
+    else:
+        contract = PRIMITIVES[use.primitive]
+        named = extents(contract, [o.shape for o in use.operands])
+        sizes = {a: named[a] for a in dict.fromkeys("".join(contract.axes))}  # type: ignore[misc]
+    for (letter, extent), step in zip(sizes.items(), instruction.multiple_of, strict=False):
+        if extent % step:
+            name = f"axis {letter}" if isinstance(letter, int) else letter
+            return f"{name} is {extent}, not a multiple of {step}"
+    return None

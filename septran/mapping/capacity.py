@@ -1,0 +1,185 @@
+"""A first look at what must be held at one time: the exact plan is made in Tile IR."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from septran.dtypes import itemsize
+from septran.location import Location
+from septran.machine.model import Machine, Memory
+from septran.mapping.mistakes import CapacityError
+from septran.mapping.resolved import Decision, Instance
+from septran.task.tree import Allocate, Launch, Loop, Primitive, TaskNode, TaskTree, statements
+
+_STEP = 16
+"""The least step in which a panel is streamed along the axis that is summed over."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A buffer that a task instance brings into a memory."""
+
+    tensor: str
+    task: str
+    memory: str
+    shape: tuple[int, ...]
+    dtype: str
+    stages: int
+    streamed: bool
+    """Whether it may be brought in steps, as a gemm sums along an axis of it."""
+    where: Location | None
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes at least, all stages together."""
+        shape = self.shape
+        if self.streamed and shape and max(shape) > _STEP:
+            shape = tuple(_STEP if n == shape.index(max(shape)) else e for n, e in enumerate(shape))
+        return math.prod(shape) * itemsize(self.dtype) * self.stages
+
+    def __str__(self) -> str:
+        extents = " x ".join(map(str, self.shape))
+        times = f" x {self.stages} stages" if self.stages > 1 else ""
+        steps = f", in steps of {_STEP}" if self.streamed else ""
+        return (
+            f"{self.size:>12,}  {self.tensor} of {self.task} ({extents} {self.dtype}{times}{steps})"
+        )
+
+
+def check_capacity(
+    tree: TaskTree, machine: Machine, instances: tuple[Instance, ...], decisions: list[Decision]
+) -> None:
+    """Raise CapacityError where a memory cannot hold what is in it at one time.
+
+    Caches spill instead: what is too large for them is left as a remark.
+    """
+    by_path = {i.path: i for i in instances}
+    fullest: dict[str, tuple[int, tuple[Held, ...]]] = {}
+    for held in _paths(tree.root, None, None, machine, by_path, ()):
+        for name in dict.fromkeys(h.memory for h in held):
+            own = tuple(h for h in held if h.memory == name)
+            total = sum(h.size for h in own)
+            if total > fullest.get(name, (0, ()))[0]:
+                fullest[name] = (total, own)
+    for name, (total, held) in fullest.items():
+        memory = machine.memory(name)
+        limit = _capacity(memory, machine, by_path, held)
+        if limit is not None and total > limit:
+            _complain(memory, limit, total, held, decisions)
+
+
+def _complain(
+    memory: Memory, limit: int, total: int, held: tuple[Held, ...], decisions: list[Decision]
+) -> None:
+    largest = max(held, key=lambda h: h.size)
+    hint = f"make the tiles of {largest.task} smaller, or leave {largest.tensor} where it is (NONE)"
+    if largest.stages > 1:
+        hint = f"{hint}, or lower `pipeline`"
+    if memory.cached:
+        text = f"{memory.name} of {limit:,} bytes is to hold {total:,}: it will spill"
+        decisions.append(Decision("missed", memory.name, text, hint, largest.where))
+        return
+    table = "\n".join(f"    {h}" for h in sorted(held, key=lambda h: -h.size))
+    raise CapacityError(
+        f"{memory.name} is to hold {total:,} bytes at one time and has {limit:,}:\n{table}",
+        largest.where,
+        hint=hint,
+    )
+
+
+def _capacity(
+    memory: Memory, machine: Machine, by_path: dict[str, Instance], held: tuple[Held, ...]
+) -> int | None:
+    """Bytes, of all units together where a level outside holds tensors in it."""
+    if memory.capacity_bytes is None:
+        return None
+    procs = [by_path[h.task].proc.value for h in held]
+    outermost = min(machine.depth(p) for p in procs)
+    inside = machine.processors[outermost + 1 : machine.depth(memory.visible_to) + 1]
+    return memory.capacity_bytes * math.prod(p.count for p in inside)
+
+
+def _paths(
+    task: TaskNode,
+    caller: Instance | None,
+    launch: Launch | None,
+    machine: Machine,
+    by_path: dict[str, Instance],
+    held: tuple[Held, ...],
+) -> Iterator[tuple[Held, ...]]:
+    """What is held at each end of the tree, its callers' buffers included."""
+    instance = by_path[task.path]
+    held = (*held, *_staged(task, instance, caller, launch, machine), *_temporaries(task, instance))
+    inner = list(task.launches())
+    if not inner:
+        yield held
+    for child in inner:
+        yield from _paths(child.task, instance, child, machine, by_path, held)
+
+
+def _staged(
+    task: TaskNode,
+    instance: Instance,
+    caller: Instance | None,
+    launch: Launch | None,
+    machine: Machine,
+) -> Iterator[Held]:
+    for position, param in enumerate(task.params):
+        place = instance.placed[param.name]
+        if caller is None or launch is None:
+            outer = machine.main_memory.name
+        else:
+            outer = caller.placed[launch.arguments[position].tensor]
+        if place == outer:
+            continue
+        moving = any(e.asynchronous for e in machine.engines_for(outer, place))
+        stages = caller.pipeline.value if caller and moving and not param.writes else 1
+        streamed = not param.writes and feeds_gemm(task, param.name)
+        where = instance.mems[param.name].where
+        yield Held(param.name, task.path, place, param.shape, param.dtype, stages, streamed, where)
+
+
+def _temporaries(task: TaskNode, instance: Instance) -> Iterator[Held]:
+    for statement in statements(task.body):
+        if isinstance(statement, Allocate):
+            name = statement.name
+            where = instance.mems[name].where or statement.location
+            yield Held(
+                name, task.path, instance.placed[name], statement.shape, statement.dtype, 1,
+                False, where,
+            )  # fmt: skip
+
+
+def feeds_gemm(task: TaskNode, tensor: str) -> bool:
+    """Whether all that a task does with a tensor is to multiply by it."""
+    uses = list(_uses(task, tensor))
+    return bool(uses) and all(uses)
+
+
+def _uses(task: TaskNode, tensor: str) -> Iterator[bool]:
+    for statement in statements(task.body):
+        match statement:
+            case Primitive(name, operands):
+                names = [o.tensor for o in operands]
+                if tensor in names:
+                    yield name == "gemm" and names[0] != tensor
+            case Launch(callee, arguments):
+                for param, argument in zip(callee.params, arguments, strict=True):
+                    if argument.tensor == tensor:
+                        yield feeds_gemm(callee, param.name)
+            case Allocate() | Loop():
+                continue
+            case _:
+                if tensor in _named(statement):
+                    yield False
+
+
+def _named(statement: object) -> set[str]:
+    from septran.task.expressions import loads
+    from septran.task.tree import Assign
+
+    if not isinstance(statement, Assign):
+        return set()
+    return {statement.target.tensor, *(v.tensor for v in loads(statement.value))}

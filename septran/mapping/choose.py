@@ -1,0 +1,165 @@
+"""What a mapping decides while a logic is traced: variants and tunables."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from septran.errors import nearest
+from septran.location import Location
+from septran.machine.model import Machine
+from septran.mapping.mapping import Case, Plan, Preference
+from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.mistakes import TunableError, UnknownVariantError
+from septran.mapping.resolved import Setting
+from septran.mapping.rules import Facts, facts_of_site, instance_for, rules_for
+from septran.task.chooser import LaunchSite
+from septran.task.tree import TunableValue
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The plans that hold for a task instance, and those of its callers."""
+
+    instance: Plan | None
+    plans: tuple[Plan, ...]
+    """The instance, then the rules that match."""
+    caller: Scope | None = None
+
+    @staticmethod
+    def of(
+        mapping: LoadedMapping,
+        machine: Machine,
+        facts: Facts,
+        caller: Scope | None,
+        names: tuple[str, ...],
+    ) -> Scope:
+        """What `mapping` says of a task instance; raises MappingError."""
+        instance = instance_for(mapping, caller.instance if caller else None, facts.path, names)
+        rules = tuple(rules_for(mapping, facts, machine))
+        return Scope(instance, ((instance,) if instance else ()) + rules, caller)
+
+    def tables(self) -> Iterable[Mapping[str, Preference]]:
+        """Tables of tunables, the task's own before its callers'."""
+        for plan in self.plans:
+            yield plan.tunables
+        if self.caller is not None:
+            yield from self.caller.tables()
+
+
+@dataclass
+class MappingChooser:
+    """Answers a trace from a mapping; made anew for every trace.
+
+    A task's tunables are looked up in its instance, in the rules that match it, then in
+    those of its callers, innermost first, and at last in the mapping's own table. In each
+    place the name itself goes before patterns.
+    """
+
+    mapping: LoadedMapping
+    machine: Machine
+    given: Mapping[str, TunableValue] = field(default_factory=dict)
+    _scopes: dict[str, Scope] = field(default_factory=dict, repr=False)
+
+    def variant(self, site: LaunchSite) -> str | None:
+        """The variant that the instance or the first matching rule with one names."""
+        names = (site.task, *(v for v in site.variants if v != site.task))
+        caller = self._scopes.get(site.caller or "")
+        scope = Scope.of(self.mapping, self.machine, facts_of_site(site), caller, names)
+        self._scopes[site.path] = scope
+        for plan in scope.plans:
+            if plan.variant is not None:
+                if plan.variant.value not in names:
+                    raise UnknownVariantError(
+                        f"task {site.task} has no variant {plan.variant.value!r}",
+                        plan.variant.where,
+                        hint=nearest(plan.variant.value, names),
+                    )
+                return plan.variant.value
+        return None
+
+    def tunable(
+        self, site: LaunchSite, name: str, default: TunableValue | None, location: Location
+    ) -> TunableValue | None:
+        """The value that the mapping gives, else the logic's default."""
+        del location
+        facts = facts_of_site(site)
+        facts = replace(facts, variant=facts.variant or facts.task)
+        caller = self._scopes.get(site.caller or "")
+        known = self._scopes.get(site.path)
+        instance = known.instance if known else None
+        rules = tuple(rules_for(self.mapping, facts, self.machine))
+        scope = Scope(instance, ((instance,) if instance else ()) + rules, caller)
+        self._scopes[site.path] = scope
+        found = tunable(self.mapping, scope, facts, name, self.given)
+        if found is None:
+            return default
+        _check_kind(name, found, default)
+        return found.value
+
+
+def tunable(
+    mapping: LoadedMapping,
+    scope: Scope,
+    facts: Facts,
+    name: str,
+    given: Mapping[str, TunableValue] | None = None,
+) -> Setting[TunableValue] | None:
+    """The value of a tunable with its line; None where the mapping says nothing."""
+    if given and name in given:
+        return Setting(given[name], "given with the call")
+    for table in (*scope.tables(), mapping.tunables):
+        preference = preferred(table, name)
+        if preference is not None:
+            case = pick(preference, facts, name)
+            if case is not None:
+                return Setting(case.value, preference.reason, case.where)
+    return None
+
+
+def preferred(table: Mapping[str, Preference], name: str) -> Preference | None:
+    """The entry for a tunable: its own, else the first pattern that fits."""
+    if name in table:
+        return table[name]
+    for pattern, preference in table.items():
+        if "*" in pattern and fnmatch.fnmatchcase(name, pattern):
+            return preference
+    return None
+
+
+def pick(preference: Preference, facts: Facts, name: str) -> Case | None:
+    """The first case whose condition holds and that fits, else the last that holds.
+
+    A size fits when it is at most the dimension that it blocks (``block_N`` blocks ``N``;
+    the task's greatest extent where the name tells nothing), rounded up to a power of two.
+    """
+    holding = [c for c in preference.cases if c.when is None or c.when.holds(facts.values())]
+    if not holding:
+        return None
+    limit = _limit(facts, name)
+    for case in holding:
+        sized = isinstance(case.value, int) and not isinstance(case.value, bool)
+        if not sized or limit is None or int(case.value) <= limit:
+            return case
+    return holding[-1]
+
+
+def _limit(facts: Facts, name: str) -> int | None:
+    extents = [extent for shape in facts.shapes.values() for extent in shape]
+    blocked = facts.dims.get(name.rpartition("_")[2], max(extents, default=None))
+    return None if blocked is None else 1 << max(0, blocked - 1).bit_length()
+
+
+def _check_kind(name: str, found: Setting[TunableValue], default: TunableValue | None) -> None:
+    if default is None:
+        return
+    wanted, is_kind = type(default), type(found.value)
+    if wanted is is_kind or (wanted is float and is_kind is int):
+        return
+    words = {int: "an integer", bool: "true or false", str: "a word", float: "a number"}
+    raise TunableError(
+        f"tunable {name} is {words[wanted]} in the logic, not {found.value!r}",
+        found.where,
+        hint=f"its default is {default!r}",
+    )

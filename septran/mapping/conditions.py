@@ -1,0 +1,182 @@
+"""Expressions over names in mappings: arithmetic, comparison, and, or, not. Nothing else.
+
+``M * N * K < 2**21``, ``dtype == "float16" and N % 128 == 0``. They are parsed by
+Python's own parser and evaluated here, node by node: no call, attribute or index exists.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Union
+
+from septran.errors import nearest
+from septran.location import Location
+from septran.machine.kinds import Report, Schema
+from septran.machine.positions import Node
+from septran.mapping.mistakes import ConditionError
+
+Value = Union[int, float, bool, str]
+LONGEST = 400
+_BITS = 4096
+"""The longest integer that a condition may reach."""
+
+_BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+_COMPARE: Mapping[type, Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_UNARY: Mapping[type, Callable[[Any], Any]] = {
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+    ast.Not: operator.not_,
+}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """An expression that was parsed and found harmless."""
+
+    text: str
+    where: Location
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that it depends on."""
+        tree = _parse(self.text, self.where)
+        return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))
+
+    def evaluate(self, values: Mapping[str, Value]) -> Value:
+        """Its value; raises ConditionError for unknown names and impossible arithmetic."""
+        try:
+            result: Value = _evaluate(_parse(self.text, self.where), values)
+        except KeyError as error:
+            name = str(error.args[0])
+            message = f"unknown name {name!r} in {self.text!r}"
+            raise ConditionError(message, self.where, hint=nearest(name, values)) from None
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise ConditionError(f"{self.text!r}: {error}", self.where) from None
+        return result
+
+    def holds(self, values: Mapping[str, Value]) -> bool:
+        """Whether it is true."""
+        return bool(self.evaluate(values))
+
+
+def condition(node: Node) -> Condition:
+    """The condition in a text; raises ConditionError."""
+    _parse(node.text, node.where)
+    return Condition(node.text, node.where)
+
+
+@dataclass(frozen=True)
+class Formula:
+    """The kind of a value that is a condition."""
+
+    expected: str = 'a condition such as "M * N < 2**20"'
+
+    def accepts(self, node: Node) -> bool:
+        """Texts, and the flags true and false."""
+        return isinstance(node.value, str | bool)
+
+    def check(self, node: Node, report: Report) -> None:
+        """Report what is no condition."""
+        try:
+            condition(node)
+        except ConditionError as error:
+            report.errors.append(error)
+
+    def schema(self) -> Schema:
+        """Any text: its grammar is beyond JSON Schema."""
+        return {"type": ["string", "boolean"], "maxLength": LONGEST}
+
+
+def _parse(text: str, where: Location) -> ast.expr:
+    text = {"true": "True", "false": "False"}.get(text, text)
+    if len(text) > LONGEST:
+        raise ConditionError(f"a condition of more than {LONGEST} characters", where)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as of "1 is 1", which is refused below
+            tree = ast.parse(text.strip(), mode="eval").body
+        _check(tree, where)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        hint = "write a comparison such as M * N < 2**20"
+        raise ConditionError(f"{text!r} is not an expression", where, hint=hint) from None
+    return tree
+
+
+def _check(node: ast.expr, where: Location) -> None:
+    match node:
+        case ast.Name():
+            return
+        case ast.Constant(value=bool() | int() | float() | str()):
+            return
+        case ast.BinOp() if type(node.op) in _BINARY:
+            _check(node.left, where)
+            _check(node.right, where)
+        case ast.UnaryOp() if type(node.op) in _UNARY:
+            _check(node.operand, where)
+        case ast.BoolOp():
+            for value in node.values:
+                _check(value, where)
+        case ast.Compare() if all(type(op) in _COMPARE for op in node.ops):
+            for value in (node.left, *node.comparators):
+                _check(value, where)
+        case _:
+            word = type(node).__name__.lower()
+            hint = "only names, numbers, + - * / // % **, comparisons, and, or, not"
+            raise ConditionError(f"a condition may not contain a {word}", where, hint=hint)
+
+
+def _evaluate(node: ast.expr, values: Mapping[str, Value]) -> Any:
+    match node:
+        case ast.Name():
+            return values[node.id]
+        case ast.Constant():
+            return node.value
+        case ast.BinOp():
+            left, right = _evaluate(node.left, values), _evaluate(node.right, values)
+            return _calculate(node.op, left, right)
+        case ast.UnaryOp():
+            operand = _evaluate(node.operand, values)
+            if isinstance(operand, str):
+                raise TypeError("a word is not a number")
+            return _UNARY[type(node.op)](operand)
+        case ast.BoolOp():
+            wanted = isinstance(node.op, ast.Or)
+            return any(bool(_evaluate(v, values)) == wanted for v in node.values) == wanted
+        case ast.Compare():
+            operands = [_evaluate(v, values) for v in (node.left, *node.comparators)]
+            pairs = zip(node.ops, operands, operands[1:], strict=False)
+            return all(_COMPARE[type(op)](a, b) for op, a, b in pairs)
+        case _:
+            raise TypeError(f"a {type(node).__name__}")
+
+
+def _calculate(operation: ast.operator, left: Any, right: Any) -> Any:
+    if isinstance(left, str) or isinstance(right, str):
+        raise TypeError("a word is not a number")
+    if isinstance(operation, ast.Pow):
+        size = max(1, int(abs(left)).bit_length())
+        if not 0 <= right <= _BITS or size * right > _BITS:
+            raise ValueError("the power is too large")
+    result = _BINARY[type(operation)](left, right)
+    if isinstance(result, int) and result.bit_length() > _BITS:
+        raise ValueError("the number is too large")
+    return result

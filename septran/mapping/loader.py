@@ -1,0 +1,174 @@
+"""From a mapping file, a text or a machine's name to a `Mapping`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Table
+from dataclasses import dataclass
+from pathlib import Path
+
+from septran.errors import Errors, SepTranError, nearest, raise_all
+from septran.location import Location
+from septran.machine.kinds import Report, check
+from septran.machine.loader import load_machine, machine_names, mappings_root
+from septran.machine.model import Machine
+from septran.machine.positions import Node, name_text, parse, read_text
+from septran.mapping.extends import merged, parent_of
+from septran.mapping.mapping import Mapping
+from septran.mapping.mistakes import (
+    FAMILY,
+    MappingSyntaxError,
+    NoMappingError,
+    UnknownNameError,
+)
+from septran.mapping.reader import across, filled, read
+from septran.mapping.schema import MAPPING
+from septran.mapping.tune import Candidate, check_tune
+
+DEFAULT_MACHINE = "cpu-x86"
+_SUFFIX = ".mapping.yaml"
+
+
+def mapping_names() -> tuple[str, ...]:
+    """The machines that a mapping of every operator comes with."""
+    return tuple(sorted(p.name.removesuffix(_SUFFIX) for p in mappings_root().glob(f"*{_SUFFIX}")))
+
+
+def load_mapping(
+    mapping: str | Path | Mapping | Machine, machine: str | Path | Machine | None = None
+) -> Mapping:
+    """A mapping by its file, its text, or the name of a machine that one comes with.
+
+    `machine` goes before the file's own; a mapping that names none is for cpu-x86.
+    Raises MappingError or MachineError, or Errors with all mistakes of the files.
+    """
+    if isinstance(mapping, Mapping):
+        return mapping if machine is None else _moved(mapping, load_machine(machine))
+    if isinstance(mapping, Machine):
+        return load_mapping(mapping.name, machine or mapping)
+    source = _source(mapping)
+    chain = _chain(source)
+    wanted, assumed = _machine(chain, machine)
+    errors: list[SepTranError] = []
+    for link in chain:
+        report = _report(wanted)
+        check(MAPPING, link.node, report)
+        errors += report.errors
+    if not errors:
+        errors = list(across(merged([link.node for link in chain])))
+    raise_all(sorted(errors, key=_place))
+    document = merged([link.node for link in chain])
+    return read(document, wanted, assumed, source.file)
+
+
+def fill_in(mapping: Mapping, point: Table[str, Candidate]) -> Mapping:
+    """`mapping` with a value for each dimension that `point` names; raises MappingError."""
+    names = {d.name for d in mapping.dimensions}
+    for name in point:
+        if name not in names:
+            raise UnknownNameError(f"nothing is !tune under {name!r}", hint=nearest(name, names))
+    if mapping.document is None:
+        return mapping
+    paths = {d.path: point[d.name] for d in mapping.dimensions if d.name in point}
+    return read(filled(mapping.document, paths), mapping.machine, mapping.assumed, mapping.file)
+
+
+@dataclass(frozen=True)
+class _Source:
+    text: str
+    file: str
+    folder: Path | None
+    """Where `extends` and `machine` look first; None for texts."""
+
+
+@dataclass(frozen=True)
+class _Link:
+    node: Node
+    folder: Path | None
+
+
+def _source(mapping: str | Path) -> _Source:
+    if isinstance(mapping, str) and not mapping.endswith((".yaml", ".yml")):
+        if any(mark in mapping for mark in "\n:{"):
+            return _Source(mapping, name_text(mapping, "mapping"), None)
+        if mapping not in mapping_names():
+            known = mapping_names()
+            extra = (
+                f"{mapping} is a machine, but no mapping of every operator comes with it"
+                if mapping in machine_names()
+                else nearest(mapping, known)
+            )
+            raise NoMappingError(f"no mapping {mapping!r}", hint=extra)
+        mapping = mappings_root() / f"{mapping}{_SUFFIX}"
+    path = Path(mapping)
+    return _Source(read_text(path, MappingSyntaxError, NoMappingError), str(path), path.parent)
+
+
+def _chain(source: _Source) -> list[_Link]:
+    """The file and those that it extends, nearest first."""
+    chain = [_Link(_parsed(source.text, source.file), source.folder)]
+    seen = [Path(source.file).resolve()] if source.folder is not None else []
+    while True:
+        link = chain[-1]
+        path = parent_of(link.node, link.folder, seen)
+        if path is None:
+            return chain
+        seen.append(path)
+        text = read_text(path, MappingSyntaxError, NoMappingError)
+        chain.append(_Link(_parsed(text, str(path)), path.parent))
+
+
+def _parsed(text: str, file: str) -> Node:
+    return parse(text, file, MappingSyntaxError)
+
+
+def _machine(chain: list[_Link], machine: str | Path | Machine | None) -> tuple[Machine, str]:
+    """The machine, and why it was taken where no file names one."""
+    if machine is not None:
+        return load_machine(machine), ""
+    for link in chain:
+        node = link.node.get("machine")
+        if node is not None and isinstance(node.value, str) and not node.tag:
+            return _named_machine(node, link.folder), ""
+    reason = f"the mapping names no machine, so {DEFAULT_MACHINE} is taken"
+    return load_machine(DEFAULT_MACHINE), reason
+
+
+def _named_machine(node: Node, folder: Path | None) -> Machine:
+    name = node.text
+    if name in machine_names():
+        return load_machine(name)
+    beside = None if folder is None or not name.endswith(".yaml") else folder / name
+    if beside is not None and "/" not in name and beside.is_file() and not beside.is_symlink():
+        return load_machine(beside)
+    raise UnknownNameError(f"no machine {name!r}", node.where, hint=nearest(name, machine_names()))
+
+
+def _report(machine: Machine) -> Report:
+    parts = {
+        "processor": [p.name for p in machine.processors],
+        "memory": [m.name for m in machine.memories],
+        "engine": [e.name for e in machine.engines],
+        "instruction": [i.name for i in machine.instructions],
+    }
+    names = {
+        what: (*own, *(a for a, target in machine.aliases.items() if target in own))
+        for what, own in parts.items()
+    }
+    return Report(FAMILY, names, machine.name, check_tune)
+
+
+def _moved(mapping: Mapping, machine: Machine) -> Mapping:
+    """The mapping for another machine, checked against its names."""
+    if mapping.document is None or machine == mapping.machine:
+        return mapping
+    report = _report(machine)
+    check(MAPPING, mapping.document, report)
+    raise_all(report.errors)
+    return read(mapping.document, machine, "", mapping.file)
+
+
+def _place(error: SepTranError) -> tuple[str, int, int]:
+    where: Location | None = error.where
+    if isinstance(error, Errors) or where is None:
+        return ("", 0, 0)
+    return (where.file, where.line, where.column or 0)

@@ -1,0 +1,166 @@
+"""A mapping as loaded: instances, rules and tunables, each value with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Table
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from septran.location import Location
+from septran.machine.model import Machine
+from septran.machine.positions import Node
+from septran.mapping.conditions import Condition
+from septran.mapping.mistakes import TuneLeftError
+from septran.mapping.resolved import Setting
+from septran.mapping.tune import Candidate, Dimension, Space
+from septran.task.tree import TunableValue
+
+if TYPE_CHECKING:
+    from septran.mapping.choose import MappingChooser
+
+
+def _empty() -> Table[str, Setting[str]]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Case:
+    """One value of a tunable, and when it may be taken."""
+
+    value: TunableValue
+    where: Location
+    when: Condition | None = None
+
+
+@dataclass(frozen=True)
+class Preference:
+    """The values of a tunable, best first."""
+
+    cases: tuple[Case, ...]
+    reason: str
+    where: Location
+    """The line of its name."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an instance or a rule says; a field that is None or missing is left open."""
+
+    name: str
+    """``gemm_block_gpu``, or ``rule 2``."""
+    where: Location
+    variant: Setting[str] | None = None
+    """The variant to trace; for instances their `task_name`."""
+    proc: Setting[str] | None = None
+    mems: Table[str, Setting[str]] | None = None
+    """By tensor or group."""
+    tunables: Table[str, Preference] = field(default_factory=lambda: MappingProxyType({}))
+    """By name or pattern."""
+    bindings: Table[str, tuple[Setting[str], ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """By primitive; ``*`` for whatever the leaf uses."""
+    leaf_bindings: Table[str, tuple[Setting[str], ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """By launched leaf."""
+    calls: Table[str, Setting[str]] = field(default_factory=_empty)
+    layouts: Table[str, Setting[str]] = field(default_factory=_empty)
+    copy: Table[str, Setting[str]] = field(default_factory=_empty)
+    pipeline: Setting[int] | None = None
+    warpspecialize: Setting[bool] | None = None
+    consumers: Setting[int] | None = None
+    registers: Table[str, Setting[int]] = field(default_factory=lambda: MappingProxyType({}))
+    schedule: Table[str, Setting[object]] = field(default_factory=lambda: MappingProxyType({}))
+    """``order``, ``persistent``, ``cluster``, ``raster``."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """Which task instances a rule is for; an empty field allows all."""
+
+    task: tuple[str, ...] = ()
+    variant: tuple[str, ...] = ()
+    primitive: tuple[str, ...] = ()
+    level: tuple[int, ...] = ()
+    parallel: bool | None = None
+    leaf: bool | None = None
+    leaf_kind: tuple[str, ...] = ()
+    dtype: tuple[str, ...] = ()
+    machine_feature: tuple[str, ...] = ()
+
+    @property
+    def needs_body(self) -> bool:
+        """Whether it can be decided only when the task's body is known."""
+        return bool(self.primitive or self.leaf_kind)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A plan for every task instance that matches."""
+
+    match: Match
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """How logic runs on a machine, as its file says."""
+
+    machine: Machine
+    entrypoint: Setting[str] | None = None
+    instances: Table[str, Plan] = field(default_factory=lambda: MappingProxyType({}))
+    """By name, in the file's order."""
+    rules: tuple[Rule, ...] = ()
+    tunables: Table[str, Preference] = field(default_factory=lambda: MappingProxyType({}))
+    dimensions: tuple[Dimension, ...] = ()
+    """The places that are still `!tune`; their plans hold the first candidate."""
+    constraints: tuple[Condition, ...] = ()
+    assumed: str = ""
+    """Why `machine` was taken where the file names none."""
+    file: str = field(default="", compare=False)
+    document: Node | None = field(default=None, compare=False, repr=False)
+    """The file merged with those that it extends, for a tuner to fill in."""
+
+    def space(self) -> Space:
+        """What a search would go through: a size and its dimensions."""
+        return Space(self.dimensions, self.constraints)
+
+    def with_values(self, point: Table[str, Candidate]) -> Mapping:
+        """This mapping with a value for each `!tune`, by the dimensions' names."""
+        from septran.mapping.loader import fill_in
+
+        return fill_in(self, point)
+
+    def chooser(
+        self,
+        machine: Machine | None = None,
+        tunables: Table[str, TunableValue] | None = None,
+    ) -> MappingChooser:
+        """What tells a trace the variants and tunables that this mapping chooses.
+
+        `tunables` are values that go before the file's. Raises TuneLeftError where a
+        `!tune` is left.
+        """
+        from septran.mapping.choose import MappingChooser
+
+        self.require_settled()
+        return MappingChooser(self, machine or self.machine, dict(tunables or {}))
+
+    def require_settled(self) -> None:
+        """Raise TuneLeftError where a `!tune` is left."""
+        if self.dimensions:
+            first, *others = self.dimensions
+            raise TuneLeftError(
+                f"{first.name} is still !tune, so this mapping cannot be compiled as it is",
+                first.where,
+                hint="run the tuner on it, or write a value; "
+                f"its space has {self.space().size} combinations",
+                notes=[(f"{d.name} is !tune, too", d.where) for d in others],
+            )
+
+    def __str__(self) -> str:
+        from septran.mapping.printer import mapping_text
+
+        return mapping_text(self)

@@ -1,0 +1,141 @@
+"""The mistakes that a mapping can hold, alone or for a logic, one class each."""
+
+from __future__ import annotations
+
+from septran.errors import MappingError
+from septran.machine.kinds import Family
+
+
+class MappingSyntaxError(MappingError):
+    """A mapping file is not the YAML that SepTran reads."""
+
+    code = "SEP301"
+
+
+class NoMappingError(MappingError):
+    """There is no mapping of that name, or its file cannot be read."""
+
+    code = "SEP302"
+
+
+class UnknownKeyError(MappingError):
+    """A key that mappings do not have."""
+
+    code = "SEP303"
+
+
+class MissingKeyError(MappingError):
+    """A key that is needed is not there."""
+
+    code = "SEP304"
+
+
+class WrongValueError(MappingError):
+    """A value of the wrong kind."""
+
+    code = "SEP305"
+
+
+class UnknownNameError(MappingError):
+    """A processor, memory, instruction or engine that the machine does not have."""
+
+    code = "SEP306"
+
+
+class ExtendsError(MappingError):
+    """`extends` names a file that is outside, missing, or extends this one in turn."""
+
+    code = "SEP307"
+
+
+class UnknownInstanceError(MappingError):
+    """`entrypoint` or `calls` names an instance that the mapping does not have."""
+
+    code = "SEP308"
+
+
+class LateRuleError(MappingError):
+    """A rule would decide by a task's body what must be known before it is traced."""
+
+    code = "SEP309"
+
+
+class ConditionError(MappingError):
+    """A condition or constraint that cannot be read or evaluated."""
+
+    code = "SEP310"
+
+
+class TuneError(MappingError):
+    """A `!tune` that describes no search."""
+
+    code = "SEP311"
+
+
+class TuneLeftError(MappingError):
+    """A `!tune` is left in a mapping that is to be compiled as it is."""
+
+    code = "SEP312"
+
+
+class TunableError(MappingError):
+    """A tunable has no value, or one of the wrong kind."""
+
+    code = "SEP313"
+
+
+class WrongEntryError(MappingError):
+    """The entry point maps another task than the logic's."""
+
+    code = "SEP314"
+
+
+class NeverLaunchedError(MappingError):
+    """`calls` or `leaf_task_bindings` names a task that is not launched there."""
+
+    code = "SEP315"
+
+
+class AmbiguousInstanceError(MappingError):
+    """Several instances map a launched task, and nothing says which is meant."""
+
+    code = "SEP316"
+
+
+class UnknownTensorError(MappingError):
+    """`mems`, `layouts` or `copy` names a tensor that the task does not have."""
+
+    code = "SEP317"
+
+
+class NestingError(MappingError):
+    """A task would run on a level outside its caller's."""
+
+    code = "SEP318"
+
+
+class NotVisibleError(MappingError):
+    """A memory that the processor does not see."""
+
+    code = "SEP319"
+
+
+class CapacityError(MappingError):
+    """What is held at one time in a memory exceeds it."""
+
+    code = "SEP320"
+
+
+class NoBindingError(MappingError):
+    """No instruction accepts a leaf's operands."""
+
+    code = "SEP321"
+
+
+class UnknownVariantError(MappingError):
+    """A variant that the task does not have."""
+
+    code = "SEP322"
+
+
+FAMILY = Family(UnknownKeyError, MissingKeyError, WrongValueError, UnknownNameError)

@@ -1,0 +1,206 @@
+"""Mappings as text: a table for people, and the explicit YAML form that loads again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from septran.machine.loader import machine_names
+from septran.machine.model import NONE, Machine
+from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.mapping import Plan
+from septran.mapping.resolved import Instance, ResolvedMapping, Setting
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.+-]*")
+_WORDS = ("true", "false", "null", "yes", "no", "on", "off")
+
+
+def resolved_text(resolved: ResolvedMapping) -> str:
+    """Every task with its instance; each value's reason and line follow it."""
+    lines = [f"mapping of {resolved.tree.name} on {resolved.machine.name}"]
+    for instance in resolved.instances:
+        lines += _instance(instance)
+    if resolved.decisions:
+        lines.append("decisions")
+    for decision in resolved.decisions:
+        place = f"  [{decision.where}]" if decision.where else ""
+        lines.append(f"  {decision.kind}: {decision.message}{place}")
+        if decision.hint:
+            lines.append(f"    hint: {decision.hint}")
+    return "\n".join(lines)
+
+
+def _instance(instance: Instance) -> list[str]:
+    variant = f" by {instance.variant}" if instance.variant != instance.task else ""
+    name = f" as {instance.name}" if instance.name != instance.variant else ""
+    lines = [f"{instance.path}{variant}{name}"]
+    rows: list[tuple[str, str, Setting[Any]]] = [("proc", instance.proc.value, instance.proc)]
+    for tensor, setting in instance.mems.items():
+        place = instance.placed[tensor]
+        inside = f" (in {place})" if setting.value == NONE else ""
+        rows.append(("mems", f"{tensor}: {setting.value}{inside}", setting))
+    for key in ("tunables", "bindings", "layouts", "copy", "schedule"):
+        table: Mapping[str, Setting[Any]] = getattr(instance, key)
+        rows += [(key, f"{k}: {_flow(s.value)}", s) for k, s in table.items()]
+    for key, plain in (("pipeline", 1), ("warpspecialize", False), ("consumers", 1)):
+        setting = getattr(instance, key)
+        if setting.value != plain:
+            rows.append((key, _flow(setting.value), setting))
+    if instance.registers:
+        rows.append(("registers", _flow(dict(instance.registers)), Setting(None, "")))
+    width = max(len(text) for _, text, _ in rows)
+    last = ""
+    for key, text, setting in rows:
+        label = key if key != last else ""
+        lines.append(f"  {label:<9} {text:<{width}}  {_why(setting)}".rstrip())
+        last = key
+    return lines
+
+
+def _why(setting: Setting[Any]) -> str:
+    place = f" [{setting.where}]" if setting.where else ""
+    return f"{setting.reason}{place}"
+
+
+def mapping_text(mapping: LoadedMapping) -> str:
+    """What a mapping says, before it meets a logic."""
+    lines = [f"mapping for {mapping.machine.name}"]
+    for plan in mapping.instances.values():
+        task = plan.variant.value if plan.variant else "?"
+        lines.append(f"instance {plan.name} of {task}  [{plan.where}]")
+        lines += _plan(plan)
+    for rule in mapping.rules:
+        lines.append(f"{rule.plan.name}  [{rule.plan.where}]")
+        shown = {k: v for k, v in vars(rule.match).items() if v not in ((), None)}
+        lines.append(f"  match {_flow(shown)}" if shown else "  match all")
+        lines += _plan(rule.plan)
+    for name, preference in mapping.tunables.items():
+        values = ", ".join(_flow(c.value) for c in preference.cases)
+        lines.append(f"tunable {name}: {values}  [{preference.where}]")
+    if mapping.dimensions:
+        lines.append(f"to be searched: {mapping.space()}")
+    return "\n".join(lines)
+
+
+def _plan(plan: Plan) -> list[str]:
+    lines: list[str] = []
+    for key in ("proc", "pipeline", "warpspecialize", "consumers"):
+        setting = getattr(plan, key)
+        if setting is not None:
+            lines.append(f"  {key} {_flow(setting.value)}")
+    for key in ("mems", "calls", "layouts", "copy", "schedule", "registers"):
+        table = getattr(plan, key)
+        if table:
+            lines.append(f"  {key} {_flow({k: s.value for k, s in table.items()})}")
+    for key in ("bindings", "leaf_bindings"):
+        for name, options in getattr(plan, key).items():
+            lines.append(f"  {key} {name}: {', '.join(s.value for s in options)}")
+    for name, preference in plan.tunables.items():
+        lines.append(f"  tunable {name}: {', '.join(_flow(c.value) for c in preference.cases)}")
+    return lines
+
+
+def to_yaml(resolved: ResolvedMapping) -> str:
+    """The explicit form: one instance for each task, everything said, nothing left open."""
+    names = _unique_names(resolved)
+    root = resolved.instances[0]
+    lines = [
+        f"# {resolved.tree.name} on {resolved.machine.name}, every decision written out.",
+        f"machine: {_quoted(_machine_reference(resolved.machine))}",
+        f"entrypoint: {names[root.path]}",
+        "task_mappings:",
+    ]
+    written: set[str] = set()
+    for task in resolved.tree.tasks():
+        instance = resolved.instance(task.path)
+        name = names[instance.path]
+        if name in written:
+            continue
+        written.add(name)
+        calls = {_call_key(launch.task.path): names[launch.task.path] for launch in task.launches()}
+        lines += [f"  {name}:", *_fields(instance, calls)]
+    return "\n".join(lines) + "\n"
+
+
+def _call_key(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _machine_reference(machine: Machine) -> str:
+    if machine.name in machine_names() or machine.location is None:
+        return machine.name
+    return machine.location.file.rpartition("/")[2]
+
+
+def _fields(instance: Instance, calls: Mapping[str, str]) -> list[str]:
+    fields: list[tuple[str, Any]] = [
+        ("task_name", instance.variant),
+        ("proc", instance.proc.value),
+        ("mems", _values(instance.mems)),
+        ("tunables", _values(instance.tunables)),
+        ("binding", _values(instance.bindings)),
+        ("layouts", _values(instance.layouts)),
+        ("copy", _values(instance.copy)),
+        ("pipeline", instance.pipeline.value if instance.pipeline.value != 1 else {}),
+        ("warpspecialize", instance.warpspecialize.value or {}),
+        ("roles", _roles(instance)),
+        *((key, setting.value) for key, setting in instance.schedule.items()),
+        ("calls", dict(calls)),
+    ]
+    return [f"    {key}: {_flow(value)}" for key, value in fields if value != {}]
+
+
+def _roles(instance: Instance) -> dict[str, Any]:
+    roles: dict[str, Any] = {}
+    if instance.consumers.value != 1:
+        roles["consumers"] = instance.consumers.value
+    if instance.registers:
+        roles["registers"] = dict(instance.registers)
+    return roles
+
+
+def _values(table: Mapping[str, Setting[Any]]) -> dict[str, Any]:
+    return {key: setting.value for key, setting in table.items()}
+
+
+def _unique_names(resolved: ResolvedMapping) -> dict[str, str]:
+    """A name for each path; tasks that are mapped alike under one name share it."""
+    names: dict[str, str] = {}
+    known: dict[str, list[str]] = {}
+    contents: dict[str, str] = {}
+    for task in reversed(list(resolved.tree.tasks())):  # callees before their callers
+        instance = resolved.instance(task.path)
+        calls = tuple((_call_key(x.task.path), names[x.task.path]) for x in task.launches())
+        content = "\n".join(_fields(instance, dict(calls)))
+        base = re.sub(r"\W", "_", instance.name)
+        for name in known.setdefault(base, []):
+            if contents[name] == content and task.level > 0:
+                names[task.path] = name
+                break
+        else:
+            name = base if not known[base] else f"{base}_{len(known[base]) + 1}"
+            known[base].append(name)
+            contents[name] = content
+            names[task.path] = name
+    return names
+
+
+def _flow(value: Any) -> str:
+    """A value in YAML's flow style."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_quoted(k)}: {_flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Iterable):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return str(value)
+
+
+def _quoted(text: str) -> str:
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,289 @@
+"""From a checked mapping document to a `Mapping`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping as Table
+from types import MappingProxyType
+from typing import Any
+
+from septran.errors import SepTranError, nearest
+from septran.machine.model import Machine
+from septran.machine.positions import TUNE, Node
+from septran.mapping.conditions import condition
+from septran.mapping.mapping import Case, Mapping, Match, Plan, Preference, Rule
+from septran.mapping.mistakes import (
+    ConditionError,
+    LateRuleError,
+    MissingKeyError,
+    UnknownInstanceError,
+)
+from septran.mapping.resolved import Setting
+from septran.mapping.tune import Candidate, Dimension, read_tune
+
+_SCHEDULE = ("order", "persistent", "cluster", "raster")
+
+
+def across(document: Node) -> Iterator[SepTranError]:
+    """Mistakes that only show when the whole mapping is seen."""
+    instances = _section(document, "task_mappings")
+    if not instances and not _elements(document, "rules"):
+        message = "the mapping maps nothing: it has neither task_mappings nor rules"
+        yield MissingKeyError(message, document.where)
+    entry = document.get("entrypoint")
+    if entry and entry.text not in instances:
+        message = f"no instance {entry.text!r} in task_mappings"
+        yield UnknownInstanceError(message, entry.where, hint=nearest(entry.text, instances))
+    for name, instance in instances.items():
+        if instance.get("task_name") is None:
+            message = f"instance {name} needs 'task_name': the task or variant that it maps"
+            yield MissingKeyError(message, document.items["task_mappings"].keys[name])
+        for called in _section(instance, "calls").values():
+            if called.text not in instances:
+                message = f"no instance {called.text!r} in task_mappings"
+                hint = nearest(called.text, instances)
+                yield UnknownInstanceError(message, called.where, hint=hint)
+    for rule in _elements(document, "rules"):
+        yield from _late(rule)
+    yield from _constraints(document)
+
+
+def _late(rule: Node) -> Iterator[SepTranError]:
+    match = rule.get("match")
+    if match is None or not _match(match).needs_body:
+        return
+    fact = next(k for k in ("primitive", "leaf") if k in match.items)
+    for key in ("variant", "tunables"):
+        if key in rule.items:
+            yield LateRuleError(
+                f"a rule by {fact!r} cannot set {key!r}: it must be known before the task is "
+                "traced, and what it computes is known after",
+                rule.keys[key],
+                hint="match by task, variant, level, loops or dtype instead",
+            )
+
+
+def _constraints(document: Node) -> Iterator[SepTranError]:
+    names = {d.name for d in dimensions(document)}
+    for node in _elements(document, "constraints"):
+        for name in sorted(condition(node).names - names):
+            message = f"constraint names {name!r}, which is not !tune"
+            yield ConditionError(message, node.where, hint=nearest(name, names))
+
+
+def read(document: Node, machine: Machine, assumed: str, file: str) -> Mapping:
+    """The mapping that a checked document describes."""
+    entry = document.get("entrypoint")
+    instances = _section(document, "task_mappings")
+    return Mapping(
+        machine=machine,
+        entrypoint=Setting(entry.text, "entrypoint", entry.where) if entry else None,
+        instances=MappingProxyType(
+            {
+                name: _plan(f"instance {name}", name, document.items["task_mappings"], node)
+                for name, node in instances.items()
+            }
+        ),
+        rules=tuple(_rules(document, file)),
+        tunables=_tunables(document, "tunables of the mapping"),
+        dimensions=dimensions(document),
+        constraints=tuple(condition(n) for n in _elements(document, "constraints")),
+        assumed=assumed,
+        file=file,
+        document=document,
+    )
+
+
+def _rules(document: Node, file: str) -> Iterator[Rule]:
+    counts: dict[str, int] = {}
+    for node in _elements(document, "rules"):
+        home = node.where.file
+        counts[home] = counts.get(home, 0) + 1
+        other = "" if home == file else f" of {node.where.short_file.rpartition('/')[2]}"
+        name = f"rule {counts[home]}{other}"
+        match = node.get("match")
+        yield Rule(_match(match) if match else Match(), _settings(name, name, node, node.where))
+
+
+def _plan(reason: str, name: str, section: Node, node: Node) -> Plan:
+    return _settings(reason, name, node, section.keys[name])
+
+
+def _settings(reason: str, name: str, node: Node, where: Any) -> Plan:
+    variant = node.get("task_name") or node.get("variant")
+    mems = node.get("mems")
+    pipeline, roles = node.get("pipeline"), node.get("roles")
+    stages = pipeline.get("stages") if pipeline and pipeline.items else pipeline
+    return Plan(
+        name=name,
+        where=where,
+        variant=_text(variant, reason),
+        proc=_text(node.get("proc"), reason),
+        mems=_texts(mems, reason) if mems else None,
+        tunables=_tunables(node, reason),
+        bindings=_bindings(node.get("binding"), reason),
+        leaf_bindings=MappingProxyType(
+            {k: _list(v, reason) for k, v in _section(node, "leaf_task_bindings").items()}
+        ),
+        calls=_texts(node.get("calls"), reason),
+        layouts=_texts(node.get("layouts"), reason),
+        copy=_texts(node.get("copy"), reason),
+        pipeline=_value(stages, reason, pipeline),
+        warpspecialize=_value(node.get("warpspecialize"), reason),
+        consumers=_value(roles.get("consumers") if roles else None, reason),
+        registers=MappingProxyType(
+            {
+                k: Setting(v.value, reason, v.where)  # type: ignore[arg-type]
+                for k, v in (_section(roles, "registers") if roles else {}).items()
+            }
+        ),
+        schedule=MappingProxyType(
+            {
+                k: Setting(_first(n).plain(), reason, n.where)
+                for k in _SCHEDULE
+                if (n := node.get(k))
+            }
+        ),
+    )
+
+
+def _text(node: Node | None, reason: str) -> Setting[str] | None:
+    return None if node is None else Setting(_first(node).text, reason, node.where)
+
+
+def _value(node: Node | None, reason: str, where: Node | None = None) -> Setting[Any] | None:
+    if node is None:
+        return None
+    return Setting(_first(node).value, reason, (where or node).where)
+
+
+def _texts(node: Node | None, reason: str) -> Table[str, Setting[str]]:
+    items = node.items if node else {}
+    return MappingProxyType({k: Setting(_first(v).text, reason, v.where) for k, v in items.items()})
+
+
+def _list(node: Node, reason: str) -> tuple[Setting[str], ...]:
+    return tuple(Setting(_first(e).text, reason, e.where) for e in _first(node).elements)
+
+
+def _bindings(node: Node | None, reason: str) -> Table[str, tuple[Setting[str], ...]]:
+    if node is None:
+        return MappingProxyType({})
+    if node.items and not node.tag:
+        return MappingProxyType({k: _list(v, reason) for k, v in node.items.items()})
+    return MappingProxyType({"*": _list(node, reason)})
+
+
+def _tunables(node: Node, reason: str) -> Table[str, Preference]:
+    section = node.get("tunables")
+    return MappingProxyType(
+        {
+            name: Preference(
+                tuple(_cases(value)), reason, section.keys[name] if section else value.where
+            )
+            for name, value in (section.items if section else {}).items()
+        }
+    )
+
+
+def _cases(node: Node) -> Iterator[Case]:
+    plain = _first(node)
+    for element in plain.elements if not plain.items else (plain,):
+        when = element.get("when")
+        chosen = element.items["value"] if when else element
+        value = _first(chosen).value
+        yield Case(value, chosen.where, condition(when) if when else None)  # type: ignore[arg-type]
+
+
+def _match(node: Node) -> Match:
+    leaf = node.get("leaf")
+    loops = node.get("loops")
+    flag = leaf.value if leaf and isinstance(leaf.value, bool) else None
+    kinds = () if leaf is None or flag is not None else tuple(e.text for e in leaf.elements)
+    return Match(
+        task=_words(node, "task"),
+        variant=_words(node, "variant"),
+        primitive=_words(node, "primitive"),
+        level=tuple(0 if w == "entry" else int(w) for w in _words(node, "level")),
+        parallel=None if loops is None else loops.text == "parallel",
+        leaf=True if kinds else flag,
+        leaf_kind=kinds,
+        dtype=_words(node, "dtype"),
+        machine_feature=_words(node, "machine_feature"),
+    )
+
+
+def _words(node: Node, key: str) -> tuple[str, ...]:
+    found = node.get(key)
+    return tuple(e.text for e in found.elements) if found else ()
+
+
+def _section(node: Node | None, key: str) -> Table[str, Node]:
+    found = node.items.get(key) if node else None
+    return found.items if found else {}
+
+
+def _elements(node: Node, key: str) -> tuple[Node, ...]:
+    found = node.items.get(key)
+    return found.elements if found else ()
+
+
+def _first(node: Node) -> Node:
+    """The node itself, or for `!tune` its first candidate in its place."""
+    if node.tag != TUNE:
+        return node
+    return _scalar(next(read_tune(node).candidates()), node)
+
+
+def _scalar(value: Candidate, node: Node) -> Node:
+    if isinstance(value, tuple):
+        return Node(tuple(Node(v, node.where) for v in value), node.where)
+    return Node(value, node.where)
+
+
+def dimensions(document: Node) -> tuple[Dimension, ...]:
+    """Every `!tune` of a checked document, in its order."""
+    found = list(_tuned(document, ()))
+    names = [_short(path) for path, _ in found]
+    return tuple(
+        Dimension(
+            name if names.count(name) == 1 else _long(path), path, read_tune(node), node.where
+        )
+        for name, (path, node) in zip(names, found, strict=True)
+    )
+
+
+def _tuned(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Node]]:
+    if node.tag == TUNE:
+        yield path, node
+        return
+    for key, value in node.items.items():
+        yield from _tuned(value, (*path, key))
+    if isinstance(node.value, tuple):
+        for number, element in enumerate(node.value):
+            yield from _tuned(element, (*path, str(number)))
+
+
+def _short(path: tuple[str, ...]) -> str:
+    words = [p for p in path if p.isidentifier()]
+    return words[-1] if words else "value"
+
+
+def _long(path: tuple[str, ...]) -> str:
+    kept = [p for p in path if p not in ("task_mappings", "tunables")]
+    return "_".join("".join(c if c.isalnum() else "_" for c in word) for word in kept)
+
+
+def filled(node: Node, values: Table[tuple[str, ...], Candidate], at: tuple[str, ...] = ()) -> Node:
+    """The document with some of its `!tune` replaced by values, by path."""
+    if at in values:
+        return _scalar(values[at], node)
+    if node.tag:
+        return node
+    if isinstance(node.value, tuple):
+        inner = tuple(filled(e, values, (*at, str(n))) for n, e in enumerate(node.value))
+        return Node(inner, node.where)
+    if node.items:
+        entries = {k: filled(v, values, (*at, k)) for k, v in node.items.items()}
+        return Node(MappingProxyType(entries), node.where, "", node.keys)
+    return node

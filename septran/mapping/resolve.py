@@ -1,0 +1,452 @@
+"""A mapping meets a task tree: every task instance gets a place, each field a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from septran.errors import SepTranError, nearest, raise_all
+from septran.location import Location
+from septran.machine.model import NONE, Machine
+from septran.mapping import effects
+from septran.mapping.bind import Leaf, bind, uses_of
+from septran.mapping.capacity import check_capacity
+from septran.mapping.choose import Scope, tunable
+from septran.mapping.loader import load_mapping
+from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.mapping import Plan
+from septran.mapping.mistakes import (
+    NestingError,
+    NeverLaunchedError,
+    NoBindingError,
+    NotVisibleError,
+    UnknownTensorError,
+)
+from septran.mapping.resolved import Decision, Instance, ResolvedMapping, Setting
+from septran.mapping.rules import BUILTIN, Facts, facts_of_task
+from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree, statements
+
+_INHERITED = "as its caller"
+
+
+def resolve(
+    tree: TaskTree, mapping: LoadedMapping, machine: Machine | None = None
+) -> ResolvedMapping:
+    """An instance for every task of `tree`, by `mapping`.
+
+    `machine` goes before the mapping's own. Raises MappingError, or Errors with all
+    mistakes that are found.
+    """
+    mapping = load_mapping(mapping, machine)
+    mapping.require_settled()
+    work = _Resolution(tree, mapping)
+    work.visit(tree.root, None, None)
+    raise_all(work.errors)
+    instances = tuple(work.instances)
+    check_capacity(tree, mapping.machine, instances, work.decisions)
+    return ResolvedMapping(
+        tree, mapping.machine, instances, tuple(dict.fromkeys(work.decisions)), mapping.file
+    )
+
+
+@dataclass(frozen=True)
+class _Caller:
+    """What a launched task inherits from."""
+
+    scope: Scope
+    instance: Instance
+
+
+@dataclass
+class _Resolution:
+    tree: TaskTree
+    mapping: LoadedMapping
+    instances: list[Instance] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    errors: list[SepTranError] = field(default_factory=list)
+    reached: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if self.mapping.assumed:
+            self.decide("decision", "machine", self.mapping.assumed, "add `machine:`")
+
+    @property
+    def machine(self) -> Machine:
+        return self.mapping.machine
+
+    def decide(
+        self,
+        kind: str,
+        about: str,
+        message: str,
+        hint: str | None = None,
+        where: Location | None = None,
+    ) -> None:
+        self.decisions.append(Decision(kind, about, message, hint, where))
+
+    def visit(self, task: TaskNode, launch: Launch | None, caller: _Caller | None) -> None:
+        """Resolve a task, then those that it launches."""
+        facts = facts_of_task(task, dict(self.tree.dims))
+        try:
+            scope = Scope.of(
+                self.mapping,
+                self.machine,
+                facts,
+                caller.scope if caller else None,
+                tuple(dict.fromkeys((task.name, task.variant))),
+            )
+        except SepTranError as error:
+            self.errors.append(error)
+            scope = Scope(None, (), caller.scope if caller else None)
+        instance = _Task(self, task, launch, caller, scope, facts).resolve()
+        if scope.instance is not None:
+            self.reached.add(scope.instance.name)
+        self.instances.append(instance)
+        for inner in task.launches():
+            self.visit(inner.task, inner, _Caller(scope, instance))
+        if caller is None:
+            self._unreached()
+
+    def _unreached(self) -> None:
+        for name, plan in self.mapping.instances.items():
+            if name not in self.reached and not self.errors:
+                message = f"instance {name} has no effect: no task of this logic becomes it"
+                self.decide("no-effect", name, message, None, plan.where)
+
+
+@dataclass
+class _Task:
+    """Resolves one task."""
+
+    work: _Resolution
+    task: TaskNode
+    launch: Launch | None
+    caller: _Caller | None
+    scope: Scope
+    facts: Facts
+
+    @property
+    def machine(self) -> Machine:
+        return self.work.machine
+
+    @property
+    def tensors(self) -> dict[str, Param | Allocate]:
+        """Parameters and temporaries by name."""
+        found: dict[str, Param | Allocate] = {p.name: p for p in self.task.params}
+        for statement in statements(self.task.body):
+            if isinstance(statement, Allocate):
+                found[statement.name] = statement
+        return found
+
+    def resolve(self) -> Instance:
+        proc = self._proc()
+        mems = self._mems(proc)
+        placed = self._placed(mems)
+        self._check_names()
+        pipeline = self._first("pipeline", Setting(1, "default"))
+        specialize = self._first("warpspecialize", Setting(False, "default"))
+        draft = Instance(
+            path=self.task.path,
+            name=self._name(),
+            task=self.task.name,
+            variant=self.task.variant,
+            proc=proc,
+            mems=MappingProxyType(mems),
+            placed=MappingProxyType(placed),
+            tunables=MappingProxyType(self._tunables()),
+            bindings=MappingProxyType(self._bindings(proc, placed)),
+            layouts=self._own("layouts"),
+            copy=self._own("copy", canonical=True),
+            pipeline=pipeline,
+            warpspecialize=specialize,
+            consumers=self._first("consumers", Setting(1, "default")),
+            registers=MappingProxyType({k: s.value for k, s in self._table("registers").items()}),
+            schedule=self._table("schedule"),
+            where=self.scope.plans[0].where if self.scope.plans else None,
+        )
+        caller = self.caller.instance if self.caller else None
+        settled, found = effects.settle(draft, self.task, caller, self.launch, self.machine)
+        self.work.decisions += found
+        self.work.decisions += effects.unused_tunables(
+            self.task, self.scope, self.work.mapping, self.caller is None, self.work.tree
+        )
+        return settled
+
+    def _name(self) -> str:
+        if self.scope.instance is not None:
+            return self.scope.instance.name
+        return self.task.variant
+
+    def _first(self, key: str, default: Setting[Any]) -> Setting[Any]:
+        for plan in self.scope.plans:
+            found: Setting[Any] | None = getattr(plan, key)
+            if found is not None:
+                return found
+        return default
+
+    def _table(self, key: str) -> Mapping[str, Setting[Any]]:
+        """All entries of a table field, the first plan's before the others'."""
+        merged: dict[str, Setting[Any]] = {}
+        for plan in self.scope.plans:
+            merged = {**getattr(plan, key), **merged}
+        return MappingProxyType(merged)
+
+    def _own(self, key: str, canonical: bool = False) -> Mapping[str, Setting[str]]:
+        """Entries of a table field that name tensors of this task."""
+        tensors = self.tensors
+        return MappingProxyType(
+            {
+                name: _canonical(self.machine, s) if canonical else s
+                for name, s in self._table(key).items()
+                if name in tensors
+            }
+        )
+
+    def _proc(self) -> Setting[str]:
+        outer = self.caller.instance.proc if self.caller else None
+        said = self._first("proc", Setting("", ""))
+        if not said.value:
+            if outer is None:
+                return Setting(self.machine.host.name, f"default of {self.machine.name}")
+            self._report_inherited(outer.value)
+            return Setting(outer.value, _INHERITED)
+        proc = _canonical(self.machine, said)
+        if outer and self.machine.depth(proc.value) < self.machine.depth(outer.value):
+            assert self.caller is not None
+            levels = ", ".join(p.name for p in self.machine.processors)
+            self.work.errors.append(
+                NestingError(
+                    f"{self.task.name} would run on {proc.value}, outside of {outer.value}, "
+                    f"on which {self.caller.instance.task} runs that launches it",
+                    said.where,
+                    hint=f"outermost first: {levels}",
+                )
+            )
+            return outer
+        return proc
+
+    def _report_inherited(self, proc: str) -> None:
+        if not self.task.leaf and not self.scope.plans:
+            self.work.decide(
+                "decision",
+                self.task.path,
+                f"{self.task.variant} is not mapped, so it runs on {proc} as its caller does",
+                f"add an instance or a rule for {self.task.name}",
+                self.task.location,
+            )
+
+    def _mems(self, proc: Setting[str]) -> dict[str, Setting[str]]:
+        mems: dict[str, Setting[str]] = {}
+        for name, tensor in self.tensors.items():
+            said = self._memory(name, tensor)
+            temporary = isinstance(tensor, Allocate)
+            if said is None or (temporary and said.value == NONE):
+                mems[name] = self._for_temporary(proc) if temporary else Setting(NONE, _INHERITED)
+                continue
+            if said.value != NONE:
+                said = _canonical(self.machine, said)
+                self._check_visible(name, said, proc)
+            mems[name] = said
+        return mems
+
+    def _memory(self, name: str, tensor: Param | Allocate) -> Setting[str] | None:
+        """From the first plan with `mems`: the tensor's own entry, else its groups'."""
+        mems = next((p.mems for p in self.scope.plans if p.mems is not None), None)
+        for key in (name, *_groups(tensor)):
+            if mems is not None and key in mems:
+                return mems[key]
+        return None
+
+    def _for_temporary(self, proc: Setting[str]) -> Setting[str]:
+        """The largest memory of the processor's own level, else of the nearest outside."""
+        reason = f"default of {self.machine.name}"
+        for level in reversed(self.machine.processors[: self.machine.depth(proc.value) + 1]):
+            for memory in self.machine.memories:
+                if memory.visible_to == level.name:
+                    return Setting(memory.name, reason)
+        return Setting(self.machine.main_memory.name, reason)
+
+    def _check_visible(self, tensor: str, said: Setting[str], proc: Setting[str]) -> None:
+        if sees(self.machine, proc.value, said.value):
+            return
+        seen = [m.name for m in self.machine.memories if sees(self.machine, proc.value, m.name)]
+        owner = self.machine.memory(said.value).visible_to
+        self.work.errors.append(
+            NotVisibleError(
+                f"{proc.value}, which runs {self.task.variant}, does not see {said.value}, "
+                f"where {tensor} is to be",
+                said.where,
+                hint=f"{said.value} belongs to a {owner}; {proc.value} sees {', '.join(seen)}",
+            )
+        )
+
+    def _placed(self, mems: Mapping[str, Setting[str]]) -> dict[str, str]:
+        placed = {n: s.value for n, s in mems.items() if s.value != NONE}
+        arguments = self.launch.arguments if self.launch else ()
+        for position, param in enumerate(self.task.params):
+            if param.name in placed:
+                continue
+            if self.caller is None:
+                placed[param.name] = self.machine.main_memory.name
+            else:
+                outer = arguments[position].tensor
+                placed[param.name] = self.caller.instance.placed[outer]
+        return {name: placed[name] for name in mems}
+
+    def _tunables(self) -> dict[str, Setting[Any]]:
+        found: dict[str, Setting[Any]] = {}
+        for name, value in self.task.tunables:
+            setting = tunable(self.work.mapping, self.scope, self.facts, name)
+            if setting is None:
+                found[name] = Setting(value, "default of the logic", self.task.location)
+            elif setting.value != value:
+                found[name] = Setting(value, "given with the call")
+            else:
+                found[name] = setting
+        return found
+
+    def _bindings(self, proc: Setting[str], placed: Mapping[str, str]) -> dict[str, Setting[str]]:
+        dtypes = {name: tensor.dtype for name, tensor in self.tensors.items()}
+        leaf = Leaf(self.task, proc.value, placed, dtypes)
+        found: dict[str, Setting[str]] = {}
+        uses = uses_of(self.task)
+        for primitive, places in uses.items():
+            if primitive == "copy" and all(self._is_moved(u.operands, leaf) for u in places):
+                continue  # an engine carries it out
+            wanted = self._wanted(primitive, tuple(uses))
+            chosen, refusals = bind(self.machine, leaf, places, wanted)
+            if chosen is None:
+                self._no_binding(primitive, places[0].location, wanted, refusals)
+                continue
+            found[primitive] = chosen
+            better = [r for r in refusals if not r.by_dtype]
+            if better and wanted:
+                reasons = "; ".join(map(str, better))
+                message = f"{primitive} is {chosen.value}, as others refused it: {reasons}"
+                self.work.decide("missed", self.task.path, message, None, chosen.where)
+        return found
+
+    def _is_moved(self, operands: Sequence[Any], leaf: Leaf) -> bool:
+        target, source = (o.tensor for o in operands[:2])
+        a, b = leaf.placed[source], leaf.placed[target]
+        same = leaf.dtypes[source] == leaf.dtypes[target]
+        return a != b and same and bool(self.machine.engines_for(a, b))
+
+    def _wanted(self, primitive: str, used: tuple[str, ...]) -> Sequence[Setting[str]]:
+        """What the author lists for a primitive, best first; nothing where left open."""
+        keys = (self.task.path.rpartition("/")[2], self.task.name, self.task.variant)
+        outer = self.caller.scope.plans if self.caller else ()
+        for plan in outer:
+            for key in keys:
+                if key in plan.leaf_bindings:
+                    return self._meant(plan.leaf_bindings[key], primitive, used)
+        for plan in self.scope.plans:
+            for key in (primitive, "*"):
+                if key in plan.bindings:
+                    return self._meant(plan.bindings[key], primitive, used)
+        return ()
+
+    def _meant(
+        self, wanted: Sequence[Setting[str]], primitive: str, used: tuple[str, ...]
+    ) -> Sequence[Setting[str]]:
+        """Those that are for this primitive, where the leaf uses several."""
+        if len(used) == 1:
+            return wanted
+        kinds = [self.machine.instruction(s.value).primitive for s in wanted]
+        own = [s for s, k in zip(wanted, kinds, strict=True) if k == primitive]
+        others = [k for k in kinds if k in used]
+        return own if own or others else wanted
+
+    def _no_binding(
+        self,
+        primitive: str,
+        location: Location,
+        wanted: Sequence[Setting[str]],
+        refusals: Sequence[Any],
+    ) -> None:
+        reasons = "\n    ".join(map(str, refusals)) or "it has none for it"
+        where = wanted[0].where if wanted else (self._where() or location)
+        names = [i.name for i in self.machine.instructions if i.primitive == primitive]
+        self.work.errors.append(
+            NoBindingError(
+                f"no instruction accepts {primitive} of {self.task.variant}:\n    {reasons}",
+                where,
+                hint=f"{self.machine.name} has {', '.join(names)} for {primitive}"
+                if names
+                else None,
+                notes=[("the primitive is used here", location)],
+            )
+        )
+
+    def _where(self) -> Location | None:
+        return self.scope.plans[0].where if self.scope.plans else None
+
+    def _check_names(self) -> None:
+        """What an instance says of tensors and launched tasks must exist."""
+        tensors = self.tensors
+        for plan in self.scope.plans:
+            if plan is self.scope.instance:
+                for key in ("mems", "layouts", "copy"):
+                    self._check_tensors(getattr(plan, key) or {}, tensors)
+                self._check_launched(plan)
+
+    def _check_tensors(self, table: Mapping[str, Setting[str]], tensors: Mapping[str, Any]) -> None:
+        for name, setting in table.items():
+            if name not in tensors and name not in GROUP_NAMES:
+                self.work.errors.append(
+                    UnknownTensorError(
+                        f"task {self.task.variant} has no tensor {name!r}",
+                        setting.where,
+                        hint=nearest(name, tensors),
+                    )
+                )
+
+    def _check_launched(self, plan: Plan) -> None:
+        launched: set[str] = set()
+        for launch in self.task.launches():
+            callee = launch.task
+            launched |= {callee.name, callee.variant, callee.path.rpartition("/")[2]}
+        for key, setting in {
+            **plan.calls,
+            **{k: v[0] for k, v in plan.leaf_bindings.items() if v},
+        }.items():
+            if key not in launched and key not in BUILTIN:
+                self.work.errors.append(
+                    NeverLaunchedError(
+                        f"{self.task.variant} never launches {key!r}",
+                        setting.where,
+                        hint=nearest(key, launched - set(BUILTIN)),
+                    )
+                )
+
+
+GROUP_NAMES = ("*", "accumulators", "temporaries", "reads", "writes")
+
+
+def _groups(tensor: Param | Allocate) -> tuple[str, ...]:
+    """The groups of `mems` that a tensor belongs to, most particular first."""
+    if isinstance(tensor, Allocate):
+        return ("temporaries", "*")
+    own = ("accumulators",) if tensor.accumulates else ()
+    return (*own, "writes" if tensor.writes else "reads", "*")
+
+
+def sees(machine: Machine, proc: str, memory: str) -> bool:
+    """Whether tasks on a level can hold tensors in a memory.
+
+    The memory's own level and those inside see it. A level outside, but not the host,
+    holds a tensor in it together with its units, each a part (a block's fragments in its
+    threads' registers).
+    """
+    if machine.sees(proc, memory):
+        return True
+    return machine.processor(proc) != machine.host
+
+
+def _canonical(machine: Machine, setting: Setting[str]) -> Setting[str]:
+    own = machine.canonical(setting.value)
+    if own == setting.value:
+        return setting
+    return Setting(own, f"{setting.reason} ({setting.value})", setting.where)

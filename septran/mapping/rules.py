@@ -1,0 +1,226 @@
+"""What is known of a task instance, and which plans of a mapping are for it.
+
+==================== =================================================================
+key of ``match``     holds for a task instance when
+==================== =================================================================
+``task``             the name that was launched is one of these (``*`` allowed)
+``variant``          the function that was traced for it is
+``level``            so many launches lie between the entry (``entry`` or 0) and it
+``loops``            ``parallel``: its launch is in a parallel loop; ``sequential``: not
+``leaf``             ``true``/``false``; ``elementwise``: a leaf of tensor expressions
+                     alone; ``gemm``, ``fill``, ``copy``: a leaf that calls it
+``primitive``        it is a leaf that uses one of these; ``map``: a tensor expression
+``dtype``            the commonest element type of its tensors is one of these
+``machine_feature``  the machine has a part of that name; ``asynchronous``: an engine
+                     that copies beside computation
+==================== =================================================================
+
+All keys of a rule must hold. For each field the first rule that matches and gives the
+field wins, after what an instance says. ``primitive`` and the kinds of ``leaf`` need the
+task's body, so rules by them cannot choose variants or tunables. The built-in leaves
+``fill`` and ``copy`` follow only rules by task, variant, leaf or primitive: they run
+where their caller does.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from septran.errors import nearest
+from septran.machine.model import Machine
+from septran.mapping.conditions import Value
+from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.mapping import Match, Plan
+from septran.mapping.mistakes import AmbiguousInstanceError, WrongEntryError
+from septran.task.chooser import LaunchSite
+from septran.task.tree import Allocate, Assign, Primitive, TaskNode, statements
+
+BUILTIN = ("fill", "copy")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One task instance, as rules see it."""
+
+    task: str
+    variant: str
+    """Empty while it is being chosen."""
+    path: str
+    level: int
+    leaf: bool
+    parallel: bool
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, str]
+    dims: Mapping[str, int]
+    primitives: frozenset[str] | None = None
+    """What a leaf uses; None while its body is not known."""
+
+    @property
+    def dtype(self) -> str:
+        """The commonest element type of its tensors; the last parameter's among equals."""
+        counts = Counter(self.dtypes.values())
+        most = max(counts.values(), default=0)
+        return next((d for d in reversed(list(self.dtypes.values())) if counts[d] == most), "")
+
+    def values(self) -> dict[str, Value]:
+        """What conditions can name: dimensions, ``A_0`` (extents), ``A_dtype``, ``dtype``."""
+        known: dict[str, Value] = {}
+        for tensor, shape in self.shapes.items():
+            known |= {f"{tensor}_{n}": extent for n, extent in enumerate(shape)}
+        known |= {f"{tensor}_dtype": dtype for tensor, dtype in self.dtypes.items()}
+        return {**known, **self.dims, "dtype": self.dtype, "level": self.level}
+
+
+def facts_of_site(site: LaunchSite) -> Facts:
+    """What is known before the body is traced."""
+    return Facts(
+        site.task, site.variant, site.path, site.level, site.leaf, site.parallel,
+        site.shapes, site.dtypes, site.dims,
+    )  # fmt: skip
+
+
+def facts_of_task(task: TaskNode, dims: Mapping[str, int]) -> Facts:
+    """What is known of a traced task."""
+    return Facts(
+        task.name, task.variant, task.path, task.level, task.leaf, task.parallel,
+        {p.name: p.shape for p in task.params}, {p.name: p.dtype for p in task.params},
+        dims, primitives_of(task),
+    )  # fmt: skip
+
+
+def primitives_of(task: TaskNode) -> frozenset[str]:
+    """The primitives in its own body: their names, ``map`` for tensor expressions."""
+    found: set[str] = set()
+    for statement in statements(task.body):
+        match statement:
+            case Primitive(name):
+                found.add("copy" if name == "cast" else name)
+            case Assign():
+                found.add("map")
+            case Allocate(fill=value) if value is not None:
+                found.add("fill")
+    return frozenset(found)
+
+
+def matches(match: Match, facts: Facts, machine: Machine) -> bool:
+    """Whether a rule is for a task instance."""
+    if match.needs_body and facts.primitives is None:
+        return False
+    if match.variant and not facts.variant:
+        return False
+    if facts.leaf and facts.task in BUILTIN and not _particular(match):
+        return False
+    return (
+        _among(facts.task, match.task)
+        and _among(facts.variant, match.variant)
+        and (not match.level or facts.level in match.level)
+        and match.parallel in (None, facts.parallel)
+        and match.leaf in (None, facts.leaf)
+        and (not match.leaf_kind or any(_is(kind, facts) for kind in match.leaf_kind))
+        and (not match.primitive or (facts.leaf and _uses(facts, match.primitive)))
+        and (not match.dtype or facts.dtype in match.dtype)
+        and (not match.machine_feature or all(has(machine, f) for f in match.machine_feature))
+    )
+
+
+def has(machine: Machine, feature: str) -> bool:
+    """Whether a machine has a part of that name, or asynchronous engines."""
+    if feature == "asynchronous":
+        return any(e.asynchronous for e in machine.engines)
+    parts = (machine.processors, machine.memories, machine.engines, machine.instructions)
+    own = {part.name for group in parts for part in group}
+    return feature in own or feature in (machine.arch, machine.backend, *machine.vendor)
+
+
+def _particular(match: Match) -> bool:
+    return bool(match.task or match.variant or match.needs_body or match.leaf is not None)
+
+
+def _among(name: str, patterns: Iterable[str]) -> bool:
+    wanted = tuple(patterns)
+    return not wanted or any(fnmatch.fnmatchcase(name, p) for p in wanted)
+
+
+def _uses(facts: Facts, primitives: Iterable[str]) -> bool:
+    return facts.primitives is not None and not facts.primitives.isdisjoint(primitives)
+
+
+def _is(kind: str, facts: Facts) -> bool:
+    used = facts.primitives or frozenset()
+    if kind == "elementwise":
+        return "map" in used and used <= {"map", "fill", "copy"}
+    return kind in used
+
+
+def rules_for(mapping: LoadedMapping, facts: Facts, machine: Machine) -> Iterator[Plan]:
+    """The plans of the rules that match, in order."""
+    for rule in mapping.rules:
+        if matches(rule.match, facts, machine):
+            yield rule.plan
+
+
+def instance_for(
+    mapping: LoadedMapping, caller: Plan | None, path: str, names: tuple[str, ...]
+) -> Plan | None:
+    """The instance that a launched task becomes; None where none is for it.
+
+    `names` are the task's and its variants' (only the traced one once it is traced);
+    `caller` is the caller's instance. Raises MappingError where the mapping contradicts
+    itself or leaves several to choose from.
+    """
+    last = path.rpartition("/")[2]
+    if last == path:
+        return _entry(mapping, names)
+    if caller is not None:
+        for key in (last, last.partition("#")[0], *names):
+            if key in caller.calls:
+                return _called(mapping, caller, key, names)
+    entry = mapping.entrypoint.value if mapping.entrypoint else None
+    found = [
+        plan
+        for name, plan in mapping.instances.items()
+        if name != entry and plan.variant is not None and plan.variant.value in names
+    ]
+    if len(found) > 1:
+        listed = ", ".join(plan.name for plan in found)
+        raise AmbiguousInstanceError(
+            f"{names[0]} at {path} could be any of the instances {listed}",
+            caller.where if caller else found[0].where,
+            hint=f"say which in the caller's `calls: {{{names[0]}: {found[0].name}}}`",
+            notes=[(f"{plan.name} maps it", plan.where) for plan in found],
+        )
+    return found[0] if found else None
+
+
+def _entry(mapping: LoadedMapping, names: tuple[str, ...]) -> Plan | None:
+    if mapping.entrypoint is None:
+        found = [p for p in mapping.instances.values() if p.variant and p.variant.value in names]
+        return found[0] if found else None
+    plan = mapping.instances[mapping.entrypoint.value]
+    if plan.variant is not None and plan.variant.value not in names:
+        raise WrongEntryError(
+            f"the entry point {plan.name} maps task {plan.variant.value!r}, "
+            f"but the logic's entry is {names[0]!r}",
+            plan.variant.where,
+            hint=nearest(plan.variant.value, names),
+            notes=[("the entry point is named here", mapping.entrypoint.where)]
+            if mapping.entrypoint.where
+            else (),
+        )
+    return plan
+
+
+def _called(mapping: LoadedMapping, caller: Plan, key: str, names: tuple[str, ...]) -> Plan:
+    call = caller.calls[key]
+    plan = mapping.instances[call.value]
+    if plan.variant is not None and plan.variant.value not in names:
+        raise WrongEntryError(
+            f"{key} is to become {plan.name}, which maps task {plan.variant.value!r}",
+            call.where,
+            hint=nearest(plan.variant.value, names),
+            notes=[(f"{plan.name} is here", plan.where)],
+        )
+    return plan

@@ -1,0 +1,190 @@
+"""`!tune`: a value that a search is to find, and the space that all of them span."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Union
+
+from septran.location import Location
+from septran.machine.kinds import (
+    Choice,
+    Either,
+    Field,
+    Flag,
+    Kind,
+    ListOf,
+    Number,
+    Record,
+    Report,
+    Schema,
+    Text,
+    Whole,
+    check,
+)
+from septran.machine.positions import Node
+from septran.mapping.conditions import Condition, Value
+from septran.mapping.mistakes import TuneError
+
+TYPES = ("choice", "range", "permutation")
+MOST_VALUES = 1 << 20
+Candidate = Union[Value, tuple[Value, ...]]
+
+_ANY: Kind = Either((Whole(least=-(1 << 62), most=1 << 62), Flag(), Number(False), Text()))
+RECORD = Record(
+    {
+        "type": Field(Choice(TYPES), "how the values are given", required=True),
+        "values": Field(ListOf(_ANY, least=1), "the values (choice), or what is put in order"),
+        "low": Field(Whole(least=-(1 << 31)), "the least value of a range"),
+        "high": Field(Whole(least=-(1 << 31)), "the greatest value of a range"),
+        "step": Field(Whole(), "from one value of a range to the next; 1 where missing"),
+    },
+    "!tune",
+)
+
+
+@dataclass(frozen=True)
+class Tune:
+    """The values that one place of a mapping may take."""
+
+    type: str
+    values: tuple[Value, ...] = ()
+    """The values of a choice, or what a permutation puts in order."""
+    low: int = 0
+    high: int = 0
+    step: int = 1
+
+    @property
+    def size(self) -> int:
+        """How many candidates there are."""
+        if self.type == "range":
+            return (self.high - self.low) // self.step + 1
+        return math.factorial(len(self.values)) if self.type == "permutation" else len(self.values)
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Every candidate, in order."""
+        if self.type == "range":
+            yield from range(self.low, self.high + 1, self.step)
+        elif self.type == "permutation":
+            yield from itertools.permutations(self.values)
+        else:
+            yield from self.values
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One place of a mapping that is searched."""
+
+    name: str
+    """What constraints and the tuner call it: its key, with its path where keys repeat."""
+    path: tuple[str, ...]
+    """Keys (and numbers) that lead to it in the file."""
+    tune: Tune
+    where: Location
+
+    @property
+    def size(self) -> int:
+        """How many candidates there are."""
+        return self.tune.size
+
+
+@dataclass(frozen=True)
+class Space:
+    """All combinations of the dimensions that meet the constraints."""
+
+    dimensions: tuple[Dimension, ...] = ()
+    constraints: tuple[Condition, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many combinations there are before the constraints; 1 without dimensions."""
+        return math.prod(d.size for d in self.dimensions)
+
+    def allows(self, point: Mapping[str, Candidate]) -> bool:
+        """Whether a combination meets every constraint; raises ConditionError."""
+        known = {k: v for k, v in point.items() if not isinstance(v, tuple)}
+        return all(c.holds(known) for c in self.constraints)
+
+    def points(self) -> Iterator[dict[str, Candidate]]:
+        """The combinations that meet the constraints, in order."""
+        names = [d.name for d in self.dimensions]
+        for values in itertools.product(*(list(d.tune.candidates()) for d in self.dimensions)):
+            point = dict(zip(names, values, strict=True))
+            if self.allows(point):
+                yield point
+
+    def __str__(self) -> str:
+        lines = [f"{self.size} combinations of {len(self.dimensions)} dimensions"]
+        lines += [f"  {d.name}: {d.size} ({_values(d.tune)})" for d in self.dimensions]
+        return "\n".join([*lines, *(f"  where {c.text}" for c in self.constraints)])
+
+
+def check_tune(kind: Kind, node: Node, report: Report) -> None:
+    """Check a `!tune` and each of its values against the kind of what it stands for."""
+    plain = Node(node.value, node.where, "", node.keys)
+    before = len(report.errors)
+    check(RECORD, plain, report)
+    if len(report.errors) > before:
+        return
+    try:
+        tune = read_tune(plain)
+    except TuneError as error:
+        report.errors.append(error)
+        return
+    values = node.get("values")
+    if tune.type == "range":
+        for end in ("low", "high"):
+            check(kind, node.items[end], report)
+    elif tune.type == "permutation" and values:
+        check(kind, values, report)
+    elif values:
+        for value in values.elements:
+            check(kind, value, report)
+
+
+def read_tune(node: Node) -> Tune:
+    """The search that a node describes; raises TuneError."""
+    kind = node.items["type"].text
+    needed = ("low", "high") if kind == "range" else ("values",)
+    for key in needed:
+        if node.get(key) is None:
+            raise TuneError(f"!tune of type {kind} needs {key!r}", node.where)
+    for key in node.items:
+        if key not in (*needed, "type", *(("step",) if kind == "range" else ())):
+            raise TuneError(f"!tune of type {kind} has no {key!r}", node.keys[key])
+    if kind != "range":
+        return _listed(kind, node)
+    low, high = int(node.items["low"].text), int(node.items["high"].text)
+    step_node = node.get("step")
+    step = int(step_node.text) if step_node else 1
+    if high < low:
+        raise TuneError(f"high {high} is less than low {low}", node.items["high"].where)
+    if (high - low) // step >= MOST_VALUES:
+        raise TuneError(f"a range of more than {MOST_VALUES} values", node.where)
+    return Tune(kind, low=low, high=high, step=step)
+
+
+def _listed(kind: str, node: Node) -> Tune:
+    elements = node.items["values"].elements
+    values: tuple[Value, ...] = tuple(e.value for e in elements)  # type: ignore[misc]
+    seen: list[tuple[type, Value]] = []
+    for element, value in zip(elements, values, strict=True):
+        if (type(value), value) in seen:
+            raise TuneError(f"{element.text} is listed twice", element.where)
+        seen.append((type(value), value))
+    if kind == "permutation" and len(values) > 8:
+        raise TuneError(f"{len(values)}! orders are too many to search", node.where)
+    return Tune(kind, values)
+
+
+def tune_schema() -> Schema:
+    """`!tune` as editors see it: the tag is gone, the table is left."""
+    return RECORD.schema()
+
+
+def _values(tune: Tune) -> str:
+    if tune.type == "range":
+        return f"{tune.low}..{tune.high} step {tune.step}"
+    return ", ".join(map(str, tune.values))
