@@ -40,19 +40,28 @@ def infer_outputs(
         InferenceError: an output's shape does not follow from the inputs.
         SizeMismatchError: inputs disagree about a named dimension.
     """
-    every = [name for name, _ in logic.tensors]
-    if len(arrays) == len(every):
-        names = every
-    else:
-        names = [n for n in every if n not in written(logic, static)]
-    if len(names) != len(arrays):
-        raise InferenceError(
-            f"{logic.name} takes {', '.join(names)}; {len(arrays)} tensors are given",
-            logic.location,
-        )
+    names = _given(logic, arrays, static)
     shapes = {n: tuple(int(e) for e in a.shape) for n, a in zip(names, arrays, strict=True)}
     kinds = {n: _dtype_name(a) for n, a in zip(names, arrays, strict=True)}
     return complete(logic, shapes, kinds, chooser, static, dtypes)
+
+
+def _given(
+    logic: Task,
+    arrays: Sequence[Any],
+    static: Mapping[str, Any] | None,
+) -> list[str]:
+    """Which parameters the arrays are: all, or those that are only read; InferenceError."""
+    every = [name for name, _ in logic.tensors]
+    outputs = written(logic, static)
+    inputs = [n for n in every if n not in outputs]
+    for names in (inputs, every):
+        if len(names) == len(arrays):
+            return names
+    raise InferenceError(
+        f"{logic.name} takes {', '.join(inputs)}; {len(arrays)} tensors are given",
+        logic.location,
+    )
 
 
 def complete(
@@ -84,24 +93,34 @@ def written(logic: Task, static: Mapping[str, Any] | None = None) -> frozenset[s
 
 
 def _probe(logic: Task, static: Mapping[str, Any] | None) -> TaskTree:
+    """A trace at made-up extents, enough to see what is written."""
     failures: list[LogicError] = []
-    ranks = [len(k.dims) for _, k in logic.tensors if k.dims is not None]
-    for rank in (None,) if len(ranks) == len(logic.tensors) else (2, 1, 3, 4):
+    tensors = logic.specialised(static or {})
+    names = {str(d) for _, k in tensors for d in k.dims or () if str(d).isidentifier()}
+    small = {n for _, k in tensors for d in k.dims or () for n in _subtracted(str(d))}
+    dims = {n: 3 if n in small else PROBE for n in names}
+    free = any(k.dims is None for _, k in tensors)
+    for rank in (2, 1, 3, 4) if free else (2,):
         shapes: dict[str, Shape] = {}
-        named: dict[str, int] = {}
-        for name, kind in logic.specialised(static or {}):
+        for name, kind in tensors:
             if kind.dims is None:
-                shapes[name] = (PROBE,) * (rank or 2)
-                continue
-            named |= {
-                d: named.get(d, PROBE) for d in kind.dims if isinstance(d, str) and d.isidentifier()
-            }
-            shapes[name] = tuple(extent(d, named, static or {}, logic, name) for d in kind.dims)
+                shapes[name] = (PROBE,) * rank
+            else:
+                shapes[name] = tuple(extent(d, dims, static or {}, logic, name) for d in kind.dims)
         try:
             return trace(logic, shapes, None, None, static, check=False)
         except LogicError as error:
             failures.append(error)
     raise failures[0]
+
+
+def _subtracted(dim: str) -> set[str]:
+    """Names that are subtracted in a dimension's formula: window sizes, which are small."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(dim, mode="eval")):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            found |= {n.id for n in ast.walk(node.right) if isinstance(n, ast.Name)}
+    return found
 
 
 def extent(

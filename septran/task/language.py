@@ -321,14 +321,13 @@ def index(x: Tile, axis: int) -> Expression:
 
 
 def start(x: Tile, axis: int) -> Any:
-    """The offset of a tile along `axis` within the tensor of this task that it is a view of."""
+    """The offset of a tile along `axis` in the tensor that the kernel's caller passed."""
     tile, at = _tile(x), _axis(x, axis)
-    place = next(
-        (n for n, e in enumerate(tile.view.index) if e.coefficient(_axis_var(at)) == 1), None
-    )
+    home = current().home(tile.view)
+    place = next((n for n, e in enumerate(home.index) if e.coefficient(_axis_var(at)) == 1), None)
     if place is None:
         raise IndexingError(f"axis {axis} of {tile.name} has no plain offset", _here())
-    return symbols.symbol(tile.view.origin()[place])
+    return symbols.symbol(home.origin()[place])
 
 
 def _axis_var(number: int) -> Var:

@@ -73,7 +73,7 @@ class Tile(Expression):
             and all(isinstance(i, slice) for i in kept)
             else self._with(_sliced(self.view, kept, self.frame))
         )
-        if None not in items:
+        if all(item is not None for item in items):
             return tile
         new = [i for i in items if i is None or isinstance(i, slice)]
         axes = tuple(n for n, item in enumerate(new) if item is None)

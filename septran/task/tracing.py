@@ -60,6 +60,8 @@ class Frame:
     launched: dict[str, int] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     types: dict[str, TensorType] = field(default_factory=dict)
+    homes: dict[str, View] = field(default_factory=dict)
+    """Each parameter as a view of the entry's tensor (or of a caller's temporary)."""
     live: bool = True
 
     @property
@@ -132,6 +134,11 @@ class Frame:
             )
         self.body.append(Assign(target.view, expr, Location.of_caller()))
 
+    def home(self, view: View) -> View:
+        """A view of this task's tensor as one of the entry's tensor."""
+        held = self.homes.get(view.tensor)
+        return view if held is None else held.compose(view)
+
     def fresh(self, name: str) -> str:
         """A name that nothing in this task has yet."""
         unique, number = name, 1
@@ -166,6 +173,7 @@ class Tracer:
         views: list[tuple[tuple[int, ...], tuple[Index, ...], str]],
         keywords: Mapping[str, Any],
         where: Location,
+        homes: list[View] | None = None,
     ) -> TaskNode:
         """Trace one launch of `task` with parameters of the given extents and dtypes."""
         site = self._site(task, views, where)
@@ -181,6 +189,7 @@ class Tracer:
         for (name, kind), (shape, valid, dtype) in zip(body.tensors, views, strict=True):
             frame.names.add(name)
             frame.types[name] = kind
+            frame.homes[name] = homes.pop(0) if homes else View.whole(name, shape, valid)
             tiles[name] = Tile(frame, View.whole(name, shape, valid), dtype)
             dims = tuple(str(d) if d is not None else "" for d in kind.dims or ())
             params.append(Param(name, shape, valid, dtype, False, False, body.location, dims))
@@ -310,14 +319,15 @@ def launch(task: Any, *arguments: Any, **keywords: Any) -> None:
             f"{task.name} takes {len(task.tensors)} tensors ({names}), "
             f"but {len(arguments)} are given", where,
         )  # fmt: skip
-    views = []
+    views, homes = [], []
     for (name, kind), tile in zip(task.tensors, arguments, strict=True):
         if not isinstance(tile, Tile):
             raise LaunchArgumentsError(f"argument {name} of {task.name} is not a tensor", where)
         frame.require_live(tile)
         _fits(task, name, kind, tile, where)
         views.append((tile.view.shape, tile.view.valid, tile.own_dtype))
-    node = frame.tracer.run(task, views, keywords, where)
+        homes.append(frame.home(tile.view))
+    node = frame.tracer.run(task, views, keywords, where, homes)
     for param, tile in zip(node.params, arguments, strict=True):
         if param.writes:
             frame.require_writable(tile)

@@ -1,0 +1,106 @@
+"""Scaled dot-product attention, flash style: O = softmax(scale * Q K^T) V.
+
+Q and O [B, H, M, D], K and V [B, H, N, D]; `scale` is 1/sqrt(D) unless given. With `causal`
+query i sees keys up to i + N - M (the last query sees all). The softmax is computed online,
+a block of keys at a time, so that the scores are never all in memory. A query that sees no
+key gives NaN, as torch's. Source: Dao et al., FlashAttention, arXiv 2205.14135.
+"""
+
+import math
+
+from septran import task
+
+EXAMPLE = {"B": 1, "H": 4, "M": 256, "N": 256, "D": 64}
+
+
+@task.define(leaf=True)
+def scores_tile(S, Q, K):
+    """S = Q K^T for one block of keys."""
+    task.fill(S, 0)
+    task.call_primitive("gemm", S, Q, K.T)
+
+
+@task.define(leaf=True)
+def softmax_step(P, acc, m, l, S, Q, K, *, scale: task.static, ahead: task.static):
+    """Fold one block of scores into the running maximum, sum and output."""
+    new = task.empty(m.shape, task.float32, name="new")
+    old = task.empty(m.shape, task.float32, name="old")
+    E = task.empty(S.shape, task.float32, name="E")
+    scaled = S * scale
+    if ahead is not None:
+        seen = task.index(K, 0)[None, :] <= task.index(Q, 0)[:, None] + ahead
+        scaled = task.where(seen, scaled, -task.inf)
+    E[:, :] = scaled
+    new[:] = task.maximum(m, task.max(E, axis=1))
+    shift = task.where(task.equal(new, -task.inf), 0.0, new)  # a row without keys so far
+    old[:] = task.exp(m - shift)
+    E[:, :] = task.exp(E - shift[:, None])
+    l[:] = l * old + task.sum(E, axis=1)
+    m[:] = new
+    acc[:, :] = acc * old[:, None]
+    P[:, :] = E
+
+
+@task.define(leaf=True)
+def values_tile(acc, P, V):
+    """acc += P V."""
+    task.call_primitive("gemm", acc, P, V)
+
+
+@task.define(leaf=True)
+def normalise(O, acc, l):
+    """O = acc / l."""
+    O[:, :] = acc / l[:, None]
+
+
+@task.define
+def attention_block(O, Q, K, V, *, scale: task.static, ahead: task.static):
+    """One block of queries: walk the keys."""
+    keys = task.tunable("block_N")
+    Kp = task.partition(K, shape=(keys, K.shape[1]))
+    Vp = task.partition(V, shape=(keys, V.shape[1]))
+    acc = task.zeros(O.shape, task.float32, name="acc")
+    m = task.full(Q.shape[:1], -task.inf, name="m")
+    l = task.zeros(Q.shape[:1], name="l")
+    for k in task.sequential_range(_blocks(Kp, Q, keys, ahead)):
+        S = task.empty((Q.shape[0], Kp[k, 0].shape[0]), task.float32, name="S")
+        P = task.empty(S.shape, Q.dtype, name="P")
+        task.launch(scores_tile, S, Q, Kp[k, 0])
+        task.launch(softmax_step, P, acc, m, l, S, Q, Kp[k, 0], scale=scale, ahead=ahead)
+        task.launch(values_tile, acc, P, Vp[k, 0])
+    task.launch(normalise, O, acc, l)
+
+
+def _blocks(Kp, Q, keys, ahead):
+    """Blocks of keys that a block of queries sees."""
+    if ahead is None:
+        return Kp.shape[0]
+    last = task.start(Q, 0) + Q.shape[0] + ahead
+    return task.greatest(0, task.least(Kp.shape[0], task.cdiv(last, keys)))
+
+
+@task.define
+def attention_head(O, Q, K, V, *, scale: task.static, ahead: task.static):
+    """One head: queries in blocks, each on its own."""
+    queries = task.tunable("block_M")
+    Op = task.partition(O, shape=(queries, O.shape[1]))
+    Qp = task.partition(Q, shape=(queries, Q.shape[1]))
+    for i in task.parallel_range(Op.shape[0]):
+        task.launch(attention_block, Op[i, 0], Qp[i, 0], K, V, scale=scale, ahead=ahead)
+
+
+@task.define
+def attention(
+    O: task.Tensor["B", "H", "M", "D"],
+    Q: task.Tensor["B", "H", "M", "D"],
+    K: task.Tensor["B", "H", "N", "D"],
+    V: task.Tensor["B", "H", "N", "D"],
+    *,
+    causal: bool = False,
+    scale: task.static = None,
+):
+    """O = softmax(scale * Q K^T) V for each batch and head."""
+    factor = 1.0 / math.sqrt(Q.shape[3]) if scale is None else scale
+    ahead = K.shape[2] - Q.shape[2] if causal else None
+    for b, h in task.parallel_range(*O.shape[:2]):
+        task.launch(attention_head, O[b, h], Q[b, h], K[b, h], V[b, h], scale=factor, ahead=ahead)

@@ -1,0 +1,38 @@
+"""Two-dimensional convolution as an implicit matrix product.
+
+Y[n, o, p, q] = sum over c, r, s of X[n, c, p*stride + r*dilation - padding, ...] *
+W[o, c, r, s], out-of-range elements of X being zero. X [B, C, H, W], F [O, C, R, S],
+Y [B, O, P, Q] with P = (H + 2*padding - dilation*(R - 1) - 1) // stride + 1. The windows of
+X are a view with merged axes, [C*R*S, P*Q]; nothing is unfolded in memory by the logic.
+Source: Chellapilla et al., 2006 (unfolding); torch.nn.functional.conv2d (definition).
+"""
+
+from septran import task
+from septran.operators.gemm import gemm_core
+
+EXAMPLE = {"B": 1, "C": 64, "H": 28, "W": 28, "O": 64, "R": 3, "S": 3}
+
+
+@task.define
+def conv2d(
+    Y: task.Tensor[
+        "B",
+        "O",
+        "(H + 2*padding - dilation*(R - 1) - 1) // stride + 1",
+        "(W + 2*padding - dilation*(S - 1) - 1) // stride + 1",
+    ],
+    X: task.Tensor["B", "C", "H", "W"],
+    F: task.Tensor["O", "C", "R", "S"],
+    *,
+    stride: task.static = 1,
+    padding: task.static = 0,
+    dilation: task.static = 1,
+):
+    """Y = X convolved with F, channels first."""
+    out, c, r, s = F.shape
+    p, q = Y.shape[2:]
+    weights = F.reshape(out, c * r * s)
+    for b in task.parallel_range(X.shape[0]):
+        windows = task.window(X[b], (r, s), stride, padding, dilation)  # [C, P, Q, R, S]
+        columns = windows.transpose(0, 3, 4, 1, 2).reshape(c * r * s, p * q)
+        task.launch(gemm_core, Y[b].reshape(out, p * q), weights, columns)

@@ -1,0 +1,32 @@
+"""Softmax along the last axis: Y[i, j] = exp(X[i, j] - m[i]) / sum over j of the same.
+
+X and Y [M, N], any float dtype; m[i] is the row's maximum, subtracted so that nothing
+overflows. NaN in a row makes the row NaN, as in torch. Source: Goodfellow et al., Deep
+Learning, 4.1.
+"""
+
+from septran import task
+
+EXAMPLE = {"M": 1024, "N": 1024}
+
+
+@task.define(leaf=True)
+def softmax_rows(Y, X):
+    """Some rows, whole."""
+    e = task.empty(X.shape, task.compute_dtype(X.dtype), name="e")
+    m = task.empty(X.shape[:1], task.compute_dtype(X.dtype), name="m")
+    s = task.empty(X.shape[:1], task.compute_dtype(X.dtype), name="s")
+    m[:] = task.max(X, axis=1)
+    e[:, :] = task.exp(X - m[:, None])
+    s[:] = task.sum(e, axis=1)
+    Y[:, :] = e / s[:, None]
+
+
+@task.define
+def softmax(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"]):
+    """Y = softmax(X) along the last axis."""
+    rows = task.tunable("block_M")
+    Yp = task.partition(Y, shape=(rows, Y.shape[1]))
+    Xp = task.partition(X, shape=(rows, X.shape[1]))
+    for i in task.parallel_range(Yp.shape[0]):
+        task.launch(softmax_rows, Yp[i, 0], Xp[i, 0])
