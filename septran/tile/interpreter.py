@@ -14,6 +14,7 @@ import numpy as np
 
 from septran.dtypes import is_float, numpy_dtype
 from septran.errors import TileError
+from septran.task.evaluate import evaluate
 from septran.task.index import Var, axis
 from septran.task.primitives import PRIMITIVES
 from septran.task.views import View
@@ -22,8 +23,9 @@ from septran.tile.execution import Execution, Frame, Schedule
 from septran.tile.nodes import Compute, Copy, For, Placement, Region, Role, TileProgram
 from septran.tile.rings import Fill, Flight, Thread, located
 from septran.tile.scopes import Block
-from septran.tile.storage import Access, Array, ExtentError, Store, grid
+from septran.tile.storage import Access, Array, CapacityError, ExtentError, Store, grid
 from septran.tile.substitution import FIRST
+from septran.tile.verify_places import spread
 
 Scalars = Mapping[str, float | int]
 Order = str | int | Schedule
@@ -33,12 +35,6 @@ class ArgumentError(TileError):
     """The arrays that a tile program was given do not fit its parameters."""
 
     code = "SEP430"
-
-
-class CapacityError(TileError):
-    """The buffers of a memory need more than it has."""
-
-    code = "SEP424"
 
 
 def interpret(
@@ -142,11 +138,14 @@ class _Numbers:
             frame.memory.stores[name].poison()
 
     def unit(self, node: For | Role, frame: Frame) -> Frame:
-        """Another unit has its own of each memory that it does not share."""
+        """Another unit has its own of each memory that it does not share.
+
+        Roles of one unit share what is that unit's.
+        """
         if node.processor is None or not frame.memory.arenas:
             return frame
         machine = self.program.machine
-        depth = machine.depth(node.processor)
+        depth = machine.depth(node.processor) + isinstance(node, Role)
         shared = {
             name: arena
             for name, arena in frame.memory.arenas.items()
@@ -214,8 +213,6 @@ class _Numbers:
         self._access(target, node).write(store, frame.values, rounded)
 
     def _map(self, node: Compute, frame: Frame) -> Array:
-        from septran.task.evaluate import evaluate
-
         assert node.expression is not None
 
         def read(view: View) -> Array:
@@ -279,10 +276,9 @@ def _room(program: TileProgram) -> dict[str, int]:
         room[place.memory] = max(room.get(place.memory, 0), end)
     for name, used in room.items():
         memory = program.machine.memory(name)
-        if memory.capacity_bytes is not None and used > memory.capacity_bytes:
-            if memory.cached:
-                continue
-            raise CapacityError(
-                f"the plan uses {used} bytes of {name}, which has {memory.capacity_bytes}"
-            )
+        if memory.capacity_bytes is None or memory.cached:
+            continue
+        limit = memory.capacity_bytes * spread(program, memory)
+        if used > limit:
+            raise CapacityError(f"the plan uses {used:,} bytes of {name}, which has {limit:,}")
     return room

@@ -32,6 +32,12 @@ class ExtentError(TileError):
     code = "SEP431"
 
 
+class CapacityError(TileError):
+    """The buffers that live at one time need more than their memory has."""
+
+    code = "SEP424"
+
+
 @dataclass(eq=False)
 class Store:
     """The bytes of one instance of a buffer, all stages."""

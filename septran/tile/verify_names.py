@@ -107,9 +107,10 @@ def _unknown(kind: str, name: str, known: set[str], node: Node) -> TileError:
 
 def _unwritten(program: TileProgram) -> Iterator[TileError]:
     """Reads that come before any write; what roles exchange is left to their hand-overs."""
-    written = set(program.params) | _exchanged(program)
+    declared = {b.name for b in program.buffers} - set(program.params)
+    written = _exchanged(program)
     for node in nodes(program.body):
-        fresh = {r.buffer for r in reads(node)} - written
+        fresh = ({r.buffer for r in reads(node)} & declared) - written
         if isinstance(node, Compute) and FIRST in dict(node.attributes):
             fresh -= {node.operands[0].buffer}
         for name in sorted(fresh):

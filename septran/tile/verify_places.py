@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -25,19 +26,19 @@ from septran.tile.nodes import (
 )
 from septran.tile.rings import located
 from septran.tile.scopes import Block, blocks
-from septran.tile.storage import size_bytes
-
-
-class CapacityError(TileError):
-    """The buffers that live at one time need more than their memory has."""
-
-    code = "SEP424"
+from septran.tile.storage import CapacityError, size_bytes
 
 
 class ProcessorError(TileError):
     """Processors do not nest as the machine's, or do not see a memory they use."""
 
     code = "SEP428"
+
+
+class PlacementError(TileError):
+    """Two buffers that live at one time lie on the same bytes."""
+
+    code = "SEP434"
 
 
 class EngineError(TileError):
@@ -48,8 +49,9 @@ class EngineError(TileError):
 
 def check_places(program: TileProgram) -> Iterator[TileError]:
     """Capacity, nesting, visibility, engines, and layouts that instructions demand."""
-    yield from _layouts(program)
-    yield from _capacity(program)
+    problems = list(_layouts(program))
+    yield from problems or _capacity(program)
+    yield from _overlaps(program)
     yield from _nesting(program.machine, program.body, program.machine.host.name)
     buffers = {b.name: b for b in program.buffers}
     channels = {c.name: c for c in program.channels}
@@ -77,8 +79,7 @@ def _capacity(program: TileProgram) -> Iterator[TileError]:
     for memory in program.machine.memories:
         if memory.capacity_bytes is None or memory.cached:
             continue
-        live = live_at_peak(program, memory.name)
-        needed = sum(size for _, size in live)
+        needed, live = _peak(program, memory.name)
         limit = memory.capacity_bytes * spread(program, memory)
         if needed > limit:
             rows = [f"{name}: {size:,} bytes" for name, size in live]
@@ -87,17 +88,32 @@ def _capacity(program: TileProgram) -> Iterator[TileError]:
             yield located(CapacityError, message, first.origin)
 
 
-def live_at_peak(program: TileProgram, memory: str) -> list[tuple[str, int]]:
-    """The buffers that are in `memory` when it is fullest, with their bytes, largest first."""
-    sizes = {b.name: size_bytes(b) for b in program.buffers if b.memory == memory}
-    if any(p.memory == memory for p in program.plan):
-        placed = [p for p in program.plan if p.memory == memory]
+def _peak(program: TileProgram, memory: str) -> tuple[int, list[tuple[str, int]]]:
+    """Bytes that a memory must have, and the buffers in it then, largest first."""
+    placed = [p for p in program.plan if p.memory == memory]
+    if placed:
         peaks = [[q for q in placed if q.first <= p.first <= q.last] for p in placed]
         fullest = max(peaks, key=lambda live: max(q.offset_bytes + q.size_bytes for q in live))
+        needed = max(p.offset_bytes + p.size_bytes for p in placed)
         rows = [(p.buffer, p.size_bytes) for p in fullest]
     else:
+        sizes = {b.name: size_bytes(b) for b in program.buffers if b.memory == memory}
         rows = _fullest(blocks(program), sizes)
-    return sorted(rows, key=lambda row: (-row[1], row[0]))
+        needed = sum(size for _, size in rows)
+    return needed, sorted(rows, key=lambda row: (-row[1], row[0]))
+
+
+def _overlaps(program: TileProgram) -> Iterator[TileError]:
+    for a, b in itertools.combinations(program.plan, 2):
+        apart = a.memory != b.memory or a.last < b.first or b.last < a.first
+        ends = a.offset_bytes + a.size_bytes, b.offset_bytes + b.size_bytes
+        if apart or ends[0] <= b.offset_bytes or ends[1] <= a.offset_bytes:
+            continue
+        message = (
+            f"{a.buffer} at {a.offset_bytes} and {b.buffer} at {b.offset_bytes} "
+            f"share bytes of {a.memory} while both are in use"
+        )
+        yield located(PlacementError, message, program.buffer(a.buffer).origin)
 
 
 def _fullest(block: Block, sizes: dict[str, int]) -> list[tuple[str, int]]:

@@ -1,0 +1,373 @@
+"""What is wrong with a tile program is found, by class, with its place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from septran.errors import Errors
+from septran.machine.model import Instruction
+from septran.task.index import Index, Var, axis
+from septran.tile.bijection import LayoutError
+from septran.tile.layouts import Layout
+from septran.tile.nodes import Origin, Placement, Region
+from septran.tile.passes.insert_sync import insert_sync
+from septran.tile.passes.pipeline_loops import pipeline_loops
+from septran.tile.rings import ProtocolError
+from septran.tile.storage import CapacityError, ExtentError, OutOfBoundsError
+from septran.tile.verify import verify
+from septran.tile.verify_names import MissingOriginError, UnknownNameError, UnwrittenError
+from septran.tile.verify_places import EngineError, PlacementError, ProcessorError
+from septran.tile.verify_races import RaceError
+from septran.tile.verify_sync import OrderError
+
+AT = Index.of(Var("i"))
+
+
+@pytest.fixture
+def tensors(build):
+    """Y and X of 20 rows of 8 in main memory."""
+    return build.buffer("Y", "DRAM", (20, 8)), build.buffer("X", "DRAM", (20, 8))
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_correct_programs_pass(programs, full):
+    verify(programs.plain_gemm(), full=full)
+    verify(programs.roles_gemm(2, 400), full=full)
+    for pipeline in (1, 2, 3, 4, 7):
+        for outer in (1, 2):
+            for k in (1, 8, 24, 40, 400):
+                program = programs.unpipelined_gemm(k=k, pipeline=pipeline, outer=outer)
+                verify(insert_sync(pipeline_loops(program)), full=full)
+
+
+# ---- names and origins
+
+
+def test_unknown_buffer(build, part, tensors):
+    y, x = tensors
+    program = build.program("YX", "Y", build.move(part(y), part(replace(x, name="Z"))))
+    with pytest.raises(UnknownNameError, match="Compute names buffer 'Z'"):
+        verify(program)
+
+
+def test_unknown_channel(build, part, tensors):
+    y, x = tensors
+    wait = replace(build.wait(build.channel("ring", "DMA_IN", 2), 0), channel="rang")
+    with pytest.raises(UnknownNameError, match="did you mean 'ring'"):
+        verify(build.program("YX", "Y", wait, build.move(part(y), part(x))))
+
+
+def test_unknown_loop_index(build, part, tensors):
+    y, x = tensors
+    move = build.move(part(y, (AT, 0), (1, 8)), part(x, (AT, 0), (1, 8)))
+    with pytest.raises(UnknownNameError, match="loop index 'i'"):
+        verify(build.program("YX", "Y", move))
+
+
+def test_node_without_a_rule(build, part, tensors):
+    y, x = tensors
+    move = replace(build.move(part(y), part(x)), origin=Origin("t", "t", None, None, ""))
+    with pytest.raises(MissingOriginError):
+        verify(build.program("YX", "Y", move))
+
+
+def test_reading_what_nobody_wrote(build, part, tensors):
+    s = build.buffer("S", "SPM", (20, 8))
+    program = build.program("YX", "Y", build.copy(part(tensors[0]), part(s)))
+    with pytest.raises(UnwrittenError, match="S is read before anything is written to it"):
+        verify(program)
+
+
+def test_all_mistakes_are_told_at_once(build, part, tensors):
+    y, x = tensors
+    body = [build.move(part(y), part(replace(x, name=n))) for n in ("P", "Q")]
+    with pytest.raises(Errors) as caught:
+        verify(build.program("YX", "Y", *body))
+    assert len(caught.value.errors) == 2
+
+
+# ---- regions
+
+
+def test_tile_beyond_the_edge(build, part, tensors):
+    """20 rows in tiles of 8 whose last is not clipped."""
+    _, x = tensors
+    tile = replace(part(x, (AT * 8, 0), (8, 8)), valid=(Index.of(8), Index.of(8)))
+    s = build.buffer("S", "SPM", (8, 8))
+    program = build.program("YX", "Y", build.loop("i", 3, build.copy(part(s), tile)))
+    with pytest.raises(OutOfBoundsError, match="reaches from 16 to 23 along axis 0 of X") as caught:
+        verify(program)
+    assert str(caught.value.where) == "toy.py:1"
+    assert "X is copied to S" in str(caught.value)
+
+
+def test_clipped_tiles_are_inside(build, part, tensors):
+    _, x = tensors
+    s = build.buffer("S", "SPM", (8, 8))
+    tile = part(x, (AT * 8, 0), (8, 8))
+    program = build.program(
+        "YX", "", build.loop("i", 3, build.copy(part(s, valid=tile.valid), tile))
+    )
+    verify(program)
+
+
+def test_merged_axes_are_enumerated(build, part, tensors):
+    """Row ``i % 4 + 4*(i // 4)`` is row i: intervals alone would allow 23."""
+    s = build.buffer("S", "SPM", (1, 8))
+    tile = Region(
+        "X",
+        (AT % 4 + (AT // 4) * 4 + axis(0), Index.of(axis(1))),
+        (1, 8),
+        (Index.of(1), Index.of(8)),
+    )
+    good = build.program("YX", "", build.loop("i", 18, build.copy(part(s), tile)))
+    verify(good)
+    bad = replace(good, body=(replace(good.body[0], extent=Index.of(21)),))
+    with pytest.raises(OutOfBoundsError, match="20"):
+        verify(bad)
+
+
+def test_stage_that_there_is_not(build, part, tensors):
+    _, x = tensors
+    s = build.buffer("S", "SPM", (20, 8), stages=2)
+    program = build.program("YX", "", build.loop("i", 3, build.copy(part(s, stage=AT), part(x))))
+    with pytest.raises(OutOfBoundsError, match="names stage 2 of 2"):
+        verify(program)
+
+
+def test_more_elements_than_nominal(build, part, tensors):
+    _, x = tensors
+    s = build.buffer("S", "SPM", (8, 8))
+    tile = replace(part(x, (0, 0), (8, 8)), valid=(Index.of(9), Index.of(8)))
+    with pytest.raises(ExtentError):
+        verify(build.program("YX", "", build.copy(part(s), tile)))
+
+
+def test_padded_reads_may_leave(build, part, tensors):
+    y, x = tensors
+    window = Region(
+        "X", (Index.of(axis(0)) - 1, Index.of(axis(1))), (20, 8), part(x).valid, padded=True
+    )
+    verify(build.program("YX", "Y", build.move(part(y), window)))
+    bare = replace(window, padded=False)
+    with pytest.raises(OutOfBoundsError, match="reaches from -1"):
+        verify(build.program("YX", "Y", build.move(part(y), bare)))
+
+
+# ---- places
+
+
+def test_capacity_with_a_table(build, part, tensors):
+    big, small = build.buffer("Big", "SPM", (128, 128)), build.buffer("Small", "SPM", (20, 8))
+    y, x = tensors
+    program = build.program(
+        "YX", "Y", build.fill(part(big)), build.copy(part(small), part(x)),
+        build.copy(part(y), part(small)), build.fill(part(big)),
+    )  # fmt: skip
+    message = "SPM needs 66,176 bytes and has 65,536: Big: 65,536 bytes, Small: 640 bytes"
+    with pytest.raises(CapacityError, match=message):
+        verify(program)
+    cached = tuple(replace(m, cached=m.name == "SPM") for m in program.machine.memories)
+    verify(replace(program, machine=replace(program.machine, memories=cached)))
+
+
+def test_stages_count_towards_capacity(build, part, tensors):
+    s = build.buffer("S", "SPM", (64, 64), stages=5)
+    program = build.program("YX", "", build.fill(part(s)))
+    with pytest.raises(CapacityError, match="81,920"):
+        verify(program)
+
+
+def test_the_plan_decides_about_capacity(build, part, tensors):
+    s = build.buffer("S", "SPM", (8, 8))
+    program = build.program("YX", "", build.fill(part(s)))
+    placed = replace(program, plan=(Placement("S", "SPM", 65536 - 255, 256, 0, 0),))
+    with pytest.raises(CapacityError):
+        verify(placed)
+
+
+def test_planned_buffers_that_share_bytes(build, part, tensors):
+    p, q = build.buffer("P", "SPM", (8, 8)), build.buffer("Q", "SPM", (8, 8))
+    program = build.program("YX", "", build.fill(part(p)), build.move(part(q), part(p)))
+    good = (Placement("P", "SPM", 0, 256, 0, 1), Placement("Q", "SPM", 256, 256, 1, 1))
+    verify(replace(program, plan=good))
+    with pytest.raises(PlacementError, match="P at 0 and Q at 128 share bytes of SPM"):
+        verify(replace(program, plan=(good[0], replace(good[1], offset_bytes=128))))
+
+
+def test_buffers_that_never_live_together_share(build, part, tensors):
+    """Two loops with 40 KiB each fit into 64 KiB."""
+    first, second = (build.buffer(n, "SPM", (80, 128)) for n in "PQ")
+    body = [build.loop(v, 2, build.fill(part(s))) for v, s in (("i", first), ("j", second))]
+    verify(build.program("YX", "", *body))
+
+
+def test_processors_nest(build, part, tensors):
+    s = build.buffer("S", "SPM", (8, 8))
+    inner = build.loop("j", 2, build.fill(part(s)), kind="parallel", over="CORE")
+    outer = build.loop("i", 2, inner, kind="parallel", over="LANE")
+    with pytest.raises(ProcessorError, match="For for CORE is inside of what LANE runs"):
+        verify(build.program("YX", "", outer))
+
+
+def test_host_does_not_see_the_scratchpad(build, part, tensors):
+    s = build.buffer("S", "SPM", (8, 8))
+    fill = replace(build.fill(part(s)), processor="HOST")
+    with pytest.raises(ProcessorError, match="HOST does not see SPM"):
+        verify(build.program("YX", "", fill))
+
+
+def test_engine_that_does_not_go_there(build, part, tensors):
+    s = build.buffer("S", "SPM", (20, 8))
+    program = build.program("YX", "", build.copy(part(s), part(tensors[1]), "DMA_OUT"))
+    with pytest.raises(EngineError, match="DMA_OUT does not move from DRAM to SPM") as caught:
+        verify(program)
+    assert "engines that do: DMA_IN, MOVE" in caught.value.hint
+
+
+def test_channel_of_a_synchronous_engine(build, part, tensors):
+    s = build.buffer("S", "SPM", (20, 8))
+    ring = build.channel("ring", "MOVE", 1, s)
+    body = [
+        build.copy(part(s), part(tensors[1]), "MOVE", ring),
+        build.commit(ring, 0),
+        build.wait(ring, 0),
+    ]
+    with pytest.raises(EngineError, match="MOVE is synchronous"):
+        verify(build.program("YX", "", *body))
+
+
+def with_demand(program, **demand):
+    """The toy's matrix unit with a stricter contract."""
+    mma = Instruction("mma", "gemm", **demand)
+    return replace(program, machine=replace(program.machine, instructions=(mma,)))
+
+
+def test_layout_that_an_instruction_demands(programs):
+    program = with_demand(programs.plain_gemm(), layouts={"B": "panels(1, 4)"})
+    with pytest.raises(LayoutError, match=r"mma reads Bs as panels\(1, 4\), not row"):
+        verify(program)
+    fitting = tuple(
+        replace(b, layout=Layout("panels", (1, 4))) if b.name == "Bs" else b
+        for b in program.buffers
+    )
+    verify(replace(program, buffers=fitting))
+
+
+def test_memory_that_an_instruction_demands(programs):
+    with pytest.raises(EngineError, match="mma takes A from ACC, but As is in SPM"):
+        verify(with_demand(programs.plain_gemm(), operands={"A": ("ACC",)}))
+
+
+def test_layout_that_gives_two_elements_one_place(build, part, tensors):
+    s = build.buffer("S", "SPM", (8,), layout=Layout("column"))
+    with pytest.raises(LayoutError, match="does not fit a shape"):
+        verify(build.program("YX", "", build.fill(part(s))))
+
+
+# ---- races
+
+
+def test_parallel_iterations_that_write_one_row(build, part, tensors):
+    y, x = tensors
+    row = build.move(part(y, (0, 0), (1, 8)), part(x, (AT, 0), (1, 8)))
+    with pytest.raises(RaceError, match="parallel iterations of i write the same elements"):
+        verify(build.program("YX", "Y", build.loop("i", 20, row, kind="parallel")))
+
+
+def test_parallel_reduction(build, part, tensors):
+    """Partial products of all steps p are added to one C."""
+    b = build
+    c, a, bb = (
+        b.buffer("C", "DRAM", (8, 8)),
+        b.buffer("A", "DRAM", (8, 32)),
+        b.buffer("B", "DRAM", (32, 8)),
+    )
+    step = b.gemm(part(c), part(a, (0, AT * 8), (8, 8)), part(bb, (AT * 8, 0), (8, 8)))
+    with pytest.raises(RaceError):
+        verify(b.program("CAB", "C", b.fill(part(c)), b.loop("i", 4, step, kind="parallel")))
+
+
+def test_reading_the_neighbour_that_is_written(build, part, tensors):
+    y, _ = tensors
+    shift = build.move(part(y, (AT, 0), (1, 8)), part(y, (AT + 1, 0), (1, 8)))
+    with pytest.raises(RaceError, match="write and read the same elements"):
+        verify(build.program("YX", "Y", build.loop("i", 19, shift, kind="parallel")))
+
+
+def test_overlapping_tiles(build, part, tensors):
+    y, _ = tensors
+    for step, races in ((4, False), (3, True)):
+        tile = build.fill(part(y, (AT * step, 0), (4, 8), valid=(4, 8)))
+        program = build.program("YX", "Y", build.loop("i", 5, tile, kind="parallel"))
+        if races:
+            with pytest.raises(RaceError):
+                verify(program)
+        else:
+            verify(program)
+
+
+def test_divided_index_is_enumerated(build, part, tensors):
+    """Tile ``(i // 2, i % 2)`` differs for every i; tile ``(i // 2, 0)`` does not."""
+    y, _ = tensors
+    for column, races in ((AT % 2 * 4, False), (Index(), True)):
+        tile = build.fill(part(y, (AT // 2 * 4, column), (4, 4), valid=(4, 4)))
+        program = build.program("YX", "Y", build.loop("i", 10, tile, kind="parallel"))
+        if races:
+            with pytest.raises(RaceError):
+                verify(program)
+        else:
+            verify(program)
+
+
+def test_private_buffers_do_not_race(build, part, tensors):
+    y, x = tensors
+    s = build.buffer("S", "SPM", (1, 8))
+    rows = [part(t, (AT, 0), (1, 8)) for t in (y, x)]
+    body = [build.copy(part(s), rows[1]), build.copy(rows[0], part(s))]
+    verify(build.program("YX", "Y", build.loop("i", 20, *body, kind="parallel", over="CORE")))
+
+
+# ---- hand-overs (more in test_mutations.py)
+
+
+def test_read_before_the_wait(build, part, tensors):
+    y, x = tensors
+    s = build.buffer("S", "SPM", (20, 8))
+    ring = build.channel("ring", "DMA_IN", 1, s)
+    fetch = [build.copy(part(s), part(x), "DMA_IN", ring), build.commit(ring, 0)]
+    use, wait = build.copy(part(y), part(s)), build.wait(ring, 0)
+    verify(build.program("YX", "Y", *fetch, wait, use))
+    with pytest.raises(ProtocolError, match="before its wait"):
+        verify(build.program("YX", "Y", *fetch, use, wait))
+
+
+def test_source_that_changes_while_it_is_copied(build, part, tensors):
+    y, x = tensors
+    s = build.buffer("S", "SPM", (20, 8))
+    ring = build.channel("out", "DMA_OUT", 1, s)
+    body = [build.copy(part(s), part(x)), build.copy(part(y), part(s), "DMA_OUT", ring),
+            build.commit(ring, 0)]  # fmt: skip
+    change, wait = build.fill(part(s)), build.wait(ring, 0)
+    verify(build.program("YX", "Y", *body, wait, change))
+    with pytest.raises(OrderError, match="a copy in flight still reads S"):
+        verify(build.program("YX", "Y", *body, change, wait))
+
+
+def test_roles_that_share_without_a_handover(build, part, tensors):
+    y, x = tensors
+    s = build.buffer("S", "SPM", (20, 8))
+    writer = build.role("producer", build.copy(part(s), part(x)))
+    reader = build.role("consumer", build.copy(part(y), part(s)))
+    with pytest.raises(OrderError, match="nothing orders the two"):
+        verify(build.program("YX", "Y", writer, reader))
+
+
+def test_copy_that_is_never_waited_for(build, part, tensors):
+    s = build.buffer("S", "SPM", (20, 8))
+    ring = build.channel("ring", "DMA_IN", 1, s)
+    fetch = [build.copy(part(s), part(tensors[1]), "DMA_IN", ring), build.commit(ring, 0)]
+    with pytest.raises(ProtocolError, match="never waited for"):
+        verify(build.program("YX", "", *fetch))
