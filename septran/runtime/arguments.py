@@ -258,8 +258,8 @@ def _size_errors(signature: Signature, shapes: Mapping[str, tuple[int, ...]]) ->
     for name, shape in shapes.items():
         dims = signature.tensor(name).dims
         for number, (dim, extent) in enumerate(zip(dims or (), shape, strict=False)):
-            if not dim:
-                continue
+            if not dim.isidentifier() and not dim.isdecimal():
+                continue  # unnamed, or an expression that only tracing can tell
             if dim.isdecimal():
                 if int(dim) != extent:
                     where = f"{signature.name}: axis {number} of {name} ({_by(shape)})"

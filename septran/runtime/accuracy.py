@@ -1,0 +1,307 @@
+"""Is a result right? The exact value of every element, and how far off rounding may be.
+
+`error_bounds` runs a task tree in float64 and carries an error bound along with every
+element: the running error analysis of the program itself, whatever operator it is. A
+kernel that does the program's operations, each rounded to its dtype and each sum in any
+order, stays within the bound; one that is wrong hardly ever does. No tolerance is set
+by hand.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from septran.dtypes import accumulator_dtype, compute_dtype, is_float, promote
+from septran.errors import SepTranError
+from septran.runtime import rounding
+from septran.runtime.rounding import Array, Bounded, cast, exact, gamma
+from septran.task import expressions as ex
+from septran.task.gather import evaluate as evaluate_index
+from septran.task.gather import read, write
+from septran.task.index import Var
+from septran.task.reference import positions
+from septran.task.tree import Allocate, Assign, Launch, Loop, Primitive, Statement, TaskTree
+from septran.task.views import View
+
+SAFETY = 2.0
+"""The reference rounds, too, and by no more than the kernel."""
+
+
+class NoBoundError(SepTranError):
+    """The program uses a primitive without a rule for its rounding errors."""
+
+    code = "SEP620"
+
+
+class WrongResultError(SepTranError):
+    """A kernel's result is outside of the bound that rounding allows."""
+
+    code = "SEP621"
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How one output compares with the exact result."""
+
+    name: str
+    elements: int
+    wrong: int
+    """Elements outside of the bound, or NaN or infinite where the exact result is not."""
+    worst: float
+    """The greatest error as a fraction of what is allowed; at most 1 when right."""
+    largest_error: float
+    """The greatest difference from the exact result."""
+    unknown: int
+    """Elements about which nothing can be promised (overflow, a jump within the error)."""
+    where: tuple[int, ...] | None
+    """The worst element's coordinates; None for empty outputs."""
+    found: float
+    """What the kernel has there."""
+    expected: float
+    """What is exact there."""
+
+    @property
+    def right(self) -> bool:
+        """Whether every element is within the bound."""
+        return self.wrong == 0
+
+    def __str__(self) -> str:
+        if self.right:
+            text = f"{self.name}: right, error at most {self.worst:.2g} of what rounding allows"
+            return text + (f" ({self.unknown} elements unknown)" if self.unknown else "")
+        place = ", ".join(map(str, self.where or ()))
+        return (
+            f"{self.name}: {self.wrong} of {self.elements} elements are wrong; "
+            f"{self.name}[{place}] is {self.found:g} instead of {self.expected:g}"
+        )
+
+
+def compare(name: str, found: Array, expected: Bounded) -> Accuracy:
+    """Compare an output with its exact value and bound, element by element."""
+    same = np.asarray(found) == expected.value  # before integers lose digits in float64
+    actual, value = np.asarray(found).astype(np.float64), expected.value.astype(np.float64)
+    allowed = SAFETY * expected.error
+    with np.errstate(all="ignore"):
+        same = same | (np.isnan(actual) & np.isnan(value))
+        difference = np.where(same, 0.0, np.abs(actual - value))
+        difference = np.where(np.isnan(difference), np.inf, difference)
+        unknown = np.isinf(allowed)
+        fraction = np.where(same | unknown, 0.0, difference / allowed)
+        fraction = np.where(np.isnan(fraction), np.inf, fraction)  # integers beyond 2**53
+    if not actual.size:
+        return Accuracy(name, 0, 0, 0.0, 0.0, 0, None, np.nan, np.nan)
+    at = np.unravel_index(int(np.argmax(fraction)), actual.shape)
+    return Accuracy(
+        name,
+        actual.size,
+        int((fraction > 1).sum()),
+        float(fraction.max()),
+        float(np.where(unknown, 0.0, difference).max()),
+        int((unknown & ~same).sum()),
+        tuple(int(n) for n in at),
+        float(actual[at]),
+        float(value[at]),
+    )
+
+
+def error_bounds(
+    tree: TaskTree, arrays: Mapping[str, Array], scalars: Mapping[str, float | int] | None = None
+) -> dict[str, Bounded]:
+    """Exact value and error bound of every output of `tree`; missing outputs start at zero.
+
+    Raises:
+        NoBoundError: for a primitive that is not known here.
+    """
+    held: dict[str, _Held] = {}
+    for param in tree.root.params:
+        given = arrays.get(param.name)
+        start = cast(exact(np.zeros(param.shape) if given is None else given), param.dtype)
+        held[param.name] = _Held(_Tensor(param.dtype, start), View.whole(param.name, param.shape))
+    numbers = {s.name: s.default for s in tree.scalars if s.default is not None}
+    run = _Run({}, {**numbers, **(scalars or {})})
+    with np.errstate(all="ignore"):
+        run.body(tree.root.body, dict(held))
+        return {p.name: held[p.name].tensor.bounded() for p in tree.root.params if p.writes}
+
+
+class _Tensor:
+    """A tensor under construction: settled values, and sums that are still growing.
+
+    The error of a sum depends on how many terms it has in the end, as they may be added
+    in any order; so terms and their magnitudes are counted until the sum is read.
+    """
+
+    def __init__(self, dtype: str, start: Bounded) -> None:
+        shape = start.value.shape
+        self.dtype = dtype
+        self.value = np.array(start.value)
+        self.error = np.array(np.broadcast_to(start.error, shape))
+        self.magnitude = np.array(np.broadcast_to(start.reach, shape))
+        self.terms = np.zeros(shape)
+        self.stores = np.zeros(shape)
+
+    def bounded(self) -> Bounded:
+        """All of it."""
+        whole = View.whole("", self.value.shape)
+        return self.read(whole, {})
+
+    def read(self, view: View, values: Mapping[Var, int]) -> Bounded:
+        value, error = read(self.value, view, values), read(self.error, view, values)
+        if not is_float(self.dtype):
+            return Bounded(value, error, self.dtype)
+        terms = read(self.terms, view, values)
+        if terms.any():
+            magnitude = read(self.magnitude, view, values)
+            # With what was there before, n terms take n additions.
+            error = error + gamma(terms + (terms > 0), accumulator_dtype(self.dtype)) * magnitude
+            error = error + terms * rounding.smallest(accumulator_dtype(self.dtype))
+            if self.dtype != compute_dtype(self.dtype):
+                stores = read(self.stores, view, values)
+                error = error + gamma(stores, self.dtype) * magnitude
+                error = error + stores * rounding.smallest(self.dtype)
+        return rounding.rounded(value, error, self.dtype, 0.0)
+
+    def write(self, view: View, values: Mapping[Var, int], new: Bounded) -> None:
+        new = cast(new, self.dtype)
+        write(self.value, view, values, new.value)
+        write(self.error, view, values, new.error)
+        write(self.magnitude, view, values, new.reach)
+        for counter in (self.terms, self.stores):
+            write(counter, view, values, np.zeros(()))
+
+    def accumulate(
+        self, view: View, values: Mapping[Var, int], a: Bounded, b: Bounded, count: int
+    ) -> None:
+        """Add ``a @ b``: `count` products to each element."""
+        if not is_float(self.dtype):
+            product = np.matmul(a.value.astype(self.value.dtype), b.value.astype(self.value.dtype))
+            write(self.value, view, values, read(self.value, view, values) + product)
+            return
+        x, y = np.abs(a.value.astype(float)), np.abs(b.value.astype(float))
+        error = read(self.error, view, values)
+        if b.error.any():
+            error = error + x @ b.error
+        if a.error.any():
+            error = error + a.error @ (y + b.error)
+        product = np.matmul(a.value.astype(float), b.value.astype(float))
+        size = read(self.magnitude, view, values) + (x + a.error) @ (y + b.error)
+        write(self.value, view, values, read(self.value, view, values) + product)
+        write(self.error, view, values, error)
+        write(self.magnitude, view, values, size)
+        write(self.terms, view, values, read(self.terms, view, values) + count)
+        write(self.stores, view, values, read(self.stores, view, values) + 1)
+
+
+@dataclass(frozen=True)
+class _Held:
+    tensor: _Tensor
+    view: View
+
+    def part(self, view: View) -> View:
+        return self.view.compose(view)
+
+
+@dataclass
+class _Run:
+    """The tree in program order, as in `task.reference`, on bounded numbers."""
+
+    values: dict[Var, int]
+    scalars: Mapping[str, float | int]
+
+    def body(self, statements: tuple[Statement, ...], env: dict[str, _Held]) -> None:
+        for statement in statements:
+            match statement:
+                case Loop():
+                    self.loop(statement, env)
+                case Allocate():
+                    env[statement.name] = self.allocate(statement)
+                case Launch():
+                    pairs = zip(statement.task.params, statement.arguments, strict=True)
+                    inner = {
+                        p.name: _Held(env[v.tensor].tensor, env[v.tensor].part(v)) for p, v in pairs
+                    }
+                    self.body(statement.task.body, inner)
+                case Primitive():
+                    self.primitive(statement, env)
+                case Assign():
+                    held = env[statement.target.tensor]
+                    new = self.value(statement.value, env)
+                    held.tensor.write(held.part(statement.target), self.values, new)
+
+    def loop(self, loop: Loop, env: dict[str, _Held]) -> None:
+        sizes = [range(e.evaluate(self.values)) for e in loop.extents]
+        for turn in itertools.product(*sizes):
+            self.values.update(zip(loop.variables, turn, strict=True))
+            self.body(loop.body, env)
+
+    def allocate(self, statement: Allocate) -> _Held:
+        fill = statement.fill
+        if fill is None:
+            fill = np.nan if is_float(statement.dtype) else 0
+        start = cast(exact(np.full(statement.shape, fill)), statement.dtype)
+        view = View.whole(statement.name, statement.shape, statement.valid)
+        return _Held(_Tensor(statement.dtype, start), view)
+
+    def read(self, view: View, env: dict[str, _Held]) -> Bounded:
+        held = env[view.tensor]
+        return held.tensor.read(held.part(view), self.values)
+
+    def primitive(self, statement: Primitive, env: dict[str, _Held]) -> None:
+        target = env[statement.operands[0].tensor]
+        place = target.part(statement.operands[0])
+        match statement.name:
+            case "gemm":
+                a, b = (self.read(v, env) for v in statement.operands[1:])
+                target.tensor.accumulate(place, self.values, a, b, a.value.shape[1])
+            case "copy" | "cast":
+                target.tensor.write(place, self.values, self.read(statement.operands[1], env))
+            case "fill":
+                number = dict(statement.attributes).get("value", 0)
+                new = cast(exact(np.asarray(number)), target.tensor.dtype)
+                target.tensor.write(place, self.values, new)
+            case name:
+                message = f"no rounding error rule for primitive {name!r}"
+                raise NoBoundError(message, statement.location)
+
+    def value(self, expr: ex.Expr, env: dict[str, _Held]) -> Bounded:
+        match expr:
+            case ex.Load():
+                return self.read(expr.view, env)
+            case ex.Constant():
+                return cast(exact(expr.value), expr.dtype)
+            case ex.Scalar():
+                return cast(exact(self.scalars[expr.name]), expr.dtype)
+            case ex.IndexValue():
+                return cast(exact(evaluate_index(expr.index, self.values)), expr.dtype)
+            case ex.Position():
+                held = env[expr.view.tensor]
+                places = positions(held.part(expr.view), expr.axis, self.values)
+                return cast(exact(places), expr.dtype)
+            case ex.Unary():
+                return rounding.unary(expr.function, self.value(expr.operand, env), expr.dtype)
+            case ex.Binary():
+                return self.binary(expr, env)
+            case ex.Select():
+                condition = self.value(expr.condition, env)
+                yes, no = self.value(expr.yes, env), self.value(expr.no, env)
+                return rounding.select(condition, yes, no, expr.dtype)
+            case ex.Cast():
+                return cast(self.value(expr.operand, env), expr.dtype)
+            case ex.Expand():
+                x = self.value(expr.operand, env)
+                value, error = (np.expand_dims(part, expr.axes) for part in (x.value, x.error))
+                return Bounded(value, error, expr.dtype)
+            case ex.Reduce():
+                operand = self.value(expr.operand, env)
+                return rounding.reduce(expr.function, operand, expr.axis, expr.dtype)
+
+    def binary(self, expr: ex.Binary, env: dict[str, _Held]) -> Bounded:
+        left, right = self.value(expr.left, env), self.value(expr.right, env)
+        common = expr.dtype
+        if expr.function in ex.COMPARISONS:
+            common = compute_dtype(promote(expr.left.dtype, expr.right.dtype))
+        return rounding.binary(expr.function, left, right, expr.dtype, common)

@@ -1,0 +1,345 @@
+"""Numbers with error bounds: how far rounding may take each operation from the truth.
+
+A `Bounded` has the value that exact arithmetic would give (in float64) and, element by
+element, the most by which a kernel may differ that rounds every operation to its dtype
+and sums in any order. Basic operations are taken to be rounded correctly; the functions
+below may be off by as many units of roundoff as `UNITS` says: that is the accuracy that
+every target promises.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from septran.dtypes import is_float, numpy_dtype, promote, unit_roundoff
+from septran.task.expressions import COMPARISONS
+
+Array = np.ndarray[Any, Any]
+
+UNITS: Mapping[str, float] = {
+    "exp": 8, "exp2": 8, "log": 8, "log2": 8, "sqrt": 2, "rsqrt": 4, "tanh": 16,
+    "sigmoid": 16, "erf": 16, "sin": 8, "cos": 8, "power": 32, "divide": 2,
+}  # fmt: skip
+"""Units of roundoff (half an ulp) that a function's result may be off by; else 1."""
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """Values and how far off each may be; integers and truth values are exact or unknown."""
+
+    value: Array
+    error: Array
+    """Not negative; infinite where nothing can be promised."""
+    dtype: str
+    """The type that a kernel holds it in."""
+
+    @property
+    def reach(self) -> Array:
+        """The greatest magnitude that a kernel may have here."""
+        return np.abs(_real(self.value)) + self.error
+
+
+def exact(value: Any) -> Bounded:
+    """A number without error, of its own dtype; floats are held in float64."""
+    array = np.asarray(value)
+    dtype = str(array.dtype)
+    if array.dtype.kind not in "iub":
+        array = array.astype(np.float64)
+    return Bounded(array, np.zeros(array.shape), dtype)
+
+
+def rounded(value: Array, error: Array, dtype: str, units: float = 1.0) -> Bounded:
+    """After an operation in `dtype` that is off by `units` of roundoff; 0 for exact ones.
+
+    What certainly overflows is infinite, what may overflow unknown.
+    """
+    if not is_float(dtype):
+        return Bounded(value, _settled(value, error), dtype)
+    u = units * unit_roundoff(dtype)
+    tiny = smallest(dtype) if units else 0.0
+    error = error + u * (np.abs(value) + error) + tiny
+    greatest = largest(dtype)
+    size = np.abs(value)
+    certain = (size - error > greatest) & np.isfinite(value)
+    unsure = (size + error > greatest) & np.isfinite(value) & ~certain
+    value = np.where(certain, np.copysign(np.inf, value), value)
+    error = np.where(certain, 0.0, np.where(unsure, np.inf, error))
+    return Bounded(value, _settled(value, error), dtype)
+
+
+def gamma(count: Array | float, dtype: str) -> Any:
+    """Relative error of `count` roundings one after another: ``n*u / (1 - n*u)``."""
+    product = np.asarray(count) * unit_roundoff(dtype)
+    return np.where(product < 0.5, product / (1 - np.minimum(product, 0.5)), np.inf)
+
+
+def smallest(dtype: str) -> float:
+    """What underflow may lose: the least normal number, as hardware may flush to zero."""
+    return float(_info(dtype).smallest_normal)
+
+
+def largest(dtype: str) -> float:
+    """The greatest finite number."""
+    return float(_info(dtype).max)
+
+
+def cast(x: Bounded, dtype: str) -> Bounded:
+    """Converted to another dtype; widening a float loses nothing."""
+    if dtype == x.dtype or (is_float(x.dtype) and promote(x.dtype, dtype) == dtype):
+        return Bounded(x.value, x.error, dtype)
+    if is_float(dtype):
+        value = _real(x.value)
+        return rounded(value, x.error, dtype, 0.0 if _fits(value, dtype) else 1.0)
+    target = numpy_dtype(dtype)
+    if x.value.dtype.kind in "iub":
+        return Bounded(x.value.astype(target), x.error, dtype)
+    low, high = np.trunc(x.value - x.error), np.trunc(x.value + x.error)
+    unsure = (low != high) | ~np.isfinite(x.value)
+    if dtype == "bool":
+        unsure = (np.abs(x.value) <= x.error) & (x.error > 0)
+    return Bounded(x.value.astype(target), _unknown(unsure), dtype)
+
+
+def unary(function: str, x: Bounded, dtype: str) -> Bounded:
+    """A function of one element, in `dtype`."""
+    if function == "not":
+        return Bounded(np.logical_not(x.value), _unknown(x.error > 0), dtype)
+    x = cast(x, dtype)
+    if not is_float(dtype):
+        return Bounded(_EXACT.get(function, np.array)(x.value), x.error, dtype)
+    value, error = _UNARY[function](x.value, x.error)
+    if function in ("sin", "cos"):  # relative to 1: near a root no kernel keeps digits
+        return rounded(value, error + UNITS[function] * unit_roundoff(dtype), dtype, 0.0)
+    exactly = function in ("neg", "abs", "floor", "ceil", "round")
+    return rounded(value, error, dtype, 0.0 if exactly else UNITS[function])
+
+
+def binary(function: str, x: Bounded, y: Bounded, dtype: str, common: str) -> Bounded:
+    """A function of two elements; operands are converted to `common` first."""
+    x, y = cast(x, common), cast(y, common)
+    if function in COMPARISONS:
+        near = np.abs(_real(x.value) - _real(y.value)) <= x.error + y.error
+        unsure = near & ((x.error > 0) | (y.error > 0))
+        return Bounded(_COMPARE[function](x.value, y.value), _unknown(unsure), dtype)
+    if not is_float(dtype):
+        whole = np.asarray(_INTEGER[function](x.value, y.value))
+        return Bounded(whole, _unknown((x.error > 0) | (y.error > 0)), dtype)
+    value, error = _BINARY[function](x, y)
+    choice = function in ("maximum", "minimum")
+    return rounded(value, error, dtype, 0.0 if choice else UNITS.get(function, 1.0))
+
+
+def select(condition: Bounded, yes: Bounded, no: Bounded, dtype: str) -> Bounded:
+    """One of two; where the condition is unsure, either."""
+    yes, no = cast(yes, dtype), cast(no, dtype)
+    truth = condition.value.astype(bool)
+    value = np.where(truth, yes.value, no.value)
+    error = np.where(truth, yes.error, no.error)
+    if condition.error.any():
+        same = _real(yes.value) == _real(no.value)
+        apart = np.where(same, 0.0, np.abs(_real(yes.value) - _real(no.value)))
+        either = apart + np.maximum(yes.error, no.error)
+        error = np.where(condition.error > 0, np.where(np.isnan(either), np.inf, either), error)
+    return Bounded(value, error, dtype)
+
+
+def reduce(function: str, x: Bounded, axis: int, dtype: str) -> Bounded:
+    """A reduction along one axis, in any order."""
+    x = cast(x, dtype)
+    if function != "sum":
+        pick = np.maximum if function == "max" else np.minimum
+        value = pick.reduce(x.value, axis=axis, initial=_identity(function, x.value.dtype))
+        return Bounded(value, x.error.max(axis=axis, initial=0.0), dtype)
+    if not is_float(dtype):
+        value = np.sum(x.value, axis=axis, dtype=x.value.dtype)
+        return Bounded(value, _unknown(x.error.any(axis=axis)), dtype)
+    count = max(0, x.value.shape[axis] - 1)
+    error = x.error.sum(axis=axis) + gamma(count, dtype) * x.reach.sum(axis=axis)
+    return rounded(x.value.sum(axis=axis), error, dtype, 0.0)
+
+
+def _info(dtype: str) -> Any:
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        limits: Any = ml_dtypes.finfo  # it has no annotations
+        return limits("bfloat16")
+    return np.finfo(dtype)
+
+
+def _fits(value: Array, dtype: str) -> bool:
+    """Whether every value is one of `dtype` already."""
+    kept = value.astype(numpy_dtype(dtype)).astype(np.float64)
+    return bool(np.all((kept == value) | np.isnan(value)))
+
+
+def _real(value: Array) -> Array:
+    return value if value.dtype == np.float64 else value.astype(np.float64)
+
+
+def _unknown(where: Any) -> Array:
+    return np.where(where, np.inf, 0.0)
+
+
+def _settled(value: Array, error: Array) -> Array:
+    """Infinities and NaN that are certain have no error; what cannot be told is unknown."""
+    error = np.broadcast_to(error, np.shape(value))
+    if value.dtype.kind != "f":
+        return error
+    finite = np.isfinite(value)
+    error = np.where(np.isnan(error), np.where(finite, np.inf, 0.0), error)
+    return np.where(finite | np.isinf(error), error, 0.0)
+
+
+def _identity(function: str, dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "b":
+        return function == "min"
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return info.min if function == "max" else info.max
+    return -np.inf if function == "max" else np.inf
+
+
+Ends = tuple[Array, Array]
+
+
+def _ends(function: Callable[[Array], Array]) -> Callable[[Array, Array], Ends]:
+    """The rule of a monotone function: how far its values at both ends are."""
+
+    def rule(v: Array, e: Array) -> Ends:
+        value = function(v)
+        if not np.any(e):
+            return value, np.zeros(np.shape(value))
+        low, high = np.abs(function(v - e) - value), np.abs(function(v + e) - value)
+        return value, np.fmax(low, high)
+
+    return rule
+
+
+def _slope(
+    function: Callable[[Array], Array], steepest: Callable[[Array], Array]
+) -> Callable[[Array, Array], Ends]:
+    """The rule of a function whose slope falls with |x|: the error times the slope."""
+
+    def rule(v: Array, e: Array) -> Ends:
+        return function(v), e * steepest(np.maximum(np.abs(v) - e, 0.0))
+
+    return rule
+
+
+def _logarithm(function: Callable[[Array], Array], scale: float) -> Callable[[Array, Array], Ends]:
+    def rule(v: Array, e: Array) -> Ends:
+        inside = v > e
+        ratio = np.where(inside, e / np.where(inside, v, 1.0), 0.0)
+        error = np.where(inside, -np.log1p(-ratio) * scale, np.where(e > 0, np.inf, 0.0))
+        return function(v), error
+
+    return rule
+
+
+def _sqrt(v: Array, e: Array) -> Ends:
+    value = np.sqrt(v)
+    unsure = (v < e) & (e > 0) & (v - e < 0)
+    error = np.where(unsure & (v < 0), np.inf, value - np.sqrt(np.maximum(v - e, 0.0)))
+    return value, error
+
+
+def _rsqrt(v: Array, e: Array) -> Ends:
+    value = 1 / np.sqrt(v)
+    inside = v > e
+    low = np.where(inside, v - e, 1.0)
+    return value, np.where(inside, 1 / np.sqrt(low) - value, np.where(e > 0, np.inf, 0.0))
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+_UNARY: Mapping[str, Callable[[Array, Array], Ends]] = {
+    "neg": lambda v, e: (-v, e),
+    "abs": lambda v, e: (np.abs(v), e),
+    "exp": lambda v, e: (np.exp(v), np.exp(v) * np.expm1(e)),
+    "exp2": lambda v, e: (np.exp2(v), np.exp2(v) * np.expm1(e * math.log(2))),
+    "log": _logarithm(np.log, 1.0),
+    "log2": _logarithm(np.log2, 1 / math.log(2)),
+    "sqrt": _sqrt,
+    "rsqrt": _rsqrt,
+    "tanh": _slope(np.tanh, lambda x: 1 - np.tanh(x) ** 2),
+    "sigmoid": _slope(lambda x: 1 / (1 + np.exp(-x)), lambda x: np.exp(-x) / (1 + np.exp(-x)) ** 2),
+    "erf": _slope(_erf, lambda x: 2 / math.sqrt(math.pi) * np.exp(-(x**2))),
+    "sin": lambda v, e: (np.sin(v), np.minimum(e, 2.0)),
+    "cos": lambda v, e: (np.cos(v), np.minimum(e, 2.0)),
+    "floor": _ends(np.floor),
+    "ceil": _ends(np.ceil),
+    "round": _ends(np.rint),
+}
+
+
+def _multiply(x: Bounded, y: Bounded) -> Ends:
+    error = np.abs(x.value) * y.error + x.error * np.abs(y.value) + x.error * y.error
+    return x.value * y.value, error
+
+
+def _divide(x: Bounded, y: Bounded) -> Ends:
+    value = x.value / y.value
+    room = np.abs(y.value) - y.error
+    inside = room > 0
+    error = (x.error + np.abs(value) * y.error) / np.where(inside, room, 1.0)
+    exactly = np.where(y.error > 0, np.inf, 0.0)
+    return value, np.where(inside, error, exactly)
+
+
+def _floor_divide(x: Bounded, y: Bounded) -> Ends:
+    _, error = _divide(x, y)
+    return _ends(np.floor)(x.value / y.value, error)
+
+
+def _remainder(x: Bounded, y: Bounded) -> Ends:
+    whole, jump = _floor_divide(x, y)
+    error = x.error + np.abs(whole) * y.error
+    reach = np.abs(y.value) + y.error
+    return np.remainder(x.value, y.value), np.where(jump > 0, reach, error)
+
+
+def _power(x: Bounded, y: Bounded) -> Ends:
+    value = np.power(x.value, y.value)
+    if not (np.any(x.error) or np.any(y.error)):
+        return value, np.zeros(np.shape(value))
+    error = np.zeros(np.shape(value))
+    for base in (x.value - x.error, x.value + x.error):
+        for exponent in (y.value - y.error, y.value + y.error):
+            error = np.maximum(error, np.abs(np.power(base, exponent) - value))
+    crosses = np.abs(x.value) <= x.error  # the base may be 0, and the extreme lie there
+    crosses &= x.error > 0
+    whole = (y.error == 0) & (y.value == np.rint(y.value)) & (y.value >= 0)
+    inside = np.where(whole, np.maximum(error, np.abs(value)), np.inf)
+    return value, np.where(crosses, inside, error)
+
+
+_BINARY: Mapping[str, Callable[[Bounded, Bounded], Ends]] = {
+    "add": lambda x, y: (x.value + y.value, x.error + y.error),
+    "subtract": lambda x, y: (x.value - y.value, x.error + y.error),
+    "multiply": _multiply,
+    "divide": _divide,
+    "floor_divide": _floor_divide,
+    "remainder": _remainder,
+    "power": _power,
+    "maximum": lambda x, y: (np.maximum(x.value, y.value), np.maximum(x.error, y.error)),
+    "minimum": lambda x, y: (np.minimum(x.value, y.value), np.maximum(x.error, y.error)),
+}
+_INTEGER: Mapping[str, Callable[[Any, Any], Any]] = {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply,
+    "floor_divide": np.floor_divide, "remainder": np.remainder, "power": np.power,
+    "maximum": np.maximum, "minimum": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor, "left_shift": np.left_shift, "right_shift": np.right_shift,
+}  # fmt: skip
+_EXACT: Mapping[str, Callable[[Any], Any]] = {
+    "neg": np.negative, "abs": np.abs, "invert": np.invert
+}  # fmt: skip
+_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "less": np.less, "less_equal": np.less_equal, "greater": np.greater,
+    "greater_equal": np.greater_equal, "equal": np.equal, "not_equal": np.not_equal,
+}  # fmt: skip

@@ -1,0 +1,285 @@
+"""The oracle: right kernels are within the bound, wrong ones are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from septran import task
+from septran.dtypes import numpy_dtype
+from septran.runtime.accuracy import NoBoundError, compare, error_bounds
+from septran.runtime.rounding import Bounded, exact
+from septran.task.chooser import DefaultChooser
+
+
+@task.define(leaf=True)
+def gemm_tile(C, A, B):
+    task.call_primitive("gemm", C, A, B)
+
+
+@task.define
+def gemm(C, A, B):
+    block_k = task.tunable("block_K")
+    Ap = task.partition(A, shape=(A.shape[0], block_k))
+    Bp = task.partition(B, shape=(block_k, B.shape[1]))
+    task.fill(C, 0)
+    for k in task.sequential_range(Ap.shape[1]):
+        task.launch(gemm_tile, C, Ap[0, k], Bp[k, 0])
+
+
+@task.define(leaf=True)
+def softmax_rows(Y, X):
+    shifted = task.exp(X - task.max(X, axis=1)[:, None])
+    Y[:, :] = shifted / task.sum(shifted, axis=1)[:, None]
+
+
+def traced(logic, dtypes=None, tunables=None, **shapes):
+    return task.trace(logic, shapes, dtypes, DefaultChooser(tunables or {}))
+
+
+def gemm_case(k=100, dtype="float32", seed=0, m=13, n=17):
+    tree = traced(gemm, dict.fromkeys("CAB", dtype), {"block_K": 16}, C=(m, n), A=(m, k), B=(k, n))
+    random = np.random.default_rng(seed)
+    a, b = (random.standard_normal(s).astype(numpy_dtype(dtype)) for s in ((m, k), (k, n)))
+    return tree, {"A": a, "B": b}
+
+
+def elementwise(function, dtype="float32", **arrays):
+    """A tree that computes `function` of the arrays, and those as `dtype`."""
+    names = list(arrays)
+
+    if len(names) == 1:
+
+        @task.define(leaf=True)
+        def logic(Y, X):
+            Y[:] = function(X)
+    else:
+
+        @task.define(leaf=True)
+        def logic(Y, X, Z):
+            Y[:] = function(X, Z)
+
+    held = {
+        n: np.asarray(x, numpy_dtype(dtype)) for n, x in zip("XZ", arrays.values(), strict=False)
+    }
+    shapes = {name: x.shape for name, x in held.items()}
+    tree = traced(logic, dict.fromkeys(["Y", *held], dtype), Y=held["X"].shape, **shapes)
+    return tree, held
+
+
+def checked(tree, arrays, found=None):
+    """Compare the tree's run in its own dtypes (or `found`) with the exact result."""
+    found = task.run_tree(tree, arrays) if found is None else found
+    return [compare(name, found[name], bound) for name, bound in error_bounds(tree, arrays).items()]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("k", [1, 16, 100, 1000])
+def test_gemm_is_within_the_bound_and_the_bound_is_gamma(k, dtype):
+    tree, arrays = gemm_case(k, dtype)
+    (accuracy,) = checked(tree, arrays)
+    assert accuracy.right, accuracy
+    assert accuracy.unknown == 0
+    a, b = (np.abs(x.astype("f8")) for x in arrays.values())
+    u = 2.0**-24 if dtype == "float32" else 2.0**-53
+    wanted = (k + 1) * u / (1 - (k + 1) * u) * (a @ b)
+    bound = error_bounds(tree, arrays)["C"].error
+    assert (bound >= wanted * (1 - 1e-9)).all()
+    assert (bound <= wanted * 1.001 + k * 1e-37).all()
+
+
+def test_sums_in_another_order_are_within_the_bound():
+    tree, arrays = gemm_case(512)
+    a, b = arrays["A"], arrays["B"]
+    total = np.zeros((13, 17), np.float32)
+    for k in reversed(range(512)):
+        total += a[:, k : k + 1] * b[k : k + 1]
+    (accuracy,) = checked(tree, arrays, {"C": total})
+    assert accuracy.right
+    assert accuracy.worst > 0.001  # the bound is not meaninglessly wide
+
+
+@pytest.mark.parametrize("k", [16, 100, 1000])
+def test_a_missing_term_is_found(k):
+    tree, arrays = gemm_case(k)
+    a, b = arrays["A"].astype("f8"), arrays["B"].astype("f8")
+    found = (a @ b - a[:, :1] @ b[:1]).astype("f4")
+    (accuracy,) = checked(tree, arrays, {"C": found})
+    assert accuracy.wrong > 0.8 * accuracy.elements
+
+
+def test_a_result_of_lower_precision_is_found():
+    tree, arrays = gemm_case(64)
+    low = (arrays["A"].astype("f2") @ arrays["B"].astype("f2")).astype("f4")
+    (accuracy,) = checked(tree, arrays, {"C": low})
+    assert accuracy.wrong > 0.5 * accuracy.elements
+
+
+def test_one_wrong_element_is_named():
+    tree, arrays = gemm_case()
+    found = task.run_tree(tree, arrays)["C"]
+    found[3, 4] += 1
+    (accuracy,) = checked(tree, arrays, {"C": found})
+    assert accuracy.wrong == 1
+    assert accuracy.where == (3, 4)
+    assert "1 of 221 elements are wrong; C[3, 4] is" in str(accuracy)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_are_wrong_where_the_result_is_finite(bad):
+    tree, arrays = gemm_case()
+    found = task.run_tree(tree, arrays)["C"]
+    found[0, 0] = bad
+    assert checked(tree, arrays, {"C": found})[0].wrong == 1
+
+
+def test_nan_and_infinity_must_be_where_the_reference_has_them():
+    tree, arrays = gemm_case()
+    arrays["A"][2, 3], arrays["A"][4, 0] = np.nan, np.inf
+    found = task.run_tree(tree, arrays)["C"]
+    (accuracy,) = checked(tree, arrays, {"C": found})
+    assert accuracy.right
+    assert accuracy.unknown == 0
+    found[4] = 0
+    found[2] = 0
+    assert checked(tree, arrays, {"C": found})[0].wrong == 34
+
+
+def test_integers_are_exact():
+    shapes = {"C": (5, 6), "A": (5, 40), "B": (40, 6)}
+    tree = traced(gemm, {"C": "int32", "A": "int8", "B": "int8"}, **shapes)
+    random = np.random.default_rng(0)
+    arrays = {n: random.integers(-128, 128, shapes[n]).astype("i1") for n in "AB"}
+    (accuracy,) = checked(tree, arrays)
+    assert accuracy.right
+    assert error_bounds(tree, arrays)["C"].error.max() == 0
+    found = task.run_tree(tree, arrays)["C"]
+    found[0, 0] += 1
+    assert checked(tree, arrays, {"C": found})[0].wrong == 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_results_may_be_rounded_at_each_store(dtype):
+    tree, arrays = gemm_case(100, dtype)
+    for found in (
+        task.run_tree(tree, arrays)["C"],
+        (arrays["A"].astype("f4") @ arrays["B"].astype("f4")).astype(numpy_dtype(dtype)),
+    ):
+        assert checked(tree, arrays, {"C": found})[0].right
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("scale", [1, 30, 1000])
+def test_softmax(dtype, scale):
+    random = np.random.default_rng(1)
+    x = (scale * random.standard_normal((7, 50))).astype(numpy_dtype(dtype))
+    tree = traced(softmax_rows, {"Y": dtype, "X": dtype}, Y=x.shape, X=x.shape)
+    (accuracy,) = checked(tree, {"X": x})
+    assert accuracy.right, accuracy
+    assert accuracy.unknown == 0
+    found = task.run_tree(tree, {"X": x})["Y"]
+    off = (found.astype("f8") * (1 + 2.0 ** (-5 if "16" in dtype else -15))).astype(found.dtype)
+    assert not checked(tree, {"X": x}, {"Y": off})[0].right
+
+
+def test_masked_rows_follow_the_reference():
+    x = np.zeros((3, 4), np.float32)
+    x[0, 2:] = -np.inf
+    x[1] = -np.inf  # a row with nothing left is NaN, and must be
+    tree = traced(softmax_rows, Y=x.shape, X=x.shape)
+    with np.errstate(all="ignore"):
+        found = task.run_tree(tree, {"X": x})["Y"]
+    (accuracy,) = checked(tree, {"X": x}, {"Y": found})
+    assert accuracy.right
+    assert checked(tree, {"X": x}, {"Y": np.nan_to_num(found)})[0].wrong == 4
+
+
+VALUES = np.array([0.0, 1e-30, 1e-3, 0.3, 0.5, 1.0, 1.5, 2.0, 3.7, 10.0, 50.0, 87.0])
+UNARY = {
+    "exp": task.exp, "exp2": task.exp2, "sqrt": lambda x: task.sqrt(abs(x)), "tanh": task.tanh,
+    "log": lambda x: task.log(abs(x) + 1e-20), "sigmoid": task.sigmoid, "erf": task.erf,
+    "rsqrt": lambda x: task.rsqrt(abs(x) + 1), "sin": task.sin, "cos": task.cos,
+    "log2": lambda x: task.log2(abs(x) + 1e-20), "gelu": task.gelu, "silu": task.silu,
+    "floor": task.floor, "relu": task.relu, "round": task.round, "negative": lambda x: -x,
+    "chain": lambda x: task.tanh(task.exp(-x * x) * 3 - task.log(x * x + 1)) / (x * x + 2),
+    "where": lambda x: task.where(x > 1, x * 2, x - 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_of_numpy_are_within_the_bound(name, dtype):
+    values = np.concatenate([VALUES, -VALUES, np.random.default_rng(0).standard_normal(200)])
+    tree, arrays = elementwise(UNARY[name], dtype, X=values)
+    with np.errstate(all="ignore"):
+        (accuracy,) = checked(tree, arrays)
+    assert accuracy.right, accuracy
+    # Off by a thousandth of the result is never rounding in 24 bits or more.
+    if dtype in ("float32", "float64") and name not in ("floor", "round", "sin", "cos"):
+        found = task.run_tree(tree, arrays)["Y"] * np.asarray(1.001, numpy_dtype(dtype))
+        assert not checked(tree, arrays, {"Y": found})[0].right
+
+
+BINARY = {
+    "add": lambda x, z: x + z, "subtract": lambda x, z: (x + z) - z, "multiply": lambda x, z: x * z,
+    "divide": lambda x, z: x / z, "maximum": task.maximum, "minimum": task.minimum,
+    "power": lambda x, z: task.power(abs(x), z), "less": lambda x, z: task.where(x < z, x, z),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", BINARY)
+def test_operations_of_numpy_are_within_the_bound(name, dtype):
+    random = np.random.default_rng(2)
+    tree, arrays = elementwise(
+        BINARY[name], dtype, X=random.standard_normal(300) * 10, Z=random.standard_normal(300) * 3
+    )
+    with np.errstate(all="ignore"):
+        (accuracy,) = checked(tree, arrays)
+    assert accuracy.right, accuracy
+
+
+def test_a_jump_within_the_error_is_unknown_not_wrong():
+    tree, arrays = elementwise(lambda x: task.floor(x * 10.0), X=np.array([0.3, 0.1, 0.25]))
+    bound = error_bounds(tree, arrays)["Y"]
+    assert bound.error[0] >= 1  # 3.0000001 or 2.9999999
+    assert bound.error[2] == 0
+
+
+def test_overflow_is_unknown_near_the_limit_and_infinite_beyond():
+    tree, arrays = elementwise(lambda x: x * 2.0, X=np.array([1.7014118e38, 2e38, 1e38]))
+    bound = error_bounds(tree, arrays)["Y"]
+    assert np.isinf(bound.error[0])
+    assert np.isinf(bound.value[1])
+    assert bound.error[1] == 0
+    assert np.isfinite(bound.value[2])
+
+
+def test_outputs_that_are_read_start_from_what_is_given():
+    shapes = {"C": (2, 2), "A": (2, 3), "B": (3, 2)}
+    tree = traced(gemm_tile, **shapes)
+    arrays = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    assert (error_bounds(tree, arrays)["C"].value == 4).all()
+    del arrays["C"]
+    assert (error_bounds(tree, arrays)["C"].value == 3).all()
+
+
+def test_an_unknown_primitive_is_an_error():
+    from dataclasses import replace
+
+    tree = traced(gemm_tile, C=(2, 2), A=(2, 2), B=(2, 2))
+    strange = replace(tree.root.body[0], name="strange")
+    tree = replace(tree, root=replace(tree.root, body=(strange,)))
+    with pytest.raises(NoBoundError, match="'strange'"):
+        error_bounds(tree, {"A": np.ones((2, 2)), "B": np.ones((2, 2))})
+
+
+def test_empty_outputs_are_right():
+    accuracy = compare("C", np.zeros((0, 3)), exact(np.zeros((0, 3))))
+    assert accuracy.right
+
+
+def test_large_integers_are_compared_exactly():
+    value = np.array([2**53 + 1])
+    assert compare("C", value, Bounded(value, np.zeros(1), "int64")).right
+    assert not compare("C", value - 1, Bounded(value, np.zeros(1), "int64")).right
