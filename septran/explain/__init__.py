@@ -1,1 +1,65 @@
-"""Text, HTML and Graphviz views of the stages."""
+"""Text, HTML and Graphviz views of the stages; `explain` and `compare` gather them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from septran.explain.compare import Comparison
+    from septran.explain.explanation import Explanation
+
+__all__ = ["compare", "explain"]
+
+
+def explain(
+    logic: Any,
+    mapping: Any = None,
+    *,
+    machine: Any = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    dtypes: Any = None,
+    tunables: Mapping[str, Any] | None = None,
+    static: Mapping[str, Any] | None = None,
+) -> Explanation:
+    """Every stage of a compilation, and why each copy, wait and choice in it is there.
+
+    Takes what `septran.compile` takes. It needs neither the machine nor a code generator for
+    it; without one, only TensorIR and source are left out, with the reason. Raises
+    SepTranError for mistakes of the logic or the mapping.
+    """
+    from septran.compiler import produce_stages  # late: an import of the compiler is slow
+    from septran.explain.explanation import Explanation
+
+    def produce(changes: Mapping[str, Any]) -> Any:
+        return produce_stages(
+            logic, mapping, machine=machine, shapes=shapes, dtypes=dtypes,
+            tunables={**(tunables or {}), **changes}, static=static,
+        )  # fmt: skip
+
+    return Explanation(produce({}), lambda changes: produce(changes).tile_program)
+
+
+def compare(
+    logic: Any,
+    mappings: Sequence[Any],
+    *,
+    machine: Any = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    dtypes: Any = None,
+    tunables: Mapping[str, Any] | None = None,
+    static: Mapping[str, Any] | None = None,
+) -> Comparison:
+    """One logic under several mappings: what differs in each stage, and what it costs."""
+    from septran.explain.compare import Comparison, labels
+
+    if not mappings:
+        raise ValueError("compare needs at least one mapping")
+    explanations = tuple(
+        explain(
+            logic, mapping, machine=machine, shapes=shapes, dtypes=dtypes,
+            tunables=tunables, static=static,
+        )
+        for mapping in mappings
+    )  # fmt: skip
+    return Comparison(labels(mappings), explanations)

@@ -111,7 +111,8 @@ def draw_mapping(resolved: ResolvedMapping) -> Drawing:
         with drawing.subgraph(name=f"cluster_{number}") as cluster:
             cluster.attr(
                 label=label(_processor_text(machine, level)), style="rounded,filled",
-                fillcolor=("#f1f1ec", "#e9e9e3")[number % 2], color=colours.LINE, labeljust="l",
+                fillcolor=("#f1f1ec", "#e9e9e3")[number % 2], color=colours.LINE,
+                labeljust="l", labelloc="b",
             )  # fmt: skip
             for instance in resolved.instances:
                 if instance.proc.value == level:

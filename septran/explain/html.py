@@ -74,16 +74,19 @@ def details(summary: object, *body: object, open: bool = False) -> Markup:
     return tag("details", head, inside, style="margin:1px 0;", open=open)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]], numbers: str = "") -> Markup:
-    """Rows under a head; columns whose head is among the words of `numbers` are set right."""
-    styles = [_NUMBER if title in numbers.split("|") else _CELL for title in head]
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[object]], numbers: Sequence[str] = ()
+) -> Markup:
+    """Rows under a head (none where all titles are empty); columns of `numbers` are set right."""
+    styles = [_NUMBER if title in numbers else _CELL for title in head]
     titles = [tag("th", t, style=s + _HEAD) for t, s in zip(head, styles, strict=True)]
     body = [
         tag("tr", *(tag("td", cell, style=s) for cell, s in zip(row, styles, strict=True)))
         for row in rows
     ]
     style = "border-collapse:collapse;margin:4px 0;font-size:13px;"
-    return tag("table", tag("thead", tag("tr", *titles)), tag("tbody", *body), style=style)
+    top = tag("thead", tag("tr", *titles)) if any(head) else ""
+    return tag("table", top, tag("tbody", *body), style=style)
 
 
 def paragraph(*children: object) -> Markup:
@@ -122,7 +125,18 @@ def code(text: str, language: str = "") -> Markup:
     if language and len(shown) <= CODE_LIMIT:
         body = _coloured(shown, language)
     more = [faint(f"{rest:,} more characters: the object's text has all")] if rest > 0 else []
-    return join([tag("pre", body, style=_PRE), *more])
+    return join([tag("pre", body, style=_PRE, class_="src"), *more])
+
+
+def diff(text: str) -> Markup:
+    """A unified diff: tints beside the signs, never instead of them."""
+    tints = {"+": colours.GREEN.tint, "-": colours.VERMILION.tint, "@": colours.SKY.tint}
+    lines = []
+    for line in text[:TEXT_LIMIT].splitlines():
+        tint = tints.get(line[:1])
+        style = f"background:{tint};color:{colours.INK};" if tint else None
+        lines.append(tag("span", line, style=style) if style else h(line))
+    return tag("pre", join(lines, "\n"), style=_PRE, class_="src")
 
 
 def picture(svg: str, alt: str) -> Markup:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from septran.dtypes import itemsize
 from septran.location import Location
+from septran.tile.ledger import amount
 from septran.tile.loops import bytes_of, trips, walk
 from septran.tile.nodes import (
     Acquire,
     Barrier,
     Commit,
     Copy,
+    For,
     Node,
     Origin,
     Release,
@@ -38,28 +40,29 @@ class Movement:
     origin: Origin
     trips: int
     """How often it runs, each loop at its greatest extent."""
-    bytes: int
-    """Bytes of one trip; 0 for what only synchronises."""
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of all trips."""
-        return self.bytes * self.trips
+    bytes: int = 0
+    """Bytes of one trip, of a full tile; 0 for what only synchronises."""
+    total_bytes: int = 0
+    """Bytes of all trips, ragged tiles counted as they are."""
 
 
 def movements(program: TileProgram) -> tuple[Movement, ...]:
     """All of a program, in program order."""
     found: list[Movement] = []
     for node, loops in walk(program.body):
-        if not isinstance(node, Moving):
-            continue
-        size = 0
-        if isinstance(node, Copy):
-            size = bytes_of(node.source, itemsize(program.buffer(node.source.buffer).dtype))
-        kind = type(node).__name__.lower()
-        text = node_text(node, program)
-        found.append(Movement(len(found) + 1, kind, text, node, node.origin, trips(loops), size))
+        if isinstance(node, Moving):
+            found.append(_movement(len(found) + 1, node, loops, program))
     return tuple(found)
+
+
+def _movement(number: int, node: Moving, loops: tuple[For, ...], program: TileProgram) -> Movement:
+    kind, text = type(node).__name__.lower(), node_text(node, program)
+    if not isinstance(node, Copy):
+        return Movement(number, kind, text, node, node.origin, trips(loops))
+    width = itemsize(program.buffer(node.source.buffer).dtype)
+    count, elements = amount(node.source, loops)
+    size = bytes_of(node.source, width)
+    return Movement(number, kind, text, node, node.origin, count, size, elements * width)
 
 
 def to_text(program: TileProgram) -> str:
@@ -79,10 +82,16 @@ def size_text(count: int | float) -> str:
     return f"{count:.4g} {units[power]}"
 
 
+def amount_of(movement: Movement) -> str:
+    """How often, and of how many bytes: ``12 x 4 KiB``, at most where tiles are ragged."""
+    if not movement.bytes:
+        return "once" if movement.trips == 1 else f"{movement.trips:,} times"
+    full = movement.bytes * movement.trips == movement.total_bytes
+    return f"{movement.trips:,} x {'' if full else 'at most '}{size_text(movement.bytes)}"
+
+
 def _paragraph(movement: Movement) -> Iterator[str]:
-    amount = f", {size_text(movement.bytes)}" if movement.bytes else ""
-    times = "once" if movement.trips == 1 else f"{movement.trips:,} times"
-    yield f"{movement.number}. {movement.text}  ({times}{amount})"
+    yield f"{movement.number}. {movement.text}  ({amount_of(movement)})"
     yield f"   because  {movement.origin.rule}"
     yield f"   logic    {place_text(movement.origin.logic)}"
     yield f"   mapping  {place_text(movement.origin.mapping)}"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from septran.machine.model import NONE
 from septran.mapping.resolved import Instance, ResolvedMapping
+from septran.task import expressions as ex
 from septran.task.index import Index, axis
+from septran.task.printer import expression_text
 from septran.task.tree import (
     Allocate,
     Assign,
@@ -19,7 +22,6 @@ from septran.task.tree import (
     statements,
 )
 from septran.task.views import View
-from septran.tile.printer import expression_text
 
 _INDENT = "    "
 
@@ -54,6 +56,29 @@ def view_text(view: View, known: Extents) -> str:
     return view.tensor if set(parts) == {":"} else f"{view.tensor}[{', '.join(parts)}]"
 
 
+@dataclass(frozen=True)
+class _Titled(View):
+    """A view that prints as the text it was given."""
+
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _titled(known: Extents) -> Callable[[ex.Expr], ex.Expr]:
+    """Give the views of an expression's leaves their short texts."""
+
+    def change(leaf: ex.Expr) -> ex.Expr:
+        if not isinstance(leaf, ex.Load | ex.Position):
+            return leaf
+        v = leaf.view
+        text = view_text(v, known)
+        return replace(leaf, view=_Titled(v.tensor, v.index, v.shape, v.valid, v.padded, text))
+
+    return change
+
+
 def statement_text(statement: Statement, known: Extents) -> str:
     """One statement of a task on one line, without what is inside of it."""
     match statement:
@@ -66,7 +91,7 @@ def statement_text(statement: Statement, known: Extents) -> str:
             parts += [f"{key}={value}" for key, value in statement.attributes]
             return f"{statement.name}({', '.join(parts)})"
         case Assign():
-            value = expression_text(statement.value)
+            value = expression_text(ex.map_leaves(statement.value, _titled(known)))
             return f"{view_text(statement.target, known)} = {value}"
         case Launch():
             tiles = ", ".join(view_text(view, known) for view in statement.arguments)

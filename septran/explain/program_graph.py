@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from septran.dtypes import itemsize
 from septran.explain import colours
 from septran.explain.drawing import Drawing, label, new, tooltip
-from septran.explain.movements import Movement, movements, size_text
+from septran.explain.movements import Movement, amount_of, movements, size_text
 from septran.tile.layouts import ROW
 from septran.tile.nodes import (
     Acquire,
@@ -125,9 +125,7 @@ def _draw_copies(
             arrows.setdefault(key, _Arrow()).members.append(movement)
     memories = tuple(m.name for m in program.machine.memories)
     for (source, target, engine, asynchronous), arrow in arrows.items():
-        first = arrow.members[0]
-        trips = sum(m.trips for m in arrow.members)
-        amount = f"{size_text(first.bytes)} x {trips:,}"
+        amount = " + ".join(dict.fromkeys(amount_of(m) for m in arrow.members))
         by = f"{engine}, asynchronous" if asynchronous else engine
         what = f" {arrow.numbers}: copy {amount} "
         drawing.edge(

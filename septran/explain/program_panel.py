@@ -21,7 +21,7 @@ from septran.explain.html import (
     tag,
 )
 from septran.explain.mapping_panel import memory_chip
-from septran.explain.movements import Movement, movements, place_text, size_text
+from septran.explain.movements import Movement, amount_of, movements, place_text, size_text
 from septran.explain.remarks import remarks_table
 from septran.tile.nodes import Copy, For, Node, Role, TileProgram
 from septran.tile.printer import node_text, to_text
@@ -57,8 +57,7 @@ def _summary(program: TileProgram, found: Iterable[Movement]) -> str:
 def _movements(found: Iterable[Movement]) -> list[Markup]:
     parts = []
     for m in found:
-        amount = f"{size_text(m.bytes)} x {m.trips:,}" if m.bytes else f"{m.trips:,} times"
-        head = join([f"{m.number}. ", mono(m.text), "  ", faint(amount)])
+        head = join([f"{m.number}. ", mono(m.text), "  ", faint(amount_of(m))])
         rows = [
             ("because", m.origin.rule),
             ("logic", mono(place_text(m.origin.logic))),
@@ -94,7 +93,7 @@ def buffers_table(program: TileProgram) -> Markup:
             )
         )  # fmt: skip
     head = ("buffer", "memory", "shape", "dtype", "layout", "stages", "size", "tensor", "")
-    return table(head, rows, numbers="stages|size")
+    return table(head, rows, numbers=("stages", "size"))
 
 
 def plan_bars(program: TileProgram) -> Markup:
@@ -116,7 +115,7 @@ def plan_bars(program: TileProgram) -> Markup:
         ]
         head = ("buffer", "offset", "size", "lives over nodes")
         title = paragraph(strong(memory.name), f": {size_text(used)}{share}")
-        parts += [title, bar, table(head, rows, numbers="offset|size|lives over nodes")]
+        parts += [title, bar, table(head, rows, numbers=head[1:])]
     return join(parts)
 
 

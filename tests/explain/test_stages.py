@@ -133,7 +133,7 @@ def test_every_copy_and_wait_names_its_rule_and_both_lines(program):
 
 def test_the_drawing_of_a_program_labels_copies_with_bytes_and_trips(program):
     source = draw(program).source
-    assert "2: copy 4 KiB x 12" in source
+    assert "2: copy 12 x at most 4 KiB" in source
     assert "5: wait" in source
     assert "so it is copied in" in source  # as tooltip
 

@@ -1,0 +1,192 @@
+"""What changes from one mapping to another: keys, stages, copies, bytes, predicted time."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from septran.explain.explanation import Explanation, Unavailable
+from septran.explain.html import Markup, details, diff, join, panel, paragraph, strong, table
+from septran.explain.movements import size_text, synchronises
+from septran.explain.outline import memory_text
+from septran.explain.report import time_text
+from septran.explain.stages import TITLES
+from septran.mapping.resolved import Instance
+from septran.tile.nodes import Copy
+
+ABSENT = "-"
+"""What a table shows where a mapping has no such task or key."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One key of one task that the mappings give different values."""
+
+    task: str
+    """The task's path."""
+    key: str
+    """``proc``, ``mems.A``, ``tunables.block_M``, ``binding.gemm``, ..."""
+    values: tuple[str, ...]
+    """One for each mapping."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One logic under several mappings, side by side; the first is the yardstick."""
+
+    names: tuple[str, ...]
+    """One for each mapping."""
+    explanations: tuple[Explanation, ...]
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """Keys with different values, aligned by task."""
+        return tuple(_differences(self.explanations))
+
+    def stage_diff(self, stage: str, other: int = 1) -> str:
+        """A stage under the first mapping and under another, as a unified diff; may be ''."""
+        texts = [_text(self.explanations[n].stage(stage)) for n in (0, other)]
+        lines = difflib.unified_diff(
+            texts[0].splitlines(), texts[1].splitlines(),
+            self.names[0], self.names[other], lineterm="", n=2,
+        )  # fmt: skip
+        return "\n".join(lines)
+
+    def figures(self) -> tuple[tuple[str, ...], ...]:
+        """Rows of the table: a title, then one value for each mapping."""
+        columns = [_figures(explanation) for explanation in self.explanations]
+        titles = dict.fromkeys(title for column in columns for title in column)
+        return tuple((t, *(column.get(t, ABSENT) for column in columns)) for t in titles)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON-ready data."""
+        others = range(1, len(self.names))
+        return {
+            "mappings": list(self.names),
+            "figures": {row[0]: list(row[1:]) for row in self.figures()},
+            "differences": [
+                {"task": d.task, "key": d.key, "values": list(d.values)} for d in self.differences
+            ],
+            "diffs": {
+                self.names[n]: {stage: self.stage_diff(stage, n) for stage in TITLES}
+                for n in others
+            },
+        }
+
+    def to_pandas(self) -> Any:
+        """The figures as a DataFrame, one column a mapping."""
+        import pandas as pd  # late: it takes half a second
+
+        rows = self.figures()
+        index = [row[0] for row in rows]
+        return pd.DataFrame([row[1:] for row in rows], index=index, columns=list(self.names))
+
+    def __str__(self) -> str:
+        parts = [f"{self.explanations[0].name}: {', '.join(self.names)}", ""]
+        parts += _aligned([("", *self.names), *self.figures()])
+        parts += ["", "Mappings", "--------"]
+        rows = [(d.task, d.key, *d.values) for d in self.differences]
+        parts += _aligned([("task", "key", *self.names), *rows]) if rows else ["no differences"]
+        for n in range(1, len(self.names)):
+            for stage, title in TITLES.items():
+                heading = f"{title}: {self.names[0]} and {self.names[n]}"
+                body = self.stage_diff(stage, n) or "no differences"
+                parts += ["", heading, "-" * len(heading), body]
+        return "\n".join(parts) + "\n"
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.explanations[0].name}: {', '.join(self.names)}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Static HTML and text."""
+        del include, exclude
+        return {"text/html": str(self._panel()), "text/plain": str(self)}
+
+    def _panel(self) -> Markup:
+        figures = table(("", *self.names), self.figures(), self.names)
+        rows = [(d.task, d.key, *d.values) for d in self.differences]
+        keys = table(("task", "key", *self.names), rows) if rows else paragraph("no differences")
+        parts = [figures, details(f"mappings ({len(rows)} keys differ)", keys, open=True)]
+        for n in range(1, len(self.names)):
+            for stage, title in TITLES.items():
+                text = self.stage_diff(stage, n)
+                head = f"{title}: {self.names[0]} and {self.names[n]}"
+                head += f" ({_changed(text)} lines differ)" if text else " (equal)"
+                parts.append(details(head, diff(text) if text else ""))
+        name = self.explanations[0].name
+        return panel(join([strong(name), f" under {len(self.names)} mappings"]), *parts)
+
+
+def _changed(text: str) -> int:
+    lines = text.splitlines()[2:]
+    return sum(1 for line in lines if line[:1] in "+-")
+
+
+def _text(stage: Any) -> str:
+    # Why a stage is not there is no content that could differ.
+    return "" if isinstance(stage, Unavailable) else str(stage)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    cells = ([c.ljust(w) for c, w in zip(row, widths, strict=True)] for row in rows)
+    return ["  ".join(row).rstrip() for row in cells]
+
+
+def _differences(explanations: Sequence[Explanation]) -> Iterator[Difference]:
+    tables = [{i.path: _keys(i) for i in e.mapping.instances} for e in explanations]
+    for task in dict.fromkeys(path for known in tables for path in known):
+        columns = [known.get(task, {}) for known in tables]
+        for key in dict.fromkeys(key for column in columns for key in column):
+            values = tuple(column.get(key, ABSENT) for column in columns)
+            if len(set(values)) > 1:
+                yield Difference(task, key, values)
+
+
+def _keys(instance: Instance) -> dict[str, str]:
+    """Every key of an instance with its value as text."""
+    keys = {"variant": instance.variant, "proc": str(instance.proc)}
+    keys |= {f"mems.{tensor}": memory_text(instance, tensor) for tensor in instance.mems}
+    groups = {
+        "tunables": instance.tunables, "binding": instance.bindings,
+        "layouts": instance.layouts, "copy": instance.copy, "schedule": instance.schedule,
+    }  # fmt: skip
+    for group, settings in groups.items():
+        keys |= {f"{group}.{name}": str(setting) for name, setting in settings.items()}
+    singles = {
+        "pipeline": instance.pipeline, "warpspecialize": instance.warpspecialize,
+        "consumers": instance.consumers,
+    }  # fmt: skip
+    return keys | {name: str(setting) for name, setting in singles.items()}
+
+
+def _figures(explanation: Explanation) -> dict[str, str]:
+    prediction, found = explanation.prediction, explanation.movements
+    bound = prediction.bound_by
+    figures = {
+        "machine": explanation.mapping.machine.name,
+        "predicted time": time_text(prediction.seconds),
+        "limited by": bound.name if bound else ABSENT,
+        "copies": str(sum(1 for m in found if isinstance(m.node, Copy))),
+        "waits and other synchronisation": str(sum(1 for m in found if synchronises(m.node))),
+        "buffers": str(len(explanation.tile_program.buffers)),
+    }
+    for limit in sorted(prediction.limits, key=lambda limit: limit.name):
+        if limit.kind == "edge":
+            figures[f"bytes {limit.name}"] = size_text(limit.amount)
+    return figures
+
+
+def labels(mappings: Sequence[Any]) -> tuple[str, ...]:
+    """A different name for each mapping: its file's or its number."""
+    names: list[str] = []
+    for number, mapping in enumerate(mappings, 1):
+        text = str(getattr(mapping, "file", "") or mapping)
+        short = text.replace("\\", "/").rpartition("/")[2].removesuffix(".yaml")
+        plain = short.removesuffix(".mapping")
+        usable = plain and "\n" not in plain and len(plain) <= 60
+        name = plain if usable else f"mapping {number}"
+        names.append(name if name not in names else f"{name} ({number})")
+    return tuple(names)

@@ -1,0 +1,158 @@
+"""The performance model: times follow from the machine's figures by hand arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from septran.machine.model import Engine, Instruction, Machine, Memory, Processor
+from septran.task import expressions as ex
+from septran.task.index import Index, Var, ceil_div
+from septran.task.views import View
+from septran.tile.nodes import Buffer, Compute, Copy, For, Origin, Region, TileProgram
+from septran.tune.model import COSTLY_STEPS, predict
+
+WHY = Origin("t", "t", None, None, "a test")
+MB = 1 << 20
+GPU = Machine(
+    "toy", "cuda", clock_mhz=1000.0,
+    processors=(Processor("HOST"), Processor("BLOCK", 4, "HOST")),
+    memories=(Memory("GLOBAL", "HOST", None, 1e9), Memory("SHARED", "BLOCK", None, 8e9)),
+    engines=(Engine("dma", (("GLOBAL", "SHARED"),), bytes_per_cycle=2.0),),
+    instructions=(
+        Instruction("mma", "gemm", throughput=100.0, tile=(16, 16, 16)),
+        Instruction("fma", "gemm", throughput=100.0),
+        Instruction("alu", "map", throughput=10.0),
+    ),
+)  # fmt: skip
+CPU = replace(
+    GPU, name="toy-cpu", backend="cpu",
+    memories=(
+        Memory("DRAM", "HOST", None, 1e9),
+        Memory("L3", "HOST", 4 * MB, 10e9, cached=True),
+        Memory("L2", "BLOCK", MB, 100e9, cached=True),
+    ),
+    engines=(Engine("load_store", (("DRAM", "L2"), ("L2", "DRAM"))),),
+)  # fmt: skip
+
+
+def region(name, shape):
+    view = View.whole(name, shape)
+    return Region(name, view.index, view.shape, view.valid)
+
+
+def program(*body, on=GPU, **buffers):
+    made = tuple(Buffer(n, m, shape, dtype) for n, (m, shape, dtype) in buffers.items())
+    return TileProgram("t", on, (), (), (), made, body)
+
+
+def blocks(count, *body):
+    return For(Var("i"), Index.of(count), "parallel", "BLOCK", body, WHY)
+
+
+def gemm(instruction="mma", n=16):
+    operands = (region("C", (n, n)), region("A", (n, n)), region("B", (n, n)))
+    return Compute("gemm", operands, instruction, "BLOCK", WHY, accumulates=True)
+
+
+def square(dtype="float32", memory="SHARED", n=16):
+    return {name: (memory, (n, n), dtype) for name in "CAB"}
+
+
+def seconds(prediction, name):
+    return next(limit.seconds for limit in prediction.limits if limit.name == name)
+
+
+@pytest.mark.parametrize(("count", "waves"), [(1, 1), (4, 1), (5, 2), (8, 2)])
+def test_parallel_work_is_done_in_whole_waves(count, waves):
+    found = predict(program(blocks(count, gemm()), **square()))
+    one = 2 * 16**3 / (100 * 2 * 1e9)
+    assert seconds(found, "mma") == pytest.approx(one * waves)
+    assert found.units_used == min(4, count)
+    assert found.units == 4
+
+
+def test_wide_elements_are_slower_on_vector_units_only():
+    narrow = predict(program(gemm("fma"), **square()))
+    wide = predict(program(gemm("fma"), **square("float64")))
+    assert seconds(wide, "fma") == pytest.approx(2 * seconds(narrow, "fma"))
+    matrix = predict(program(gemm("mma"), **square("float64")))
+    assert seconds(matrix, "mma") == pytest.approx(seconds(narrow, "fma"))
+
+
+def test_a_shared_memory_is_shared_by_all_units():
+    copy = Copy(region("S", (64, 64)), region("G", (64, 64)), "dma", "BLOCK", WHY)
+    buffers = {"S": ("SHARED", (64, 64), "float32"), "G": ("GLOBAL", (64, 64), "float32")}
+    one, eight = (predict(program(blocks(n, copy), **buffers)) for n in (1, 8))
+    size = 64 * 64 * 4
+    # One block draws what its engine gives, 2 bytes a cycle; eight want more than GLOBAL has.
+    assert seconds(one, "GLOBAL -> SHARED") == pytest.approx(size / 1e9)
+    assert seconds(eight, "GLOBAL -> SHARED") == pytest.approx(8 * size / 1e9)
+    assert eight.bytes_moved == 8 * size
+
+
+def test_the_busiest_resource_bounds_and_the_sum_is_the_other_end():
+    copy = Copy(region("A", (16, 16)), region("G", (16, 16)), "dma", "BLOCK", WHY)
+    buffers = square() | {"G": ("GLOBAL", (16, 16), "float32")}
+    found = predict(program(copy, gemm(), **buffers))
+    assert found.bound_by.name == "GLOBAL -> SHARED"
+    assert found.seconds == found.limits[0].seconds
+    assert found.without_overlap == pytest.approx(sum(limit.seconds for limit in found.limits))
+    assert found.operations == 2 * 16**3
+
+
+def test_what_a_cache_holds_is_read_from_memory_once():
+    copy = Copy(region("S", (256, 256)), region("G", (256, 256)), "load_store", "BLOCK", WHY)
+    size = 256 * 256 * 4
+    small = {"S": ("L2", (256, 256), "float32"), "G": ("DRAM", (256, 256), "float32")}
+    found = predict(program(blocks(8, copy), on=CPU, **small))
+    assert seconds(found, "DRAM -> L2") == pytest.approx(size / 1e9)
+    assert seconds(found, "L3 -> L2") == pytest.approx(7 * size / 10e9)
+    large = small | {"G": ("DRAM", (4096, 4096), "float32")}
+    found = predict(program(blocks(8, copy), on=CPU, **large))
+    assert seconds(found, "DRAM -> L2") == pytest.approx(8 * size / 1e9)
+
+
+def test_copies_out_are_named_in_their_direction():
+    copy = Copy(region("G", (16, 16)), region("S", (16, 16)), "load_store", "BLOCK", WHY)
+    buffers = {"S": ("L2", (16, 16), "float32"), "G": ("DRAM", (16, 16), "float32")}
+    found = predict(program(copy, on=CPU, **buffers))
+    assert [limit.name for limit in found.limits] == ["L2 -> DRAM"]
+
+
+def test_expressions_count_every_operation_and_costly_ones_more():
+    x = ex.Load(region("X", (8, 8)), "float32")
+    value = ex.unary("exp", ex.binary("add", x, x))
+    node = Compute(
+        "map", (region("Y", (8, 8)), region("X", (8, 8))), "alu", "BLOCK", WHY, expression=value
+    )
+    buffers = {n: ("SHARED", (8, 8), "float32") for n in "XY"}
+    found = predict(program(node, **buffers))
+    assert found.operations == 64 * (1 + COSTLY_STEPS)
+    assert seconds(found, "alu") == pytest.approx(64 * (1 + COSTLY_STEPS) / 10e9)
+
+
+def test_loops_that_depend_on_outer_ones_count_at_their_greatest_extent():
+    inner = For(Var("j"), Index.of(Var("i")) + 1, "sequential", None, (gemm(),), WHY)
+    found = predict(program(blocks(4, inner), **square()))
+    assert found.operations == 4 * 4 * 2 * 16**3
+
+
+def test_a_loop_over_nothing_costs_nothing():
+    found = predict(program(blocks(0, gemm()), **square()))
+    assert found.seconds == 0.0
+    ceil = For(Var("i"), ceil_div(0, 32), "parallel", "BLOCK", (gemm(),), WHY)
+    assert predict(program(ceil, **square())).seconds == 0.0
+
+
+def test_figures_that_the_machine_does_not_give_are_named():
+    on = replace(GPU, instructions=(Instruction("mma", "gemm"),))
+    found = predict(program(gemm(), on=on, **square()))
+    assert "no figure for the throughput of mma: left out" in found.notes
+    assert found.bound_by is not None  # SHARED -> compute
+
+
+def test_an_empty_program_has_no_limit():
+    found = predict(program())
+    assert (found.bound_by, found.seconds) == (None, 0.0)
