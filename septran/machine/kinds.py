@@ -360,7 +360,7 @@ class Either:
                 attempt = replace(report, errors=[])
                 check(kind, node, attempt)
                 attempts.append(attempt.errors)
-        report.errors += min(attempts, key=lambda errors: len(errors))
+        report.errors += sorted(attempts, key=len)[0]
 
     def schema(self) -> Schema:
         return {"anyOf": [kind.schema() for kind in self.kinds]}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from septran.location import Location
 from septran.machine.model import Instruction, Machine
+from septran.mapping.choose import Scope
 from septran.mapping.resolved import Setting
 from septran.task import expressions as ex
 from septran.task.primitives import PRIMITIVES, extents
@@ -67,6 +68,32 @@ def uses_of(task: TaskNode) -> dict[str, list[Use]]:
                 continue
         found.setdefault(use.primitive, []).append(use)
     return found
+
+
+def wanted_for(
+    machine: Machine, task: TaskNode, scope: Scope, primitive: str, used: tuple[str, ...]
+) -> Sequence[Setting[str]]:
+    """What the author lists for a primitive of a task, best first; nothing where left open."""
+    for plan in scope.caller.plans if scope.caller else ():
+        for key in (task.path.rpartition("/")[2], task.name, task.variant):
+            if key in plan.leaf_bindings:
+                return _meant(machine, plan.leaf_bindings[key], primitive, used)
+    for plan in scope.plans:
+        for key in (primitive, "*"):
+            if key in plan.bindings:
+                return _meant(machine, plan.bindings[key], primitive, used)
+    return ()
+
+
+def _meant(
+    machine: Machine, wanted: Sequence[Setting[str]], primitive: str, used: tuple[str, ...]
+) -> Sequence[Setting[str]]:
+    """Those that are for this primitive, where the leaf uses several."""
+    if len(used) == 1:
+        return wanted
+    kinds = [machine.instruction(s.value).primitive for s in wanted]
+    own = [s for s, kind in zip(wanted, kinds, strict=True) if kind == primitive]
+    return own if own or any(kind in used for kind in kinds) else wanted
 
 
 def bind(

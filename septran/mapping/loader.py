@@ -122,15 +122,26 @@ def _parsed(text: str, file: str) -> Node:
 
 
 def _machine(chain: list[_Link], machine: str | Path | Machine | None) -> tuple[Machine, str]:
-    """The machine, and why it was taken where no file names one."""
+    """The machine, and why it was taken where it is not what the files name."""
+    named = [(n, link) for link in chain if (n := _machine_node(link.node)) is not None]
     if machine is not None:
-        return load_machine(machine), ""
-    for link in chain:
-        node = link.node.get("machine")
-        if node is not None and isinstance(node.value, str) and not node.tag:
-            return _named_machine(node, link.folder), ""
+        asked = load_machine(machine)
+        differs = named and named[0][0].text != asked.name
+        return (
+            asked,
+            f"the mapping is for {named[0][0].text}, and taken for {asked.name} as asked"
+            if differs
+            else "",
+        )
+    for node, link in named:
+        return _named_machine(node, link.folder), ""
     reason = f"the mapping names no machine, so {DEFAULT_MACHINE} is taken"
     return load_machine(DEFAULT_MACHINE), reason
+
+
+def _machine_node(document: Node) -> Node | None:
+    node = document.get("machine")
+    return node if node is not None and isinstance(node.value, str) and not node.tag else None
 
 
 def _named_machine(node: Node, folder: Path | None) -> Machine:
@@ -164,7 +175,8 @@ def _moved(mapping: Mapping, machine: Machine) -> Mapping:
     report = _report(machine)
     check(MAPPING, mapping.document, report)
     raise_all(report.errors)
-    return read(mapping.document, machine, "", mapping.file)
+    reason = f"the mapping is for {mapping.machine.name}, and taken for {machine.name} as asked"
+    return read(mapping.document, machine, reason, mapping.file)
 
 
 def _place(error: SepTranError) -> tuple[str, int, int]:

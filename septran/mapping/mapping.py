@@ -53,7 +53,7 @@ class Plan:
     variant: Setting[str] | None = None
     """The variant to trace; for instances their `task_name`."""
     proc: Setting[str] | None = None
-    mems: Table[str, Setting[str]] | None = None
+    mems: Table[str, Setting[str]] = field(default_factory=_empty)
     """By tensor or group."""
     tunables: Table[str, Preference] = field(default_factory=lambda: MappingProxyType({}))
     """By name or pattern."""

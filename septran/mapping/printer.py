@@ -53,7 +53,7 @@ def _instance(instance: Instance) -> list[str]:
     last = ""
     for key, text, setting in rows:
         label = key if key != last else ""
-        lines.append(f"  {label:<9} {text:<{width}}  {_why(setting)}".rstrip())
+        lines.append(f"  {label:<14} {text:<{width}}  {_why(setting)}".rstrip())
         last = key
     return lines
 

@@ -111,7 +111,6 @@ def _plan(reason: str, name: str, section: Node, node: Node) -> Plan:
 
 def _settings(reason: str, name: str, node: Node, where: Any) -> Plan:
     variant = node.get("task_name") or node.get("variant")
-    mems = node.get("mems")
     pipeline, roles = node.get("pipeline"), node.get("roles")
     stages = pipeline.get("stages") if pipeline and pipeline.items else pipeline
     return Plan(
@@ -119,7 +118,7 @@ def _settings(reason: str, name: str, node: Node, where: Any) -> Plan:
         where=where,
         variant=_text(variant, reason),
         proc=_text(node.get("proc"), reason),
-        mems=_texts(mems, reason) if mems else None,
+        mems=_texts(node.get("mems"), reason),
         tunables=_tunables(node, reason),
         bindings=_bindings(node.get("binding"), reason),
         leaf_bindings=MappingProxyType(

@@ -7,26 +7,24 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from septran.errors import SepTranError, nearest, raise_all
+from septran.errors import SepTranError, raise_all
 from septran.location import Location
 from septran.machine.model import NONE, Machine
 from septran.mapping import effects
-from septran.mapping.bind import Leaf, bind, uses_of
+from septran.mapping.bind import Leaf, bind, uses_of, wanted_for
 from septran.mapping.capacity import check_capacity
 from septran.mapping.choose import Scope, tunable
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping as LoadedMapping
-from septran.mapping.mapping import Plan
 from septran.mapping.mistakes import (
     NestingError,
-    NeverLaunchedError,
     NoBindingError,
     NotVisibleError,
-    UnknownTensorError,
 )
+from septran.mapping.names import misspelt, mistakes_in, tensors_of
 from septran.mapping.resolved import Decision, Instance, ResolvedMapping, Setting
-from septran.mapping.rules import BUILTIN, Facts, facts_of_task
-from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree, statements
+from septran.mapping.rules import Facts, facts_of_task
+from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree
 
 _INHERITED = "as its caller"
 
@@ -70,7 +68,7 @@ class _Resolution:
 
     def __post_init__(self) -> None:
         if self.mapping.assumed:
-            self.decide("decision", "machine", self.mapping.assumed, "add `machine:`")
+            self.decide("decision", "machine", self.mapping.assumed)
 
     @property
     def machine(self) -> Machine:
@@ -134,17 +132,15 @@ class _Task:
     @property
     def tensors(self) -> dict[str, Param | Allocate]:
         """Parameters and temporaries by name."""
-        found: dict[str, Param | Allocate] = {p.name: p for p in self.task.params}
-        for statement in statements(self.task.body):
-            if isinstance(statement, Allocate):
-                found[statement.name] = statement
-        return found
+        return tensors_of(self.task)
 
     def resolve(self) -> Instance:
         proc = self._proc()
         mems = self._mems(proc)
         placed = self._placed(mems)
-        self._check_names()
+        if self.scope.instance is not None:
+            self.work.errors += mistakes_in(self.scope.instance, self.task, tensors_of(self.task))
+        self.work.errors += misspelt(self.task, self.scope, self.work.mapping, self.facts)
         pipeline = self._first("pipeline", Setting(1, "default"))
         specialize = self._first("warpspecialize", Setting(False, "default"))
         draft = Instance(
@@ -228,7 +224,7 @@ class _Task:
         return proc
 
     def _report_inherited(self, proc: str) -> None:
-        if not self.task.leaf and not self.scope.plans:
+        if not self.task.leaf and not self.scope.plans and self.work.mapping.instances:
             self.work.decide(
                 "decision",
                 self.task.path,
@@ -252,11 +248,11 @@ class _Task:
         return mems
 
     def _memory(self, name: str, tensor: Param | Allocate) -> Setting[str] | None:
-        """From the first plan with `mems`: the tensor's own entry, else its groups'."""
-        mems = next((p.mems for p in self.scope.plans if p.mems is not None), None)
-        for key in (name, *_groups(tensor)):
-            if mems is not None and key in mems:
-                return mems[key]
+        """From the first plan that says it, by the tensor's own name or one of its groups."""
+        for plan in self.scope.plans:
+            for key in (name, *_groups(tensor)):
+                if key in plan.mems:
+                    return plan.mems[key]
         return None
 
     def _for_temporary(self, proc: Setting[str]) -> Setting[str]:
@@ -315,7 +311,7 @@ class _Task:
         for primitive, places in uses.items():
             if primitive == "copy" and all(self._is_moved(u.operands, leaf) for u in places):
                 continue  # an engine carries it out
-            wanted = self._wanted(primitive, tuple(uses))
+            wanted = wanted_for(self.machine, self.task, self.scope, primitive, tuple(uses))
             chosen, refusals = bind(self.machine, leaf, places, wanted)
             if chosen is None:
                 self._no_binding(primitive, places[0].location, wanted, refusals)
@@ -333,31 +329,6 @@ class _Task:
         a, b = leaf.placed[source], leaf.placed[target]
         same = leaf.dtypes[source] == leaf.dtypes[target]
         return a != b and same and bool(self.machine.engines_for(a, b))
-
-    def _wanted(self, primitive: str, used: tuple[str, ...]) -> Sequence[Setting[str]]:
-        """What the author lists for a primitive, best first; nothing where left open."""
-        keys = (self.task.path.rpartition("/")[2], self.task.name, self.task.variant)
-        outer = self.caller.scope.plans if self.caller else ()
-        for plan in outer:
-            for key in keys:
-                if key in plan.leaf_bindings:
-                    return self._meant(plan.leaf_bindings[key], primitive, used)
-        for plan in self.scope.plans:
-            for key in (primitive, "*"):
-                if key in plan.bindings:
-                    return self._meant(plan.bindings[key], primitive, used)
-        return ()
-
-    def _meant(
-        self, wanted: Sequence[Setting[str]], primitive: str, used: tuple[str, ...]
-    ) -> Sequence[Setting[str]]:
-        """Those that are for this primitive, where the leaf uses several."""
-        if len(used) == 1:
-            return wanted
-        kinds = [self.machine.instruction(s.value).primitive for s in wanted]
-        own = [s for s, k in zip(wanted, kinds, strict=True) if k == primitive]
-        others = [k for k in kinds if k in used]
-        return own if own or others else wanted
 
     def _no_binding(
         self,
@@ -382,47 +353,6 @@ class _Task:
 
     def _where(self) -> Location | None:
         return self.scope.plans[0].where if self.scope.plans else None
-
-    def _check_names(self) -> None:
-        """What an instance says of tensors and launched tasks must exist."""
-        tensors = self.tensors
-        for plan in self.scope.plans:
-            if plan is self.scope.instance:
-                for key in ("mems", "layouts", "copy"):
-                    self._check_tensors(getattr(plan, key) or {}, tensors)
-                self._check_launched(plan)
-
-    def _check_tensors(self, table: Mapping[str, Setting[str]], tensors: Mapping[str, Any]) -> None:
-        for name, setting in table.items():
-            if name not in tensors and name not in GROUP_NAMES:
-                self.work.errors.append(
-                    UnknownTensorError(
-                        f"task {self.task.variant} has no tensor {name!r}",
-                        setting.where,
-                        hint=nearest(name, tensors),
-                    )
-                )
-
-    def _check_launched(self, plan: Plan) -> None:
-        launched: set[str] = set()
-        for launch in self.task.launches():
-            callee = launch.task
-            launched |= {callee.name, callee.variant, callee.path.rpartition("/")[2]}
-        for key, setting in {
-            **plan.calls,
-            **{k: v[0] for k, v in plan.leaf_bindings.items() if v},
-        }.items():
-            if key not in launched and key not in BUILTIN:
-                self.work.errors.append(
-                    NeverLaunchedError(
-                        f"{self.task.variant} never launches {key!r}",
-                        setting.where,
-                        hint=nearest(key, launched - set(BUILTIN)),
-                    )
-                )
-
-
-GROUP_NAMES = ("*", "accumulators", "temporaries", "reads", "writes")
 
 
 def _groups(tensor: Param | Allocate) -> tuple[str, ...]:

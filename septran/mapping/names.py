@@ -1,0 +1,81 @@
+"""Names in an instance that its task must have: tensors, launched tasks, tunables."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from septran.errors import SepTranError, nearest
+from septran.mapping.choose import Scope, tunable
+from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.mapping import Plan
+from septran.mapping.mistakes import NeverLaunchedError, TunableError, UnknownTensorError
+from septran.mapping.resolved import Setting
+from septran.mapping.rules import BUILTIN, Facts
+from septran.mapping.schema import GROUPS
+from septran.task.tree import Allocate, Param, TaskNode, statements
+
+_CLOSE = 0.8
+"""Likeness from which a name that nothing uses is taken for a misspelling of one in use."""
+
+
+def tensors_of(task: TaskNode) -> dict[str, Param | Allocate]:
+    """Parameters and temporaries by name."""
+    found: dict[str, Param | Allocate] = {p.name: p for p in task.params}
+    for statement in statements(task.body):
+        if isinstance(statement, Allocate):
+            found[statement.name] = statement
+    return found
+
+
+def mistakes_in(plan: Plan, task: TaskNode, tensors: Mapping[str, Any]) -> Iterator[SepTranError]:
+    """Tensors and launched tasks that an instance names and its task does not have."""
+    tables: tuple[Mapping[str, Setting[str]], ...] = (plan.mems, plan.layouts, plan.copy)
+    for table in tables:
+        for name, setting in table.items():
+            if name not in tensors and not (table is plan.mems and name in GROUPS):
+                yield UnknownTensorError(
+                    f"task {task.variant} has no tensor {name!r}",
+                    setting.where,
+                    hint=nearest(name, tensors),
+                )
+    launched: set[str] = set()
+    for launch in task.launches():
+        callee = launch.task
+        launched |= {callee.name, callee.variant, callee.path.rpartition("/")[2]}
+    called = {**plan.calls, **{k: v[0] for k, v in plan.leaf_bindings.items() if v}}
+    for key, setting in called.items():
+        if key not in launched and key not in BUILTIN:
+            yield NeverLaunchedError(
+                f"{task.variant} never launches {key!r}",
+                setting.where,
+                hint=nearest(key, launched - set(BUILTIN)),
+            )
+
+
+def misspelt(
+    task: TaskNode, scope: Scope, mapping: LoadedMapping, facts: Facts
+) -> Iterator[SepTranError]:
+    """Tunables without a value, for which the instance has one under a name much like it."""
+    if scope.instance is None:
+        return
+    used = {name for node in task.walk() for name, _ in node.tunables}
+    idle = {n: p for n, p in scope.instance.tunables.items() if n not in used and "*" not in n}
+    for name, _ in task.tunables:
+        if tunable(mapping, scope, facts, name) is not None:
+            continue
+        for other, preference in idle.items():
+            if _alike(name, other):
+                yield TunableError(
+                    f"{task.variant} has no tunable {other!r}",
+                    preference.where,
+                    hint=f"did you mean {name!r}?",
+                )
+
+
+def _alike(a: str, b: str) -> bool:
+    ends = (a.rpartition("_")[2], b.rpartition("_")[2])
+    if ends[0] != ends[1] and len(ends[0]) == len(ends[1]) == 1:
+        return False  # block_M and block_N are two names, not a slip
+    return difflib.SequenceMatcher(None, a, b).ratio() >= _CLOSE
