@@ -9,8 +9,19 @@ from typing import Any
 from tvm import tirx
 
 from septran.targets.cpu.writer import Expr, Writer
-from septran.task import index as ix
-from septran.task.index import Index, IndexLike, Range, Var, axis, is_axis
+from septran.task.index import (
+    Atom,
+    FloorDiv,
+    Index,
+    IndexLike,
+    Max,
+    Min,
+    Mod,
+    Range,
+    Var,
+    axis,
+    is_axis,
+)
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Region
 
@@ -132,17 +143,17 @@ class Indices:
             return self.writer.index(value.constant)
         return total + self.writer.index(value.constant) if value.constant else total
 
-    def _atom(self, atom: ix.Atom) -> Expr:
+    def _atom(self, atom: Atom) -> Expr:
         match atom:
             case Var():
                 return self.values[atom]
-            case ix.FloorDiv(value, divisor):
+            case FloorDiv(value, divisor):
                 return self._divide(value, divisor, tirx.floordiv, tirx.truncdiv)
-            case ix.Mod(value, divisor):
+            case Mod(value, divisor):
                 return self._divide(value, divisor, tirx.floormod, tirx.truncmod)
-            case ix.Min(operands):
+            case Min(operands):
                 return self._fold(tirx.Min, operands)
-            case ix.Max(operands):
+            case Max(operands):
                 return self._fold(tirx.Max, operands)
 
     def _divide(self, value: Index, divisor: int, floor: Any, trunc: Any) -> Expr:

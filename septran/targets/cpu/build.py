@@ -9,12 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import tvm
+from tvm.tirx import transform as tir
 
 from septran.errors import TargetError
 from septran.targets.base import Source, TensorIR
 from septran.targets.cpu.isa import lacking, llvm_target
 
 LIBRARY, FACTS = "kernel.so", "kernel.json"
+
+
+# Not TVM's own pipeline: its StmtSimplify takes floats for real numbers ((x + c) - c is x,
+# x == x is true), which breaks NaN and rounding; LLVM does what else is left out, too.
+PASSES = tvm.transform.Sequential(
+    [
+        tir.LowerTIRxOpaque(),
+        tir.VerifyMemory(),
+        tir.AnnotateEntryFunc(),
+        tir.SplitHostDevice(),
+        tir.MakePackedAPI(),
+        tir.LowerTVMBuiltin(),
+        tir.LowerIntrin(),
+    ]
+)
 
 
 class BuildError(TargetError):
@@ -61,7 +77,9 @@ class CpuExecutable:
 
 def compile_module(module: Any, arch: str) -> Any:
     """A `tvm.runtime.Module` with the code of every function of `module`."""
-    return tvm.tirx.build(module, llvm_target(arch), pipeline="tirx")
+    target = llvm_target(arch)
+    bound = tir.BindTarget(target.with_host(target))(module)
+    return tvm.get_global_func("target.build.llvm")(PASSES(bound), target)
 
 
 def build(ir: TensorIR, arch: str) -> CpuExecutable:

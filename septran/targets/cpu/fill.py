@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
-from septran.tile.nodes import Compute
-
-
-def emit_fill(context: Context, node: Compute) -> None:
-    """Every element that exists becomes the attribute ``value``."""
-    value = dict(node.attributes).get("value", 0)
-    fill(context, context.access(node.operands[0]), float(value))
+from septran.targets.cpu.elements import write
+from septran.targets.cpu.simd import constant
+from septran.task.index import Index
 
 
 def fill(context: Context, target: Access, value: float) -> None:
-    """Write `value` to all elements that exist."""
-    raise NotImplementedError  # vector.py follows
+    """Write `value` to all nominal elements of an owned buffer's region, one by one."""
+    number = constant(value, "float64")
+
+    def nest(at: tuple[Index, ...]) -> None:
+        if len(at) == target.region.rank:
+            write(context, target, at, number)
+            return
+        with context.loop("i", target.region.shape[len(at)]) as i:
+            nest((*at, i))
+
+    nest(())

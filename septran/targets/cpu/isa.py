@@ -12,6 +12,8 @@ from septran.targets.cpu.simd import AVX2, AVX512, VectorUnit
 
 NATIVE = "native"
 """The ``arch`` of a machine that is whatever this host is."""
+LLVM_OPTIONS = ("-vectorize-slp:bool=false", "-vectorize-loops:bool=false")
+"""All code is vectors already; LLVM's own vectoriser only packs their registers together."""
 _LEVELS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 
 
@@ -36,7 +38,7 @@ def features(arch: str) -> frozenset[str]:
 
 def llvm_target(arch: str) -> Target:
     """TVM's target for a processor."""
-    return Target({"kind": "llvm", "mcpu": arch})
+    return Target({"kind": "llvm", "mcpu": arch, "cl-opt": list(LLVM_OPTIONS)})
 
 
 def vector_unit(machine: Machine) -> VectorUnit:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,16 +16,22 @@ from septran.targets.cpu.addresses import Indices, Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copies import emit_copy
 from septran.targets.cpu.elements import held_dtype
-from septran.targets.cpu.fill import emit_fill
 from septran.targets.cpu.isa import vector_unit
-from septran.targets.cpu.microkernel import EXACT_STEPS, emit_gemm
+from septran.targets.cpu.microkernel import EXACT_STEPS, emit_gemms
+from septran.targets.cpu.vector import emit_maps
 from septran.targets.cpu.writer import Writer, flat_buffer
+from septran.task.index import Index, axis
 from septran.tile.loops import trips, used, walk
-from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, regions
+from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, regions, writes
 
-Emitter = Callable[[Context, Compute], None]
-EMITTERS: Mapping[str, Emitter] = {"gemm": emit_gemm, "fill": emit_fill}
-"""By primitive: what each instruction of a CPU implements."""
+Emitter = Callable[[Context, Sequence[Compute], Sequence[Buffer]], None]
+EMITTERS: Mapping[str, Emitter] = {
+    "gemm": emit_gemms,
+    "map": emit_maps,
+    "fill": emit_maps,
+    "copy": emit_maps,
+}
+"""By primitive: takes neighbouring nodes with one emitter, and buffers that only they use."""
 
 LARGEST_INDEX = 2**31 - 1
 SLACK_BYTES = 256
@@ -70,21 +77,35 @@ class _Lowering:
     context: Context
     private: dict[For, list[str]] = field(default_factory=dict)
     """For each loop that is spread over cores, the buffers that only it uses."""
+    temporary: dict[tuple[Node, ...], list[str]] = field(default_factory=dict)
+    """For each group of neighbours, the buffers that only it uses."""
 
     def run(self) -> None:
-        """The whole body, after the buffers that no parallel loop has to itself."""
-        for name in [b.name for b in self.program.buffers if b.name not in self.program.params]:
-            users = {
-                loops[0] if (loops := _spreading(around, node)) else None
-                for node, around in walk(self.program.body)
-                if not isinstance(node, For) and name in used((node,))
-            }
-            owner = users.pop() if len(users) == 1 else None
-            if owner is None:
-                self._allocate(name)
-            else:
-                self.private.setdefault(owner, []).append(name)
+        """The whole body, after the buffers that no loop or neighbourhood has to itself."""
+        self._find_private(self.program.body, None)
+        inside = {n for names in (*self.private.values(), *self.temporary.values()) for n in names}
+        for buffer in self.program.buffers:
+            if buffer.name not in inside and buffer.name not in self.program.params:
+                self._allocate(buffer.name)
         self._body(self.program.body)
+
+    def _find_private(self, body: tuple[Node, ...], spread: For | None) -> None:
+        """Note which buffers only one group of neighbours, or one parallel loop, uses."""
+        for group in groups(body):
+            own = self._only_in(group)
+            if isinstance(group[0], Compute) and group[0].primitive != "gemm":
+                self.temporary[group] = [n for n in own if _starts_written(group, n)]
+            elif spread is None and _spreads(group[0]):
+                self.private[group[0]] = own
+            if isinstance(group[0], For):
+                outer = spread or (group[0] if _spreads(group[0]) else None)
+                self._find_private(group[0].body, outer)
+
+    def _only_in(self, group: tuple[Node, ...]) -> list[str]:
+        """Names of the buffers that no node outside of `group` uses."""
+        names = used(group) - set(self.program.params)
+        mine, everywhere = _uses(group), _uses(self.program.body)
+        return sorted(n for n in names if mine[n] == everywhere[n])
 
     def _allocate(self, name: str) -> None:
         """Room for a buffer and for the rest of a vector behind it."""
@@ -105,23 +126,28 @@ class _Lowering:
         return held_dtype(buffer.dtype)
 
     def _body(self, body: tuple[Node, ...]) -> None:
-        for node in body:
-            match node:
-                case For():
-                    self._loop(node)
-                case Copy(channel=None):
-                    with self.context.writer.note(str(node.origin)):
-                        emit_copy(self.context, node)
+        for group in groups(body):
+            match group[0]:
+                case For() as loop:
+                    self._loop(loop)
+                case Copy(channel=None) as copy:
+                    with self.context.writer.note(str(copy.origin)):
+                        emit_copy(self.context, copy)
                 case Compute():
-                    with self.context.writer.note(str(node.origin)):
-                        EMITTERS[node.primitive](self.context, node)
-                case _:
+                    self._compute(group)
+                case node:
                     what = type(node).__name__.lower()
                     raise UnsupportedNodeError(
                         f"a {what} has no meaning on {self.program.machine.name}",
                         node.origin.mapping or node.origin.logic,
                         hint="its copies are complete when they return",
                     )
+
+    def _compute(self, group: tuple[Node, ...]) -> None:
+        nodes = [n for n in group if isinstance(n, Compute)]
+        private = [self.program.buffer(n) for n in self.temporary.get(group, ())]
+        with self.context.writer.note("; ".join(dict.fromkeys(str(n.origin) for n in nodes))):
+            EMITTERS[nodes[0].primitive](self.context, nodes, private)
 
     def _loop(self, loop: For) -> None:
         if _spreads(loop) and not self.context.parallel:
@@ -142,17 +168,48 @@ class _Lowering:
                 self.context.alias(inner.variable, self.context.variable("i", unit % size))
                 unit = self.context.variable("i", unit // size)
             self.context.alias(loop.variable, unit)
+            inner = {n for names in self.temporary.values() for n in names}
             for name in self.private.get(loop, ()):
-                self._allocate(name)
+                if name not in inner:
+                    self._allocate(name)
             self._body(nest[-1].body)
+
+
+def groups(body: tuple[Node, ...]) -> list[tuple[Node, ...]]:
+    """The nodes of a body, neighbours with the same emitter (but gemms) together."""
+    found: list[list[Node]] = []
+    for node in body:
+        joins = isinstance(node, Compute) and node.primitive != "gemm"
+        last = found[-1][-1] if found else None
+        if joins and isinstance(last, Compute) and last.primitive != "gemm":
+            found[-1].append(node)
+        else:
+            found.append([node])
+    return [tuple(group) for group in found]
+
+
+def _uses(body: tuple[Node, ...]) -> Counter[str]:
+    """How many nodes use each buffer."""
+    return Counter(
+        name for node, _ in walk(body) if not isinstance(node, For) for name in used((node,))
+    )
+
+
+def _starts_written(group: tuple[Node, ...], name: str) -> bool:
+    """Whether a group writes all of a buffer before it reads any of it."""
+    for node in group:
+        if any(r.buffer == name for r in reads(node)):
+            return False
+        for region in writes(node):
+            if region.buffer == name:
+                return all(
+                    entry == Index.of(axis(n)) for n, entry in enumerate(region.index)
+                )
+    return False
 
 
 def _spreads(node: Node) -> bool:
     return isinstance(node, For) and node.kind == "parallel" and node.processor is not None
-
-
-def _spreading(around: tuple[For, ...], node: Node) -> tuple[For, ...]:
-    return tuple(loop for loop in around if _spreads(loop))
 
 
 def _nest(loop: For) -> list[For]:

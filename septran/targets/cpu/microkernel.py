@@ -7,7 +7,7 @@ Operands may lie anywhere and in any layout; packed ones are fastest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import contiguity, read, widen, write
 from septran.targets.cpu.writer import Expr
 from septran.task.index import Index, Var
-from septran.tile.nodes import Compute
+from septran.tile.nodes import Buffer, Compute
 
 EXACT_STEPS = {"int8": 1024, "uint8": 256}
 """Products of these types that sum exactly in float32's 24 bits."""
@@ -64,6 +64,13 @@ class Tile:
     column: Index
     columns: Index | None
     """None when all do."""
+
+
+def emit_gemms(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
+    """Each of the nodes."""
+    del private  # a gemm's operands are held by others, too
+    for node in nodes:
+        emit_gemm(context, node)
 
 
 def emit_gemm(context: Context, node: Compute) -> None:

@@ -77,7 +77,7 @@ def call(dtype: str, lanes: int, name: str, *arguments: Expr) -> Expr:
 
 def fma(a: Expr, b: Expr, c: Expr) -> Expr:
     """``a * b + c``, rounded once."""
-    return a * b + c  # LLVM contracts it: TVM allows fusion of floating-point operations
+    return tirx.Add(tirx.Mul(a, b), c)  # TVM lets LLVM fuse floating-point operations
 
 
 def first_lanes(count: Expr, lanes: int) -> Expr:
@@ -132,3 +132,8 @@ def prefetch(writer: Writer, buffer: Any, offset: Expr, level: int, write: bool 
     writer.evaluate(
         tirx.call_llvm_intrin("void", "llvm.prefetch", address(buffer, offset), *flags)
     )
+
+
+def select(mask: Expr, yes: Expr, no: Expr) -> Expr:
+    """Lane by lane, `yes` where `mask`, else `no`."""
+    return tirx.Select(mask, yes, no)

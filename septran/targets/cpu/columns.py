@@ -1,0 +1,188 @@
+"""The inside of a row: scalars, and loops over vectors that neighbours share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from septran.dtypes import accumulator_dtype, compute_dtype, itemsize
+from septran.targets.cpu import simd
+from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.elements import write
+from septran.targets.cpu.reductions import Accumulator
+from septran.targets.cpu.statements import Statement, columnwise
+from septran.targets.cpu.values import Evaluation, Point, operand_point
+from septran.targets.cpu.writer import Expr
+from septran.task import expressions as ex
+from septran.task.index import Index, ceil_div
+from septran.tile.nodes import Region
+
+Accesses = Mapping[Region, Access]
+COSTLY = {"exp", "exp2", "tanh", "sigmoid", "erf", "log", "log2", "sin", "cos", "power"}
+"""Functions that need many registers: two vectors at a time are enough for them."""
+
+
+def emit_row(
+    context: Context, run: Sequence[Statement], at: tuple[Index, ...], accesses: Accesses
+) -> None:
+    """Do inner statements in order; what depends only on its own column shares a loop."""
+    rest = list(run)
+    while rest:
+        first = rest[0]
+        if _scalar(first, len(at)):
+            rest.pop(0)
+            value = Evaluation(context, accesses).value(first.value, first.point(at, Index()))
+            write(context, accesses[first.target], at, value)
+        elif first.function is not None and not first.horizontal:
+            _Vertical(context, rest.pop(0), at, accesses).emit()
+        else:
+            count = _shared(rest, len(at))
+            _Columns(context, rest[:count], at, accesses).emit()
+            rest = rest[count:]
+
+
+def _scalar(statement: Statement, depth: int) -> bool:
+    return statement.function is None and statement.rest(depth) == 0
+
+
+def _shared(rest: Sequence[Statement], depth: int) -> int:
+    """How many statements from the first on can share one loop over vectors."""
+    count = 1
+    while count < len(rest):
+        following = rest[count]
+        vertical = following.function is not None and not following.horizontal
+        if _scalar(following, depth) or vertical or _extent(following) != _extent(rest[0]):
+            break
+        if not columnwise(rest[: count + 1], depth):
+            break
+        count += 1
+    return count
+
+
+def _extent(statement: Statement) -> Index:
+    return (statement.value if statement.function else statement.target).valid[-1]
+
+
+def vector_lanes(context: Context, run: Sequence[Statement], accesses: Accesses) -> tuple[int, int]:
+    """Lanes of one register for what is computed, and of the vectors worked on at once."""
+    widest, costly = 1, False
+    for statement in run:
+        widest = max(widest, itemsize(compute_dtype(accesses[statement.target].storage.dtype)))
+        for node in ex.walk(statement.value):
+            if isinstance(node, ex.Load) and isinstance(node.view, Region):
+                widest = max(widest, itemsize(compute_dtype(accesses[node.view].storage.dtype)))
+            elif isinstance(node, ex.Unary | ex.Select | ex.Cast):
+                widest = max(widest, itemsize(compute_dtype(node.dtype)))
+            costly |= isinstance(node, ex.Unary | ex.Binary) and node.function in COSTLY
+    lanes = context.unit.bytes // widest
+    return lanes, lanes * (2 if costly else 4)
+
+
+@dataclass
+class _Columns:
+    """Elementwise statements and reductions along the same columns, in one loop."""
+
+    context: Context
+    run: Sequence[Statement]
+    at: tuple[Index, ...]
+    accesses: Accesses
+
+    def emit(self) -> None:
+        """Whole vectors first, then what is left under a mask."""
+        context, extent = self.context, _extent(self.run[0])
+        lanes, wide = vector_lanes(context, self.run, self.accesses)
+        evaluation = Evaluation(context, self.accesses)
+        for statement in self.run:
+            evaluation.hoist(statement.value, self._point(statement, Index(), lanes, None))
+        sums = [self._accumulator(s, wide) for s in self.run]
+        extent = context.variable("columns", extent)
+        whole = context.variable("vectors", extent // wide)
+        with context.loop("v", whole) as v:
+            self._vector(evaluation.inside(), sums, v * wide, wide, None)
+        rest = context.indices.simplify(extent - whole * wide)
+        if context.indices.bounds(rest)[1] > 0:
+            with context.loop("v", ceil_div(rest, lanes)) as v:
+                start = whole * wide + v * lanes
+                exact = extent.is_constant and extent.constant % lanes == 0
+                count = None if exact else context.variable("count", extent - start)
+                self._vector(evaluation.inside(), sums, start, lanes, count)
+        for statement, total in zip(self.run, sums, strict=True):
+            if total is not None:
+                write(context, self.accesses[statement.target], self.at, total.result())
+
+    def _accumulator(self, statement: Statement, lanes: int) -> Accumulator | None:
+        if statement.function is None:
+            return None
+        return Accumulator(self.context, statement.function, sum_dtype(statement), lanes)
+
+    def _point(
+        self, statement: Statement, start: Index, lanes: int, count: Index | None
+    ) -> Point:
+        """The value's point for a vector that starts at a column."""
+        along = len(self.at)
+        point = Point((*self.at, start), along, lanes, count)
+        if statement.function is not None:
+            return point
+        return operand_point(point, statement.value, statement.target.shape)
+
+    def _vector(
+        self,
+        evaluation: Evaluation,
+        sums: Sequence[Accumulator | None],
+        start: Index,
+        lanes: int,
+        count: Index | None,
+    ) -> None:
+        left = None if count is None else self.context.lower(count)
+        for statement, total in zip(self.run, sums, strict=True):
+            value = evaluation.value(statement.value, self._point(statement, start, lanes, count))
+            if total is not None:
+                total.add(simd.broadcast(simd.cast(value, total.dtype), lanes), left)
+                continue
+            spot = (*self.at, start)
+            target = self.accesses[statement.target]
+            write(self.context, target, spot, simd.broadcast(value, lanes), len(self.at), left)
+
+
+def sum_dtype(statement: Statement) -> str:
+    """The type that a reduction accumulates in."""
+    dtype = statement.value.dtype
+    wide = accumulator_dtype(dtype) if statement.function == "sum" else compute_dtype(dtype)
+    return "int32" if wide == "bool" else wide
+
+
+@dataclass
+class _Vertical:
+    """A reduction along another axis than the last: a vector of results at a time."""
+
+    context: Context
+    statement: Statement
+    at: tuple[Index, ...]
+    accesses: Accesses
+
+    def emit(self) -> None:
+        """Whole vectors, then one under a mask."""
+        context = self.context
+        extent = context.variable("columns", self.statement.target.valid[-1])
+        lanes, _ = vector_lanes(context, [self.statement], self.accesses)
+        whole = context.variable("vectors", extent // lanes)
+        with context.loop("v", whole) as v:
+            self._vector(v * lanes, lanes, None)
+        rest = context.indices.simplify(extent - whole * lanes)
+        if context.indices.bounds(rest)[1] > 0:
+            with context.writer.when(rest.is_constant or context.lower(rest) > 0):
+                self._vector(whole * lanes, lanes, context.variable("rest", rest))
+
+    def _vector(self, start: Index, lanes: int, count: Index | None) -> None:
+        context, statement = self.context, self.statement
+        assert statement.function is not None
+        total = Accumulator(context, statement.function, sum_dtype(statement), lanes)
+        spot = (*self.at, start)
+        with context.loop("r", statement.value.valid[statement.axis]) as r:
+            at = (*spot[: statement.axis], r, *spot[statement.axis :])
+            point = Point(at, len(at) - 1, lanes, count)
+            value = Evaluation(context, self.accesses).value(statement.value, point)
+            total.add(simd.broadcast(simd.cast(value, total.dtype), lanes))
+        left: Expr | None = None if count is None else context.lower(count)
+        write(context, self.accesses[statement.target], spot, total.vector(), len(self.at), left)

@@ -1,0 +1,217 @@
+"""Tensor expressions as TensorIR, at one point or for a vector of points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from tvm import tirx
+
+from septran.dtypes import compute_dtype, promote
+from septran.targets.cpu import simd
+from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.elements import held_dtype, narrow, read, widen
+from septran.targets.cpu.mathematics import apply, combine
+from septran.targets.cpu.writer import Expr
+from septran.task import expressions as ex
+from septran.task.index import Index, Var, axis
+from septran.tile.nodes import Region
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where an expression is evaluated: one coordinate an axis, lanes along one of them."""
+
+    at: tuple[Index, ...]
+    along: int | None = None
+    """The axis that the lanes go along; None for one element."""
+    lanes: int = 1
+    count: Index | None = None
+    """How many lanes exist, where not all do."""
+
+    def at_axis(self, at: tuple[Index, ...], along: int | None) -> Point:
+        """The same lanes in other coordinates."""
+        if along is None:
+            return Point(at)
+        return Point(at, along, self.lanes, self.count)
+
+
+def operand_point(
+    point: Point, operand: ex.Expr, shape: tuple[int, ...], parent: ex.Expr | None = None
+) -> Point:
+    """The point in an operand of an expression of `shape` that is evaluated at `point`."""
+    if isinstance(parent, ex.Expand):
+        kept = [n for n in range(len(shape)) if n not in parent.axes]
+        along = kept.index(point.along) if point.along in kept else None
+        return point.at_axis(tuple(point.at[n] for n in kept), along)
+    skip = len(shape) - len(operand.shape)
+    at, moved = [], None
+    for n, (extent, exists) in enumerate(zip(operand.shape, operand.valid, strict=True)):
+        single = extent == 1 and exists == Index.of(1) and shape[skip + n] != 1
+        at.append(Index() if single else point.at[skip + n])
+        if point.along == skip + n and not single:
+            moved = n
+    return point.at_axis(tuple(at), moved)
+
+
+@dataclass
+class Evaluation:
+    """Values at one point; what occurs twice is computed once."""
+
+    context: Context
+    accesses: Mapping[Region, Access]
+    known: dict[tuple[int, Point], Expr] = field(default_factory=dict)
+    """By the expression's identity and where it was evaluated."""
+
+    def inside(self) -> Evaluation:
+        """For a loop in this one's body: it knows what was computed before the loop."""
+        return Evaluation(self.context, self.accesses, dict(self.known))
+
+    def hoist(self, expr: ex.Expr, point: Point) -> None:
+        """Compute now what is the same in all lanes, before the loop over vectors."""
+        if isinstance(expr, ex.Constant):
+            return
+        if point.along is None:
+            self.value(expr, point)
+            return
+        for child in ex.children(expr):
+            self.hoist(child, operand_point(point, child, expr.shape, expr))
+
+    def value(self, expr: ex.Expr, point: Point) -> Expr:
+        """A scalar where `expr` is the same in all lanes, else a vector."""
+        key = (id(expr), point)
+        if key not in self.known:
+            value = self._value(expr, point)
+            if not isinstance(expr, ex.Constant) and simd.element_of(value) != "bool":
+                value = self.context.writer.bind("v", value)
+            self.known[key] = value
+        return self.known[key]
+
+    def typed(self, expr: ex.Expr, point: Point, dtype: str) -> Expr:
+        """The value in a type."""
+        return simd.cast(self.value(expr, point), dtype)
+
+    def _value(self, expr: ex.Expr, point: Point) -> Expr:
+        match expr:
+            case ex.Load():
+                return self._load(expr, point)
+            case ex.Constant():
+                return simd.constant(expr.value, compute_dtype(expr.dtype))
+            case ex.Scalar():
+                return simd.cast(self.context.scalars[expr.name], compute_dtype(expr.dtype))
+            case ex.IndexValue() | ex.Position():
+                return simd.cast(self._number(_index(expr, point), point), expr.dtype)
+            case ex.Cast():
+                return self._cast(expr, point)
+            case ex.Expand():
+                return self.value(expr.operand, operand_point(point, expr.operand, expr.shape, expr))
+            case ex.Unary():
+                operand = self.value(expr.operand, operand_point(point, expr.operand, expr.shape, expr))
+                return apply(self.context.writer, expr.function, operand, expr.dtype)
+            case ex.Binary():
+                return self._binary(expr, point)
+            case ex.Select():
+                return self._select(expr, point)
+            case ex.Reduce():
+                raise AssertionError("reductions were taken out before")
+
+    def _load(self, expr: ex.Load, point: Point) -> Expr:
+        assert isinstance(expr.view, Region)
+        access = self.accesses[expr.view]
+        count = None if point.count is None else self.context.lower(point.count)
+        return read(self.context, access, point.at, point.lanes, point.along or 0, count)
+
+    def _cast(self, expr: ex.Cast, point: Point) -> Expr:
+        value = self.value(expr.operand, point)
+        if expr.dtype == "bool" and simd.element_of(value) != "bool":
+            return tirx.NE(value, simd.constant(0, simd.element_of(value), simd.lanes_of(value)))
+        if expr.dtype in ("float16", "bfloat16"):  # rounded, and used in float32 from then on
+            return rounded(self.context, value, expr.dtype)
+        return simd.cast(value, expr.dtype)
+
+    def _binary(self, expr: ex.Binary, point: Point) -> Expr:
+        left, right = (operand_point(point, e, expr.shape) for e in (expr.left, expr.right))
+        if expr.function in ex.COMPARISONS:
+            positions = _index(expr.left, left), _index(expr.right, right)
+            if positions[0] is not None and positions[1] is not None:
+                return self._compare(expr.function, positions[0] - positions[1], point)
+        dtype = operand_dtype(expr)
+        a, b = self.typed(expr.left, left, dtype), self.typed(expr.right, right, dtype)
+        return combine(self.context.writer, expr.function, a, b)
+
+    def _compare(self, function: str, difference: Index, point: Point) -> Expr:
+        """Positions are compared as one index against 0, in short integers."""
+        value = self._number(difference, point)
+        zero = simd.constant(0, simd.element_of(value), simd.lanes_of(value))
+        return combine(self.context.writer, function, value, zero)
+
+    def _number(self, index: Index | None, point: Point) -> Expr:
+        """An index as a number in each lane."""
+        assert index is not None
+        step = index.coefficient(LANE)
+        start = self.context.lower(index - Index.of(LANE) * step)
+        if step == 0:
+            return start
+        return tirx.Ramp(start, self.context.writer.index(step), point.lanes)
+
+    def _select(self, expr: ex.Select, point: Point) -> Expr:
+        parts = (expr.condition, expr.yes, expr.no)
+        points = [operand_point(point, part, expr.shape) for part in parts]
+        condition = self.typed(expr.condition, points[0], "bool")
+        yes, no = (
+            self.typed(e, p, expr.dtype) for e, p in zip(parts[1:], points[1:], strict=True)
+        )
+        lanes = max(map(simd.lanes_of, (condition, yes, no)))
+        yes, no = simd.broadcast(yes, lanes), simd.broadcast(no, lanes)
+        if lanes > 1 and simd.lanes_of(condition) == 1:
+            condition = tirx.Broadcast(condition, lanes)
+        return tirx.Select(condition, yes, no)
+
+
+LANE = Var("@lane")
+"""The number of the lane, in indices that differ from lane to lane."""
+
+
+def operand_dtype(expr: ex.Binary) -> str:
+    """The type in which the operands of a function of two meet."""
+    if expr.function in ex.COMPARISONS:
+        return compute_dtype(promote(expr.left.dtype, expr.right.dtype))
+    return expr.dtype
+
+
+def rounded(context: Context, value: Expr, dtype: str) -> Expr:
+    """A float32 rounded to a 16-bit type, still as float32."""
+    held = held_dtype(dtype)
+    short = context.writer.bind("s", narrow(context, value, dtype, held))
+    return widen(short, dtype)
+
+
+def _index(expr: ex.Expr, point: Point) -> Index | None:
+    """An expression of positions as an index (with `LANE` in it); None for any other."""
+    match expr:
+        case ex.IndexValue():
+            return expr.index
+        case ex.Constant(value=value) if isinstance(value, int):
+            return Index.of(int(value))
+        case ex.Position():
+            return _position(expr, point)
+        case ex.Expand():
+            return _index(expr.operand, operand_point(point, expr.operand, expr.shape, expr))
+        case ex.Binary(function="add" | "subtract"):
+            parts = [_index(e, operand_point(point, e, expr.shape)) for e in (expr.left, expr.right)]
+            if parts[0] is None or parts[1] is None:
+                return None
+            return parts[0] + parts[1] if expr.function == "add" else parts[0] - parts[1]
+        case _:
+            return None
+
+
+def _position(expr: ex.Position, point: Point) -> Index | None:
+    """Where along the entry's tensor an element lies: the axis that its coordinate moves in."""
+    own = axis(expr.axis)
+    for entry in expr.view.index:
+        if own in entry.variables():
+            coordinate = point.at[0] + (Index.of(LANE) if point.along == 0 else Index())
+            values = {axis(n): Index() for n in range(expr.view.rank)} | {own: coordinate}
+            return entry.substitute(values)
+    return point.at[0]

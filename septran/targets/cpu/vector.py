@@ -1,0 +1,154 @@
+"""``map``, ``fill`` and ``copy`` on tiles: loops over vectors, neighbours fused row by row.
+
+Statements of one leaf that depend on each other only within a row are done together, a
+row at a time, so that the row stays in L1; within a row, those that depend on each other
+only within a column share one loop over vectors. A temporary that nobody else uses
+shrinks to a row, or to one element, which LLVM keeps in a register.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from septran.dtypes import compute_dtype
+from septran.targets.cpu.addresses import Access, Storage
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.elements import held_dtype
+from septran.targets.cpu.columns import emit_row
+from septran.targets.cpu.statements import Statement, independent, regions_of, statements
+from septran.task.index import Index
+from septran.tile.layouts import ROW
+from septran.tile.nodes import Buffer, Compute, Region
+
+PARALLEL_ELEMENTS = 1 << 15
+"""Rows with at least that many elements are spread over the cores where none is busy yet."""
+
+
+Part = tuple[list[Statement], "dict[str, int] | None"]
+"""Statements in one loop over rows, with each buffer's axis along them; None: inner ones."""
+
+
+def emit_maps(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
+    """Do the nodes in order; `private` buffers are used by no other node."""
+    found, made = statements(nodes)
+    _Fusion(context, {b.name: b for b in (*private, *made)}).level(found, 0, (), {})
+
+
+@dataclass
+class _Fusion:
+    context: Context
+    private: dict[str, Buffer]
+    storages: dict[str, Storage] = field(default_factory=dict)
+    """Of private buffers, as far as they have been allocated."""
+
+    def level(
+        self,
+        run: list[Statement],
+        depth: int,
+        at: tuple[Index, ...],
+        shrunk: dict[str, frozenset[int]],
+    ) -> None:
+        """Do `run` for the elements whose first `depth` coordinates are `at`."""
+        parts = _parts(run, depth)
+        homes = self._homes(parts)
+        self._allocate([n for n, home in homes.items() if home is None], shrunk)
+        for number, (part, axes) in enumerate(parts):
+            mine = [n for n, home in homes.items() if home == number]
+            if axes is None:
+                self._allocate(mine, shrunk)
+                emit_row(self.context, part, at, self._accesses(part, shrunk))
+                continue
+            deeper = dict(shrunk)
+            for name in mine:
+                gone = {axes[name]} if name in axes else set()
+                deeper[name] = shrunk.get(name, frozenset()) | gone
+            extent = part[0].target.valid[depth]
+            with self.context.loop("row", extent, not depth and self._worth(part)) as row:
+                self.level(part, depth + 1, (*at, row), deeper)
+
+    def _homes(self, parts: list[Part]) -> dict[str, int | None]:
+        """For each private buffer without storage, the only part that uses it, or None."""
+        homes: dict[str, int | None] = {}
+        for number, (part, _) in enumerate(parts):
+            for name in {r.buffer for s in part for r in regions_of(s)}:
+                if name in self.private and name not in self.storages:
+                    homes[name] = number if homes.get(name, number) == number else None
+        return dict(sorted(homes.items()))
+
+    def _allocate(self, names: list[str], shrunk: dict[str, frozenset[int]]) -> None:
+        for name in names:
+            buffer = self.private[name]
+            shape = shrink(buffer.shape, shrunk.get(name, frozenset()))
+            dtype = compute_dtype(buffer.dtype) if name.startswith("%") else buffer.dtype
+            held = held_dtype(dtype)
+            room = math.prod(shape) + (0 if math.prod(shape) == 1 else 64)
+            flat = self.context.writer.allocate(name.replace("%", "reduced_"), room, held)
+            self.storages[name] = Storage(name, shape, dtype, ROW, flat, held, owned=True)
+
+    def _accesses(
+        self, run: list[Statement], shrunk: dict[str, frozenset[int]]
+    ) -> dict[Region, Access]:
+        every = {r for s in run for r in regions_of(s)}
+        return {r: self._access(r, shrunk) for r in sorted(every, key=str)}
+
+    def _access(self, region: Region, shrunk: dict[str, frozenset[int]]) -> Access:
+        """The region in its buffer, or in what its buffer shrank to."""
+        if region.buffer not in self.storages:
+            return self.context.access(region)
+        gone = shrunk.get(region.buffer, frozenset())
+        index = tuple(Index() if n in gone else e for n, e in enumerate(region.index))
+        storage = self.storages[region.buffer]
+        return Access.of(storage, replace(region, index=index), self.context.indices.ranges)
+
+    def _worth(self, part: list[Statement]) -> bool:
+        work = max(math.prod(s.value.shape) for s in part)
+        return work >= PARALLEL_ELEMENTS and not self.context.parallel
+
+
+def _parts(run: list[Statement], depth: int) -> list[Part]:
+    """Cut a run into loops over the axis `depth` (with each buffer's axis) and inner parts."""
+    parts: list[Part] = []
+    rest = list(run)
+    while rest:
+        loop, axes = _fusable(rest, depth)
+        if loop and not all(s.inner(depth) for s in loop):
+            parts.append((loop, axes))
+            rest = rest[len(loop) :]
+            continue
+        inner = [rest.pop(0)]
+        while rest and rest[0].inner(depth) and _starts_no_loop(rest, depth):
+            inner.append(rest.pop(0))
+        parts.append((inner, None))
+    return parts
+
+
+def _starts_no_loop(rest: list[Statement], depth: int) -> bool:
+    loop, _ = _fusable(rest, depth)
+    return all(s.inner(depth) for s in loop)
+
+
+def _fusable(rest: list[Statement], depth: int) -> tuple[list[Statement], dict[str, int] | None]:
+    """The longest beginning whose rows along axis `depth` depend only on themselves."""
+    best: dict[str, int] | None = None
+    count = 0
+    for statement in rest:
+        first = rest[0].target
+        if statement.rest(depth) < 1:
+            break
+        same = statement.target.shape[depth] == first.shape[depth]
+        if not same or statement.target.valid[depth] != first.valid[depth]:
+            break
+        axes = independent(rest[: count + 1], depth)
+        if axes is None and count == 0:
+            return rest[:1], {}  # one statement never depends on its own other rows
+        if axes is None:
+            break
+        best, count = axes, count + 1
+    return rest[:count], best
+
+
+def shrink(shape: tuple[int, ...], gone: frozenset[int]) -> tuple[int, ...]:
+    """`shape` with some axes reduced to one element."""
+    return tuple(1 if n in gone else extent for n, extent in enumerate(shape))
