@@ -94,8 +94,15 @@ def _task_lines(node: TaskNode) -> Iterator[str]:
 
 
 def _tile_lines(launch: Launch, known: Extents) -> list[str]:
-    pairs = zip(launch.task.params, launch.arguments, strict=True)
-    return [f" {param.name} = {view_text(view, known)}" for param, view in pairs]
+    """The tiles that are passed; tensors passed whole under their own name, by name alone."""
+    lines, whole = [], []
+    for param, view in zip(launch.task.params, launch.arguments, strict=True):
+        text = view_text(view, known)
+        if text == param.name:
+            whole.append(text)
+        else:
+            lines.append(f" {param.name} = {text}")
+    return lines + ([f" {', '.join(whole)}"] if whole else [])
 
 
 def draw_mapping(resolved: ResolvedMapping) -> Drawing:

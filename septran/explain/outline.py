@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from septran.machine.model import NONE
 from septran.mapping.resolved import Instance, ResolvedMapping
 from septran.task import expressions as ex
-from septran.task.index import Index, axis
-from septran.task.printer import expression_text
+from septran.task.index import Index, is_axis
 from septran.task.tree import (
     Allocate,
     Assign,
@@ -22,6 +21,7 @@ from septran.task.tree import (
     statements,
 )
 from septran.task.views import View
+from septran.tile.printer import expression_text
 
 _INDENT = "    "
 
@@ -40,20 +40,30 @@ def extents_of(node: TaskNode) -> Extents:
 
 
 def view_text(view: View, known: Extents) -> str:
-    """A view with ``:`` for every axis that it takes whole; a whole tensor by its name."""
+    """A view with ``:`` for every axis that it takes whole; a whole tensor by its name.
+
+    Tiles are given by nominal extents, ``64*i:+64``; axes in another order by ``.T``.
+    """
     shape, valid = known.get(view.tensor, ((), ()))
-    if len(shape) != len(view.index) or view.rank != len(shape):
+    if len(shape) != len(view.index):
         return str(view)
-    parts = []
-    for n, entry in enumerate(view.index):
-        whole = entry == Index.of(axis(n)) and view.shape[n] == shape[n]
-        if whole and view.valid[n] == valid[n]:
-            parts.append(":")
-        elif entry.coefficient(axis(n)) == 1:
-            parts.append(f"{entry - axis(n)}:+{view.shape[n]}")
-        else:
+    parts: list[str] = []
+    order: list[int] = []
+    for entry, extent, exists in zip(view.index, shape, valid, strict=True):
+        axes = [v for v in entry.variables() if is_axis(v)]
+        if not axes:
+            parts.append(str(entry))
+            continue
+        n = int(axes[0].name[1:])
+        if len(axes) > 1 or entry.coefficient(axes[0]) != 1:
             return str(view)
-    return view.tensor if set(parts) == {":"} else f"{view.tensor}[{', '.join(parts)}]"
+        whole = entry == Index.of(axes[0]) and view.shape[n] == extent and view.valid[n] == exists
+        parts.append(":" if whole else f"{entry - axes[0]}:+{view.shape[n]}")
+        order.append(n)
+    if sorted(order) != list(range(view.rank)):
+        return str(view)
+    turned = "" if order == sorted(order) else ".T" if len(order) == 2 else f".transpose{order}"
+    return view.tensor + ("" if set(parts) <= {":"} else f"[{', '.join(parts)}]") + turned
 
 
 @dataclass(frozen=True)
