@@ -51,21 +51,23 @@ def blocks(program: TileProgram) -> Block:
     """The program's body, with every buffer and channel at the body it belongs to.
 
     A scope is the smallest body that holds all uses, and is outside of the loops over
-    which stages and fill numbers count.
+    which all stages or fill numbers count: a loop whose index is in some of them only
+    has rings of another length in each iteration.
     """
     params = frozenset(program.params)
     uses: dict[str, list[Path]] = {}
-    outside: dict[str, set[Var]] = {}
+    outside: dict[str, frozenset[Var]] = {}
     for path, node in _paths(program.body, ()):
         for name, counted in _names(node):
             uses.setdefault(name, []).append(path)
-            outside.setdefault(name, set()).update(counted)
+            if counted is not None:
+                outside[name] = outside.get(name, counted) & counted
     loops = {n.variable: path for path, n in _paths(program.body, ()) if isinstance(n, For)}
     homes: dict[Path, list[str]] = {}
     for name, paths in uses.items():
         if name in params:
             continue
-        tops = [loops[v][:-1] for v in outside[name] if v in loops]
+        tops = [loops[v][:-1] for v in outside.get(name, ()) if v in loops]
         home = _common([p[:-1] for p in paths] + [t for t in tops if _above(t, paths)])
         homes.setdefault(home, []).append(name)
     first = {name: min(paths) for name, paths in uses.items()}
@@ -76,15 +78,18 @@ def _rings(program: TileProgram) -> frozenset[str]:
     return frozenset(f"~{c.name}" for c in program.channels)
 
 
-def _names(node: Node) -> Iterator[tuple[str, frozenset[Var]]]:
-    """What a node uses (channels behind a tilde) and the indices that count its stages."""
+def _names(node: Node) -> Iterator[tuple[str, frozenset[Var] | None]]:
+    """What a node uses (channels behind a tilde) and the indices that count its stages.
+
+    A copy does not say which fill of its channel it belongs to: None.
+    """
     for region in regions(node):
         yield region.buffer, region.stage.variables()
     match node:
         case Copy(channel=str(channel)):
-            yield f"~{channel}", frozenset()
+            yield f"~{channel}", None
         case Acquire() | Commit() | Wait() | Release():
-            yield f"~{node.channel}", node.index.variables()
+            yield f"~{node.channel}", frozenset()
 
 
 def _paths(body: tuple[Node, ...], above: Path) -> Iterator[tuple[Path, Node]]:

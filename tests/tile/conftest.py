@@ -161,11 +161,8 @@ class Programs:
         outer = b.loop("i", ceil_div(m, tile), inner, kind="parallel", over="CORE")
         return b.program("CAB", "C", outer, name="gemm")
 
-    def pipelined_gemm(self, stages=2, k=K, running=False, slots=True) -> TileProgram:
-        """One thread that prefetches `stages - 1` tiles ahead.
-
-        `running`: fill numbers count over all tiles of C, not afresh for each.
-        """
+    def pipelined_gemm(self, stages=2, k=K, slots=True) -> TileProgram:
+        """One thread that prefetches `stages - 1` tiles ahead."""
         b, tile, ahead = Build(), self.T, stages - 1
         C, A, B = self._tensors(b, self.M, self.N, k)
         As = b.buffer("As", "SPM", (tile, tile), stages=stages)
@@ -174,11 +171,10 @@ class Programs:
         ring = b.channel("ring", "DMA_IN", stages, As, Bs)
         steps = -(-k // tile)
         i, j, p = (Index.of(Var(v)) for v in "ijp")
-        base = (i * -(-self.N // tile) + j) * steps if running else Index()
         c = region(C, (i * tile, j * tile), (tile, tile))
 
         def fetch(at: IndexLike) -> list[Node]:
-            number = base + at
+            number = Index.of(at)
             source_a = region(A, (i * tile, Index.of(at) * tile), (tile, tile))
             source_b = region(B, (Index.of(at) * tile, j * tile), (tile, tile))
             stage = number % stages
@@ -191,7 +187,7 @@ class Programs:
             ]
 
         def use(at: IndexLike) -> list[Node]:
-            number = base + at
+            number = Index.of(at)
             source_a = region(A, (i * tile, Index.of(at) * tile), (tile, tile))
             source_b = region(B, (Index.of(at) * tile, j * tile), (tile, tile))
             stage = number % stages
