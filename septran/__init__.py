@@ -1,1 +1,68 @@
-"""An AI compiler that keeps the logic of an operator and its mapping to hardware apart."""
+"""An AI compiler that keeps the logic of an operator and its mapping to hardware apart.
+
+import septran
+
+kernel = septran.compile("gemm", "cpu-x86")
+c = kernel(a, b)                     # torch or NumPy
+print(septran.explain("gemm", "cpu-x86"))
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from septran import operators, task
+    from septran.compiler import compile, produce_stages
+    from septran.errors import SepTranError
+    from septran.explain import compare, explain
+    from septran.machine.loader import load_machine
+    from septran.mapping.loader import load_mapping
+    from septran.mapping.resolve import resolve
+    from septran.runtime.archive import load
+    from septran.runtime.kernel import Kernel
+    from septran.task import trace
+    from septran.tile.interpreter import interpret
+    from septran.tile.place import place
+    from septran.tile.verify import verify
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Kernel": "septran.runtime.kernel",
+    "SepTranError": "septran.errors",
+    "compare": "septran.explain",
+    "compile": "septran.compiler",
+    "explain": "septran.explain",
+    "interpret": "septran.tile.interpreter",
+    "load": "septran.runtime.archive",
+    "load_machine": "septran.machine.loader",
+    "load_mapping": "septran.mapping.loader",
+    "place": "septran.tile.place",
+    "produce_stages": "septran.compiler",
+    "resolve": "septran.mapping.resolve",
+    "trace": "septran.task",
+    "verify": "septran.tile.verify",
+}
+"""Where each public name is; imported when first used, as most need only a few."""
+
+__all__ = [
+    "Kernel", "SepTranError", "__version__", "compare", "compile", "explain", "interpret",
+    "load", "load_machine", "load_mapping", "operators", "place", "produce_stages", "resolve",
+    "task", "trace", "verify",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("operators", "task"):
+        return importlib.import_module(f"septran.{name}")
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'septran' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -144,15 +144,18 @@ class Partition:
         return self.tile._with(self.tile.view.block(tuple(offsets), tuple(extents)))
 
     def _inside(self, n: int, at: Index) -> None:
-        """Refuse indices that certainly leave the grid."""
+        """Refuse indices that certainly leave the grid; tile 0 of an empty axis is empty."""
+        grid = ceil_div(self.tile.view.valid[n], self.block[n])
+        if at == Index() or grid == Index():  # a loop over an empty grid never runs
+            return
         ranges = self.tile.frame.ranges
-        gap = ceil_div(self.tile.view.valid[n], self.block[n]) - 1 - at
+        gap = grid - 1 - at
         if gap.variables() <= ranges.keys() and at.variables() <= ranges.keys():
             if gap.bounds(ranges)[0] >= 0 or not _sure(gap, ranges):
                 return
             raise IndexingError(
                 f"index {at} leaves the grid of {self.tile.name} along axis {n}, which has "
-                f"{ceil_div(self.tile.view.valid[n], self.block[n])} tiles of {self.block[n]}",
+                f"{grid} tiles of {self.block[n]}",
                 Location.of_caller(),
             )
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from septran.tile.nodes import TileProgram
+from septran.tile.passes.assign_roles import assign_roles
 from septran.tile.passes.eliminate_copies import eliminate_copies
 from septran.tile.passes.fuse_fills import fuse_fills
 from septran.tile.passes.infer_layouts import infer_layouts
+from septran.tile.passes.insert_sync import insert_sync
+from septran.tile.passes.pipeline_loops import pipeline_loops
+from septran.tile.passes.plan_memory import plan_memory
 from septran.tile.passes.stream_panels import stream_panels
 
 PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
@@ -15,5 +19,9 @@ PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     stream_panels,
     fuse_fills,
     infer_layouts,
+    pipeline_loops,
+    assign_roles,
+    insert_sync,
+    plan_memory,
 )
 """After `instantiate`, in order: the table of contents of the compiler."""

@@ -1,0 +1,213 @@
+"""The whole compilation on one screen: the stages in order, and `compile` -> Kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingOf
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from septran import operators
+from septran.errors import CallError, nearest
+from septran.mapping.loader import load_mapping
+from septran.mapping.mapping import Mapping
+from septran.mapping.resolve import resolve
+from septran.runtime.cache import Cache, cache_key
+from septran.runtime.kernel import Kernel
+from septran.runtime.signature import Signature, Specialisation, TensorParam
+from septran.runtime.stages import Stages
+from septran.targets.registry import target_for
+from septran.task import Task, complete, find_entry, load_logic, trace, written
+from septran.task.tree import ScalarParam, TunableValue
+from septran.tile.place import place
+
+if TYPE_CHECKING:
+    from septran.machine.model import Machine
+
+Logic = Task | str | Path
+"""A task, the name of a library operator, or the path of a logic file."""
+Shapes = MappingOf[str, tuple[int, ...] | int]
+"""Extents of tensor parameters by name, or of named dimensions."""
+
+
+class MissingLogicError(CallError):
+    """No logic was given, or no shapes to compile it for."""
+
+    code = "SEP680"
+
+
+def compile(  # the verb that users expect
+    logic: Logic | None = None,
+    mapping: Any = None,
+    *,
+    machine: str | Path | Machine | None = None,
+    shapes: Shapes | None = None,
+    dtypes: MappingOf[str, str] | str | None = None,
+    tunables: MappingOf[str, TunableValue] | None = None,
+    static: MappingOf[str, Any] | None = None,
+    logic_file: str | Path | None = None,
+    mapping_file: str | Path | None = None,
+) -> Kernel:
+    """Join a logic and a mapping into a kernel that is called with torch or NumPy arrays.
+
+    Args:
+        logic: A task, the name of an operator of the library, or a logic file.
+        mapping: A mapping file, its text, or the name of a machine that comes with one;
+            cpu-x86 where None.
+        machine: Goes before the machine that the mapping names.
+        shapes: Extents to compile for at once; where None, at the first call.
+        dtypes: Element types of parameters by name, or one for all; float32 where None.
+        tunables: Values that go before the mapping's.
+        static: Values of the logic's static flags.
+        logic_file: The same as `logic`.
+        mapping_file: The same as `mapping`.
+
+    Raises:
+        SepTranError: with file and line of the mistake.
+    """
+    entry, plan = _load(logic_file or logic, mapping_file or mapping, machine)
+    flags = dict(static or {})
+    kinds = _dtypes(entry, dtypes)
+
+    def specialise(
+        given: MappingOf[str, tuple[int, ...]], types: MappingOf[str, str]
+    ) -> Specialisation:
+        return Specialisation.of(
+            _stages(entry, plan, given, dict(kinds) | dict(types), dict(tunables or {}), flags)
+        )
+
+    kernel = Kernel(
+        _signature(entry, flags), specialise, logic=entry, device=_device(plan.machine.backend)
+    )
+    if shapes is not None:
+        full, types = complete(entry, extents(entry, shapes, flags), kinds, static=flags)
+        kernel.specialise(full, types).stages.executable  # noqa: B018  # built now
+    return kernel
+
+
+def produce_stages(
+    logic: Logic,
+    mapping: Any = None,
+    *,
+    machine: str | Path | Machine | None = None,
+    shapes: Shapes | None = None,
+    dtypes: MappingOf[str, str] | str | None = None,
+    tunables: MappingOf[str, TunableValue] | None = None,
+    static: MappingOf[str, Any] | None = None,
+) -> Stages:
+    """The stages of one compilation, each made when it is first looked at.
+
+    Takes what `compile` takes; without `shapes` the operator's own example is used.
+    """
+    entry, plan = _load(logic, mapping, machine)
+    flags = dict(static or {})
+    wanted = shapes if shapes is not None else entry.function.__globals__.get("EXAMPLE")
+    if wanted is None:
+        raise MissingLogicError(
+            f"{entry.name} has no example shapes, so its stages need some",
+            entry.location,
+            hint="pass shapes={'A': (128, 64), ...} or shapes={'M': 128, ...}",
+        )
+    full = extents(entry, wanted, flags)
+    return _stages(entry, plan, full, _dtypes(entry, dtypes), dict(tunables or {}), flags)
+
+
+def _stages(
+    entry: Task,
+    plan: Mapping,
+    shapes: MappingOf[str, tuple[int, ...]],
+    dtypes: MappingOf[str, str],
+    tunables: MappingOf[str, TunableValue],
+    static: MappingOf[str, Any],
+) -> Stages:
+    """Logic -> task tree -> resolved mapping -> tile program -> TensorIR -> executable."""
+    chooser = plan.chooser(tunables=tunables)
+    full, types = complete(entry, shapes, dtypes, chooser, static)
+    backend = plan.machine.backend
+    return Stages(
+        {
+            "task_tree": lambda _: trace(entry, full, types, chooser, static),
+            "mapping": lambda s: resolve(s.task_tree, plan),
+            "tile_program": lambda s: place(s.mapping)[-1].program,
+            "tensor_ir": lambda s: target_for(backend).lower(s.tile_program),
+            "executable": lambda s: _executable(s, backend),
+        }
+    )
+
+
+def _executable(stages: Stages, backend: str) -> Any:
+    """Built, or loaded from the cache where an equal kernel was built before."""
+    target = target_for(backend)
+    program, ir = stages.tile_program, stages.tensor_ir
+    key = cache_key(
+        tensor_ir=ir.text,
+        mapping=str(stages.mapping),
+        machine=repr(replace(program.machine, location=None)),
+        target=target.fingerprint(),
+    )
+    return Cache.default().load_or_build(key, target.load, lambda: target.build(ir, program))
+
+
+def _load(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, Mapping]:
+    """The entry task and the mapping, from whatever names them."""
+    if logic is None:
+        raise MissingLogicError("no logic is given", hint="pass a task, an operator or a file")
+    plan = load_mapping(mapping if mapping is not None else (machine or "cpu-x86"), machine)
+    if isinstance(logic, Task):
+        return logic, plan
+    if isinstance(logic, str) and not logic.endswith(".py"):
+        return operators.load(logic), plan
+    name = None
+    if plan.entrypoint is not None:
+        name = plan.instances[plan.entrypoint.value].variant.value
+    return find_entry(load_logic(logic), name), plan
+
+
+def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Shapes of parameters from shapes and named dimensions together; raises CallError."""
+    names = [name for name, _ in entry.tensors]
+    tensors = entry.specialised(static)
+    dims = {str(d) for _, kind in tensors for d in kind.dims or ()}
+    sizes = {n: int(e) for n, e in shapes.items() if not isinstance(e, tuple | list)}
+    known = {n: tuple(map(int, e)) for n, e in shapes.items() if isinstance(e, tuple | list)}
+    for name in (*sizes, *known):
+        if name not in dims and name not in names:
+            raise MissingLogicError(
+                f"{entry.name} has no tensor or dimension {name!r}", entry.location,
+                hint=nearest(name, {*names, *(d for d in dims if d.isidentifier())}),
+            )  # fmt: skip
+    for name, kind in tensors:
+        if (
+            name not in known
+            and kind.dims
+            and all(str(d) in sizes or isinstance(d, int) for d in kind.dims)
+        ):
+            known[name] = tuple(d if isinstance(d, int) else sizes[str(d)] for d in kind.dims)
+    return known
+
+
+def _dtypes(entry: Task, dtypes: MappingOf[str, str] | str | None) -> dict[str, str]:
+    if isinstance(dtypes, str):
+        outputs = written(entry)
+        return {n: k.dtype or dtypes for n, k in entry.tensors if n not in outputs}
+    return dict(dtypes or {})
+
+
+def _signature(entry: Task, static: MappingOf[str, Any]) -> Signature:
+    outputs = written(entry, static)
+    tensors = tuple(
+        TensorParam(
+            name, name not in outputs, name in outputs,
+            None if kind.dims is None else tuple("" if d is None else str(d) for d in kind.dims),
+            kind.dtype,
+        )
+        for name, kind in entry.specialised(static)
+    )  # fmt: skip
+    scalars = tuple(
+        ScalarParam(k.name, "float32", k.default) for k in entry.keywords if not k.static
+    )
+    return Signature(entry.name, tensors, scalars)
+
+
+def _device(backend: str) -> str:
+    return {"cuda": "cuda", "rocm": "cuda"}.get(backend, "cpu")
