@@ -6,12 +6,17 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from septran.runtime.arguments import Bound, bind, check_against, scalar_values
-from septran.runtime.arrays import Library
+from septran.runtime.arguments import Bound, Scalar, bind, check_against, scalar_values
+from septran.runtime.arrays import NUMPY, Library
 from septran.runtime.calls import Plan, call_key, plan_for
+from septran.runtime.checks import Check, check, sample
 from septran.runtime.errors import NotSpecialisedError
+from septran.runtime.profile import Profile, measure, profile
 from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.runtime.stages import Stages
+from septran.runtime.work import work
+from septran.task.reference import run_tree
+from septran.tile.interpreter import interpret
 from septran.tile.nodes import Remark
 
 Specialise = Callable[[Mapping[str, tuple[int, ...]], Mapping[str, str]], Specialisation]
@@ -82,6 +87,74 @@ class Kernel:
                 return result
         return self._call(tensors, out, named)
 
+    def reference(
+        self, *tensors: Any, dtype: str | None = "float64", out: Any = None, **named: Any
+    ) -> Any:
+        """What the logic means: its sequential run on NumPy.
+
+        In float64 throughout, or in the logic's own dtypes where `dtype` is None. Takes
+        what a call takes and returns new arrays of the same kind; `out` is only read.
+        """
+        specialisation, bound, scalars = self._bound(tensors, out, named)
+        results = run_tree(
+            specialisation.stages.task_tree, _numpy(bound), _by_name(specialisation, scalars), dtype
+        )
+        return self._returned(results, bound.library)
+
+    def interpret(
+        self, *tensors: Any, order: str | int = "early", out: Any = None, **named: Any
+    ) -> Any:
+        """Run the tile program on NumPy, node by node, with every access checked.
+
+        `order` is when asynchronous copies land: ``early``, ``late``, or a seed for
+        random moments. Takes what a call takes and returns new arrays of the same kind.
+        """
+        specialisation, bound, scalars = self._bound(tensors, out, named)
+        arrays = _numpy(bound)
+        for tensor in specialisation.tensors:
+            if tensor.writes and tensor.reads and tensor.name not in arrays:
+                arrays[tensor.name] = NUMPY.zeros(tensor.shape or (), tensor.dtype or "", "cpu")
+        program, numbers = specialisation.stages.tile_program, _by_name(specialisation, scalars)
+        results = interpret(program, arrays, order=order, scalars=numbers)
+        return self._returned(results, bound.library)
+
+    def check(self, *tensors: Any, out: Any = None, **named: Any) -> Check:
+        """Run and compare with the exact result by the bound that rounding allows.
+
+        Also finds writes beside the tensors and elements that are never written.
+        Without tensors, random ones of the latest compilation's shapes are taken.
+        """
+        if not tensors and not named and self.signature.inputs:
+            tensors = tuple(self.sample().values())
+        specialisation, bound, scalars = self._bound(tensors, out, named)
+        return check(self.name, specialisation, _numpy(bound), scalars)
+
+    def sample(self, seed: int = 0) -> dict[str, Any]:
+        """Random inputs by name, as NumPy arrays, for the latest compilation."""
+        return sample(self._latest(), seed)
+
+    def profile(
+        self, *tensors: Any, out: Any = None, repeat: int | None = None, **named: Any
+    ) -> Profile:
+        """Time calls and set them beside the machine's limits.
+
+        `repeat` is the number of samples; where None, as many as fit into a moment.
+        Without tensors, random ones of the latest compilation's shapes are taken.
+        """
+        if not tensors and not named and self.signature.inputs:
+            tensors = tuple(self.sample().values())
+        specialisation, _, _ = self._bound(tensors, out, named)
+        if out is None:
+            out = self(*tensors, **named)  # so that allocation is not timed
+            out = out if isinstance(out, tuple) else (out,)
+            out = out[0] if len(out) == 1 else out
+        given = {
+            k: v for k, v in named.items() if k not in {t.name for t in self.signature.outputs}
+        }
+        samples = measure(lambda: self(*tensors, out=out, **given), repeat)
+        stages = specialisation.stages
+        return profile(self.name, samples, work(stages.task_tree), stages.tile_program)
+
     def __repr__(self) -> str:
         return f"<Kernel {self.signature}, {len(self._specialisations)} compiled>"
 
@@ -107,19 +180,32 @@ class Kernel:
 
     def _call(self, tensors: Sequence[Any], out: Any, named: Mapping[str, Any]) -> Any:
         """The long way: every check, and copies of what cannot be passed as it is."""
+        specialisation, bound, scalars = self._bound(tensors, out, named)
+        results = self._run(specialisation, bound, scalars)
+        self._remember(tensors, out, specialisation, bound.library)
+        if out is not None and not isinstance(out, Mapping):
+            return out
+        return self._returned(results)
+
+    def _bound(
+        self, tensors: Sequence[Any], out: Any, named: Mapping[str, Any]
+    ) -> tuple[Specialisation, Bound, Sequence[Scalar]]:
+        """A call's arguments, checked, and the compilation that they need."""
         bound = bind(self.signature, tensors, out, named, self.device)
         specialisation = self.specialise(bound.shapes, bound.dtypes)
         check_against(self.name, specialisation, bound)
         scalars = scalar_values(self.name, specialisation.scalars, bound.scalars)
-        results = self._run(specialisation, bound, scalars)
-        self._remember(tensors, out, specialisation, bound.library)
+        return specialisation, bound, scalars
+
+    def _returned(self, results: Mapping[str, Any], library: Library | None = None) -> Any:
+        """The outputs alone or as a tuple; NumPy arrays become those of `library`."""
         written = [results[t.name] for t in self.signature.outputs]
-        if out is not None and not isinstance(out, Mapping):
-            return out
+        if library is not None:
+            written = [library.like_numpy(x) for x in written]
         return written[0] if len(written) == 1 else tuple(written)
 
     def _run(
-        self, specialisation: Specialisation, bound: Bound, scalars: Sequence[Any]
+        self, specialisation: Specialisation, bound: Bound, scalars: Sequence[Scalar]
     ) -> dict[str, Any]:
         library = bound.library
         arguments: list[Any] = []
@@ -130,8 +216,8 @@ class Kernel:
             compact = self._compact(tensor, x, library)
             if compact is not x and tensor.writes:
                 back.append((x, compact))
-            arguments.append(library.passed(compact))
-        self._launch(specialisation, arguments, scalars)
+            arguments.append(compact)
+        self._launch(specialisation, bound, arguments, scalars)
         for target, source in back:
             library.assign(target, source)
         for tensor in specialisation.tensors:
@@ -155,12 +241,25 @@ class Kernel:
         return library.copied(x)
 
     def _launch(
-        self, specialisation: Specialisation, arguments: Sequence[Any], scalars: Sequence[Any]
+        self,
+        specialisation: Specialisation,
+        bound: Bound,
+        arguments: Sequence[Any],
+        scalars: Sequence[Scalar],
     ) -> None:
-        written = [t for t in specialisation.tensors if t.writes]
-        if all(0 in (t.shape or ()) for t in written):
+        tensors = specialisation.tensors
+        if all(0 in (t.shape or ()) for t in tensors if t.writes):
             return  # nothing to compute, so nothing is launched
-        specialisation.stages.executable(*arguments, *scalars)
+        if not any(0 in (t.shape or ()) for t in tensors):
+            passed = map(bound.library.passed, arguments)
+            specialisation.stages.executable(*passed, *scalars)
+            return
+        # A sum of no terms: what the logic gives for it is cheap, and needs no code.
+        numbers = _by_name(specialisation, scalars)
+        results = run_tree(specialisation.stages.task_tree, _numpy(bound), numbers)
+        for tensor, target in zip(tensors, arguments, strict=True):
+            if tensor.writes:
+                bound.library.assign(target, bound.library.like_numpy(results[tensor.name]))
 
     def _remember(
         self, tensors: Sequence[Any], out: Any, specialisation: Specialisation, library: Library
@@ -193,3 +292,13 @@ class Kernel:
                 hint="call it once, or pass shapes= to septran.compile",
             )
         return self._specialisations[-1]
+
+
+def _numpy(bound: Bound) -> dict[str, Any]:
+    """The arrays as NumPy's, in native byte order."""
+    arrays = {name: bound.library.numpy(x) for name, x in bound.arrays.items()}
+    return {n: x if x.dtype.isnative else NUMPY.copied(x) for n, x in arrays.items()}
+
+
+def _by_name(specialisation: Specialisation, scalars: Sequence[Scalar]) -> dict[str, Scalar]:
+    return {s.name: value for s, value in zip(specialisation.scalars, scalars, strict=True)}

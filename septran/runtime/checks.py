@@ -1,0 +1,123 @@
+"""Checking one run of a kernel: results by the error bound, writes by guard zones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from septran.dtypes import itemsize, numpy_dtype
+from septran.runtime.accuracy import Accuracy, WrongResultError, compare, error_bounds
+from septran.runtime.arrays import NUMPY
+from septran.runtime.signature import Specialisation, TensorParam
+
+GUARD = 64
+"""Bytes before and after each tensor that a kernel must leave alone."""
+_MARK = 0xA5
+
+
+@dataclass(frozen=True)
+class Check:
+    """Whether one run of a kernel was right in every respect."""
+
+    name: str
+    outputs: tuple[Accuracy, ...]
+    touched: tuple[str, ...] = ()
+    """What was written to and should not have been."""
+
+    @property
+    def right(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.touched and all(accuracy.right for accuracy in self.outputs)
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.outputs), *self.touched])
+
+    def raise_if_wrong(self) -> Check:
+        """Itself; raises WrongResultError where anything is wrong."""
+        if self.right:
+            return self
+        wrong = [str(a) for a in self.outputs if not a.right]
+        raise WrongResultError(f"{self.name}: {'; '.join([*wrong, *self.touched])}")
+
+
+def check(
+    name: str,
+    specialisation: Specialisation,
+    arrays: Mapping[str, np.ndarray[Any, Any]],
+    scalars: Sequence[float | int | bool],
+) -> Check:
+    """Run on copies of `arrays` between guard zones, and compare with the exact result.
+
+    Outputs that are not given are filled with NaN first, so that an element that is
+    never written is found.
+    """
+    guarded = {t.name: Guarded.of(t, arrays.get(t.name)) for t in specialisation.tensors}
+    arguments = [NUMPY.passed(g.array) for g in guarded.values()]
+    specialisation.stages.executable(*arguments, *scalars)
+    numbers = {s.name: v for s, v in zip(specialisation.scalars, scalars, strict=True)}
+    bounds = error_bounds(specialisation.stages.task_tree, arrays, numbers)
+    touched = []
+    for tensor in specialisation.tensors:
+        if guarded[tensor.name].overrun():
+            touched.append(f"memory beside {tensor.name} was written to")
+        if not tensor.writes:
+            before = arrays[tensor.name]
+            if guarded[tensor.name].array.tobytes() != before.tobytes():
+                touched.append(f"input {tensor.name} was written to")
+    outputs = tuple(compare(n, guarded[n].array, bound) for n, bound in bounds.items())
+    return Check(name, outputs, tuple(touched))
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """An array with guard zones around it."""
+
+    raw: np.ndarray[Any, Any]
+    array: np.ndarray[Any, Any]
+
+    @staticmethod
+    def of(tensor: TensorParam, content: np.ndarray[Any, Any] | None) -> Guarded:
+        """A copy of `content`; without one zeros, or NaN where nothing may be read."""
+        shape, dtype = tensor.shape or (), tensor.dtype or ""
+        size = math.prod(shape) * itemsize(dtype)
+        raw = np.full(size + 3 * GUARD, _MARK, np.uint8)
+        start = GUARD - raw.ctypes.data % GUARD + GUARD
+        inside = raw[start : start + size]
+        # All bits set is NaN in every float type, and an unlikely integer.
+        inside[:] = 0 if tensor.reads else 0xFF
+        array = inside.view(numpy_dtype(dtype)).reshape(shape)
+        if content is not None:
+            array[...] = content
+        return Guarded(raw, array)
+
+    def overrun(self) -> bool:
+        """Whether a byte outside of the array has changed."""
+        start = self.array.ctypes.data - self.raw.ctypes.data
+        before, after = self.raw[:start], self.raw[start + self.array.nbytes :]
+        return bool((before != _MARK).any() or (after != _MARK).any())
+
+
+def sample(specialisation: Specialisation, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+    """Random arrays for every tensor that is only read."""
+    random = np.random.default_rng(seed)
+    return {
+        t.name: _random(random, t.shape or (), t.dtype or "")
+        for t in specialisation.tensors
+        if not t.writes
+    }
+
+
+def _random(
+    random: np.random.Generator, shape: tuple[int, ...], dtype: str
+) -> np.ndarray[Any, Any]:
+    kind = numpy_dtype(dtype)
+    if dtype == "bool":
+        return random.integers(0, 2, shape).astype(kind)
+    if kind.kind in "iu":
+        low = 0 if kind.kind == "u" else -8
+        return random.integers(low, 9, shape).astype(kind)
+    return random.standard_normal(shape).astype(np.float32).astype(kind)

@@ -1,0 +1,197 @@
+"""Timing a kernel and setting the time beside what the machine could do."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from septran.dtypes import accumulator_dtype, itemsize
+from septran.machine.model import Instruction, Machine
+from septran.tile.nodes import Compute, TileProgram, nodes
+
+if TYPE_CHECKING:
+    import pandas
+
+    from septran.runtime.work import Work
+
+SAMPLE_SECONDS = 2e-4
+"""A sample repeats the call until it lasts this long, so that the clock's grain is small."""
+TOTAL_SECONDS = 0.3
+"""How long to measure where the number of samples is not given."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Seconds a call, and what follows from them."""
+
+    name: str
+    samples: tuple[float, ...]
+    """Seconds of one call, in the order of measuring."""
+    flops: int
+    """Operations of one call."""
+    bytes_moved: int
+    """The least that one call moves over main memory's bus."""
+    peak_flops: float | None
+    """Operations a second of the whole machine, as its file says; None when unknown."""
+    peak_bandwidth: float | None
+    """Bytes a second of its main memory, as its file says; None when unknown."""
+    machine: str = ""
+
+    @property
+    def median(self) -> float:
+        """Seconds of a call in the middle of all."""
+        return statistics.median(self.samples)
+
+    @property
+    def best(self) -> float:
+        """Seconds of the fastest call."""
+        return min(self.samples)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """Seconds that a quarter and three quarters of the calls stay below."""
+        if len(self.samples) < 2:
+            return self.median, self.median
+        low, _, high = statistics.quantiles(self.samples, n=4, method="inclusive")
+        return low, high
+
+    @property
+    def flops_per_second(self) -> float:
+        """At the median."""
+        return self.flops / self.median
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Of the bytes that must move, at the median."""
+        return self.bytes_moved / self.median
+
+    @property
+    def intensity(self) -> float:
+        """Operations a byte."""
+        return self.flops / self.bytes_moved if self.bytes_moved else math.inf
+
+    @property
+    def fraction_of_peak(self) -> float | None:
+        """Of the machine's operations a second."""
+        return self.flops_per_second / self.peak_flops if self.peak_flops else None
+
+    @property
+    def fraction_of_bandwidth(self) -> float | None:
+        """Of main memory's bytes a second; caches may lift it above 1."""
+        return self.bytes_per_second / self.peak_bandwidth if self.peak_bandwidth else None
+
+    @property
+    def limit(self) -> str | None:
+        """``compute`` or ``memory``: which roof of the machine is nearer; None if unknown."""
+        if not self.peak_flops or not self.peak_bandwidth:
+            return None
+        return "compute" if self.intensity * self.peak_bandwidth >= self.peak_flops else "memory"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures under their names."""
+        low, high = self.quartiles
+        return {
+            "name": self.name,
+            "machine": self.machine,
+            "calls": len(self.samples),
+            "median_s": self.median,
+            "best_s": self.best,
+            "lower_quartile_s": low,
+            "upper_quartile_s": high,
+            "flops": self.flops,
+            "bytes_moved": self.bytes_moved,
+            "flops_per_second": self.flops_per_second,
+            "bytes_per_second": self.bytes_per_second,
+            "intensity": self.intensity,
+            "fraction_of_peak": self.fraction_of_peak,
+            "fraction_of_bandwidth": self.fraction_of_bandwidth,
+            "limit": self.limit,
+        }
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row with the figures; concatenate several to compare."""
+        import pandas as pd
+
+        return pd.DataFrame([self.to_dict()])
+
+    def __str__(self) -> str:
+        low, high = self.quartiles
+        lines = [
+            f"{self.name}: {_time(self.median)} a call (half of {len(self.samples)} samples "
+            f"between {_time(low)} and {_time(high)}, best {_time(self.best)})",
+            f"  {self.flops_per_second / 1e9:.2f} GFLOP/s{_part(self.fraction_of_peak, 'peak')}",
+            f"  {self.bytes_per_second / 1e9:.2f} GB/s"
+            f"{_part(self.fraction_of_bandwidth, 'bandwidth')}",
+            f"  {self.intensity:.2f} FLOP/byte"
+            + (f": the nearer limit of {self.machine} is {self.limit}" if self.limit else ""),
+        ]
+        return "\n".join(lines)
+
+
+def measure(call: Callable[[], object], repeat: int | None = None) -> tuple[float, ...]:
+    """Seconds of one call, `repeat` times or as often as fits; the first calls warm up."""
+    call()
+    start = time.perf_counter()
+    call()
+    once = max(time.perf_counter() - start, 1e-9)
+    inner = max(1, math.ceil(SAMPLE_SECONDS / once))
+    count = repeat or max(5, min(1000, int(TOTAL_SECONDS / (once * inner))))
+    samples = []
+    for _ in range(count):
+        start = time.perf_counter()
+        for _ in range(inner):
+            call()
+        samples.append((time.perf_counter() - start) / inner)
+    return tuple(samples)
+
+
+def profile(
+    name: str, samples: tuple[float, ...], work: Work, program: TileProgram | None
+) -> Profile:
+    """The profile of measured samples; `program` tells the machine and its instructions."""
+    machine = None if program is None else program.machine
+    peak = None if program is None else peak_flops(program, work.operations)
+    bandwidth = None if machine is None else machine.main_memory.bytes_per_second
+    where = "" if machine is None else machine.name
+    return Profile(name, samples, work.flops, work.bytes_moved, peak, bandwidth, where)
+
+
+def peak_flops(program: TileProgram, operations: Mapping[str, int]) -> float | None:
+    """Operations a second if the program's main instruction never waited; None if unknown."""
+    used = {n.primitive: n for n in nodes(program.body) if isinstance(n, Compute)}
+    main = max((p for p in operations if p in used), key=lambda p: operations[p], default=None)
+    if main is None or program.machine.clock_mhz is None:
+        return None
+    try:
+        instruction = program.machine.instruction(used[main].instruction)
+    except KeyError:
+        return None
+    if instruction.throughput is None:
+        return None
+    dtype = program.buffer(used[main].operands[0].buffer).dtype
+    # Figures are for 32-bit lanes: half as many 64-bit ones fit into a register.
+    lanes = 4 / itemsize(accumulator_dtype(dtype))
+    each = 2 if main == "gemm" else 1
+    units = _units(program.machine, instruction)
+    return instruction.throughput * lanes * each * program.machine.clock_mhz * 1e6 * units
+
+
+def _units(machine: Machine, instruction: Instruction) -> int:
+    """How many processors of the issuing level the whole machine has."""
+    level = instruction.issued_by or machine.processors[min(1, len(machine.processors) - 1)].name
+    return math.prod(p.count for p in machine.processors[: machine.depth(level) + 1])
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def _part(fraction: float | None, of: str) -> str:
+    return "" if fraction is None else f" ({fraction:.0%} of {of})"
