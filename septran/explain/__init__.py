@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from septran.explain.compare import Comparison
+    from septran.explain.comparison import Comparison
     from septran.explain.explanation import Explanation
 
 __all__ = ["compare", "explain"]
@@ -51,7 +53,7 @@ def compare(
     static: Mapping[str, Any] | None = None,
 ) -> Comparison:
     """One logic under several mappings: what differs in each stage, and what it costs."""
-    from septran.explain.compare import Comparison, labels
+    from septran.explain.comparison import Comparison, labels
 
     if not mappings:
         raise ValueError("compare needs at least one mapping")
@@ -63,3 +65,14 @@ def compare(
         for mapping in mappings
     )  # fmt: skip
     return Comparison(labels(mappings), explanations)
+
+
+class _Package(ModuleType):
+    """Lets ``septran.explain(...)`` work whether the name is this package or the function."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Explanation:
+        return explain(*arguments, **named)
+
+
+# Importing any module of this package binds ``septran.explain`` to the package.
+sys.modules[__name__].__class__ = _Package

@@ -14,6 +14,7 @@ from septran.explain.plain import plain
 from septran.explain.remarks import Noted, remarks_text
 from septran.explain.stages import TITLES, to_dict
 from septran.tile.ledger import Ledger, ledger
+from septran.tile.place import Step, place
 from septran.tune.model import Prediction, predict
 
 if TYPE_CHECKING:
@@ -119,7 +120,17 @@ class Explanation:
     @property
     def remarks(self) -> tuple[Noted, ...]:
         """What resolution and the passes decided or could not do."""
-        return (*self.mapping.decisions, *self.tile_program.remarks)
+        found: dict[tuple[str, str, str], Noted] = {}
+        every: list[Noted] = [*self.mapping.decisions, *self.tile_program.remarks]
+        for remark in every:
+            # The tile program carries the decisions of the resolution on.
+            found.setdefault((remark.kind, remark.about, remark.message), remark)
+        return tuple(found.values())
+
+    @cached_property
+    def passes(self) -> tuple[Step, ...]:
+        """The tile program as each pass left it."""
+        return place(self.mapping)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -150,13 +161,11 @@ class Explanation:
     def _body(self, name: str) -> str:
         stage = self.stage(name)
         text = str(stage).rstrip("\n") + "\n"
-        if name == "mapping" and self.mapping.decisions:
-            text += f"\nDecisions\n---------\n{remarks_text(self.mapping.decisions)}"
         if name == "tile_program":
             program = self.tile_program
             text += f"\nCopies and waits\n----------------\n{moving.to_text(program)}"
             text += f"\nData movement\n-------------\n{str(self.ledger).rstrip()}\n"
-            text += f"\nRemarks\n-------\n{remarks_text(program.remarks)}"
+            text += f"\nRemarks\n-------\n{remarks_text(self.remarks)}"
         return text
 
     def report(self) -> str:

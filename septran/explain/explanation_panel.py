@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from septran.explain.explanation import Explanation, Unavailable
@@ -9,7 +12,9 @@ from septran.explain.html import (
     Markup,
     code,
     details,
+    diff,
     join,
+    mono,
     panel,
     paragraph,
     strong,
@@ -20,6 +25,7 @@ from septran.explain.page import Section, page
 from septran.explain.remarks import remarks_table
 from septran.explain.report import amount_text, time_text
 from septran.explain.stages import TITLES, stage_panel
+from septran.tile.place import Step
 from septran.tune.model import Prediction
 
 
@@ -47,6 +53,7 @@ def _sections(explanation: Explanation) -> list[Section]:
     for number, (name, stage) in enumerate(explanation.stages(), 1):
         title = f"{number}. {TITLES[name]}"
         sections.append(Section(name, title, _stage(stage), open=name == "task_tree"))
+    sections.append(Section("passes", "Pass by pass", passes_panel(explanation.passes)))
     sections.append(Section("ledger", "Data movement", ledger_panel(explanation.ledger)))
     if explanation.remarks:
         title = f"Remarks ({len(explanation.remarks)})"
@@ -57,6 +64,26 @@ def _sections(explanation: Explanation) -> list[Section]:
 
 def _stage(stage: Any) -> Markup:
     return paragraph(stage) if isinstance(stage, Unavailable) else stage_panel(stage)
+
+
+def passes_panel(steps: Sequence[Step]) -> Markup:
+    """The tile program as it was made, then what each pass changed in it."""
+    parts = [details(_heading(steps[0], ""), code(str(steps[0].program), "python"))]
+    for before, after in pairwise(steps):
+        lines = difflib.unified_diff(
+            str(before.program).splitlines(), str(after.program).splitlines(),
+            before.name, after.name, lineterm="", n=2,
+        )  # fmt: skip
+        text = "\n".join(lines)
+        if text:
+            parts.append(details(_heading(after, ""), diff(text)))
+        else:
+            parts.append(paragraph(_heading(after, " (no change)")))
+    return join(parts)
+
+
+def _heading(step: Step, note: str) -> Markup:
+    return join([mono(step.name), f": {step.summary}{note}"])
 
 
 def limits_panel(prediction: Prediction) -> Markup:

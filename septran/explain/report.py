@@ -204,7 +204,8 @@ def _lines_behind(explanation: Explanation) -> Iterator[str]:
             for primitive, setting in instance.bindings.items():
                 if setting.value == bound.name:
                     where = f" [{setting.where}]" if setting.where else ""
-                    yield f"  binding of {primitive} in {instance.name}: {setting.reason}{where}"
+                    by = f"{setting.value} by {setting.reason}{where}"
+                    yield f"  binding of {primitive} in {instance.name}: {by}"
         return
     seen: dict[str, None] = {}
     for movement in explanation.movements:

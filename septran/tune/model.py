@@ -7,7 +7,7 @@ assumptions, which `Prediction.notes` repeats for readers:
   sum, for a machine that does one thing after the other;
 - throughputs are those of one core (one multiprocessor), the level next to the host;
   parallel iterations are spread over them in whole waves;
-- work on ragged tiles counts as on full ones, loops at their greatest extent;
+- matrix units compute ragged tiles in full, vector units what exists of them;
 - each call of a primitive reads each operand once;
 - what caches hold is read from the smallest one that the whole tensor fits in, except
   for the first time;
@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from septran.dtypes import itemsize
 from septran.machine.model import Instruction, Machine, Memory
 from septran.task import expressions as ex
-from septran.task.index import Range, Var
-from septran.task.primitives import PRIMITIVES, extents
+from septran.task.index import Index, Range, Var
+from septran.task.primitives import PRIMITIVES
 from septran.tile.ledger import amount as exact_amount
 from septran.tile.loops import depends, trips, walk
 from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
@@ -35,7 +35,7 @@ COSTLY_STEPS = 8
 
 NOTES = (
     "peak figures of the machine file; every resource busy at the same time",
-    "work of ragged tiles counts as full, latencies and synchronisation as free",
+    "matrix units compute ragged tiles in full; latencies and synchronisation are free",
 )
 
 
@@ -150,9 +150,11 @@ class _Usage:
         return loop.processor is not None and self.machine.depth(loop.processor) == 1
 
     def compute(self, node: Compute, loops: tuple[For, ...]) -> None:
-        count = trips(loops)
-        work = _operations(node) * count
         instruction = self._instruction(node)
+        work = sum(
+            each * _total(space, loops, full=bool(instruction and instruction.tile))
+            for each, space in _spaces(node)
+        )
         rate = _rate(self.machine, instruction, self._dtype(node))
         if rate is None:
             self.unknown.add(f"the throughput of {node.instruction}")
@@ -272,29 +274,42 @@ def _rate(machine: Machine, instruction: Instruction | None, dtype: str) -> floa
     return instruction.throughput * each * machine.clock_mhz * 1e6 * narrow
 
 
-def _operations(node: Compute) -> float:
-    """Operations of one call; a multiply-add is two."""
+def _spaces(node: Compute) -> Iterator[tuple[float, Region]]:
+    """What one call computes: operations a point, and the points as a region's extents."""
     if node.expression is not None:
-        return float(sum(_steps(part) for part in ex.walk(node.expression)))
+        for part in ex.walk(node.expression):
+            match part:
+                case ex.Unary(function, operand):
+                    yield _steps(function), _space(operand.shape, operand.valid)
+                case ex.Binary(function):
+                    yield _steps(function), _space(part.shape, part.valid)
+                case ex.Select() | ex.Cast():
+                    yield 1, _space(part.shape, part.valid)
+                case ex.Reduce(_, operand):
+                    yield 1, _space(operand.shape, operand.valid)
+        return
     contract = PRIMITIVES.get(node.primitive)
-    shapes = [region.shape for region in node.operands]
-    if contract is not None and len(contract.axes) == len(shapes):
-        work = contract.flops(extents(contract, shapes))
-        if work:
-            return float(work)
-    return float(math.prod(node.operands[0].shape))
+    target = node.operands[0]
+    if contract is None or not contract.reduction:
+        yield 1, target
+        return
+    extents: dict[str, tuple[int, Index]] = {}
+    for letters, region in zip(contract.axes, node.operands, strict=True):
+        extents |= dict(zip(letters, zip(region.shape, region.valid, strict=True), strict=True))
+    shape, valid = zip(*extents.values(), strict=True)
+    yield contract.flops({a: 1 for a in extents}), _space(shape, valid)
 
 
-def _steps(part: ex.Expr) -> int:
-    match part:
-        case ex.Unary(function, operand):
-            each = COSTLY_STEPS if function in COSTLY else 1
-            return each * math.prod(operand.shape)
-        case ex.Binary(function):
-            return (COSTLY_STEPS if function in COSTLY else 1) * math.prod(part.shape)
-        case ex.Select() | ex.Cast():
-            return math.prod(part.shape)
-        case ex.Reduce(_, operand):
-            return math.prod(operand.shape)
-        case _:
-            return 0
+def _space(shape: tuple[int, ...], valid: tuple[Index, ...]) -> Region:
+    return Region("", (), shape, valid)
+
+
+def _total(space: Region, loops: tuple[For, ...], *, full: bool) -> float:
+    """Points of all calls: those that exist, or of full tiles (what a matrix unit computes)."""
+    if full:
+        return float(trips(loops) * math.prod(space.shape))
+    return float(exact_amount(space, loops)[1])
+
+
+def _steps(function: str) -> int:
+    return COSTLY_STEPS if function in COSTLY else 1

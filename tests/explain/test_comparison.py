@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from septran.explain.compare import ABSENT, Comparison, labels
+from septran.explain.comparison import ABSENT, Comparison, labels
 from septran.explain.explanation import Explanation
 from septran.mapping.resolved import Setting
 
