@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from septran.task.index import Var
 from septran.tile.nodes import (
     Acquire,
+    Barrier,
     Commit,
     Copy,
     For,
@@ -16,6 +17,7 @@ from septran.tile.nodes import (
     Role,
     TileProgram,
     Wait,
+    nodes,
     regions,
 )
 
@@ -50,9 +52,10 @@ class Step:
 def blocks(program: TileProgram) -> Block:
     """The program's body, with every buffer and channel at the body it belongs to.
 
-    A scope is the smallest body that holds all uses, and is outside of the loops over
-    which all stages or fill numbers count: a loop whose index is in some of them only
-    has rings of another length in each iteration.
+    A scope is the smallest body that holds all uses. A buffer's is also outside of the
+    loops over which all its stages count (one whose index is in some of them only has
+    rings of another length in each iteration), and of the loop whose units share it and
+    meet at a barrier.
     """
     params = frozenset(program.params)
     uses: dict[str, list[Path]] = {}
@@ -60,8 +63,9 @@ def blocks(program: TileProgram) -> Block:
     for path, node in _paths(program.body, ()):
         for name, counted in _names(node):
             uses.setdefault(name, []).append(path)
-            if counted is not None:
-                outside[name] = outside.get(name, counted) & counted
+            outside[name] = outside.get(name, counted) & counted
+    for variable, name in _met(program):
+        outside[name] = outside.get(name, frozenset()) | {variable}
     loops = {n.variable: path for path, n in _paths(program.body, ()) if isinstance(n, For)}
     homes: dict[Path, list[str]] = {}
     for name, paths in uses.items():
@@ -78,18 +82,30 @@ def _rings(program: TileProgram) -> frozenset[str]:
     return frozenset(f"~{c.name}" for c in program.channels)
 
 
-def _names(node: Node) -> Iterator[tuple[str, frozenset[Var] | None]]:
-    """What a node uses (channels behind a tilde) and the indices that count its stages.
-
-    A copy does not say which fill of its channel it belongs to: None.
-    """
+def _names(node: Node) -> Iterator[tuple[str, frozenset[Var]]]:
+    """What a node uses (channels behind a tilde) and the indices that count its stages."""
     for region in regions(node):
         yield region.buffer, region.stage.variables()
     match node:
         case Copy(channel=str(channel)):
-            yield f"~{channel}", None
+            yield f"~{channel}", frozenset()
         case Acquire() | Commit() | Wait() | Release():
             yield f"~{node.channel}", frozenset()
+
+
+def _met(program: TileProgram) -> Iterator[tuple[Var, str]]:
+    """Loops with barriers, and the buffers inside that are in a memory of an outer level."""
+    depth, memory = program.machine.depth, program.machine.memory
+    memories = {b.name: b.memory for b in program.buffers}
+    for loop in nodes(program.body):
+        if not isinstance(loop, For) or loop.processor is None:
+            continue
+        inside = tuple(nodes(loop.body))
+        if not any(isinstance(n, Barrier) and n.processor == loop.processor for n in inside):
+            continue
+        for name in {r.buffer for n in inside for r in regions(n)} & memories.keys():
+            if depth(memory(memories[name]).visible_to) < depth(loop.processor):
+                yield loop.variable, name
 
 
 def _paths(body: tuple[Node, ...], above: Path) -> Iterator[tuple[Path, Node]]:

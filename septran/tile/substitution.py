@@ -191,3 +191,14 @@ def repeated(body: tuple[Node, ...], names: Names) -> tuple[Node, ...]:
             node = replace(node, body=repeated(node.body, names))
         result.append(node)
     return tuple(result)
+
+
+def on_channels(node: Node, renamed: Mapping[str, str]) -> Node:
+    """Put the copies in a node on other channels."""
+    match node:
+        case Copy(channel=str(name)) if name in renamed:
+            return replace(node, channel=renamed[name])
+        case For() | Role():
+            return replace(node, body=tuple(on_channels(n, renamed) for n in node.body))
+        case _:
+            return node

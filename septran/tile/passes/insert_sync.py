@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from septran.task.index import Index, Var, minimum
+from septran.tile.loops import ranges
 from septran.tile.nodes import (
     Acquire,
     Channel,
@@ -27,7 +28,7 @@ from septran.tile.nodes import (
     regions,
     writes,
 )
-from septran.tile.substitution import Names
+from septran.tile.substitution import Names, simplified
 
 NAME = "insert_sync"
 
@@ -43,7 +44,8 @@ def insert_sync(program: TileProgram) -> TileProgram:
     waits = {c.name: c for c in outward}
     for channel in inward:
         body = _Inward(channel, program, waits).place(body)
-    return replace(program, body=body)
+    # last, as a stage without its loop index would no longer show that it goes round
+    return replace(program, body=simplified(body, ranges(body)) if waits or inward else body)
 
 
 def _is_load(channel: Channel, body: tuple[Node, ...]) -> bool:
@@ -105,7 +107,7 @@ class _Handshake:
     def opens(self, node: Node) -> bool:
         """Whether the channel begins anew in each run of a loop's or role's body."""
         if isinstance(node, For):
-            return not any(node.variable in s.variables() for s in self.stages(node))
+            return not all(node.variable in s.variables() for s in self.stages(node))
         if isinstance(node, Role):
             mine = _mentions(self.channel.buffers, (node,))
             return mine == _mentions(self.channel.buffers, self.program.body)
@@ -165,7 +167,7 @@ class _Inward(_Handshake):
     ) -> tuple[tuple[Node, ...], Index, Index]:
         """A body with its handshake, and the next fill to make and to use."""
         groups = {group[0]: group for group in self.fills(body)}
-        spans = self.spans(body)
+        spans, foreign = self.spans(body), self.foreign(body)
         inserted = _Inserted(tuple(body))
         changed = list(body)
         for position, node in enumerate(body):
@@ -175,7 +177,7 @@ class _Inward(_Handshake):
             if position in spans:
                 self.put_use(inserted, position, spans[position], use)
                 use = use + 1
-            if isinstance(node, For) and self.goes_round(node):
+            if isinstance(node, For) and position not in foreign and self.goes_round(node):
                 changed[position], fill, use = self.loop(node, fill, use)
             elif isinstance(node, Role):
                 inner, made, _ = self.walk(node.body, fill, use)
@@ -194,9 +196,9 @@ class _Inward(_Handshake):
 
     def used(self, body: tuple[Node, ...]) -> Index:
         """Fills that one run of a body uses."""
-        count = Index.of(len(self.spans(body)))
-        for node in body:
-            if isinstance(node, For) and self.goes_round(node):
+        count, foreign = Index.of(len(self.spans(body))), self.foreign(body)
+        for position, node in enumerate(body):
+            if isinstance(node, For) and position not in foreign and self.goes_round(node):
                 count = count + _product(node.extent, self.used(node.body))
         return count
 
@@ -207,8 +209,9 @@ class _Inward(_Handshake):
     def spans(self, body: tuple[Node, ...]) -> dict[int, int]:
         """First and last position of the nodes that use each fill."""
         found: dict[Index, tuple[int, int]] = {}
+        foreign = self.foreign(body)
         for position, node in enumerate(body):
-            if _on(self.channel, node) or isinstance(node, Role):
+            if _on(self.channel, node) or isinstance(node, Role) or position in foreign:
                 continue
             if isinstance(node, For) and self.goes_round(node):
                 continue
@@ -217,6 +220,18 @@ class _Inward(_Handshake):
                 found[stage] = (first, position)
         spans = dict(found.values())
         return self.early(body, spans) if self.channel.stages == 1 else spans
+
+    def foreign(self, body: tuple[Node, ...]) -> set[int]:
+        """Positions where the buffers hold what another channel brought last."""
+        found: set[int] = set()
+        filler: set[str | None] = {self.channel.name}
+        for position, node in enumerate(body):
+            filled = [c for c in _copies((node,)) if c.target.buffer in self.channel.buffers]
+            if any(c.channel is not None for c in filled):
+                filler = {c.channel for c in filled}
+            if self.channel.name not in filler:
+                found.add(position)
+        return found
 
     def touched(self, node: Node) -> Iterable[Index]:
         """Stages that a node reads or writes, or whose store it waits for."""
@@ -259,6 +274,10 @@ class _Inward(_Handshake):
 
 class _Outward(_Handshake):
     """Copies, commit; wait before what was copied from is written again, and at the end."""
+
+    def opens(self, node: Node) -> bool:
+        """One role's stores are its own business."""
+        return isinstance(node, Role) or super().opens(node)
 
     def __init__(self, channel: Channel, program: TileProgram, indices: Names) -> None:
         super().__init__(channel, program)

@@ -22,7 +22,15 @@ from septran.tile.nodes import (
     nodes,
     regions,
 )
-from septran.tile.substitution import FIRST, Names, repeated, simplified, substitute, with_stage
+from septran.tile.passes.assign_roles import role_level
+from septran.tile.substitution import (
+    FIRST,
+    Names,
+    on_channels,
+    repeated,
+    substitute,
+    with_stage,
+)
 
 NAME = "pipeline_loops"
 STORE_STAGES = 2
@@ -61,7 +69,7 @@ class _Pipelining:
             return program
         return replace(
             program,
-            body=simplified(body, ranges(body)),
+            body=body,
             buffers=tuple(self.buffers[b.name] for b in program.buffers),
             channels=(*program.channels, *self.channels),
         )
@@ -90,8 +98,13 @@ class _Pipelining:
         for ring in (loads if depth > 1 else []) + stores:
             loop = self.turn(loop, ring, depth if ring.load else STORE_STAGES)
         loop = replace(loop, body=self.expose(loop.body, loop.variable), pipeline=depth)
-        if depth == 1 or loop.specialize:
-            return (replace(loop, specialize=loop.specialize and depth > 1),)
+        if depth == 1:
+            return (replace(loop, specialize=False),)
+        inner = any(isinstance(n, For) and n.specialize for n in nodes(loop.body))
+        level = role_level(self.program.machine, outer, loop)
+        if loop.specialize and level is not None and not inner:
+            return (loop,)
+        loop = replace(loop, specialize=False)
         return self.lead(loop, {p for r in loads for p in r.positions}, depth)
 
     def alone(self, loop: For) -> bool:
@@ -117,9 +130,9 @@ class _Pipelining:
             mine = node.target.buffer if load else node.source.buffer
             if mine in self.program.params or loop.variable not in self.homes[mine]:
                 continue
-            if load and may_lead(node, position, loop):
+            user = _next_user(loop.body, position)
+            if load and user < len(loop.body) and may_lead(node, position, loop):
                 loaded.add(mine)
-                user = _next_user(loop.body, position)
                 groups.setdefault((node.engine, True, user), []).append(position)
             elif not load and mine not in loaded and may_lag(node, position, loop):
                 groups.setdefault((node.engine, False, position), []).append(position)
@@ -136,7 +149,9 @@ class _Pipelining:
         for name in mine:
             self.buffers[name] = replace(self.buffers[name], stages=stages)
         stage = Index.of(loop.variable) % stages
-        return replace(loop, body=tuple(with_stage(n, mine, stage) for n in body))
+        return replace(
+            loop, kind="sequential", body=tuple(with_stage(n, mine, stage) for n in body)
+        )
 
     def channel(
         self, copies: Sequence[Copy], load: bool, stages: int, loop: For | None = None
@@ -195,7 +210,7 @@ class _Pipelining:
         inner = [c for c in self.channels if _holds_all(body, c.name)]
         renamed = {c.name: self.names.fresh(c.name) for c in inner}
         self.channels += [replace(c, name=renamed[c.name]) for c in inner]
-        return tuple(_on_channels(n, renamed) for n in body)
+        return tuple(on_channels(n, renamed) for n in body)
 
     # ---- copies that nothing hides
 
@@ -236,13 +251,3 @@ def _next_user(body: Sequence[Node], position: int) -> int:
 
 def _holds_all(body: tuple[Node, ...], channel: str) -> bool:
     return any(isinstance(n, Copy) and n.channel == channel for n in nodes(body))
-
-
-def _on_channels(node: Node, renamed: Mapping[str, str]) -> Node:
-    match node:
-        case Copy(channel=str(name)) if name in renamed:
-            return replace(node, channel=renamed[name])
-        case For() | Role():
-            return replace(node, body=tuple(_on_channels(n, renamed) for n in node.body))
-        case _:
-            return node

@@ -1,0 +1,179 @@
+"""Producers that copy and consumers that compute, beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from septran.machine.model import Machine
+from septran.tile.nodes import (
+    Channel,
+    Compute,
+    Copy,
+    For,
+    Node,
+    Remark,
+    Role,
+    TileProgram,
+    nodes,
+    regions,
+    rewrite,
+    writes,
+)
+from septran.tile.rows import IndivisibleError, Rows
+from septran.tile.substitution import Names, on_channels, repeated
+
+NAME = "assign_roles"
+
+
+def assign_roles(program: TileProgram) -> TileProgram:
+    """Let one role issue the copies and others compute, where the mapping asks for it."""
+    work = _Roles(program)
+    body = work.body(program.body, ())
+    channels = (*program.channels, *work.channels)
+    return replace(program, body=body, channels=channels).remark(*work.remarks)
+
+
+def role_level(machine: Machine, outer: Sequence[For], loop: For) -> str | None:
+    """The processor level whose units can take roles in a loop; None where there is none.
+
+    It is the level that issues the loop's instructions, or the next one inside.
+    """
+    around = [o.processor for o in outer if o.processor is not None]
+    depth = machine.depth(around[-1]) if around else 0
+    levels = machine.processors[depth + 1 :]
+    if not around or not levels:
+        return None
+    issuers = {_issuer(machine, n) for n in nodes(loop.body) if isinstance(n, Compute)}
+    return next((p.name for p in levels if p.name in issuers), levels[0].name)
+
+
+def _issuer(machine: Machine, node: Compute) -> str:
+    try:
+        return machine.instruction(node.instruction).issued_by
+    except KeyError:
+        return ""
+
+
+@dataclass
+class _Roles:
+    program: TileProgram
+    channels: list[Channel] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.indices = Names.of_loops(self.program.body)
+        self.names = Names({c.name for c in self.program.channels})
+
+    def body(self, body: tuple[Node, ...], outer: tuple[For, ...]) -> tuple[Node, ...]:
+        """Split the body that holds a specialised loop; look into the others."""
+        for node in body:
+            if isinstance(node, For) and node.specialize:
+                level = role_level(self.program.machine, outer, node)
+                if level is not None:
+                    return self.split(body, node, level)
+        return tuple(
+            replace(n, body=self.body(n.body, (*outer, n))) if isinstance(n, For) else n
+            for n in body
+        )
+
+    def split(self, body: tuple[Node, ...], loop: For, level: str) -> tuple[Node, ...]:
+        fetched = self.fetched(body)
+        fetch = repeated(_keep(body, fetched, holds=True), self.indices)
+        work = _keep(body, fetched, holds=False)
+        registers = dict(self.program.request(loop.origin.task).registers)
+        what = f"the loop over {loop.variable} has roles of its own"
+        first = replace(loop.origin, rule=f"{what}: this one issues the copies")
+        fetch = self.on_level(fetch, level)
+        producer = Role("producer", level, 1, fetch, first, registers.get("producer"))
+        shares = self.shares(self.on_level(work, level), loop)
+        consumers: list[Node] = []
+        for number, share in enumerate(shares):
+            name = f"consumer {number + 1}" if len(shares) > 1 else "consumer"
+            rule = f"{what}: this one computes"
+            if len(shares) > 1:
+                rule += f" part {number + 1} of {len(shares)} of the rows"
+            origin = replace(loop.origin, rule=rule)
+            consumers.append(Role(name, level, 1, share, origin, registers.get("consumer")))
+        return (producer, *consumers)
+
+    def on_level(self, body: tuple[Node, ...], level: str) -> tuple[Node, ...]:
+        """What the whole unit issued is issued by one of the level that takes roles."""
+        depth = self.program.machine.depth
+
+        def lower(node: Node) -> tuple[Node, ...]:
+            if isinstance(node, Copy | Compute) and depth(node.processor) < depth(level):
+                return (replace(node, processor=level),)
+            return (node,)
+
+        return rewrite(body, lower)
+
+    def fetched(self, body: tuple[Node, ...]) -> frozenset[str]:
+        """The channels that only bring what nothing in the body writes."""
+        channels = {c.name: c for c in self.program.channels}
+        written = {r.buffer for n in nodes(body) for r in writes(n)}
+        copies = [n for n in body if isinstance(n, Copy)]
+        for loop in body:  # what goes round an inner loop of it stays with that loop
+            if isinstance(loop, For):
+                ahead = (n for n in loop.body if isinstance(n, Copy) and n.channel is not None)
+                copies += [c for c in ahead if channels[str(c.channel)].stages > 1]
+        return frozenset(
+            c.channel
+            for c in copies
+            if c.channel is not None
+            and c.target.buffer in channels[c.channel].buffers
+            and c.source.buffer not in written
+        )
+
+    def shares(self, work: tuple[Node, ...], loop: For) -> list[tuple[Node, ...]]:
+        """The consumers' bodies: all of the work, or each a part of the rows."""
+        if loop.consumers <= 1:
+            return [work]
+        inside = _uses(work)
+        own = frozenset(
+            name
+            for name, count in inside.items()
+            if name not in self.program.params and count == _uses(self.program.body)[name]
+        )
+        try:
+            rows = Rows.of(work, own, loop.consumers, self.program.machine)
+        except IndivisibleError as reason:
+            message = f"`consumers: {loop.consumers}` is not applied: {reason}"
+            request = self.program.request(loop.origin.task)
+            about = loop.origin.task
+            self.remarks.append(Remark("missed", about, message, None, request.where, NAME))
+            return [work]
+        shares = [rows.part(work, number) for number in range(loop.consumers)]
+        return [shares[0], *(self.again(share) for share in shares[1:])]
+
+    def again(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        """Another consumer's body: indices and channels out of it are its own."""
+        used = {n.channel for n in nodes(body) if isinstance(n, Copy)}
+        renamed = {
+            c.name: self.names.fresh(c.name) for c in self.program.channels if c.name in used
+        }
+        self.channels += [
+            replace(c, name=renamed[c.name]) for c in self.program.channels if c.name in renamed
+        ]
+        return tuple(on_channels(n, renamed) for n in repeated(body, self.indices))
+
+
+def _keep(body: tuple[Node, ...], channels: frozenset[str], *, holds: bool) -> tuple[Node, ...]:
+    """Only the copies on `channels`, or all but them; loops that are left empty go."""
+    kept: list[Node] = []
+    for node in body:
+        if isinstance(node, For):
+            inside = _keep(node.body, channels, holds=holds)
+            if inside:
+                kept.append(replace(node, body=inside))
+        elif (isinstance(node, Copy) and node.channel in channels) == holds:
+            kept.append(node)
+    return tuple(kept)
+
+
+def _uses(body: tuple[Node, ...]) -> Mapping[str, int]:
+    counts: dict[str, int] = {}
+    for node in nodes(body):
+        for region in regions(node):
+            counts[region.buffer] = counts.get(region.buffer, 0) + 1
+    return counts
