@@ -9,7 +9,7 @@ from types import MappingProxyType
 from septran.errors import nearest
 from septran.location import Location
 from septran.machine.model import Machine
-from septran.mapping.choose import Scope, preferred
+from septran.mapping.choose import Scope
 from septran.mapping.mapping import Mapping, Preference
 from septran.mapping.resolved import Decision, Instance, Setting
 from septran.task.tree import Allocate, Launch, Loop, TaskNode, TaskTree, statements
@@ -121,14 +121,34 @@ def _edges(
     return edges
 
 
+def distinct(decisions: Iterable[Decision], instances: Iterable[Instance]) -> tuple[Decision, ...]:
+    """Each decision once; a line of a rule has an effect if it has one for some task."""
+    used = {
+        setting.where
+        for i in instances
+        for setting, plain in ((i.pipeline, 1), (i.warpspecialize, False))
+        if setting.value != plain
+    }
+    found: dict[tuple[str, Location | None, str], Decision] = {}
+    for decision in decisions:
+        if decision.kind == "no-effect" and decision.where is not None:
+            if decision.where in used:
+                continue
+            key = decision.message.partition(":")[0]
+            found.setdefault(("no-effect", decision.where, key), decision)
+        else:
+            found.setdefault((decision.about, decision.where, decision.message), decision)
+    return tuple(found.values())
+
+
 def unused_tunables(
     task: TaskNode, scope: Scope, mapping: Mapping, entry: bool, tree: TaskTree
 ) -> Iterator[Decision]:
-    """Tunables that an instance sets and nothing at or below it uses."""
+    """Tunables that an instance or an explicit mapping sets and nothing uses."""
     below = {name for node in task.walk() for name, _ in node.tunables}
     if scope.instance is not None:
         yield from _unused(scope.instance.tunables, below, task.variant, task.path)
-    if entry:
+    if entry and not mapping.rules:  # rules are for other operators, too
         everywhere = {name for node in tree.tasks() for name, _ in node.tunables}
         yield from _unused(mapping.tunables, everywhere, tree.name, "tunables")
 
@@ -145,6 +165,3 @@ def _unused(table: object, used: Iterable[str], owner: str, about: str) -> Itera
         message = f"tunable `{key}` has no effect: {uses}"
         close = hint if hint and hint.startswith("did you mean") else None
         yield Decision("no-effect", about, message, close, preference.where)
-
-
-__all__ = ["USED_BY_TARGET", "preferred", "settle", "unused_tunables"]

@@ -44,9 +44,8 @@ def resolve(
     raise_all(work.errors)
     instances = tuple(work.instances)
     check_capacity(tree, mapping.machine, instances, work.decisions)
-    return ResolvedMapping(
-        tree, mapping.machine, instances, tuple(dict.fromkeys(work.decisions)), mapping.file
-    )
+    decisions = effects.distinct(work.decisions, instances)
+    return ResolvedMapping(tree, mapping.machine, instances, decisions, mapping.file)
 
 
 @dataclass(frozen=True)
@@ -253,6 +252,16 @@ class _Task:
             for key in (name, *_groups(tensor)):
                 if key in plan.mems:
                     return plan.mems[key]
+        return self._as_callers_temporaries() if isinstance(tensor, Allocate) else None
+
+    def _as_callers_temporaries(self) -> Setting[str] | None:
+        """Where the nearest caller that says so keeps its temporaries."""
+        scope = self.scope.caller
+        while scope is not None:
+            for plan in scope.plans:
+                if "temporaries" in plan.mems:
+                    return plan.mems["temporaries"]
+            scope = scope.caller
         return None
 
     def _for_temporary(self, proc: Setting[str]) -> Setting[str]:
