@@ -71,6 +71,9 @@ def read(
 ) -> Expr:
     """`lanes` elements from `at` on along an axis; only the first `count` if given."""
     storage = access.storage
+    exists = inside(context, access, at, along, lanes)
+    if exists is not None:
+        return widen(_padded(context, access, at, lanes, along, count, exists), storage.dtype)
     offset = access.at(at)
     step = contiguity(access, at, along, lanes)
     if lanes == 1 or step == 0:
@@ -87,6 +90,57 @@ def read(
             index = tirx.Select(simd.first_lanes(count, lanes), index, safe)
         value = tirx.BufferLoad(storage.flat, [index])
     return widen(value, storage.dtype)
+
+
+def inside(
+    context: Context, access: Access, at: Sequence[Index], along: int, lanes: int
+) -> Expr | None:
+    """Which lanes of a padded view lie in its tensor; None where all are known to."""
+    if not access.region.padded:
+        return None
+    spot, lane = list(at), None
+    if lanes > 1:
+        ramp = tirx.Ramp(context.writer.index(0), context.writer.index(1), lanes)
+        lane = context.indices.fresh(ramp, 0, lanes - 1)
+        spot[along] = spot[along] + lane
+    conditions: list[Expr] = []
+    for entry, extent in zip(access.region.at(tuple(spot)), access.storage.shape, strict=True):
+        low, high = context.indices.bounds(entry)
+        if low < 0:
+            conditions.append(context.lower(entry) >= 0)
+        if high >= extent:
+            conditions.append(context.lower(entry) < context.writer.index(extent))
+    if not conditions:
+        return None
+    total, *rest = (simd.broadcast(c, lanes) for c in conditions)
+    for condition in rest:
+        total = tirx.And(total, condition)
+    return total
+
+
+def _padded(
+    context: Context,
+    access: Access,
+    at: Sequence[Index],
+    lanes: int,
+    along: int,
+    count: Expr | None,
+    exists: Expr,
+) -> Expr:
+    """What is read where it exists, and zeros elsewhere."""
+    flat = access.storage.flat
+    zero = simd.constant(0, str(flat.dtype), lanes)
+    if count is not None:
+        exists = tirx.And(exists, simd.first_lanes(count, lanes))
+    if lanes > 1 and contiguity(access, at, along, lanes) == 1:
+        return simd.masked_load(flat, context.lower(access.at(at)), exists)
+    if lanes == 1:
+        index = context.lower(access.at(at))
+    else:
+        index = simd.broadcast(scattered(context, access, at, along, lanes), lanes)
+    first = simd.broadcast(context.writer.index(0), lanes)
+    value = tirx.BufferLoad(flat, [tirx.Select(exists, index, first)])
+    return tirx.Select(exists, value, zero)
 
 
 def write(
