@@ -159,7 +159,8 @@ def _load(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, Mappin
         return operators.load(logic), plan
     name = None
     if plan.entrypoint is not None:
-        name = plan.instances[plan.entrypoint.value].variant.value
+        variant = plan.instances[plan.entrypoint.value].variant
+        name = variant.value if variant is not None else None
     return find_entry(load_logic(logic), name), plan
 
 

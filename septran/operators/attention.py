@@ -43,7 +43,7 @@ def softmax_step(P, acc, m, l, S, Q, K, *, scale: task.static, ahead: task.stati
 
 @task.define(leaf=True)
 def values_tile(acc, P, V):
-    """acc += P V."""
+    """Add P V to acc."""
     task.call_primitive("gemm", acc, P, V)
 
 

@@ -2,6 +2,7 @@
 
 A [M, K], B [K, N], bias [N], C [M, N]; act is none, relu, gelu (by erf, as torch's default)
 or silu. Sums in float32 for 16-bit floats, and rounds once, after the activation.
+Source: the epilogue of cublasLt (CUBLASLT_EPILOGUE_GELU_BIAS and its kin).
 """
 
 from septran import task

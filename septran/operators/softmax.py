@@ -24,7 +24,7 @@ def softmax_rows(Y, X):
 
 @task.define
 def softmax(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"]):
-    """Y = softmax(X) along the last axis."""
+    """Normalise the exponentials of each row."""
     rows = task.tunable("block_M")
     Yp = task.partition(Y, shape=(rows, Y.shape[1]))
     Xp = task.partition(X, shape=(rows, X.shape[1]))

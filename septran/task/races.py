@@ -31,10 +31,10 @@ def check_races(task: TaskNode, ranges: Mapping[Var, Range]) -> None:
     """Check every parallel loop of a task's own body; raises RaceError with both places."""
     for statement in statements(task.body):
         if isinstance(statement, Loop) and statement.parallel:
-            _check_loop(task, statement, ranges)
+            _check_loop(statement, ranges)
 
 
-def _check_loop(task: TaskNode, loop: Loop, ranges: Mapping[Var, Range]) -> None:
+def _check_loop(loop: Loop, ranges: Mapping[Var, Range]) -> None:
     private = {s.name for s in statements(loop.body) if isinstance(s, Allocate)}
     uses = [u for u in _uses(loop.body, ()) if u.access.view.tensor not in private]
     known = dict(ranges)
@@ -45,7 +45,7 @@ def _check_loop(task: TaskNode, loop: Loop, ranges: Mapping[Var, Range]) -> None
         for second in uses[n:]:
             written = first.access.writes or second.access.writes
             if written and first.access.view.tensor == second.access.view.tensor:
-                _check_pair(task, loop, first, second, known)
+                _check_pair(loop, first, second, known)
 
 
 def _top(extent: Index, known: Mapping[Var, Range]) -> int:
@@ -62,9 +62,7 @@ def _uses(body: tuple[Statement, ...], inner: tuple[tuple[Var, Index], ...]) -> 
                 yield _Use(access, statement.location, inner)
 
 
-def _check_pair(
-    task: TaskNode, loop: Loop, first: _Use, second: _Use, known: Mapping[Var, Range]
-) -> None:
+def _check_pair(loop: Loop, first: _Use, second: _Use, known: Mapping[Var, Range]) -> None:
     for variable, extent in zip(loop.variables, loop.extents, strict=True):
         if extent.is_constant and extent.constant <= 1:
             continue
@@ -81,7 +79,6 @@ def _check_pair(
                 hint="partition it by the loop's indices, or use task.sequential_range",
                 notes=[("one use", first.location), ("the other", second.location)],
             )
-    del task
 
 
 def _apart(
@@ -137,19 +134,31 @@ def _enumerated_apart(loop: Loop, first: _Use, second: _Use, known: Mapping[Var,
     }
     if outer or any(not e.is_constant for e in loop.extents):
         return False
-    seen: dict[tuple[int, ...], tuple[int, ...]] = {}
-    size = 0
+    writers: dict[tuple[int, ...], tuple[int, ...]] = {}
+    uses = sorted({id(u): u for u in (first, second)}.values(), key=lambda u: not u.access.writes)
+    left = ENUMERATED
+    for use in uses:  # those that write come first
+        for turn, places in _touched(loop, use, known):
+            left -= len(places)
+            if left < 0:
+                return False
+            for place in places:
+                holder = writers.get(place, turn)
+                if holder != turn:
+                    return False
+                if use.access.writes:
+                    writers[place] = turn
+    return True
+
+
+def _touched(
+    loop: Loop, use: _Use, known: Mapping[Var, Range]
+) -> Iterator[tuple[tuple[int, ...], list[tuple[int, ...]]]]:
+    """Each iteration with the elements that a use touches in it."""
+    inner = [range(known[v][1] + 1) for v, _ in use.inner]
     for turn in itertools.product(*(range(e.constant) for e in loop.extents)):
         values = dict(zip(loop.variables, turn, strict=True))
-        for use in (first, second):
-            inner = [range(known[v][1] + 1) for v, _ in use.inner]
-            for step in itertools.product(*inner):
-                now = values | dict(zip((v for v, _ in use.inner), step, strict=True))
-                places = coordinates(use.access.view, now)
-                size += places[0].size if places else 0
-                if size > ENUMERATED:
-                    return False
-                for place in zip(*(np.ravel(p).tolist() for p in places), strict=True):
-                    if seen.setdefault(place, turn) != turn:
-                        return False
-    return True
+        for step in itertools.product(*inner):
+            now = values | dict(zip((v for v, _ in use.inner), step, strict=True))
+            places = np.broadcast_arrays(*coordinates(use.access.view, now))
+            yield turn, list(zip(*(np.ravel(p).tolist() for p in places), strict=True))

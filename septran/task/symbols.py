@@ -321,7 +321,10 @@ def _expand(expr: ex.Expr, key: Any) -> ex.Expr:
         items = (*items[:at], *([slice(None)] * missing), *items[at + 1 :])
     else:
         items = (*items, *([slice(None)] * (len(expr.shape) - full)))
-    if any(item is not None and item != slice(None) for item in items):
+    full_slice = slice(None)
+    if any(item is not None and not isinstance(item, slice) for item in items) or any(
+        item is not None and item != full_slice for item in items
+    ):
         raise IndexingError(
             "an expression can only be indexed by ':' and None", Location.of_caller(),
             hint="store it in a temporary first, then slice that",

@@ -67,12 +67,8 @@ class Tile(Expression):
         items = key if isinstance(key, tuple) else (key,)
         items = _spread_ellipsis(items, self.ndim)
         kept = tuple(item for item in items if item is not None)
-        tile = (
-            self
-            if all(i == slice(None) for i in kept if isinstance(i, slice))
-            and all(isinstance(i, slice) for i in kept)
-            else self._with(_sliced(self.view, kept, self.frame))
-        )
+        plain = all(map(_is_full, kept))
+        tile = self if plain else self._with(_sliced(self.view, kept, self.frame))
         if all(item is not None for item in items):
             return tile
         new = [i for i in items if i is None or isinstance(i, slice)]
@@ -130,7 +126,7 @@ class Partition:
         extents: list[int] = []
         for n, item in enumerate(items):
             if isinstance(item, slice):
-                if item != slice(None):
+                if not _is_full(item):
                     raise IndexingError(
                         "a partition takes ':' or an index along each axis", Location.of_caller()
                     )
@@ -234,8 +230,13 @@ def _inside(view: View, n: int, at: Index, frame: Frame) -> None:
             )
 
 
+def _is_full(item: Any) -> bool:
+    """Whether `item` is ``:``; symbols in it are not compared."""
+    return isinstance(item, slice) and (item.start is item.stop is item.step is None)
+
+
 def _range(view: View, n: int, item: slice) -> View:
-    if item == slice(None):
+    if _is_full(item):
         return view
     if item.step not in (None, 1):
         raise IndexingError("slices with a step are not views here", Location.of_caller())
@@ -248,6 +249,11 @@ def _range(view: View, n: int, item: slice) -> View:
             f"the length of slice {start}:{stop} is not a constant", Location.of_caller(),
             hint="write x[a : a + n] with an integer n",
         )  # fmt: skip
+    if start.is_constant and start.constant + length.constant > view.shape[n]:
+        raise IndexingError(
+            f"slice {start}:{stop} leaves axis {n} of {view.tensor}, which has {view.shape[n]}",
+            Location.of_caller(),
+        )
     offsets: list[IndexLike] = [0] * view.rank
     offsets[n] = start
     extents = list(view.shape)
