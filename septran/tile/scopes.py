@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from septran.task.index import Var
 from septran.tile.nodes import (
     Acquire,
-    Barrier,
     Commit,
     Copy,
     For,
@@ -54,8 +53,8 @@ def blocks(program: TileProgram) -> Block:
 
     A scope is the smallest body that holds all uses. A buffer's is also outside of the
     loops over which all its stages count (one whose index is in some of them only has
-    rings of another length in each iteration), and of the loop whose units share it and
-    meet at a barrier.
+    rings of another length in each iteration), and of the loop of whose units each has
+    a part of it.
     """
     params = frozenset(program.params)
     uses: dict[str, list[Path]] = {}
@@ -64,7 +63,7 @@ def blocks(program: TileProgram) -> Block:
         for name, counted in _names(node):
             uses.setdefault(name, []).append(path)
             outside[name] = outside.get(name, counted) & counted
-    for variable, name in _met(program):
+    for variable, name in _spread(program):
         outside[name] = outside.get(name, frozenset()) | {variable}
     loops = {n.variable: path for path, n in _paths(program.body, ()) if isinstance(n, For)}
     homes: dict[Path, list[str]] = {}
@@ -93,19 +92,22 @@ def _names(node: Node) -> Iterator[tuple[str, frozenset[Var]]]:
             yield f"~{node.channel}", frozenset()
 
 
-def _met(program: TileProgram) -> Iterator[tuple[Var, str]]:
-    """Loops with barriers, and the buffers inside that are in a memory of an outer level."""
+def _spread(program: TileProgram) -> Iterator[tuple[Var, str]]:
+    """Loops over units, and the buffers of which each unit has its part.
+
+    They are in a memory that the units see in common, and addressed by the unit's index.
+    """
     depth, memory = program.machine.depth, program.machine.memory
     memories = {b.name: b.memory for b in program.buffers}
     for loop in nodes(program.body):
         if not isinstance(loop, For) or loop.processor is None:
             continue
-        inside = tuple(nodes(loop.body))
-        if not any(isinstance(n, Barrier) and n.processor == loop.processor for n in inside):
-            continue
-        for name in {r.buffer for n in inside for r in regions(n)} & memories.keys():
+        for region in (r for n in nodes(loop.body) for r in regions(n)):
+            name, mine = region.buffer, loop.variable
+            if name not in memories or not any(mine in e.variables() for e in region.index):
+                continue
             if depth(memory(memories[name]).visible_to) < depth(loop.processor):
-                yield loop.variable, name
+                yield mine, name
 
 
 def _paths(body: tuple[Node, ...], above: Path) -> Iterator[tuple[Path, Node]]:

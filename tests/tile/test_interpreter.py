@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from septran.dtypes import numpy_dtype
+from septran.task import expressions as ex
+from septran.task.index import Index, Var, axis
+from septran.task.tree import ScalarParam
+from septran.tile.bijection import LayoutError
 from septran.tile.execution import ADVERSARIES
-from septran.tile.interpreter import interpret
+from septran.tile.interpreter import ArgumentError, interpret
+from septran.tile.layouts import Layout
+from septran.tile.nodes import Barrier, Placement, Region
+from septran.tile.rings import DeadlockError
+from septran.tile.storage import CapacityError, ExtentError, OutOfBoundsError
+from septran.tile.verify import verify
+from septran.tile.verify_races import RaceError
 
 ORDERS = [*ADVERSARIES, "early", "late", 0, 1, 2]
 
@@ -46,3 +59,280 @@ def test_gemm_by_producer_and_consumer(programs, order, stages):
 def test_asynchronous_copy_out(programs, order, stages):
     x = np.arange(160, dtype=np.float32).reshape(20, 8)
     assert np.array_equal(interpret(programs.copy_out(stages), [x], order=order)["Y"], x)
+
+
+# ---- what single nodes do
+
+AT = Index.of(Var("i"))
+
+
+def test_arguments_are_checked(programs):
+    program, (a, b) = programs.plain_gemm(), operands(20, 12, 40)
+    with pytest.raises(ArgumentError, match=r"takes 2 inputs \(A, B\) or all 3 parameters, not 1"):
+        interpret(program, [a])
+    with pytest.raises(ArgumentError, match=r"A is float32\[40, 20\], not float32\[20, 40\]"):
+        interpret(program, [a.T, b])
+    with pytest.raises(ArgumentError, match="no parameter 'D'"):
+        interpret(program, {"A": a, "D": b})
+    with pytest.raises(ArgumentError, match="needs B"):
+        interpret(program, {"A": a})
+
+
+def test_inputs_are_left_alone_and_outputs_may_be_given(build, part):
+    y, x = build.buffer("Y", "DRAM", (4, 4)), build.buffer("X", "DRAM", (4, 4))
+    program = build.program("YX", "Y", build.move(part(y, (0, 0), (2, 4)), part(x, (2, 0), (2, 4))))
+    given, data = np.full((4, 4), 7, np.float32), np.arange(16, dtype=np.float32).reshape(4, 4)
+    result = interpret(program, {"Y": given, "X": data})["Y"]
+    assert np.array_equal(result[:2], data[2:])
+    assert (result[2:] == 7).all()
+    assert (given == 7).all()
+
+
+def test_what_is_not_written_is_poison(build, part):
+    for dtype, poison in (("float32", np.isnan), ("int32", lambda v: v == np.int32(-1431655766))):
+        y = build.buffer("Y", "DRAM", (4, 4), dtype)
+        program = build.program("Y", "Y", build.fill(part(y, (0, 0), (2, 4)), 1))
+        result = interpret(replace(program, buffers=(y,)), [])["Y"]
+        assert (result[:2] == 1).all()
+        assert poison(result[2:]).all()
+
+
+def test_temporaries_are_fresh_in_every_iteration(build, part):
+    """S is filled in the first iteration's place only if it were kept."""
+    y, s = build.buffer("Y", "DRAM", (4, 4)), build.buffer("S", "SPM", (1, 4))
+    half = build.fill(part(s, (0, 0), (1, 2)), 3)
+    body = [half, build.copy(part(y, (AT, 0), (1, 4)), part(s))]
+    result = interpret(build.program("Y", "Y", build.loop("i", 4, *body)), [])["Y"]
+    assert (result[:, :2] == 3).all()
+    assert np.isnan(result[:, 2:]).all()
+
+
+def test_leaving_a_buffer_is_an_error_with_its_place(build, part):
+    y, x = build.buffer("Y", "DRAM", (4, 4)), build.buffer("X", "DRAM", (6, 4))
+    tile = part(x, (AT * 2, 0), (2, 4), valid=(2, 4))
+    program = build.program(
+        "YX", "Y", build.loop("i", 4, build.move(part(y, (0, 0), (2, 4)), tile))
+    )
+    with pytest.raises(
+        OutOfBoundsError, match="reaches from 6 to 7 of X, which has 0 to 5 at i=3"
+    ) as e:
+        interpret(program, [np.zeros((6, 4), np.float32)])
+    assert str(e.value.where) == "toy.py:1"
+    assert "toy calls copy" in e.value.hint
+
+
+def test_stage_that_there_is_not(build, part):
+    s = build.buffer("S", "SPM", (4,), stages=2)
+    program = build.program("", "", build.loop("i", 3, build.fill(part(s, stage=AT))))
+    with pytest.raises(OutOfBoundsError, match="names stage 2 of 2"):
+        interpret(program, [])
+
+
+def test_padded_windows_read_zeros(build, part):
+    """A 3-wide window along rows, one element of padding at each side."""
+    y, _ = build.buffer("Y", "DRAM", (4, 3)), build.buffer("X", "DRAM", (4,))
+    entry = Index.of(axis(0)) + axis(1) - 1
+    window = Region("X", (entry,), (4, 3), part(y).valid, padded=True)
+    data = np.array([1, 2, 3, 4], np.float32)
+    result = interpret(build.program("YX", "Y", build.move(part(y), window)), [data])["Y"]
+    assert result.tolist() == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 0]]
+    bare = build.program("YX", "Y", build.move(part(y), replace(window, padded=False)))
+    with pytest.raises(OutOfBoundsError):
+        interpret(bare, [data])
+
+
+def test_transposed_and_merged_views(build, part):
+    y, z, _ = (build.buffer(n, "DRAM", s) for n, s in (("Y", (3, 2)), ("Z", (6,)), ("X", (2, 3))))
+    turned = Region("X", (Index.of(axis(1)), Index.of(axis(0))), (3, 2), part(y).valid)
+    flat = Region("X", (Index.of(axis(0)) // 3, Index.of(axis(0)) % 3), (6,), (Index.of(6),))
+    body = [build.move(part(y), turned), build.move(part(z), flat)]
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    result = interpret(build.program("YZX", "YZ", *body), [data])
+    assert np.array_equal(result["Y"], data.T)
+    assert np.array_equal(result["Z"], data.reshape(-1))
+    back = build.program("YZX", "X", build.move(flat, part(z)))
+    assert np.array_equal(interpret(back, {"Y": data.T, "Z": data.reshape(-1)})["X"], data)
+
+
+def test_expressions_positions_and_scalars(build, part):
+    """Y[i, :] = X[i, :] * s + position along the row, in the home tensor."""
+    y, x = build.buffer("Y", "DRAM", (4, 6)), build.buffer("X", "DRAM", (4, 6))
+    s = build.buffer("S", "SPM", (1, 3))
+    home = part(x, (AT, 3), (1, 3))
+    value = ex.binary("multiply", ex.Load(part(s), "float32"), ex.Scalar("s", "float32"))
+    value = ex.binary("add", value, ex.Position(home, 1))
+    target = part(y, (AT, 3), (1, 3))
+    compute = replace(build.move(target, part(s)), primitive="map", expression=value)
+    loop = build.loop("i", 4, build.copy(part(s), home), compute)
+    program = replace(build.program("YX", "Y", loop), scalars=(ScalarParam("s", "float32", 2.0),))
+    data = np.arange(24, dtype=np.float32).reshape(4, 6)
+    wanted = data[:, 3:] * 2 + np.arange(3, 6)
+    assert np.array_equal(interpret(program, [data])["Y"][:, 3:], wanted)
+    wanted = data[:, 3:] * 5 + np.arange(3, 6)
+    assert np.array_equal(interpret(program, [data], scalars={"s": 5.0})["Y"][:, 3:], wanted)
+
+
+def test_bfloat16_is_rounded_once(build, part):
+    """1 + 2^-9 + 2^-9 is 1.0039 in float32, and 1 if each step is rounded to bfloat16."""
+    y = build.buffer("Y", "DRAM", (4,), "bfloat16")
+    x = build.buffer("X", "DRAM", (4,), "bfloat16")
+    load = ex.Load(part(x), "bfloat16")
+    small = ex.Constant(2.0**-9, "float32")
+    value = ex.binary("add", ex.binary("add", load, small), small)
+    compute = replace(build.move(part(y), part(x)), primitive="map", expression=value)
+    data = np.ones(4, numpy_dtype("bfloat16"))
+    result = interpret(build.program("YX", "Y", compute), [data])["Y"]
+    exact = (np.ones(4, np.float32) + np.float32(2.0**-8)).astype(numpy_dtype("bfloat16"))
+    assert np.array_equal(result, exact)
+    assert result.dtype == data.dtype
+
+
+def test_half_precision_gemm_sums_in_the_accumulator(programs):
+    program = programs.plain_gemm(8, 8, 40, dtype="float16")
+    c = replace(program.buffer("C"), dtype="float32")
+    program = replace(program, buffers=(c, *program.buffers[1:]))
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype(np.float16) for s in ((8, 40), (40, 8)))
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    bound = 40 * 2.0**-24 * (np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64))
+    assert (np.abs(interpret(program, [a, b])["C"] - exact) <= bound).all()
+
+
+def test_first_step_overwrites(build, part):
+    b = build
+    c, x, y = (b.buffer(n, "DRAM", (4, 4)) for n in "CXY")
+    once = b.program("CXY", "C", b.gemm(part(c), part(x), part(y), first=""))
+    steps = b.gemm(part(c), part(x, (0, AT * 2), (4, 2)), part(y, (AT * 2, 0), (2, 4)), first="i")
+    rng = np.random.default_rng(0)
+    left, right = (rng.integers(-3, 4, (4, 4)).astype(np.float32) for _ in "XY")
+    for program in (once, replace(once, body=(b.loop("i", 2, steps),))):
+        assert np.array_equal(interpret(program, [left, right])["C"], left @ right)
+
+
+def test_ragged_copies(build, part):
+    """What the source has not is undefined in the target, or zero where asked."""
+    y, x, s = (build.buffer(n, m, (4, 4)) for n, m in (("Y", "DRAM"), ("X", "DRAM"), ("S", "SPM")))
+    some = part(x, (0, 0), (4, 4), valid=(2, 4))
+    out, data = build.copy(part(y), part(s)), np.ones((4, 4), np.float32)
+    plain = build.program("YX", "Y", build.copy(part(s), some), out)
+    zeros = build.program("YX", "Y", build.copy(part(s), some, zero_fill=True), out)
+    assert np.isnan(interpret(plain, [data])["Y"][2:]).all()
+    assert (interpret(zeros, [data])["Y"][2:] == 0).all()
+    less = build.program("YX", "Y", build.copy(part(s, valid=(1, 4)), some), out)
+    with pytest.raises(ExtentError, match="cannot take"):
+        interpret(less, [data])
+
+
+def test_order_of_parallel_iterations_shows_a_race(build, part):
+    y, x = build.buffer("Y", "DRAM", (1, 4)), build.buffer("X", "DRAM", (3, 4))
+    row = build.move(part(y), part(x, (AT, 0), (1, 4)))
+    program = build.program("YX", "Y", build.loop("i", 3, row, kind="parallel"))
+    data = np.arange(12, dtype=np.float32).reshape(3, 4)
+    results = [interpret(program, [data], order=o)["Y"].tolist() for o in ("early", "late")]
+    assert results == [data[2:].tolist(), data[:1].tolist()]
+
+
+# ---- memory
+
+
+def test_a_plan_that_gives_two_buffers_one_place_shows(build, part):
+    y, x = build.buffer("Y", "DRAM", (4, 4)), build.buffer("X", "DRAM", (4, 4))
+    p, q = build.buffer("P", "SPM", (4, 4)), build.buffer("Q", "SPM", (4, 4))
+    body = [build.copy(part(p), part(x)), build.fill(part(q), 5), build.copy(part(y), part(p))]
+    program, data = build.program("YX", "Y", *body), np.ones((4, 4), np.float32)
+    apart = (Placement("P", "SPM", 0, 64, 0, 2), Placement("Q", "SPM", 64, 64, 1, 1))
+    assert (interpret(replace(program, plan=apart), [data])["Y"] == 1).all()
+    same = (apart[0], replace(apart[1], offset_bytes=0))
+    assert (interpret(replace(program, plan=same), [data])["Y"] == 5).all()
+    beyond = (apart[0], replace(apart[1], offset_bytes=65536))
+    with pytest.raises(CapacityError, match="65,600 bytes of SPM, which has 65,536"):
+        interpret(replace(program, plan=beyond), [data])
+
+
+def test_a_layout_must_be_a_bijection(build, part):
+    s = build.buffer("S", "SPM", (4,), layout=Layout("column"))
+    with pytest.raises(LayoutError):
+        interpret(build.program("", "", build.fill(part(s))), [])
+    for text in ("panels(1, 4)", "fractal(4, 4)", "padded(3)", "column", "swizzle64"):
+        t = build.buffer("S", "SPM", (8, 16), "float16", layout=Layout.parse(text))
+        interpret(build.program("", "", build.fill(part(t))), [])
+
+
+# ---- threads
+
+
+def test_a_deadlock_says_who_waits_for_what(build, part):
+    x, s = build.buffer("X", "DRAM", (4, 4)), build.buffer("S", "SPM", (4, 4), stages=2)
+    ring = build.channel("ring", "DMA_IN", 2, s)
+    fetch = [build.copy(part(s), part(x), "DMA_IN", ring), build.commit(ring, 0)]
+    producer = build.role("producer", *fetch, build.acquire(ring, 2), build.release(ring, 0))
+    consumer = build.role("consumer", build.wait(ring, 0), build.wait(ring, 1))
+    program = build.program("X", "", producer, consumer)
+    with pytest.raises(DeadlockError) as caught:
+        interpret(program, [np.zeros((4, 4), np.float32)])
+    assert caught.value.message == (
+        "deadlock: producer waits for fill 0 of ring to be released; "
+        "consumer waits for fill 1 of ring to be committed"
+    )
+    assert str(caught.value.where) == "toy.py:1"
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+def test_two_consumers_release_every_fill(build, part, order):
+    """A slot is free when both have released it."""
+    b, steps = build, 6
+    y, z, x = (b.buffer(n, "DRAM", (steps, 4)) for n in "YZX")
+    s = b.buffer("S", "SPM", (1, 4), stages=2)
+    ring = b.channel("ring", "DMA_IN", 2, s)
+
+    def index(name):
+        return Index.of(Var(name))
+
+    i = index("i")
+    fetch = b.loop(
+        "i", steps, b.acquire(ring, i),
+        b.copy(part(s, stage=i % 2), part(x, (i, 0), (1, 4)), "DMA_IN", ring), b.commit(ring, i),
+    )  # fmt: skip
+
+    def use(name, out):
+        n = index(name)
+        target = part(out, (n, 0), (1, 4))
+        return b.loop(
+            name, steps, b.wait(ring, n), b.copy(target, part(s, stage=n % 2)), b.release(ring, n)
+        )
+
+    roles = [b.role("producer", fetch), b.role("one", use("j", y)), b.role("two", use("k", z))]
+    program = b.program("YZX", "YZ", *roles)
+    verify(program)
+    data = np.arange(24, dtype=np.float32).reshape(steps, 4)
+    result = interpret(program, [data], order=order)
+    assert np.array_equal(result["Y"], data)
+    assert np.array_equal(result["Z"], data)
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+def test_a_barrier_lets_iterations_exchange(build, part, order):
+    """Each lane writes a row, then reads its neighbour's."""
+    b = build
+    y, x, s = (
+        b.buffer("Y", "DRAM", (4, 4)),
+        b.buffer("X", "DRAM", (4, 4)),
+        b.buffer("S", "SPM", (4, 4)),
+    )
+    row = b.copy(part(s, (AT, 0), (1, 4)), part(x, (AT, 0), (1, 4)))
+    other = b.copy(part(y, (AT, 0), (1, 4)), part(s, ((AT + 1) % 4, 0), (1, 4), valid=(1, 4)))
+    row, other = (replace(n, processor="LANE") for n in (row, other))
+    barrier = Barrier("LANE", row.origin)
+    lanes = b.loop("i", 4, row, barrier, other, kind="parallel", over="LANE")
+    program = b.program("YX", "Y", lanes)
+    data = np.arange(16, dtype=np.float32).reshape(4, 4)
+    verify(program)
+    assert np.array_equal(interpret(program, [data], order=order)["Y"], np.roll(data, -1, 0))
+    without = replace(program, body=(replace(lanes, body=(row, other)),))
+    with pytest.raises(RaceError):
+        verify(without)
+
+
+def test_an_order_is_early_late_or_a_seed(programs):
+    with pytest.raises(ValueError, match="'early', 'late' or a seed"):
+        interpret(programs.plain_gemm(), operands(20, 12, 40), order="soon")
