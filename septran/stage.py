@@ -6,14 +6,18 @@ import importlib
 from typing import Any
 
 
-class Stage:
-    """Mixin of the five stage objects; the views themselves are in `septran.explain`."""
+class Shown:
+    """Mixin of what displays itself in a notebook; the views are in `septran.explain`."""
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Static HTML and text for notebooks; it needs no running kernel to be read."""
         del include, exclude
         bundle: dict[str, str] = _views().mimebundle(self)
         return bundle
+
+
+class Stage(Shown):
+    """Mixin of the five stage objects."""
 
     def to_dict(self) -> dict[str, Any]:
         """The stage as plain JSON-ready data."""

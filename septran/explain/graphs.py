@@ -143,7 +143,10 @@ def _processor_text(machine: Machine, name: str) -> str:
 
 def _instance_label(instance: Instance, machine: Machine) -> str:
     memories = tuple(m.name for m in machine.memories)
-    rows = [cell(f"{instance.name}", ALIGN="LEFT"), cell(f"runs {instance.path}", ALIGN="LEFT")]
+    rows = [cell(instance.name, ALIGN="LEFT")]
+    task = instance.path.rpartition("/")[2]
+    if task != instance.name:
+        rows.append(cell(f"runs {task}", ALIGN="LEFT"))
     for tensor, setting in instance.mems.items():
         where = instance.placed.get(tensor, setting.value)
         passed = setting.value == NONE

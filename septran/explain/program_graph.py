@@ -68,6 +68,12 @@ def _buffer_label(buffer: Buffer) -> str:
     return label(*lines)
 
 
+def _short(path: str) -> str:
+    """The last two tasks of a path."""
+    short = "/".join(path.split("/")[-2:])
+    return short if short == path else f"…/{short}"
+
+
 def _place(node: Compute) -> Place:
     return node.origin.task, node.primitive, node.instruction
 
@@ -84,7 +90,8 @@ def _draw_computes(
     for place, members in groups.items():
         task, primitive, instruction = place
         title = f"{primitive} by {instruction}"
-        lines = [title, task] + ([f"{len(members)} places"] if len(members) > 1 else [])
+        places_text = [f"{len(members)} places"] if len(members) > 1 else []
+        lines = [title, _short(task), *places_text]
         drawing.node(
             places[place], label=label(*lines, align="n"), shape="ellipse", style="filled",
             fillcolor="#ffffff", tooltip=tooltip(str(members[0].origin)),

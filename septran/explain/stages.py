@@ -6,6 +6,7 @@ from typing import Any
 
 from septran.explain.code_panel import source_panel, tensor_ir_panel
 from septran.explain.html import Markup, join, panel, strong
+from septran.explain.ledger_panel import ledger_panel
 from septran.explain.mapping_panel import mapping_panel
 from septran.explain.plain import stage_data
 from septran.explain.program_panel import tile_program_panel
@@ -13,6 +14,7 @@ from septran.explain.task_panel import task_tree_panel
 from septran.mapping.resolved import ResolvedMapping
 from septran.targets.base import Source, TensorIR
 from septran.task.tree import TaskTree
+from septran.tile.ledger import Ledger
 from septran.tile.nodes import TileProgram
 
 TITLES = {
@@ -24,12 +26,22 @@ TITLES = {
 
 def mimebundle(stage: Any) -> dict[str, str]:
     """Static HTML and plain text; both are complete without a kernel, network or script."""
-    kind = stage_kind(stage)
-    if kind is None:
-        bundle: dict[str, str] = stage._repr_mimebundle_()
-        return bundle
-    title = join([strong(TITLES[kind]), " of ", stage_name(stage)])
-    return {"text/html": str(panel(title, stage_panel(stage))), "text/plain": str(stage)}
+    return {"text/html": str(_panel(stage)), "text/plain": str(stage)}
+
+
+def _panel(thing: Any) -> Markup:
+    kind = stage_kind(thing)
+    if kind is not None:
+        title = join([strong(TITLES[kind]), " of ", stage_name(thing)])
+        return panel(title, stage_panel(thing))
+    if isinstance(thing, Ledger):
+        return panel(join([strong("Data movement"), " of ", thing.name]), ledger_panel(thing))
+    from septran.explain.kernel_panel import shown  # late: the runtime
+
+    found = shown(thing)
+    if found is None:
+        raise TypeError(f"{type(thing).__name__} has no view")
+    return found
 
 
 def stage_kind(stage: Any) -> str | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from septran.dtypes import itemsize
 from septran.location import Location
+from septran.stage import Shown
 from septran.task.index import Var
 from septran.tile.bounds import greatest, ranges_of
 from septran.tile.loops import bytes_of, walk
@@ -66,7 +67,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class Ledger(Shown):
     """All movement of a tile program, beside the least that its logic must move."""
 
     name: str
