@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from septran.runtime.archive import write_archive
 from septran.runtime.arguments import Bound, Scalar, bind, check_against, scalar_values
 from septran.runtime.arrays import NUMPY, Library
 from septran.runtime.calls import Plan, call_key, plan_for
 from septran.runtime.checks import Check, check, sample
-from septran.runtime.errors import NotSpecialisedError
+from septran.runtime.errors import NoLogicError, NotSpecialisedError
 from septran.runtime.profile import Profile, measure, profile
 from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.runtime.stages import Stages
-from septran.runtime.work import work
+from septran.stage import Shown
 from septran.task.reference import run_tree
 from septran.tile.interpreter import interpret
 from septran.tile.nodes import Remark
@@ -23,7 +25,7 @@ Specialise = Callable[[Mapping[str, tuple[int, ...]], Mapping[str, str]], Specia
 """From shapes and dtypes of the tensors that a call passes to a compilation."""
 
 
-class Kernel:
+class Kernel(Shown):
     """A logic on a machine, called like a function of arrays.
 
     ``k(a, b)`` allocates the outputs and returns them, ``k(a, b, out=c)`` fills `c`;
@@ -38,13 +40,19 @@ class Kernel:
         *,
         logic: Any = None,
         device: str = "cpu",
+        compiled: tuple[Specialisation, ...] = (),
     ) -> None:
-        """`device` is the torch device type whose memory the kernel reaches."""
+        """`device` is the torch device type whose memory the kernel reaches.
+
+        `compiled` are ready compilations; a kernel with them and without `logic` was
+        loaded from a file.
+        """
         self.signature = signature
         self.logic = logic
         self.device = device
         self._specialise = specialise
-        self._specialisations: list[Specialisation] = []
+        self._specialisations: list[Specialisation] = list(compiled)
+        self._loaded = bool(compiled) and logic is None
         self._requests: dict[Hashable, Specialisation] = {}
         self._scalars = frozenset(s.name for s in signature.scalars)
         self._plans: dict[Hashable, Plan] = {}
@@ -76,7 +84,8 @@ class Kernel:
         """What the compiler decided or missed, then what calls had to do (copies)."""
         if not self._specialisations:
             return tuple(self._notes)
-        return (*self.stages.tile_program.remarks, *self._notes)
+        made: tuple[Remark, ...] = getattr(self.stages.tile_program, "remarks", ())
+        return (*made, *self._notes)
 
     def __call__(self, *tensors: Any, out: Any = None, **named: Any) -> Any:
         """Run on `tensors`, the inputs in the logic's order, and return the outputs."""
@@ -95,6 +104,7 @@ class Kernel:
         In float64 throughout, or in the logic's own dtypes where `dtype` is None. Takes
         what a call takes and returns new arrays of the same kind; `out` is only read.
         """
+        self._needs_logic("reference")
         specialisation, bound, scalars = self._bound(tensors, out, named)
         results = run_tree(
             specialisation.stages.task_tree, _numpy(bound), _by_name(specialisation, scalars), dtype
@@ -109,6 +119,7 @@ class Kernel:
         `order` is when asynchronous copies land: ``early``, ``late``, or a seed for
         random moments. Takes what a call takes and returns new arrays of the same kind.
         """
+        self._needs_logic("interpreter")
         specialisation, bound, scalars = self._bound(tensors, out, named)
         arrays = _numpy(bound)
         for tensor in specialisation.tensors:
@@ -124,6 +135,7 @@ class Kernel:
         Also finds writes beside the tensors and elements that are never written.
         Without tensors, random ones of the latest compilation's shapes are taken.
         """
+        self._needs_logic("reference to check against")
         if not tensors and not named and self.signature.inputs:
             tensors = tuple(self.sample().values())
         specialisation, bound, scalars = self._bound(tensors, out, named)
@@ -152,8 +164,15 @@ class Kernel:
             k: v for k, v in named.items() if k not in {t.name for t in self.signature.outputs}
         }
         samples = measure(lambda: self(*tensors, out=out, **given), repeat)
-        stages = specialisation.stages
-        return profile(self.name, samples, work(stages.task_tree), stages.tile_program)
+        return profile(self.name, samples, specialisation.limits)
+
+    def save(self, path: str | Path) -> None:
+        """Write all compilations to a folder, or to one file where `path` ends in ``.zip``.
+
+        `septran.load` gives the kernel back, without its logic: for these shapes only.
+        """
+        self._latest()
+        write_archive(Path(path), self.signature, self.device, self.specialisations)
 
     def __repr__(self) -> str:
         return f"<Kernel {self.signature}, {len(self._specialisations)} compiled>"
@@ -171,6 +190,10 @@ class Kernel:
     def _fresh(
         self, shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]
     ) -> Specialisation:
+        if self._loaded:
+            for known in self._specialisations:
+                if known.accepts(shapes, dtypes):
+                    return known
         fresh = self._specialise(shapes, dtypes)
         for known in self._specialisations:
             if known.tensors == fresh.tensors:  # asked for with or without its outputs
@@ -254,6 +277,7 @@ class Kernel:
             passed = map(bound.library.passed, arguments)
             specialisation.stages.executable(*passed, *scalars)
             return
+        self._needs_logic("code for empty inputs")
         # A sum of no terms: what the logic gives for it is cheap, and needs no code.
         numbers = _by_name(specialisation, scalars)
         results = run_tree(specialisation.stages.task_tree, _numpy(bound), numbers)
@@ -284,6 +308,11 @@ class Kernel:
             passed="call",
         )
         self._notes[remark] = None
+
+    def _needs_logic(self, what: str) -> None:
+        if self._loaded:
+            message = f"{self.name} was loaded from a file and has no {what}"
+            raise NoLogicError(message, hint="compile it from its logic and mapping")
 
     def _latest(self) -> Specialisation:
         if not self._specialisations:

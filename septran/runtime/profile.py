@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from septran.dtypes import accumulator_dtype, itemsize
-from septran.machine.model import Instruction, Machine
-from septran.tile.nodes import Compute, TileProgram, nodes
+from septran.runtime.limits import Limits
+from septran.stage import Shown
 
 if TYPE_CHECKING:
     import pandas
-
-    from septran.runtime.work import Work
 
 SAMPLE_SECONDS = 2e-4
 """A sample repeats the call until it lasts this long, so that the clock's grain is small."""
@@ -25,7 +22,7 @@ TOTAL_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(Shown):
     """Seconds a call, and what follows from them."""
 
     name: str
@@ -35,9 +32,9 @@ class Profile:
     """Operations of one call."""
     bytes_moved: int
     """The least that one call moves over main memory's bus."""
-    peak_flops: float | None
+    peak_flops: float | None = None
     """Operations a second of the whole machine, as its file says; None when unknown."""
-    peak_bandwidth: float | None
+    peak_bandwidth: float | None = None
     """Bytes a second of its main memory, as its file says; None when unknown."""
     machine: str = ""
 
@@ -149,41 +146,9 @@ def measure(call: Callable[[], object], repeat: int | None = None) -> tuple[floa
     return tuple(samples)
 
 
-def profile(
-    name: str, samples: tuple[float, ...], work: Work, program: TileProgram | None
-) -> Profile:
-    """The profile of measured samples; `program` tells the machine and its instructions."""
-    machine = None if program is None else program.machine
-    peak = None if program is None else peak_flops(program, work.operations)
-    bandwidth = None if machine is None else machine.main_memory.bytes_per_second
-    where = "" if machine is None else machine.name
-    return Profile(name, samples, work.flops, work.bytes_moved, peak, bandwidth, where)
-
-
-def peak_flops(program: TileProgram, operations: Mapping[str, int]) -> float | None:
-    """Operations a second if the program's main instruction never waited; None if unknown."""
-    used = {n.primitive: n for n in nodes(program.body) if isinstance(n, Compute)}
-    main = max((p for p in operations if p in used), key=lambda p: operations[p], default=None)
-    if main is None or program.machine.clock_mhz is None:
-        return None
-    try:
-        instruction = program.machine.instruction(used[main].instruction)
-    except KeyError:
-        return None
-    if instruction.throughput is None:
-        return None
-    dtype = program.buffer(used[main].operands[0].buffer).dtype
-    # Figures are for 32-bit lanes: half as many 64-bit ones fit into a register.
-    lanes = 4 / itemsize(accumulator_dtype(dtype))
-    each = 2 if main == "gemm" else 1
-    units = _units(program.machine, instruction)
-    return instruction.throughput * lanes * each * program.machine.clock_mhz * 1e6 * units
-
-
-def _units(machine: Machine, instruction: Instruction) -> int:
-    """How many processors of the issuing level the whole machine has."""
-    level = instruction.issued_by or machine.processors[min(1, len(machine.processors) - 1)].name
-    return math.prod(p.count for p in machine.processors[: machine.depth(level) + 1])
+def profile(name: str, samples: tuple[float, ...], limits: Limits) -> Profile:
+    """The profile of measured samples."""
+    return Profile(name, samples, **asdict(limits))
 
 
 def _time(seconds: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from septran.runtime.limits import Limits
 from septran.runtime.stages import Stages
 from septran.task.tree import Param, ScalarParam
 
@@ -81,6 +82,13 @@ class Specialisation:
     """All of them in order, with shape and dtype."""
     scalars: tuple[ScalarParam, ...]
     stages: Stages
+    saved_limits: Limits | None = None
+    """Of a loaded kernel, which has no task tree to count in."""
+
+    @property
+    def limits(self) -> Limits:
+        """What a call has to do, beside what the machine could."""
+        return self.saved_limits or Limits.of(self.stages)
 
     @staticmethod
     def of(stages: Stages) -> Specialisation:

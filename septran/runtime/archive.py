@@ -1,0 +1,246 @@
+"""Kernels in a file or folder: what `Kernel.save` writes and `septran.load` reads.
+
+    archive.json          signature, shapes and dtypes, the host it was made on
+    manifest.json         SHA-256 of every file
+    <n>/                  what the target saved for compilation n
+    <n>/stages/<name>.txt the stages as text
+
+Nothing is unpickled. A saved kernel is machine code: load only what you trust. The
+hashes find damage; they do not prove who wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import sys
+import tempfile
+import weakref
+import zipfile
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from septran.runtime.errors import ArchiveError
+from septran.runtime.limits import Limits
+from septran.runtime.manifest import intact, write_manifest
+from septran.runtime.signature import Signature, Specialisation, TensorParam
+from septran.runtime.stages import NAMES, Stages, Step
+from septran.stage import Stage
+from septran.targets.registry import target_for
+from septran.task.tree import ScalarParam
+
+if TYPE_CHECKING:
+    from septran.runtime.kernel import Kernel
+    from septran.targets.base import Executable
+
+FORMAT = 1
+KEY = "septran kernel"
+ARCHIVE = "archive.json"
+_LIMIT_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class SavedStage(Stage):
+    """A stage of a loaded kernel: its text."""
+
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Plain text only."""
+        return {"text/plain": self.text}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its name and text."""
+        return asdict(self)
+
+
+def write_archive(
+    path: Path, signature: Signature, device: str, compiled: tuple[Specialisation, ...]
+) -> None:
+    """Write a folder, or one file where `path` ends in ``.zip``."""
+    with tempfile.TemporaryDirectory(prefix="septran-") as temporary:
+        staging = Path(temporary) / "archive"
+        staging.mkdir()
+        _fill(staging, signature, device, compiled)
+        write_manifest(staging, KEY)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".zip":
+            _zip(staging, path)
+            return
+        if path.exists():
+            if not (path / ARCHIVE).exists() and any(path.iterdir()):
+                raise ArchiveError(f"{path} is a folder with other things in it")
+            shutil.rmtree(path)
+        shutil.copytree(staging, path)
+
+
+def load(path: str | Path) -> Kernel:
+    """The kernel that `Kernel.save` wrote: it runs, and shows its stages as text.
+
+    Every file is compared with its hash before any machine code is loaded. Load only
+    what you trust: a saved kernel is code.
+
+    Raises:
+        ArchiveError: where it is damaged, or made for another kind of machine.
+    """
+    from septran.runtime.kernel import Kernel  # late: a kernel can save itself
+
+    place = _unpacked(Path(path))
+    data = _verified(Path(path), place.folder)
+    try:
+        signature = _signature(data["signature"])
+        compiled = tuple(_specialisation(place, n, e) for n, e in enumerate(data["compiled"]))
+        device = str(data["device"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArchiveError(f"{path} is no kernel of this version: {error!r}") from error
+
+    def specialise(*_: Any) -> Specialisation:
+        raise _unknown_shapes(signature, compiled)
+
+    return Kernel(signature, specialise, device=device, compiled=compiled)
+
+
+class _Place:
+    """A folder; it goes with this object if it is temporary."""
+
+    def __init__(self, folder: Path, temporary: bool) -> None:
+        self.folder = folder
+        if temporary:
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+
+def _unpacked(path: Path) -> _Place:
+    if not path.is_file():
+        return _Place(path, temporary=False)
+    place = _Place(Path(tempfile.mkdtemp(prefix="septran-")), temporary=True)
+    _unzip(path, place.folder)
+    return place
+
+
+def _unknown_shapes(signature: Signature, compiled: tuple[Specialisation, ...]) -> ArchiveError:
+    """The error of a loaded kernel that is called with shapes it was not compiled for."""
+    known = "; ".join(
+        ", ".join(f"{t.name} {t.dtype}{list(t.shape or ())}" for t in s.tensors if not t.writes)
+        for s in compiled
+    )
+    return ArchiveError(
+        f"{signature.name} was saved without its logic and cannot be compiled for these arrays",
+        hint=f"it was saved for {known}",
+    )
+
+
+def _fill(
+    folder: Path, signature: Signature, device: str, compiled: tuple[Specialisation, ...]
+) -> None:
+    entries = []
+    for number, specialisation in enumerate(compiled):
+        stages, inside = specialisation.stages, folder / str(number)
+        (inside / "stages").mkdir(parents=True)
+        (inside / "target").mkdir()
+        stages.executable.save(inside / "target")
+        for name, stage in stages.items():
+            (inside / "stages" / f"{name}.txt").write_text(str(stage), encoding="utf-8")
+        entries.append(
+            {
+                "backend": stages.tile_program.machine.backend,
+                "tensors": [asdict(t) for t in specialisation.tensors],
+                "scalars": [asdict(s) for s in specialisation.scalars],
+                "limits": asdict(specialisation.limits),
+            }
+        )
+    data = {
+        "format": FORMAT,
+        "device": device,
+        "host": _host(),
+        "signature": asdict(signature),
+        "compiled": entries,
+    }
+    (folder / ARCHIVE).write_text(json.dumps(data, indent=1, sort_keys=True), encoding="utf-8")
+
+
+def _verified(path: Path, folder: Path) -> dict[str, Any]:
+    """What ``archive.json`` says, once all hashes are right; raises ArchiveError."""
+    if not (folder / ARCHIVE).is_file():
+        raise ArchiveError(f"{path} is no saved kernel", hint="Kernel.save writes one")
+    if not intact(folder, KEY):
+        raise ArchiveError(f"{path} is damaged: a file is not as it was saved")
+    data: dict[str, Any] = json.loads((folder / ARCHIVE).read_text(encoding="utf-8"))
+    if data.get("format") != FORMAT:
+        message = f"{path} has format {data.get('format')}, and this version reads {FORMAT}"
+        raise ArchiveError(message, hint="save the kernel again with this version")
+    here, host = _host(), data.get("host")
+    if host != here:
+        made, now = (f"{h.get('processor')} on {h.get('system')}" for h in (dict(host or {}), here))
+        raise ArchiveError(f"{path} was made for {made}, and this is {now}")
+    return data
+
+
+def _host() -> dict[str, str]:
+    return {"system": sys.platform, "processor": platform.machine()}
+
+
+def _signature(data: dict[str, Any]) -> Signature:
+    return Signature(
+        str(data["name"]),
+        tuple(map(_tensor, data["tensors"])),
+        tuple(ScalarParam(**s) for s in data["scalars"]),
+        tuple((str(name), int(extent)) for name, extent in data["sizes"]),
+    )
+
+
+def _tensor(data: dict[str, Any]) -> TensorParam:
+    lists = {n: None if data[n] is None else tuple(data[n]) for n in ("dims", "shape")}
+    return TensorParam(**{**data, **lists})
+
+
+def _specialisation(place: _Place, number: int, entry: dict[str, Any]) -> Specialisation:
+    backend, folder = str(entry["backend"]), str(number)
+
+    def executable(_: Stages) -> Executable:
+        return target_for(backend).load(place.folder / folder / "target")
+
+    def text(name: str) -> Step:
+        file = f"{name}.txt"
+        return lambda _: SavedStage(
+            name, (place.folder / folder / "stages" / file).read_text(encoding="utf-8")
+        )
+
+    steps = {name: text(name) for name in NAMES if name != "source"}
+    return Specialisation(
+        tuple(map(_tensor, entry["tensors"])),
+        tuple(ScalarParam(**s) for s in entry["scalars"]),
+        Stages({**steps, "executable": executable}),
+        Limits(**entry["limits"]),
+    )
+
+
+def _zip(folder: Path, path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(f for f in folder.rglob("*") if f.is_file()):
+            # A fixed date, so that equal kernels give equal files.
+            info = zipfile.ZipInfo(file.relative_to(folder).as_posix())
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, file.read_bytes())
+
+
+def _unzip(path: Path, folder: Path) -> None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = [e for e in archive.infolist() if not e.is_dir()]
+            if sum(e.file_size for e in entries) > _LIMIT_BYTES:
+                raise ArchiveError(f"{path} unpacks to more than {_LIMIT_BYTES >> 20} MiB")
+            for entry in entries:
+                name = PurePosixPath(entry.filename)
+                if name.is_absolute() or ".." in name.parts or "\\" in entry.filename:
+                    raise ArchiveError(f"{path} holds a file outside of itself: {entry.filename}")
+                target = folder / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(archive.read(entry))
+    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ArchiveError(f"{path} is no saved kernel: {error}") from error

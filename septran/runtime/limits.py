@@ -1,0 +1,66 @@
+"""What one call has to do and what the machine could do in a second."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from septran.dtypes import accumulator_dtype, itemsize
+from septran.machine.model import Instruction, Machine
+from septran.runtime.stages import Stages
+from septran.runtime.work import work
+from septran.tile.nodes import Compute, TileProgram, nodes
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The figures that a time is set beside."""
+
+    flops: int
+    """Operations of one call."""
+    bytes_moved: int
+    """The least that one call moves over main memory's bus."""
+    peak_flops: float | None
+    """Operations a second of the whole machine, as its file says; None when unknown."""
+    peak_bandwidth: float | None
+    """Bytes a second of its main memory, as its file says; None when unknown."""
+    machine: str
+
+    @staticmethod
+    def of(stages: Stages) -> Limits:
+        """From the task tree and the tile program of a compilation."""
+        done, program = work(stages.task_tree), stages.tile_program
+        return Limits(
+            done.flops,
+            done.bytes_moved,
+            peak_flops(program, done.operations),
+            program.machine.main_memory.bytes_per_second,
+            program.machine.name,
+        )
+
+
+def peak_flops(program: TileProgram, operations: Mapping[str, int]) -> float | None:
+    """Operations a second if the program's main instruction never waited; None if unknown."""
+    used = {n.primitive: n for n in nodes(program.body) if isinstance(n, Compute)}
+    main = max((p for p in operations if p in used), key=lambda p: operations[p], default=None)
+    if main is None or program.machine.clock_mhz is None:
+        return None
+    try:
+        instruction = program.machine.instruction(used[main].instruction)
+    except KeyError:
+        return None
+    if instruction.throughput is None:
+        return None
+    dtype = program.buffer(used[main].operands[0].buffer).dtype
+    # Figures are for 32-bit lanes: half as many 64-bit ones fit into a register.
+    lanes = 4 / itemsize(accumulator_dtype(dtype))
+    each = 2 if main == "gemm" else 1
+    units = _units(program.machine, instruction)
+    return instruction.throughput * lanes * each * program.machine.clock_mhz * 1e6 * units
+
+
+def _units(machine: Machine, instruction: Instruction) -> int:
+    """How many processors of the issuing level the whole machine has."""
+    level = instruction.issued_by or machine.processors[min(1, len(machine.processors) - 1)].name
+    return math.prod(p.count for p in machine.processors[: machine.depth(level) + 1])
