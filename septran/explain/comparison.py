@@ -136,17 +136,26 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _differences(explanations: Sequence[Explanation]) -> Iterator[Difference]:
-    tables = [{i.path: _keys(i) for i in e.mapping.instances} for e in explanations]
+    tables = [{i.path: i for i in e.mapping.instances} for e in explanations]
     for task in dict.fromkeys(path for known in tables for path in known):
-        columns = [known.get(task, {}) for known in tables]
+        found = [known.get(task) for known in tables]
+        if None in found:  # one row for a task that not all of them have
+            texts = (f"{i.variant} on {i.proc}" if i else ABSENT for i in found)
+            yield Difference(task, "task", tuple(texts))
+        columns = [_keys(i) for i in found if i]
         for key in dict.fromkeys(key for column in columns for key in column):
-            values = tuple(column.get(key, ABSENT) for column in columns)
-            if len(set(values)) > 1:
-                yield Difference(task, key, values)
+            present = [column.get(key, PLAIN.get(key, ABSENT)) for column in columns]
+            if len(set(present)) > 1:
+                values = iter(present)
+                yield Difference(task, key, tuple(next(values) if i else ABSENT for i in found))
+
+
+PLAIN = {"pipeline": "1", "warpspecialize": "False", "consumers": "1"}
+"""Values of keys that need not be given."""
 
 
 def _keys(instance: Instance) -> dict[str, str]:
-    """Every key of an instance with its value as text."""
+    """Every key of an instance that says something, with its value as text."""
     keys = {"variant": instance.variant, "proc": str(instance.proc)}
     keys |= {f"mems.{tensor}": memory_text(instance, tensor) for tensor in instance.mems}
     groups = {
@@ -159,7 +168,8 @@ def _keys(instance: Instance) -> dict[str, str]:
         "pipeline": instance.pipeline, "warpspecialize": instance.warpspecialize,
         "consumers": instance.consumers,
     }  # fmt: skip
-    return keys | {name: str(setting) for name, setting in singles.items()}
+    given = {name: str(setting) for name, setting in singles.items()}
+    return keys | {name: text for name, text in given.items() if text != PLAIN[name]}
 
 
 def _figures(explanation: Explanation) -> dict[str, str]:

@@ -28,7 +28,7 @@ _PRE = (
     "max-height:480px;white-space:pre;border:1px solid #c8c8c2;border-radius:4px;"
 )
 _CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:top;border:0;"
-_NUMBER = "padding:2px 10px 2px 0;text-align:right;vertical-align:top;border:0;"
+_NUMBER = "padding:2px 10px 2px 0;text-align:right;vertical-align:top;border:0;white-space:nowrap;"
 _HEAD = "border-bottom:1px solid #8a8a8a;font-weight:600;"
 
 

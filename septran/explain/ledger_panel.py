@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from septran.explain.colours import GREEN, GREY, VERMILION
-from septran.explain.html import Markup, chip, details, faint, join, mono, paragraph, table
+from septran.explain.html import Markup, chip, details, faint, join, mono, paragraph, table, tag
 from septran.explain.movements import place_text, size_text
 from septran.tile.ledger import REMOVED, Entry, Ledger
 
@@ -34,6 +34,7 @@ def _row(row: Entry) -> tuple[object, ...]:
     removed = row.state == REMOVED
     total = f"-{size_text(row.saved_bytes)}" if removed else size_text(row.total_bytes)
     state = chip(f"removed by {row.by}" if removed else row.state, _COLOURS.get(row.state, GREY))
+    edge = tag("span", row.edge, style="white-space:nowrap;")
     places = table(
         ("", ""),
         [
@@ -42,6 +43,6 @@ def _row(row: Entry) -> tuple[object, ...]:
         ],
     )
     return (
-        mono(row.tensor), row.edge, size_text(row.bytes), f"{row.trips:,}", total,
+        mono(row.tensor), edge, size_text(row.bytes), f"{row.trips:,}", total,
         mono(row.engine), state, details(faint(row.reason), places),
     )  # fmt: skip

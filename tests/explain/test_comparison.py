@@ -51,7 +51,7 @@ def test_a_task_that_one_mapping_lacks_is_shown_as_absent(two):
     stages = SimpleNamespace(task_tree=first.task_tree, mapping=fewer,
                              tile_program=second.tile_program)  # fmt: skip
     found = Comparison(two.names, (first, Explanation(stages))).differences
-    assert ("gemm/gemm_block/fill", "proc", ("BLOCK", ABSENT)) in {
+    assert ("gemm/gemm_block/fill", "task", ("fill on BLOCK", ABSENT)) in {
         (d.task, d.key, d.values) for d in found
     }
 
