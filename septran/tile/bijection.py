@@ -15,9 +15,6 @@ from septran.tile.nodes import Buffer
 from septran.tile.rings import located
 from septran.tile.storage import Array, grid
 
-_MOST = 1 << 16
-"""Swizzles are checked element by element: of larger buffers, the first rows only."""
-
 
 class LayoutError(TileError):
     """A layout does not fit its buffer, or not the instruction that reads it."""
@@ -26,10 +23,22 @@ class LayoutError(TileError):
 
 
 def check_layout(buffer: Buffer) -> None:
-    """Raise LayoutError unless each element of `buffer` has its own offset inside it."""
-    problem = _problem(buffer.layout, buffer.shape, itemsize(buffer.dtype))
+    """Raise LayoutError unless each element of `buffer` has its own offset inside it.
+
+    Layouts repeat: a few blocks along each axis, with the same rest, stand for all.
+    """
+    width = itemsize(buffer.dtype)
+    problem = _problem(buffer.layout, _some(buffer.layout, buffer.shape, width), width)
     if problem:
         raise located(LayoutError, f"{buffer.name} as {buffer.layout}: {problem}", buffer.origin)
+
+
+def _some(layout: Layout, shape: tuple[int, ...], width: int) -> tuple[int, ...]:
+    """A smaller shape whose axes are cut alike."""
+    block = max((2, *layout.parameters))
+    if layout.kind == "swizzle":  # its parameter is in bytes, and its rows go by eights
+        block = max(8, block // width)
+    return tuple(min(extent, 2 * block + extent % block) for extent in shape)
 
 
 @functools.lru_cache(1024)
@@ -59,5 +68,4 @@ def _flat(layout: Layout, shape: tuple[int, ...], width: int) -> Array:
 
 def _swizzled(layout: Layout, shape: tuple[int, ...], width: int) -> Array:
     places = itertools.product(*map(range, shape))
-    some = itertools.islice(places, _MOST)
-    return np.array([layout.swizzled_offset(at, shape, width) for at in some])
+    return np.array([layout.swizzled_offset(at, shape, width) for at in places])
