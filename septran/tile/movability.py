@@ -49,20 +49,23 @@ def is_load(program: TileProgram, copy: Copy) -> bool:
     return copy.target.buffer not in program.params and inward >= 0
 
 
-def may_lead(copy: Copy, position: int, loop: For) -> bool:
-    """Whether the load at `position` may be issued in an earlier iteration.
+def hindrance(copy: Copy, position: int, loop: For) -> str | None:
+    """Why the load at `position` cannot be issued in an earlier iteration; None if it can.
 
     Nothing before it in its own iteration may touch what it fills or change what it
     reads; in a sequential loop, no other iteration may change what it reads either.
     """
     before = tuple(loop.body[:position])
-    if _touched(copy.target.buffer, (n for n in before if not _same_fill(n, copy))):
-        return False
-    if copy.source.buffer in _written(before):
-        return False
-    if loop.kind == "parallel" or copy.source.buffer not in _written(loop.body):
-        return True
-    return _apart(_on(copy.source.buffer, loop.body), loop.variable)
+    target, source = copy.target.buffer, copy.source.buffer
+    if _touched(target, (n for n in before if not _same_fill(n, copy))):
+        return f"{target} is used before it in the same iteration"
+    if source in _written(before):
+        return f"{source} is written before it in the same iteration"
+    if loop.kind == "parallel" or source not in _written(loop.body):
+        return None
+    if _apart(_on(source, loop.body), loop.variable):
+        return None
+    return f"{source} is written by the iteration before"
 
 
 def may_lag(copy: Copy, position: int, loop: For) -> bool:

@@ -269,6 +269,8 @@ class Request:
     registers: tuple[tuple[str, int], ...] = ()
     where: Location | None = field(default=None, compare=False)
     """The mapping line of `pipeline`."""
+    tunables: tuple[tuple[str, TunableValue], ...] = ()
+    """For hints that name what to change."""
 
 
 @dataclass(frozen=True)

@@ -385,6 +385,7 @@ def _request(instance: Instance) -> Request:
         instance.consumers.value,
         tuple(sorted(instance.registers.items())),
         instance.pipeline.where,
+        tuple((name, setting.value) for name, setting in sorted(instance.tunables.items())),
     )
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from septran.task.index import Index, Range, Var, minimum
 from septran.tile.loops import ranges
-from septran.tile.movability import homes, is_asynchronous, is_load, may_lag, may_lead
+from septran.tile.movability import hindrance, homes, is_asynchronous, is_load, may_lag
 from septran.tile.nodes import (
     Buffer,
     Channel,
@@ -17,12 +17,15 @@ from septran.tile.nodes import (
     For,
     Node,
     Origin,
+    Remark,
     Role,
     TileProgram,
     nodes,
     regions,
 )
-from septran.tile.passes.assign_roles import role_level
+from septran.tile.passes.assign_roles import assign_roles, role_level
+from septran.tile.passes.insert_sync import insert_sync
+from septran.tile.pipeline_depth import Excess, Ring, deepest, excess, ineffective, lowered
 from septran.tile.substitution import (
     FIRST,
     Names,
@@ -39,10 +42,24 @@ STORE_STAGES = 2
 
 def pipeline_loops(program: TileProgram) -> TileProgram:
     """Give asynchronously copied buffers several stages and issue copies ahead of their use."""
-    return _Pipelining(program, {}).run()
+    limits: dict[tuple[Var, bool], int] = {}
+    first: dict[tuple[Var, bool], tuple[Ring, Excess]] = {}
+    while True:
+        work = _Pipelining(program, limits)
+        result = work.run()
+        over = excess(insert_sync(assign_roles(result))) if work.rings else None
+        ring = deepest(result, work.rings, over.memory) if over else None
+        if over is None or ring is None:
+            break
+        key = ring.loop.variable, ring.load
+        first.setdefault(key, (ring, over))
+        limits[key] = ring.stages - 1
+    remarks = [lowered(program, *why, stages=limits[key]) for key, why in first.items()]
+    remarks += work.remarks + ineffective(program, work.rings, result.body)
+    return result.remark(*remarks)
 
 
-class _Ring(NamedTuple):
+class _Group(NamedTuple):
     """Copies of one loop body that share a channel."""
 
     positions: tuple[int, ...]
@@ -56,6 +73,8 @@ class _Pipelining:
     """The most stages for the loads (True) and stores (False) of a loop."""
     buffers: dict[str, Buffer] = field(init=False)
     channels: list[Channel] = field(default_factory=list)
+    rings: list[Ring] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
 
     def run(self) -> TileProgram:
         program = self.program
@@ -91,25 +110,47 @@ class _Pipelining:
 
     def loop(self, loop: For, outer: tuple[For, ...]) -> tuple[Node, ...]:
         """One loop with its body-level copies in rings; its inner loops are done."""
-        rings = self.rings(loop) if loop.pipeline > 1 and self.alone(loop) else []
-        loads = [r for r in rings if r.load]
+        asked, made = loop, len(self.rings)
+        groups = self.groups(loop) if loop.pipeline > 1 and self.alone(loop) else []
+        loads = [g for g in groups if g.load]
         depth = self.depth(loop, loads=True) if loads else 1
-        stores = [r for r in rings if not r.load and self.depth(loop, loads=False) > 1]
-        for ring in (loads if depth > 1 else []) + stores:
-            loop = self.turn(loop, ring, depth if ring.load else STORE_STAGES)
+        stores = [g for g in groups if not g.load and self.depth(loop, loads=False) > 1]
+        for group in (loads if depth > 1 else []) + stores:
+            loop = self.turn(loop, group, depth if group.load else STORE_STAGES, asked)
         loop = replace(loop, body=self.expose(loop.body, loop.variable), pipeline=depth)
+        if len(self.rings) == made:
+            return (replace(loop, specialize=False),)
+        if loop.processor is not None:
+            return self.on_one_unit(loop, loads, depth, outer)
+        return self.ahead(loop, loads, depth, outer)
+
+    def ahead(
+        self, loop: For, loads: list[_Group], depth: int, outer: tuple[For, ...]
+    ) -> tuple[Node, ...]:
+        """The loop with its loads ahead of it, unless a role is to issue them."""
         if depth == 1:
             return (replace(loop, specialize=False),)
         inner = any(isinstance(n, For) and n.specialize for n in nodes(loop.body))
-        level = role_level(self.program.machine, outer, loop)
-        if loop.specialize and level is not None and not inner:
+        if loop.specialize and not inner and role_level(self.program.machine, outer, loop):
             return (loop,)
         loop = replace(loop, specialize=False)
-        return self.lead(loop, {p for r in loads for p in r.positions}, depth)
+        return self.lead(loop, {p for g in loads for p in g.positions}, depth)
 
     def alone(self, loop: For) -> bool:
         """Whether one unit runs all iterations."""
-        return loop.processor is None
+        return loop.processor is None or self.program.machine.processor(loop.processor).count == 1
+
+    def on_one_unit(
+        self, loop: For, loads: list[_Group], depth: int, outer: tuple[For, ...]
+    ) -> tuple[Node, ...]:
+        """A loop over a level that has one unit: that unit runs it in order."""
+        body = self.ahead(replace(loop, processor=None), loads, depth, outer)
+        if any(o.processor == loop.processor for o in outer):
+            return body
+        variable = Var(self.indices.fresh(str(loop.processor).lower()))
+        rule = f"there is one {loop.processor}, so it runs the loop over {loop.variable} in order"
+        origin = replace(loop.origin, rule=rule)
+        return (For(variable, Index.of(1), "parallel", loop.processor, body, origin),)
 
     def depth(self, loop: For, *, loads: bool) -> int:
         """Stages that the loop's rings get: as asked, but no more than it has iterations."""
@@ -119,7 +160,7 @@ class _Pipelining:
             asked = min(asked, least)  # the first step must be one of the steady loop
         return max(1, asked if loads else min(asked, STORE_STAGES))
 
-    def rings(self, loop: For) -> list[_Ring]:
+    def groups(self, loop: For) -> list[_Group]:
         """The copies that can go round, grouped by engine and by who needs them first."""
         groups: dict[tuple[str, bool, int], list[int]] = {}
         loaded: set[str] = set()
@@ -131,27 +172,43 @@ class _Pipelining:
             if mine in self.program.params or loop.variable not in self.homes[mine]:
                 continue
             user = _next_user(loop.body, position)
-            if load and user < len(loop.body) and may_lead(node, position, loop):
+            if load:
+                why = hindrance(node, position, loop)
+                if why is not None or user == len(loop.body):
+                    self.stays(node, loop, why)
+                    continue
                 loaded.add(mine)
                 groups.setdefault((node.engine, True, user), []).append(position)
-            elif not load and mine not in loaded and may_lag(node, position, loop):
+            elif mine not in loaded and may_lag(node, position, loop):
                 groups.setdefault((node.engine, False, position), []).append(position)
-        return [_Ring(tuple(p), load) for (_, load, _), p in groups.items()]
+        return [_Group(tuple(p), load) for (_, load, _), p in groups.items()]
 
-    def turn(self, loop: For, ring: _Ring, stages: int) -> For:
+    def stays(self, copy: Copy, loop: For, why: str | None) -> None:
+        """Say why a load is not issued ahead."""
+        if why is not None:
+            message = (
+                f"{copy.target.buffer} is not fetched ahead of the loop over {loop.variable}: {why}"
+            )
+            where = copy.origin.mapping or copy.origin.logic
+            self.remarks.append(Remark("missed", loop.origin.task, message, None, where, NAME))
+
+    def turn(self, loop: For, group: _Group, stages: int, asked: For) -> For:
         """Put copies on a channel and address the stage of each iteration."""
         body = list(loop.body)
-        copies = [c for p in ring.positions if isinstance(c := body[p], Copy)]
-        mine = frozenset((c.target if ring.load else c.source).buffer for c in copies)
-        channel = self.channel(copies, ring.load, stages, loop)
-        for position in ring.positions:
+        copies = [c for p in group.positions if isinstance(c := body[p], Copy)]
+        channel = self.channel(copies, group.load, stages, loop)
+        steps = {_step(c, loop.variable) for c in copies}
+        step = steps.pop() if len(steps) == 1 else 0
+        wanted = loop.pipeline if group.load else min(loop.pipeline, STORE_STAGES)
+        self.rings.append(Ring(asked, channel.buffers, group.load, stages, wanted, step))
+        for position in group.positions:
             body[position] = replace(copies.pop(0), channel=channel.name)
+        mine = frozenset(channel.buffers)
         for name in mine:
             self.buffers[name] = replace(self.buffers[name], stages=stages)
         stage = Index.of(loop.variable) % stages
-        return replace(
-            loop, kind="sequential", body=tuple(with_stage(n, mine, stage) for n in body)
-        )
+        inside = tuple(with_stage(n, mine, stage) for n in body)
+        return replace(loop, kind="sequential", body=inside)
 
     def channel(
         self, copies: Sequence[Copy], load: bool, stages: int, loop: For | None = None
@@ -232,6 +289,11 @@ class _Pipelining:
             for position, copy in zip(positions, copies, strict=True):
                 result[position] = replace(copy, channel=channel.name)
         return tuple(result)
+
+
+def _step(copy: Copy, variable: Var) -> int:
+    """Elements by which a copy's source advances from one iteration to the next."""
+    return max((abs(entry.coefficient(variable)) for entry in copy.source.index), default=0)
 
 
 def _starts_at(node: Node, variable: Var) -> bool:

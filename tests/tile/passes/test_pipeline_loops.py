@@ -11,9 +11,10 @@ import pytest
 from septran.task.index import Index, Var, ceil_div
 from septran.tile.execution import ADVERSARIES
 from septran.tile.interpreter import interpret
-from septran.tile.nodes import Acquire, Commit, Copy, For, Release, Wait, nodes
+from septran.tile.nodes import Acquire, Commit, Copy, For, Release, Request, Wait, nodes
 from septran.tile.passes.insert_sync import insert_sync
 from septran.tile.passes.pipeline_loops import pipeline_loops
+from septran.tile.passes.plan_memory import plan_memory
 
 ORDERS = [*ADVERSARIES, *range(3)]
 TILE = 8
@@ -98,3 +99,76 @@ def test_a_synchronous_program_stays_as_it_is(gemm):
     )
     assert placed(still).body == still.body
     assert not any(c.channel for c in nodes(placed(still).body) if isinstance(c, Copy))
+
+
+def asking(program, *, capacity=None, **wishes):
+    """The program with requests as a mapping makes them, and SPM of another size."""
+    request = Request("toy", wishes.get("pipeline", 1), wishes.get("specialize", False),
+                      tunables=(("block_M", 24), ("block_K", TILE)))  # fmt: skip
+    memories = tuple(
+        replace(m, capacity_bytes=capacity) if capacity and m.name == "SPM" else m
+        for m in program.machine.memories
+    )
+    machine = replace(program.machine, memories=memories)
+    return replace(program, requests=(request,), machine=machine)
+
+
+def test_a_depth_that_does_not_fit_is_lowered_with_figures_and_a_way_out(gemm):
+    program = asking(gemm(pipeline=4), pipeline=4, capacity=2048)
+    result = pipeline_loops(program)
+    (remark,) = result.remarks
+    assert remark.kind == "missed"
+    assert remark.message == (
+        "pipeline 4 lowered to 3: SPM would need 2,304 bytes of 2,048 "
+        "(As 1,024 = 4 stages x 256, Bs 1,024 = 4 stages x 256, Cs 256)"
+    )
+    assert remark.hint == "`block_K: 4` would fit"
+    assert plan_memory(insert_sync(result)).plan
+
+
+def test_no_more_stages_than_iterations(gemm):
+    program = pipeline_loops(gemm(k=16, pipeline=5))
+    assert program.buffer("As").stages == 2
+    assert pipeline_loops(gemm(k=8, pipeline=5)).buffer("As").stages == 1
+
+
+def test_a_pipeline_that_changes_nothing_is_told(gemm):
+    program = asking(gemm(pipeline=2), pipeline=2)
+    engines = tuple(replace(e, asynchronous=False) for e in program.machine.engines)
+    still = replace(program, machine=replace(program.machine, engines=engines))
+    assert [(r.kind, r.message) for r in pipeline_loops(still).remarks] == [
+        ("no-effect", "`pipeline` has no effect: toy copies synchronously")
+    ]
+
+
+def test_what_the_loop_computes_is_not_fetched_ahead(build, part):
+    """X is changed in each step, so the next load of it cannot come before."""
+    b = build
+    x, y = b.buffer("X", "DRAM", (8, 8)), b.buffer("Y", "DRAM", (8, 8))
+    s = b.buffer("s", "SPM", (8, 8))
+    step = b.loop("k", 4, b.copy(part(s), part(x), "DMA_IN"), b.gemm(part(y), part(s), part(s)),
+                  b.copy(part(x), part(s)))  # fmt: skip
+    program = b.program("YX", "Y", b.loop("c", 1, b.fill(part(y)), replace(step, pipeline=3),
+                        kind="parallel", over="CORE"))  # fmt: skip
+    result = pipeline_loops(program)
+    assert result.buffer("s").stages == 1
+    assert [(r.kind, r.message) for r in result.remarks] == [
+        (
+            "missed",
+            "s is not fetched ahead of the loop over k: X is written by the iteration before",
+        )
+    ]
+
+
+def test_one_unit_runs_its_loop_in_order_and_stores_beside_the_next_tile(gemm):
+    program = gemm(m=40, pipeline=2)
+    one = tuple(replace(p, count=1) if p.name == "CORE" else p for p in program.machine.processors)
+    row = next(n for n in nodes(program.body) if isinstance(n, For) and n.variable == Var("j"))
+    spread = replace(row, kind="parallel", processor="CORE", pipeline=2)
+    body = (replace(program.body[0], body=(spread,)),)
+    program = replace(program, machine=replace(program.machine, processors=one), body=body)
+    result = placed(program)
+    assert result.buffer("Cs").stages == 2
+    a, b = operands(40, 12, 40)
+    for order in ORDERS:
+        assert np.array_equal(interpret(result, [a, b], order=order)["C"], a @ b)

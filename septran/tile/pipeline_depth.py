@@ -1,0 +1,137 @@
+"""How many stages fit, and what to tell where it is fewer than the mapping asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from septran.machine.model import Memory
+from septran.tile.nodes import Copy, For, Node, Remark, Request, TileProgram, nodes
+from septran.tile.passes.plan_memory import bytes_of, capacity, peak, placements, table
+
+NAME = "pipeline_loops"
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Copies of one loop that share a channel, as they were given stages."""
+
+    loop: For
+    """The loop as it was."""
+    buffers: tuple[str, ...]
+    load: bool
+    stages: int
+    asked: int
+    step: int
+    """Elements by which a copy advances from one iteration to the next; 0 when unclear."""
+
+
+@dataclass(frozen=True)
+class Excess:
+    """A memory that is too small for what is to be in it."""
+
+    memory: Memory
+    needed: int
+    limit: int
+    what: str
+    """The sum, buffer by buffer."""
+
+
+def excess(program: TileProgram) -> Excess | None:
+    """The first memory of a finished program that does not hold its buffers."""
+    plan = placements(program)
+    for memory in program.machine.memories:
+        limit = capacity(program, memory)
+        needed = peak(plan, memory.name)
+        if limit is not None and not memory.cached and needed > limit:
+            return Excess(memory, needed, limit, table(program, plan, memory))
+    return None
+
+
+def deepest(program: TileProgram, rings: Iterable[Ring], memory: Memory) -> Ring | None:
+    """The ring to take a stage from: the one with most, stores first."""
+    inside = [r for r in rings if any(program.buffer(b).memory == memory.name for b in r.buffers)]
+    return max(inside, key=lambda r: (r.stages, not r.load), default=None)
+
+
+def lowered(program: TileProgram, ring: Ring, over: Excess, stages: int) -> Remark:
+    """Why a ring has fewer stages than asked, with the figures and what would help."""
+    why = f"{over.memory.name} would need {over.needed:,} bytes of {over.limit:,} ({over.what})"
+    request = program.request(ring.loop.origin.task)
+    if ring.load:
+        message = f"pipeline {ring.asked} lowered to {stages}: {why}"
+    else:
+        held = " and ".join(ring.buffers)
+        message = f"{held} has no second stage, so each {ring.loop.variable} waits for it to leave"
+        message += f": {why}"
+    hint = _hint(program, ring, over, request)
+    return Remark("missed", request.task, message, hint, request.where, NAME)
+
+
+def _hint(program: TileProgram, ring: Ring, over: Excess, request: Request) -> str | None:
+    """The half, quarter, ... of the step at which all stages would fit."""
+    staged = (replace(program.buffer(b), stages=ring.stages) for b in ring.buffers)
+    held = sum(bytes_of(program, b) for b in staged)
+    step, part = ring.step // 2, held // 2
+    while step > 0:
+        if over.needed - held + part <= over.limit:
+            return f"`{_tunable(program, ring, request)}: {step}` would fit"
+        step, part = step // 2, part // 2
+    return "smaller tiles of what else is in it would leave room"
+
+
+def _tunable(program: TileProgram, ring: Ring, request: Request) -> str:
+    """The tunable that sets the step, if its value tells; else the loop index."""
+    others = (r for r in program.requests if r.task != request.task)
+    for candidate in (request, *others):
+        names = [name for name, value in candidate.tunables if value == ring.step]
+        if names:
+            return next((n for n in names if n[-1:].upper() == "K"), names[0])
+    return f"step along {ring.loop.variable}"
+
+
+def ineffective(
+    program: TileProgram, rings: Sequence[Ring], body: tuple[Node, ...]
+) -> list[Remark]:
+    """A remark for each request for pipelining or roles that changes nothing."""
+    machine = program.machine.name
+    synchronous = not any(e.asynchronous for e in program.machine.engines)
+    served = {r.loop.origin.task for r in rings}
+    split = {n.origin.task for n in nodes(body) if isinstance(n, For) and n.specialize}
+    copies = _asynchronous(program)
+    remarks: list[Remark] = []
+
+    def say(request: Request, key: str, why: str) -> None:
+        message = f"`{key}` has no effect: {why}"
+        remarks.append(Remark("no-effect", request.task, message, None, request.where, NAME))
+
+    for request in program.requests:
+        if synchronous:
+            why = f"{machine} copies synchronously"
+        elif copies.get(request.task, 0) == 0:
+            why = f"no loop of {request.task} copies by an asynchronous engine"
+        else:
+            why = f"no copy in a loop of {request.task} can go ahead"
+        if request.pipeline > 1 and request.task not in served:
+            say(request, "pipeline", why)
+        if request.specialize and request.task not in split:
+            if request.task in served:
+                why = f"no units of {machine} could take roles there"
+            elif request.pipeline <= 1 and not synchronous and copies.get(request.task):
+                why = "it takes `pipeline: 2` or more"
+            say(request, "warpspecialize", why)
+    return remarks
+
+
+def _asynchronous(program: TileProgram) -> Mapping[str, int]:
+    """Copies by asynchronous engines directly in the loops of each task."""
+    counts: dict[str, int] = {}
+    for loop in nodes(program.body):
+        if isinstance(loop, For):
+            found = [
+                n
+                for n in loop.body
+                if isinstance(n, Copy) and program.machine.engine(n.engine).asynchronous
+            ]
+            counts[loop.origin.task] = counts.get(loop.origin.task, 0) + len(found)
+    return counts
