@@ -242,5 +242,7 @@ def _unzip(path: Path, folder: Path) -> None:
                 target = folder / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(archive.read(entry))
-    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+    except ArchiveError:
+        raise
+    except Exception as error:  # zipfile raises a dozen kinds on damaged files
         raise ArchiveError(f"{path} is no saved kernel: {error}") from error

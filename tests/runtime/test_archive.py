@@ -1,0 +1,201 @@
+"""Saved kernels: they come back whole, and nothing damaged or foreign is loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import random
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import septran
+from septran.runtime import archive
+from septran.runtime.errors import ArchiveError, NoLogicError, NotSpecialisedError, ShapeError
+from septran.runtime.manifest import write_manifest
+
+ROOT = Path(__file__).parents[2]
+A = np.random.default_rng(0).standard_normal((33, 20)).astype(np.float32)
+B = np.random.default_rng(1).standard_normal((20, 17)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    os.environ["SEPTRAN_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache") / "cache")
+    try:
+        kernel = septran.compile("gemm", "cpu-x86")
+        kernel(A, B)
+        kernel(A[:5], B)
+        yield kernel
+    finally:
+        del os.environ["SEPTRAN_CACHE_DIR"]
+
+
+@pytest.fixture(scope="module")
+def saved(kernel, tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "gemm"
+    kernel.save(path)
+    return path
+
+
+@pytest.fixture
+def copy(saved, tmp_path):
+    shutil.copytree(saved, tmp_path / "gemm")
+    return tmp_path / "gemm"
+
+
+@pytest.mark.parametrize("name", ["gemm", "gemm.zip"])
+def test_a_saved_kernel_comes_back(kernel, tmp_path, name):
+    kernel.save(tmp_path / name)
+    loaded = septran.load(tmp_path / name)
+    for a in (A, A[:5]):
+        for _ in range(2):
+            assert (loaded(a, B) == kernel(a, B)).all()
+    assert str(loaded.signature) == str(kernel.signature)
+    assert str(loaded.stages.tile_program) == str(kernel.stages.tile_program)
+    assert loaded.stages.source.language == kernel.stages.source.language
+    assert loaded.profile(A, B, repeat=3).flops == 2 * 33 * 20 * 17
+    assert loaded.stages.task_tree._repr_mimebundle_()["text/plain"]
+    assert loaded.remarks == ()
+
+
+def test_a_loaded_kernel_says_what_it_cannot_do(saved):
+    loaded = septran.load(saved)
+    with pytest.raises(ArchiveError, match=r"(?s)without its logic.*A float32\[33, 20\]"):
+        loaded(A[:7], B)
+    with pytest.raises(ShapeError, match="K is 20 in A"):
+        loaded(A, A)
+    for method in (loaded.reference, loaded.interpret, loaded.check):
+        with pytest.raises(NoLogicError, match="was loaded from a file"):
+            method(A, B)
+
+
+def test_another_process_loads_it(saved):
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[2]); import numpy as np, septran;"
+        "k = septran.load(sys.argv[1]);"
+        "assert (k(np.ones((33, 20), 'f4'), np.ones((20, 17), 'f4')) == 20).all()"
+    )
+    subprocess.run([sys.executable, "-c", script, str(saved), str(ROOT)], check=True)
+
+
+def test_equal_kernels_give_equal_files(kernel, tmp_path):
+    kernel.save(tmp_path / "a.zip")
+    septran.load(tmp_path / "a.zip")
+    kernel.save(tmp_path / "b.zip")
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+def test_saving_again_replaces_and_spares_other_folders(kernel, copy, tmp_path):
+    kernel.save(copy)
+    assert septran.load(copy)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("")
+    with pytest.raises(ArchiveError, match="other things in it"):
+        kernel.save(tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+
+
+def test_a_kernel_without_shapes_cannot_be_saved(tmp_path):
+    with pytest.raises(NotSpecialisedError):
+        septran.compile("gemm", "cpu-x86").save(tmp_path / "gemm")
+
+
+def _damaged(folder: Path, number: int) -> None:
+    files = sorted(f for f in folder.rglob("*") if f.is_file() and f.name != "manifest.json")
+    file = files[number % len(files)]
+    data = bytearray(file.read_bytes())
+    if number % 2:
+        del data[random.randrange(len(data)) :]
+    else:
+        data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+    file.write_bytes(data)
+
+
+def test_every_damage_is_found_before_loading(saved, tmp_path, monkeypatch):
+    random.seed(0)
+    monkeypatch.setattr(archive, "target_for", None)  # nothing may get as far as this
+    for number in range(100):
+        shutil.rmtree(tmp_path / "gemm", ignore_errors=True)
+        shutil.copytree(saved, tmp_path / "gemm")
+        _damaged(tmp_path / "gemm", number)
+        with pytest.raises(ArchiveError, match=r"is damaged|is no saved kernel"):
+            septran.load(tmp_path / "gemm")
+
+
+def test_a_damaged_file_is_an_error(kernel, tmp_path):
+    random.seed(0)
+    path = tmp_path / "gemm.zip"
+    kernel.save(path)
+    whole = path.read_bytes()
+    for number in range(30):
+        data = bytearray(whole)
+        if number % 2:
+            del data[random.randrange(len(data)) :]
+        else:
+            for _ in range(5):
+                data[random.randrange(len(data))] ^= 0xFF
+        path.write_bytes(data)
+        try:
+            septran.load(path)  # dates and the like in a zip file carry no meaning
+        except ArchiveError:
+            continue
+
+
+def _edited(folder: Path, **changes: object) -> None:
+    data = json.loads((folder / "archive.json").read_text())
+    (folder / "archive.json").write_text(json.dumps(data | changes))
+    (folder / "manifest.json").unlink()
+    write_manifest(folder, archive.KEY)
+
+
+def test_another_processor_is_refused(copy, monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "pdp11")
+    with pytest.raises(ArchiveError, match=r"was made for \w+ on \w+, and this is pdp11 on"):
+        septran.load(copy)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": 99}, "format 99, and this version reads 1"),
+        ({"host": None}, "was made for None on None"),
+        ({"signature": {}}, "no kernel of this version"),
+        ({"compiled": [{}]}, "no kernel of this version"),
+        ({"compiled": None}, "no kernel of this version"),
+    ],
+)
+def test_strange_descriptions_are_refused(copy, changes, message):
+    _edited(copy, **changes)
+    with pytest.raises(ArchiveError, match=message):
+        septran.load(copy)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/tmp/septran-outside", "a/../../outside"])
+def test_files_outside_of_the_archive_are_refused(tmp_path, name):
+    with zipfile.ZipFile(tmp_path / "evil.zip", "w") as file:
+        file.writestr(name, "x")
+    with pytest.raises(ArchiveError, match="outside of itself"):
+        septran.load(tmp_path / "evil.zip")
+    assert not (tmp_path / "outside").exists()
+
+
+def test_a_bomb_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "_LIMIT_BYTES", 1 << 20)
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("big", b"\0" * (2 << 20))
+    with pytest.raises(ArchiveError, match="unpacks to more than 1 MiB"):
+        septran.load(tmp_path / "bomb.zip")
+
+
+def test_what_is_no_kernel_is_an_error(tmp_path):
+    (tmp_path / "text").write_text("hello")
+    for path in (tmp_path, tmp_path / "text", tmp_path / "missing"):
+        with pytest.raises(ArchiveError, match="no saved kernel"):
+            septran.load(path)
