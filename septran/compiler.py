@@ -65,7 +65,7 @@ def compile(  # the verb that users expect
     Raises:
         SepTranError: with file and line of the mistake.
     """
-    entry, plan = _load(logic_file or logic, mapping_file or mapping, machine)
+    entry, plan = load_pair(logic_file or logic, mapping_file or mapping, machine)
     flags = dict(static or {})
     kinds = _dtypes(entry, dtypes)
 
@@ -99,7 +99,7 @@ def produce_stages(
 
     Takes what `compile` takes; without `shapes` the operator's own example is used.
     """
-    entry, plan = _load(logic, mapping, machine)
+    entry, plan = load_pair(logic, mapping, machine)
     flags = dict(static or {})
     wanted = shapes if shapes is not None else entry.function.__globals__.get("EXAMPLE")
     if wanted is None:
@@ -148,8 +148,8 @@ def _executable(stages: Stages, backend: str) -> Any:
     return Cache.default().load_or_build(key, target.load, lambda: target.build(ir, program))
 
 
-def _load(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, Mapping]:
-    """The entry task and the mapping, from whatever names them."""
+def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, Mapping]:
+    """The entry task and the mapping, from whatever names them; raises SepTranError."""
     if logic is None:
         raise MissingLogicError("no logic is given", hint="pass a task, an operator or a file")
     plan = load_mapping(mapping if mapping is not None else (machine or "cpu-x86"), machine)
