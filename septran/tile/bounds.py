@@ -5,12 +5,50 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 
-from septran.task.index import Index, Max, Min, Range, Var
+from septran.task.index import Index, Max, Min, Range, Var, axis, is_axis
+from septran.task.views import View
 from septran.tile.nodes import For
+
+Affine = tuple[tuple[Index, tuple[tuple[int, int], ...]], ...]
+"""For each axis of a buffer, where a region starts, and its own axes with their factors."""
+
+
+def affine(view: View) -> Affine | None:
+    """The map of a view as starts and factors; None where it divides or clips its axes."""
+    axes = {axis(n): n for n in range(view.rank)}
+    rows: list[tuple[Index, tuple[tuple[int, int], ...]]] = []
+    for entry in view.index:
+        factors = tuple((axes[a], c) for a, c in entry.terms if isinstance(a, Var) and a in axes)
+        start = entry
+        if factors:
+            rest = tuple((a, c) for a, c in entry.terms if not (isinstance(a, Var) and a in axes))
+            start = Index(rest, entry.constant)
+        for atom, _ in start.terms:
+            if not isinstance(atom, Var) and any(map(is_axis, start.variables())):
+                return None
+        rows.append((start, factors))
+    return tuple(rows)
+
+
+def ends(view: View) -> list[tuple[Index, Index]] | None:
+    """First and last coordinate along each axis of the buffer; None where not affine."""
+    rows = affine(view)
+    if rows is None:
+        return None
+    found: list[tuple[Index, Index]] = []
+    for start, factors in rows:
+        low = high = start
+        for n, factor in factors:
+            reach = (view.valid[n] - 1) * factor
+            low, high = (low + reach, high) if factor < 0 else (low, high + reach)
+        found.append((low, high))
+    return found
 
 
 def greatest(index: Index, known: Mapping[Var, Range]) -> int:
     """An upper bound: ``8*i + min(8, 20 - 8*i)`` is at most 20, whatever i is."""
+    if not index.terms:
+        return index.constant
     for atom, factor in index.terms:
         if isinstance(atom, Min | Max):
             rest = index - Index(((atom, factor),))
@@ -21,7 +59,7 @@ def greatest(index: Index, known: Mapping[Var, Range]) -> int:
 
 def least(index: Index, known: Mapping[Var, Range]) -> int:
     """A lower bound, as `greatest`."""
-    return -greatest(-index, known)
+    return -greatest(-index, known) if index.terms else index.constant
 
 
 def ranges_of(loops: tuple[For, ...]) -> dict[Var, Range]:

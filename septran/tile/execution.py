@@ -151,8 +151,16 @@ class _Team:
 class Execution:
     """One run of a program under one schedule."""
 
-    def __init__(self, program: TileProgram, effects: Effects, schedule: Schedule) -> None:
+    def __init__(
+        self,
+        program: TileProgram,
+        effects: Effects,
+        schedule: Schedule,
+        top: Block | None = None,
+    ) -> None:
+        """`top` is `blocks(program)` where that is known already."""
         self.program, self.effects, self.schedule = program, effects, schedule
+        self.top = top
         self.random = random.Random(schedule.seed)
         self.flying: list[Flight] = []
         self.channels = {c.name: c for c in program.channels}
@@ -166,7 +174,7 @@ class Execution:
         """Run it to the end; raises TileError."""
         main = Thread("the program")
         frame = Frame(main, memory=memory)
-        for blocked in self._block(blocks(self.program), frame, None):
+        for blocked in self._block(self.top or blocks(self.program), frame, None):
             if blocked:
                 raise _deadlock(blocked)
 

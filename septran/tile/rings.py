@@ -167,8 +167,8 @@ class Ring:
         fill = self.slots.get((region.buffer, stage))
         if fill is None:
             return
-        what = f"{region} is read by {thread.name}"
         if not _any(fill.waited, thread):
+            what = f"{region} is read by {thread.name}"
             state = "committed" if fill.number is not None else "even committed"
             raise located(
                 ProtocolError,
@@ -177,11 +177,8 @@ class Ring:
                 node.origin,
             )
         if _any(fill.released, thread):
-            raise located(
-                ProtocolError,
-                f"{what} after {_numbered(fill)} of {self.name} was released",
-                node.origin,
-            )
+            message = f"{region} is read by {thread.name} after {_numbered(fill)} of {self.name}"
+            raise located(ProtocolError, f"{message} was released", node.origin)
 
     def finish(self) -> None:
         """The scope ends: nothing may be on its way, and all that was filled is released."""

@@ -97,17 +97,18 @@ def _spread(program: TileProgram) -> Iterator[tuple[Var, str]]:
 
     They are in a memory that the units see in common, and addressed by the unit's index.
     """
-    depth, memory = program.machine.depth, program.machine.memory
-    memories = {b.name: b.memory for b in program.buffers}
+    depth, params = program.machine.depth, set(program.params)
+    owners = {m.name: depth(m.visible_to) for m in program.machine.memories}
     for loop in nodes(program.body):
         if not isinstance(loop, For) or loop.processor is None:
             continue
+        level = depth(loop.processor)
+        common = {b.name for b in program.buffers if owners[b.memory] < level} - params
         for region in (r for n in nodes(loop.body) for r in regions(n)):
             name, mine = region.buffer, loop.variable
-            if name not in memories or not any(mine in e.variables() for e in region.index):
+            if name not in common or not any(mine in e.variables() for e in region.index):
                 continue
-            if depth(memory(memories[name]).visible_to) < depth(loop.processor):
-                yield mine, name
+            yield mine, name
 
 
 def _paths(body: tuple[Node, ...], above: Path) -> Iterator[tuple[Path, Node]]:

@@ -12,6 +12,7 @@ import numpy as np
 from septran.dtypes import is_float, itemsize, numpy_dtype
 from septran.errors import TileError
 from septran.task.index import Atom, FloorDiv, Index, Max, Min, Mod, Var, axis
+from septran.tile.bounds import affine
 from septran.tile.nodes import Buffer, Origin, Region
 from septran.tile.rings import located
 
@@ -80,9 +81,7 @@ class Access:
 
     def __init__(self, region: Region, origin: Origin | None) -> None:
         self.region, self.origin = region, origin
-        self.steps = region.strides()
-        zero = {axis(n): 0 for n in range(region.rank)}
-        self.starts = tuple(entry.substitute(zero) for entry in region.index)
+        self.rows = affine(region)
 
     def extents(self, values: Mapping[Var, int]) -> tuple[int, ...]:
         """The extents that exist."""
@@ -135,15 +134,15 @@ class Access:
         offset = self._stage(store, values) * store.stage_bytes
         if 0 in extents:
             return np.empty(extents, store.dtype)
-        if self.steps is None:
+        if self.rows is None:
             return None
         strides = [0] * len(extents)
-        for start, row, size, width in zip(
-            self.starts, self.steps, store.buffer.shape, store.strides, strict=True
+        for (start, factors), size, width in zip(
+            self.rows, store.buffer.shape, store.strides, strict=True
         ):
             low = high = start.evaluate(values) if start.terms else start.constant
             offset += low * width
-            for n, factor in row.items():
+            for n, factor in factors:
                 strides[n] += factor * width
                 reach = (extents[n] - 1) * factor
                 low, high = (low + reach, high) if factor < 0 else (low, high + reach)

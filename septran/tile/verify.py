@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from septran.errors import SepTranError, raise_all
 from septran.tile.nodes import TileProgram
+from septran.tile.scopes import blocks
 from septran.tile.verify_names import check_names
 from septran.tile.verify_places import check_places
 from septran.tile.verify_races import check_races
@@ -23,10 +24,9 @@ def verify(program: TileProgram, *, full: bool = False) -> None:
     the last ones, and enumerates more where bounds are not obvious.
     """
     found: list[SepTranError] = list(check_names(program))
-    if not found:  # the rest relies on names that exist
-        found += check_places(program)
-        found += check_regions(program, full)
-        found += check_races(program, full)
-    if not found:  # and an exact walk on regions that are inside
-        found += check_sync(program, full)
-    raise_all(found)
+    raise_all(found)  # the rest relies on names that exist
+    top = blocks(program)
+    found += check_places(program, top)
+    found += check_regions(program, full)
+    found += check_races(program, top, full)
+    raise_all(found or check_sync(program, top, full))

@@ -25,7 +25,7 @@ from septran.tile.nodes import (
     regions,
 )
 from septran.tile.rings import located
-from septran.tile.scopes import Block, blocks
+from septran.tile.scopes import Block
 from septran.tile.storage import CapacityError, size_bytes
 
 
@@ -47,10 +47,10 @@ class EngineError(TileError):
     code = "SEP429"
 
 
-def check_places(program: TileProgram) -> Iterator[TileError]:
+def check_places(program: TileProgram, top: Block) -> Iterator[TileError]:
     """Capacity, nesting, visibility, engines, and layouts that instructions demand."""
     problems = list(_layouts(program))
-    yield from problems or _capacity(program)
+    yield from problems or _capacity(program, top)
     yield from _overlaps(program)
     yield from _nesting(program.machine, program.body, program.machine.host.name)
     buffers = {b.name: b for b in program.buffers}
@@ -75,11 +75,11 @@ def _layouts(program: TileProgram) -> Iterator[TileError]:
             yield error
 
 
-def _capacity(program: TileProgram) -> Iterator[TileError]:
+def _capacity(program: TileProgram, top: Block) -> Iterator[TileError]:
     for memory in program.machine.memories:
         if memory.capacity_bytes is None or memory.cached:
             continue
-        needed, live = _peak(program, memory.name)
+        needed, live = _peak(program, top, memory.name)
         limit = memory.capacity_bytes * spread(program, memory)
         if needed > limit:
             rows = [f"{name}: {size:,} bytes" for name, size in live]
@@ -88,7 +88,7 @@ def _capacity(program: TileProgram) -> Iterator[TileError]:
             yield located(CapacityError, message, first.origin)
 
 
-def _peak(program: TileProgram, memory: str) -> tuple[int, list[tuple[str, int]]]:
+def _peak(program: TileProgram, top: Block, memory: str) -> tuple[int, list[tuple[str, int]]]:
     """Bytes that a memory must have, and the buffers in it then, largest first."""
     placed = [p for p in program.plan if p.memory == memory]
     if placed:
@@ -98,7 +98,7 @@ def _peak(program: TileProgram, memory: str) -> tuple[int, list[tuple[str, int]]
         rows = [(p.buffer, p.size_bytes) for p in fullest]
     else:
         sizes = {b.name: size_bytes(b) for b in program.buffers if b.memory == memory}
-        rows = _fullest(blocks(program), sizes)
+        rows = _fullest(top, sizes)
         needed = sum(size for _, size in rows)
     return needed, sorted(rows, key=lambda row: (-row[1], row[0]))
 

@@ -22,7 +22,7 @@ from septran.tile.nodes import (
     writes,
 )
 from septran.tile.rings import located
-from septran.tile.scopes import Block, blocks
+from septran.tile.scopes import Block
 from septran.tile.storage import Access, Store
 
 _PRIME = "'"
@@ -43,11 +43,11 @@ class _Use:
     """Loops between the parallel loop and the node."""
 
 
-def check_races(program: TileProgram, full: bool) -> Iterator[TileError]:
+def check_races(program: TileProgram, top: Block, full: bool) -> Iterator[TileError]:
     """Conflicts between iterations of each parallel loop, on buffers that they share."""
     if not any(isinstance(n, For) and n.kind == "parallel" for n in nodes(program.body)):
         return
-    private = _private(blocks(program))
+    private = _private(top)
     for node, outer in walk(program.body):
         if isinstance(node, For) and node.kind == "parallel":
             loop = _Loop(program, node, outer, private.get(id(node), frozenset()), full)
@@ -80,7 +80,7 @@ class _Loop:
         """One error for each write that meets another iteration's use."""
         if greatest(self.loop.extent, ranges_of(self.outer)) <= 1:
             return
-        written = list(dict.fromkeys(self._uses(writes)))
+        written = list(self._uses(writes))
         touched = list(written)
         if not any(isinstance(n, Barrier) for n in nodes(self.loop.body)):
             touched += self._uses(reads)  # what a barrier orders is no race
@@ -93,9 +93,13 @@ class _Loop:
                     break
 
     def _uses(self, side: Callable[[Node], tuple[Region, ...]]) -> Iterator[_Use]:
+        """Each region once in each nest of loops."""
+        seen: set[tuple[Region, int]] = set()
         for node, loops in walk(self.loop.body):
             for region in side(node):
-                if region.buffer not in self.private:
+                place = (region, id(loops[-1]) if loops else 0)
+                if region.buffer not in self.private and place not in seen:
+                    seen.add(place)
                     yield _Use(region, node, loops)
 
     def _error(self, write: _Use, other: _Use) -> TileError:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from septran.errors import TileError
-from septran.task.index import Index, Range, Var, axis
-from septran.tile.bounds import greatest, least, ranges_of, samples
+from septran.task.index import Range, Var, axis
+from septran.tile.bounds import ends, greatest, least, ranges_of, samples
 from septran.tile.loops import walk
 from septran.tile.nodes import Buffer, For, Node, Region, TileProgram, regions, writes
 from septran.tile.rings import located
@@ -28,14 +28,15 @@ class _Place:
 def check_regions(program: TileProgram, full: bool) -> Iterator[TileError]:
     """Regions that leave their buffer, name a stage too many, or exceed their shape."""
     buffers = {b.name: b for b in program.buffers}
-    known: dict[tuple[For, ...], dict[Var, Range]] = {}
+    known: dict[tuple[int, ...], dict[Var, Range]] = {}  # by identity: hashing is deep
     most = 65536 if full else 512
     for node, loops in walk(program.body):
         for region in regions(node):
-            if loops not in known:
-                known[loops] = ranges_of(loops)
+            nest = tuple(map(id, loops))
+            if nest not in known:
+                known[nest] = ranges_of(loops)
             place = _Place(region, node, loops, buffers[region.buffer], region in writes(node))
-            if not _obviously_inside(place, known[loops]):
+            if not _obviously_inside(place, known[nest]):
                 problem = _problem(place, most)
                 if problem is not None:
                     yield problem
@@ -53,26 +54,13 @@ def _obviously_inside(place: _Place, known: dict[Var, Range]) -> bool:
         return False
     if region.padded and not place.written:
         return True
-    if region.strides() is None:
+    corners = ends(region)
+    if corners is None:
         return _curved_inside(place, known)
     return all(
         least(low, known) >= 0 and greatest(high, known) < size
-        for (low, high), size in zip(_ends(region), buffer.shape, strict=True)
+        for (low, high), size in zip(corners, buffer.shape, strict=True)
     )
-
-
-def _ends(region: Region) -> list[tuple[Index, Index]]:
-    """First and last coordinate along each axis of the buffer, for affine maps."""
-    zero = {axis(n): 0 for n in range(region.rank)}
-    ends: list[tuple[Index, Index]] = []
-    for entry in region.index:
-        low = high = entry.substitute(zero)
-        for n in range(region.rank):
-            factor = entry.coefficient(axis(n))
-            reach = (region.valid[n] - 1) * factor
-            low, high = (low + reach, high) if factor < 0 else (low, high + reach)
-        ends.append((low, high))
-    return ends
 
 
 def _curved_inside(place: _Place, known: dict[Var, Range]) -> bool:

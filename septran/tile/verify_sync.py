@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from septran.errors import TileError
 from septran.task.index import Index, Range, Var
-from septran.tile.bounds import greatest, least
+from septran.tile.bounds import ends, greatest, least
 from septran.tile.execution import Execution, Frame, Schedule
 from septran.tile.loops import walk
 from septran.tile.nodes import (
@@ -48,12 +48,12 @@ class OrderError(TileError):
     code = "SEP433"
 
 
-def check_sync(program: TileProgram, full: bool) -> Iterator[TileError]:
+def check_sync(program: TileProgram, top: Block, full: bool) -> Iterator[TileError]:
     """The first thing that is wrong with the hand-overs, if any."""
     if not any(_ordering(n) for n in nodes(program.body)):
         return
     try:
-        Execution(program, _Clocks(program, full), Schedule()).run({})
+        Execution(program, _Clocks(program, full), Schedule(), top).run({})
     except TileError as error:
         yield error
 
@@ -231,9 +231,8 @@ class _Clocks:
             return False
         known = {**{v: (n, n) for v, n in frame.values.items()}, **summary.spans}
         for region, user, written in summary.uses:
-            access = Access(region, user.origin)
             stage, last = least(region.stage, known), greatest(region.stage, known)
-            box = _wide_box(access, known)
+            box = _wide_box(region, known)
             for number in range(stage, last + 1):
                 event = _Event(frame.thread, 0, number, box, written, region, user)
                 self._note(event, frame)
@@ -336,32 +335,22 @@ def _shared(program: TileProgram) -> frozenset[str]:
 
 def _box(access: Access, values: Mapping[Var, int]) -> Box:
     """First and last coordinate along each axis of the buffer; all of it where not affine."""
-    region = access.region
-    if access.steps is None:
+    if access.rows is None:
         return ()
     box: list[tuple[int, int]] = []
-    extents = [max(0, v.evaluate(values)) for v in region.valid]
-    for start, row in zip(access.starts, access.steps, strict=True):
+    extents = [max(0, v.evaluate(values)) for v in access.region.valid]
+    for start, factors in access.rows:
         low = high = start.evaluate(values)
-        for n, factor in row.items():
+        for n, factor in factors:
             reach = (extents[n] - 1) * factor
             low, high = (low + reach, high) if factor < 0 else (low, high + reach)
         box.append((low, high))
     return tuple(box)
 
 
-def _wide_box(access: Access, known: Mapping[Var, Range]) -> Box:
-    region = access.region
-    if access.steps is None:
-        return ()
-    box: list[tuple[int, int]] = []
-    for start, row in zip(access.starts, access.steps, strict=True):
-        low = high = start
-        for n, factor in row.items():
-            reach = (region.valid[n] - 1) * factor
-            low, high = (low + reach, high) if factor < 0 else (low, high + reach)
-        box.append((least(low, known), greatest(high, known)))
-    return tuple(box)
+def _wide_box(region: Region, known: Mapping[Var, Range]) -> Box:
+    found = ends(region) or []
+    return tuple((least(low, known), greatest(high, known)) for low, high in found)
 
 
 def _overlap(a: Box, b: Box) -> bool:
