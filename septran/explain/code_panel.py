@@ -20,11 +20,16 @@ def source_panel(source: Source) -> Markup:
     parts = [paragraph(f"{source.name}: {_lines(source.text)} of {source.language}")]
     if source.facts:
         parts.append(table(("figure", "value"), list(source.facts.items())))
-    parts.append(code(source.text, LANGUAGES.get(source.language, "")))
+    parts.append(code(source.text, _language(source.language, source.text)))
     for title, text in source.parts.items():
-        language = LANGUAGES.get(title, "gas" if "asse" in title.lower() else "")
-        parts.append(details(f"{title} ({_lines(text)})", code(text, language)))
+        language = "asm" if "assembly" in title.lower() else title
+        parts.append(details(f"{title} ({_lines(text)})", code(text, _language(language, text))))
     return join(parts)
+
+
+def _language(declared: str, text: str) -> str:
+    # Targets whose code generator takes TensorIR show it, annotated, as their source.
+    return "python" if text.startswith("# from tvm.") else LANGUAGES.get(declared, "")
 
 
 def _lines(text: str) -> str:
