@@ -24,9 +24,11 @@ PASSES = tvm.transform.Sequential(
     [
         tir.LowerTIRxOpaque(),
         tir.VerifyMemory(),
+        tir.BF16ComputeLegalize(),
         tir.AnnotateEntryFunc(),
         tir.SplitHostDevice(),
         tir.MakePackedAPI(),
+        tir.BF16StorageLegalize(),
         tir.LowerTVMBuiltin(),
         tir.LowerIntrin(),
     ]

@@ -1,0 +1,1 @@
+"""Speed beside the best known libraries, one command a target."""
