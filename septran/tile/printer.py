@@ -173,7 +173,7 @@ class _Printer:
         parts = [_part(region, n, extent) for n, extent in enumerate(shape)]
         inside = "" if set(parts) <= {":"} else f"[{', '.join(parts)}]"
         stage = "" if region.stage == Index() else f"@{_bracket(region.stage)}"
-        return f"{region.buffer}{inside}{stage}"
+        return f"{region.buffer}{inside}{stage}{_turned(region)}"
 
 
 def _part(region: Region, position: int, size: int) -> str:
@@ -184,10 +184,21 @@ def _part(region: Region, position: int, size: int) -> str:
         if entry.coefficient(axis(number)) != 1 or any(map(is_axis, start.variables())):
             continue
         valid = region.valid[number]
-        if start == Index() and extent == size and number == position:
+        if start == Index() and extent == size:
             return ":" if valid == Index.of(size) else f":{valid}"
         return f"{start}:+{valid}"
     return str(entry)
+
+
+def _turned(region: Region) -> str:
+    """``.T`` or ``.transpose(...)`` where the region's axes are not in the buffer's order."""
+    axes = {axis(n): n for n in range(region.rank)}
+    order = [axes[v] for entry in region.index for v in axes if entry.coefficient(v) == 1]
+    if len(order) != region.rank or order == sorted(order):
+        return ""
+    if order == [1, 0]:
+        return ".T"
+    return f".transpose({', '.join(str(order.index(n)) for n in range(region.rank))})"
 
 
 def _bracket(index: Index) -> str:

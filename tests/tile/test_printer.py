@@ -61,6 +61,20 @@ def test_handover_and_roles(build, part):
         """)
 
 
+def test_transposed_regions(build, part):
+    x, y = build.buffer("X", "DRAM", (4, 6)), build.buffer("Y", "DRAM", (6, 4))
+    z, w = build.buffer("Z", "DRAM", (2, 4, 6)), build.buffer("W", "DRAM", (6, 2, 4))
+    lines = str(
+        build.program(
+            "XYZW", "YW",
+            build.move(part(y), part(x).transposed((1, 0))),
+            build.move(part(w), part(z).transposed((2, 0, 1))),
+        )
+    ).splitlines()  # fmt: skip
+    assert lines[-2].strip() == "copy(Y, X.T)  by vector"
+    assert lines[-1].strip() == "copy(W, Z.transpose(2, 0, 1))  by vector"
+
+
 def test_origins_follow_as_comments(programs):
     text = to_text(programs.plain_gemm(16, 16, 16), origins=True)
     lines = text.splitlines()
