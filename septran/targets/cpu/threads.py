@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 
 import tvm_ffi
@@ -20,4 +21,5 @@ def use_all_cores() -> None:
 def set_threads(count: int) -> None:
     """Run parallel loops on `count` threads from now on, at most as many as the pool has."""
     use_all_cores()
+    importlib.import_module("tvm")  # its library registers the function
     tvm_ffi.get_global_func("runtime.config_threadpool")(1, count)

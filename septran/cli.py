@@ -1,0 +1,85 @@
+"""The command line: ``septran COMMAND``. One file a command, in `septran.commands`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from septran.commands import (
+    cache,
+    compare,
+    doctor,
+    explain,
+    lint,
+    machines,
+    ops,
+    run,
+    schema,
+)
+from septran.errors import SepTranError
+
+COMMANDS = (run, explain, compare, lint, schema, machines, ops, cache, doctor)
+"""In the order of the help."""
+FULL_TRACEBACK = "SEPTRAN_FULL_TRACEBACK"
+MISTAKE = 1
+"""Exit code of a user's mistake and of a wrong result; 2 is for a wrong command line."""
+
+
+class _Group(TyperGroup):
+    """Prints mistakes as they are, without a traceback into SepTran."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SepTranError as error:
+            if os.environ.get(FULL_TRACEBACK, "0") not in ("", "0"):
+                raise
+            sys.stdout.flush()
+            sys.stderr.write(f"{error}\n")
+            raise typer.Exit(MISTAKE) from None
+
+
+app = typer.Typer(
+    name="septran",
+    cls=_Group,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from septran import __version__
+
+        typer.echo(f"septran {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def septran(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Compile operators: what they compute in one file, how they run on hardware in another.
+
+    Exit codes: 0 right, 1 a mistake in your files or a wrong result, 2 a wrong command line.
+    With SEPTRAN_FULL_TRACEBACK=1 mistakes come with Python's traceback.
+    """
+
+
+for _module in COMMANDS:
+    _module.register(app)
+
+
+def main() -> None:
+    """The entry point ``septran``."""
+    app()

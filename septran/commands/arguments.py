@@ -1,0 +1,185 @@
+"""What several commands take: options, and what their texts mean."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from septran.mapping.mapping import Mapping
+    from septran.task.definition import Task
+
+Logic = Annotated[
+    str,
+    typer.Argument(
+        metavar="LOGIC", help="An operator of the library (`septran ops`) or a logic file, x.py."
+    ),
+]
+On = Annotated[
+    str | None,
+    typer.Option("--on", metavar="MACHINE", help="A machine, by name or file; cpu-x86 if absent."),
+]
+MappingFile = Annotated[
+    str | None,
+    typer.Option("--mapping", "-m", metavar="FILE", help="A mapping; the machine's own if absent."),
+]
+Sizes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape", "-s", metavar="NAME=SIZE",
+        help="A dimension, M=512, or a tensor's shape, A=512x256. Repeatable; "
+        "the operator's example for the rest.",
+    ),
+]  # fmt: skip
+Dtypes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dtype", metavar="[NAME=]TYPE",
+        help="Element type of all tensors, float16, or of one, A=int8. Repeatable.",
+    ),
+]  # fmt: skip
+Tunables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tunable", "-t", metavar="NAME=VALUE",
+        help="A tunable, before the mapping's value: block_M=64. Repeatable.",
+    ),
+]  # fmt: skip
+Static = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--static", metavar="NAME=VALUE",
+        help="A static flag of the logic: causal=true. Repeatable.",
+    ),
+]  # fmt: skip
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+Value = bool | int | float | str | None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the options ask to compile, as `septran.compile` takes it."""
+
+    logic: Task
+    mapping: Mapping
+    shapes: dict[str, int | tuple[int, ...]] | None
+    dtypes: dict[str, str] | str | None
+    tunables: dict[str, Any]
+    static: dict[str, Value]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything but logic and mapping, by keyword."""
+        return {
+            "shapes": self.shapes, "dtypes": self.dtypes,
+            "tunables": self.tunables, "static": self.static,
+        }  # fmt: skip
+
+
+def request(
+    logic: str,
+    on: str | None = None,
+    mapping: str | None = None,
+    shape: list[str] | None = None,
+    dtype: list[str] | None = None,
+    tunable: list[str] | None = None,
+    static: list[str] | None = None,
+) -> Request:
+    """Read the options and load logic and mapping; raises SepTranError, typer.BadParameter."""
+    from septran.compiler import load_pair
+
+    given = dict(_size(text) for text in shape or ())
+    flags = {name: _value(text) for name, text in _pairs(static, "--static")}
+    tuned = {name: _value(text) for name, text in _pairs(tunable, "--tunable")}
+    types = _dtypes(dtype or [])
+    if mapping is None and on is not None and on.endswith((".yaml", ".yml")):
+        raise typer.BadParameter(
+            "a machine's file needs a mapping: --mapping FILE", param_hint="--on"
+        )
+    task, plan = load_pair(logic, mapping or on, on)
+    return Request(task, plan, _with_example(task, given), types, tuned, flags)
+
+
+def _with_example(
+    task: Task, given: dict[str, int | tuple[int, ...]]
+) -> dict[str, int | tuple[int, ...]]:
+    """`given`, and the operator's example for dimensions that it leaves open."""
+    example: dict[str, int] = task.function.__globals__.get("EXAMPLE", {})
+    if any(isinstance(size, tuple) for size in given.values()):
+        return given  # shapes say all, and the example could contradict them
+    if not given and not example:
+        names = ", ".join(name for name, _ in task.tensors)
+        raise typer.BadParameter(
+            f"{task.name} has no example sizes, so give shapes, such as -s A=512x256, of {names}",
+            param_hint="--shape",
+        )
+    return {**example, **given}
+
+
+def _pairs(texts: Iterable[str] | None, option: str) -> Iterable[tuple[str, str]]:
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
+        yield name, value
+
+
+def _size(text: str) -> tuple[str, int | tuple[int, ...]]:
+    ((name, value),) = _pairs([text], "--shape")
+    if re.fullmatch(r"\d+", value):
+        return name, int(value)
+    if re.fullmatch(r"\d+([x,]\d+)+|\d+,", value):
+        return name, tuple(int(part) for part in re.split("[x,]", value) if part)
+    raise typer.BadParameter(
+        f"{value!r} is neither a size such as 512 nor a shape such as 512x256 (512, for one axis)",
+        param_hint="--shape",
+    )
+
+
+def _dtypes(texts: list[str]) -> dict[str, str] | str | None:
+    for_all = [text for text in texts if "=" not in text]
+    if not texts:
+        return None
+    if for_all and len(texts) > 1:
+        raise typer.BadParameter("give one type for all, or NAME=TYPE each", param_hint="--dtype")
+    return for_all[0] if for_all else dict(_pairs(texts, "--dtype"))
+
+
+def _value(text: str) -> Value:
+    """As YAML would read it: true, 12, 0.5, null or a word."""
+    words: dict[str, Value] = {"true": True, "false": False, "none": None, "null": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def print_json(data: Any) -> None:
+    """Print data for programs."""
+    typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def emit(text: str, output: Path | None) -> None:
+    """Print a text, or write it to a file and say so on the error stream."""
+    if output is None:
+        typer.echo(text.rstrip("\n"))
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(
+            f"{output} cannot be written: {error.strerror}", param_hint="--output"
+        ) from None
+    sys.stderr.write(f"wrote {output}\n")

@@ -1,0 +1,136 @@
+"""``septran doctor``: is everything here that kernels need, and in which version."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+import typer
+
+from septran.commands import arguments as options
+from septran.commands.arguments import print_json
+
+PACKAGES = ("apache-tvm", "apache-tvm-ffi", "torch", "numpy", "pyyaml", "graphviz", "pandas")
+TOOLS = {
+    "gcc": "links kernels for the compile cache",
+    "cc": "links kernels for the compile cache where there is no gcc",
+    "nvcc": "compiles CUDA for NVIDIA's GPUs, which this version does not build yet",
+}
+"""Programs outside of Python, and what each is for."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    what: str
+    found: str
+    ok: bool = True
+    """False where kernels cannot be compiled or run without it."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(doctor)
+
+
+def doctor(as_json: options.AsJson = False) -> None:
+    """Show versions, processor, compilers and cache; the exit code is 1 if something lacks.
+
+    \b
+    Examples:
+      septran doctor
+      septran doctor --json
+    """  # noqa: D301  # \b is typer's mark for lines to keep
+    findings = list(examine())
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        width = max(len(finding.what) for finding in findings)
+        for finding in findings:
+            mark = "ok" if finding.ok else "!!"
+            typer.echo(f"{mark}  {finding.what:{width}}  {finding.found}")
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)
+
+
+def examine() -> Iterator[Finding]:
+    """Look at everything, one thing after another."""
+    from septran import __version__
+
+    yield Finding("septran", __version__)
+    yield Finding("python", f"{platform.python_version()} ({sys.platform}, {platform.machine()})")
+    for package in PACKAGES:
+        yield _package(package)
+    yield _guarded("llvm", _llvm)
+    yield _guarded("processor", _processor)
+    yield _guarded("threads", _threads)
+    for tool, use in TOOLS.items():
+        path = shutil.which(tool)
+        yield Finding(tool, path or f"not found ({use})")
+    yield _guarded("dot", _dot)
+    yield _guarded("cache", _cache)
+    yield _guarded("kernel", _kernel)
+
+
+def _guarded(what: str, look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, look())
+    except Exception as error:  # whatever is wrong is what is looked for
+        return Finding(what, f"{type(error).__name__}: {error}", ok=False)
+
+
+def _package(name: str) -> Finding:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return Finding(name, version(name))
+    except PackageNotFoundError:
+        return Finding(name, "not installed", ok=False)
+
+
+def _llvm() -> str:
+    from tvm.target import codegen
+
+    version = codegen.llvm_version_major()
+    return f"LLVM {version} inside TVM, default target {codegen.llvm_get_system_triple()}"
+
+
+def _processor() -> str:
+    from septran.targets.cpu.isa import host_arch, lacking
+
+    sets = [name for name in ("avx2", "avx512") if not lacking(_LEVELS[name])]
+    return f"{host_arch()}, {' and '.join(sets) or 'neither avx2 nor avx512'}"
+
+
+_LEVELS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
+
+
+def _threads() -> str:
+    from septran.targets.cpu.threads import usable_cores
+
+    return f"{usable_cores()} usable cores"
+
+
+def _dot() -> str:
+    from graphviz.backend import dot_command
+
+    from septran.explain.drawing import use_dot
+
+    return str(dot_command.DOT_BINARY) if use_dot() else "not found: graphs are shown as text"
+
+
+def _cache() -> str:
+    from septran.runtime.cache import Cache
+
+    return str(Cache.default().info())
+
+
+def _kernel() -> str:
+    import septran
+
+    kernel = septran.compile("gemm", "cpu-x86", shapes={"M": 65, "N": 33, "K": 17})
+    return str(kernel.check().raise_if_wrong())

@@ -1,0 +1,121 @@
+"""``septran explain``: every stage of a compilation, and why each thing in it is there."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from septran.commands import arguments as options
+from septran.commands.arguments import emit, request
+
+if TYPE_CHECKING:
+    from septran.explain.explanation import Explanation
+
+
+class Stage(StrEnum):
+    """What to show alone."""
+
+    task_tree = "task_tree"
+    mapping = "mapping"
+    tile_program = "tile_program"
+    tensor_ir = "tensor_ir"
+    source = "source"
+
+
+class Format(StrEnum):
+    """How to show it."""
+
+    text = "text"
+    html = "html"
+    report = "report"
+    json = "json"
+    yaml = "yaml"
+
+
+Only = Annotated[Stage | None, typer.Option("--stage", help="One stage alone, as text.")]
+As = Annotated[
+    Format,
+    typer.Option(
+        "--format", "-f",
+        help="All stages as text; one HTML page that needs no network; a short report of what "
+        "limits the kernel; JSON; or the resolved mapping as an explicit mapping file.",
+    ),
+]  # fmt: skip
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")
+]
+Passes = Annotated[
+    bool, typer.Option("--passes", help="The tile program after each pass that changes it.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(explain)
+
+
+def explain(
+    logic: options.Logic,
+    on: options.On = None,
+    mapping: options.MappingFile = None,
+    shape: options.Sizes = None,
+    dtype: options.Dtypes = None,
+    tunable: options.Tunables = None,
+    static: options.Static = None,
+    stage: Only = None,
+    passes: Passes = False,
+    form: As = Format.text,
+    output: Output = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show every stage of a compilation, with the reason of each copy, wait and choice.
+
+    Nothing is run, and the machine need not be here.
+
+    \b
+    Examples:
+      septran explain gemm --on cpu-x86 -s M=512 -s N=384 -s K=256
+      septran explain softmax --on dsa-sim --stage tile_program
+      septran explain gemm --on nvidia-h200 --format html -o gemm.html
+      septran explain gemm --format report -t block_K=128
+      septran explain gemm --on cpu-x86 --format yaml -o gemm.mapping.yaml
+    """  # noqa: D301  # \b is typer's mark for lines to keep
+    import septran
+
+    form = Format.json if as_json else form
+    if form is not Format.text and (stage or passes):
+        raise typer.BadParameter(f"there is no {form} of one stage", param_hint="--format")
+    asked = request(logic, on, mapping, shape, dtype, tunable, static)
+    explanation = septran.explain(asked.logic, asked.mapping, **asked.settings)
+    text = _passes(explanation) if passes else _rendered(explanation, form, stage)
+    emit(text, output)
+
+
+def _rendered(explanation: Explanation, form: Format, stage: Stage | None) -> str:
+    match form:
+        case Format.html:
+            from septran.explain.explanation_panel import explanation_page
+
+            return explanation_page(explanation)
+        case Format.report:
+            return explanation.report()
+        case Format.json:
+            return json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False) + "\n"
+        case Format.yaml:
+            return explanation.mapping.to_yaml()
+        case Format.text:
+            return explanation.text(stage.value if stage else None)
+
+
+def _passes(explanation: Explanation) -> str:
+    parts, before = [], ""
+    for number, step in enumerate(explanation.passes, 1):
+        text = str(step.program).rstrip()
+        head = f"{number}. {step.name}: {step.summary}"
+        parts.append(f"{head}\n{text}\n" if text != before else f"{head}\n    (changes nothing)\n")
+        before = text
+    return "\n".join(parts)

@@ -1,0 +1,88 @@
+"""``septran machines``: the machines that come with SepTran, and what one consists of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from septran.commands import arguments as options
+from septran.commands.arguments import print_json
+
+if TYPE_CHECKING:
+    from septran.machine.model import Machine
+
+One = Annotated[
+    str | None,
+    typer.Argument(metavar="[MACHINE]", help="A machine, by name or file; all if absent."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(machines)
+
+
+def machines(machine: One = None, as_json: options.AsJson = False) -> None:
+    """List the machines, or show the parts of one.
+
+    \b
+    Examples:
+      septran machines
+      septran machines cpu-x86
+      septran machines --json
+    """  # noqa: D301  # \b is typer's mark for lines to keep
+    from septran.machine.loader import load_machine, machine_names
+
+    chosen = [load_machine(name) for name in ([machine] if machine else machine_names())]
+    if as_json:
+        rows = [_data(m) for m in chosen]
+        print_json(rows[0] if machine else rows)
+    elif machine:
+        typer.echo(_details(chosen[0]))
+    else:
+        width = max(len(m.name) for m in chosen)
+        for m in chosen:
+            typer.echo(f"{m.name:{width}}  {m.backend:5}  {_state(m)}")
+
+
+def _state(machine: Machine) -> str:
+    """What can be done with it in this version."""
+    from septran.mapping.loader import mapping_names
+    from septran.targets.registry import backends
+
+    able = "kernels can be built" if machine.backend in backends() else "to inspect and interpret"
+    return able if machine.name in mapping_names() else f"{able}; no mapping comes with it"
+
+
+def _details(machine: Machine) -> str:
+    from septran.explain.movements import size_text
+
+    lines = [f"{machine.name}: backend {machine.backend}, {_state(machine)}", "processors"]
+    for p in machine.processors:
+        of = f" in each {p.of}" if p.of else ""
+        called = f" ({p.called})" if p.called else ""
+        lines.append(f"  {p.name}: {p.count}{of}{called}")
+    lines.append("memories")
+    for m in machine.memories:
+        size = size_text(m.capacity_bytes) if m.capacity_bytes is not None else "unbounded"
+        lines.append(f"  {m.name}: {size}, one for each {m.visible_to}")
+    lines.append("engines")
+    for e in machine.engines:
+        kind = "asynchronous" if e.asynchronous else "synchronous"
+        edges = ", ".join(f"{a} -> {b}" for a, b in e.moves)
+        lines.append(f"  {e.name}: {kind}, {edges}")
+    lines.append("instructions")
+    lines += [f"  {i.name}: {i.primitive}" for i in machine.instructions]
+    return "\n".join(lines)
+
+
+def _data(machine: Machine) -> dict[str, Any]:
+    from septran.explain.plain import plain
+    from septran.mapping.loader import mapping_names
+    from septran.targets.registry import backends
+
+    data: dict[str, Any] = plain(machine)
+    data["has_mapping"] = machine.name in mapping_names()
+    data["can_build"] = machine.backend in backends()
+    return data

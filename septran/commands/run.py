@@ -1,0 +1,204 @@
+"""``septran run``: compile, run on random input, check, and set the speed beside torch's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from septran.commands import arguments as options
+from septran.commands.arguments import Request, print_json, request
+
+if TYPE_CHECKING:
+    from septran.runtime.checks import Check
+    from septran.runtime.kernel import Kernel
+    from septran.runtime.profile import Profile
+    from septran.runtime.torch_baseline import Beside
+
+ORDERS: tuple[str | int, ...] = ("early", "late", 0)
+"""When asynchronous copies land in interpreted runs: as soon as they may, as late, at random."""
+
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, help="CPU threads, of torch, too; all if absent.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the random input.")]
+NoTorch = Annotated[bool, typer.Option("--no-torch", help="Do not measure torch.")]
+Interpret = Annotated[
+    bool,
+    typer.Option(
+        "--interpret",
+        help="Run the tile program node by node instead, on any machine's mapping: with copies "
+        "landing as early, as late, and as randomly as its waits allow.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(run)
+
+
+def run(
+    logic: options.Logic,
+    on: options.On = None,
+    mapping: options.MappingFile = None,
+    shape: options.Sizes = None,
+    dtype: options.Dtypes = None,
+    tunable: options.Tunables = None,
+    static: options.Static = None,
+    threads: Threads = None,
+    seed: Seed = 0,
+    interpret: Interpret = False,
+    no_torch: NoTorch = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Compile, run on random input, check the result, and measure it beside torch.
+
+    Right is what rounding allows, computed for the very input; else the exit code is 1.
+
+    \b
+    Examples:
+      septran run gemm --on cpu-x86
+      septran run gemm -s M=512 -s N=384 -s K=256 --dtype float16 -t block_M=64
+      septran run attention --static causal=true --threads 1
+      septran run gemm --on dsa-sim --interpret -s M=64 -s N=64 -s K=64
+    """  # noqa: D301  # \b is typer's mark for lines to keep
+    import septran
+
+    asked = request(logic, on, mapping, shape, dtype, tunable, static)
+    if interpret:
+        _interpret(asked, seed, as_json)
+        return
+    if threads is not None:
+        _use_threads(asked.mapping.machine.backend, threads)
+    kernel = septran.compile(asked.logic, asked.mapping, **asked.settings)
+    inputs = kernel.sample(seed)
+    check = kernel.check(**inputs)
+    profile = kernel.profile(**inputs)
+    beside = None
+    if not no_torch and check.right and kernel.device == "cpu":
+        beside = _beside(asked, logic, kernel, inputs, threads)
+    if as_json:
+        print_json(_data(kernel, check, profile, beside))
+    else:
+        typer.echo(_text(kernel, check, profile, beside))
+    if not check.right:
+        raise typer.Exit(1)
+
+
+def _use_threads(backend: str, count: int) -> None:
+    if backend != "cpu":
+        raise typer.BadParameter(f"a {backend} machine has none to choose", param_hint="--threads")
+    from septran.targets.cpu.threads import set_threads, usable_cores
+
+    if count > usable_cores():
+        raise typer.BadParameter(
+            f"{count} is more than the {usable_cores()} usable cores", param_hint="--threads"
+        )
+    set_threads(count)
+
+
+def _beside(
+    asked: Request, logic: str, kernel: Kernel, inputs: dict[str, Any], threads: int | None
+) -> Beside | None:
+    import torch
+
+    from septran import operators
+    from septran.runtime.torch_baseline import beside_torch
+
+    if logic not in operators.names():
+        return None  # a file may call its task gemm and compute something else
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return beside_torch(asked.logic.name, kernel, list(inputs.values()), asked.static)
+
+
+def _sizes(kernel: Kernel) -> str:
+    tree = kernel.stages.task_tree
+    dtypes = dict.fromkeys(p.dtype for p in tree.root.params)
+    named = [f"{name} = {extent}" for name, extent in tree.dims]
+    return ", ".join([*named, " and ".join(dtypes)])
+
+
+def _text(kernel: Kernel, check: Check, profile: Profile, beside: Beside | None) -> str:
+    machine = kernel.stages.tile_program.machine.name
+    seconds = sum(kernel.timings.values())
+    lines = [f"{kernel.name} on {machine}: {_sizes(kernel)}; compiled in {seconds:.2f} s"]
+    lines += [f"  {line}" for line in str(check).splitlines()]
+    lines += [f"  {line.strip()}" for line in str(profile).splitlines()]
+    if beside is not None:
+        duel = beside.duel
+        lines.append(
+            f"  {_rate(profile, duel.ours_seconds)} here, "
+            f"{_rate(profile, duel.theirs_seconds)} {beside.function} (torch {beside.version}): "
+            f"{duel.ratio:.2f}x torch's speed, median of {duel.pairs} interleaved pairs"
+        )
+    return "\n".join(lines)
+
+
+def _rate(profile: Profile, seconds: float) -> str:
+    return f"{profile.flops / seconds / 1e9:.2f} GFLOP/s"
+
+
+def _data(kernel: Kernel, check: Check, profile: Profile, beside: Beside | None) -> dict[str, Any]:
+    tree = kernel.stages.task_tree
+    data: dict[str, Any] = {
+        "operator": kernel.name,
+        "machine": kernel.stages.tile_program.machine.name,
+        "dims": dict(tree.dims),
+        "dtypes": {p.name: p.dtype for p in tree.root.params},
+        "right": check.right,
+        "check": str(check).splitlines(),
+        "compile_s": kernel.timings,
+        "profile": profile.to_dict(),
+        "torch": None,
+    }
+    if beside is not None:
+        data["torch"] = {
+            "function": beside.function,
+            "version": beside.version,
+            "ratio": beside.duel.ratio,
+            "ours_s": beside.duel.ours_seconds,
+            "theirs_s": beside.duel.theirs_seconds,
+            "pairs": beside.duel.pairs,
+        }
+    return data
+
+
+def _interpret(asked: Request, seed: int, as_json: bool) -> None:
+    import septran
+    from septran.runtime.checks import sample
+    from septran.runtime.signature import Specialisation
+
+    stages = septran.produce_stages(asked.logic, asked.mapping, **asked.settings)
+    inputs = sample(Specialisation.of(stages), seed)
+    found = {str(order): interpreted(stages, inputs, order) for order in ORDERS}
+    wrong = [a for outcomes in found.values() for a in outcomes if not a.right]
+    name, machine = stages.task_tree.name, stages.tile_program.machine.name
+    if as_json:
+        texts = {order: [str(a) for a in outcomes] for order, outcomes in found.items()}
+        print_json({"operator": name, "machine": machine, "right": not wrong, "interpreted": texts})
+    else:
+        typer.echo(f"{name} on {machine}, interpreted")
+        for order, outcomes in found.items():
+            when = "at random" if order.isdigit() else order
+            typer.echo("\n".join(f"  copies land {when}: {outcome}" for outcome in outcomes))
+    if wrong:
+        raise typer.Exit(1)
+
+
+def interpreted(stages: Any, inputs: dict[str, Any], order: str | int) -> list[Any]:
+    """How the outputs of an interpreted run compare with the exact results."""
+    import numpy as np
+
+    from septran.dtypes import numpy_dtype
+    from septran.runtime.accuracy import compare, error_bounds
+    from septran.tile.interpreter import interpret
+
+    arrays = dict(inputs)
+    for param in stages.task_tree.root.params:
+        if param.writes and param.reads:  # it adds to its output, which a call starts at zero
+            arrays[param.name] = np.zeros(param.shape, numpy_dtype(param.dtype))
+    results = interpret(stages.tile_program, arrays, order=order)
+    bounds = error_bounds(stages.task_tree, arrays)
+    return [compare(name, results[name], bound) for name, bound in bounds.items()]
