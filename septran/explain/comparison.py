@@ -5,12 +5,24 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from septran.explain.explanation import Explanation, Unavailable
-from septran.explain.html import Markup, details, diff, join, panel, paragraph, strong, table
+from septran.explain.html import (
+    Markup,
+    details,
+    diff,
+    h,
+    join,
+    panel,
+    paragraph,
+    strong,
+    table,
+)
 from septran.explain.movements import size_text, synchronises
 from septran.explain.outline import memory_text
+from septran.explain.page import Section, page
 from septran.explain.report import time_text
 from septran.explain.stages import TITLES
 from septran.mapping.resolved import Instance
@@ -104,19 +116,32 @@ class Comparison:
         del include, exclude
         return {"text/html": str(self._panel()), "text/plain": str(self)}
 
+    def save_html(self, path: str | Path) -> Path:
+        """Write one page that holds everything and opens without a network."""
+        target = Path(path)
+        title = f"{self.explanations[0].name} under {len(self.names)} mappings"
+        target.write_text(page(title, paragraph(", ".join(self.names)), self._sections()), "utf-8")
+        return target
+
     def _panel(self) -> Markup:
+        title = join([strong(self.explanations[0].name), f" under {len(self.names)} mappings"])
+        return panel(title, *(details(s.title, s.body, open=s.open) for s in self._sections()))
+
+    def _sections(self) -> list[Section]:
         figures = table(("", *self.names), self.figures(), self.names)
         rows = [(d.task, d.key, *d.values) for d in self.differences]
         keys = table(("task", "key", *self.names), rows) if rows else paragraph("no differences")
-        parts = [figures, details(f"mappings ({len(rows)} keys differ)", keys, open=True)]
+        sections = [
+            Section("figures", "Figures", figures, open=True),
+            Section("keys", f"Mappings ({len(rows)} keys differ)", keys, open=True),
+        ]
         for n in range(1, len(self.names)):
             for stage, title in TITLES.items():
                 text = self.stage_diff(stage, n)
-                head = f"{title}: {self.names[0]} and {self.names[n]}"
-                head += f" ({_changed(text)} lines differ)" if text else " (equal)"
-                parts.append(details(head, diff(text) if text else ""))
-        name = self.explanations[0].name
-        return panel(join([strong(name), f" under {len(self.names)} mappings"]), *parts)
+                note = f"{_changed(text)} lines differ" if text else "equal"
+                head = f"{title}: {self.names[0]} and {self.names[n]} ({note})"
+                sections.append(Section(f"{stage}_{n}", head, diff(text) if text else h("")))
+        return sections
 
 
 def _changed(text: str) -> int:

@@ -28,6 +28,8 @@ from septran.task.tree import (
 )
 from septran.task.tree import Statement as TaskStatement
 
+BOXES = 120
+"""Tasks and loops that a drawing shows; the text has all."""
 LEAF_LINES = 6
 """Statements of a leaf that its box shows."""
 
@@ -61,6 +63,10 @@ class _Tasks:
 
     def body(self, body: tuple[TaskStatement, ...], parent: str, known: Extents) -> None:
         for statement in body:
+            if self.count >= BOXES and isinstance(statement, Loop | Launch):
+                self.drawing.node("more", label=label("… more: see the text"), style="dashed")
+                self.drawing.edge(parent, "more", style="dashed")
+                return
             if isinstance(statement, Loop):
                 self.drawing.edge(parent, self.loop(statement, known))
             elif isinstance(statement, Launch):

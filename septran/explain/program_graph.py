@@ -132,7 +132,9 @@ def _draw_copies(
             arrows.setdefault(key, _Arrow()).members.append(movement)
     memories = tuple(m.name for m in program.machine.memories)
     for (source, target, engine, asynchronous), arrow in arrows.items():
-        amount = " + ".join(dict.fromkeys(amount_of(m) for m in arrow.members))
+        amounts = dict.fromkeys(amount_of(m) for m in arrow.members)
+        each = " each" if len(amounts) < len(arrow.members) else ""
+        amount = " + ".join(amounts) + each
         by = f"{engine}, asynchronous" if asynchronous else engine
         what = f" {arrow.numbers}: copy {amount} "
         drawing.edge(

@@ -84,6 +84,13 @@ def test_text_html_and_data_agree(two):
     assert data["diffs"]["direct"]["task_tree"] == ""
 
 
+def test_a_page_is_saved(two, tmp_path):
+    page = two.save_html(tmp_path / "compare.html").read_text(encoding="utf-8")
+    assert "Content-Security-Policy" in page
+    assert "gemm under 2 mappings" in page
+    assert "mems.A" in page
+
+
 def test_hostile_names_stay_text(two):
     hostile = '<script>pwned=1</script>"onerror='
     tags = []

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -177,6 +178,14 @@ def test_infinite_numbers_become_text():
 def test_only_the_first_three_stages_have_a_drawing(source):
     with pytest.raises(TypeError, match="it is a text"):
         draw(source)
+
+
+def test_a_drawing_of_very_many_tasks_is_cut_and_says_so(tree):
+    (loop,) = tree.root.body
+    many = replace(tree, root=replace(tree.root, body=(loop,) * 200))
+    source = draw(many).source
+    assert source.count(" -> ") < 200
+    assert "more: see the text" in source
 
 
 def test_without_dot_the_outline_is_shown(monkeypatch, tree):
