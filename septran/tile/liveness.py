@@ -81,13 +81,13 @@ def _spans(body: tuple[Node, ...], above: Path, start: int) -> dict[Path, tuple[
             spans |= _spans(node.body, path, number)
             number += sum(1 for _ in nodes(node.body))
         spans[path] = (first, number - 1)
-    for group in _groups(body):
+    for group in role_groups(body):
         span = (spans[(*above, group[0])][0], spans[(*above, group[-1])][1])
         spans |= {(*above, position): span for position in group}
     return spans
 
 
-def _groups(body: tuple[Node, ...]) -> Iterator[list[int]]:
+def role_groups(body: tuple[Node, ...]) -> Iterator[list[int]]:
     """Positions of roles that stand side by side."""
     group: list[int] = []
     for position, node in enumerate(body):
@@ -119,7 +119,7 @@ def _around(
     for depth, position in enumerate(home):
         node = body[position]
         if isinstance(node, Role):
-            group = next(g for g in _groups(body) if position in g)
+            group = next(g for g in role_groups(body) if position in g)
             roles.append(((*home[:depth], group[0]), home[: depth + 1]))
         assert isinstance(node, For | Role)
         if isinstance(node, For) and node.processor is not None:

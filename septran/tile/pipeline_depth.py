@@ -97,7 +97,9 @@ def ineffective(
     machine = program.machine.name
     synchronous = not any(e.asynchronous for e in program.machine.engines)
     served = {r.loop.origin.task for r in rings}
-    split = {n.origin.task for n in nodes(body) if isinstance(n, For) and n.specialize}
+    loops = [n for n in nodes(body) if isinstance(n, For)]
+    split = {n.origin.task for n in loops if n.specialize}
+    around = {n.origin.task for n in loops if any(_is_split(m) for m in nodes(n.body))}
     copies = _asynchronous(program)
     remarks: list[Remark] = []
 
@@ -115,12 +117,18 @@ def ineffective(
         if request.pipeline > 1 and request.task not in served:
             say(request, "pipeline", why)
         if request.specialize and request.task not in split:
-            if request.task in served:
+            if request.task in around:
+                why = "a loop inside of it has roles of its own"
+            elif request.task in served:
                 why = f"no units of {machine} could take roles there"
             elif request.pipeline <= 1 and not synchronous and copies.get(request.task):
                 why = "it takes `pipeline: 2` or more"
             say(request, "warpspecialize", why)
     return remarks
+
+
+def _is_split(node: Node) -> bool:
+    return isinstance(node, For) and node.specialize
 
 
 def _asynchronous(program: TileProgram) -> Mapping[str, int]:

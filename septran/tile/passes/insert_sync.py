@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from septran.task.index import Index, Var, minimum
+from septran.tile.barriers import barriers
+from septran.tile.liveness import role_groups
 from septran.tile.loops import ranges
 from septran.tile.nodes import (
     Acquire,
@@ -44,6 +46,7 @@ def insert_sync(program: TileProgram) -> TileProgram:
     waits = {c.name: c for c in outward}
     for channel in inward:
         body = _Inward(channel, program, waits).place(body)
+    body = barriers(program, body)
     # last, as a stage without its loop index would no longer show that it goes round
     return replace(program, body=simplified(body, ranges(body)) if waits or inward else body)
 
@@ -169,7 +172,8 @@ class _Inward(_Handshake):
         groups = {group[0]: group for group in self.fills(body)}
         spans, foreign = self.spans(body), self.foreign(body)
         inserted = _Inserted(tuple(body))
-        changed = list(body)
+        changed, begin = list(body), use
+        within = {position for group in self.takers(body) for position in group}
         for position, node in enumerate(body):
             if position in groups:
                 self.put_fill(inserted, groups[position], fill)
@@ -179,9 +183,13 @@ class _Inward(_Handshake):
                 use = use + 1
             if isinstance(node, For) and position not in foreign and self.goes_round(node):
                 changed[position], fill, use = self.loop(node, fill, use)
-            elif isinstance(node, Role):
-                inner, made, _ = self.walk(node.body, fill, use)
-                changed[position], fill = replace(node, body=inner), made
+            elif position in within:
+                assert isinstance(node, Role)
+                if position - 1 not in within:
+                    begin = use  # all roles of a group use the same fills
+                inner, fill, used = self.walk(node.body, fill, begin)
+                changed[position] = replace(node, body=inner)
+                use = used if used != begin else use
         inserted.body = tuple(changed)
         return inserted.result(), fill, use
 
@@ -200,6 +208,9 @@ class _Inward(_Handshake):
         for position, node in enumerate(body):
             if isinstance(node, For) and position not in foreign and self.goes_round(node):
                 count = count + _product(node.extent, self.used(node.body))
+        for group in self.takers(body):  # consumers side by side use the same fills
+            each = (self.used(n.body) for n in (body[p] for p in group) if isinstance(n, Role))
+            count = count + next((used for used in each if used != Index()), Index())
         return count
 
     def goes_round(self, node: For) -> bool:
@@ -209,17 +220,26 @@ class _Inward(_Handshake):
     def spans(self, body: tuple[Node, ...]) -> dict[int, int]:
         """First and last position of the nodes that use each fill."""
         found: dict[Index, tuple[int, int]] = {}
-        foreign = self.foreign(body)
+        whole = {p: (group[0], group[-1]) for group in role_groups(body) for p in group}
+        apart = self.foreign(body) | {p for group in self.takers(body) for p in group}
         for position, node in enumerate(body):
-            if _on(self.channel, node) or isinstance(node, Role) or position in foreign:
+            if _on(self.channel, node) or position in apart:
                 continue
             if isinstance(node, For) and self.goes_round(node):
                 continue
+            begin, end = whole.get(position, (position, position))
             for stage in self.touched(node):
-                first, _ = found.get(stage, (position, position))
-                found[stage] = (first, position)
+                first, _ = found.get(stage, (begin, end))
+                found[stage] = (first, end)
         spans = dict(found.values())
         return self.early(body, spans) if self.channel.stages == 1 else spans
+
+    def takers(self, body: tuple[Node, ...]) -> list[list[int]]:
+        """Roles side by side of which one fills: the others wait on their own.
+
+        Where it is filled outside of them, one wait before all of them will do.
+        """
+        return [g for g in role_groups(body) if any(self.holds(body[p]) for p in g)]
 
     def foreign(self, body: tuple[Node, ...]) -> set[int]:
         """Positions where the buffers hold what another channel brought last."""

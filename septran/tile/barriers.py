@@ -1,0 +1,152 @@
+"""Barriers: where the units of a level share a buffer that some write and others read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from septran.machine.model import Machine
+from septran.tile.nodes import (
+    Barrier,
+    Compute,
+    Copy,
+    For,
+    Node,
+    Region,
+    Role,
+    TileProgram,
+    reads,
+    writes,
+)
+
+
+def barriers(program: TileProgram, body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """`body` with a barrier wherever one unit may use what another one wrote, and none twice.
+
+    Only what runs on a unit made of several innermost ones (a block of threads) needs any:
+    they share its memories, while each of their own is private. What a channel brings is
+    ordered by its handshake.
+    """
+    if len(program.machine.processors) < 3:
+        return body
+    return tuple(_outside(program, node) for node in body)
+
+
+def _outside(program: TileProgram, node: Node) -> Node:
+    """Look for where the code of one unit begins."""
+    if not isinstance(node, For | Role):
+        return node
+    machine = program.machine
+    level = node.processor
+    if level is not None and 0 < machine.depth(level) < len(machine.processors) - 1:
+        shared = frozenset(b.name for b in program.buffers if _is_shared(machine, b.memory))
+        inside, _ = _Unit(program, shared).walk(node.body, _Touched())
+        return replace(node, body=inside)
+    return replace(node, body=tuple(_outside(program, n) for n in node.body))
+
+
+def _is_shared(machine: Machine, memory: str) -> bool:
+    return machine.depth(machine.memory(memory).visible_to) < len(machine.processors) - 1
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """What has been read and written since the last barrier, and by whom."""
+
+    read: frozenset[tuple[str, Node]] = field(default_factory=frozenset)
+    written: frozenset[tuple[str, Node]] = field(default_factory=frozenset)
+
+    def __or__(self, other: _Touched) -> _Touched:
+        return _Touched(self.read | other.read, self.written | other.written)
+
+    def conflict(self, node: Node, read: Iterable[str], written: Iterable[str]) -> str | None:
+        """The buffer over which `node` needs a barrier, if any.
+
+        A node does not conflict with itself: each unit does its own part again.
+        """
+        mine, own = set(read), set(written)
+        for name, other in sorted(self.written, key=lambda pair: pair[0]):
+            if other != node and name in mine | own:
+                return name
+        for name, other in sorted(self.read, key=lambda pair: pair[0]):
+            if other != node and name in own:
+                return name
+        return None
+
+
+@dataclass
+class _Unit:
+    program: TileProgram
+    shared: frozenset[str]
+
+    def walk(self, body: tuple[Node, ...], before: _Touched) -> tuple[tuple[Node, ...], _Touched]:
+        """The body with its barriers, and what is touched after its last one."""
+        result: list[Node] = []
+        now = before
+        for node in body:
+            match node:
+                case For():
+                    inside, now, ahead = self._loop(node, now)
+                    result += [*ahead, inside]
+                case Role():
+                    inner, after = self.walk(node.body, now)
+                    result.append(replace(node, body=inner))
+                    now = now | after
+                case Copy() | Compute():
+                    read, written = self._touches(node)
+                    name = now.conflict(node, read, written)
+                    if name is not None:
+                        result.append(self._barrier(name, node))
+                        now = _Touched()
+                    now = now | _Touched(
+                        frozenset((r, node) for r in read), frozenset((w, node) for w in written)
+                    )
+                    result.append(node)
+                case _:
+                    result.append(node)
+        return tuple(result), now
+
+    def _loop(self, loop: For, before: _Touched) -> tuple[For, _Touched, list[Node]]:
+        """A loop: once with nothing before it, then with what its last iteration touched."""
+        _, last = self.walk(loop.body, _Touched())
+        if loop.kind == "parallel":  # its iterations do not meet
+            last = _Touched()
+        inside, after = self.walk(loop.body, last)
+        name, node = self._first_conflict(inside, before)
+        ahead: list[Node] = []
+        if name is not None and node is not None:  # once before it, not in each iteration
+            ahead = [self._barrier(name, node)]
+            before = _Touched()
+        return replace(loop, body=inside), before | after, ahead
+
+    def _first_conflict(
+        self, body: tuple[Node, ...], before: _Touched
+    ) -> tuple[str | None, Copy | Compute | None]:
+        """The first node that meets what was touched before the body, up to a barrier."""
+        for node in body:
+            if isinstance(node, Barrier):
+                return None, None
+            if isinstance(node, For | Role):
+                name, inner = self._first_conflict(node.body, before)
+                if name is not None:
+                    return name, inner
+            elif isinstance(node, Copy | Compute):
+                name = before.conflict(node, *self._touches(node))
+                if name is not None:
+                    return name, node
+        return None, None
+
+    def _touches(self, node: Copy | Compute) -> tuple[list[str], list[str]]:
+        """Shared buffers that the units themselves read and write in a node."""
+        read = self._names(reads(node))
+        if isinstance(node, Copy) and node.channel is not None:
+            return read, []  # whoever needs what it writes waits for the channel
+        return read, self._names(writes(node))
+
+    def _names(self, regions: Iterable[Region]) -> list[str]:
+        return [r.buffer for r in regions if r.buffer in self.shared]
+
+    def _barrier(self, name: str, node: Copy | Compute) -> Barrier:
+        inner = self.program.machine.processors[-1].name
+        rule = f"{inner}s share {name}, so all are done with it before it is used again"
+        return Barrier(inner, replace(node.origin, rule=rule))
