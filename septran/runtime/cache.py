@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -246,6 +247,17 @@ def cache_key(**parts: str) -> str:
     """SHA-256 of named texts and of the versions of all that turns them into code."""
     text = json.dumps({"parts": parts, "versions": _versions()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def without_places(text: str) -> str:
+    """`text` without the ``[file:line:column, ...]`` that name where a node comes from.
+
+    So that a comment in a logic or mapping file, or another folder, keeps the key.
+    """
+    return _PLACES.sub("", text)
+
+
+_PLACES = re.compile(r" \[(?:[^\[\]\n]+:\d+(?::\d+)?(?:, )?)+\](?=$|\"\}\):$)", re.MULTILINE)
 
 
 def _versions() -> dict[str, str]:

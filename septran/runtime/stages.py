@@ -26,7 +26,8 @@ class Stages:
 
     `steps` has a function for each of ``task_tree``, ``mapping``, ``tile_program``,
     ``tensor_ir`` and ``executable``; each takes these stages, reads what it needs of the
-    earlier ones, and is called once. The source comes with the executable.
+    earlier ones, and is called once. The source comes with the executable, unless there
+    is a step for it, too (an executable from the cache knows the places of its making).
     """
 
     def __init__(self, steps: Mapping[str, Step]) -> None:
@@ -69,7 +70,10 @@ class Stages:
     @property
     def source(self) -> Source:
         """The code that was generated."""
-        return self.executable.source
+        if "source" not in self._steps:
+            return self.executable.source
+        source: Source = self._get("source")
+        return source
 
     @property
     def timings(self) -> dict[str, float]:

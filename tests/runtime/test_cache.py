@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from septran.runtime import cache as cache_module
-from septran.runtime.cache import Cache, CacheWarning, cache_key
+from septran.runtime.cache import Cache, CacheWarning, cache_key, without_places
 
 KEY = "a" * 64
 ROOT = Path(__file__).parents[2]
@@ -261,6 +261,22 @@ def test_key_depends_on_every_part():
     keys |= {cache_key(tensor_ir="ab", mapping="", target="c")}
     assert len(keys) == 5
     assert cache_key(**dict(reversed(parts.items()))) == cache_key(**parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("mems  C: DRAM  rule 1 [my maps/a.yaml:12:17]", "mems  C: DRAM  rule 1"),
+        (
+            'with T.attr({"origin": "A is copied in [/x/logic.py:57, maps/cpu.yaml:27:15]"}):',
+            'with T.attr({"origin": "A is copied in"}):',
+        ),
+        ("a[i, 0:16] = b [3]", "a[i, 0:16] = b [3]"),
+        ("x = [1:2] + y", "x = [1:2] + y"),
+    ],
+)
+def test_places_are_no_part_of_a_key(text, kept):
+    assert without_places(f"one\n{text}\ntwo") == f"one\n{kept}\ntwo"
 
 
 WRITER = """
