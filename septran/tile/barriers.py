@@ -82,14 +82,16 @@ class _Unit:
     def walk(self, body: tuple[Node, ...], before: _Touched) -> tuple[tuple[Node, ...], _Touched]:
         """The body with its barriers, and what is touched after its last one."""
         result: list[Node] = []
-        now = before
-        for node in body:
+        now = begin = before
+        for position, node in enumerate(body):
             match node:
                 case For():
                     inside, now, ahead = self._loop(node, now)
                     result += [*ahead, inside]
                 case Role():
-                    inner, after = self.walk(node.body, now)
+                    if position == 0 or not isinstance(body[position - 1], Role):
+                        begin = now  # roles side by side share through channels only
+                    inner, after = self.walk(node.body, begin)
                     result.append(replace(node, body=inner))
                     now = now | after
                 case Copy() | Compute():

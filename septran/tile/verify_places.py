@@ -142,7 +142,23 @@ def spread(program: TileProgram, memory: Memory) -> int:
         return 1
     outermost = max(1, min(map(machine.depth, users)))
     owner = machine.depth(memory.visible_to)
-    return math.prod(p.count for p in machine.processors[outermost + 1 : owner + 1])
+    inside = math.prod(p.count for p in machine.processors[outermost + 1 : owner + 1])
+    return inside * (_sharing(program, memory) if owner >= outermost > 1 else 1)
+
+
+def _sharing(program: TileProgram, memory: Memory) -> int:
+    """How many roles side by side bring instances of their own: consumers share a tile's rows."""
+    names = {b.name for b in program.buffers if b.memory == memory.name}
+
+    def most(body: tuple[Node, ...]) -> int:
+        roles = [n for n in body if isinstance(n, Role)]
+        using = sum(
+            any(r.buffer in names for m in nodes(n.body) for r in regions(m)) for n in roles
+        )
+        inner = [most(n.body) for n in body if isinstance(n, For)]
+        return max([using, *inner], default=0)
+
+    return max(1, most(program.body))
 
 
 def _nesting(machine: Machine, body: tuple[Node, ...], around: str) -> Iterator[TileError]:

@@ -78,8 +78,6 @@ class _Roles:
         )
 
     def split(self, body: tuple[Node, ...], loop: For, level: str) -> tuple[Node, ...]:
-        ahead = tuple(n for n in body if self.comes_from_outside(n, body))
-        body = tuple(n for n in body if n not in ahead)
         fetched = self.fetched(body)
         fetch = repeated(_keep(body, fetched, holds=True), self.indices)
         work = _keep(body, fetched, holds=False)
@@ -97,17 +95,7 @@ class _Roles:
                 rule += f" part {number + 1} of {len(shares)} of the rows"
             origin = replace(loop.origin, rule=rule)
             consumers.append(Role(name, level, 1, share, origin, registers.get("consumer")))
-        return (*ahead, producer, *consumers)
-
-    def comes_from_outside(self, node: Node, body: tuple[Node, ...]) -> bool:
-        """Whether a node fills a ring that goes round a loop around the roles."""
-        if not isinstance(node, Copy) or node.channel is None:
-            return False
-
-        def fills(within: tuple[Node, ...]) -> int:
-            return sum(isinstance(n, Copy) and n.channel == node.channel for n in nodes(within))
-
-        return fills(self.program.body) > fills(body)
+        return (producer, *consumers)
 
     def on_level(self, body: tuple[Node, ...], level: str) -> tuple[Node, ...]:
         """What the whole unit issued is issued by one of the level that takes roles."""

@@ -112,6 +112,8 @@ class _Pipelining:
         """One loop with its body-level copies in rings; its inner loops are done."""
         asked, made = loop, len(self.rings)
         groups = self.groups(loop) if loop.pipeline > 1 and self.alone(loop) else []
+        if any(isinstance(n, For) and n.specialize for n in nodes(loop.body)):
+            groups = self.without_loads(loop, groups)
         loads = [g for g in groups if g.load]
         depth = self.depth(loop, loads=True) if loads else 1
         stores = [g for g in groups if not g.load and self.depth(loop, loads=False) > 1]
@@ -130,8 +132,7 @@ class _Pipelining:
         """The loop with its loads ahead of it, unless a role is to issue them."""
         if depth == 1:
             return (replace(loop, specialize=False),)
-        inner = any(isinstance(n, For) and n.specialize for n in nodes(loop.body))
-        if loop.specialize and not inner and role_level(self.program.machine, outer, loop):
+        if loop.specialize and role_level(self.program.machine, outer, loop):
             return (loop,)
         loop = replace(loop, specialize=False)
         return self.lead(loop, {p for g in loads for p in g.positions}, depth)
@@ -182,6 +183,14 @@ class _Pipelining:
             elif mine not in loaded and may_lag(node, position, loop):
                 groups.setdefault((node.engine, False, position), []).append(position)
         return [_Group(tuple(p), load) for (_, load, _), p in groups.items()]
+
+    def without_loads(self, loop: For, groups: list[_Group]) -> list[_Group]:
+        """A loop around roles: its loads are the producer's, who begins anew each time."""
+        for group in groups:
+            for copy in (loop.body[p] for p in group.positions if group.load):
+                assert isinstance(copy, Copy)
+                self.stays(copy, loop, "the roles of a loop inside of it begin anew in each")
+        return [g for g in groups if not g.load]
 
     def stays(self, copy: Copy, loop: For, why: str | None) -> None:
         """Say why a load is not issued ahead."""
