@@ -93,10 +93,9 @@ def _package(name: str) -> Finding:
 
 
 def _llvm() -> str:
-    from tvm.target import codegen
+    from septran.targets.cpu.isa import llvm_version
 
-    version = codegen.llvm_version_major()
-    return f"LLVM {version} inside TVM, default target {codegen.llvm_get_system_triple()}"
+    return f"{llvm_version()}, inside TVM"
 
 
 def _processor() -> str:

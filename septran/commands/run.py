@@ -101,16 +101,13 @@ def _use_threads(backend: str, count: int) -> None:
 def _beside(
     asked: Request, logic: str, kernel: Kernel, inputs: dict[str, Any], threads: int | None
 ) -> Beside | None:
-    import torch
-
     from septran import operators
     from septran.runtime.torch_baseline import beside_torch
 
     if logic not in operators.names():
         return None  # a file may call its task gemm and compute something else
-    if threads is not None:
-        torch.set_num_threads(threads)
-    return beside_torch(asked.logic.name, kernel, list(inputs.values()), asked.static)
+    arrays = list(inputs.values())
+    return beside_torch(logic, kernel, arrays, asked.static, threads=threads)
 
 
 def _sizes(kernel: Kernel) -> str:
@@ -128,16 +125,17 @@ def _text(kernel: Kernel, check: Check, profile: Profile, beside: Beside | None)
     lines += [f"  {line.strip()}" for line in str(profile).splitlines()]
     if beside is not None:
         duel = beside.duel
-        lines.append(
-            f"  {_rate(profile, duel.ours_seconds)} here, "
-            f"{_rate(profile, duel.theirs_seconds)} {beside.function} (torch {beside.version}): "
-            f"{duel.ratio:.2f}x torch's speed, median of {duel.pairs} interleaved pairs"
-        )
+        lines += [
+            f"  beside {beside.function} of torch {beside.version}: {duel.ratio:.2f}x its speed "
+            f"(median of {duel.pairs} interleaved pairs)",
+            f"    {_rate(profile, duel.ours_seconds)} septran",
+            f"    {_rate(profile, duel.theirs_seconds)} torch",
+        ]
     return "\n".join(lines)
 
 
 def _rate(profile: Profile, seconds: float) -> str:
-    return f"{profile.flops / seconds / 1e9:.2f} GFLOP/s"
+    return f"{profile.flops / seconds / 1e9:7.2f} GFLOP/s, {seconds * 1e3:.3g} ms"
 
 
 def _data(kernel: Kernel, check: Check, profile: Profile, beside: Beside | None) -> dict[str, Any]:

@@ -27,11 +27,14 @@ def beside_torch(
     ours: Callable[..., Any],
     inputs: Sequence[Any],
     static: Mapping[str, Any],
+    *,
+    threads: int | None = None,
     seconds: float = SECONDS,
 ) -> Beside | None:
     """Time `ours` and torch's function on the same tensors; None where torch has none.
 
-    `inputs` are NumPy arrays in the order of the operator's parameters.
+    `inputs` are NumPy arrays in the order of the operator's parameters. torch keeps to
+    `threads` from then on, where they are given.
     """
     import numpy as np
     import torch
@@ -39,6 +42,8 @@ def beside_torch(
     if operator not in _FUNCTIONS:
         return None
     name, function = _FUNCTIONS[operator](static)
+    if threads is not None:
+        torch.set_num_threads(threads)
     tensors = [_tensor(torch, np.ascontiguousarray(array)) for array in inputs]
     try:
         with torch.inference_mode():
@@ -64,7 +69,9 @@ def _gemm(static: Mapping[str, Any]) -> _Named:
     import torch
 
     def call(a: Any, b: Any) -> Any:
-        return torch.mm(a.T if static.get("trans_a") else a, b.T if static.get("trans_b") else b)
+        a, b = a.T if static.get("trans_a") else a, b.T if static.get("trans_b") else b
+        # torch.mm would give int8 sums for int8, which is another operator.
+        return torch.mm(a, b) if a.is_floating_point() else torch._int_mm(a, b)
 
     return "torch.mm", call
 
@@ -72,7 +79,12 @@ def _gemm(static: Mapping[str, Any]) -> _Named:
 def _batched_gemm(_: Mapping[str, Any]) -> _Named:
     import torch
 
-    return "torch.bmm", torch.bmm
+    def call(a: Any, b: Any) -> Any:
+        if not a.is_floating_point():
+            raise TypeError("torch.bmm gives int8 sums for int8, which is another operator")
+        return torch.bmm(a, b)
+
+    return "torch.bmm", call
 
 
 def _gemm_bias_act(static: Mapping[str, Any]) -> _Named:

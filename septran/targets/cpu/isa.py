@@ -29,6 +29,11 @@ def llvm_arch(machine: Machine) -> str:
     return _LEVELS.get(machine.arch, machine.arch)
 
 
+def llvm_version() -> str:
+    """The LLVM that generates code, and the system it does so for by default."""
+    return f"LLVM {codegen.llvm_version_major()} for {codegen.llvm_get_system_triple()}"
+
+
 @functools.cache
 def features(arch: str) -> frozenset[str]:
     """LLVM's features of a processor; empty where it does not know the name."""
