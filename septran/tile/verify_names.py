@@ -106,7 +106,7 @@ def _unknown(kind: str, name: str, known: set[str], node: Node) -> TileError:
 
 
 def _unwritten(program: TileProgram) -> Iterator[TileError]:
-    """Reads that come before any write; what roles exchange is left to their hand-overs."""
+    """Reads before any write (what roles exchange is left to hand-overs), idle outputs."""
     declared = {b.name for b in program.buffers} - set(program.params)
     written = _exchanged(program)
     for node in nodes(program.body):
@@ -117,13 +117,20 @@ def _unwritten(program: TileProgram) -> Iterator[TileError]:
             message = f"{name} is read before anything is written to it"
             yield located(UnwrittenError, message, node.origin)
         written |= {r.buffer for r in writes(node)} | fresh
+    for name in program.outputs:
+        if name not in written and name in {b.name for b in program.buffers}:
+            origin = program.buffer(name).origin
+            yield located(UnwrittenError, f"nothing is ever written to the output {name}", origin)
 
 
 def _exchanged(program: TileProgram) -> set[str]:
-    """Buffers that one role writes and a role before it may read."""
-    seen: dict[str, set[int]] = {}
+    """Buffers that one role writes and another one touches."""
+    writers: dict[str, set[int]] = {}
+    users: dict[str, set[int]] = {}
     for number, role in enumerate(n for n in nodes(program.body) if isinstance(n, Role)):
         for node in nodes(role.body):
+            for region in regions(node):
+                users.setdefault(region.buffer, set()).add(number)
             for region in writes(node):
-                seen.setdefault(region.buffer, set()).add(number)
-    return set(seen)
+                writers.setdefault(region.buffer, set()).add(number)
+    return {name for name in writers if len(users[name]) > 1}

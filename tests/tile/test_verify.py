@@ -96,7 +96,7 @@ def test_tile_beyond_the_edge(build, part, tensors):
     _, x = tensors
     tile = replace(part(x, (AT * 8, 0), (8, 8)), valid=(Index.of(8), Index.of(8)))
     s = build.buffer("S", "SPM", (8, 8))
-    program = build.program("YX", "Y", build.loop("i", 3, build.copy(part(s), tile)))
+    program = build.program("YX", "", build.loop("i", 3, build.copy(part(s), tile)))
     with pytest.raises(OutOfBoundsError, match="reaches from 16 to 23 along axis 0 of X") as caught:
         verify(program)
     assert str(caught.value.where) == "toy.py:1"
