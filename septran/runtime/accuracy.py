@@ -181,17 +181,17 @@ class _Tensor:
             product = np.matmul(a.value.astype(self.value.dtype), b.value.astype(self.value.dtype))
             write(self.value, view, values, read(self.value, view, values) + product)
             return
-        x, y = np.abs(a.value.astype(float)), np.abs(b.value.astype(float))
+        x, y = rounding.size(a.value), rounding.size(b.value)
         error = read(self.error, view, values)
         if b.error.any():
             error = error + x @ b.error
         if a.error.any():
             error = error + a.error @ (y + b.error)
         product = np.matmul(a.value.astype(float), b.value.astype(float))
-        size = read(self.magnitude, view, values) + (x + a.error) @ (y + b.error)
+        magnitude = read(self.magnitude, view, values) + (x + a.error) @ (y + b.error)
         write(self.value, view, values, read(self.value, view, values) + product)
         write(self.error, view, values, error)
-        write(self.magnitude, view, values, size)
+        write(self.magnitude, view, values, magnitude)
         write(self.terms, view, values, read(self.terms, view, values) + count)
         write(self.stores, view, values, read(self.stores, view, values) + 1)
 

@@ -40,8 +40,8 @@ class Bounded:
 
     @property
     def reach(self) -> Array:
-        """The greatest magnitude that a kernel may have here."""
-        return np.abs(_real(self.value)) + self.error
+        """The greatest magnitude that a kernel may have here; certain infinities apart."""
+        return size(self.value) + self.error
 
 
 def exact(value: Any) -> Bounded:
@@ -62,14 +62,19 @@ def rounded(value: Array, error: Array, dtype: str, units: float = 1.0) -> Bound
         return Bounded(value, _settled(value, error), dtype)
     u = units * unit_roundoff(dtype)
     tiny = smallest(dtype) if units else 0.0
-    error = error + u * (np.abs(value) + error) + tiny
-    greatest = largest(dtype)
-    size = np.abs(value)
-    certain = (size - error > greatest) & np.isfinite(value)
-    unsure = (size + error > greatest) & np.isfinite(value) & ~certain
+    magnitude, greatest = size(value), largest(dtype)
+    error = error + u * (magnitude + error) + tiny
+    certain = magnitude - error > greatest
+    unsure = (magnitude + error > greatest) & np.isfinite(value) & ~certain
     value = np.where(certain, np.copysign(np.inf, value), value)
     error = np.where(certain, 0.0, np.where(unsure, np.inf, error))
     return Bounded(value, _settled(value, error), dtype)
+
+
+def size(value: Array) -> Array:
+    """The magnitude; 0 for infinities and NaN, which no rounding changes."""
+    real = np.abs(_real(value))
+    return np.where(np.isfinite(real), real, 0.0)
 
 
 def gamma(count: Array | float, dtype: str) -> Any:
@@ -279,17 +284,23 @@ _UNARY: Mapping[str, Callable[[Array, Array], Ends]] = {
 
 
 def _multiply(x: Bounded, y: Bounded) -> Ends:
-    error = np.abs(x.value) * y.error + x.error * np.abs(y.value) + x.error * y.error
-    return x.value * y.value, error
+    value = x.value * y.value
+    error = size(x.value) * y.error + x.error * size(y.value) + x.error * y.error
+    # Infinity times what may be 0, or of either sign, can be anything.
+    unsure = ~np.isfinite(value) & (_near_zero(x) | _near_zero(y))
+    return value, np.where(unsure, np.inf, error)
 
 
 def _divide(x: Bounded, y: Bounded) -> Ends:
     value = x.value / y.value
     room = np.abs(y.value) - y.error
     inside = room > 0
-    error = (x.error + np.abs(value) * y.error) / np.where(inside, room, 1.0)
-    exactly = np.where(y.error > 0, np.inf, 0.0)
-    return value, np.where(inside, error, exactly)
+    error = (x.error + size(value) * y.error) / np.where(inside, room, 1.0)
+    return value, np.where(inside, error, np.where(y.error > 0, np.inf, 0.0))
+
+
+def _near_zero(x: Bounded) -> Array:
+    return (x.error > 0) & (np.abs(x.value) <= x.error)
 
 
 def _floor_divide(x: Bounded, y: Bounded) -> Ends:
@@ -299,7 +310,7 @@ def _floor_divide(x: Bounded, y: Bounded) -> Ends:
 
 def _remainder(x: Bounded, y: Bounded) -> Ends:
     whole, jump = _floor_divide(x, y)
-    error = x.error + np.abs(whole) * y.error
+    error = x.error + size(whole) * y.error
     reach = np.abs(y.value) + y.error
     return np.remainder(x.value, y.value), np.where(jump > 0, reach, error)
 

@@ -194,6 +194,28 @@ def test_masked_rows_follow_the_reference():
     assert checked(tree, {"X": x}, {"Y": np.nan_to_num(found)})[0].wrong == 4
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_attention_has_a_finite_bound_that_finds_mistakes(causal, dtype):
+    from septran import operators
+
+    shape = (1, 2, 40, 16)
+    random = np.random.default_rng(0)
+    arrays = {n: random.standard_normal(shape).astype(dtype) for n in "QKV"}
+    chooser = DefaultChooser({"block_M": 16, "block_N": 12})
+    logic = operators.load("attention")
+    kinds = dict.fromkeys("OQKV", dtype)
+    tree = task.trace(logic, dict.fromkeys("OQKV", shape), kinds, chooser, {"causal": causal})
+    found = task.run_tree(tree, arrays)["O"]
+    (accuracy,) = checked(tree, arrays, {"O": found})
+    assert accuracy.right, accuracy
+    assert accuracy.unknown == 0
+    assert np.isfinite(error_bounds(tree, arrays)["O"].error).all()
+    late = found.copy()
+    late[:, :, 1:] += (0.03 * found[:, :, :-1]).astype(dtype)
+    assert checked(tree, arrays, {"O": late})[0].wrong > 0.5 * late.size
+
+
 VALUES = np.array([0.0, 1e-30, 1e-3, 0.3, 0.5, 1.0, 1.5, 2.0, 3.7, 10.0, 50.0, 87.0])
 UNARY = {
     "exp": task.exp, "exp2": task.exp2, "sqrt": lambda x: task.sqrt(abs(x)), "tanh": task.tanh,
@@ -277,6 +299,25 @@ def test_an_unknown_primitive_is_an_error():
 def test_empty_outputs_are_right():
     accuracy = compare("C", np.zeros((0, 3)), exact(np.zeros((0, 3))))
     assert accuracy.right
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "known"),
+    [
+        (lambda x: x * 2.0, np.inf, True),
+        (lambda x: x - 1.0, -np.inf, True),
+        (lambda x: 1.0 / x, 0.0, True),
+        (lambda x: task.exp(x) * x, -np.inf, True),
+        (lambda x: task.log(x), 0.0, True),
+        (lambda x: task.log(x * 0.1 - 0.03), 0.3, False),
+        (lambda x: (1.0 / (x * 0.1 - 0.03)) * (x * 0.1 - 0.03), 0.3, False),
+        (lambda x: task.maximum(x, 0.0) + task.exp(x), -np.inf, True),
+    ],
+)
+def test_infinities_are_certain_unless_rounding_decides(function, value, known):
+    tree, arrays = elementwise(function, X=np.array([value], np.float32))
+    bound = error_bounds(tree, arrays)["Y"]
+    assert np.isfinite(bound.error).all() == known
 
 
 def test_large_integers_are_compared_exactly():
