@@ -30,8 +30,6 @@ CASES = {
         {"stride": 2, "padding": 1},
     ),
 }  # fmt: skip
-PENDING = {("nvidia-h200", "attention")}
-"""Roles in the loop over keys inside of a pipelined loop over queries."""
 MACHINES = ("cpu-x86", "dsa-sim", "nvidia-h200", "nvidia-a100", "amd-mi300x")
 
 
@@ -43,8 +41,6 @@ def case(request):
 @pytest.fixture(params=MACHINES, scope="module")
 def stages(request, case):
     operator, shapes, static = case
-    if (request.param, operator) in PENDING:
-        pytest.skip(f"{operator} on {request.param} is not placed correctly yet")
     return produce_stages(operator, request.param, shapes=shapes, static=static)
 
 
