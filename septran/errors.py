@@ -124,12 +124,23 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"known: {', '.join(words)}" if words else "none is known here"
 
 
+_WIDEST = 160
+"""Characters of a line that an excerpt shows."""
+
+
 def _excerpt(where: Location) -> list[str]:
+    """The line and a caret below it; of a long line the part around the caret."""
     text = where.text
     if not text:
         return []
-    lines = [f"    {text}"]
+    column = where.column or 1
+    start = max(0, column - 1 - _WIDEST // 2) if len(text) > _WIDEST else 0
+    # What a terminal would obey is not passed on to it.
+    shown = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in text)
+    part = shown[start : start + _WIDEST]
+    lines = [f"    {part}"]
     if where.column is not None:
-        pad = "".join("\t" if c == "\t" else " " for c in text[: where.column - 1])
-        lines.append(f"    {pad}{'^' * max(1, where.length)}")
+        pad = "".join("\t" if c == "\t" else " " for c in part[: column - 1 - start])
+        length = max(1, min(where.length, len(part) - len(pad)))
+        lines.append(f"    {pad}{'^' * length}")
     return lines

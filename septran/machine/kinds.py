@@ -312,20 +312,26 @@ class Record:
         return isinstance(node.value, Mapping)
 
     def check(self, node: Node, report: Report) -> None:
+        meant: set[str] = set()
         for key, value in node.items.items():
             if key not in self.fields:
-                hint = nearest(key, self.fields)
-                message = f"unknown key {key!r} in {self.what}"
-                report.errors.append(report.family.unknown_key(message, node.keys[key], hint=hint))
+                meant.add(self._unknown(key, node, report))
             elif value.value is None and value.tag == "":
                 wanted = self.fields[key].kind.expected
                 report.wrong(f"{key!r} has no value; expected {wanted}", node.keys[key])
             else:
                 check(self.fields[key].kind, value, report)
         for key, wanted_field in self.fields.items():
-            if wanted_field.required and key not in node.items:
+            if wanted_field.required and key not in node.items and key not in meant:
                 message = f"{self.what} needs {key!r}: {wanted_field.doc}"
                 report.errors.append(report.family.missing_key(message, node.where))
+
+    def _unknown(self, key: str, node: Node, report: Report) -> str:
+        """Report an unknown key; the known one that was probably meant."""
+        hint = nearest(key, self.fields)
+        message = f"unknown key {key!r} in {self.what}"
+        report.errors.append(report.family.unknown_key(message, node.keys[key], hint=hint))
+        return hint.partition("'")[2].rpartition("'")[0]
 
     def schema(self) -> Schema:
         properties = {

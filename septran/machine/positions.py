@@ -80,8 +80,9 @@ class Node:
 
 def read_text(path: Path, kind: type[SepTranError], missing: type[SepTranError]) -> str:
     """The text of a file of at most 1 MiB in UTF-8; raises `missing` or `kind`."""
-    where = Location(str(path), 1)
     try:
+        if path.exists() and not path.is_file():  # a device or pipe may never end
+            raise missing(f"{path} is not a file")
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
@@ -89,24 +90,31 @@ def read_text(path: Path, kind: type[SepTranError], missing: type[SepTranError])
     except ValueError as error:  # a NUL in the name
         raise missing(f"cannot read {str(path)!r}: {error}") from None
     if len(data) > MOST_BYTES:
-        raise kind(f"{path.name} is larger than {MOST_BYTES >> 20} MiB", where)
-    linecache.checkcache(str(path))
+        raise kind(f"{path} is larger than {MOST_BYTES >> 20} MiB")
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        _remember(data.decode("utf-8", "replace"), str(path))
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
         place = Location(str(path), line, column)
         raise kind("not UTF-8 text", place, hint="save the file as UTF-8") from None
+    _remember(text, str(path))
+    return text
 
 
 def name_text(text: str, what: str) -> str:
     """A file name for text that is in no file, under which errors can quote its lines."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     name = f"<{what} {digest}>"
-    lines = [line + "\n" for line in _lines(text)]
-    linecache.cache[name] = (len(text), None, lines, name)
+    _remember(text, name)
     return name
+
+
+def _remember(text: str, name: str) -> None:
+    """Let errors quote the lines as they were when they were read."""
+    lines = [line + "\n" for line in re.split(r"\r\n|\n|\r", text)]
+    linecache.cache[name] = (len(text), None, lines, name)
 
 
 def parse(text: str, file: str, kind: type[SepTranError]) -> Node:
@@ -121,6 +129,8 @@ def parse(text: str, file: str, kind: type[SepTranError]) -> Node:
 class _Open:
     """A list or mapping that is being read."""
 
+    start: int
+    """The character that it begins at."""
     where: Location
     tag: str
     entries: dict[str, Node] | None
@@ -155,7 +165,7 @@ class _Document:
                         raise self._error(f"more than {MOST_NODES} values", event)
                     self._begin(event)
                 case yaml.CollectionEndEvent():
-                    self._end()
+                    self._end(event)
         if self.root is None:
             raise self.kind("the file is empty", Location(self.file, 1))
         return self.root
@@ -190,10 +200,12 @@ class _Document:
         if self.open and self.open[-1].entries is not None and self.open[-1].key is None:
             raise self._error("a key must be a word", event, "not a list or a mapping")
         table = isinstance(event, yaml.MappingStartEvent)
-        self.open.append(_Open(where, tag, {} if table else None))
+        self.open.append(_Open(event.start_mark.index, where, tag, {} if table else None))
 
-    def _end(self) -> None:
+    def _end(self, event: Any) -> None:
         done = self.open.pop()
+        if event.end_mark.index > event.start_mark.index:  # a bracket closes it
+            done.where = self._at(done.start, event.end_mark.index)
         if done.entries is None:
             self._add(Node(tuple(done.elements), done.where, done.tag))
         else:
@@ -293,7 +305,3 @@ def _hint(error: yaml.MarkedYAMLError) -> str | None:
     if "found character" in problem or "alphabetic" in problem:
         return 'quote a value that begins with a special character, such as "*"'
     return None
-
-
-def _lines(text: str) -> list[str]:
-    return re.split(r"\r\n|\n|\r", text)

@@ -87,9 +87,10 @@ class _Link:
 
 
 def _source(mapping: str | Path) -> _Source:
-    if isinstance(mapping, str) and not mapping.endswith((".yaml", ".yml")):
-        if any(mark in mapping for mark in "\n:{"):
+    if isinstance(mapping, str):
+        if "\n" in mapping or ": " in mapping or mapping.startswith(("{", "'", '"')):
             return _Source(mapping, name_text(mapping, "mapping"), None)
+    if isinstance(mapping, str) and not mapping.endswith((".yaml", ".yml")):
         if mapping not in mapping_names():
             known = mapping_names()
             extra = (

@@ -1,0 +1,229 @@
+"""Machine files: what they mean, what is shipped, and every mistake at its place."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from septran.errors import Errors, MachineError
+from septran.machine import mistakes as m
+from septran.machine.kinds import Report, check
+from septran.machine.loader import load_machine, machine_names, mappings_root, read_machine
+from septran.machine.positions import parse
+from septran.machine.schema import MACHINE, machine_schema
+
+SMALL = """
+name: toy
+backend: cpu
+clock_mhz: 1000
+processors:
+  HOST: {}
+  CORE: {count: 2, of: HOST}
+memories:
+  DRAM: {visible_to: HOST, bandwidth: 8B/cycle, latency: 100cycles}
+  FAST: {visible_to: CORE, capacity: 64KiB, latency: 5ns}
+engines:
+  dma: {moves: [DRAM<->FAST], asynchronous: true, bandwidth: 4GB/s, latency: 50ns}
+  all: {moves: all}
+instructions:
+  mac: {primitive: gemm, dtypes: [[float32, float32, float32]], operands: {C: FAST}}
+aliases: {GLOBAL: DRAM, "*_unit": mac}
+"""
+
+
+def test_shipped_machines_are_these():
+    names = ("amd-mi300x", "cpu-x86", "dsa-sim", "nvidia-a100", "nvidia-h200")
+    assert machine_names() == names
+
+
+@pytest.mark.parametrize("name", machine_names())
+def test_shipped_machines_load_and_fit_the_schema(name):
+    machine = load_machine(name)
+    assert machine.name == name
+    path = mappings_root() / "machines" / f"{name}.yaml"
+    plain = parse(path.read_text(), str(path), MachineError).plain()
+    Draft202012Validator.check_schema(machine_schema())
+    Draft202012Validator(machine_schema()).validate(plain)
+
+
+@pytest.mark.parametrize("name", machine_names())
+def test_shipped_machines_are_sound(name):
+    machine = load_machine(name)
+    assert machine.main_memory.visible_to == machine.host.name
+    for memory in machine.memories[1:]:
+        assert machine.engines_for(machine.main_memory.name, memory.name) or any(
+            machine.engines_for(other.name, memory.name) for other in machine.memories
+        )
+    for primitive in ("gemm", "map"):
+        assert any(i.primitive == primitive for i in machine.instructions)
+    for word in ("GLOBAL", "SHARED", "REGISTER"):  # the seeds' words mean something everywhere
+        machine.memory(word)
+    machine.processor("BLOCK")
+    assert machine.instruction("gemm_leaf_tensorcore").primitive == "gemm"
+
+
+def test_figures_are_converted():
+    machine = read_machine(SMALL, "toy.yaml")
+    dram, fast = machine.memories
+    assert (dram.bytes_per_second, dram.latency_ns) == (8e9, 100.0)
+    assert (fast.capacity_bytes, fast.latency_ns) == (65536, 5.0)
+    dma, every = machine.engines
+    assert dma.moves == (("DRAM", "FAST"), ("FAST", "DRAM"))
+    assert (dma.bytes_per_cycle, dma.latency_cycles, dma.completes_by) == (4.0, 50, "event")
+    assert every.moves == (("DRAM", "FAST"), ("FAST", "DRAM"))
+    assert every.completes_by == "return"
+
+
+def test_aliases_may_have_stars_and_go_after_the_own_names():
+    machine = read_machine(SMALL, "toy.yaml")
+    assert machine.memory("GLOBAL").name == "DRAM"
+    assert machine.instruction("tensor_unit").name == "mac"
+    with pytest.raises(KeyError):
+        machine.memory("nothing")
+
+
+def test_the_host_decides_how_many_cores_there_are():
+    cores = load_machine("cpu-x86").processor("CORE")
+    assert cores.count == len(os.sched_getaffinity(0))
+
+
+def test_a_machine_is_loaded_by_path_too(tmp_path):
+    path = tmp_path / "toy.yaml"
+    path.write_text(SMALL)
+    assert load_machine(path).name == load_machine(str(path)).name == "toy"
+    path.write_text(SMALL.replace("toy", "toy2"))
+    assert load_machine(path).name == "toy2"
+
+
+def test_mappings_are_found_in_an_installed_package(tmp_path):
+    package = tmp_path / "septran" / "machine"
+    package.mkdir(parents=True)
+    (tmp_path / "septran" / "_mappings").mkdir()
+    source = Path(sys.modules[load_machine.__module__].__file__).read_text()
+    function = next(
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name == "mappings_root"
+    )
+    code = ast.unparse(function)
+    scope = {"Path": Path, "__file__": str(package / "loader.py")}
+    exec(code, scope)
+    assert scope["mappings_root"]() == tmp_path / "septran" / "_mappings"
+
+
+CASES = {
+    "unknown key": (SMALL.replace("backend", "bakend"), m.UnknownMachineKeyError, 3, "backend"),
+    "unknown backend": (SMALL.replace("cpu", "gpu"), m.WrongMachineValueError, 3, None),
+    "missing name": (SMALL.replace("name: toy\n", ""), m.MissingMachineKeyError, 2, None),
+    "bad name": (SMALL.replace("toy", "'a b'"), m.WrongMachineValueError, 2, None),
+    "unknown processor": (
+        SMALL.replace("{visible_to: CORE", "{visible_to: KORE"), m.UnknownPartError, 10, "CORE",
+    ),
+    "unknown memory in an edge": (
+        SMALL.replace("DRAM<->FAST", "DRAM<->FATS"), m.UnknownPartError, 12, "FAST",
+    ),
+    "unknown memory of an operand": (
+        SMALL.replace("{C: FAST}", "{C: FATS}"), m.UnknownPartError, 15, "FAST",
+    ),
+    "a capacity without a unit": (
+        SMALL.replace("64KiB", "65536"), m.WrongMachineValueError, 10, "units",
+    ),
+    "a unit that is none": (SMALL.replace("64KiB", "64kiB"), m.WrongMachineValueError, 10, "KiB"),
+    "cycles without a clock": (
+        SMALL.replace("clock_mhz: 1000\n", ""), m.MissingMachineKeyError, 8, None,
+    ),
+    "an alias for nothing": (
+        SMALL.replace("GLOBAL: DRAM", "GLOBAL: RAM"), m.UnknownPartError, 16, "DRAM",
+    ),
+    "an alias of an own name": (
+        SMALL.replace("GLOBAL: DRAM", "FAST: DRAM"), m.WrongMachineValueError, 16, None,
+    ),
+    "an edge that is none": (
+        SMALL.replace("[DRAM<->FAST]", "[DRAM to FAST]"), m.WrongMachineValueError, 12, None,
+    ),
+    "levels out of order": (
+        SMALL.replace("  HOST: {}\n  CORE: {count: 2, of: HOST}",
+                      "  CORE: {count: 2, of: HOST}\n  HOST: {}"),
+        Errors, 0, None,
+    ),
+    "dtypes of no kind": (
+        SMALL.replace("[[float32,", "[[float31,"), m.WrongMachineValueError, 15, "float32",
+    ),
+    "a vendor name with a semicolon": (
+        SMALL + "vendor: {mma: 'x; system(1)'}\n", m.WrongMachineValueError, 17, None,
+    ),
+    "a vendor path that climbs": (
+        SMALL + "vendor: {header: ../../x.h}\n", m.WrongMachineValueError, 17, None,
+    ),
+    "a tag": (SMALL + "vendor: !tune {}\n", m.WrongMachineValueError, 17, None),
+    "nothing at all": ("", m.MachineSyntaxError, 1, None),
+    "no processors": (
+        SMALL.replace("processors:\n  HOST: {}\n  CORE: {count: 2, of: HOST}", "processors: {}"),
+        Errors, 0, None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_mistake_is_found_where_it_is(name):
+    text, kind, line, hint = CASES[name]
+    with pytest.raises(MachineError if kind is not Errors else Errors) as caught:
+        read_machine(text, "toy.yaml")
+    error = caught.value
+    assert type(error) is kind, str(error)
+    if kind is not Errors:
+        assert error.where.line == line, str(error)
+    if hint is not None:
+        assert hint in str(error.hint)
+
+
+def test_all_mistakes_are_reported_at_once():
+    text = (
+        SMALL.replace("backend: cpu", "bakend: cpu").replace("64KiB", "64").replace("gemm", "gem")
+    )
+    with pytest.raises(Errors) as caught:
+        read_machine(text, "toy.yaml")
+    assert [e.where.line for e in caught.value.errors] == [3, 10, 15]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_schema_and_the_reader_agree_on_the_form(name):
+    text, kind, _, _ = CASES[name]
+    if kind is m.MachineSyntaxError:
+        return
+    node = parse(text, "toy.yaml", MachineError)
+    report = Report(m.FAMILY)
+    check(MACHINE, node, report)
+    fits = Draft202012Validator(machine_schema()).is_valid(node.plain())
+    if name != "a tag":  # JSON has none
+        assert fits == (not report.errors), report.errors
+
+
+def test_an_unknown_machine_is_named_with_the_nearest():
+    with pytest.raises(m.NoMachineError) as caught:
+        load_machine("nvidia-h20")
+    assert "nvidia-h200" in str(caught.value)
+
+
+def test_every_class_has_a_code_of_its_own():
+    classes = [c for c in vars(m).values() if isinstance(c, type) and issubclass(c, MachineError)]
+    assert len({c.code for c in classes}) == len(classes)
+    assert all(c.code.startswith("SEP2") for c in classes)
+
+
+def test_reading_a_machine_needs_no_heavy_library():
+    code = dedent("""
+        import sys
+        from septran.machine.loader import load_machine
+        load_machine("cpu-x86")
+        heavy = {"torch", "tvm", "pandas", "pydantic", "jsonschema"} & set(sys.modules)
+        sys.exit(", ".join(heavy) if heavy else 0)
+    """)
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
