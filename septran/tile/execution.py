@@ -152,11 +152,7 @@ class Execution:
     """One run of a program under one schedule."""
 
     def __init__(
-        self,
-        program: TileProgram,
-        effects: Effects,
-        schedule: Schedule,
-        top: Block | None = None,
+        self, program: TileProgram, effects: Effects, schedule: Schedule, top: Block | None = None
     ) -> None:
         """`top` is `blocks(program)` where that is known already."""
         self.program, self.effects, self.schedule = program, effects, schedule
@@ -253,7 +249,8 @@ class Execution:
         if not isinstance(node, Acquire | Commit | Wait | Release):
             raise TypeError(node)
         ring, thread = frame.rings[node.channel], frame.thread
-        number = node.index.evaluate(frame.values) - ring.shifts.get(thread.name, 0)
+        skipped = sum(ring.shifts.get(t.name, 0) for t in thread.line())
+        number = node.index.evaluate(frame.values) - skipped
         match node:
             case Commit():
                 self.effects.hand_over("commit", ring.commit(number, node), frame)
@@ -395,10 +392,7 @@ def _handshake(program: TileProgram) -> Mapping[str, tuple[int, bool]]:
 
 def _deadlock(blocked: tuple[Blocked, ...]) -> Exception:
     lines = [f"{b.thread.name} waits for {b.what}" for b in blocked]
-    notes = [
-        (f"{b.thread.name} waits here", place)
-        for b in blocked[1:]
-        if (place := b.node.origin.logic or b.node.origin.mapping)
-    ]
+    places = [(b.thread.name, b.node.origin.logic or b.node.origin.mapping) for b in blocked[1:]]
+    notes = [(f"{name} waits here", place) for name, place in places if place]
     message = "deadlock: " + "; ".join(lines)
     return located(DeadlockError, message, blocked[0].node.origin, notes=notes)

@@ -165,7 +165,8 @@ class _Clocks:
             access = self.accesses[id(region)] = Access(region, node.origin)
         box = _box(access, frame.values)
         stage = region.stage.evaluate(frame.values)
-        self._note(_Event(actor, 0, stage, box, written, region, node), frame)
+        now = self._clock(frame.thread).seen[frame.thread]
+        self._note(_Event(actor, now, stage, box, written, region, node), frame)
 
     def _note(self, event: _Event, frame: Frame) -> None:
         page = frame.memory.get(event.region.buffer)
@@ -181,7 +182,7 @@ class _Clocks:
                 if event.written and _covers(event.box, other.box):
                     continue
             kept.append(other)
-        kept.append(replace(event, time=clock.seen[frame.thread]))
+        kept.append(event)
         page[:] = kept
 
     def hand_over(self, kind: str, fill: Fill, frame: Frame) -> None:
@@ -229,12 +230,13 @@ class _Clocks:
         summary = self.summaries[id(node)]
         if summary is None:
             return False
+        now = self._clock(frame.thread).seen[frame.thread]
         known = {**{v: (n, n) for v, n in frame.values.items()}, **summary.spans}
         for region, user, written in summary.uses:
             stage, last = least(region.stage, known), greatest(region.stage, known)
             box = _wide_box(region, known)
             for number in range(stage, last + 1):
-                event = _Event(frame.thread, 0, number, box, written, region, user)
+                event = _Event(frame.thread, now, number, box, written, region, user)
                 self._note(event, frame)
         return True
 
@@ -280,9 +282,7 @@ class _Clocks:
         """After how many iterations to leave out how many; None where that is not exact."""
         steps: dict[str, int] = {}
         variable = node.variable
-        nested = False
         for inner in nodes(node.body):
-            nested = nested or (isinstance(inner, For) and any(map(_ordering, nodes(inner.body))))
             if (
                 isinstance(inner, Acquire | Commit | Wait | Release)
                 and inner.channel in frame.rings
@@ -294,7 +294,7 @@ class _Clocks:
         stages = [frame.rings[name].channel.stages for name in steps]
         period = math.lcm(*stages, *(b.stages for b in self.program.buffers)) if steps else 1
         deepest = max(stages, default=0)
-        first, last = (1, 1) if nested or not steps else (deepest + 2, deepest + 1)
+        first, last = (deepest + 2, deepest + 1) if steps else (1, 1)
         distance = (extent - first - last) // period * period
         if distance <= 0 or not self._periodic(node, distance, steps, frame):
             return None

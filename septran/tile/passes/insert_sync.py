@@ -341,7 +341,7 @@ class _Outward(_Handshake):
         name, before = self.channel.name, number - self.channel.stages
         why = self.origin(f"these copies of {self.what} by {self.channel.engine} are one")
         inserted.put(group[-1], Commit(name, number, why), behind=True)
-        if before.is_constant and before.constant < 0:
+        if before.bounds(ranges(self.program.body))[1] < 0:  # as many stages as stores
             return
         rule = f"{self.channel.origin.rule}, so who writes it again waits"
         first = next(

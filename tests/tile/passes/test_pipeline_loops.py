@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from septran.task.index import Index, Var, ceil_div
+from septran.task.index import Index, Var
 from septran.tile.execution import ADVERSARIES
 from septran.tile.interpreter import interpret
 from septran.tile.nodes import (
@@ -26,50 +26,20 @@ from septran.tile.nodes import (
 from septran.tile.passes.insert_sync import insert_sync
 from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
+from septran.tile.printer import to_text
 
 ORDERS = [*ADVERSARIES, *range(3)]
 TILE = 8
-
-
-@pytest.fixture
-def gemm(build, part):
-    """C = A @ B by tiles: `pipeline` over the summed axis, `outer` over the tiles of a row."""
-
-    def make(m=20, n=12, k=40, *, pipeline=1, outer=1):
-        b, t = build, TILE
-        c, a, b_ = (
-            b.buffer(x, "DRAM", s) for x, s in (("C", (m, n)), ("A", (m, k)), ("B", (k, n)))
-        )
-        tiles = [b.buffer(x, "SPM", (t, t)) for x in ("Cs", "As", "Bs")]
-        i, j, p = (Index.of(Var(v)) for v in "ijp")
-        home = [part(c, (i * t, j * t), (t, t)), part(a, (i * t, p * t), (t, t)),
-                part(b_, (p * t, j * t), (t, t))]  # fmt: skip
-        held = [part(x, valid=h.valid) for x, h in zip(tiles, home, strict=True)]
-        load = [b.copy(held[1], home[1], "DMA_IN"), b.copy(held[2], home[2], "DMA_IN")]
-        step = replace(b.loop("p", ceil_div(k, t), *load, b.gemm(*held)), pipeline=pipeline)
-        store = b.copy(home[0], held[0], "DMA_OUT")
-        row = replace(b.loop("j", ceil_div(n, t), b.fill(part(tiles[0])), step, store),
-                      pipeline=outer)  # fmt: skip
-        loop = b.loop("i", ceil_div(m, t), row, kind="parallel", over="CORE")
-        return b.program("CAB", "C", loop, name="gemm")
-
-    return make
 
 
 def placed(program):
     return insert_sync(pipeline_loops(program))
 
 
-def operands(m, n, k):
-    rng = np.random.default_rng(0)
-    a, b = rng.integers(-4, 5, (m, k)), rng.integers(-4, 5, (k, n))
-    return a.astype(np.float32), b.astype(np.float32)
-
-
 @pytest.mark.parametrize("k", [1, 8, 16, 19, 40])
 @pytest.mark.parametrize("outer", [1, 2, 3])
 @pytest.mark.parametrize("pipeline", [1, 2, 3, 5])
-def test_every_depth_gives_the_product(gemm, pipeline, outer, k):
+def test_every_depth_gives_the_product(gemm, operands, pipeline, outer, k):
     program = placed(gemm(k=k, pipeline=pipeline, outer=outer))
     a, b = operands(20, 12, k)
     for order in ORDERS:
@@ -172,7 +142,7 @@ def test_what_the_loop_computes_is_not_fetched_ahead(build, part):
     ]
 
 
-def test_one_unit_runs_its_loop_in_order_and_stores_beside_the_next_tile(gemm):
+def test_one_unit_runs_its_loop_in_order_and_stores_beside_the_next_tile(gemm, operands):
     program = gemm(m=40, pipeline=2)
     one = tuple(replace(p, count=1) if p.name == "CORE" else p for p in program.machine.processors)
     row = next(n for n in nodes(program.body) if isinstance(n, For) and n.variable == Var("j"))
@@ -184,3 +154,7 @@ def test_one_unit_runs_its_loop_in_order_and_stores_beside_the_next_tile(gemm):
     a, b = operands(40, 12, 40)
     for order in ORDERS:
         assert np.array_equal(interpret(result, [a, b], order=order)["C"], a @ b)
+
+
+def test_the_text_of_a_pipelined_gemm(gemm, golden):
+    golden.check(to_text(placed(gemm(pipeline=3, outer=2))), "gemm in 3 stages")
