@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from septran.errors import SepTranError
+from septran.runtime.cache import reason_not_saved
 from septran.runtime.errors import ArchiveError
 from septran.runtime.limits import Limits
 from septran.runtime.manifest import intact, write_manifest
@@ -143,7 +145,7 @@ def _fill(
         stages, inside = specialisation.stages, folder / str(number)
         (inside / "stages").mkdir(parents=True)
         (inside / "target").mkdir()
-        stages.executable.save(inside / "target")
+        _save(signature.name, stages.executable, inside / "target")
         for name, stage in stages.items():
             (inside / "stages" / f"{name}.txt").write_text(str(stage), encoding="utf-8")
         entries.append(
@@ -162,6 +164,15 @@ def _fill(
         "compiled": entries,
     }
     (folder / ARCHIVE).write_text(json.dumps(data, indent=1, sort_keys=True), encoding="utf-8")
+
+
+def _save(name: str, executable: Executable, folder: Path) -> None:
+    try:
+        executable.save(folder)
+    except (SepTranError, OSError):
+        raise
+    except Exception as error:  # whatever TVM raises where it cannot link
+        raise ArchiveError(f"{name} cannot be saved: {reason_not_saved(error)}") from error
 
 
 def _verified(path: Path, folder: Path) -> dict[str, Any]:

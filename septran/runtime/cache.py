@@ -188,8 +188,7 @@ class Cache:
             self._publish(staging, key)
             self._evict(keep=key)
         except Exception as error:  # no space, no permission, no C compiler to link with
-            first = str(error).strip().splitlines()
-            _warn_once(f"kernels are not kept in {self.root}: {first[0] if first else error!r}")
+            _warn_once(f"kernels are not kept in {self.root}: {reason_not_saved(error)}")
             return False
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -247,6 +246,14 @@ def cache_key(**parts: str) -> str:
     """SHA-256 of named texts and of the versions of all that turns them into code."""
     text = json.dumps({"parts": parts, "versions": _versions()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def reason_not_saved(error: Exception) -> str:
+    """Why a kernel could not be written, in one line."""
+    if not any(map(shutil.which, ("c++", "g++", "cc", "gcc", "clang"))):
+        return "there is no C compiler (c++, g++, cc, gcc or clang) to link them with"
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else repr(error)
 
 
 def without_places(text: str) -> str:

@@ -199,3 +199,14 @@ def test_what_is_no_kernel_is_an_error(tmp_path):
     for path in (tmp_path, tmp_path / "text", tmp_path / "missing"):
         with pytest.raises(ArchiveError, match="no saved kernel"):
             septran.load(path)
+
+
+def test_without_a_c_compiler_the_error_says_so(kernel, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(type(kernel.stages.executable), "save", _unlinkable)
+    with pytest.raises(ArchiveError, match="gemm cannot be saved: there is no C compiler"):
+        kernel.save(tmp_path / "gemm")
+
+
+def _unlinkable(self, folder):
+    raise TypeError("expected str, bytes or os.PathLike object, not NoneType")

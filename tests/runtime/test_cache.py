@@ -203,6 +203,18 @@ def test_a_full_disk_is_warned_of_once_and_kernels_still_run(cache):
     assert not list((cache.root / "staging").iterdir())
 
 
+def test_without_a_c_compiler_the_warning_says_so(cache, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+
+    def unlinkable(folder):
+        raise TypeError("expected str, bytes or os.PathLike object, not NoneType")
+
+    thing = Thing("built")
+    thing.save = unlinkable
+    with pytest.warns(CacheWarning, match="there is no C compiler"):
+        assert cache.load_or_build("a", Thing.load, lambda: thing) is thing
+
+
 def test_an_impossible_folder_is_warned_of_once(tmp_path):
     (tmp_path / "file").write_text("")
     cache = Cache(tmp_path / "file" / "cache")
