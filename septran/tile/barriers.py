@@ -60,18 +60,27 @@ class _Touched:
         return _Touched(self.read | other.read, self.written | other.written)
 
     def conflict(self, node: Node, read: Iterable[str], written: Iterable[str]) -> str | None:
-        """The buffer over which `node` needs a barrier, if any.
-
-        A node does not conflict with itself: each unit does its own part again.
-        """
+        """The buffer over which `node` needs a barrier, if any."""
         mine, own = set(read), set(written)
         for name, other in sorted(self.written, key=lambda pair: pair[0]):
-            if other != node and name in mine | own:
+            if name in mine | own and not _same_units(other, node, name):
                 return name
         for name, other in sorted(self.read, key=lambda pair: pair[0]):
-            if other != node and name in own:
+            if name in own and not _same_units(other, node, name):
                 return name
         return None
+
+
+def _same_units(a: Node, b: Node, name: str) -> bool:
+    """Whether each unit finds its own part: the same node again, or its like in a drain."""
+    if a == b:
+        return True
+    if not (isinstance(a, Compute) and isinstance(b, Compute) and a.primitive == b.primitive):
+        return False
+    ours, theirs = a.operands[0], b.operands[0]
+    alone = all(r.buffer != name for r in (*a.operands[1:], *b.operands[1:]))
+    same = (ours.index, ours.shape, ours.stage) == (theirs.index, theirs.shape, theirs.stage)
+    return alone and same and a.instruction == b.instruction and ours.buffer == name
 
 
 @dataclass
@@ -100,6 +109,8 @@ class _Unit:
                     if name is not None:
                         result.append(self._barrier(name, node))
                         now = _Touched()
+                    if isinstance(node, Copy) and node.channel is not None:
+                        read = []  # the engine reads, and who writes next waits for it
                     now = now | _Touched(
                         frozenset((r, node) for r in read), frozenset((w, node) for w in written)
                     )
