@@ -136,7 +136,8 @@ def _staged(
             continue
         moving = any(e.asynchronous for e in machine.engines_for(outer, place))
         stages = caller.pipeline.value if caller and moving and not param.writes else 1
-        streamed = not param.writes and feeds_gemm(task, param.name)
+        cached = machine.memory(place).cached  # what is too large for a cache is not cut
+        streamed = not cached and not param.writes and feeds_gemm(task, param.name)
         where = instance.mems[param.name].where
         yield Held(param.name, task.path, place, param.shape, param.dtype, stages, streamed, where)
 

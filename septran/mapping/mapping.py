@@ -74,6 +74,8 @@ class Plan:
     registers: Table[str, Setting[int]] = field(default_factory=lambda: MappingProxyType({}))
     schedule: Table[str, Setting[object]] = field(default_factory=lambda: MappingProxyType({}))
     """``order``, ``persistent``, ``cluster``, ``raster``."""
+    keys: Table[str, Location] = field(default_factory=lambda: MappingProxyType({}))
+    """Where the entries of its tables are: ``mems.A``, ``calls.gemm_block``."""
 
 
 @dataclass(frozen=True)

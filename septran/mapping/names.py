@@ -31,27 +31,29 @@ def tensors_of(task: TaskNode) -> dict[str, Param | Allocate]:
 
 def mistakes_in(plan: Plan, task: TaskNode, tensors: Mapping[str, Any]) -> Iterator[SepTranError]:
     """Tensors and launched tasks that an instance names and its task does not have."""
-    tables: tuple[Mapping[str, Setting[str]], ...] = (plan.mems, plan.layouts, plan.copy)
-    for table in tables:
-        for name, setting in table.items():
-            if name not in tensors and not (table is plan.mems and name in GROUPS):
+    tables: dict[str, Mapping[str, Setting[str]]] = {
+        "mems": plan.mems, "layouts": plan.layouts, "copy": plan.copy,
+    }  # fmt: skip
+    for key, table in tables.items():
+        for name in table:
+            if name not in tensors and not (key == "mems" and name in GROUPS):
                 yield UnknownTensorError(
                     f"task {task.variant} has no tensor {name!r}",
-                    setting.where,
-                    hint=nearest(name, tensors),
+                    plan.keys.get(f"{key}.{name}"),
+                    hint=nearest(name, (*tensors, *(GROUPS if key == "mems" else ()))),
                 )
     launched: set[str] = set()
     for launch in task.launches():
         callee = launch.task
         launched |= {callee.name, callee.variant, callee.path.rpartition("/")[2]}
-    called = {**plan.calls, **{k: v[0] for k, v in plan.leaf_bindings.items() if v}}
-    for key, setting in called.items():
-        if key not in launched and key not in BUILTIN:
-            yield NeverLaunchedError(
-                f"{task.variant} never launches {key!r}",
-                setting.where,
-                hint=nearest(key, launched - set(BUILTIN)),
-            )
+    for field, names in (("calls", plan.calls), ("leaf_task_bindings", plan.leaf_bindings)):
+        for name in names:
+            if name not in launched and name not in BUILTIN:
+                yield NeverLaunchedError(
+                    f"{task.variant} never launches {name!r}",
+                    plan.keys.get(f"{field}.{name}"),
+                    hint=nearest(name, launched - set(BUILTIN)),
+                )
 
 
 def misspelt(

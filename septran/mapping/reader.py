@@ -116,6 +116,9 @@ def _settings(reason: str, name: str, node: Node, where: Any) -> Plan:
     return Plan(
         name=name,
         where=where,
+        keys=MappingProxyType(
+            {f"{table}.{k}": v for table, n in node.items.items() for k, v in n.keys.items()}
+        ),
         variant=_text(variant, reason),
         proc=_text(node.get("proc"), reason),
         mems=_texts(node.get("mems"), reason),

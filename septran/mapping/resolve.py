@@ -41,7 +41,7 @@ def resolve(
     mapping.require_settled()
     work = _Resolution(tree, mapping)
     work.visit(tree.root, None, None)
-    raise_all(work.errors)
+    raise_all(work.errors or work.unbound)
     instances = tuple(work.instances)
     check_capacity(tree, mapping.machine, instances, work.decisions)
     decisions = effects.distinct(work.decisions, instances)
@@ -63,6 +63,8 @@ class _Resolution:
     instances: list[Instance] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     errors: list[SepTranError] = field(default_factory=list)
+    unbound: list[SepTranError] = field(default_factory=list)
+    """Leaves without an instruction: they may only follow from the other errors."""
     reached: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -349,7 +351,7 @@ class _Task:
         reasons = "\n    ".join(map(str, refusals)) or "it has none for it"
         where = wanted[0].where if wanted else (self._where() or location)
         names = [i.name for i in self.machine.instructions if i.primitive == primitive]
-        self.work.errors.append(
+        self.work.unbound.append(
             NoBindingError(
                 f"no instruction accepts {primitive} of {self.task.variant}:\n    {reasons}",
                 where,

@@ -148,7 +148,7 @@ MAPPING = Record(
             "the machine that it is for",
         ),
         "extends": Field(
-            Text(r"[A-Za-z0-9_][A-Za-z0-9_ ./+-]{0,199}", "a mapping's file beside this one"),
+            Text(r"(\./)?[A-Za-z0-9_][A-Za-z0-9_ ./+-]{0,199}", "a mapping's file beside this one"),
             "a mapping that this one changes",
         ),
         "description": Field(FREE, "a sentence for readers"),

@@ -1,0 +1,142 @@
+"""`extends`: laid over what it names, and never leaving the folders it may use."""
+
+from __future__ import annotations
+
+import pytest
+
+from septran.errors import Errors
+from septran.mapping.loader import load_mapping, mapping_names
+from septran.mapping.mistakes import ExtendsError, UnknownNameError
+
+BASE = """
+machine: cpu-x86
+rules:
+  - match: {level: entry}
+    proc: HOST
+tunables: {block_M: 64, "block_*": 32}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "mappings"
+    folder.mkdir()
+    (folder / "base.yaml").write_text(BASE)
+    return folder
+
+
+def write(folder, text, name="child.yaml"):
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_a_mapping_gives_only_what_differs(folder):
+    child = load_mapping(
+        write(
+            folder,
+            "extends: base.yaml\n"
+            "rules: [{match: {level: 1}, proc: CORE}]\n"
+            "tunables: {block_M: 128, block_N: 256}\n",
+        )
+    )
+    assert child.machine.name == "cpu-x86"
+    assert [r.plan.name for r in child.rules] == ["rule 1", "rule 1 of base.yaml"]
+    assert list(child.tunables) == ["block_M", "block_N", "block_*"]
+    assert child.tunables["block_M"].cases[0].value == 128
+
+
+def test_instances_are_merged_field_by_field(folder):
+    write(
+        folder,
+        "machine: cpu-x86\nentrypoint: a\ntask_mappings:\n"
+        "  a: {task_name: gemm, proc: HOST, mems: {A: DRAM, B: L3}}\n",
+        "instances.yaml",
+    )
+    child = load_mapping(
+        write(folder, "extends: instances.yaml\ntask_mappings: {a: {mems: {B: NONE}, pipeline: 2}}")
+    )
+    plan = child.instances["a"]
+    assert {k: s.value for k, s in plan.mems.items()} == {"A": "DRAM", "B": "NONE"}
+    assert (plan.proc.value, plan.pipeline.value) == ("HOST", 2)
+    assert plan.proc.where.file.endswith("instances.yaml")
+
+
+@pytest.mark.parametrize("name", mapping_names())
+def test_shipped_mappings_can_be_extended_from_anywhere(folder, name):
+    path = write(folder, f"extends: {name}.mapping.yaml\nrules: [{{match: {{level: 9}}}}]")
+    assert load_mapping(path).machine.name == name
+    assert load_mapping(path.read_text()).machine.name == name  # a text has no folder
+
+
+OUTSIDE = [
+    "../secret.yaml", "../../secret.yaml", "sub/../../secret.yaml", "/etc/passwd", "//etc/x.yaml",
+    "~/x.yaml", "$HOME/x.yaml", "..\\\\secret.yaml", "sub/../base.yaml", "file:///etc/x.yaml",
+    "C:/x.yaml", ".hidden.yaml", "base.yaml\\0", "base", "base.py", "",
+    "sub/./x.yaml", "link.yaml", "sublink/secret.yaml", "loop.yaml", "sub",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_nothing_outside_is_read(folder, name):
+    (folder.parent / "secret.yaml").write_text(BASE)
+    (folder / "link.yaml").symlink_to(folder.parent / "secret.yaml")
+    (folder / "sublink").symlink_to(folder.parent)
+    (folder / "loop.yaml").symlink_to("loop.yaml")
+    (folder / "sub").mkdir()
+    path = write(folder, f'extends: "{name}"\nrules: [{{}}]\n')
+    with pytest.raises(ExtendsError) as caught:
+        load_mapping(path)
+    assert caught.value.where.line == 1
+
+
+def test_a_link_that_stays_inside_is_followed(folder):
+    (folder / "same.yaml").symlink_to("base.yaml")
+    assert load_mapping(write(folder, "extends: same.yaml")).machine.name == "cpu-x86"
+
+
+def test_cycles_are_found(folder):
+    write(folder, "extends: two.yaml\nrules: [{}]", "one.yaml")
+    write(folder, "extends: one.yaml\nrules: [{}]", "two.yaml")
+    with pytest.raises(ExtendsError, match=r"one.yaml -> two.yaml -> one.yaml"):
+        load_mapping(folder / "one.yaml")
+
+
+def test_a_mapping_that_extends_itself(folder):
+    path = write(folder, "extends: child.yaml\nrules: [{}]")
+    with pytest.raises(ExtendsError, match="extend each other"):
+        load_mapping(path)
+
+
+def test_long_chains_are_cut(folder):
+    for n in range(10):
+        write(folder, f"extends: c{n + 1}.yaml\nrules: [{{}}]", f"c{n}.yaml")
+    write(folder, BASE, "c10.yaml")
+    with pytest.raises(ExtendsError, match="more than 8"):
+        load_mapping(folder / "c0.yaml")
+    assert load_mapping(folder / "c4.yaml").machine.name == "cpu-x86"
+
+
+def test_mistakes_of_all_files_are_reported_together(folder):
+    write(folder, BASE.replace("HOST", "HOTS"), "wrong.yaml")
+    path = write(folder, "extends: wrong.yaml\nrules: [{proc: KORE}]")
+    with pytest.raises(Errors) as caught:
+        load_mapping(path)
+    assert {e.where.file.rpartition("/")[2] for e in caught.value.errors} == {
+        "child.yaml", "wrong.yaml",
+    }  # fmt: skip
+
+
+def test_a_machine_file_lies_beside_the_mapping(folder):
+    (folder / "toy.yaml").write_text(
+        "name: toy\nbackend: cpu\nprocessors: {HOST: {}}\nmemories: {RAM: {visible_to: HOST}}\n"
+    )
+    path = write(folder, "machine: toy.yaml\nrules: [{mems: {'*': RAM}}]")
+    assert load_mapping(path).machine.name == "toy"
+    with pytest.raises(UnknownNameError, match="no machine"):
+        load_mapping(path.read_text())
+
+
+def test_loading_a_mapping_runs_no_logic(folder):
+    (folder / "logic.py").write_text("raise SystemExit('ran')")
+    load_mapping(write(folder, "extends: ./base.yaml"))

@@ -1,0 +1,137 @@
+"""Rules: which task instances they are for, and who wins."""
+
+from __future__ import annotations
+
+import pytest
+
+from septran.mapping.mistakes import UnknownVariantError
+
+BLOCK, TILE, FILL = "product/block", "product/block/tile", "product/block/fill"
+
+
+def procs(bench, match):
+    resolved = bench.resolve(f"rules: [{{match: {match}, proc: CORE}}]")
+    return [
+        i.path for i in resolved.instances if i.proc.value == "CORE" and "rule" in i.proc.reason
+    ]
+
+
+@pytest.mark.parametrize(
+    ("match", "paths"),
+    [
+        ("{task: block}", [BLOCK]),
+        ("{task: [nothing, block]}", [BLOCK]),
+        ("{task: 'b*'}", [BLOCK]),
+        ("{variant: block}", [BLOCK]),
+        ("{variant: block_whole}", []),
+        ("{level: 1}", [BLOCK]),
+        ("{level: [1, 2]}", [BLOCK, TILE]),
+        ("{level: entry}", ["product"]),
+        ("{loops: parallel}", [BLOCK]),
+        ("{loops: sequential, level: 2}", [TILE]),
+        ("{leaf: true}", [FILL, TILE]),
+        ("{leaf: false, level: 1}", [BLOCK]),
+        ("{leaf: gemm}", [TILE]),
+        ("{leaf: [gemm, fill]}", [FILL, TILE]),
+        ("{leaf: elementwise}", []),
+        ("{primitive: gemm}", [TILE]),
+        ("{primitive: [map, fill]}", [FILL]),
+        ("{task: fill}", [FILL]),
+        ("{dtype: float32, level: 1}", [BLOCK]),
+        ("{dtype: [float16, bfloat16]}", []),
+        ("{machine_feature: asynchronous}", []),
+        ("{machine_feature: L2, level: 1}", [BLOCK]),
+        ("{level: 1, task: tile}", []),
+    ],
+)
+def test_what_a_match_is_for(bench, match, paths):
+    assert procs(bench, match) == paths
+
+
+def test_elementwise_leaves(bench):
+    resolved = bench.resolve(
+        "rules: [{match: {leaf: elementwise}, binding: vector}]", logic=bench.scaled
+    )
+    assert bench.field(resolved, "scaled/scale", "bindings.map").reason == "rule 1"
+
+
+def test_a_machine_with_asynchronous_engines(bench):
+    text = """
+        rules:
+          - {match: {machine_feature: [asynchronous, SPM], level: 1}, proc: CORE}
+          - {match: {primitive: [gemm, fill]}, mems: {reads: SPM, "*": ACC}}
+        """
+    resolved = bench.resolve(text, "dsa-sim")
+    assert resolved.instance(BLOCK).proc.reason == "rule 1"
+
+
+def test_the_first_rule_that_gives_a_field_wins(bench):
+    resolved = bench.resolve("""
+        rules:
+          - {match: {level: 1}, mems: {A: L2}}
+          - {match: {task: block}, proc: CORE, mems: {A: L1, B: L2}}
+          - {match: {loops: parallel}, proc: HOST, mems: {"*": NONE}}
+        """)
+    block = resolved.instance(BLOCK)
+    assert (block.proc.value, block.proc.reason) == ("CORE", "rule 2")
+    assert {k: s.value for k, s in block.mems.items()} == {"C": "NONE", "A": "L2", "B": "L2"}
+
+
+def test_names_go_before_groups_and_groups_before_all(bench):
+    resolved = bench.resolve("""
+        rules:
+          - match: {level: 1}
+            proc: CORE
+            mems: {"*": DRAM, reads: L2, accumulators: L1, B: NONE}
+        """)
+    block = resolved.instance(BLOCK)
+    assert {k: s.value for k, s in block.mems.items()} == {"C": "L1", "A": "L2", "B": "NONE"}
+
+
+def test_what_is_written_without_being_summed_into(bench):
+    resolved = bench.resolve(
+        "rules: [{match: {level: 1}, proc: CORE, mems: {writes: L2, accumulators: L1}}]",
+        logic=bench.scaled,
+    )
+    assert resolved.instance("scaled/scale").mems["Y"].value == "L2"
+
+
+def test_temporaries_of_a_leaf_follow_its_callers(bench):
+    text = "rules: [{match: {level: entry}, mems: {temporaries: L3}}]"
+    setting = bench.field(bench.resolve(text, logic=bench.scaled), "scaled/scale", "mems.e")
+    assert (setting.value, setting.reason) == ("L3", "rule 1")
+
+
+def test_temporaries_have_a_default(bench):
+    resolved = bench.resolve(
+        "rules: [{match: {level: 1}, proc: CORE, mems: {'*': NONE}}]", logic=bench.scaled
+    )
+    setting = bench.field(resolved, "scaled/scale", "mems.e")
+    assert (setting.value, setting.reason) == ("L2", "default of cpu-x86")
+
+
+def test_a_rule_chooses_a_variant(bench):
+    resolved = bench.resolve("rules: [{match: {task: block}, variant: block_whole}]")
+    assert resolved.instance(BLOCK).variant == "block_whole"
+    assert TILE in [i.path for i in resolved.instances]
+
+
+def test_a_rule_by_the_chosen_variant(bench):
+    resolved = bench.resolve("""
+        rules:
+          - {match: {task: block}, variant: block_whole}
+          - {match: {variant: block_whole}, proc: CORE}
+        """)
+    assert resolved.instance(BLOCK).proc.value == "CORE"
+
+
+def test_an_unknown_variant_is_an_error(bench):
+    with pytest.raises(UnknownVariantError) as caught:
+        bench.resolve("rules: [{match: {task: block}, variant: block_hole}]")
+    assert "block_whole" in caught.value.hint
+    assert caught.value.where.column == 41
+
+
+def test_other_operators_rules_do_not_matter(bench):
+    text = "rules: [{match: {task: other}, variant: x, mems: {Q: L2}, proc: CORE}]"
+    assert bench.resolve(text).decisions[1:] == ()
