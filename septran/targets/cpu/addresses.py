@@ -90,7 +90,8 @@ def with_axes(region: Region, ranges: Mapping[Var, Range]) -> dict[Var, Range]:
     """`ranges` with those of the region's own coordinates."""
     known = dict(ranges)
     for number, extent in enumerate(region.shape):
-        known[axis(number)] = (0, max(0, extent - 1))
+        # An axis of one element stays in the offset, so that its stride is still known.
+        known[axis(number)] = (0, max(1, extent - 1))
     return known
 
 
@@ -148,18 +149,24 @@ class Indices:
             case Var():
                 return self.values[atom]
             case FloorDiv(value, divisor):
-                return self._divide(value, divisor, tirx.floordiv, tirx.truncdiv)
+                return self._divide(value, divisor)
             case Mod(value, divisor):
-                return self._divide(value, divisor, tirx.floormod, tirx.truncmod)
+                if value.bounds(self.ranges)[0] >= 0:
+                    return tirx.truncmod(self.lower(value), self.writer.index(divisor))
+                whole = self._divide(value, divisor)
+                return self.lower(value) - whole * self.writer.index(divisor)
             case Min(operands):
                 return self._fold(tirx.Min, operands)
             case Max(operands):
                 return self._fold(tirx.Max, operands)
 
-    def _divide(self, value: Index, divisor: int, floor: Any, trunc: Any) -> Expr:
-        # Truncating division is one instruction where the value cannot be negative.
-        operation = trunc if value.bounds(self.ranges)[0] >= 0 else floor
-        return operation(self.lower(value), self.writer.index(divisor))
+    def _divide(self, value: Index, divisor: int) -> Expr:
+        """Rounded down; machines round towards zero, which is the same from 0 on."""
+        dividend, by = self.lower(value), self.writer.index(divisor)
+        if value.bounds(self.ranges)[0] < 0:
+            low = dividend - self.writer.index(divisor - 1)
+            dividend = tirx.Select(dividend < self.writer.index(0), low, dividend)
+        return tirx.truncdiv(dividend, by)
 
     def _fold(self, operation: Any, operands: tuple[Index, ...]) -> Expr:
         first, *rest = map(self.lower, operands)

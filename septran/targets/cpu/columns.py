@@ -116,9 +116,7 @@ class _Columns:
             return None
         return Accumulator(self.context, statement.function, sum_dtype(statement), lanes)
 
-    def _point(
-        self, statement: Statement, start: Index, lanes: int, count: Index | None
-    ) -> Point:
+    def _point(self, statement: Statement, start: Index, lanes: int, count: Index | None) -> Point:
         """The value's point for a vector that starts at a column."""
         along = len(self.at)
         point = Point((*self.at, start), along, lanes, count)

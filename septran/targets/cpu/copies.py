@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from septran.dtypes import itemsize
@@ -15,6 +16,8 @@ from septran.tile.nodes import Copy
 
 PARALLEL_ELEMENTS = 1 << 15
 """A copy of at least that many elements outside of a parallel loop is spread over the cores."""
+Spot = dict[int, Index]
+"""Coordinates by axis."""
 
 
 def emit_copy(context: Context, node: Copy) -> None:
@@ -22,22 +25,14 @@ def emit_copy(context: Context, node: Copy) -> None:
     target, source = context.access(node.target), context.access(node.source)
     if node.zero_fill and source.region.ragged:
         fill(context, target, 0)
-    move(context, target, source)
-
-
-def move(context: Context, target: Access, source: Access) -> None:
-    """Copy all elements that exist in `source`."""
     if source.region.rank == 0:
         write(context, target, (), read(context, source, ()))
         return
-    along = _vector_axis(target, source)
-    run = target.run(along)
-    panels = 1 < run < target.region.shape[along] or target.storage.layout.kind == "panels"
-    work = _Move(context, target, source, along, _lanes(context, target, source))
-    if panels and run > 1:
-        work.panels(run, outermost=source.stride(along) != 1)
+    move = _Move(context, target, source, _vector_axis(target, source))
+    if target.storage.layout.kind == "panels" and target.run(move.along) > 1:
+        move.panels(target.run(move.along))
     else:
-        work.rows()
+        move.rows()
 
 
 def _vector_axis(target: Access, source: Access) -> int:
@@ -49,11 +44,6 @@ def _vector_axis(target: Access, source: Access) -> int:
     return [*both, *written, *read_only, axes[0]][0]
 
 
-def _lanes(context: Context, target: Access, source: Access) -> int:
-    widest = max(itemsize(target.storage.held), itemsize(source.storage.held))
-    return 2 * context.unit.bytes // widest
-
-
 @dataclass
 class _Move:
     """A copy with its vector axis."""
@@ -62,82 +52,95 @@ class _Move:
     target: Access
     source: Access
     along: int
-    lanes: int
 
     @property
-    def _others(self) -> list[int]:
-        return [n for n in range(self.source.region.rank) if n != self.along]
+    def _extent(self) -> Index:
+        return self.source.region.valid[self.along]
+
+    @property
+    def _short(self) -> bool:
+        """Whether elements are too short for masks."""
+        return any(itemsize(a.storage.held) < 4 for a in (self.target, self.source))
+
+    def _lanes(self, width: int) -> int:
+        """Of two registers, or fewer so that they divide a panel's width."""
+        widest = max(itemsize(a.storage.held) for a in (self.target, self.source))
+        return math.gcd(width, 2 * self.context.unit.bytes // widest)
+
+    def rows(self) -> None:
+        """Vectors along contiguous rows."""
+        self._outer(lambda at: self._row(at, self._lanes(0)), self._parallel)
+
+    def _row(self, at: Spot, lanes: int) -> None:
+        whole = self.context.variable("vectors", self._extent // lanes)
+        with self.context.loop("v", whole) as v:
+            self._vector(at, v * lanes, lanes)
+        rest = self._rest(whole * lanes)
+        if rest is None:
+            return
+        if self._short:
+            with self.context.loop("v", rest) as v:
+                self._vector(at, whole * lanes + v, 1)
+        else:
+            self._vector(at, whole * lanes, lanes, self.context.variable("rest", rest))
+
+    def panels(self, width: int) -> None:
+        """Vectors of a panel's width; the last panel is filled up with zeros."""
+        if self.source.stride(self.along) == 1:  # read along rows, write across panels
+            self._outer(lambda at: self._across(at, width), self._parallel)
+            return
+        whole = self.context.variable("panels", self._extent // width)
+        with self.context.loop("panel", whole, self._parallel) as panel:
+            self._outer(lambda at: self._panel(at, panel, width), False)
+        self._outer(lambda at: self._last_panel(at, whole, width), False)
+
+    def _across(self, at: Spot, width: int) -> None:
+        whole = self.context.variable("panels", self._extent // width)
+        with self.context.loop("panel", whole) as panel:
+            self._panel(at, panel, width)
+        self._last_panel(at, whole, width)
+
+    def _panel(self, at: Spot, number: Index, width: int, count: Index | None = None) -> None:
+        lanes = self._lanes(width)
+        for start in range(0, width, lanes):
+            left = None if count is None else count - start
+            self._vector(at, number * width + start, lanes, left)
+
+    def _last_panel(self, at: Spot, whole: Index, width: int) -> None:
+        rest = self._rest(whole * width)
+        if rest is not None:
+            with self.context.writer.when(rest.is_constant or self.context.lower(rest) > 0):
+                self._panel(at, whole, width, self.context.variable("rest", rest))
+
+    def _rest(self, done: Index) -> Index | None:
+        """What is left of the vector axis; None where nothing ever is."""
+        rest = self.context.indices.simplify(self._extent - done)
+        return rest if self.context.indices.bounds(rest)[1] > 0 else None
+
+    def _vector(self, at: Spot, start: Index, lanes: int, count: Index | None = None) -> None:
+        full = {**at, self.along: start}
+        spot = [full[n] for n in range(len(full))]
+        left = None if count is None else self.context.lower(count)
+        value = read(self.context, self.source, spot, lanes, self.along, left)
+        # A panel that was allocated here has room for all of its columns.
+        room = self.target.storage.owned and self.target.storage.layout.kind == "panels"
+        write(self.context, self.target, spot, value, self.along, None if room else left)
 
     @property
     def _parallel(self) -> bool:
         big = math.prod(self.source.region.shape) >= PARALLEL_ELEMENTS
         return big and not self.context.parallel
 
-    def rows(self) -> None:
-        """Vectors along contiguous rows."""
-        self._nest(self._others, {}, self._row, self._parallel)
+    def _outer(self, body: Callable[[Spot], None], parallel: bool) -> None:
+        """Loop over all axes but the vectors', the outermost on all cores if asked."""
+        axes = [n for n in range(self.source.region.rank) if n != self.along]
 
-    def _row(self, at: dict[int, Index]) -> None:
-        context, extent = self.context, self.source.region.valid[self.along]
-        whole = context.variable("vectors", extent // self.lanes)
-        with context.loop("v", whole) as v:
-            self._vector({**at, self.along: v * self.lanes}, self.lanes, None)
-        rest = context.indices.simplify(extent - whole * self.lanes)
-        if context.indices.bounds(rest)[1] == 0:
-            return
-        if itemsize(self.target.storage.held) < 4 or itemsize(self.source.storage.held) < 4:
-            with context.loop("v", rest) as v:  # no masks for short elements
-                self._vector({**at, self.along: whole * self.lanes + v}, 1, None)
-            return
-        count = context.variable("rest", rest)
-        self._vector({**at, self.along: whole * self.lanes}, self.lanes, count)
+        def nest(at: Spot, rest: list[int], spread: bool) -> None:
+            if not rest:
+                body(at)
+                return
+            extent = self.source.region.valid[rest[0]]
+            with self.context.loop("i", extent, spread) as i:
+                nest({**at, rest[0]: i}, rest[1:], False)
 
-    def panels(self, width: int, outermost: bool) -> None:
-        """Vectors of a panel's width; the last panel is filled up with zeros."""
-        extent = self.source.region.valid[self.along]
-        lanes = self.lanes
-        while width % lanes:
-            lanes //= 2
-
-        def panel(at: dict[int, Index], number: Index, count: Index | None) -> None:
-            for start in range(0, width, lanes):
-                left = None if count is None else count - start
-                self._vector({**at, self.along: number * width + start}, lanes, left)
-
-        def across(at: dict[int, Index]) -> None:
-            whole = self.context.variable("panels", extent // width)
-            with self.context.loop("panel", whole) as number:
-                panel(at, number, None)
-            self._last_panel(at, whole, width, panel)
-
-        if not outermost:
-            self._nest(self._others, {}, across, self._parallel)
-            return
-        whole = self.context.variable("panels", extent // width)
-        with self.context.loop("panel", whole, self._parallel) as number:
-            self._nest(self._others, {}, lambda at: panel(at, number, None), False)
-        if self.context.indices.bounds(extent - whole * width)[1] > 0:
-            self._nest(self._others, {}, lambda at: self._last_panel(at, whole, width, panel), False)
-
-    def _last_panel(self, at: dict[int, Index], whole: Index, width: int, panel: object) -> None:
-        assert callable(panel)
-        rest = self.context.indices.simplify(self.source.region.valid[self.along] - whole * width)
-        if self.context.indices.bounds(rest)[1] > 0:
-            with self.context.writer.when(rest.is_constant or self.context.lower(rest) > 0):
-                panel(at, whole, self.context.variable("rest", rest))
-
-    def _vector(self, at: dict[int, Index], lanes: int, count: Index | None) -> None:
-        spot = [at[n] for n in range(len(at))]
-        left = None if count is None else self.context.lower(count)
-        value = read(self.context, self.source, spot, lanes, self.along, left)
-        padded = self.target.storage.owned and self.target.storage.layout.kind == "panels"
-        write(self.context, self.target, spot, value, self.along, None if padded else left)
-
-    def _nest(self, axes, at, body, parallel):  # noqa: ANN001, ANN202
-        if not axes:
-            body(at)
-            return
-        first, *rest = axes
-        extent = self.source.region.valid[first]
-        with self.context.loop("i", extent, parallel) as i:
-            self._nest(rest, {**at, first: i}, body, False)
+        nest({}, axes, parallel)

@@ -95,11 +95,11 @@ class _Lowering:
             own = self._only_in(group)
             if isinstance(group[0], Compute) and group[0].primitive != "gemm":
                 self.temporary[group] = [n for n in own if _starts_written(group, n)]
-            elif spread is None and _spreads(group[0]):
-                self.private[group[0]] = own
-            if isinstance(group[0], For):
-                outer = spread or (group[0] if _spreads(group[0]) else None)
-                self._find_private(group[0].body, outer)
+            elif isinstance(group[0], For):
+                loop = group[0]
+                if spread is None and _spreads(loop):
+                    self.private[loop] = own
+                self._find_private(loop.body, spread or (loop if _spreads(loop) else None))
 
     def _only_in(self, group: tuple[Node, ...]) -> list[str]:
         """Names of the buffers that no node outside of `group` uses."""
@@ -168,9 +168,9 @@ class _Lowering:
                 self.context.alias(inner.variable, self.context.variable("i", unit % size))
                 unit = self.context.variable("i", unit // size)
             self.context.alias(loop.variable, unit)
-            inner = {n for names in self.temporary.values() for n in names}
+            elsewhere = {n for names in self.temporary.values() for n in names}
             for name in self.private.get(loop, ()):
-                if name not in inner:
+                if name not in elsewhere:
                     self._allocate(name)
             self._body(nest[-1].body)
 
@@ -202,9 +202,7 @@ def _starts_written(group: tuple[Node, ...], name: str) -> bool:
             return False
         for region in writes(node):
             if region.buffer == name:
-                return all(
-                    entry == Index.of(axis(n)) for n, entry in enumerate(region.index)
-                )
+                return all(entry == Index.of(axis(n)) for n, entry in enumerate(region.index))
     return False
 
 

@@ -47,7 +47,24 @@ def apply(writer: Writer, function: str, value: Expr, dtype: str) -> Expr:
     value = writer.bind("x", value) if dtype != "bool" else value
     if dtype == "float32" and function in _SINGLE:
         return _SINGLE[function](writer, value)
+    if function == "erf":
+        return _lane_by_lane(writer, "erf", value)
     return _SIMPLE[function](value)
+
+
+def _lane_by_lane(writer: Writer, function: str, *values: Expr) -> Expr:
+    """A function of the C library, which knows no vectors."""
+    dtype, lanes = element_of(values[0]), lanes_of(values[0])
+    if lanes == 1:
+        return tirx.call_pure_extern(dtype, function, *values)
+    spare = [writer.allocate("lanes", lanes, dtype) for _ in values]
+    for buffer, value in zip(spare, values, strict=True):
+        simd.store(writer, buffer, writer.index(0), value, lanes)
+    with writer.loop("lane", lanes) as lane:
+        arguments = [simd.load(buffer, lane, 1) for buffer in spare]
+        result = tirx.call_pure_extern(dtype, function, *arguments)
+        simd.store(writer, spare[0], lane, result, 1)
+    return simd.load(spare[0], writer.index(0), lanes)
 
 
 def _truth_not(value: Expr) -> Expr:
@@ -179,7 +196,7 @@ def _rounding(name: str) -> Callable[[Expr], Expr]:
 
 
 def _plain_sigmoid(x: Expr) -> Expr:
-    return _like(x, 1.0) / (_like(x, 1.0) + tirx.exp(-x))
+    return tirx.Div(_like(x, 1.0), _like(x, 1.0) + _intrinsic("exp")(-x))
 
 
 def _invert(x: Expr) -> Expr:
@@ -196,15 +213,14 @@ _SINGLE: dict[str, Callable[[Writer, Expr], Expr]] = {
 _SIMPLE: dict[str, Callable[[Expr], Expr]] = {
     "neg": lambda x: -x,
     "abs": _absolute,
-    "exp": tirx.exp,
-    "exp2": tirx.exp2,
+    "exp": _intrinsic("exp"),
+    "exp2": _intrinsic("exp2"),
     "log": _intrinsic("log"),
     "log2": _intrinsic("log2"),
     "sqrt": _intrinsic("sqrt"),
     "rsqrt": lambda x: _like(x, 1.0) / _intrinsic("sqrt")(x),
-    "tanh": tirx.tanh,
+    "tanh": _intrinsic("tanh"),
     "sigmoid": _plain_sigmoid,
-    "erf": tirx.erf,
     "sin": _intrinsic("sin"),
     "cos": _intrinsic("cos"),
     "floor": _rounding("floor"),
@@ -289,12 +305,12 @@ def _adjust(x: Expr, y: Expr, rest: Expr) -> Expr:
 
 
 def _float_remainder(writer: Writer, x: Expr, y: Expr) -> Expr:
-    lanes = lanes_of(x)
-    parts = tirx.call_pure_extern if lanes == 1 else None
-    del parts
-    rest = writer.bind("m", tirx.fmod(x, y))
-    wrong = tirx.And(tirx.NE(rest, _like(x, 0)), tirx.NE(simd.cast(rest < _like(x, 0), "int32"),
-                     simd.cast(y < _like(x, 0), "int32")))
+    function = "fmodf" if element_of(x) == "float32" else "fmod"
+    rest = writer.bind("m", _lane_by_lane(writer, function, x, y))
+    wrong = tirx.And(
+        tirx.NE(rest, _like(x, 0)),
+        tirx.NE(simd.cast(rest < _like(x, 0), "int32"), simd.cast(y < _like(x, 0), "int32")),
+    )
     return tirx.Select(wrong, rest + y, rest)
 
 

@@ -134,9 +134,7 @@ def _panels(
             body(whole * size, rest)
 
 
-def _strips(
-    context: Context, extent: Index, size: int, body: Callable[[Index, int], None]
-) -> None:
+def _strips(context: Context, extent: Index, size: int, body: Callable[[Index, int], None]) -> None:
     """Run `body` on whole strips, then on the rows left, each number with its own code."""
     whole = context.variable("strips", extent // size)
     with context.loop("strip", whole) as strip:

@@ -76,8 +76,10 @@ def call(dtype: str, lanes: int, name: str, *arguments: Expr) -> Expr:
 
 
 def fma(a: Expr, b: Expr, c: Expr) -> Expr:
-    """``a * b + c``, rounded once."""
-    return tirx.Add(tirx.Mul(a, b), c)  # TVM lets LLVM fuse floating-point operations
+    """``a * b + c``; rounded once where the processor can, as all with AVX2 or AVX-512 do."""
+    if element_of(c)[0] != "f":
+        return tirx.Add(tirx.Mul(a, b), c)
+    return call(element_of(c), lanes_of(c), "llvm.fmuladd", a, b, c)
 
 
 def first_lanes(count: Expr, lanes: int) -> Expr:
@@ -115,9 +117,7 @@ def masked_load(buffer: Any, offset: Expr, mask: Expr) -> Expr:
 def masked_store(writer: Writer, buffer: Any, offset: Expr, value: Expr, mask: Expr) -> None:
     """Write the lanes of `value` where `mask`."""
     writer.evaluate(
-        tirx.call_llvm_intrin(
-            "void", "llvm.masked.store", value, address(buffer, offset), mask
-        )
+        tirx.call_llvm_intrin("void", "llvm.masked.store", value, address(buffer, offset), mask)
     )
 
 
@@ -129,9 +129,7 @@ def address(buffer: Any, offset: Expr) -> Expr:
 def prefetch(writer: Writer, buffer: Any, offset: Expr, level: int, write: bool = False) -> None:
     """Ask for the line of an element; `level` 3 is L1, 2 is L2."""
     flags = [tirx.const(n, "int32") for n in (int(write), level, 1)]
-    writer.evaluate(
-        tirx.call_llvm_intrin("void", "llvm.prefetch", address(buffer, offset), *flags)
-    )
+    writer.evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", address(buffer, offset), *flags))
 
 
 def select(mask: Expr, yes: Expr, no: Expr) -> Expr:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from septran.targets.cpu.values import Point, operand_point
 from septran.task import expressions as ex
-from septran.task.index import Index, Var, axis
+from septran.task.index import Index, Var
 from septran.task.tree import TunableValue
 from septran.task.views import View
 from septran.tile.nodes import Buffer, Compute, Region
@@ -96,9 +96,7 @@ class _Split:
             case _:
                 return expr
 
-    def _temporary(
-        self, shape: tuple[int, ...], valid: tuple[Index, ...], dtype: str
-    ) -> Region:
+    def _temporary(self, shape: tuple[int, ...], valid: tuple[Index, ...], dtype: str) -> Region:
         name = f"%{len(self.made)}"
         self.made.append(Buffer(name, "", shape, dtype, tensor="reduced"))
         whole = View.whole(name, shape, valid)
@@ -155,9 +153,7 @@ def _reads_elsewhere(statement: Statement) -> bool:
     return any(r.buffer == target.buffer and at != written for r, at in reads)
 
 
-def row_axis(
-    written: tuple[Index, ...], other: tuple[Index, ...]
-) -> int | None:
+def row_axis(written: tuple[Index, ...], other: tuple[Index, ...]) -> int | None:
     """The buffer's axis that both move along with the row alone; None where there is none."""
     for number, (mine, theirs) in enumerate(zip(written, other, strict=True)):
         free = {v.name for v in mine.variables() if v.name.startswith(("@free", "@summed"))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
 from tvm import tirx
 
 from septran.dtypes import compute_dtype, promote
@@ -104,9 +105,13 @@ class Evaluation:
             case ex.Cast():
                 return self._cast(expr, point)
             case ex.Expand():
-                return self.value(expr.operand, operand_point(point, expr.operand, expr.shape, expr))
+                return self.value(
+                    expr.operand, operand_point(point, expr.operand, expr.shape, expr)
+                )
             case ex.Unary():
-                operand = self.value(expr.operand, operand_point(point, expr.operand, expr.shape, expr))
+                operand = self.value(
+                    expr.operand, operand_point(point, expr.operand, expr.shape, expr)
+                )
                 return apply(self.context.writer, expr.function, operand, expr.dtype)
             case ex.Binary():
                 return self._binary(expr, point)
@@ -158,9 +163,7 @@ class Evaluation:
         parts = (expr.condition, expr.yes, expr.no)
         points = [operand_point(point, part, expr.shape) for part in parts]
         condition = self.typed(expr.condition, points[0], "bool")
-        yes, no = (
-            self.typed(e, p, expr.dtype) for e, p in zip(parts[1:], points[1:], strict=True)
-        )
+        yes, no = (self.typed(e, p, expr.dtype) for e, p in zip(parts[1:], points[1:], strict=True))
         lanes = max(map(simd.lanes_of, (condition, yes, no)))
         yes, no = simd.broadcast(yes, lanes), simd.broadcast(no, lanes)
         if lanes > 1 and simd.lanes_of(condition) == 1:
@@ -198,7 +201,9 @@ def _index(expr: ex.Expr, point: Point) -> Index | None:
         case ex.Expand():
             return _index(expr.operand, operand_point(point, expr.operand, expr.shape, expr))
         case ex.Binary(function="add" | "subtract"):
-            parts = [_index(e, operand_point(point, e, expr.shape)) for e in (expr.left, expr.right)]
+            parts = [
+                _index(e, operand_point(point, e, expr.shape)) for e in (expr.left, expr.right)
+            ]
             if parts[0] is None or parts[1] is None:
                 return None
             return parts[0] + parts[1] if expr.function == "add" else parts[0] - parts[1]

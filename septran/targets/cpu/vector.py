@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from septran.dtypes import compute_dtype
 from septran.targets.cpu.addresses import Access, Storage
+from septran.targets.cpu.columns import emit_row
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import held_dtype
-from septran.targets.cpu.columns import emit_row
 from septran.targets.cpu.statements import Statement, independent, regions_of, statements
 from septran.task.index import Index
 from septran.tile.layouts import ROW

@@ -9,6 +9,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 from tvm.ir import StringImm
+from tvm.ir.expr import TensorLoad
 
 Expr = Any
 """A TensorIR expression, or an int that becomes one."""
@@ -24,6 +25,8 @@ class Writer:
         self.index_dtype = index_dtype
         self._bodies: list[list[Any]] = [[]]
         self._counts: dict[str, int] = {}
+        self._spots: set[str] = set()
+        """Buffers that hold one number each, written once."""
 
     def name(self, stem: str) -> str:
         """A name that no other variable of the function has."""
@@ -44,12 +47,26 @@ class Writer:
         self.emit(tirx.Evaluate(value))
 
     def bind(self, stem: str, value: Expr) -> Expr:
-        """A variable that holds `value` for the rest of the body; constants stay themselves."""
-        if isinstance(value, int | tirx.IntImm | tirx.FloatImm | tirx.Var):
+        """`value`, computed here once; what is constant or has a name stays itself.
+
+        Indices get a variable. Numbers go through a spot on the stack, which LLVM makes a
+        register: TVM would put the value of each variable into those of all that follow.
+        """
+        if isinstance(value, int | tirx.IntImm | tirx.FloatImm | tirx.Var | tirx.Broadcast):
             return value
-        variable = tirx.Var(self.name(stem), value.ty)
-        self.emit(tirx.Bind(variable, value))
-        return variable
+        if isinstance(value, TensorLoad) and value.source.name in self._spots:
+            return value
+        dtype, _, lanes = str(value.ty.dtype).partition("x")
+        if isinstance(value, TensorLoad) or (dtype == self.index_dtype and not lanes):
+            variable = tirx.Var(self.name(stem), value.ty)
+            self.emit(tirx.Bind(variable, value))
+            return variable
+        spot = self.allocate(stem, int(lanes or 1), dtype)
+        self._spots.add(spot.name)
+        zero = self.index(0)
+        where = tirx.Ramp(zero, self.index(1), int(lanes)) if lanes else zero
+        self.emit(tirx.BufferStore(spot, value, [where]))
+        return tirx.BufferLoad(spot, [where])
 
     def allocate(self, stem: str, elements: int, dtype: str) -> Any:
         """A flat buffer that lives to the end of the body, on the stack when it is small."""
