@@ -75,7 +75,7 @@ class Symbol:
             f"the value of {self.index} is not known while tracing, so {use}",
             Location.of_caller(),
             hint="use task.where in a leaf, a loop extent that depends on it, "
-            "task.min / task.max, or a static parameter",
+            "task.least / task.greatest, or a static parameter",
         )
 
     def __bool__(self) -> bool:
