@@ -14,6 +14,7 @@ from septran.commands import (
     compare,
     doctor,
     explain,
+    fuzz,
     lint,
     machines,
     ops,
@@ -22,7 +23,7 @@ from septran.commands import (
 )
 from septran.errors import SepTranError
 
-COMMANDS = (run, explain, compare, lint, schema, machines, ops, cache, doctor)
+COMMANDS = (run, explain, compare, lint, schema, machines, ops, fuzz, cache, doctor)
 """In the order of the help."""
 FULL_TRACEBACK = "SEPTRAN_FULL_TRACEBACK"
 MISTAKE = 1
