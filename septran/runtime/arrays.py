@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from septran.dtypes import ALL, itemsize, numpy_dtype
+from septran.dtypes import ALL, numpy_dtype
 
 
 @dataclass(frozen=True)
@@ -408,11 +408,3 @@ def _stride_text(shape: tuple[int, ...], strides: tuple[int, ...], unit: int) ->
     if steps != sorted(steps, reverse=True):
         return "its axes are transposed in memory"
     return "its rows are not adjacent in memory"
-
-
-def bytes_of(shape: tuple[int, ...], dtype: str) -> int:
-    """Size of the content."""
-    total = itemsize(dtype)
-    for extent in shape:
-        total *= extent
-    return total
