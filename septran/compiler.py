@@ -12,6 +12,7 @@ from septran.errors import CallError, nearest
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping
 from septran.mapping.resolve import resolve
+from septran.mapping.resolved import Decision, ResolvedMapping
 from septran.runtime.cache import Cache, cache_key
 from septran.runtime.kernel import Kernel
 from septran.runtime.signature import Signature, Specialisation, TensorParam
@@ -127,12 +128,30 @@ def _stages(
     return Stages(
         {
             "task_tree": lambda _: trace(entry, full, types, chooser, static),
-            "mapping": lambda s: resolve(s.task_tree, plan),
+            "mapping": lambda s: _reported(resolve(s.task_tree, plan), tunables),
             "tile_program": lambda s: place(s.mapping)[-1].program,
             "tensor_ir": lambda s: target_for(backend).lower(s.tile_program),
             "executable": lambda s: _executable(s, backend),
         }
     )
+
+
+def _reported(
+    resolved: ResolvedMapping, tunables: MappingOf[str, TunableValue]
+) -> ResolvedMapping:
+    """Say which of the caller's own tunables nothing asked for."""
+    asked = {name for task in resolved.tree.tasks() for name, _ in task.tunables}
+    unused = tuple(
+        Decision(
+            "no-effect",
+            name,
+            f"tunable {name} has no effect: no task of {resolved.tree.name} asks for it",
+            nearest(name, asked),
+        )
+        for name in tunables
+        if name not in asked
+    )
+    return replace(resolved, decisions=resolved.decisions + unused)
 
 
 def _executable(stages: Stages, backend: str) -> Any:
