@@ -11,7 +11,17 @@ from septran.location import Location
 from septran.machine.model import Machine, Memory
 from septran.mapping.mistakes import CapacityError
 from septran.mapping.resolved import Decision, Instance
-from septran.task.tree import Allocate, Launch, Loop, Primitive, TaskNode, TaskTree, statements
+from septran.task.expressions import loads
+from septran.task.tree import (
+    Allocate,
+    Assign,
+    Launch,
+    Loop,
+    Primitive,
+    TaskNode,
+    TaskTree,
+    statements,
+)
 
 _STEP = 16
 """The least step in which a panel is streamed along the axis that is summed over."""
@@ -178,9 +188,6 @@ def _uses(task: TaskNode, tensor: str) -> Iterator[bool]:
 
 
 def _named(statement: object) -> set[str]:
-    from septran.task.expressions import loads
-    from septran.task.tree import Assign
-
     if not isinstance(statement, Assign):
         return set()
     return {statement.target.tensor, *(v.tensor for v in loads(statement.value))}

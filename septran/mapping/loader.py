@@ -87,9 +87,8 @@ class _Link:
 
 
 def _source(mapping: str | Path) -> _Source:
-    if isinstance(mapping, str):
-        if "\n" in mapping or ": " in mapping or mapping.startswith(("{", "'", '"')):
-            return _Source(mapping, name_text(mapping, "mapping"), None)
+    if isinstance(mapping, str) and _is_text(mapping):
+        return _Source(mapping, name_text(mapping, "mapping"), None)
     if isinstance(mapping, str) and not mapping.endswith((".yaml", ".yml")):
         if mapping not in mapping_names():
             known = mapping_names()
@@ -102,6 +101,11 @@ def _source(mapping: str | Path) -> _Source:
         mapping = mappings_root() / f"{mapping}{_SUFFIX}"
     path = Path(mapping)
     return _Source(read_text(path, MappingSyntaxError, NoMappingError), str(path), path.parent)
+
+
+def _is_text(mapping: str) -> bool:
+    """Whether a string is a mapping itself, and not a file's or a machine's name."""
+    return "\n" in mapping or ": " in mapping or mapping.startswith(("{", "'", '"'))
 
 
 def _chain(source: _Source) -> list[_Link]:

@@ -1,0 +1,103 @@
+"""Keys that change nothing for this logic and machine are said to."""
+
+from __future__ import annotations
+
+import pytest
+
+BLOCK = "product/block"
+
+
+def idle(resolved):
+    return [d.message for d in resolved.decisions if d.kind == "no-effect"]
+
+
+def on_block(field):
+    return f"rules: [{{match: {{task: block}}, proc: CORE, {field}}}]"
+
+
+IDLE = {
+    "pipeline: 3": "cpu-x86 has no asynchronous engine",
+    "warpspecialize: true": "cpu-x86 has no asynchronous engine",
+    "roles: {consumers: 2}": "there are no roles without `warpspecialize`",
+    "cluster: 2": "cpu-x86 has no clusters",
+    "copy: {A: load_store}": "A is not copied for block",
+    "layouts: {A: row}": "A is not copied for block",
+    "persistent: true": "code for cpu-x86 does not depend on it in this version",
+}
+
+
+@pytest.mark.parametrize("field", IDLE)
+def test_a_key_without_effect_is_reported(bench, field):
+    resolved = bench.resolve(on_block(field))
+    (decision,) = [d for d in resolved.decisions if d.kind == "no-effect"]
+    assert decision.message.startswith(f"`{field.partition(':')[0]}")
+    assert decision.message.endswith(f"` has no effect: {IDLE[field]}")
+    assert decision.where.line == 1
+    assert decision.where.column > 40
+
+
+def test_what_has_no_effect_is_not_passed_on(bench):
+    field = (
+        "pipeline: 3, warpspecialize: true, cluster: 2, layouts: {A: row}, roles: {consumers: 2}"
+    )
+    block = bench.resolve(on_block(field)).instance(BLOCK)
+    assert (block.pipeline.value, block.warpspecialize.value) == (1, False)
+    assert (block.consumers.value, dict(block.schedule), dict(block.layouts)) == (1, {}, {})
+
+
+def test_what_has_an_effect_is_kept(bench):
+    text = """
+        rules:
+          - match: {task: block}
+            proc: CORE
+            mems: {C: ACC}
+            pipeline: 2
+          - match: {task: tile}
+            mems: {A: SPM, B: SPM}
+            layouts: {A: padded(16)}
+            copy: {B: dma_in}
+        """
+    resolved = bench.resolve(text, "dsa-sim")
+    assert resolved.instance(BLOCK).pipeline.value == 2
+    tile = resolved.instance(f"{BLOCK}/tile")
+    assert tile.layouts["A"].value == "padded(16)"
+    assert tile.copy["B"].value == "dma_in"
+    assert idle(resolved) == []
+
+
+def test_a_rules_line_counts_where_it_has_an_effect_for_some_task(bench):
+    text = """
+        rules:
+          - match: {loops: parallel}
+            proc: CORE
+          - {match: {leaf: true}, mems: {reads: SPM, "*": ACC}}
+          - {match: {leaf: true}, pipeline: 2}
+          - {match: {leaf: false}, pipeline: 2}
+        """
+    resolved = bench.resolve(text, "dsa-sim", shapes={"C": (16, 8), "A": (16, 16), "B": (16, 8)})
+    assert [m.partition(":")[0] for m in idle(resolved)] == ["`pipeline` has no effect"]
+
+
+def test_an_engine_that_does_not_move_there(bench):
+    text = """
+        rules:
+          - {match: {task: block}, proc: CORE, mems: {C: ACC}}
+          - {match: {task: tile}, mems: {A: SPM, B: SPM}, copy: {A: dma_out}}
+        """
+    (message,) = idle(bench.resolve(text, "dsa-sim"))
+    assert "dma_out does not move from GLOBAL to SPM; dma_in does" in message
+
+
+def test_an_instance_that_nothing_becomes(bench):
+    text = """
+        entrypoint: host
+        task_mappings:
+          host: {task_name: product}
+          spare: {task_name: other}
+        """
+    resolved = bench.resolve(text)
+    assert "instance spare has no effect: no task of this logic becomes it" in idle(resolved)
+
+
+def test_tunables_of_a_file_for_every_operator_may_be_others(bench):
+    assert idle(bench.resolve("rules: [{}]\ntunables: {block_Q: 3}")) == []

@@ -1,0 +1,67 @@
+"""The JSON Schema says what the reader checks."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from septran.errors import MappingError
+from septran.machine.kinds import Report, check
+from septran.machine.loader import mappings_root
+from septran.machine.positions import parse
+from septran.mapping.mistakes import FAMILY, MappingSyntaxError
+from septran.mapping.schema import GROUPS, MAPPING, mapping_schema
+from septran.mapping.tune import check_tune
+
+SCHEMA = mapping_schema()
+CASES = runpy.run_path(str(Path(__file__).parent / "test_mistakes.py"))
+
+
+def test_it_is_a_schema():
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(mappings_root().glob("*.mapping.yaml")), ids=lambda p: p.name
+)
+def test_shipped_mappings_fit(path):
+    plain = parse(path.read_text(), str(path), MappingError).plain()
+    Draft202012Validator(SCHEMA).validate(plain)
+
+
+def test_every_field_is_described():
+    for part in (SCHEMA, MAPPING.fields["rules"].kind.kind.schema()):
+        assert all(field["description"] for field in part["properties"].values())
+
+
+def test_a_search_fits_in_place_of_any_value():
+    tune = {"type": "choice", "values": [1, 2]}
+    plain = {
+        "task_mappings": {
+            "a": {"task_name": "x", "pipeline": tune, "mems": {"C": tune}, "binding": [tune]}
+        }
+    }
+    Draft202012Validator(SCHEMA).validate(plain)
+    plain["task_mappings"]["a"]["pipeline"] = {"type": "chice", "values": [1]}
+    assert not Draft202012Validator(SCHEMA).is_valid(plain)
+
+
+@pytest.mark.parametrize("name", CASES["CASES"])
+def test_what_the_reader_refuses_for_its_form_the_schema_refuses(name):
+    source, kind, _ = CASES["CASES"][name]
+    if kind is MappingSyntaxError:
+        return
+    text, *_ = CASES["marked"](source)
+    node = parse(text, "x.yaml", MappingError)
+    report = Report(FAMILY, {}, "", check_tune)
+    check(MAPPING, node, report)
+    beyond = "condition" in name or "choice" in name or "range" in name  # what a form cannot say
+    if not beyond and "tune" not in text:
+        assert Draft202012Validator(SCHEMA).is_valid(node.plain()) == (not report.errors)
+
+
+def test_groups_are_those_of_the_documentation():
+    assert GROUPS == ("*", "accumulators", "temporaries", "reads", "writes")
