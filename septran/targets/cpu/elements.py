@@ -28,7 +28,7 @@ def widen(value: Expr, dtype: str) -> Expr:
         wide = simd.cast(value, "uint32")
         return simd.bits(wide << simd.constant(16, "uint32", simd.lanes_of(value)), "float32")
     if dtype == "bool":
-        return tirx.NE(value, simd.constant(0, simd.element_of(value), simd.lanes_of(value)))
+        return simd.unequal(value, simd.constant(0, simd.element_of(value), simd.lanes_of(value)))
     return simd.cast(value, compute_dtype(dtype))
 
 
@@ -38,7 +38,7 @@ def narrow(context: Context, value: Expr, dtype: str, held: str) -> Expr:
         return _round_to_bfloat16(context, value)
     if dtype == "bool" and simd.element_of(value) != "bool":
         lanes = simd.lanes_of(value)
-        value = tirx.NE(value, simd.constant(0, simd.element_of(value), lanes))
+        value = simd.unequal(value, simd.constant(0, simd.element_of(value), lanes))
     if simd.element_of(value) == "bool":
         lanes = simd.lanes_of(value)
         one, none = simd.constant(1, held, lanes), simd.constant(0, held, lanes)

@@ -129,7 +129,7 @@ def _clamp(writer: Writer, x: Expr, low: float, high: float) -> Expr:
 
 
 def _or_nan(x: Expr, value: Expr) -> Expr:
-    return tirx.Select(tirx.NE(x, x), x, value)
+    return tirx.Select(simd.unequal(x, x), x, value)
 
 
 def _magnitude(x: Expr) -> Expr:
@@ -251,7 +251,7 @@ def extreme(function: str, left: Expr, right: Expr) -> Expr:
     chosen = tirx.Select(better, left, right)  # right where it is NaN
     if not is_float(element_of(left)):
         return chosen
-    return tirx.Select(tirx.NE(left, left), left, chosen)
+    return tirx.Select(simd.unequal(left, left), left, chosen)
 
 
 def _logic(function: str, left: Expr, right: Expr) -> Expr:
@@ -318,8 +318,17 @@ def _power(writer: Writer, x: Expr, y: Expr) -> Expr:
     dtype, lanes = element_of(x), lanes_of(x)
     if is_float(dtype):
         return simd.call(dtype, lanes, "llvm.pow", x, y)
-    wide = [simd.cast(v, "float64") for v in (x, y)]
-    return simd.cast(simd.call("float64", lanes, "llvm.pow", *wide), dtype)
+    zero, one = writer.index(0), _like(x, 1)
+    total, base = (writer.allocate(stem, lanes, dtype) for stem in ("power", "base"))
+    simd.store(writer, total, zero, one, lanes)
+    simd.store(writer, base, zero, x, lanes)
+    with writer.loop("bit", itemsize(dtype) * 8) as bit:  # by squaring, modulo 2^bits
+        odd = (y >> simd.broadcast(simd.cast(bit, dtype), lanes)) & one
+        so_far, square = simd.load(total, zero, lanes), simd.load(base, zero, lanes)
+        more = tirx.Mul(so_far, square)
+        simd.store(writer, total, zero, tirx.Select(tirx.EQ(odd, one), more, so_far), lanes)
+        simd.store(writer, base, zero, tirx.Mul(square, square), lanes)
+    return simd.load(total, zero, lanes)
 
 
 def _left_shift(writer: Writer, x: Expr, y: Expr) -> Expr:
@@ -362,5 +371,5 @@ _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "greater": tirx.GT,
     "greater_equal": tirx.GE,
     "equal": tirx.EQ,
-    "not_equal": tirx.NE,
+    "not_equal": simd.unequal,
 }

@@ -135,3 +135,8 @@ def prefetch(writer: Writer, buffer: Any, offset: Expr, level: int, write: bool 
 def select(mask: Expr, yes: Expr, no: Expr) -> Expr:
     """Lane by lane, `yes` where `mask`, else `no`."""
     return tirx.Select(mask, yes, no)
+
+
+def unequal(left: Expr, right: Expr) -> Expr:
+    """Whether two lanes differ; true of NaN, too, which TVM's own comparison is not."""
+    return tirx.Not(tirx.EQ(left, right))

@@ -129,7 +129,9 @@ class Evaluation:
     def _cast(self, expr: ex.Cast, point: Point) -> Expr:
         value = self.value(expr.operand, point)
         if expr.dtype == "bool" and simd.element_of(value) != "bool":
-            return tirx.NE(value, simd.constant(0, simd.element_of(value), simd.lanes_of(value)))
+            return simd.unequal(
+                value, simd.constant(0, simd.element_of(value), simd.lanes_of(value))
+            )
         if expr.dtype in ("float16", "bfloat16"):  # rounded, and used in float32 from then on
             return rounded(self.context, value, expr.dtype)
         return simd.cast(value, expr.dtype)

@@ -1,0 +1,94 @@
+"""What the generated code looks like: fused rows, full registers, origins, no surprises."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import septran
+from septran.machine.loader import load_machine
+from septran.targets.cpu.build import MissingFeatureError
+from septran.targets.cpu.isa import lacking
+from septran.targets.cpu.target import TARGET
+
+GEMM = {"M": 96, "N": 96, "K": 64}
+
+
+def stages(operator: str, shapes: dict[str, int], arch: str = "avx2", **options):
+    machine = replace(load_machine("cpu-x86"), arch=arch)
+    return septran.produce_stages(operator, "cpu-x86", machine=machine, shapes=shapes, **options)
+
+
+def hottest_loop(assembly: str) -> list[str]:
+    """Instructions of the basic block with the most multiply-adds."""
+    blocks, block = [], []
+    for line in assembly.splitlines():
+        text = line.strip()
+        if re.match(r"^[.\w$]+:", text) and not text.startswith(".Ltmp"):
+            blocks.append(block)
+            block = []
+        elif text and text[0] not in ".#":
+            block.append(text)
+    return max([*blocks, block], key=lambda b: sum("vfmadd" in i for i in b))
+
+
+@pytest.mark.parametrize(("arch", "register", "sums"), [("avx2", "ymm", 12), ("avx512", "zmm", 24)])
+def test_sums_stay_in_vector_registers(arch, register, sums):
+    loop = hottest_loop(stages("gemm", GEMM, arch).source.parts["assembly"])
+    adds = [i for i in loop if "vfmadd" in i]
+    assert len(adds) % sums == 0
+    assert all(register in i for i in adds)
+    assert len({i.rpartition("%")[2] for i in adds}) == sums
+    assert not [i for i in loop if "(%rsp" in i], "a spill"
+
+
+def test_code_for_another_machine_is_made_but_not_run():
+    needed = lacking("x86-64-v4")
+    if not needed:
+        pytest.skip("this host has AVX-512")
+    made = stages("gemm", GEMM, "avx512")
+    assert made.source.facts["vector bits"] == 512
+    with pytest.raises(MissingFeatureError, match="avx512f"):
+        made.executable(*(np.zeros((96, 96), "f4") for _ in range(3)))
+
+
+def test_rows_of_a_softmax_are_done_one_by_one_in_registers():
+    text = stages("softmax", {"M": 64, "N": 512}).tensor_ir.text
+    room = dict(re.findall(r"(\w+) = T\.alloc_buffer\(\((\d+),\)", text))
+    assert room["m"] == room["s"] == "1"
+    assert int(room["e"]) < 1024, "a row and no more"
+    assert len(re.findall(r"for v\w* in range", text)) == 3, "maximum, exponentials, quotients"
+
+
+def test_every_part_of_the_source_says_where_it_is_from():
+    made = stages("gemm", GEMM)
+    notes = [line for line in made.source.text.splitlines() if line.strip().startswith("# ")]
+    assert any("B is DRAM" in n and "cpu-x86.mapping.yaml" in n for n in notes)
+    assert any("gemm_tile calls gemm" in n and "operators/gemm.py" in n for n in notes)
+
+
+def test_equal_programs_give_equal_text():
+    first, second = (stages("attention", {"B": 1, "H": 1, "M": 64, "N": 64, "D": 32}) for _ in "ab")
+    assert first.tensor_ir.text == second.tensor_ir.text
+
+
+def test_large_tensors_are_addressed_by_64_bits():
+    shapes = {"M": 1 << 16, "N": (1 << 16) + 1}
+    text = stages("softmax", shapes, dtypes="float16").tensor_ir.text
+    assert "int64" in text
+    assert "int64" not in stages("softmax", {"M": 8, "N": 8}).tensor_ir.text
+
+
+def test_a_saved_kernel_runs_after_loading(tmp_path):
+    made = stages("softmax", {"M": 5, "N": 9}, "native")
+    TARGET.build(made.tensor_ir, made.tile_program).save(tmp_path)
+    loaded = TARGET.load(tmp_path)
+    x = np.random.default_rng(0).standard_normal((5, 9)).astype("f4")
+    y, again = np.empty_like(x), np.empty_like(x)
+    loaded(y, x)
+    made.executable(again, x)
+    np.testing.assert_array_equal(y, again)
+    assert loaded.source == made.source

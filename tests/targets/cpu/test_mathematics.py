@@ -1,0 +1,135 @@
+"""Functions of elements keep their stated errors and NumPy's special values."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import tvm
+from tvm import tirx
+
+from septran.targets.cpu import simd
+from septran.targets.cpu.build import compile_module
+from septran.targets.cpu.isa import host_arch
+from septran.targets.cpu.mathematics import apply, combine
+from septran.targets.cpu.writer import Writer, flat_buffer
+
+ERRORS = {"exp": 2, "exp2": 2, "tanh": 2, "sigmoid": 3, "erf": 1}
+"""In units in the last place, as `mathematics` states them."""
+EXACT = {
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "tanh": np.tanh,
+    "sigmoid": lambda x: np.where(x >= 0, 1.0, np.exp(np.minimum(x, 0))) / (1 + np.exp(-abs(x))),
+    "erf": np.vectorize(math.erf, otypes=[float]),
+}
+SPECIAL = np.array([np.inf, -np.inf, np.nan, 0, -0.0, 1e-40, -1e-40, 1.0], "f4")
+
+
+def compiled(function: str, dtype: str, operands: int, count: int, lanes: int = 8):
+    """`function` of one or two arrays of `count` elements."""
+    writer = Writer()
+    buffers = [flat_buffer(f"x{n}", count, dtype, 1) for n in range(operands + 1)]
+    with writer.loop("i", count // lanes) as i:
+        values = [writer.bind("v", simd.load(b, i * lanes, lanes)) for b in buffers[:-1]]
+        made = apply(writer, function, *values, dtype) if operands == 1 else None
+        made = combine(writer, function, *values) if made is None else made
+        simd.store(writer, buffers[-1], i * lanes, simd.cast(made, dtype), lanes)
+    module = tvm.IRModule({"f": writer.function("f", buffers)})
+    return compile_module(module, host_arch())["f"]
+
+
+@pytest.mark.parametrize("function", ERRORS)
+def test_error_is_within_what_is_stated(function):
+    run = compiled(function, "float32", 1, 1 << 14)
+    rng = np.random.default_rng(0)
+    for reach in (1e-3, 1.0, 3.0, 20.0, 110.0, 160.0):
+        x = rng.uniform(-reach, reach, 1 << 14).astype("f4")
+        y = np.empty_like(x)
+        run(x, y)
+        with np.errstate(over="ignore"):
+            exact = EXACT[function](x.astype("f8"))
+            nearest = exact.astype("f4")
+        finite = np.isfinite(nearest)
+        np.testing.assert_array_equal(y[~finite], nearest[~finite])
+        ulps = abs(y[finite] - exact[finite]) / np.spacing(abs(nearest[finite]))
+        assert ulps.max() <= ERRORS[function]
+
+
+@pytest.mark.parametrize("function", ERRORS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_special_values_are_as_in_numpy(function, dtype):
+    x = SPECIAL.astype(dtype)
+    y = np.empty_like(x)
+    compiled(function, dtype, 1, 8, lanes=4)(x, y)
+    with np.errstate(over="ignore"):
+        expected = EXACT[function](x.astype("f8")).astype(dtype)
+    np.testing.assert_allclose(y, expected, rtol=3e-7)
+
+
+SIMPLE = ["abs", "sqrt", "floor", "ceil", "round", "log", "log2", "sin", "cos", "neg"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("function", SIMPLE)
+def test_other_functions_are_numpy_s(function, dtype):
+    x = np.array([0.5, 1.5, 2.5, 3.0, 1e-3, 7.25, 100.0, 0.0], dtype)
+    y = np.empty_like(x)
+    compiled(function, dtype, 1, 8)(x, y)
+    with np.errstate(divide="ignore"):
+        numpy_function = np.negative if function == "neg" else getattr(np, function)
+        np.testing.assert_allclose(y, numpy_function(x), rtol=4e-7 if dtype == "float32" else 1e-15)
+
+
+BINARY = ["floor_divide", "remainder", "maximum", "minimum", "left_shift", "right_shift", "power"]
+NUMPY = {"maximum": np.maximum, "minimum": np.minimum}
+
+
+@pytest.mark.parametrize("function", BINARY)
+@pytest.mark.parametrize("dtype", ["int32", "uint8"])
+def test_integer_functions_are_numpy_s_and_never_fault(function, dtype):
+    if dtype == "uint8":
+        x, y = np.array([[0, 1, 7, 200, 255, 13, 8, 3], [3, 0, 2, 7, 255, 1, 9, 1]], dtype)
+    else:
+        least = np.iinfo(dtype).min
+        x = np.array([least, 7, -7, 7, -7, 0, 13, least], dtype)
+        y = np.array([-1, 2, 2, -2, -2, 0, 0, 1], dtype)
+    if function in ("left_shift", "right_shift", "power"):
+        y = abs(y) % 5
+        x = x if function != "power" else x % 9
+    z = np.empty_like(x)
+    compiled(function, dtype, 2, 8)(x, y, z)
+    with np.errstate(all="ignore"):
+        expected = NUMPY.get(function, getattr(np, function))(x, y)
+    np.testing.assert_array_equal(z, expected)
+
+
+@pytest.mark.parametrize("function", ["floor_divide", "remainder"])
+def test_float_division_is_numpy_s(function):
+    x = np.array([7.5, -7.5, 7.5, -7.5, 0.3, 1e6, 0.0, 5.0], "f4")
+    y = np.array([2.0, 2.0, -2.0, -2.0, 0.1, 3.0, 1.0, 5.0], "f4")
+    z = np.empty_like(x)
+    compiled(function, "float32", 2, 8)(x, y, z)
+    np.testing.assert_array_equal(z, getattr(np, function)(x, y))
+
+
+def test_maximum_propagates_nan_from_either_side():
+    x = np.array([np.nan, 1, 2, np.inf] * 2, "f4")
+    y = np.array([1, np.nan, 3, 0] * 2, "f4")
+    z = np.empty_like(x)
+    compiled("maximum", "float32", 2, 8)(x, y, z)
+    np.testing.assert_array_equal(z, np.maximum(x, y))
+
+
+def test_nothing_is_simplified_as_if_floats_were_real_numbers():
+    writer = Writer()
+    buffer = flat_buffer("x", 8, "float32", 1)
+    x = simd.load(buffer, writer.index(0), 8)
+    large = simd.constant(12582912.0, "float32", 8)
+    simd.store(writer, buffer, writer.index(0), tirx.Sub(tirx.Add(x, large), large), 8)
+    run = compile_module(tvm.IRModule({"f": writer.function("f", [buffer])}), host_arch())["f"]
+    values = np.array([0.4, 0.5, 0.6, 1.5, 2.5, -0.5, -0.6, 3.3], "f4")
+    expected = np.rint(values)
+    run(values)
+    np.testing.assert_array_equal(values, expected)

@@ -1,0 +1,105 @@
+"""Every library operator on the CPU is right by the error bound, whatever the shape."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+import septran
+
+EDGES = (1, 2, 7, 15, 16, 17, 31, 33, 48, 49, 65, 97, 129)
+
+
+def check(operator: str, shapes: dict[str, int], dtype: str = "float32", **options) -> None:
+    kernel = septran.compile(operator, "cpu-x86", shapes=shapes, dtypes=dtype, **options)
+    result = kernel.check()
+    assert result.right, str(result)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (65, 97, 33), (48, 7, 700)], ids=str)
+def test_gemm_of_every_dtype_is_right(shape, dtype):
+    check("gemm", dict(zip("MNK", shape, strict=True)), dtype)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_gemm_of_random_shapes_and_tiles_is_right(seed):
+    rng = random.Random(seed)
+    shape = {name: rng.choice(EDGES) for name in "MNK"}
+    tiles = {f"block_{name}": rng.choice((1, 5, 16, 50, 200)) for name in "MNK"}
+    flags = {"trans_a": rng.random() < 0.5, "trans_b": rng.random() < 0.5}
+    check("gemm", shape, tunables=tiles, static=flags)
+
+
+@pytest.mark.parametrize("act", ["none", "relu", "gelu", "silu"])
+def test_epilogues_are_right(act):
+    check("gemm_bias_act", {"M": 65, "N": 47, "K": 33}, static={"act": act})
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1000), (129, 7), (17, 33), (64, 64)], ids=str)
+def test_softmax_is_right(shape):
+    check("softmax", dict(zip("MN", shape, strict=True)))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_right(causal):
+    sizes = {"B": 1, "H": 2, "M": 65, "N": 97, "D": 17}
+    check("attention", sizes, static={"causal": causal})
+
+
+@pytest.mark.parametrize("options", [{}, {"padding": 1}, {"stride": 2, "padding": 2}], ids=str)
+def test_convolution_is_right(options):
+    sizes = {"B": 2, "C": 3, "H": 11, "W": 14, "O": 5, "R": 3, "S": 2}
+    check("conv2d", sizes, static=options)
+
+
+def test_batched_gemm_is_right():
+    check("batched_gemm", {"S": 3, "M": 49, "N": 17, "K": 65})
+
+
+def test_int8_products_are_exact_beyond_what_float32_sums():
+    a = np.full((5, 3000), -128, np.int8)
+    b = np.full((3000, 5), -128, np.int8)
+    kernel = septran.compile("gemm", "cpu-x86", tunables={"block_K": 3000})
+    np.testing.assert_array_equal(kernel(a, b), np.full((5, 5), 3000 * 128 * 128, np.int32))
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 3), (5, 0, 3), (0, 0, 0)], ids=str)
+def test_empty_results_are_empty(shape):
+    m, n, k = shape
+    kernel = septran.compile("gemm", "cpu-x86")
+    assert kernel(np.ones((m, k), "f4"), np.ones((k, n), "f4")).shape == (m, n)
+
+
+def test_an_empty_sum_is_zero():
+    kernel = septran.compile("gemm", "cpu-x86")
+    np.testing.assert_array_equal(kernel(np.ones((3, 0), "f4"), np.ones((0, 2), "f4")), 0)
+
+
+def test_misaligned_views_are_taken():
+    a = torch.randn(64 * 48 + 1)[1:].view(64, 48)
+    b = torch.randn(48 * 33 + 3)[3:].view(48, 33)
+    c = torch.empty(64 * 33 + 1)[1:].view(64, 33)
+    septran.compile("gemm", "cpu-x86")(a, b, out=c)
+    torch.testing.assert_close(c, a @ b)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_softmax_treats_special_values_as_torch(value):
+    x = np.random.default_rng(0).standard_normal((4, 37)).astype("f4")
+    x[1, 5], x[2, :] = value, value
+    found = septran.compile("softmax", "cpu-x86")(x)
+    expected = torch.softmax(torch.from_numpy(x), 1).numpy()
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_nan_times_zero_stays_nan():
+    a, b = np.zeros((9, 9), "f4"), np.zeros((9, 9), "f4")
+    a[4, 4] = np.nan
+    found = septran.compile("gemm", "cpu-x86")(a, b)
+    assert np.isnan(found[4]).all()
+    assert np.isnan(found).sum() == 9
