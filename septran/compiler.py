@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran import operators
+from septran.dtypes import ALL
 from septran.errors import CallError, nearest
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping
@@ -35,6 +36,12 @@ class MissingLogicError(CallError):
     """No logic was given, or no shapes to compile it for."""
 
     code = "SEP680"
+
+
+class UnknownDtypeError(CallError):
+    """`dtypes` names a tensor that the logic does not have, or an unknown element type."""
+
+    code = "SEP681"
 
 
 def compile(  # the verb that users expect
@@ -136,9 +143,7 @@ def _stages(
     )
 
 
-def _reported(
-    resolved: ResolvedMapping, tunables: MappingOf[str, TunableValue]
-) -> ResolvedMapping:
+def _reported(resolved: ResolvedMapping, tunables: MappingOf[str, TunableValue]) -> ResolvedMapping:
     """Say which of the caller's own tunables nothing asked for."""
     asked = {name for task in resolved.tree.tasks() for name, _ in task.tunables}
     unused = tuple(
@@ -207,10 +212,20 @@ def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[st
 
 
 def _dtypes(entry: Task, dtypes: MappingOf[str, str] | str | None) -> dict[str, str]:
-    if isinstance(dtypes, str):
-        outputs = written(entry)
-        return {n: k.dtype or dtypes for n, k in entry.tensors if n not in outputs}
-    return dict(dtypes or {})
+    names = [name for name, _ in entry.tensors]
+    if dtypes is None or isinstance(dtypes, MappingOf):
+        found = {name: str(dtype).removeprefix("torch.") for name, dtype in (dtypes or {}).items()}
+    else:
+        dtype, outputs = str(dtypes).removeprefix("torch."), written(entry)
+        found = {n: k.dtype or dtype for n, k in entry.tensors if n not in outputs}
+    for name, dtype in found.items():
+        if name not in names:
+            message, hint = f"{entry.name} has no tensor {name!r}", nearest(name, names)
+            raise UnknownDtypeError(message, entry.location, hint=hint)
+        if dtype not in ALL:
+            message = f"unknown element type {dtype!r} of {name}"
+            raise UnknownDtypeError(message, entry.location, hint=nearest(dtype, ALL))
+    return found
 
 
 def _signature(entry: Task, static: MappingOf[str, Any]) -> Signature:
