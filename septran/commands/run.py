@@ -123,6 +123,10 @@ def _text(kernel: Kernel, check: Check, profile: Profile, beside: Beside | None)
     lines = [f"{kernel.name} on {machine}: {_sizes(kernel)}; compiled in {seconds:.2f} s"]
     lines += [f"  {line}" for line in str(check).splitlines()]
     lines += [f"  {line.strip()}" for line in str(profile).splitlines()]
+    for remark in kernel.remarks:
+        if remark.kind == "no-effect":
+            hint = f" ({remark.hint})" if remark.hint else ""
+            lines.append(f"  note: {remark.message}{hint}")
     if beside is not None:
         duel = beside.duel
         lines += [

@@ -69,9 +69,8 @@ def _gemm(static: Mapping[str, Any]) -> _Named:
     import torch
 
     def call(a: Any, b: Any) -> Any:
-        a, b = a.T if static.get("trans_a") else a, b.T if static.get("trans_b") else b
-        # torch.mm would give int8 sums for int8, which is another operator.
-        return torch.mm(a, b) if a.is_floating_point() else torch._int_mm(a, b)
+        _require_floats(a)
+        return torch.mm(a.T if static.get("trans_a") else a, b.T if static.get("trans_b") else b)
 
     return "torch.mm", call
 
@@ -80,11 +79,15 @@ def _batched_gemm(_: Mapping[str, Any]) -> _Named:
     import torch
 
     def call(a: Any, b: Any) -> Any:
-        if not a.is_floating_point():
-            raise TypeError("torch.bmm gives int8 sums for int8, which is another operator")
+        _require_floats(a)
         return torch.bmm(a, b)
 
     return "torch.bmm", call
+
+
+def _require_floats(tensor: Any) -> None:
+    if not tensor.is_floating_point():
+        raise TypeError("torch sums int8 in int8, which is another operator")
 
 
 def _gemm_bias_act(static: Mapping[str, Any]) -> _Named:

@@ -1,0 +1,171 @@
+"""What holds for the project as a whole: layers, imports, packaging, what the code never does."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+import septran
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "septran"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run this Python beside the checkout, as a program would."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=environment, text=True, capture_output=True
+    )
+
+
+def cpu_seconds(*arguments: str) -> float:
+    """Processor time of a run, which other programs on the machine hardly change."""
+    before = os.times()
+    python(*arguments).check_returncode()
+    after = os.times()
+    return sum(after[2:4]) - sum(before[2:4])
+
+
+def test_imports_go_downwards():
+    code = (
+        "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True))"
+    )
+    result = python("-c", code)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_import_is_quick():
+    bare = min(cpu_seconds("-c", "pass") for _ in range(5))
+    assert min(cpu_seconds("-c", "import septran") for _ in range(5)) - bare < 0.3
+
+
+def test_import_loads_nothing_heavy():
+    heavy = ("tvm", "torch", "pandas", "matplotlib", "IPython", "graphviz", "pydantic", "typer")
+    code = f"import sys, septran; print([m for m in {heavy} if m in sys.modules])"
+    assert python("-c", code).stdout.strip() == "[]"
+
+
+def test_the_command_line_starts_without_tvm_and_torch():
+    code = (
+        "import sys\nfrom septran.cli import app\n"
+        "try: app(['explain', '--help'])\nexcept SystemExit: pass\n"
+        "print([m for m in ('tvm', 'torch', 'pandas', 'numpy') if m in sys.modules])"
+    )
+    assert python("-c", code).stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", septran.__all__)
+def test_public_names_are_documented(name):
+    value = getattr(septran, name)
+    assert name == "__version__" or value.__doc__
+
+
+def test_public_names_are_imported_for_type_checkers_too():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    block = next(n for n in tree.body if isinstance(n, ast.If))
+    imported = {alias.name for n in block.body for alias in n.names}  # type: ignore[attr-defined]
+    assert imported == set(septran.__all__) - {"__version__"}
+
+
+def imported_by(path: Path) -> set[str]:
+    """Top-level packages that a file imports anywhere."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.add((node.module or "").partition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_nothing_is_unpickled_sent_or_passed_to_a_shell(path):
+    banned = {
+        "pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib",
+        "socket", "http", "urllib", "requests", "ftplib", "telnetlib",
+    }  # fmt: skip
+    assert imported_by(path) & banned == set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called not in ("os.system", "os.popen", "exec", "subprocess.getoutput"), called
+            for keyword in node.keywords:
+                assert (keyword.arg, ast.unparse(keyword.value)) != ("shell", "True")
+
+
+def test_the_version_is_said_once_more_and_the_same():
+    assert septran.__version__ == PROJECT["project"]["version"]
+
+
+def test_conda_gets_the_same_as_pip():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+    listed = list(environment["dependencies"])
+    listed = [e for e in listed if isinstance(e, str)] + listed[-1]["pip"]
+    names = {
+        "ml_dtypes": "ml-dtypes",
+        "matplotlib-base": "matplotlib",
+        "python-graphviz": "graphviz",
+    }
+    found = {}
+    for entry in listed:
+        name = entry.split(">")[0].split("=")[0].split("<")[0]
+        found[names.get(name, name).lower()] = entry[len(name) :]
+    project = PROJECT["project"]
+    wanted = [*project["dependencies"]]
+    for extra in ("notebook", "test", "lint"):
+        wanted += project["optional-dependencies"][extra]
+    for requirement in wanted:
+        name = requirement.split(">")[0].split("=")[0].split("<")[0]
+        assert found.get(name.lower()) == requirement[len(name) :], requirement
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> zipfile.ZipFile:
+    pytest.importorskip("hatchling", reason="the build backend is not installed")
+    folder = tmp_path_factory.mktemp("wheel")
+    result = python("-m", "hatchling", "build", "-t", "wheel", "-d", str(folder))
+    assert result.returncode == 0, result.stderr
+    return zipfile.ZipFile(next(folder.glob("*.whl")))
+
+
+def test_the_wheel_holds_mappings_and_notebooks(wheel):
+    names = set(wheel.namelist())
+    for kind, target in (("mappings", "septran/_mappings"), ("notebooks", "septran/_notebooks")):
+        own = [p for p in (ROOT / kind).rglob("*") if p.suffix in (".yaml", ".ipynb")]
+        assert own
+        own = [p for p in own if ".ipynb_checkpoints" not in p.parts]
+        missing = [
+            p for p in own if f"{target}/{p.relative_to(ROOT / kind).as_posix()}" not in names
+        ]
+        assert missing == []
+    assert "septran/py.typed" in names
+    assert "septran_widgets/__init__.py" in names
+
+
+def test_the_wheel_holds_nothing_else(wheel):
+    tops = {name.partition("/")[0] for name in wheel.namelist()}
+    assert tops == {"septran", "septran_widgets", f"septran-{septran.__version__}.dist-info"}
+    assert not [name for name in wheel.namelist() if "__pycache__" in name or "tests" in name]
+
+
+def test_an_installed_wheel_finds_its_mappings(wheel, tmp_path):
+    wheel.extractall(tmp_path)
+    code = "import septran; print(septran.load_mapping('cpu-x86').file, septran.__file__)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, text=True, capture_output=True
+    )
+    assert result.returncode == 0, result.stderr
+    assert str(tmp_path / "septran") in result.stdout
+    assert "_mappings" in result.stdout
