@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from septran.dtypes import itemsize, numpy_dtype
 from septran.runtime.accuracy import Accuracy, WrongResultError, compare, error_bounds
-from septran.runtime.arrays import NUMPY
 from septran.runtime.signature import Specialisation, TensorParam
 
 GUARD = 64
@@ -49,15 +48,15 @@ def check(
     specialisation: Specialisation,
     arrays: Mapping[str, np.ndarray[Any, Any]],
     scalars: Sequence[float | int | bool],
+    launch: Callable[[Sequence[np.ndarray[Any, Any]]], None],
 ) -> Check:
     """Run on copies of `arrays` between guard zones, and compare with the exact result.
 
     Outputs that are not given are filled with NaN first, so that an element that is
-    never written is found.
+    never written is found. `launch` runs the kernel on arrays in the parameters' order.
     """
     guarded = {t.name: Guarded.of(t, arrays.get(t.name)) for t in specialisation.tensors}
-    arguments = [NUMPY.passed(g.array) for g in guarded.values()]
-    specialisation.stages.executable(*arguments, *scalars)
+    launch([g.array for g in guarded.values()])
     numbers = {s.name: v for s, v in zip(specialisation.scalars, scalars, strict=True)}
     bounds = error_bounds(specialisation.stages.task_tree, arrays, numbers)
     touched = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,12 @@ class Kernel(Shown):
         if not tensors and not named and self.signature.inputs:
             tensors = tuple(self.sample().values())
         specialisation, bound, scalars = self._bound(tensors, out, named)
-        return check(self.name, specialisation, _numpy(bound), scalars)
+        plain = replace(bound, library=NUMPY, arrays=_numpy(bound))
+
+        def launch(arrays: Sequence[Any]) -> None:
+            self._launch(specialisation, plain, arrays, scalars)
+
+        return check(self.name, specialisation, plain.arrays, scalars, launch)
 
     def sample(self, seed: int = 0) -> dict[str, Any]:
         """Random inputs by name, as NumPy arrays, for the latest compilation."""

@@ -57,6 +57,8 @@ class DefaultChooser:
     tunables: Mapping[str, TunableValue] = field(default_factory=dict)
     variants: Mapping[str, str] = field(default_factory=dict)
     """Variant by task name, for tests of decompositions."""
+    fallback: int = FALLBACK
+    """For a tunable without any value."""
 
     def variant(self, site: LaunchSite) -> str | None:
         """The variant named for the task, if any."""

@@ -162,21 +162,27 @@ def tunable(name: str, default: TunableValue | None = None) -> Any:
     """A value that the mapping sets; a run without a mapping takes the default, or 32.
 
     Raises:
-        TunableError: the value is not of the default's kind, or not positive.
+        TunableError: the mapping sets none and there is no default, or it is not positive.
     """
     frame = current()
     value = _tunable(frame, name, default)
     if value is None:
-        value = frame.tunables[name] = _fallback()
+        value = frame.tunables[name] = _fallback(frame, name)
     if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
         raise TunableError(f"tunable {name} of {frame.task.name} is {value}, not positive", _here())
     return value
 
 
-def _fallback() -> int:
-    from septran.task.chooser import FALLBACK
-
-    return FALLBACK
+def _fallback(frame: Frame, name: str) -> int:
+    """What a run without a mapping takes; with one, somebody has to say."""
+    fallback: int | None = getattr(frame.tracer.chooser, "fallback", None)
+    if fallback is None:
+        raise TunableError(
+            f"tunable {name} of {frame.task.name} has no value",
+            _here(),
+            hint=f"write tunables: {{{name}: 64}} in the mapping, or give it a default here",
+        )
+    return fallback
 
 
 def _tunable(frame: Frame, name: str, default: TunableValue | None) -> TunableValue | None:

@@ -136,7 +136,7 @@ class Partition:
                 at = as_index(item)
                 self._inside(n, at)
                 offsets.append(at * self.block[n])
-                extents.append(self.block[n])
+                extents.append(min(self.block[n], self.tile.view.shape[n]))  # 0 if it is empty
         return self.tile._with(self.tile.view.block(tuple(offsets), tuple(extents)))
 
     def _inside(self, n: int, at: Index) -> None:
