@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 
 import septran
-from benchmarks.duel import Duel, duel
+from septran.runtime.duel import Duel, duel
 from septran.targets.cpu.isa import host_arch
 from septran.targets.cpu.threads import set_threads, usable_cores
 

@@ -155,6 +155,7 @@ def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile)
     for row in rows:
         for chunk in shape.chunks:
             simd.store(writer, row, writer.index(chunk), zero, shape.lanes)
+    _prefetch(context, operands.c, shape, tile)
     step = _steps(context, operands, shape, tile, rows)
     whole = context.variable("whole", operands.steps // shape.unroll)
     with context.loop("k", whole) as k:
@@ -164,6 +165,17 @@ def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile)
         with context.loop("k", operands.steps - whole * shape.unroll) as k:
             step(whole * shape.unroll + k)
     _update(context, operands, shape, tile, rows)
+
+
+def _prefetch(context: Context, c: Access, shape: Shape, tile: Tile) -> None:
+    """Ask for a whole tile of C now, so that it is in L1 when the k loop ends."""
+    if tile.columns is not None:
+        return
+    line = 64 // itemsize(c.storage.held)
+    for row in range(tile.rows):
+        for column in range(0, shape.columns, line):
+            at = context.lower(c.at((tile.row + row, tile.column + column)))
+            simd.prefetch(context.writer, c.storage.flat, at, 3, write=True)
 
 
 def _steps(
