@@ -1,11 +1,18 @@
-"""TVM's thread pool: as many threads as this process may use cores."""
+"""TVM's thread pool: as many threads as this process may use cores, each on its own."""
 
 from __future__ import annotations
 
-import importlib
+import functools
 import os
 
 import tvm_ffi
+
+SPINS = 1000
+"""How often an idle thread of the pool looks for work before it sleeps (some microseconds).
+
+TVM's own default is 300,000, with a yield between any two: the thread then shares a core
+with whoever else runs there for milliseconds, and the scheduler sees no reason to part them.
+"""
 
 
 def usable_cores() -> int:
@@ -13,13 +20,24 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@functools.cache
 def use_all_cores() -> None:
-    """Let the pool have every usable core, unless ``TVM_NUM_THREADS`` says otherwise."""
+    """Let the pool have every usable core, unless the environment says otherwise."""
     os.environ.setdefault("TVM_NUM_THREADS", str(usable_cores()))
+    os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", str(SPINS))
+    _step_aside()
+
+
+def _step_aside() -> None:
+    """Move to the first core, as the pool binds its other threads to the rest."""
+    if hasattr(os, "sched_setaffinity"):
+        usable = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(usable)})
+        os.sched_setaffinity(0, usable)
 
 
 def set_threads(count: int) -> None:
     """Run parallel loops on `count` threads from now on, at most as many as the pool has."""
     use_all_cores()
-    importlib.import_module("tvm")  # its library registers the function
     tvm_ffi.get_global_func("runtime.config_threadpool")(1, count)
+    _step_aside()
