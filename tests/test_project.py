@@ -113,6 +113,7 @@ def test_conda_gets_the_same_as_pip():
     listed = list(environment["dependencies"])
     listed = [e for e in listed if isinstance(e, str)] + listed[-1]["pip"]
     names = {
+        "graphviz": "dot",
         "ml_dtypes": "ml-dtypes",
         "matplotlib-base": "matplotlib",
         "python-graphviz": "graphviz",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 ORDERS: tuple[str | int, ...] = ("early", "late", 0)
 """When asynchronous copies land in interpreted runs: as soon as they may, as late, at random."""
+
+BUSY = 0.5
+"""Cores that other programs may use before times are called unreliable."""
 
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="CPU threads, of torch, too; all if absent.")
@@ -65,6 +69,7 @@ def run(
     """  # noqa: D301  # \b is typer's mark for lines to keep
     import septran
 
+    busy = _busy_cores()
     asked = request(logic, on, mapping, shape, dtype, tunable, static)
     if interpret:
         _interpret(asked, seed, as_json)
@@ -79,11 +84,18 @@ def run(
     if not no_torch and check.right and kernel.device == "cpu":
         beside = _beside(asked, logic, kernel, inputs, threads)
     if as_json:
-        print_json(_data(kernel, check, profile, beside))
+        print_json({**_data(kernel, check, profile, beside), "busy_cores": busy})
     else:
         typer.echo(_text(kernel, check, profile, beside))
+        if busy >= BUSY:
+            typer.echo(f"  note: other programs keep {busy:.1f} cores busy: times are unreliable")
     if not check.right:
         raise typer.Exit(1)
+
+
+def _busy_cores() -> float:
+    """How many cores other programs have used over the last minute."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
 def _use_threads(backend: str, count: int) -> None:
