@@ -200,7 +200,8 @@ def _machine(node: Node) -> Machine:
             _engine(name, e, names, clock) for name, e in _section(node, "engines").items()
         ),
         instructions=tuple(
-            _instruction(name, i) for name, i in _section(node, "instructions").items()
+            _instruction(name, i, _text(node, "arch"))
+            for name, i in _section(node, "instructions").items()
         ),
         aliases=MappingProxyType({k: v.text for k, v in _section(node, "aliases").items()}),
         vendor=_frozen(_section(node, "vendor")),
@@ -294,7 +295,27 @@ def _moves(node: Node, memories: tuple[str, ...]) -> tuple[tuple[str, str], ...]
     return tuple(edges)
 
 
-def _instruction(name: str, node: Node) -> Instruction:
+def _throughput(node: Node | None, arch: str) -> float | None:
+    """The figure, or that of `arch` from a table; of this host's where `arch` is native."""
+    if node is None:
+        return None
+    if not isinstance(node.value, Mapping):
+        return THROUGHPUT.read(node)[0]
+    wanted = _host_level(tuple(node.items)) if arch == "native" else arch
+    return THROUGHPUT.read(node.items.get(wanted, next(iter(node.items.values()))))[0]
+
+
+def _host_level(levels: tuple[str, ...]) -> str:
+    """The first of `levels` that Linux names among this processor's features."""
+    try:
+        flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
+    except OSError:
+        return levels[0]
+    names = {"avx512": "avx512f"}
+    return next((level for level in levels if names.get(level, level) in flags), levels[-1])
+
+
+def _instruction(name: str, node: Node, arch: str) -> Instruction:
     dtypes, throughput = node.get("dtypes"), node.get("throughput")
     return Instruction(
         name,
@@ -307,7 +328,7 @@ def _instruction(name: str, node: Node) -> Instruction:
         ),
         layouts=MappingProxyType({k: v.text for k, v in _section(node, "layouts").items()}),
         issued_by=_text(node, "issued_by"),
-        throughput=THROUGHPUT.read(throughput)[0] if throughput else None,
+        throughput=_throughput(throughput, arch),
         options=_frozen(_section(node, "options")),
     )
 

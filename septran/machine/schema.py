@@ -100,7 +100,11 @@ INSTRUCTION = Record(
         "operands": Field(TableOf(NAME, many(Named("memory"))), "memories of each operand"),
         "layouts": Field(TableOf(NAME, LAYOUT), "layout that each operand must have"),
         "issued_by": Field(Named("processor"), "the level that issues it"),
-        "throughput": Field(THROUGHPUT, "multiply-adds or elements a cycle of one issuing unit"),
+        "throughput": Field(
+            Either((THROUGHPUT, TableOf(_WORD, THROUGHPUT, least=1))),
+            "multiply-adds or elements a cycle of one issuing unit; one for each arch where "
+            "they differ, widest first",
+        ),
         "options": Field(TableOf(_WORD, _OPTION), "for its emitter alone"),
     },
     "an instruction",

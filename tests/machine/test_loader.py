@@ -227,3 +227,22 @@ def test_reading_a_machine_needs_no_heavy_library():
         sys.exit(", ".join(heavy) if heavy else 0)
     """)
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_throughput_can_depend_on_the_arch():
+    text = """
+name: wide
+backend: cpu
+arch: ARCH
+processors: {HOST: {}}
+memories: {DRAM: {visible_to: HOST}}
+instructions:
+  fma: {primitive: gemm, throughput: {avx512: 32 FMA/cycle, avx2: 16 FMA/cycle}}
+"""
+    found = {}
+    for arch in ("avx512", "avx2", "other"):
+        (fma,) = read_machine(text.replace("ARCH", arch), "wide.yaml").instructions
+        found[arch] = fma.throughput
+    assert found == {"avx512": 32, "avx2": 16, "other": 32}
+    (native,) = read_machine(text.replace("ARCH", "native"), "wide.yaml").instructions
+    assert native.throughput in (16, 32)
