@@ -102,7 +102,9 @@ def _use_threads(backend: str, count: int) -> None:
     if backend != "cpu":
         raise typer.BadParameter(f"a {backend} machine has none to choose", param_hint="--threads")
     from septran.targets.cpu.threads import set_threads, usable_cores
+    from septran.targets.registry import target_for
 
+    target_for(backend)  # loads TVM, whose pool it is
     if count > usable_cores():
         raise typer.BadParameter(
             f"{count} is more than the {usable_cores()} usable cores", param_hint="--threads"
