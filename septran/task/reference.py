@@ -172,7 +172,8 @@ def positions(view: View, at: int, values: Mapping[Var, int]) -> Array:
         if axis(at) in entry.variables():
             index = [0] * view.rank
             index[at] = slice(None)  # type: ignore[call-overload]
-            return np.broadcast_to(places, extents(view, values))[tuple(index)]
+            along: Array = np.broadcast_to(places, extents(view, values))[tuple(index)]
+            return along
     return np.arange(extents(view, values)[at])
 
 
