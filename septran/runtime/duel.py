@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 LEAST_PAIRS = 7
 LEAST_CALLS = 3
-BURST_SECONDS = 0.004
+BURST_SECONDS = 0.02
+PAUSE_SECONDS = 0.02
+"""Until the other side's idle threads have stopped spinning."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ def duel(
 
 def _burst(side: Callable[[], object]) -> float:
     """Median time of the later calls of a short series."""
+    time.sleep(PAUSE_SECONDS)
     times: list[float] = []
     end = time.perf_counter() + BURST_SECONDS
     while len(times) < LEAST_CALLS or time.perf_counter() < end:

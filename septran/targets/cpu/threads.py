@@ -1,8 +1,7 @@
-"""TVM's thread pool: as many threads as this process may use cores, each on its own."""
+"""TVM's thread pool: as many threads as this process may use cores."""
 
 from __future__ import annotations
 
-import functools
 import os
 
 import tvm_ffi
@@ -20,24 +19,17 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@functools.cache
 def use_all_cores() -> None:
-    """Let the pool have every usable core, unless the environment says otherwise."""
+    """Let the pool have every usable core, unless the environment says otherwise.
+
+    Its threads are not bound: in several processes at once they would all be to the same cores.
+    """
     os.environ.setdefault("TVM_NUM_THREADS", str(usable_cores()))
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", str(SPINS))
-    _step_aside()
-
-
-def _step_aside() -> None:
-    """Move to the first core, as the pool binds its other threads to the rest."""
-    if hasattr(os, "sched_setaffinity"):
-        usable = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, {min(usable)})
-        os.sched_setaffinity(0, usable)
+    os.environ.setdefault("TVM_BIND_THREADS", "0")
 
 
 def set_threads(count: int) -> None:
     """Run parallel loops on `count` threads from now on, at most as many as the pool has."""
     use_all_cores()
     tvm_ffi.get_global_func("runtime.config_threadpool")(1, count)
-    _step_aside()
