@@ -16,6 +16,7 @@ from septran.errors import TileError
 from septran.task.index import Index, Range, Var
 from septran.tile.bounds import ends, greatest, least
 from septran.tile.execution import Execution, Frame, Schedule
+from septran.tile.footprint import Box, Cells, footprint, meet, scattered
 from septran.tile.loops import walk
 from septran.tile.nodes import (
     Acquire,
@@ -38,8 +39,6 @@ from septran.tile.nodes import (
 from septran.tile.rings import Fill, Flight, Thread, located
 from septran.tile.scopes import Block
 from septran.tile.storage import Access
-
-Box = tuple[tuple[int, int], ...]
 
 
 class OrderError(TileError):
@@ -95,6 +94,8 @@ class _Event:
     written: bool
     region: Region
     node: Node
+    cells: Cells | None = None
+    """The very elements, where boxes do not tell; None where they do."""
 
 
 @dataclass
@@ -120,6 +121,7 @@ class _Clocks:
         self.program, self.full = program, full
         self.clocks: dict[Thread, _Clock] = {}
         self.shared = _shared(program)
+        self.scattered = scattered(program) & self.shared
         self.accesses: dict[int, Access] = {}
         self.summaries: dict[int, _Summary | None] = {}
         self.pages: dict[str, list[_Event]] = {name: [] for name in program.params}
@@ -163,10 +165,14 @@ class _Clocks:
         access = self.accesses.get(id(region))
         if access is None or access.region is not region:
             access = self.accesses[id(region)] = Access(region, node.origin)
-        box = _box(access, frame.values)
+        if region.buffer in self.scattered:
+            shape = self.program.buffer(region.buffer).shape
+            box, cells = footprint(region, shape, frame.values)
+        else:
+            box, cells = _box(access, frame.values), None
         stage = region.stage.evaluate(frame.values)
         now = self._clock(frame.thread).seen[frame.thread]
-        self._note(_Event(actor, now, stage, box, written, region, node), frame)
+        self._note(_Event(actor, now, stage, box, written, region, node, cells), frame)
 
     def _note(self, event: _Event, frame: Frame) -> None:
         page = frame.memory.get(event.region.buffer)
@@ -176,10 +182,10 @@ class _Clocks:
         kept: list[_Event] = []
         for other in page:
             conflict = (other.written or event.written) and other.stage == event.stage
-            if conflict and _overlap(other.box, event.box):
+            if conflict and _overlap(other.box, event.box) and meet(other.cells, event.cells):
                 if not _before(other, clock):
                     raise _unordered(other, event, frame.thread)
-                if event.written and _covers(event.box, other.box):
+                if event.written and event.cells is None and _covers(event.box, other.box):
                     continue
             kept.append(other)
         kept.append(event)

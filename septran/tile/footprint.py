@@ -1,0 +1,49 @@
+"""Exactly which elements regions touch, where a box around them would say too much.
+
+The tiles of a reshaped tensor lie beside each other in memory, but the boxes around them
+overlap: the last row of one is the first of the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from septran.task.gather import coordinates, extents
+from septran.task.index import Var
+from septran.tile.bounds import affine
+from septran.tile.nodes import Region, TileProgram, nodes, regions
+
+Cells = np.ndarray[Any, np.dtype[np.int64]]
+Box = tuple[tuple[int, int], ...]
+
+
+def scattered(program: TileProgram) -> frozenset[str]:
+    """Buffers that some region touches through a map that is not affine."""
+    found = {r.buffer for node in nodes(program.body) for r in regions(node) if affine(r) is None}
+    return frozenset(found)
+
+
+def footprint(
+    region: Region, shape: tuple[int, ...], values: Mapping[Var, int]
+) -> tuple[Box, Cells]:
+    """The smallest box around the elements of a buffer of `shape`, and their numbers."""
+    size = extents(region, values)
+    places = [np.broadcast_to(c, size).ravel() for c in coordinates(region, values)]
+    inside = np.ones(places[0].shape, bool) if places else np.zeros(0, bool)
+    for place, extent in zip(places, shape, strict=True):
+        inside &= (place >= 0) & (place < extent)  # windows reach into their padding
+    if not inside.any():
+        return ((0, -1),) * len(shape), np.zeros(0, np.int64)
+    kept = [place[inside] for place in places]
+    box = tuple((int(place.min()), int(place.max())) for place in kept)
+    return box, np.unique(np.ravel_multi_index(kept, shape).astype(np.int64))
+
+
+def meet(a: Cells | None, b: Cells | None) -> bool:
+    """Whether two footprints share an element; unknown ones (None) do."""
+    if a is None or b is None:
+        return True
+    return bool(np.isin(a, b, assume_unique=True).any())

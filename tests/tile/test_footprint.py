@@ -1,0 +1,44 @@
+"""Footprints: exactly which elements a region touches."""
+
+from __future__ import annotations
+
+import septran
+from septran.task.index import Index, axis
+from septran.tile.footprint import footprint, meet, scattered
+from septran.tile.nodes import Region
+
+
+def rows(start: int, count: int, width: int = 10) -> Region:
+    """Elements from `start` of a [7, width] buffer seen as a line."""
+    at = Index.of(axis(0)) + start
+    return Region("Y", (at // width, at % width), (count,), (Index.of(count),))
+
+
+def test_neighbours_in_a_reshaped_tensor_do_not_meet():
+    (first_box, first), (second_box, second) = (
+        footprint(rows(start, 15), (7, 10), {}) for start in (0, 15)
+    )
+    assert (first_box, second_box) == (((0, 1), (0, 9)), ((1, 2), (0, 9)))
+    assert list(first) == list(range(15))
+    assert not meet(first, second)
+
+
+def test_one_common_element_is_found():
+    first, second = (footprint(rows(start, 15), (7, 10), {})[1] for start in (0, 14))
+    assert meet(first, second)
+    assert meet(first, None)
+
+
+def test_nothing_and_padding_are_no_elements():
+    box, cells = footprint(rows(0, 0), (7, 10), {})
+    assert box == ((0, -1), (0, -1))
+    assert cells.size == 0
+    assert list(footprint(rows(65, 15), (7, 10), {})[1]) == [65, 66, 67, 68, 69]
+
+
+def test_only_reshaped_buffers_are_scattered():
+    shapes = {"B": 1, "C": 3, "H": 9, "W": 9, "O": 4, "R": 2, "S": 2}
+    program = septran.produce_stages("conv2d", "dsa-sim", shapes=shapes).tile_program
+    assert "Y" in scattered(program)
+    plain = septran.produce_stages("gemm", "dsa-sim", shapes={"M": 9, "N": 9, "K": 9})
+    assert scattered(plain.tile_program) == frozenset()
