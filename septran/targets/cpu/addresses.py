@@ -55,6 +55,7 @@ class Access:
     def of(storage: Storage, region: Region, ranges: Mapping[Var, Range]) -> Access:
         """The offsets of `region`, simplified by what is known of the loop indices."""
         flat = storage.layout.offset(region.index, storage.shape)
+        flat = flat + region.stage * storage.layout.elements(storage.shape)
         return Access(storage, region, flat.simplify(with_axes(region, ranges)))
 
     def at(self, coordinates: Sequence[IndexLike]) -> Index:
