@@ -50,5 +50,8 @@ def clear() -> None:
     from septran.runtime.cache import Cache
 
     cache = Cache.default()
+    if cache.problem is not None:
+        typer.echo(f"{cache.root} is not used: {cache.problem}")
+        return
     count = cache.clear()
     typer.echo(f"removed {count} kernel{'' if count == 1 else 's'} from {cache.root}")
