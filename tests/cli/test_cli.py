@@ -388,6 +388,12 @@ def test_the_cache_is_counted_and_emptied():
     assert ": 0 kernels," in septran("cache", "info").output
 
 
+def test_a_cache_that_is_switched_off_is_said_to_be(monkeypatch):
+    monkeypatch.setenv("SEPTRAN_CACHE", "0")
+    assert "is not used: switched off" in septran("cache", "clear").output
+    assert "not used: switched off" in septran("cache", "info").output
+
+
 def test_the_doctor_finds_everything_in_order():
     found = {row["what"]: row for row in json.loads(septran("doctor", "--json").output)}
     assert found["kernel"]["found"].startswith("C: right")
