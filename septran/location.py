@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 _PACKAGE = str(Path(__file__).parent)
-_OPERATORS = str(Path(__file__).parent / "operators")
+_INSIDE = _PACKAGE + os.sep
+_OPERATORS = _INSIDE + "operators" + os.sep
 
 
 @dataclass(frozen=True, order=True)
@@ -51,7 +53,7 @@ class Location:
 
 
 def _internal(file: str) -> bool:
-    return file.startswith(_PACKAGE) and not file.startswith(_OPERATORS)
+    return file.startswith(_INSIDE) and not file.startswith(_OPERATORS)
 
 
 def _short(file: str) -> str:

@@ -66,6 +66,8 @@ class Keyword:
     static: bool
     default: Any = None
     required: bool = False
+    dtype: str = "float32"
+    """Of a run-time scalar."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +158,10 @@ def _parameters(
     keywords: list[Keyword] = []
     # Annotations are evaluated by hand: `from __future__ import annotations` makes them text.
     for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise LaunchArgumentsError(
+                f"{function.__name__} takes *{parameter.name}; a task names its parameters", where
+            )
         kind = _annotation(parameter.annotation, function, where)
         missing = parameter.default is inspect.Parameter.empty
         is_keyword = parameter.kind is inspect.Parameter.KEYWORD_ONLY
@@ -163,15 +169,17 @@ def _parameters(
             tensors.append((parameter.name, kind if isinstance(kind, TensorType) else TensorType()))
             continue
         default = None if missing else parameter.default
-        run_time = kind is float or (kind is None and isinstance(default, float))
-        keywords.append(Keyword(parameter.name, not run_time, default, missing))
+        typed = isinstance(kind, str) and kind in ALL
+        run_time = typed or kind is float or (kind is None and isinstance(default, float))
+        dtype = kind if typed else "float32"
+        keywords.append(Keyword(parameter.name, not run_time, default, missing, dtype))
     return tuple(tensors), tuple(keywords)
 
 
 def _annotation(annotation: Any, function: Callable[..., None], where: Location) -> Any:
     if annotation is inspect.Parameter.empty:
         return None
-    if isinstance(annotation, str):
+    if isinstance(annotation, str) and (annotation == "bool" or annotation not in ALL):
         try:
             return eval(annotation, function.__globals__)  # the author's own annotation
         except (NameError, AttributeError, SyntaxError) as error:

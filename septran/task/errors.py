@@ -123,3 +123,15 @@ class ViewError(LogicError):
     """A reshape or window that would need a copy, or does not fit."""
 
     code = "SEP120"
+
+
+class AliasError(LogicError):
+    """A launch passes the same elements twice, and they are written."""
+
+    code = "SEP121"
+
+
+class EarlyExitError(LogicError):
+    """A loop over launches is left by break or return."""
+
+    code = "SEP122"

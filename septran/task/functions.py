@@ -141,4 +141,4 @@ def silu(x: Any) -> Expression:
 def gelu(x: Any) -> Expression:
     """X times the normal distribution function of x, by erf (torch's default)."""
     half = apply("multiply", x, 0.5)
-    return half * (1.0 + erf(apply("multiply", x, 0.7071067811865476)))
+    return apply("multiply", half, 1.0 + erf(apply("multiply", x, 0.7071067811865476)))

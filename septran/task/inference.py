@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,11 @@ from septran.dtypes import accumulator_dtype, is_float, promote
 from septran.errors import LogicError
 from septran.task.chooser import Chooser
 from septran.task.definition import Task
+from septran.task.dims import extent, named_dims
 from septran.task.errors import InferenceError
 from septran.task.index import Range, Var, axis
 from septran.task.privileges import accesses
-from septran.task.tracing import named_dims, trace
+from septran.task.tracing import trace
 from septran.task.tree import Loop, Statement, TaskTree
 
 PROBE = 64
@@ -121,45 +121,6 @@ def _subtracted(dim: str) -> set[str]:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
             found |= {n.id for n in ast.walk(node.right) if isinstance(n, ast.Name)}
     return found
-
-
-def extent(
-    dim: Any, dims: Mapping[str, int], static: Mapping[str, Any], logic: Task, name: str
-) -> int:
-    """One dimension's extent: a number, a known name, or arithmetic over names and flags."""
-    if isinstance(dim, int):
-        return dim
-    defaults = {k.name: k.default for k in logic.keywords if k.static}
-    values = defaults | dict(static) | dict(dims)
-    try:
-        return _calculate(ast.parse(str(dim), mode="eval").body, values)
-    except (KeyError, TypeError, SyntaxError):
-        raise InferenceError(
-            f"dimension {dim} of {name} does not follow from the inputs of {logic.name}",
-            logic.location,
-            hint=f"pass shapes={{{name!r}: ...}} or the output itself",
-        ) from None
-
-
-_OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-}  # fmt: skip
-
-
-def _calculate(node: ast.expr, values: Mapping[str, Any]) -> int:
-    match node:
-        case ast.Constant(int() as number):
-            return int(number)
-        case ast.Name(name):
-            return int(values[name])
-        case ast.BinOp(left, kind, right):
-            combine = _OPERATORS[type(kind)]
-            return int(combine(_calculate(left, values), _calculate(right, values)))
-        case ast.UnaryOp(ast.USub(), inner):
-            return -_calculate(inner, values)
-        case _:
-            raise SyntaxError("not arithmetic")
 
 
 def _search(

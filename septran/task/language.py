@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from septran.dtypes import ALL, numpy_dtype
 from septran.errors import nearest
 from septran.location import Location
 from septran.task import expressions as ex
 from septran.task import symbols
 from septran.task.definition import Task, TensorType, define
+from septran.task.dtype_rules import require_number
 from septran.task.errors import (
     DtypeError,
     IndexingError,
@@ -54,8 +57,9 @@ def partition(
     if (shape is None) == (shape_from is None):
         raise PartitionError("give either shape or shape_from", _here())
     frame.require_live(_tile(x))
-    block = _block_from(frame, x, shape_from) if shape is None else tuple(shape)
-    return Partition(x, block)
+    if shape is None:
+        return Partition(x, _block_from(frame, x, shape_from))
+    return Partition(x, tuple(shape) if isinstance(shape, tuple | list) else (shape,))
 
 
 def _block_from(frame: Frame, x: Tile, tensor: str | None) -> tuple[int, ...]:
@@ -101,10 +105,20 @@ def _loop(extents: tuple[Any, ...], parallel: bool) -> Iterator[Any]:
     if len(extents) == 1 and isinstance(extents[0], tuple | list):
         extents = tuple(extents[0])
     where = _here()
-    sizes = tuple(as_index(e) for e in extents)
+    sizes = tuple(_extent(e) for e in extents)
     with _open(frame, sizes, parallel, where) as variables:
-        symbols_ = tuple(Symbol(v) for v in variables)
-        yield symbols_[0] if single else symbols_
+        indices = tuple(Symbol(v) for v in variables)
+        try:
+            yield indices[0] if single else indices
+        except GeneratorExit:  # by break or return; an error here would not be heard
+            frame.left = where
+            raise
+
+
+def _extent(value: Any) -> Index:
+    """How often a loop turns; as in Python a negative number is none at all."""
+    index = as_index(value)
+    return Index() if index.is_constant and index.constant < 0 else index
 
 
 @contextmanager
@@ -144,18 +158,22 @@ def full(shape: Any, value: float, dtype: str | None = None, name: str = "tempor
 
 def _allocate(shape: Any, dtype: str | None, name: str, fill: float | int | None) -> Tile:
     frame, where = current(), _here()
-    extents = shape if isinstance(shape, tuple | list) else (shape,)
+    given = shape if isinstance(shape, tuple | list) else (shape,)
+    extents = tuple(map(symbols.nominal, given))
     for extent in extents:
-        if isinstance(extent, Symbol) or not isinstance(extent, int):
+        if isinstance(extent, bool) or not isinstance(extent, int | np.integer) or extent < 0:
             raise ShapeError(
-                f"the extent {extent!r} of {name} is not known while tracing", where,
+                f"the extent {extent!r} of {name} is not an integer known while tracing", where,
                 hint="take it from a tensor's shape or a tunable",
             )  # fmt: skip
-    valid = tuple(as_index(e) for e in extents)
-    unique = frame.fresh(name)
+    valid = tuple(map(as_index, given))
     kind = _dtype(dtype or "float32")
-    frame.body.append(Allocate(unique, tuple(map(int, extents)), valid, kind, fill, where))
-    return Tile(frame, View.whole(unique, tuple(map(int, extents)), valid), kind)
+    if frame.tracer.check:
+        require_number(fill, kind, f"the first content of {name}", where)
+    unique = frame.fresh(name)
+    sizes = tuple(map(int, extents))
+    frame.body.append(Allocate(unique, sizes, valid, kind, fill, where))
+    return Tile(frame, View.whole(unique, sizes, valid), kind)
 
 
 def tunable(name: str, default: TunableValue | None = None) -> Any:
@@ -225,6 +243,10 @@ def call_primitive(name: str, *operands: Tile, **attributes: Any) -> None:
     _check_axes(contract, operands, where)
     _check_dtypes(contract, operands, where)
     merged = {**known, **attributes}
+    if frame.tracer.check:
+        for attribute, value in merged.items():
+            what = f"{attribute} of {name}"
+            require_number(value, operands[0].own_dtype, what, where)
     frame.body.append(
         Primitive(name, tuple(o.view for o in operands), tuple(sorted(merged.items())), where)
     )
@@ -266,7 +288,7 @@ def _check_axes(contract: Contract, operands: tuple[Tile, ...], where: Location)
 
 
 def _check_dtypes(contract: Contract, operands: tuple[Tile, ...], where: Location) -> None:
-    if contract.name != "gemm":
+    if contract.name != "gemm" or not current().tracer.check:
         return
     c, a, b = (o.own_dtype for o in operands)
     floats = {d.startswith(("float", "bfloat")) for d in (c, a, b)}
@@ -285,7 +307,7 @@ def _dims(tile: Tile) -> str:
 @define(leaf=True)
 def _fill_leaf(X, *, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, N803
     """Every element of X becomes `value`."""
-    call_primitive("fill", X, value=value)
+    fill(X, value)
 
 
 @define(leaf=True)
@@ -306,10 +328,12 @@ COPY = _builtin(_copy_leaf, "copy")
 
 def fill(x: Tile, value: float) -> None:
     """Set every element; in a composite a launch of the built-in leaf ``fill``."""
-    if current().task.leaf:
-        call_primitive("fill", x, value=value)
-    else:
+    if not current().task.leaf:
         launch(FILL, x, value=value)
+    elif isinstance(value, Expression | Symbol):  # known only when the kernel runs
+        current().assign(x, value)
+    else:
+        call_primitive("fill", x, value=value)
 
 
 def copy(target: Tile, source: Tile) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from septran.task import expressions as ex
 from septran.task.definition import TensorType
 from septran.task.errors import ReadOnlyError
-from septran.task.index import Index, axis
+from septran.task.index import Index, Range, Var, axis, minimum
 from septran.task.primitives import PRIMITIVES
 from septran.task.tree import (
     Allocate,
@@ -57,9 +57,12 @@ def accesses(statement: Statement) -> Iterator[Access]:
                     yield Access(view, param.reads, True, param.accumulates)
 
 
-def with_privileges(task: TaskNode) -> TaskNode:
-    """`task` with `reads`, `writes` and `accumulates` of its parameters found."""
-    return replace(task, params=tuple(_found(p, task) for p in task.params))
+def with_privileges(task: TaskNode, ranges: Mapping[Var, Range]) -> TaskNode:
+    """`task` with `reads`, `writes` and `accumulates` of its parameters found.
+
+    `ranges` are those of all loop indices, with which views were simplified.
+    """
+    return replace(task, params=tuple(_found(p, task, ranges) for p in task.params))
 
 
 def check_declared(task: TaskNode, declared: Mapping[str, TensorType]) -> None:
@@ -76,10 +79,10 @@ def check_declared(task: TaskNode, declared: Mapping[str, TensorType]) -> None:
             )
 
 
-def _found(param: Param, task: TaskNode) -> Param:
+def _found(param: Param, task: TaskNode, ranges: Mapping[Var, Range]) -> Param:
     own = [a for s in statements(task.body) for a in accesses(s) if a.view.tensor == param.name]
     whole = View.whole(param.name, param.shape, param.valid)
-    reads, _ = _scan(task.body, param.name, [], whole)
+    reads, _ = _scan(task.body, param.name, [], _Whole(whole, ranges))
     return replace(
         param,
         reads=reads or not own,
@@ -88,8 +91,16 @@ def _found(param: Param, task: TaskNode) -> Param:
     )
 
 
+@dataclass(frozen=True)
+class _Whole:
+    """All of a parameter, and the ranges of loop indices."""
+
+    view: View
+    ranges: Mapping[Var, Range]
+
+
 def _scan(
-    body: tuple[Statement, ...], name: str, written: list[View], whole: View
+    body: tuple[Statement, ...], name: str, written: list[View], whole: _Whole
 ) -> tuple[bool, list[View]]:
     """Whether old content is read, and the views that are certainly overwritten by the end."""
     written = list(written)
@@ -113,9 +124,9 @@ def _scan(
     return False, written
 
 
-def _within(view: View, written: list[View], whole: View) -> bool:
+def _within(view: View, written: list[View], whole: _Whole) -> bool:
     """Whether one of the written views holds all of `view`."""
-    return any(w == view or _is_all(w, whole) for w in written)
+    return any(w == view or _is_all(w, whole.view) for w in written)
 
 
 def _is_all(view: View, whole: View) -> bool:
@@ -126,7 +137,7 @@ _SPANS = -1
 """Marks an axis of a written view that covers the tensor's whole axis."""
 
 
-def _union(view: View, loop: Loop, whole: View) -> View | None:
+def _union(view: View, loop: Loop, whole: _Whole) -> View | None:
     """What a view covers over all iterations; None where that is not certain."""
     for variable, extent in zip(loop.variables, loop.extents, strict=True):
         where = [n for n, e in enumerate(view.index) if variable in e.variables()]
@@ -140,17 +151,15 @@ def _union(view: View, loop: Loop, whole: View) -> View | None:
         if grown is None:
             return None
         view = grown
-    full = all(e == w for e, w in zip(view.index, whole.index, strict=True))
-    if full and all(s in (_SPANS, n) for s, n in zip(view.shape, whole.shape, strict=True)):
-        return whole
     return view
 
 
-def _grown(view: View, at: int, variable: object, extent: Index, whole: View) -> View | None:
+def _grown(view: View, at: int, variable: Var, extent: Index, room: _Whole) -> View | None:
     """The view widened along tensor axis `at` to the whole axis, if its tiles cover it."""
+    whole = room.view
     entry = view.index[at]
-    step = entry.coefficient(variable)  # type: ignore[arg-type]
-    rest = entry - Index.of(variable) * step  # type: ignore[arg-type]
+    step = entry.coefficient(variable)
+    rest = entry - Index.of(variable) * step
     own = next((n for n in range(view.rank) if rest == Index.of(axis(n))), None)
     single = rest == Index() and step == 1
     if own is None and not single:
@@ -159,6 +168,8 @@ def _grown(view: View, at: int, variable: object, extent: Index, whole: View) ->
     limit = whole.valid[at]
     enough = extent.is_constant and extent.constant * step >= whole.shape[at]
     if size != step or not (enough or extent == (limit + (step - 1)) // step):
+        return None
+    if own is not None and not _reaches(view.valid[own], variable, step, limit, room.ranges):
         return None
     index = list(view.index)
     shape, valid = list(view.shape), list(view.valid)
@@ -170,6 +181,14 @@ def _grown(view: View, at: int, variable: object, extent: Index, whole: View) ->
     index[at] = Index.of(axis(own))
     result = replace(view, index=tuple(index), shape=tuple(shape), valid=tuple(valid))
     return _ordered(result, whole)
+
+
+def _reaches(
+    valid: Index, variable: Var, step: int, limit: Index, ranges: Mapping[Var, Range]
+) -> bool:
+    """Whether a tile is only clipped by the end of the tensor, not by that of a part of it."""
+    clipped = minimum(step, limit - Index.of(variable) * step)
+    return valid in (Index.of(step), clipped, clipped.simplify(ranges))
 
 
 def _ordered(view: View, whole: View) -> View:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from septran.task.gather import coordinates
 from septran.task.index import Index, Range, Var, axis, is_axis
 from septran.task.privileges import Access, accesses
 from septran.task.tree import Allocate, Loop, Statement, TaskNode, statements
+from septran.task.views import View
 
 ENUMERATED = 1 << 20
 """The most elements that are enumerated to decide a case that bounds do not."""
@@ -160,5 +161,12 @@ def _touched(
         values = dict(zip(loop.variables, turn, strict=True))
         for step in itertools.product(*inner):
             now = values | dict(zip((v for v, _ in use.inner), step, strict=True))
-            places = np.broadcast_arrays(*coordinates(use.access.view, now))
+            places = np.broadcast_arrays(*coordinates(_bounded(use.access.view, now), now))
             yield turn, list(zip(*(np.ravel(p).tolist() for p in places), strict=True))
+
+
+def _bounded(view: View, values: Mapping[Var, int]) -> View:
+    """The view with nominal extents where what exists depends on loops further out."""
+    pairs = zip(view.valid, view.shape, strict=True)
+    valid = tuple(v if v.variables() <= values.keys() else Index.of(n) for v, n in pairs)
+    return replace(view, valid=valid)

@@ -81,7 +81,11 @@ def run_tree(
         env[param.name] = _Held(array, View.whole(param.name, param.shape, param.valid))
     numbers = {s.name: s.default for s in tree.scalars if s.default is not None}
     numbers |= dict(scalars or {})
-    _Run({}, numbers, wide).body(tree.root.body, dict(env))
+    missing = [s.name for s in tree.scalars if s.name not in numbers]
+    if missing:
+        raise ArgumentCountError(f"{tree.name} needs {', '.join(missing)}", tree.root.location)
+    with np.errstate(all="ignore"):  # NaN, infinities and wrapped integers are values like others
+        _Run({}, numbers, wide).body(tree.root.body, dict(env))
     return results
 
 

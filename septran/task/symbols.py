@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -13,18 +14,6 @@ from septran.task.errors import IndexingError, ShapeError, SymbolicValueError
 from septran.task.index import Index, IndexLike, Var, ceil_div, maximum, minimum
 
 
-class Extent(int):
-    """The nominal extent of an axis, an int that remembers what really exists."""
-
-    valid: Index
-
-    def __new__(cls, nominal: int, valid: Index | None = None) -> Extent:
-        """`valid` is what exists; all of `nominal` where None."""
-        self = super().__new__(cls, nominal)
-        self.valid = Index.of(nominal) if valid is None else valid
-        return self
-
-
 class Symbol:
     """An integer that is known only when the kernel runs: a loop index or what follows from it."""
 
@@ -33,44 +22,55 @@ class Symbol:
     def __init__(self, index: IndexLike) -> None:
         self.index = Index.of(index)
 
-    def _linear(self, other: Any, combine: Callable[[Index, Index], Index]) -> Any:
+    def _linear(self, name: str, other: Any, combine: Callable[[Index, Index], Index]) -> Any:
         if isinstance(other, Expression):
             return NotImplemented
         if isinstance(other, float):
-            return NotImplemented
+            return apply(name, self, other)
         try:
-            return symbol(combine(self.index, as_index(other)))
+            return self._result(other, combine)
         except ValueError as error:
             raise IndexingError(
                 f"index arithmetic must be linear: {error}", Location.of_caller()
             ) from None
 
+    def _result(self, other: Any, combine: Callable[[Index, Index], Index]) -> Any:
+        return symbol(combine(self.index, as_index(other)))
+
     def __add__(self, other: Any) -> Any:
-        return self._linear(other, lambda a, b: a + b)
+        return self._linear("add", other, lambda a, b: a + b)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        return self._linear(other, lambda a, b: a - b)
+        return self._linear("subtract", other, lambda a, b: a - b)
 
     def __rsub__(self, other: Any) -> Any:
-        return self._linear(other, lambda a, b: b - a)
+        return -self + other
 
     def __mul__(self, other: Any) -> Any:
-        return self._linear(other, lambda a, b: a * b)
+        return self._linear("multiply", other, lambda a, b: a * b)
 
     __rmul__ = __mul__
 
-    def __neg__(self) -> Symbol:
-        return Symbol(-self.index)
+    def __neg__(self) -> Any:
+        return symbol(-self.index)
 
-    def __floordiv__(self, other: int) -> Any:
-        return self._linear(other, lambda a, b: a // b.as_int())
+    def __floordiv__(self, other: Any) -> Any:
+        return self._linear("floor_divide", other, lambda a, b: a // b.as_int())
 
-    def __mod__(self, other: int) -> Any:
-        return self._linear(other, lambda a, b: a % b.as_int())
+    def __mod__(self, other: Any) -> Any:
+        return self._linear("remainder", other, lambda a, b: a % b.as_int())
 
-    def _refuse(self, use: str) -> NoReturn:
+    def __truediv__(self, other: Any) -> Any:
+        return NotImplemented if isinstance(other, Expression) else apply("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return apply("divide", other, self)
+
+    def _value(self, use: str) -> int:
+        if self.index.is_constant:
+            return self.index.constant
         raise SymbolicValueError(
             f"the value of {self.index} is not known while tracing, so {use}",
             Location.of_caller(),
@@ -79,24 +79,87 @@ class Symbol:
         )
 
     def __bool__(self) -> bool:
-        self._refuse("it cannot decide a Python if or while")
+        return bool(self._value("it cannot decide a Python if or while"))
+
+    def _compare(self, other: Any, compare: Callable[[Any, Any], bool]) -> Any:
+        if isinstance(other, Expression):
+            return NotImplemented
+        return compare(self._value("it cannot be compared in Python"), other)
 
     def __eq__(self, other: object) -> bool:
-        self._refuse("it cannot be compared in Python")
+        result: bool = self._compare(other, operator.eq)
+        return result
 
-    def __lt__(self, other: object) -> bool:
-        self._refuse("it cannot be compared in Python")
+    def __ne__(self, other: object) -> bool:
+        result: bool = self._compare(other, operator.ne)
+        return result
 
-    __le__ = __gt__ = __ge__ = __ne__ = __lt__
-    __hash__ = object.__hash__
+    def __lt__(self, other: Any) -> bool:
+        result: bool = self._compare(other, operator.lt)
+        return result
+
+    def __le__(self, other: Any) -> bool:
+        result: bool = self._compare(other, operator.le)
+        return result
+
+    def __gt__(self, other: Any) -> bool:
+        result: bool = self._compare(other, operator.gt)
+        return result
+
+    def __ge__(self, other: Any) -> bool:
+        result: bool = self._compare(other, operator.ge)
+        return result
+
+    def __hash__(self) -> int:
+        return hash(self.index)
 
     def __index__(self) -> int:
-        self._refuse("it cannot be used as a Python integer")
+        return self._value("it cannot be used as a Python integer")
 
-    __int__ = __float__ = __index__
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        return float(self._value("it cannot be used as a Python float"))
+
+    def __iter__(self) -> NoReturn:
+        raise IndexingError(
+            f"{self.index} is one index, not several", Location.of_caller(),
+            hint="a range over one extent gives one index; one over (n, m) gives two",
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return str(self.index)
+
+
+class Extent(Symbol):
+    """The extent of a ragged axis: what really exists, and the extent of a full tile.
+
+    Arithmetic with plain integers keeps both, so that a temporary of shape
+    ``(2 * A.shape[0],)`` is ragged as A is.
+    """
+
+    __slots__ = ("nominal",)
+
+    def __init__(self, nominal: int, valid: IndexLike) -> None:
+        super().__init__(valid)
+        self.nominal = nominal
+
+    def _result(self, other: Any, combine: Callable[[Index, Index], Index]) -> Any:
+        if isinstance(other, Symbol | bool) or not isinstance(other, int):
+            return super()._result(other, combine)
+        full = combine(Index.of(self.nominal), Index.of(other)).as_int()
+        valid = combine(self.index, Index.of(other))
+        return Extent(full, valid) if full >= 0 else symbol(valid)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Extent):
+            return (self.nominal, self.index) == (other.nominal, other.index)
+        return super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = Symbol.__hash__
 
 
 def symbol(index: Index) -> Any:
@@ -104,12 +167,20 @@ def symbol(index: Index) -> Any:
     return index.as_int() if index.is_constant else Symbol(index)
 
 
+def extent(nominal: int, valid: Index) -> Any:
+    """An int where all of a tile always exists, else an extent that knows what does."""
+    return nominal if valid == Index.of(nominal) else Extent(nominal, valid)
+
+
+def nominal(value: Any) -> Any:
+    """The size of a full tile along an axis, where `value` is the extent of one."""
+    return value.nominal if isinstance(value, Extent) else value
+
+
 def as_index(value: Any) -> Index:
-    """An int, extent, symbol or variable as an index; raises IndexingError."""
+    """An int, symbol or variable as an index; raises IndexingError."""
     if isinstance(value, Symbol):
         return value.index
-    if isinstance(value, Extent):
-        return value.valid
     if isinstance(value, Index | Var):
         return Index.of(value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
@@ -119,17 +190,37 @@ def as_index(value: Any) -> Index:
 
 def least(*values: Any) -> Any:
     """The least of integers and symbols."""
-    return symbol(minimum(*map(as_index, values)))
+    return _extreme(values, minimum, min)
 
 
 def greatest(*values: Any) -> Any:
     """The greatest of integers and symbols."""
-    return symbol(maximum(*map(as_index, values)))
+    return _extreme(values, maximum, max)
+
+
+def _extreme(values: tuple[Any, ...], fold: Callable[..., Index], full: Callable[..., int]) -> Any:
+    index = fold(*map(as_index, values))
+    if all(isinstance(nominal(v), int) for v in values):
+        return extent(full(map(nominal, values)), index)
+    return symbol(index)
 
 
 def ceiling(value: Any, divisor: int) -> Any:
     """``ceil(value / divisor)``."""
-    return symbol(ceil_div(as_index(value), int(divisor)))
+    index = ceil_div(as_index(value), int(divisor))
+    if isinstance(value, Extent):
+        return extent(-(-value.nominal // int(divisor)), index)
+    return symbol(index)
+
+
+Infix = Callable[[Any, Any], Any]
+
+
+def _infix(name: str) -> tuple[Infix, Infix]:
+    """An operator of expressions and its reflection."""
+    return (lambda self, other: apply(name, self, other)), (
+        lambda self, other: apply(name, other, self)
+    )
 
 
 class Expression:
@@ -148,10 +239,10 @@ class Expression:
         return self._expr
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Nominal extents."""
+    def shape(self) -> tuple[Any, ...]:
+        """Extents: integers, or what exists where an axis is ragged."""
         e = self.expr
-        return tuple(Extent(n, v) for n, v in zip(e.shape, e.valid, strict=True))
+        return tuple(extent(n, v) for n, v in zip(e.shape, e.valid, strict=True))
 
     @property
     def dtype(self) -> str:
@@ -165,65 +256,22 @@ class Expression:
     def __getitem__(self, key: Any) -> Any:
         return Expression(_expand(self.expr, key))
 
-    def __add__(self, o: Any) -> Expression:
-        return apply("add", self, o)
-
-    def __radd__(self, o: Any) -> Expression:
-        return apply("add", o, self)
-
-    def __sub__(self, o: Any) -> Expression:
-        return apply("subtract", self, o)
-
-    def __rsub__(self, o: Any) -> Expression:
-        return apply("subtract", o, self)
-
-    def __mul__(self, o: Any) -> Expression:
-        return apply("multiply", self, o)
-
-    def __rmul__(self, o: Any) -> Expression:
-        return apply("multiply", o, self)
-
-    def __truediv__(self, o: Any) -> Expression:
-        return apply("divide", self, o)
-
-    def __rtruediv__(self, o: Any) -> Expression:
-        return apply("divide", o, self)
-
-    def __floordiv__(self, o: Any) -> Expression:
-        return apply("floor_divide", self, o)
-
-    def __mod__(self, o: Any) -> Expression:
-        return apply("remainder", self, o)
-
-    def __pow__(self, o: Any) -> Expression:
-        return apply("power", self, o)
-
-    def __and__(self, o: Any) -> Expression:
-        return apply("and", self, o)
-
-    def __or__(self, o: Any) -> Expression:
-        return apply("or", self, o)
-
-    def __xor__(self, o: Any) -> Expression:
-        return apply("xor", self, o)
-
-    def __lshift__(self, o: Any) -> Expression:
-        return apply("left_shift", self, o)
-
-    def __rshift__(self, o: Any) -> Expression:
-        return apply("right_shift", self, o)
-
-    def __lt__(self, o: Any) -> Expression:
-        return apply("less", self, o)
-
-    def __le__(self, o: Any) -> Expression:
-        return apply("less_equal", self, o)
-
-    def __gt__(self, o: Any) -> Expression:
-        return apply("greater", self, o)
-
-    def __ge__(self, o: Any) -> Expression:
-        return apply("greater_equal", self, o)
+    __add__, __radd__ = _infix("add")
+    __sub__, __rsub__ = _infix("subtract")
+    __mul__, __rmul__ = _infix("multiply")
+    __truediv__, __rtruediv__ = _infix("divide")
+    __floordiv__, __rfloordiv__ = _infix("floor_divide")
+    __mod__, __rmod__ = _infix("remainder")
+    __pow__, __rpow__ = _infix("power")
+    __and__, __rand__ = _infix("and")
+    __or__, __ror__ = _infix("or")
+    __xor__, __rxor__ = _infix("xor")
+    __lshift__, __rlshift__ = _infix("left_shift")
+    __rshift__, __rrshift__ = _infix("right_shift")
+    __lt__, _ = _infix("less")
+    __le__, _ = _infix("less_equal")
+    __gt__, _ = _infix("greater")
+    __ge__, _ = _infix("greater_equal")
 
     def __eq__(self, o: object) -> Expression:  # type: ignore[override]
         return apply("equal", self, o)
@@ -260,8 +308,6 @@ def operand(value: Any) -> ex.Expr:
         return value.expr
     if isinstance(value, Symbol):
         return ex.IndexValue(value.index)
-    if isinstance(value, Extent) and not value.valid.is_constant:
-        return ex.IndexValue(value.valid)
     if isinstance(value, bool | np.bool_):
         return ex.Constant(bool(value), "bool")
     if isinstance(value, int | np.integer):
@@ -321,12 +367,14 @@ def _expand(expr: ex.Expr, key: Any) -> ex.Expr:
         items = (*items[:at], *([slice(None)] * missing), *items[at + 1 :])
     else:
         items = (*items, *([slice(None)] * (len(expr.shape) - full)))
-    full_slice = slice(None)
-    if any(item is not None and not isinstance(item, slice) for item in items) or any(
-        item is not None and item != full_slice for item in items
-    ):
+    if not all(item is None or is_full(item) for item in items):
         raise IndexingError(
             "an expression can only be indexed by ':' and None", Location.of_caller(),
             hint="store it in a temporary first, then slice that",
         )  # fmt: skip
     return ex.expand(expr, tuple(n for n, item in enumerate(items) if item is None))
+
+
+def is_full(item: Any) -> bool:
+    """Whether an index is ``:``; symbols in it are not compared."""
+    return isinstance(item, slice) and (item.start is item.stop is item.step is None)

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from septran.location import Location
 from septran.task import expressions as ex
 from septran.task.errors import IndexingError, PartitionError, ShapeError, ViewError
 from septran.task.index import Index, IndexLike, Range, Var, axis, ceil_div
-from septran.task.symbols import Expression, Extent, as_index, symbol
+from septran.task.symbols import Expression, apply, as_index, extent, is_full, nominal, symbol
 from septran.task.views import View
 
 if TYPE_CHECKING:
     from septran.task.tracing import Frame
+
+
+def _in_place(name: str) -> Callable[[Tile, Any], Tile]:
+    """An augmented assignment: as in NumPy it stores, and does not only rename."""
+
+    def store(self: Tile, other: Any) -> Tile:
+        self.frame.assign(self, apply(name, self, other))
+        return self
+
+    return store
 
 
 class Tile(Expression):
@@ -37,10 +47,10 @@ class Tile(Expression):
         return self.view.tensor
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents: integers that remember what exists at a ragged edge."""
+    def shape(self) -> tuple[Any, ...]:
+        """Extents: integers, or what exists where an axis is ragged."""
         pairs = zip(self.view.shape, self.view.valid, strict=True)
-        return tuple(Extent(n, v) for n, v in pairs)
+        return tuple(extent(n, v) for n, v in pairs)
 
     @property
     def ndim(self) -> int:
@@ -58,16 +68,16 @@ class Tile(Expression):
             raise IndexingError(f"{order} is no order of {self.ndim} axes", Location.of_caller())
         return self._with(self.view.transposed(tuple(order)))
 
-    def reshape(self, *shape: int) -> Tile:
+    def reshape(self, *shape: Any) -> Tile:
         """Merge or split axes in row-major order, where that stays a view (it always does here)."""
-        extents = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
-        return self._with(_reshaped(self.view, tuple(int(e) for e in extents)))
+        extents = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+        return self._with(_reshaped(self.view, tuple(int(nominal(e)) for e in extents)))
 
     def __getitem__(self, key: Any) -> Any:
         items = key if isinstance(key, tuple) else (key,)
         items = _spread_ellipsis(items, self.ndim)
         kept = tuple(item for item in items if item is not None)
-        plain = all(map(_is_full, kept))
+        plain = all(map(is_full, kept))
         tile = self if plain else self._with(_sliced(self.view, kept, self.frame))
         if all(item is not None for item in items):
             return tile
@@ -79,7 +89,22 @@ class Tile(Expression):
         target = self[key]
         if not isinstance(target, Tile):
             raise IndexingError("an assignment cannot insert axes", Location.of_caller())
+        if isinstance(value, Tile) and value.view == target.view:
+            return  # the second half of `x[:] += y`, which has stored it already
         self.frame.assign(target, value)
+
+    __iadd__ = _in_place("add")
+    __isub__ = _in_place("subtract")
+    __imul__ = _in_place("multiply")
+    __itruediv__ = _in_place("divide")
+    __ifloordiv__ = _in_place("floor_divide")
+    __imod__ = _in_place("remainder")
+    __ipow__ = _in_place("power")
+    __iand__ = _in_place("and")
+    __ior__ = _in_place("or")
+    __ixor__ = _in_place("xor")
+    __ilshift__ = _in_place("left_shift")
+    __irshift__ = _in_place("right_shift")
 
     def _with(self, view: View) -> Tile:
         return Tile(self.frame, self.frame.simplified(view), self.own_dtype)
@@ -91,18 +116,19 @@ class Tile(Expression):
 class Partition:
     """A grid of tiles: ``P.shape`` is the grid, ``P[i, j]`` a tile, ``P[i, :]`` a panel."""
 
-    def __init__(self, tile: Tile, block: tuple[int, ...]) -> None:
+    def __init__(self, tile: Tile, shape: tuple[Any, ...]) -> None:
+        block = tuple(map(nominal, shape))
         where = Location.of_caller()
         if len(block) != tile.ndim:
             raise PartitionError(
-                f"block shape {tuple(map(int, block))} has {len(block)} axes, "
+                f"block shape {block} has {len(block)} axes, "
                 f"{tile.name} has {tile.ndim}", where,
             )  # fmt: skip
-        for extent in block:
-            if isinstance(extent, bool) or not isinstance(extent, int):
-                raise PartitionError(f"block extent {extent!r} is not an integer", where)
-            if extent <= 0 and 0 not in tile.view.shape:
-                raise PartitionError(f"block extent {extent} is not positive", where)
+        for size in block:
+            if isinstance(size, bool) or not isinstance(size, int):
+                raise PartitionError(f"block extent {size!r} is not an integer", where)
+            if size <= 0 and 0 not in tile.view.shape:
+                raise PartitionError(f"block extent {size} is not positive", where)
         self.tile = tile
         pairs = zip(block, tile.view.shape, strict=True)
         self.block = tuple(max(1, min(int(b), n)) for b, n in pairs)
@@ -126,7 +152,7 @@ class Partition:
         extents: list[int] = []
         for n, item in enumerate(items):
             if isinstance(item, slice):
-                if not _is_full(item):
+                if not is_full(item):
                     raise IndexingError(
                         "a partition takes ':' or an index along each axis", Location.of_caller()
                     )
@@ -204,7 +230,7 @@ def _sliced(view: View, items: tuple[Any, ...], frame: Frame) -> View:
     for n in reversed(range(view.rank)):
         item = items[n]
         if isinstance(item, slice):
-            view = _range(view, n, item)
+            view = _range(view, n, item, frame)
         elif isinstance(item, Expression):
             raise IndexingError(
                 "a tensor cannot be indexed by a tensor", Location.of_caller(),
@@ -220,36 +246,40 @@ def _sliced(view: View, items: tuple[Any, ...], frame: Frame) -> View:
 
 
 def _inside(view: View, n: int, at: Index, frame: Frame) -> None:
-    if at.variables() <= frame.ranges.keys():
-        low, high = at.bounds(frame.ranges)
-        if low < 0 or high >= view.shape[n]:
-            raise IndexingError(
-                f"index {at} along axis {n} of {view.tensor} reaches "
-                f"{low if low < 0 else high}, outside of 0..{view.shape[n] - 1}",
-                Location.of_caller(),
-            )
+    if not at.variables() <= frame.ranges.keys():
+        return
+    low, high = at.bounds(frame.ranges)
+    least = view.shape[n]
+    if at.is_constant and len(view.valid[n].variables()) == 1:  # then its bounds are exact
+        least = min(least, view.valid[n].bounds(frame.ranges)[0])
+    if low < 0 or high >= least:
+        raise IndexingError(
+            f"index {at} along axis {n} of {view.tensor} reaches "
+            f"{low if low < 0 else high}, outside of 0..{least - 1}",
+            Location.of_caller(),
+        )
 
 
-def _is_full(item: Any) -> bool:
-    """Whether `item` is ``:``; symbols in it are not compared."""
-    return isinstance(item, slice) and (item.start is item.stop is item.step is None)
-
-
-def _range(view: View, n: int, item: slice) -> View:
-    if _is_full(item):
+def _range(view: View, n: int, item: slice, frame: Frame) -> View:
+    if is_full(item):
         return view
     if item.step not in (None, 1):
         raise IndexingError("slices with a step are not views here", Location.of_caller())
-    start = Index() if item.start is None else as_index(item.start)
-    stop = view.valid[n] if item.stop is None else as_index(item.stop)
-    nominal = Index.of(view.shape[n]) if item.stop is None else stop
-    length = nominal - start
-    if not length.is_constant or length.constant < 0:
+    start = _bound(view, n, item.start, Index())
+    stop = _bound(view, n, item.stop, view.valid[n])
+    to_the_end = stop == view.valid[n]
+    length = (Index.of(view.shape[n]) if to_the_end else stop) - start
+    if not length.is_constant:
         raise IndexingError(
             f"the length of slice {start}:{stop} is not a constant", Location.of_caller(),
             hint="write x[a : a + n] with an integer n",
         )  # fmt: skip
-    if start.is_constant and start.constant + length.constant > view.shape[n]:
+    low, high = start.bounds(frame.ranges)
+    if (
+        length.constant < 0
+        or low < 0
+        or (start.is_constant and high + length.constant > view.shape[n])
+    ):
         raise IndexingError(
             f"slice {start}:{stop} leaves axis {n} of {view.tensor}, which has {view.shape[n]}",
             Location.of_caller(),
@@ -259,6 +289,14 @@ def _range(view: View, n: int, item: slice) -> View:
     extents = list(view.shape)
     extents[n] = length.constant
     return view.block(tuple(offsets), tuple(extents))
+
+
+def _bound(view: View, n: int, given: Any, default: Index) -> Index:
+    """One end of a slice; negative ones count from the end."""
+    if given is None:
+        return default
+    at = as_index(given)
+    return view.valid[n] + at if at.is_constant and at.constant < 0 else at
 
 
 def _reshaped(view: View, shape: tuple[int, ...]) -> View:
@@ -282,9 +320,9 @@ def _reshaped(view: View, shape: tuple[int, ...]) -> View:
         flat, stride = flat + Index.of(axis(n)) * stride, stride * shape[n]
     ranges = {axis(n): (0, max(0, e - 1)) for n, e in enumerate(shape)}
     index: list[Index] = []
-    for extent in reversed(view.shape):
-        index.insert(0, (flat % max(1, extent)).simplify(ranges))
-        flat = (flat // max(1, extent)).simplify(ranges)
+    for size in reversed(view.shape):
+        index.insert(0, (flat % max(1, size)).simplify(ranges))
+        flat = (flat // max(1, size)).simplify(ranges)
     valid = tuple(
         view.valid[n] if n < view.rank and shape[: n + 1] == view.shape[: n + 1] else Index.of(e)
         for n, e in enumerate(shape)

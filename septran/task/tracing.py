@@ -10,10 +10,21 @@ from typing import Any
 from septran.errors import nearest
 from septran.location import Location
 from septran.task import expressions as ex
+from septran.task.aliases import check_aliases
+from septran.task.arguments import (
+    bound,
+    check_dtype,
+    check_keywords,
+    check_tensors,
+    entry_keywords,
+)
 from septran.task.chooser import Chooser, DefaultChooser, LaunchSite
-from septran.task.definition import Keyword, Task, TensorType
+from septran.task.definition import Task, TensorType
+from septran.task.dims import named_dims
+from septran.task.dtype_rules import check_expression
 from septran.task.errors import (
     CompositeTouchesDataError,
+    EarlyExitError,
     EndlessRecursionError,
     EscapeError,
     InferenceError,
@@ -22,19 +33,17 @@ from septran.task.errors import (
     NotInTaskError,
     ReadOnlyError,
     ShapeError,
-    SizeMismatchError,
     UnknownTaskError,
 )
 from septran.task.index import Index, Range, Var
 from septran.task.privileges import check_declared, with_privileges
 from septran.task.races import check_races
-from septran.task.symbols import Expression, Extent, operand
+from septran.task.symbols import Expression, operand
 from septran.task.tensors import Tile
 from septran.task.tree import (
     Assign,
     Launch,
     Param,
-    ScalarParam,
     Statement,
     TaskNode,
     TaskTree,
@@ -63,6 +72,8 @@ class Frame:
     homes: dict[str, View] = field(default_factory=dict)
     """Each parameter as a view of the entry's tensor (or of a caller's temporary)."""
     live: bool = True
+    left: Location | None = None
+    """A loop whose body was left by break or return."""
 
     @property
     def ranges(self) -> dict[Var, Range]:
@@ -132,6 +143,11 @@ class Frame:
                 f"a value of shape {expr.shape} does not fit into {target.name} of {goal.shape}",
                 Location.of_caller(),
             )
+        for view in ex.loads(expr):
+            if view.tensor not in self.names:
+                raise EscapeError(f"{view.tensor} is of another task", Location.of_caller())
+        if self.tracer.check:
+            check_expression(expr, Location.of_caller())
         self.body.append(Assign(target.view, expr, Location.of_caller()))
 
     def home(self, view: View) -> View:
@@ -195,7 +211,13 @@ class Tracer:
             params.append(Param(name, shape, valid, dtype, False, False, body.location, dims))
         self.frames.append(frame)
         try:
-            body.function(**tiles, **_bound(body, keywords, where))
+            body.function(**tiles, **bound(body, keywords, where))
+            if frame.left is not None:
+                raise EarlyExitError(
+                    f"a loop of {task.name} is left before its end", frame.left,
+                    hint="the body runs once while tracing; let the loop's extent say where "
+                    "it ends (task.least, task.greatest)",
+                )  # fmt: skip
         finally:
             self.frames.pop()
             frame.live = False
@@ -203,7 +225,7 @@ class Tracer:
             task.name, body.variant, site.path, body.leaf, tuple(params), tuple(frame.body),
             tuple(frame.tunables.items()), site.parallel, site.level, body.location, body.doc,
         )  # fmt: skip
-        node = with_privileges(node)
+        node = with_privileges(node, self.ranges)
         if self.check:
             check_declared(node, frame.types)
             check_races(node, self.ranges)
@@ -291,9 +313,10 @@ def trace(
             raise InferenceError(f"the shape of {name} is not known", logic.location)
         shape = shapes[name]
         dtype = (dtypes or {}).get(name) or kind.dtype or "float32"
+        check_dtype(logic, name, kind.dtype, dtype, logic.location)
         views.append((shape, tuple(map(Index.of, shape)), dtype))
     given = dict(static or {})
-    scalars, keywords = _entry_keywords(logic, given)
+    scalars, keywords = entry_keywords(logic, given)
     with _tracing(tracer):
         root = tracer.run(logic, views, keywords, logic.location)
     fixed = {k: v for k, v in keywords.items() if not isinstance(v, Expression)}
@@ -320,93 +343,20 @@ def launch(task: Any, *arguments: Any, **keywords: Any) -> None:
             f"but {len(arguments)} are given", where,
         )  # fmt: skip
     views, homes = [], []
-    for (name, kind), tile in zip(task.tensors, arguments, strict=True):
+    for (name, _), tile in zip(task.tensors, arguments, strict=True):
         if not isinstance(tile, Tile):
             raise LaunchArgumentsError(f"argument {name} of {task.name} is not a tensor", where)
         frame.require_live(tile)
-        _fits(task, name, kind, tile, where)
         views.append((tile.view.shape, tile.view.valid, tile.own_dtype))
         homes.append(frame.home(tile.view))
+    tiles = dict(zip((name for name, _ in task.tensors), arguments, strict=True))
+    check_keywords(task, keywords, where)
+    check_tensors(task, tiles, keywords, where, dtypes=frame.tracer.check)
     node = frame.tracer.run(task, views, keywords, where, homes)
     for param, tile in zip(node.params, arguments, strict=True):
         if param.writes:
             frame.require_writable(tile)
-    frame.body.append(Launch(node, tuple(t.view for t in arguments), where))
-
-
-def _fits(task: Task, name: str, kind: TensorType, tile: Tile, where: Location) -> None:
-    if kind.dims is not None and len(kind.dims) != tile.ndim:
-        raise ShapeError(
-            f"{name} of {task.name} has {len(kind.dims)} axes, but {tile.name} has {tile.ndim}",
-            where,
-        )
-
-
-def named_dims(
-    task: Task, shapes: Mapping[str, tuple[int, ...]], static: Mapping[str, Any]
-) -> dict[str, int]:
-    """Extents of named dimensions, unified over the parameters; raises SizeMismatchError."""
-    dims: dict[str, int] = {}
-    seen: dict[str, str] = {}
-    for name, kind in task.specialised(static):
-        if name not in shapes or kind.dims is None:
-            continue
-        shape = shapes[name]
-        if len(shape) != len(kind.dims):
-            raise SizeMismatchError(
-                f"{name} of {task.name} has {len(kind.dims)} axes "
-                f"({', '.join(map(str, kind.dims))}), but its shape is {shape}", task.location,
-            )  # fmt: skip
-        for dim, extent in zip(kind.dims, shape, strict=True):
-            if isinstance(dim, int) and dim != extent:
-                raise SizeMismatchError(
-                    f"{name} of {task.name} has a fixed extent of {dim}, not {extent}",
-                    task.location,
-                )
-            if isinstance(dim, str) and not dim.isidentifier():
-                continue
-            if isinstance(dim, str) and dims.setdefault(dim, extent) != extent:
-                raise SizeMismatchError(
-                    f"{dim} is {dims[dim]} in {seen[dim]} and {extent} in {name}", task.location
-                )
-            if isinstance(dim, str):
-                seen.setdefault(dim, name)
-    return dims
-
-
-def _entry_keywords(
-    logic: Task, given: dict[str, Any]
-) -> tuple[tuple[ScalarParam, ...], dict[str, Any]]:
-    scalars: list[ScalarParam] = []
-    values: dict[str, Any] = {}
-    known = [k.name for k in logic.keywords]
-    for name in given:
-        if name not in known:
-            raise LaunchArgumentsError(
-                f"{logic.name} has no parameter {name!r}", logic.location, hint=nearest(name, known)
-            )
-    for keyword in logic.keywords:
-        if keyword.static:
-            values[keyword.name] = given.get(keyword.name, keyword.default)
-        else:
-            default = given.get(keyword.name, keyword.default)
-            scalars.append(ScalarParam(keyword.name, "float32", default))
-            values[keyword.name] = Expression(ex.Scalar(keyword.name, "float32"))
-    return tuple(scalars), values
-
-
-def _bound(task: Task, keywords: Mapping[str, Any], where: Location) -> dict[str, Any]:
-    """Keyword arguments with defaults filled in; raises LaunchArgumentsError."""
-    known: dict[str, Keyword] = {k.name: k for k in task.keywords}
-    for name in keywords:
-        if name not in known:
-            raise LaunchArgumentsError(
-                f"{task.name} has no parameter {name!r}", where, hint=nearest(name, known)
-            )
-    values = {}
-    for name, keyword in known.items():
-        if name not in keywords and keyword.required:
-            raise LaunchArgumentsError(f"{task.name} needs {name}", where)
-        value = keywords.get(name, keyword.default)
-        values[name] = int(value) if isinstance(value, Extent) else value
-    return values
+    passed = tuple(t.view for t in arguments)
+    if frame.tracer.check:
+        check_aliases(node, passed, frame.ranges, where)
+    frame.body.append(Launch(node, passed, where))

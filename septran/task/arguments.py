@@ -1,0 +1,104 @@
+"""What a launch or a call passes: tensors that fit the parameters, keywords that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from septran.errors import nearest
+from septran.location import Location
+from septran.task import expressions as ex
+from septran.task.definition import Keyword, Task
+from septran.task.dims import unify
+from septran.task.errors import DtypeError, LaunchArgumentsError, ShapeError
+from septran.task.symbols import Expression
+from septran.task.tensors import Tile
+from septran.task.tree import ScalarParam
+
+
+def check_tensors(
+    task: Task,
+    tiles: Mapping[str, Tile],
+    keywords: Mapping[str, Any],
+    where: Location,
+    *,
+    dtypes: bool,
+) -> None:
+    """Compare tiles with the annotations; raises ShapeError, DtypeError, SizeMismatchError.
+
+    Dtypes are left out where they are made up, as in the trace that finds what is written.
+    """
+    static = {n: v for n, v in keywords.items() if not isinstance(v, Expression)}
+    tensors = task.specialised(static)
+    for name, kind in tensors:
+        tile = tiles[name]
+        if kind.dims is not None and len(kind.dims) != tile.ndim:
+            raise ShapeError(
+                f"{name} of {task.name} has {len(kind.dims)} axes, but {tile.name} has {tile.ndim}",
+                where,
+            )
+        if dtypes:
+            check_dtype(task, name, kind.dtype, tile.own_dtype, where)
+    sizes = {n: tuple(zip(t.view.shape, t.view.valid, strict=True)) for n, t in tiles.items()}
+    unify(task, tensors, sizes, static, where)
+
+
+def check_dtype(task: Task, name: str, wanted: str | None, given: str, where: Location) -> None:
+    """Compare with an annotated dtype; raises DtypeError."""
+    if wanted is not None and given != wanted:
+        raise DtypeError(f"{name} of {task.name} is annotated {wanted}, but is {given}", where)
+
+
+def check_keywords(task: Task, keywords: Mapping[str, Any], where: Location) -> None:
+    """Refuse tensors as keywords, which would leave their task; raises LaunchArgumentsError."""
+    for name, value in keywords.items():
+        if isinstance(value, Expression) and any(
+            isinstance(node, ex.Load | ex.Position) for node in ex.walk(value.expr)
+        ):
+            raise LaunchArgumentsError(
+                f"{name} of {task.name} is given a tensor, but takes a number", where,
+                hint="tensors are passed by position; compute on their elements in a leaf",
+            )  # fmt: skip
+
+
+def entry_keywords(
+    logic: Task, given: dict[str, Any]
+) -> tuple[tuple[ScalarParam, ...], dict[str, Any]]:
+    """Run-time scalars, and the values of all keywords; raises LaunchArgumentsError."""
+    scalars: list[ScalarParam] = []
+    values: dict[str, Any] = {}
+    known = [k.name for k in logic.keywords]
+    for name in given:
+        if name not in known:
+            raise LaunchArgumentsError(
+                f"{logic.name} has no parameter {name!r}", logic.location, hint=nearest(name, known)
+            )
+    for keyword in logic.keywords:
+        value = given.get(keyword.name, keyword.default)
+        if not keyword.static:
+            scalars.append(ScalarParam(keyword.name, keyword.dtype, value))
+            values[keyword.name] = Expression(ex.Scalar(keyword.name, keyword.dtype))
+        elif keyword.required and keyword.name not in given:
+            raise LaunchArgumentsError(
+                f"{logic.name} needs {keyword.name}", logic.location,
+                hint=f"it is static: pass static={{{keyword.name!r}: ...}}, or give it a default",
+            )  # fmt: skip
+        else:
+            values[keyword.name] = value
+    return tuple(scalars), values
+
+
+def bound(task: Task, keywords: Mapping[str, Any], where: Location) -> dict[str, Any]:
+    """Keyword arguments with defaults filled in; raises LaunchArgumentsError."""
+    known: dict[str, Keyword] = {k.name: k for k in task.keywords}
+    for name in keywords:
+        if name not in known:
+            raise LaunchArgumentsError(
+                f"{task.name} has no parameter {name!r}", where, hint=nearest(name, known)
+            )
+    values = {}
+    for name, keyword in known.items():
+        if name not in keywords and keyword.required:
+            raise LaunchArgumentsError(f"{task.name} needs {name}", where)
+        values[name] = keywords.get(name, keyword.default)
+    return values

@@ -1,0 +1,58 @@
+"""Which element types a number, an operator or a primitive can have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from septran.dtypes import is_float
+from septran.location import Location
+from septran.task import expressions as ex
+from septran.task.errors import DtypeError
+
+_BITWISE = ("and", "or", "xor", "left_shift", "right_shift")
+_SHIFTS = ("left_shift", "right_shift")
+
+
+def require_number(value: Any, dtype: str, what: str, where: Location) -> None:
+    """Refuse what is no number of `dtype`; None is no content at all; raises DtypeError."""
+    if value is None:
+        return
+    if not isinstance(value, int | float | np.number | np.bool_):
+        raise DtypeError(f"{what} is {value!r}, not a number", where)
+    if not _fits(value, dtype):
+        raise DtypeError(f"{what} is {value}, which {dtype} does not have", where)
+
+
+def check_expression(expr: ex.Expr, where: Location) -> None:
+    """Refuse operators on types that have none of them; raises DtypeError."""
+    for node in ex.walk(expr):
+        match node:
+            case ex.Constant():
+                require_number(node.value, node.dtype, "a number in an expression", where)
+            case ex.Unary(function="invert") if is_float(node.operand.dtype):
+                raise DtypeError(f"invert takes integers, not {node.operand.dtype}", where)
+            case ex.Unary(function="neg") if node.operand.dtype == "bool":
+                raise DtypeError("neg takes numbers, not bool", where, hint="write ~x")
+            case ex.Binary(function=name) if name in _BITWISE or name == "subtract":
+                _check_operands(node, where)
+
+
+def _check_operands(node: ex.Binary, where: Location) -> None:
+    kinds = (node.left.dtype, node.right.dtype)
+    if node.function != "subtract" and any(map(is_float, kinds)):
+        raise DtypeError(f"{node.function} takes integers, not {' and '.join(kinds)}", where)
+    if node.function in (*_SHIFTS, "subtract") and set(kinds) == {"bool"}:
+        raise DtypeError(f"{node.function} takes numbers, not bool", where, hint="write a ^ b")
+
+
+def _fits(value: Any, dtype: str) -> bool:
+    if is_float(dtype):
+        return True
+    if dtype == "bool":
+        return value in (0, 1)
+    if value != value or value in (float("inf"), float("-inf")) or value != int(value):
+        return False
+    info = np.iinfo(dtype)
+    return bool(info.min <= value <= info.max)
