@@ -28,7 +28,7 @@ from septran.task.index import Index, Var
 from septran.task.primitives import PRIMITIVES, Contract
 from septran.task.symbols import Expression, Symbol, as_index
 from septran.task.tensors import Partition, Tile, windowed
-from septran.task.tracing import Frame, current, launch
+from septran.task.tracing import Frame, Home, current, launch
 from septran.task.tree import Allocate, Loop, Primitive, TunableValue
 from septran.task.views import View
 
@@ -173,7 +173,9 @@ def _allocate(shape: Any, dtype: str | None, name: str, fill: float | int | None
     unique = frame.fresh(name)
     sizes = tuple(map(int, extents))
     frame.body.append(Allocate(unique, sizes, valid, kind, fill, where))
-    return Tile(frame, View.whole(unique, sizes, valid), kind)
+    whole = View.whole(unique, sizes, valid)
+    frame.homes[unique] = Home(whole, sizes)
+    return Tile(frame, whole, kind)
 
 
 def tunable(name: str, default: TunableValue | None = None) -> Any:
@@ -353,7 +355,7 @@ def index(x: Tile, axis: int) -> Expression:
 def start(x: Tile, axis: int) -> Any:
     """The offset of a tile along `axis` in the tensor that the kernel's caller passed."""
     tile, at = _tile(x), _axis(x, axis)
-    home = current().home(tile.view)
+    home = current().home(tile.view).view
     place = next((n for n, e in enumerate(home.index) if e.coefficient(_axis_var(at)) == 1), None)
     if place is None:
         raise IndexingError(f"axis {axis} of {tile.name} has no plain offset", _here())

@@ -202,23 +202,36 @@ def windowed(
     count, rank = len(size), tile.ndim
     if not len(stride) == len(padding) == len(dilation) == count or count > rank:
         raise ViewError(f"a window of {count} axes does not fit {tile.name}", where)
+    for amount, least in ((size, 1), (stride, 1), (dilation, 1), (padding, 0)):
+        if min(amount, default=least) < least:
+            raise ViewError(f"a window cannot have {amount} here", where)
     lead = rank - count
     index = [Index.of(axis(n)) for n in range(lead)]
-    outputs: list[int] = []
+    shape, valid = list(tile.view.shape[:lead]), list(tile.view.valid[:lead])
     for n in range(count):
-        extent = tile.view.shape[lead + n]
-        reach = dilation[n] * (size[n] - 1) + 1
-        steps = (extent + 2 * padding[n] - reach) // stride[n] + 1
-        if steps < 0 or extent == 0:
-            steps = 0
-        outputs.append(steps)
-        position = Index.of(axis(lead + n)) * stride[n]
-        offset = Index.of(axis(lead + count + n)) * dilation[n]
-        index.append(position + offset - padding[n])
-    shape = (*tile.view.shape[:lead], *outputs, *size)
-    valid = (*tile.view.valid[:lead], *map(Index.of, (*outputs, *size)))
-    view = View("", tuple(index), shape, valid, padded=any(padding))
+        at = lead + n
+        if padding[n]:
+            _require_whole(tile, at, where)
+        spare = 2 * padding[n] - dilation[n] * (size[n] - 1) - 1
+        extent, exists = tile.view.shape[at], tile.view.valid[at]
+        fits = extent > 0 and extent + spare >= 0
+        shape.append((extent + spare) // stride[n] + 1 if fits else 0)
+        valid.append((exists + spare) // stride[n] + 1 if fits else Index())
+        position = Index.of(axis(at)) * stride[n]
+        index.append(position + Index.of(axis(at + count)) * dilation[n] - padding[n])
+    view = View("", tuple(index), (*shape, *size), (*valid, *map(Index.of, size)), any(padding))
     return tile._with(tile.view.compose(view))
+
+
+def _require_whole(tile: Tile, at: int, where: Location) -> None:
+    """Refuse to pad a part of a tensor, beyond which there are elements, not zeros."""
+    home = tile.frame.home(tile.view)
+    places = [n for n, e in enumerate(home.view.index) if e == Index.of(axis(at))]
+    if not places or home.shape[places[0]] != tile.view.shape[at] or tile.view.padded:
+        raise ViewError(
+            f"axis {at} of {tile.name} is a part of a tensor and cannot be padded", where,
+            hint="take the window of the whole tensor, and partition that",
+        )  # fmt: skip
 
 
 def _sliced(view: View, items: tuple[Any, ...], frame: Frame) -> View:

@@ -55,6 +55,15 @@ DEPTH = 64
 """The deepest nesting of launches."""
 
 
+@dataclass(frozen=True)
+class Home:
+    """A task's tensor as a view of the entry's tensor, or of a caller's temporary."""
+
+    view: View
+    shape: tuple[int, ...]
+    """Extents of that tensor."""
+
+
 @dataclass
 class Frame:
     """A task whose body is being traced."""
@@ -69,8 +78,8 @@ class Frame:
     launched: dict[str, int] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     types: dict[str, TensorType] = field(default_factory=dict)
-    homes: dict[str, View] = field(default_factory=dict)
-    """Each parameter as a view of the entry's tensor (or of a caller's temporary)."""
+    homes: dict[str, Home] = field(default_factory=dict)
+    """Where each parameter and temporary of the task lies."""
     live: bool = True
     left: Location | None = None
     """A loop whose body was left by break or return."""
@@ -150,10 +159,10 @@ class Frame:
             check_expression(expr, Location.of_caller())
         self.body.append(Assign(target.view, expr, Location.of_caller()))
 
-    def home(self, view: View) -> View:
-        """A view of this task's tensor as one of the entry's tensor."""
-        held = self.homes.get(view.tensor)
-        return view if held is None else held.compose(view)
+    def home(self, view: View) -> Home:
+        """Where a view of this task's tensor lies."""
+        held = self.homes[view.tensor]
+        return replace(held, view=held.view.compose(view))
 
     def fresh(self, name: str) -> str:
         """A name that nothing in this task has yet."""
@@ -189,7 +198,7 @@ class Tracer:
         views: list[tuple[tuple[int, ...], tuple[Index, ...], str]],
         keywords: Mapping[str, Any],
         where: Location,
-        homes: list[View] | None = None,
+        homes: list[Home] | None = None,
     ) -> TaskNode:
         """Trace one launch of `task` with parameters of the given extents and dtypes."""
         site = self._site(task, views, where)
@@ -205,7 +214,8 @@ class Tracer:
         for (name, kind), (shape, valid, dtype) in zip(body.tensors, views, strict=True):
             frame.names.add(name)
             frame.types[name] = kind
-            frame.homes[name] = homes.pop(0) if homes else View.whole(name, shape, valid)
+            whole = Home(View.whole(name, shape, valid), shape)
+            frame.homes[name] = homes.pop(0) if homes else whole
             tiles[name] = Tile(frame, View.whole(name, shape, valid), dtype)
             dims = tuple(str(d) if d is not None else "" for d in kind.dims or ())
             params.append(Param(name, shape, valid, dtype, False, False, body.location, dims))
