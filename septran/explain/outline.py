@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from septran.machine.model import NONE
 from septran.mapping.resolved import Instance, ResolvedMapping
 from septran.task import expressions as ex
+from septran.task.expression_text import expression_text
 from septran.task.index import Index, is_axis
 from septran.task.tree import (
     Allocate,
@@ -21,7 +22,6 @@ from septran.task.tree import (
     statements,
 )
 from septran.task.views import View
-from septran.tile.printer import expression_text
 
 _INDENT = "    "
 

@@ -10,13 +10,13 @@ from typing import Any, get_args
 from septran.location import Location
 from septran.mapping.resolved import ResolvedMapping
 from septran.targets.base import Source, TensorIR
+from septran.task.expression_text import expression_text
 from septran.task.expressions import Expr
 from septran.task.index import Index, Var
 from septran.task.tree import TaskTree
 from septran.task.views import View
 from septran.tile.layouts import Layout
 from septran.tile.nodes import TileProgram
-from septran.tile.printer import expression_text
 
 
 def stage_data(stage: Any) -> dict[str, Any]:

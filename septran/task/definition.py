@@ -84,6 +84,8 @@ class Task:
     keywords: tuple[Keyword, ...]
     variants: dict[str, Task] = field(default_factory=dict)
     """Other decompositions by their function's name; on the task itself only."""
+    builtin: bool = False
+    """Whether it is of the language, and thus has no line in a logic file."""
 
     @property
     def doc(self) -> str:

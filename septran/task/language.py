@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -319,7 +320,7 @@ def _copy_leaf(Y, X):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, N
 
 
 def _builtin(task: Task, name: str) -> Task:
-    return Task(task.function, name, name, True, task.location, task.tensors, task.keywords)
+    return replace(task, name=name, variant=name, builtin=True)
 
 
 FILL = _builtin(_fill_leaf, "fill")

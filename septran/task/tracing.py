@@ -208,6 +208,7 @@ class Tracer:
                 hint="a task that launches itself needs a variant that is a leaf",
             )  # fmt: skip
         body = self._chosen(task, site, where)
+        place = where if body.builtin else body.location
         frame = Frame(self, body, replace(site, variant=body.variant, leaf=body.leaf))
         tiles: dict[str, Tile] = {}
         params: list[Param] = []
@@ -218,7 +219,7 @@ class Tracer:
             frame.homes[name] = homes.pop(0) if homes else whole
             tiles[name] = Tile(frame, View.whole(name, shape, valid), dtype)
             dims = tuple(str(d) if d is not None else "" for d in kind.dims or ())
-            params.append(Param(name, shape, valid, dtype, False, False, body.location, dims))
+            params.append(Param(name, shape, valid, dtype, False, False, place, dims))
         self.frames.append(frame)
         try:
             body.function(**tiles, **bound(body, keywords, where))
@@ -233,7 +234,7 @@ class Tracer:
             frame.live = False
         node = TaskNode(
             task.name, body.variant, site.path, body.leaf, tuple(params), tuple(frame.body),
-            tuple(frame.tunables.items()), site.parallel, site.level, body.location, body.doc,
+            tuple(frame.tunables.items()), site.parallel, site.level, place, body.doc,
         )  # fmt: skip
         node = with_privileges(node, self.ranges)
         if self.check:
@@ -344,8 +345,7 @@ def launch(task: Any, *arguments: Any, **keywords: Any) -> None:
         raise LaunchArgumentsError(
             f"{task!r} is not a task", where, hint="decorate the function with @task.define"
         )
-    if not getattr(task, "builtin", False):
-        frame.require_composite(f"launches {task.name}")
+    frame.require_composite(f"launches {task.name}")
     if len(arguments) != len(task.tensors):
         names = ", ".join(n for n, _ in task.tensors)
         raise LaunchArgumentsError(

@@ -114,7 +114,8 @@ class View:
         return tuple(rows)
 
     def __str__(self) -> str:
-        return f"{self.tensor}[{', '.join(_entry(self, n) for n in range(len(self.index)))}]"
+        parts = ", ".join(_entry(self, n) for n in range(len(self.index)))
+        return f"{self.tensor}[{parts}]{turned(self)}"
 
 
 def _clip(extent: int, remaining: Index) -> Index:
@@ -133,3 +134,14 @@ def _entry(view: View, position: int) -> str:
                 valid = view.valid[number]
                 return f"{start}:+{extent}" if valid == Index.of(extent) else f"{start}:+{valid}"
     return str(entry)
+
+
+def turned(view: View) -> str:
+    """``.T`` or ``.transpose(...)`` where the view's axes are not in the buffer's order."""
+    axes = {axis(n): n for n in range(view.rank)}
+    order = [axes[v] for entry in view.index for v in axes if entry.coefficient(v) == 1]
+    if len(order) != view.rank or order == sorted(order):
+        return ""
+    if order == [1, 0]:
+        return ".T"
+    return f".transpose({', '.join(str(order.index(n)) for n in range(view.rank))})"

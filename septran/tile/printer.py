@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from septran.task import expressions as ex
+from septran.task.expression_text import expression_text
 from septran.task.index import Index, axis, is_axis
-from septran.task.views import View
+from septran.task.views import View, turned
 from septran.tile.layouts import ROW
 from septran.tile.nodes import (
     Acquire,
@@ -27,31 +27,7 @@ from septran.tile.nodes import (
     Wait,
 )
 
-_ViewText = Callable[[View], str]
 _INDENT = "    "
-_INFIX = {
-    "add": ("+", 5),
-    "subtract": ("-", 5),
-    "multiply": ("*", 6),
-    "divide": ("/", 6),
-    "floor_divide": ("//", 6),
-    "remainder": ("%", 6),
-    "power": ("**", 8),
-    "and": ("&", 3),
-    "or": ("|", 1),
-    "xor": ("^", 2),
-    "left_shift": ("<<", 4),
-    "right_shift": (">>", 4),
-    "less": ("<", 0),
-    "less_equal": ("<=", 0),
-    "greater": (">", 0),
-    "greater_equal": (">=", 0),
-    "equal": ("==", 0),
-    "not_equal": ("!=", 0),
-}
-"""Python's operator and its binding strength."""
-_PREFIX = {"neg": "-", "not": "~", "invert": "~"}
-_TIGHT = 9
 
 
 def to_text(program: TileProgram, *, origins: bool = False) -> str:
@@ -68,11 +44,6 @@ def to_text(program: TileProgram, *, origins: bool = False) -> str:
 def node_text(node: Node, program: TileProgram) -> str:
     """One node on one line, without what is inside of it."""
     return _Printer(program, False).head(node)
-
-
-def expression_text(value: ex.Expr) -> str:
-    """A tensor expression as Python would have it."""
-    return _expression(value, lambda view: str(view))[0]
 
 
 @dataclass(frozen=True)
@@ -156,7 +127,7 @@ class _Printer:
     def _compute(self, node: Compute) -> str:
         target = self._region(node.operands[0])
         if node.expression is not None:
-            value, _ = _expression(node.expression, self._view)
+            value = expression_text(node.expression, self._view)
             return f"{target} = {value}  by {node.instruction}"
         parts = [self._region(o) for o in node.operands]
         parts += [f"{key}={_value(value)}" for key, value in node.attributes]
@@ -173,7 +144,7 @@ class _Printer:
         parts = [_part(region, n, extent) for n, extent in enumerate(shape)]
         inside = "" if set(parts) <= {":"} else f"[{', '.join(parts)}]"
         stage = "" if region.stage == Index() else f"@{_bracket(region.stage)}"
-        return f"{region.buffer}{inside}{stage}{_turned(region)}"
+        return f"{region.buffer}{inside}{stage}{turned(region)}"
 
 
 def _part(region: Region, position: int, size: int) -> str:
@@ -188,17 +159,6 @@ def _part(region: Region, position: int, size: int) -> str:
             return ":" if valid == Index.of(size) else f":{valid}"
         return f"{start}:+{valid}"
     return str(entry)
-
-
-def _turned(region: Region) -> str:
-    """``.T`` or ``.transpose(...)`` where the region's axes are not in the buffer's order."""
-    axes = {axis(n): n for n in range(region.rank)}
-    order = [axes[v] for entry in region.index for v in axes if entry.coefficient(v) == 1]
-    if len(order) != region.rank or order == sorted(order):
-        return ""
-    if order == [1, 0]:
-        return ".T"
-    return f".transpose({', '.join(str(order.index(n)) for n in range(region.rank))})"
 
 
 def _bracket(index: Index) -> str:
@@ -223,63 +183,3 @@ def _for(node: For) -> str:
 
 def _value(value: object) -> str:
     return repr(value) if isinstance(value, str) else f"{value}"
-
-
-def _expression(value: ex.Expr, view: _ViewText) -> tuple[str, int]:
-    """Text and binding strength of its outermost operator."""
-    match value:
-        case ex.Load():
-            return view(value.view), _TIGHT
-        case ex.Position():
-            return f"position({view(value.view)}, {value.axis})", _TIGHT
-        case ex.Unary():
-            return _unary(value, view)
-        case ex.Binary():
-            return _binary(value, view)
-        case ex.Constant():
-            return f"{value.value}", 7 if str(value.value).startswith("-") else _TIGHT
-        case ex.Scalar():
-            return value.name, _TIGHT
-        case ex.IndexValue():
-            simple = len(value.index.terms) + bool(value.index.constant) <= 1
-            return str(value.index) if simple else f"({value.index})", _TIGHT
-        case _:
-            return _shaped(value, view), _TIGHT
-
-
-def _shaped(value: ex.Select | ex.Cast | ex.Expand | ex.Reduce, view: _ViewText) -> str:
-    """What is written as a call or a subscript."""
-    match value:
-        case ex.Select():
-            parts = (_expression(v, view)[0] for v in (value.condition, value.yes, value.no))
-            return f"where({', '.join(parts)})"
-        case ex.Cast():
-            return f"{value.dtype}({_expression(value.operand, view)[0]})"
-        case ex.Expand():
-            marks = ", ".join("None" if n in value.axes else ":" for n in range(len(value.shape)))
-            return f"{_bracketed(value.operand, view, _TIGHT)}[{marks}]"
-        case ex.Reduce():
-            inside = _expression(value.operand, view)[0]
-            return f"{value.function}({inside}, axis={value.axis})"
-
-
-def _unary(value: ex.Unary, view: _ViewText) -> tuple[str, int]:
-    if value.function in _PREFIX:
-        return f"{_PREFIX[value.function]}{_bracketed(value.operand, view, 7)}", 7
-    return f"{value.function}({_expression(value.operand, view)[0]})", _TIGHT
-
-
-def _binary(value: ex.Binary, view: _ViewText) -> tuple[str, int]:
-    if value.function not in _INFIX:
-        left, right = (_expression(v, view)[0] for v in (value.left, value.right))
-        return f"{value.function}({left}, {right})", _TIGHT
-    sign, strength = _INFIX[value.function]
-    left = _bracketed(value.left, view, strength + (strength in (0, 8)))
-    right = _bracketed(value.right, view, strength + (strength != 8))
-    return f"{left} {sign} {right}", strength
-
-
-def _bracketed(value: ex.Expr, view: _ViewText, least: int) -> str:
-    """In brackets where it binds less than `least`."""
-    text, strength = _expression(value, view)
-    return f"({text})" if strength < least else text
