@@ -70,7 +70,8 @@ def _ordered(
     if _apart(a, b.substitute({v: Var(f"{v}'") for v in shared}), _doubled(ranges, shared)):
         return True
     used = {v for entry in a.index for v in entry.variables()}
-    if shared and not (same and used.issuperset(shared)):  # other iterations' elements
+    repeated = {v for v in shared if ranges.get(v) != (0, 0)}
+    if repeated and not (same and used.issuperset(repeated)):  # other iterations' elements
         return False
     if reader.statement is not writer.statement:
         return before
