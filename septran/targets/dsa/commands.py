@@ -52,7 +52,7 @@ class Command:
 def _arguments(text: str) -> tuple[Argument, ...]:
     """From ``name: meaning`` lines; ``&name`` is an address, ``=name`` a value."""
     found = []
-    for line in text.strip().splitlines():
+    for line in filter(str.strip, text.splitlines()):
         name, meaning = (part.strip() for part in line.split(":", 1))
         kind = {"&": ADDRESS, "=": VALUE}.get(name[0], INTEGER)
         found.append(Argument(name.lstrip("&="), kind, meaning))
