@@ -89,13 +89,14 @@ class Match:
     parallel: bool | None = None
     leaf: bool | None = None
     leaf_kind: tuple[str, ...] = ()
+    spreads: bool | None = None
     dtype: tuple[str, ...] = ()
     machine_feature: tuple[str, ...] = ()
 
     @property
     def needs_body(self) -> bool:
         """Whether it can be decided only when the task's body is known."""
-        return bool(self.primitive or self.leaf_kind)
+        return bool(self.primitive or self.leaf_kind or self.spreads is not None)
 
 
 @dataclass(frozen=True)

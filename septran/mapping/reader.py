@@ -52,7 +52,7 @@ def _late(rule: Node) -> Iterator[SepTranError]:
     match = rule.get("match")
     if match is None or not _match(match).needs_body:
         return
-    fact = next(k for k in ("primitive", "leaf") if k in match.items)
+    fact = next(k for k in ("primitive", "leaf", "holds") if k in match.items)
     for key in ("variant", "tunables"):
         if key in rule.items:
             yield LateRuleError(
@@ -210,6 +210,7 @@ def _match(node: Node) -> Match:
         parallel=None if loops is None else loops.text == "parallel",
         leaf=True if kinds else flag,
         leaf_kind=kinds,
+        spreads=None if holds is None else holds.text == "parallel",
         dtype=_words(node, "dtype"),
         machine_feature=_words(node, "machine_feature"),
     )

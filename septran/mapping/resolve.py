@@ -25,7 +25,8 @@ from septran.mapping.mistakes import (
 from septran.mapping.names import misspelt, mistakes_in, tensors_of
 from septran.mapping.resolved import Decision, Instance, ResolvedMapping, Setting
 from septran.mapping.rules import Facts, facts_of_task
-from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree
+from septran.task.privileges import accesses
+from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree, statements
 
 _INHERITED = "as its caller"
 
@@ -238,7 +239,11 @@ class _Task:
 
     def _mems(self, proc: Setting[str]) -> dict[str, Setting[str]]:
         mems: dict[str, Setting[str]] = {}
+        used = {a.view.tensor for s in statements(self.task.body) for a in accesses(s)}
         for name, tensor in self.tensors.items():
+            if self.caller is not None and name not in used:
+                mems[name] = Setting(NONE, "no element of it is used, only its place")
+                continue
             said = self._memory(name, tensor)
             temporary = isinstance(tensor, Allocate)
             if said is None or (temporary and said.value == NONE):

@@ -11,6 +11,7 @@ key of ``match``     holds for a task instance when
                      alone; ``gemm``, ``fill``, ``copy``: a leaf that calls it
 ``primitive``        it is a leaf that uses one of these; ``map``: a tensor expression
 ``dtype``            the commonest element type of its tensors is one of these
+``holds``            ``parallel``: a loop of its own body is parallel; ``nothing``: none is
 ``machine_feature``  the machine has a part of that name; ``asynchronous``: an engine
                      that copies beside computation
 ==================== =================================================================
@@ -36,7 +37,7 @@ from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mapping import Match, Plan
 from septran.mapping.mistakes import AmbiguousInstanceError, WrongEntryError
 from septran.task.chooser import LaunchSite
-from septran.task.tree import Allocate, Assign, Primitive, TaskNode, statements
+from septran.task.tree import Allocate, Assign, Loop, Primitive, TaskNode, statements
 
 BUILTIN = ("fill", "copy")
 
@@ -57,6 +58,8 @@ class Facts:
     dims: Mapping[str, int]
     primitives: frozenset[str] | None = None
     """What a leaf uses; None while its body is not known."""
+    spreads: bool = False
+    """Whether a loop of its body is parallel; False while that is not known."""
 
     @property
     def dtype(self) -> str:
@@ -87,7 +90,7 @@ def facts_of_task(task: TaskNode, dims: Mapping[str, int]) -> Facts:
     return Facts(
         task.name, task.variant, task.path, task.level, task.leaf, task.parallel,
         {p.name: p.shape for p in task.params}, {p.name: p.dtype for p in task.params},
-        dims, primitives_of(task),
+        dims, primitives_of(task), any(isinstance(s, Loop) and s.parallel for s in statements(task.body)),
     )  # fmt: skip
 
 
@@ -121,6 +124,7 @@ def matches(match: Match, facts: Facts, machine: Machine) -> bool:
         and match.leaf in (None, facts.leaf)
         and (not match.leaf_kind or any(_is(kind, facts) for kind in match.leaf_kind))
         and (not match.primitive or (facts.leaf and _uses(facts, match.primitive)))
+        and match.spreads in (None, facts.spreads)
         and (not match.dtype or facts.dtype in match.dtype)
         and (not match.machine_feature or all(has(machine, f) for f in match.machine_feature))
     )

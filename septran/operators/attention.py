@@ -1,7 +1,7 @@
 """Scaled dot-product attention, flash style: O = softmax(scale * Q K^T) V.
 
-Q and O [B, H, M, D], K and V [B, H, N, D]; `scale` is 1/sqrt(D) unless given. With `causal`
-query i sees keys up to i + N - M (the last query sees all). The softmax is computed online,
+Q and O [B, H, M, D], K and V [B, G, N, D]; `scale` is 1/sqrt(D) unless given. G heads of keys
+serve H heads of queries, H/G each (GQA; MQA where G is 1). With `causal` query i sees keys up to i + N - M (the last query sees all). The softmax is computed online,
 a block of keys at a time, so that the scores are never all in memory. A query that sees no
 key gives NaN, as torch's. Source: Dao et al., FlashAttention, arXiv 2205.14135.
 """
@@ -10,7 +10,7 @@ import math
 
 from septran import task
 
-EXAMPLE = {"B": 1, "H": 4, "M": 256, "N": 256, "D": 64}
+EXAMPLE = {"B": 1, "H": 4, "G": 4, "M": 256, "N": 256, "D": 64}
 
 
 @task.define(leaf=True)
@@ -93,8 +93,8 @@ def attention_head(O, Q, K, V, *, scale: task.static, ahead: task.static):
 def attention(
     O: task.Tensor["B", "H", "M", "D"],
     Q: task.Tensor["B", "H", "M", "D"],
-    K: task.Tensor["B", "H", "N", "D"],
-    V: task.Tensor["B", "H", "N", "D"],
+    K: task.Tensor["B", "G", "N", "D"],
+    V: task.Tensor["B", "G", "N", "D"],
     *,
     causal: bool = False,
     scale: task.static = None,
@@ -102,5 +102,13 @@ def attention(
     """O = softmax(scale * Q K^T) V for each batch and head."""
     factor = 1.0 / math.sqrt(Q.shape[3]) if scale is None else scale
     ahead = K.shape[2] - Q.shape[2] if causal else None
-    for b, h in task.parallel_range(*O.shape[:2]):
-        task.launch(attention_head, O[b, h], Q[b, h], K[b, h], V[b, h], scale=factor, ahead=ahead)
+    for b, g, h in task.parallel_range(*K.shape[:2], heads_a_group(Q, K)):
+        q = g * heads_a_group(Q, K) + h
+        task.launch(attention_head, O[b, q], Q[b, q], K[b, g], V[b, g], scale=factor, ahead=ahead)
+
+
+def heads_a_group(Q, K):
+    """Heads of queries that share one head of keys and values."""
+    if Q.shape[1] % K.shape[1]:
+        raise ValueError(f"{Q.shape[1]} heads of queries over {K.shape[1]} of keys")
+    return Q.shape[1] // K.shape[1]

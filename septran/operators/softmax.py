@@ -25,7 +25,7 @@ def softmax_rows(Y, X):
 @task.define
 def softmax(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"]):
     """Normalise the exponentials of each row."""
-    rows = task.tunable("block_M")
+    rows = task.tunable("block_rows")
     Yp = task.partition(Y, shape=(rows, Y.shape[1]))
     Xp = task.partition(X, shape=(rows, X.shape[1]))
     for i in task.parallel_range(Yp.shape[0]):

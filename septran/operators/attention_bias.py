@@ -1,0 +1,73 @@
+"""Attention with a bias on the scores: O = softmax(scale * Q K^T + bias) V.
+
+As `attention`, with bias [B, H, M, N] added to the scaled scores: positions (ALiBi, T5),
+masks (-inf hides a key). Source: Dao et al., arXiv 2205.14135; torch's `attn_mask`.
+"""
+
+import math
+
+from septran import task
+from septran.operators.attention import (
+    heads_a_group,
+    normalise,
+    scores_tile,
+    softmax_step,
+    values_tile,
+)
+
+EXAMPLE = {"B": 1, "H": 4, "G": 4, "M": 256, "N": 256, "D": 64}
+
+
+@task.define(leaf=True)
+def add_bias(S, bias, *, scale: task.static):
+    """S = scale * S + bias."""
+    S[:, :] = S * scale + bias
+
+
+@task.define
+def attention_bias_block(O, Q, K, V, bias, *, scale: task.static):
+    """One block of queries: walk the keys."""
+    keys = task.tunable("block_N")
+    Kp = task.partition(K, shape=(keys, K.shape[1]))
+    Vp = task.partition(V, shape=(keys, V.shape[1]))
+    Bp = task.partition(bias, shape=(bias.shape[0], keys))
+    acc = task.zeros(O.shape, task.float32, name="acc")
+    m = task.full(Q.shape[:1], -task.inf, name="m")
+    l = task.zeros(Q.shape[:1], name="l")
+    for k in task.sequential_range(Kp.shape[0]):
+        S = task.empty((Q.shape[0], Kp[k, 0].shape[0]), task.float32, name="S")
+        P = task.empty(S.shape, Q.dtype, name="P")
+        task.launch(scores_tile, S, Q, Kp[k, 0])
+        task.launch(add_bias, S, Bp[0, k], scale=scale)
+        task.launch(softmax_step, P, acc, m, l, S, Q, Kp[k, 0], scale=1.0, ahead=None)
+        task.launch(values_tile, acc, P, Vp[k, 0])
+    task.launch(normalise, O, acc, l)
+
+
+@task.define
+def attention_bias_head(O, Q, K, V, bias, *, scale: task.static):
+    """One head: queries in blocks, each on its own."""
+    queries = task.tunable("block_M")
+    Op = task.partition(O, shape=(queries, O.shape[1]))
+    Qp = task.partition(Q, shape=(queries, Q.shape[1]))
+    Bp = task.partition(bias, shape=(queries, bias.shape[1]))
+    for i in task.parallel_range(Op.shape[0]):
+        task.launch(attention_bias_block, Op[i, 0], Qp[i, 0], K, V, Bp[i, 0], scale=scale)
+
+
+@task.define
+def attention_bias(
+    O: task.Tensor["B", "H", "M", "D"],
+    Q: task.Tensor["B", "H", "M", "D"],
+    K: task.Tensor["B", "G", "N", "D"],
+    V: task.Tensor["B", "G", "N", "D"],
+    bias: task.Tensor["B", "H", "M", "N"],
+    *,
+    scale: task.static = None,
+):
+    """O = softmax(scale * Q K^T + bias) V for each batch and head."""
+    factor = 1.0 / math.sqrt(Q.shape[3]) if scale is None else scale
+    for b, g, h in task.parallel_range(*K.shape[:2], heads_a_group(Q, K)):
+        q = g * heads_a_group(Q, K) + h
+        head = (O[b, q], Q[b, q], K[b, g], V[b, g], bias[b, q])
+        task.launch(attention_bias_head, *head, scale=factor)

@@ -1,0 +1,66 @@
+"""Matrix product with quantised weights: C = A @ ((W - zero) * scale).
+
+A [M, K] and C [M, N] in a float dtype, scale and zero [K/group, N] in A's dtype, one a group
+of K and column. `bits` 8: W is int8 [K, N]. `bits` 4: W is uint8 [K/2, N]; of each group's
+`group`/2 rows the low halves are the group's first rows, the high halves its last ones, so
+that both unpack without a shuffle. Sums in float32. Source: Frantar et al., GPTQ, arXiv
+2210.17323 (groups); Marlin, arXiv 2408.11743 (packing by halves).
+"""
+
+from septran import task
+from septran.operators.gemm import accumulator, gemm_tile
+
+EXAMPLE = {"M": 64, "N": 256, "K": 256}
+
+
+@task.define(leaf=True)
+def unpack8(T, W, scale, zero):
+    """T = (W - zero) * scale for some rows of one group."""
+    T[:, :] = (W.astype(task.compute_dtype(T.dtype)) - zero) * scale
+
+
+@task.define(leaf=True)
+def unpack4(T, W, scale, zero):
+    """The same, two weights a byte."""
+    half, wide = W.shape[0], task.compute_dtype(T.dtype)
+    T[:half, :] = ((W & 15).astype(wide) - zero) * scale
+    T[half:, :] = ((W >> 4).astype(wide) - zero) * scale
+
+
+@task.define
+def dequant_block(C, A, W, scale, zero, *, bits: int, group: int):
+    """One block of C: walk the groups of K."""
+    acc = accumulator(C)
+    Ap = task.partition(A, shape=(A.shape[0], group))
+    Wp = task.partition(W, shape=(group * bits // 8, W.shape[1]))
+    Sp, Zp = (task.partition(x, shape=(1, x.shape[1])) for x in (scale, zero))
+    task.fill(acc, 0)
+    for k in task.sequential_range(Ap.shape[1]):
+        T = task.empty((group, W.shape[1]), A.dtype, name="T")
+        task.launch(unpack4 if bits == 4 else unpack8, T, Wp[k, 0], Sp[k, 0], Zp[k, 0])
+        task.launch(gemm_tile, acc, Ap[0, k], T)
+    if acc is not C:
+        task.copy(C, acc)
+
+
+@task.define
+def dequant_gemm(
+    C: task.Tensor["M", "N"],
+    A: task.Tensor["M", "K"],
+    W: task.Tensor["K * bits // 8", "N"],
+    scale: task.Tensor["K // group", "N"],
+    zero: task.Tensor["K // group", "N"],
+    *,
+    bits: int = 4,
+    group: int = 64,
+):
+    """C in blocks, each on its own."""
+    if bits not in (4, 8) or A.shape[1] % group or group % 2:
+        raise ValueError(f"{bits} bits in groups of {group} over K = {A.shape[1]}")
+    tile = (task.tunable("block_M"), task.tunable("block_N"))
+    Cp = task.partition(C, shape=tile)
+    Ap = task.partition(A, shape=(tile[0], A.shape[1]))
+    Wp, Sp, Zp = (task.partition(x, shape=(x.shape[0], tile[1])) for x in (W, scale, zero))
+    for i, j in task.parallel_range(Cp.shape):
+        operands = (Ap[i, 0], Wp[0, j], Sp[0, j], Zp[0, j])
+        task.launch(dequant_block, Cp[i, j], *operands, bits=bits, group=group)

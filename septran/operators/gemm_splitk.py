@@ -1,0 +1,55 @@
+"""Matrix product with the K axis in independent parts: C = sum over p of A[:, p] @ B[p, :].
+
+A [M, K], B [K, N], C [M, N], dtypes as `gemm`; partial sums in float32 (int32), added in
+order. For few rows and columns and a long K, where blocks of C alone would leave units idle.
+Source: Osama et al., Stream-K, arXiv 2301.03598 (fixed split).
+"""
+
+from septran import task
+from septran.operators.gemm import gemm_core
+
+EXAMPLE = {"M": 64, "N": 64, "K": 4096}
+
+
+@task.define(leaf=True)
+def add_part(total, part):
+    """total += part."""
+    total[:, :] = total + part
+
+
+@task.define(leaf=True)
+def round_sum(C, total):
+    """C = total, rounded."""
+    C[:, :] = total.astype(C.dtype)
+
+
+@task.define
+def sum_parts_block(C, parts):
+    """Some rows of all parts, added in order."""
+    total = task.zeros(C.shape, parts.dtype, name="total")
+    for p in task.sequential_range(parts.shape[0]):
+        task.launch(add_part, total, parts[p])
+    task.launch(round_sum, C, total)
+
+
+@task.define
+def sum_parts(C, parts):
+    """C = the sum of the parts, in blocks."""
+    tile = (task.tunable("block_rows"), task.tunable("block_columns"))
+    Cp = task.partition(C, shape=tile)
+    Pp = task.partition(parts, shape=(parts.shape[0], *tile))
+    for i, j in task.parallel_range(Cp.shape):
+        task.launch(sum_parts_block, Cp[i, j], Pp[0, i, j])
+
+
+@task.define
+def gemm_splitk(C: task.Tensor["M", "N"], A: task.Tensor["M", "K"], B: task.Tensor["K", "N"]):
+    """C = A @ B by parts of K."""
+    depth = task.tunable("split_K", 1024)
+    Ap = task.partition(A, shape=(A.shape[0], depth))
+    Bp = task.partition(B, shape=(depth, B.shape[1]))
+    count = Ap.shape[1]
+    parts = task.empty((count, *C.shape), task.accumulator_dtype(C.dtype), name="parts")
+    for p in task.parallel_range(count):
+        task.launch(gemm_core, parts[p], Ap[0, p], Bp[p, 0])
+    task.launch(sum_parts, C, parts)

@@ -1,0 +1,78 @@
+"""Causal linear attention in chunks: O[i] = sum over j <= i of (Q[i] . K[j]) V[j].
+
+Q and K [B, H, N, D], V and O [B, H, N, E]. Each chunk adds its own part, masked, and what
+the state S = sum of K[j] V[j]^T of all chunks before it gives; the state is float32.
+Source: Katharopoulos et al., arXiv 2006.16236; the chunked form of Yang et al., Gated Linear
+Attention, arXiv 2312.06635.
+"""
+
+from septran import task
+
+EXAMPLE = {"B": 1, "H": 4, "N": 256, "D": 64, "E": 64}
+
+
+@task.define(leaf=True)
+def chunk_scores(S, Q, K):
+    """S = Q K^T."""
+    task.fill(S, 0)
+    task.call_primitive("gemm", S, Q, K.T)
+
+
+@task.define(leaf=True)
+def mask_scores(P, S):
+    """Keys after the query count nothing."""
+    seen = task.index(S, 1)[None, :] <= task.index(S, 0)[:, None]
+    P[:, :] = task.where(seen, S, 0.0)
+
+
+@task.define(leaf=True)
+def chunk_output(acc, P, V, Q, state):
+    """acc = P V + Q state."""
+    task.fill(acc, 0)
+    task.call_primitive("gemm", acc, P, V)
+    task.call_primitive("gemm", acc, Q, state)
+
+
+@task.define(leaf=True)
+def add_to_state(total, K, V):
+    """total += K^T V."""
+    task.call_primitive("gemm", total, K.T, V)
+
+
+@task.define(leaf=True)
+def rounded(Y, X):
+    """Y = X in Y's dtype."""
+    Y[:, :] = X.astype(Y.dtype)
+
+
+@task.define
+def linear_attention_head(O, Q, K, V):
+    """One head: chunk after chunk, the state passed on."""
+    size = task.tunable("block_N")
+    Op, Vp = (task.partition(x, shape=(size, x.shape[1])) for x in (O, V))
+    Qp, Kp = (task.partition(x, shape=(size, x.shape[1])) for x in (Q, K))
+    total = task.zeros((K.shape[1], V.shape[1]), task.float32, name="total")
+    state = task.empty(total.shape, Q.dtype, name="state")
+    for n in task.sequential_range(Qp.shape[0]):
+        q, k, v = Qp[n, 0], Kp[n, 0], Vp[n, 0]
+        S = task.empty((q.shape[0], k.shape[0]), task.float32, name="S")
+        P = task.empty(S.shape, Q.dtype, name="P")
+        acc = task.empty((q.shape[0], v.shape[1]), task.float32, name="acc")
+        task.launch(rounded, state, total)
+        task.launch(chunk_scores, S, q, k)
+        task.launch(mask_scores, P, S)
+        task.launch(chunk_output, acc, P, v, q, state)
+        task.launch(rounded, Op[n, 0], acc)
+        task.launch(add_to_state, total, k, v)
+
+
+@task.define
+def linear_attention(
+    O: task.Tensor["B", "H", "N", "E"],
+    Q: task.Tensor["B", "H", "N", "D"],
+    K: task.Tensor["B", "H", "N", "D"],
+    V: task.Tensor["B", "H", "N", "E"],
+):
+    """Each batch and head on its own."""
+    for b, h in task.parallel_range(*O.shape[:2]):
+        task.launch(linear_attention_head, O[b, h], Q[b, h], K[b, h], V[b, h])

@@ -1,0 +1,42 @@
+"""The k greatest elements of each row, greatest first, and where they are.
+
+X [M, N], values [M, k] of its dtype, indices [M, k] int64. Among equals the first. NaN is not
+ranked: a row with NaN gives NaN first, at the index 0. Source: torch.topk (definition, but for
+the order among equals, which it leaves open).
+"""
+
+from septran import task
+
+EXAMPLE = {"M": 256, "N": 512, "k": 4}
+
+
+@task.define(leaf=True)
+def topk_rows(values, indices, X, *, k: task.static):
+    """Some rows, whole: k times the maximum of what is left."""
+    wide = task.compute_dtype(X.dtype)
+    left = task.empty(X.shape, wide, name="left")
+    top = task.empty(X.shape[:1], wide, name="top")
+    where = task.empty(X.shape[:1], task.int64, name="where")
+    left[:, :] = X
+    column = task.index(X, 1)[None, :]
+    for n in range(k):
+        top[:] = task.max(left, axis=1)
+        where[:] = task.min(task.where(left == top[:, None], column, X.shape[1]), axis=1)
+        values[:, n] = top
+        indices[:, n] = where
+        left[:, :] = task.where(column == where[:, None], -task.inf, left)
+
+
+@task.define
+def topk(
+    values: task.Tensor["M", "k"],
+    indices: task.Tensor["M", "k", task.int64],
+    X: task.Tensor["M", "N"],
+    *,
+    k: task.static = 4,
+):
+    """Rows in blocks, each on its own."""
+    rows = task.tunable("block_rows")
+    Vp, Ip, Xp = (task.partition(x, shape=(rows, x.shape[1])) for x in (values, indices, X))
+    for i in task.parallel_range(Xp.shape[0]):
+        task.launch(topk_rows, Vp[i, 0], Ip[i, 0], Xp[i, 0], k=k)
