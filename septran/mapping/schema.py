@@ -29,8 +29,6 @@ from septran.mapping.tune import tune_schema
 
 GROUPS = ("*", "accumulators", "temporaries", "reads", "writes")
 """What `mems` may name besides tensors, least particular first after the tensors' names."""
-FACTS = ("task", "variant", "primitive", "level", "loops", "leaf", "dtype", "machine_feature")
-"""Keys of `match`."""
 LEAF_KINDS = ("elementwise", "gemm", "fill", "copy")
 
 _TENSOR = Text(rf"\*|{IDENTIFIER}", 'a tensor, a group of tensors, or "*"')
@@ -130,6 +128,7 @@ MATCH = Record(
         "machine_feature": Field(
             many(_WORD), "a part that the machine must have, or `asynchronous`"
         ),
+        "when": Field(Formula(), "a condition over dimensions, extents and dtype that is true"),
     },
     "match",
 )
