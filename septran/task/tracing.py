@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -279,26 +280,28 @@ class Tracer:
         return chosen
 
 
-_ACTIVE: list[Tracer] = []
+_ACTIVE: ContextVar[Tracer | None] = ContextVar("_ACTIVE", default=None)
+"""The innermost trace of this thread: others may trace at the same time."""
 
 
 def current() -> Frame:
     """The task being traced; raises NotInTaskError outside of one."""
-    if not _ACTIVE or not _ACTIVE[-1].frames:
+    tracer = _ACTIVE.get()
+    if tracer is None or not tracer.frames:
         raise NotInTaskError(
             "this can only be used in a task that SepTran traces", Location.of_caller(),
             hint="call it in a function with @task.define, and run that by task.run or compile",
         )  # fmt: skip
-    return _ACTIVE[-1].frames[-1]
+    return tracer.frames[-1]
 
 
 @contextmanager
 def _tracing(tracer: Tracer) -> Iterator[None]:
-    _ACTIVE.append(tracer)
+    outer = _ACTIVE.set(tracer)
     try:
         yield
     finally:
-        _ACTIVE.pop()
+        _ACTIVE.reset(outer)
 
 
 def trace(
