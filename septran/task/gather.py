@@ -27,8 +27,10 @@ def read(array: Array, view: View, values: Mapping[Var, int]) -> Array:
         keys, order, reverse = slices
         part: Array = array[keys].transpose(order)[reverse]
         return part
-    places = coordinates(view, values)
     shape = extents(view, values)
+    if 0 in shape:  # where nothing is may lie outside of the array
+        return np.zeros(shape, array.dtype)
+    places = coordinates(view, values)
     if not view.padded:
         return np.broadcast_to(array[tuple(places)], shape)
     inside = np.ones(shape, dtype=bool)
@@ -47,8 +49,10 @@ def write(array: Array, view: View, values: Mapping[Var, int], elements: Array) 
         keys, order, reverse = slices
         array[keys].transpose(order)[reverse][...] = elements
         return
-    places = coordinates(view, values)
     shape = extents(view, values)
+    if 0 in shape:
+        return
+    places = coordinates(view, values)
     array[tuple(np.broadcast_to(p, shape) for p in places)] = np.broadcast_to(elements, shape)
 
 
