@@ -92,6 +92,7 @@ class Match:
     spreads: bool | None = None
     dtype: tuple[str, ...] = ()
     machine_feature: tuple[str, ...] = ()
+    when: Condition | None = None
 
     @property
     def needs_body(self) -> bool:

@@ -200,6 +200,8 @@ def _cases(node: Node) -> Iterator[Case]:
 def _match(node: Node) -> Match:
     leaf = node.get("leaf")
     loops = node.get("loops")
+    when = node.get("when")
+    holds = node.get("holds")
     flag = leaf.value if leaf and isinstance(leaf.value, bool) else None
     kinds = () if leaf is None or flag is not None else tuple(e.text for e in leaf.elements)
     return Match(
@@ -213,6 +215,7 @@ def _match(node: Node) -> Match:
         spreads=None if holds is None else holds.text == "parallel",
         dtype=_words(node, "dtype"),
         machine_feature=_words(node, "machine_feature"),
+        when=condition(when) if when else None,
     )
 
 

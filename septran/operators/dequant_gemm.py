@@ -1,7 +1,8 @@
 """Matrix product with quantised weights: C = A @ ((W - zero) * scale).
 
 A [M, K] and C [M, N] in a float dtype, scale and zero [K/group, N] in A's dtype, one a group
-of K and column. `bits` 8: W is int8 [K, N]. `bits` 4: W is uint8 [K/2, N]; of each group's
+of K and column; W is passed as bytes, uint8. `bits` 8: they are int8 [K, N]
+(`w.view(torch.uint8)`). `bits` 4: two unsigned weights each, [K/2, N]; of each group's
 `group`/2 rows the low halves are the group's first rows, the high halves its last ones, so
 that both unpack without a shuffle. Sums in float32. Source: Frantar et al., GPTQ, arXiv
 2210.17323 (groups); Marlin, arXiv 2408.11743 (packing by halves).
@@ -16,7 +17,7 @@ EXAMPLE = {"M": 64, "N": 256, "K": 256}
 @task.define(leaf=True)
 def unpack8(T, W, scale, zero):
     """T = (W - zero) * scale for some rows of one group."""
-    T[:, :] = (W.astype(task.compute_dtype(T.dtype)) - zero) * scale
+    T[:, :] = ((W ^ 128).astype(task.compute_dtype(T.dtype)) - 128 - zero) * scale
 
 
 @task.define(leaf=True)
@@ -47,7 +48,7 @@ def dequant_block(C, A, W, scale, zero, *, bits: int, group: int):
 def dequant_gemm(
     C: task.Tensor["M", "N"],
     A: task.Tensor["M", "K"],
-    W: task.Tensor["K * bits // 8", "N"],
+    W: task.Tensor["K * bits // 8", "N", task.uint8],
     scale: task.Tensor["K // group", "N"],
     zero: task.Tensor["K // group", "N"],
     *,

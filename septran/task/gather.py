@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from septran.task.index import FloorDiv, Index, Max, Min, Mod, Var, axis
+from septran.task.index import FloorDiv, Index, Max, Min, Mod, Var, axis, is_axis
 from septran.task.views import View
 
 Array = np.ndarray[Any, Any]
@@ -25,8 +27,10 @@ def read(array: Array, view: View, values: Mapping[Var, int]) -> Array:
         keys, order, reverse = slices
         part: Array = array[keys].transpose(order)[reverse]
         return part
-    places = coordinates(view, values)
     shape = extents(view, values)
+    if 0 in shape:  # where nothing is may lie outside of the array
+        return np.zeros(shape, array.dtype)
+    places = coordinates(view, values)
     if not view.padded:
         return np.broadcast_to(array[tuple(places)], shape)
     inside = np.ones(shape, dtype=bool)
@@ -45,9 +49,31 @@ def write(array: Array, view: View, values: Mapping[Var, int], elements: Array) 
         keys, order, reverse = slices
         array[keys].transpose(order)[reverse][...] = elements
         return
-    places = coordinates(view, values)
     shape = extents(view, values)
+    if 0 in shape:
+        return
+    places = coordinates(view, values)
     array[tuple(np.broadcast_to(p, shape) for p in places)] = np.broadcast_to(elements, shape)
+
+
+REPEATS = 1 << 16
+"""The most elements that are compared to find repeated ones."""
+
+
+def repeats(view: View) -> bool:
+    """Whether a view shows an element of its tensor twice, as overlapping windows do."""
+    rows = view.strides()
+    if rows is not None and all(len(row) <= 1 for row in rows):
+        used = {n for row in rows for n in row}
+        return any(e > 1 and n not in used for n, e in enumerate(view.shape))
+    size = math.prod(view.shape)
+    if size > REPEATS:  # a longer axis repeats what a short one does
+        return repeats(replace(view, shape=tuple((e + 1) // 2 for e in view.shape)))
+    outer = {v: 0 for entry in view.index for v in entry.variables() if not is_axis(v)}
+    full = replace(view, valid=tuple(map(Index.of, view.shape)))
+    places = np.broadcast_arrays(*coordinates(full, outer))
+    flat = np.stack([np.ravel(p) for p in places])
+    return int(np.unique(flat, axis=1).shape[1]) < size
 
 
 def coordinates(view: View, values: Mapping[Var, int]) -> list[Array]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from septran.task import expressions as ex
 from septran.task.definition import TensorType
 from septran.task.errors import ReadOnlyError
-from septran.task.index import Index, Range, Var, axis, minimum
+from septran.task.gather import write
+from septran.task.index import Index, Range, Var, axis, is_axis, minimum
 from septran.task.primitives import PRIMITIVES
 from septran.task.tree import (
     Allocate,
@@ -73,7 +77,7 @@ def check_declared(task: TaskNode, declared: Mapping[str, TensorType]) -> None:
             raise ReadOnlyError(f"{param.name} of {task.name} is In, but is written", task.location)
         if wanted == "Out" and param.reads:
             raise ReadOnlyError(
-                f"{param.name} of {task.name} is Out, but is read before it is overwritten",
+                f"{param.name} of {task.name} is Out, but is read before it is all overwritten",
                 task.location,
                 hint="declare it InOut, or fill it first",
             )
@@ -82,11 +86,12 @@ def check_declared(task: TaskNode, declared: Mapping[str, TensorType]) -> None:
 def _found(param: Param, task: TaskNode, ranges: Mapping[Var, Range]) -> Param:
     own = [a for s in statements(task.body) for a in accesses(s) if a.view.tensor == param.name]
     whole = View.whole(param.name, param.shape, param.valid)
-    reads, _ = _scan(task.body, param.name, [], _Whole(whole, ranges))
+    reads, written = _scan(task.body, param.name, [], _Whole(whole, ranges))
+    writes = any(a.writes for a in own)
     return replace(
         param,
-        reads=reads or not own,
-        writes=any(a.writes for a in own),
+        reads=reads or not writes or not _covered(written, whole),
+        writes=writes,
         accumulates=any(a.accumulates for a in own),
     )
 
@@ -131,6 +136,24 @@ def _within(view: View, written: list[View], whole: _Whole) -> bool:
 
 def _is_all(view: View, whole: View) -> bool:
     return view.index == whole.index and view.valid == whole.valid and view.shape == whole.shape
+
+
+_COUNTED = 1 << 16
+"""The most elements that are counted to tell whether all are written."""
+
+
+def _covered(written: list[View], whole: View) -> bool:
+    """Whether nothing of the tensor keeps its old content."""
+    if 0 in whole.shape or any(_is_all(w, whole) for w in written):
+        return True
+    if whole.ragged or math.prod(whole.shape) > _COUNTED:
+        return False
+    done = np.zeros(whole.shape, dtype=bool)
+    for view in written:
+        fixed = all(is_axis(v) for e in (*view.index, *view.valid) for v in e.variables())
+        if fixed and _SPANS not in view.shape:
+            write(done, view, {}, np.ones((), dtype=bool))
+    return bool(done.all())
 
 
 _SPANS = -1
