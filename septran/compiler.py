@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Mapping as MappingOf
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +22,8 @@ from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.runtime.stages import Stages
 from septran.targets.registry import target_for
 from septran.task import Task, complete, find_entry, load_logic, trace, written
+from septran.task.dims import extent
+from septran.task.errors import InferenceError
 from septran.task.tree import ScalarParam, TunableValue
 from septran.tile.place import place
 
@@ -192,7 +196,13 @@ def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[st
     """Shapes of parameters from shapes and named dimensions together; raises CallError."""
     names = [name for name, _ in entry.tensors]
     tensors = entry.specialised(static)
-    dims = {str(d) for _, kind in tensors for d in kind.dims or ()}
+    dims = {
+        n
+        for _, kind in tensors
+        for d in kind.dims or ()
+        for n in re.findall(r"[A-Za-z_]\w*", str(d))
+    }
+    dims -= {k.name for k in entry.keywords}
     sizes = {n: int(e) for n, e in shapes.items() if not isinstance(e, tuple | list)}
     known = {n: tuple(map(int, e)) for n, e in shapes.items() if isinstance(e, tuple | list)}
     for name in (*sizes, *known):
@@ -202,12 +212,9 @@ def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[st
                 hint=nearest(name, {*names, *(d for d in dims if d.isidentifier())}),
             )  # fmt: skip
     for name, kind in tensors:
-        if (
-            name not in known
-            and kind.dims
-            and all(str(d) in sizes or isinstance(d, int) for d in kind.dims)
-        ):
-            known[name] = tuple(d if isinstance(d, int) else sizes[str(d)] for d in kind.dims)
+        if name not in known and kind.dims:
+            with contextlib.suppress(InferenceError):  # it follows from others, or is reported
+                known[name] = tuple(extent(d, sizes, static, entry, name) for d in kind.dims)
     return known
 
 

@@ -89,10 +89,11 @@ def facts_of_site(site: LaunchSite) -> Facts:
 
 def facts_of_task(task: TaskNode, dims: Mapping[str, int]) -> Facts:
     """What is known of a traced task."""
+    spreads = any(isinstance(s, Loop) and s.parallel for s in statements(task.body))
     return Facts(
         task.name, task.variant, task.path, task.level, task.leaf, task.parallel,
         {p.name: p.shape for p in task.params}, {p.name: p.dtype for p in task.params},
-        dims, primitives_of(task), any(isinstance(s, Loop) and s.parallel for s in statements(task.body)),
+        dims, primitives_of(task), spreads,
     )  # fmt: skip
 
 

@@ -1,9 +1,10 @@
 """Scaled dot-product attention, flash style: O = softmax(scale * Q K^T) V.
 
 Q and O [B, H, M, D], K and V [B, G, N, D]; `scale` is 1/sqrt(D) unless given. G heads of keys
-serve H heads of queries, H/G each (GQA; MQA where G is 1). With `causal` query i sees keys up to i + N - M (the last query sees all). The softmax is computed online,
-a block of keys at a time, so that the scores are never all in memory. A query that sees no
-key gives NaN, as torch's. Source: Dao et al., FlashAttention, arXiv 2205.14135.
+serve H heads of queries, H/G each (GQA; MQA where G is 1). With `causal` query i sees keys up
+to i + N - M (the last query sees all). The softmax is computed online, a block of keys at a
+time, so that the scores are never all in memory. A query that sees no key gives NaN, as
+torch's. Source: Dao et al., FlashAttention, arXiv 2205.14135.
 """
 
 import math

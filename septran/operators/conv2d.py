@@ -1,9 +1,10 @@
 """Two-dimensional convolution as an implicit matrix product.
 
 Y[n, o, p, q] = sum over c, r, s of X[n, c, p*stride + r*dilation - padding, ...] *
-W[o, c, r, s], out-of-range elements of X being zero. X [B, C, H, W], F [O, C, R, S],
-Y [B, O, P, Q] with P = (H + 2*padding - dilation*(R - 1) - 1) // stride + 1. The windows of
-X are a view with merged axes, [C*R*S, P*Q]; nothing is unfolded in memory by the logic.
+F[o, c, r, s], out-of-range elements of X being zero. X [B, C, H, W], F [O, C/groups, R, S],
+Y [B, O, P, Q] with P = (H + 2*padding - dilation*(R - 1) - 1) // stride + 1; with `groups`
+each group of outputs sees its own channels. The windows of X are a view with merged axes,
+[C*R*S, P*Q]; nothing is unfolded in memory by the logic. `conv2d_nhwc` has channels last.
 Source: Chellapilla et al., 2006 (unfolding); torch.nn.functional.conv2d (definition).
 """
 
@@ -22,17 +23,23 @@ def conv2d(
         "(W + 2*padding - dilation*(S - 1) - 1) // stride + 1",
     ],
     X: task.Tensor["B", "C", "H", "W"],
-    F: task.Tensor["O", "C", "R", "S"],
+    F: task.Tensor["O", "C // groups", "R", "S"],
     *,
     stride: task.static = 1,
     padding: task.static = 0,
     dilation: task.static = 1,
+    groups: task.static = 1,
 ):
     """Y = X convolved with F, channels first."""
     out, c, r, s = F.shape
+    if X.shape[1] % groups or out % groups:
+        raise ValueError(f"{groups} groups of {X.shape[1]} channels to {out}")
     p, q = Y.shape[2:]
-    weights = F.reshape(out, c * r * s)
-    for b in task.parallel_range(X.shape[0]):
-        windows = task.window(X[b], (r, s), stride, padding, dilation)  # [C, P, Q, R, S]
+    each = out // groups
+    weights = task.partition(F.reshape(out, c * r * s), shape=(each, c * r * s))
+    for b, g in task.parallel_range(X.shape[0], groups):
+        channels = task.partition(X[b], shape=(c, *X.shape[2:]))[g, 0, 0]
+        windows = task.window(channels, (r, s), stride, padding, dilation)  # [C, P, Q, R, S]
         columns = windows.transpose(0, 3, 4, 1, 2).reshape(c * r * s, p * q)
-        task.launch(gemm_core, Y[b].reshape(out, p * q), weights, columns)
+        result = task.partition(Y[b].reshape(out, p * q), shape=(each, p * q))[g, 0]
+        task.launch(gemm_core, result, weights[g, 0], columns)

@@ -13,13 +13,13 @@ EXAMPLE = {"M": 64, "N": 64, "K": 4096}
 
 @task.define(leaf=True)
 def add_part(total, part):
-    """total += part."""
+    """Add one part."""
     total[:, :] = total + part
 
 
 @task.define(leaf=True)
 def round_sum(C, total):
-    """C = total, rounded."""
+    """The sum in the dtype of C."""
     C[:, :] = total.astype(C.dtype)
 
 

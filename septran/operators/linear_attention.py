@@ -27,7 +27,7 @@ def mask_scores(P, S):
 
 @task.define(leaf=True)
 def chunk_output(acc, P, V, Q, state):
-    """acc = P V + Q state."""
+    """The chunk's own part and that of all before it: P V + Q state."""
     task.fill(acc, 0)
     task.call_primitive("gemm", acc, P, V)
     task.call_primitive("gemm", acc, Q, state)
@@ -35,7 +35,7 @@ def chunk_output(acc, P, V, Q, state):
 
 @task.define(leaf=True)
 def add_to_state(total, K, V):
-    """total += K^T V."""
+    """Add K^T V."""
     task.call_primitive("gemm", total, K.T, V)
 
 

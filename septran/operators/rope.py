@@ -1,8 +1,8 @@
-"""Rotary position embedding, halves rotated: with x = [x1, x2] along D,
-y = [x1 * cos - x2 * sin, x2 * cos + x1 * sin].
+"""Rotary position embedding, halves rotated.
 
-X and Y [S, H, D] (positions, heads, head size), cos and sin [S, D/2], any float dtype.
-Source: Su et al., RoFormer, arXiv 2104.09864; the arrangement in halves of Llama.
+With x = [x1, x2] along D, y = [x1 * cos - x2 * sin, x2 * cos + x1 * sin]. X and Y [S, H, D]
+(positions, heads, head size), cos and sin [S, D/2], any float dtype. Source: Su et al.,
+RoFormer, arXiv 2104.09864; the arrangement in halves of Llama.
 """
 
 from septran import task

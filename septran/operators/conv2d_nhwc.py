@@ -1,0 +1,37 @@
+"""Two-dimensional convolution, channels last, as an implicit matrix product.
+
+As `conv2d` without groups, with X [B, H, W, C], F [R, S, C, O] and Y [B, P, Q, O]: windows
+[P*Q, R*S*C] times weights [R*S*C, O]. Source: Chellapilla et al., 2006 (unfolding);
+torch.nn.functional.conv2d in the channels_last memory format.
+"""
+
+from septran import task
+from septran.operators.gemm import gemm_core
+
+EXAMPLE = {"B": 1, "H": 28, "W": 28, "C": 64, "R": 3, "S": 3, "O": 64}
+
+
+@task.define
+def conv2d_nhwc(
+    Y: task.Tensor[
+        "B",
+        "(H + 2*padding - dilation*(R - 1) - 1) // stride + 1",
+        "(W + 2*padding - dilation*(S - 1) - 1) // stride + 1",
+        "O",
+    ],
+    X: task.Tensor["B", "H", "W", "C"],
+    F: task.Tensor["R", "S", "C", "O"],
+    *,
+    stride: task.static = 1,
+    padding: task.static = 0,
+    dilation: task.static = 1,
+):
+    """Y = X convolved with F, channels last."""
+    r, s, c, out = F.shape
+    p, q = Y.shape[1:3]
+    weights = F.reshape(r * s * c, out)
+    for b in task.parallel_range(X.shape[0]):
+        planes = X[b].transpose(2, 0, 1)
+        windows = task.window(planes, (r, s), stride, padding, dilation)  # [C, P, Q, R, S]
+        rows = windows.transpose(1, 2, 3, 4, 0).reshape(p * q, r * s * c)
+        task.launch(gemm_core, Y[b].reshape(p * q, out), rows, weights)
