@@ -37,6 +37,16 @@ class Accesses:
         column: Array = self.regions[self.region, 0]
         return column
 
+    def expanded(self, form: Array) -> Accesses:
+        """Those of commands of which each has one of these, by number."""
+        count = np.bincount(self.command, minlength=int(form.max(initial=-1)) + 1)
+        low = np.cumsum(count) - count
+        each = count[form]
+        command = np.repeat(np.arange(form.size), each)
+        step = np.arange(command.size) - np.repeat(np.cumsum(each) - each, each)
+        at = np.repeat(low[form], each) + step
+        return Accesses(command, self.write[at], self.role[at], self.region[at], self.regions)
+
 
 def span(regions: Array) -> Array:
     """Bytes from the first to behind the last."""

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,10 @@ class Costs:
     """Number of a copy's engine and edge; -1 for what does not overlap its like."""
     bytes: Array
     flops: Array
+
+    def expanded(self, form: Array) -> Costs:
+        """Those of commands of which each has one of these, by number."""
+        return Costs(*(getattr(self, f.name)[form] for f in fields(self)))
 
 
 def costs(stream: Stream, spaces: Spaces, work: Operands) -> Costs:

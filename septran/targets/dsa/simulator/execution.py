@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,14 +30,18 @@ class Program:
     """What each command of a stream does, as a function without arguments."""
 
     stream: Stream
+    """Of which each form becomes one function."""
     spaces: Spaces
     views: Views
     actions: list[Action | None] = field(default_factory=list)
+    copies: dict[int, Call] = field(default_factory=dict)
+    constant: set[int] = field(default_factory=set)
+    """Parameters that nobody writes."""
 
     @staticmethod
     def of(stream: Stream, spaces: Spaces, work: Operands, memories: tuple[Array, ...]) -> Program:
         """Build each different command once."""
-        program = Program(stream, spaces, Views(memories), [None] * len(stream))
+        program = Program(stream, spaces, Views(memories), [None] * len(stream.forms))
         for batch in work.batches:
             if batch.unit is not None:
                 program._build(batch)
@@ -48,19 +52,30 @@ class Program:
         """Carry the commands out in `order`."""
         actions = self.actions
         with np.errstate(all="ignore"):
-            for n in order.tolist():
-                action = actions[n]
+            for form in self.stream.form[order].tolist():
+                action = actions[form]
                 if action is not None:
                     action()
 
     def _build(self, batch: Batch) -> None:
-        build = _BUILDERS[batch.group.command.name]
-        at = batch.group.at.tolist()
-        known: dict[bytes, Action | None] = {}
-        for n, key, call in self._calls(batch):
-            if key not in known:
-                known[key] = build(self.views, call())
-            self.actions[at[n]] = known[key]
+        group = batch.group
+        build = _BUILDERS[group.command.name]
+        cores = self.stream.forms.core[group.at]
+        located = {
+            a.name: [x.tolist() for x in self.spaces.locate(group[a.name], cores)]
+            for a in group.command.arguments
+            if a.kind == "address"
+        }
+        columns = COLUMNS[group.command.name]
+        for n, (at, row) in enumerate(
+            zip(group.at.tolist(), group.arguments.tolist(), strict=True)
+        ):
+            values = {name: row[place] for name, place in columns.items()}
+            places = {name: Operand(space[n], start[n]) for name, (space, start) in located.items()}
+            call = Call(group.function, values, places, batch.unit)
+            self.actions[at] = build(self.views, call)
+            if group.command.name == "dma_copy":
+                self.copies[at] = call
 
     def _forget(self, accesses: Accesses) -> None:
         """Let commands that overwrite a converted operand forget its converted form."""
@@ -68,47 +83,32 @@ class Program:
         if not kept:
             return
         space, start, end = np.array([_extent(key) for key in kept]).T
-        values = list(kept.values())
-        writes = np.flatnonzero(accesses.write & np.isin(accesses.space, space))
+        keys, values = list(kept), list(kept.values())
+        written = set(accesses.space[accesses.write].tolist())
+        self.constant = {n for n in range(len(self.spaces.parameters)) if n not in written}
         ends = accesses.regions[:, 1] + span(accesses.regions)
-        stale: dict[int, list[Converted]] = {}
-        for region in np.unique(accesses.region[writes]).tolist():
+        for n in np.flatnonzero(accesses.write & np.isin(accesses.space, space)).tolist():
+            form, region = int(accesses.command[n]), int(accesses.region[n])
+            action = self.actions[form]
             here = space == accesses.regions[region, 0]
             here &= (start < ends[region]) & (accesses.regions[region, 1] < end)
-            if here.any():
-                stale[region] = [values[n] for n in np.flatnonzero(here)]
-        guarded: dict[int, Action] = {}
-        commands, regions = accesses.command[writes].tolist(), accesses.region[writes].tolist()
-        for n, region in zip(commands, regions, strict=True):
-            action = self.actions[n]
-            if action is not None and region in stale:
-                if id(action) not in guarded:
-                    guarded[id(action)] = _forgetting(action, stale[region])
-                self.actions[n] = guarded[id(action)]
+            if action is not None and here.any():
+                stale = [values[i] for i in np.flatnonzero(here)]
+                brought = [self._brought(form, keys[i]) for i in np.flatnonzero(here)]
+                self.actions[form] = _forgetting(action, stale, brought)
 
-    def _calls(self, batch: Batch) -> Iterator[tuple[int, bytes, Callable[[], Call]]]:
-        group = batch.group
-        columns = COLUMNS[group.command.name]
-        cores = self.stream.core[group.at]
-        raw = np.ascontiguousarray(np.column_stack([cores, group.arguments]))
-        text, width = raw.tobytes(), raw.shape[1] * raw.itemsize
-        located = {
-            a.name: [x.tolist() for x in self.spaces.locate(group[a.name], cores)]
-            for a in group.command.arguments
-            if a.kind == "address"
-        }
-        rows = group.arguments
-
-        def call(n: int) -> Call:
-            row = rows[n].tolist()
-            values = {name: row[place] for name, place in columns.items()}
-            operands = {
-                name: Operand(space[n], offset[n]) for name, (space, offset) in located.items()
-            }
-            return Call(group.function, values, operands, batch.unit)
-
-        for n in range(len(group.at)):
-            yield n, text[n * width : (n + 1) * width], lambda n=n: call(n)  # type: ignore[misc]
+    def _brought(self, form: int, key: tuple[Any, ...]) -> Converted | None:
+        """What a copy fills a converted operand with, where nobody ever writes it."""
+        operand, kind, (rows, columns), stride, wanted = key
+        copy = self.copies.get(form)
+        if copy is None or copy.operands["src"].space not in self.constant:
+            return None
+        width = columns * kind.itemsize
+        same = (copy.operands["dst"], copy["rows"], copy["row_bytes"], copy["dst_stride"])
+        if same != (operand, rows, width, stride):
+            return None
+        source = copy.operands["src"]
+        return self.views.keep(source, kind, (rows, columns), copy["src_stride"], wanted)
 
 
 def _extent(key: tuple[Any, ...]) -> tuple[int, int, int]:
@@ -117,19 +117,19 @@ def _extent(key: tuple[Any, ...]) -> tuple[int, int, int]:
     return space, offset, offset + (rows - 1) * stride + columns * kind.itemsize
 
 
-def _forgetting(action: Action, stale: list[Converted]) -> Action:
+def _forgetting(action: Action, stale: list[Converted], brought: list[Converted | None]) -> Action:
     if len(stale) == 1:
-        only = stale[0]
+        only, origin = stale[0], brought[0]
 
         def forget_one() -> None:
             action()
-            only.value = None
+            only.value, only.origin = None, origin
 
         return forget_one
 
     def forget() -> None:
         action()
-        for converted in stale:
-            converted.value = None
+        for converted, source in zip(stale, brought, strict=True):
+            converted.value, converted.origin = None, source
 
     return forget

@@ -37,19 +37,24 @@ class Call:
 class Converted:
     """An operand in another type, made anew after somebody has overwritten the original."""
 
-    __slots__ = ("kind", "original", "value")
+    __slots__ = ("kind", "origin", "original", "value")
 
     def __init__(self, original: Array, kind: np.dtype[Any]) -> None:
         self.original, self.kind = original, kind
         self.value: Array | None = None
+        self.origin: Converted | None = None
+        """What a copy brought here, where that never changes: converted once for all."""
 
     def get(self) -> Array:
         """The operand, converted when it is needed."""
         value = self.value
         if value is None:
-            convert = self.kind == np.float32
             original = self.original
-            value = to_single(original) if convert else original.astype(self.kind)
+            if self.origin is not None:
+                value = self.origin.get()
+            else:
+                single = self.kind == np.float32
+                value = to_single(original) if single else original.astype(self.kind)
             self.value = value
         return value
 

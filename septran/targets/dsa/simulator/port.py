@@ -21,12 +21,17 @@ class Port:
         """A copy is ready for its first byte at cycle `at`."""
         heapq.heappush(self.asking, (at, command, size, rate))
 
-    def next(self) -> tuple[int, float, float] | None:
+    def next(self) -> tuple[int, int, float] | None:
         """The next copy that ends: (command, when it asked, when it ended).
 
         None where there is none. What asks later than this call returns asks for a later
         time than that of the copy returned.
         """
+        if len(self.asking) == 1 and not self.active:  # as it mostly is
+            at, command, size, rate = self.asking.pop()
+            begin = at if at > self.now else self.now
+            self.now = begin + size / min(rate, self.bytes_per_cycle)
+            return command, at, self.now
         while self.asking or self.active:
             first = min((t.left / t.speed for t in self.active), default=math.inf)
             if self.asking and self.asking[0][0] <= self.now + first:
@@ -39,7 +44,7 @@ class Port:
             done = min(self.active, key=lambda t: t.left / t.speed)
             self.active.remove(done)
             self._share()
-            return done.command, float(done.asked), self.now
+            return done.command, done.asked, self.now
         return None
 
     def _advance(self, to: float) -> None:

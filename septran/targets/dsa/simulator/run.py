@@ -119,17 +119,17 @@ def simulate(
     """
     commands = Stream(stream, Hardware(machine), origins or {})
     spaces = Spaces.of(commands.hardware, parameters)
-    work = operands(commands, spaces)
-    cost = costs(commands, spaces, work)
+    work = operands(commands.forms, spaces)
+    cost = costs(commands.forms, spaces, work).expanded(commands.form)
     lanes = len(commands.hardware.queues) * commands.hardware.cores
     slips = delays(cost, lanes, seed_of(adversary))
     timing = time(commands, cost, slips)
-    accesses = work.accesses
+    accesses = work.accesses.expanded(commands.form)
     reach = accesses.regions[:, 1] + span(accesses.regions)
     used = np.zeros(spaces.count, np.int64)
     np.maximum.at(used, accesses.regions[:, 0], reach)
     if checks:
-        check_balance(commands)
+        check_balance(commands, timing)
         order = ordering(commands, timing)
         pairs = related(accesses, contested(accesses, order, spaces.count))
         check_hazards(commands, spaces, accesses, order, timing, pairs)

@@ -55,6 +55,8 @@ class Stream:
     records: Array
     hardware: Hardware
     origins: Mapping[int, str] = field(default_factory=dict)
+    numbers: Array | None = None
+    """Positions in the whole stream, where these are a choice from it."""
 
     def __post_init__(self) -> None:
         if self.records.dtype != RECORD or self.records.ndim != 1:
@@ -69,6 +71,25 @@ class Stream:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    @cached_property
+    def forms(self) -> Stream:
+        """Each different command once, where it occurs first."""
+        return Stream(self.records[self._distinct[0]], self.hardware, self.origins, self.first)
+
+    @property
+    def first(self) -> Array:
+        """Position of each form's first occurrence."""
+        return self._distinct[0]
+
+    @property
+    def form(self) -> Array:
+        """Which form each command has."""
+        return self._distinct[1]
+
+    @cached_property
+    def _distinct(self) -> tuple[Array, Array]:
+        return _distinct(np.column_stack([self.code, self.core, self.arguments]))
 
     @cached_property
     def code(self) -> Array:
@@ -132,7 +153,8 @@ class Stream:
         origin = self.origins.get(line, "")
         words = [f"line {line}"] if line else []
         words += [origin] if origin else []
-        return f"#{at} {name} on {place}" + (f" ({': '.join(words)})" if words else "")
+        number = at if self.numbers is None else self.numbers[at]
+        return f"#{number} {name} on {place}" + (f" ({': '.join(words)})" if words else "")
 
     def _queue_name(self, at: int) -> str:
         command, _ = EXTERNS[NAMES[self.code[at]]]
@@ -147,3 +169,17 @@ class Stream:
         """``flag 0 from dma_in to MMA`` of a set_flag or wait_flag."""
         names = [self.hardware.queues[self.named(at, word)].name for word in ("src", "dst")]
         return f"flag {self.named(at, 'flag')} from {names[0]} to {names[1]}"
+
+
+def _distinct(rows: Array) -> tuple[Array, Array]:
+    """First position of each different row, in order, and the number of each row's."""
+    # One odd factor a column; whether two rows that agree in it are equal is checked below.
+    factors = np.random.default_rng(1).integers(1 << 62, size=rows.shape[1]) | 1
+    mixed = (rows * factors).sum(axis=1)
+    _, first, inverse = np.unique(mixed, return_index=True, return_inverse=True)
+    if not np.array_equal(rows[first][inverse], rows):
+        _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty(order.size, np.int64)
+    number[order] = np.arange(order.size)
+    return first[order], number[inverse.reshape(-1)]

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from septran.targets.dsa.simulator.errors import StuckError
 from septran.targets.dsa.simulator.stream import SET, Stream
 
 if TYPE_CHECKING:
-    from septran.targets.dsa.simulator.timing import Control, Lane
+    from septran.targets.dsa.simulator.timing import Control
 
 
-def stuck(
-    stream: Stream,
-    controls: Sequence[Control],
-    lanes: Sequence[Lane],
-    flags: Mapping[int, tuple[int, ...]],
-) -> StuckError:
+def stuck(stream: Stream, controls: Sequence[Control]) -> StuckError:
     """The report: every queue and control core that waits, and for what."""
     lines = []
-    for lane in lanes:
-        if lane.head < len(lane.entries):
-            n = lane.entries[lane.head]
-            lines.append(f"{stream.describe(n)} waits for {_reason(stream, n)}")
     for control in controls:
+        for lane in control.lanes:
+            if lane.head < len(lane.entries):
+                n = lane.entries[lane.head]
+                lines.append(f"{stream.describe(n)} waits for {_reason(stream, n)}")
         if control.next < len(control.commands):
             n = control.commands[control.next]
             what = "the other cores" if control.at_barrier else "its queues to be done"

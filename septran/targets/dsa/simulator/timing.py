@@ -42,38 +42,9 @@ class Timing:
     """The commands in an order in which each comes after all that it waited for."""
     pairs: tuple[tuple[int, int], ...]
     """``(a, b)``: a flag command `b` that could not go on before flag command `a`."""
+    left: tuple[int, ...]
+    """For each flag that stays set, the first set_flag that nobody waits for."""
     cycles: int
-
-
-@dataclass(slots=True)
-class Lane:
-    """One queue of one core while it runs."""
-
-    number: int
-    core: int
-    depth: float
-    entries: list[int] = field(default_factory=list)
-    head: int = 0
-    """Entries that have started."""
-    free: int = 0
-    """When the next copy of `pipe` may start."""
-    done: int = 0
-    """When all that started has ended."""
-    pipe: int = -1
-    waits_for: tuple[int, ...] | None = None
-    """The flag at which it is stuck."""
-    on_port: bool = False
-
-
-@dataclass(slots=True)
-class Control:
-    """One control core while it runs."""
-
-    core: int
-    commands: list[int]
-    next: int = 0
-    time: int = 0
-    at_barrier: bool = False
 
 
 @dataclass(slots=True)
@@ -83,6 +54,41 @@ class Flag:
     sets: list[tuple[int, int]] = field(default_factory=list)
     """(time, command)."""
     waits: list[tuple[int, int]] = field(default_factory=list)
+    stuck: list[Lane] = field(default_factory=list)
+    """Queues at whose head it cannot be set or waited for yet."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """One queue of one core while it runs."""
+
+    control: Control
+    depth: float
+    done: int
+    """When all that started has ended."""
+    free: int
+    """When the next copy of `pipe` may start."""
+    pipe: int = -1
+    entries: list[int] = field(default_factory=list)
+    head: int = 0
+    """Entries that have started."""
+    on_port: bool = False
+
+
+@dataclass(slots=True)
+class Control:
+    """One control core while it runs."""
+
+    core: int
+    commands: list[int]
+    lanes: list[Lane] = field(default_factory=list)
+    next: int = 0
+    time: int = 0
+    waits_for: Lane | None = None
+    """The queue that is full."""
+    syncs: bool = False
+    """Whether it waits for all its queues."""
+    at_barrier: bool = False
 
 
 def time(stream: Stream, cost: Costs, delays: Delays) -> Timing:
@@ -96,130 +102,124 @@ class _Clockwork:
     def __init__(self, stream: Stream, cost: Costs, delays: Delays) -> None:
         self.stream, self.size = stream, len(stream)
         hardware = stream.hardware
-        queues = hardware.queues
-        self.lanes = [
-            Lane(q.number, core, math.inf if q.depth is None else q.depth)
-            for core in range(hardware.cores)
-            for q in queues
+        self.controls = [
+            Control(n, np.flatnonzero(stream.core == n).tolist()) for n in range(hardware.cores)
         ]
-        for lane, late in zip(self.lanes, delays.lanes, strict=False):
-            lane.free = lane.done = late
-        self.queues = len(queues)
+        self.port = Port(hardware.bytes_per_cycle(hardware.machine.main_memory))
+        self.flag_depth, self.issue_cycles = hardware.flag_depth, hardware.issue_cycles
+        self.lane_of = self._lanes(delays)
         self.code: list[int] = stream.code.tolist()
-        self.lane_of: list[int] = np.where(
-            stream.queue < 0, -1, stream.core * len(queues) + stream.queue
-        ).tolist()
-        self.flag_of = self._flag_keys()
+        self.flag_of = self._flags()
         self.cycles: list[int] = (cost.cycles + delays.ends).tolist()
         self.shared: list[int] = cost.shared_bytes.tolist()
         self.rate: list[float] = cost.rate.tolist()
         self.lead: list[int] = (cost.lead + np.where(cost.pipe >= 0, delays.ends, 0)).tolist()
         self.pipe: list[int] = cost.pipe.tolist()
         self.late: list[int] = delays.starts.tolist()
-        self.port = Port(hardware.bytes_per_cycle(hardware.machine.main_memory))
-        self.flag_depth = hardware.flag_depth
-        self.issue_cycles = hardware.issue_cycles
-        self.controls = self._controls()
-        self.flags: dict[tuple[int, ...], Flag] = {}
-        self.waiting: dict[tuple[int, ...], list[Lane]] = {}
-        for name in ("issue", "start", "end", "flag", "full", "bandwidth", "sync"):
-            setattr(self, name, [0] * self.size)
-        self.issue: list[int]
-        self.start: list[int]
-        self.end: list[int]
-        self.flag: list[int]
-        self.full: list[int]
-        self.bandwidth: list[int]
-        self.sync: list[int]
+        self.issue, self.start, self.end = ([0] * self.size for _ in range(3))
+        self.flag, self.full, self.bandwidth, self.sync = ([0] * self.size for _ in range(4))
         self.order: list[int] = []
         self.pairs: list[tuple[int, int]] = []
+        self.ready: list[Lane | Control] = list(self.controls)
+        self.met = 0
 
-    def _controls(self) -> list[Control]:
-        core = self.stream.core
-        return [
-            Control(n, np.flatnonzero(core == n).tolist())
-            for n in range(self.stream.hardware.cores)
-        ]
+    def _lanes(self, delays: Delays) -> list[Lane | None]:
+        """The queue of each command; None for what the control core does itself."""
+        queues = self.stream.hardware.queues
+        lanes: list[Lane | None] = []
+        for control in self.controls:
+            for queue in queues:
+                late = delays.lanes[len(lanes)] if delays.lanes else 0
+                depth = math.inf if queue.depth is None else queue.depth
+                lane = Lane(control, depth, late, late)
+                control.lanes.append(lane)
+                lanes.append(lane)
+        queue_of = self.stream.queue
+        number = np.where(queue_of < 0, len(lanes), self.stream.core * len(queues) + queue_of)
+        lanes.append(None)
+        return [lanes[n] for n in number.tolist()]
 
-    def _flag_keys(self) -> dict[int, tuple[int, ...]]:
-        """Core, source, target and number of the flag of each flag command."""
-        found: dict[int, tuple[int, ...]] = {}
-        for group in self.stream.externs:
+    def _flags(self) -> list[Flag | None]:
+        """The flag of each flag command."""
+        forms = self.stream.forms
+        known: dict[tuple[int, ...], Flag] = {}
+        found: list[Flag | None] = [None] * len(forms)
+        for group in forms.externs:
             if group.command.name in ("set_flag", "wait_flag"):
-                core = self.stream.core[group.at].tolist()
-                rows = group.arguments[:, :3].tolist()
-                keys = ((c, *row) for c, row in zip(core, rows, strict=True))
-                found.update(zip(group.at.tolist(), keys, strict=True))
-        return found
+                for at, row in zip(group.at.tolist(), group.arguments.tolist(), strict=True):
+                    key = (int(forms.core[at]), *row[:3])
+                    found[at] = known.setdefault(key, Flag())
+        self.flags = list(known.values())
+        return [found[n] for n in self.stream.form.tolist()]
 
     def run(self) -> Timing:
         """Go on until all is done or nothing can."""
-        ready: list[Control | Lane] = list(self.controls)
+        ready = self.ready
         while True:
             while ready:
                 agent = ready.pop()
                 if isinstance(agent, Lane):
-                    self._lane(agent, ready)
+                    self._advance(agent)
                 else:
-                    self._control(agent, ready)
-            self._barrier(ready)
-            if ready:
+                    self._issue(agent)
+            if self.met == len(self.controls):
+                self._barrier()
                 continue
             done = self.port.next()
             if done is None:
                 break
-            self._arrived(*done, ready)
+            self._arrived(*done)
         if len(self.order) < self.size:
-            raise stuck(self.stream, self.controls, self.lanes, self.flag_of)
-        arrays = [
-            np.array(getattr(self, name), np.int64)
-            for name in ("issue", "start", "end", "flag", "full", "bandwidth", "sync", "order")
-        ]
-        last = max(self.end, default=0)
+            raise stuck(self.stream, self.controls)
         clock = max((control.time for control in self.controls), default=0)
-        return Timing(*arrays, tuple(self.pairs), max(last, clock))
+        left = tuple(flag.sets[len(flag.waits)][1] for flag in self.flags if _left(flag))
+        columns = (
+            self.issue, self.start, self.end, self.flag, self.full, self.bandwidth, self.sync,
+            self.order,
+        )  # fmt: skip
+        arrays = (np.array(column, np.int64) for column in columns)
+        return Timing(*arrays, tuple(self.pairs), left, max(clock, *self.end, 0))
 
-    def _control(self, control: Control, ready: list[Control | Lane]) -> None:
+    def _issue(self, control: Control) -> None:
         """Issue commands until a queue is full or a sync must wait."""
-        commands, count = control.commands, len(control.commands)
+        commands, lane_of, step = control.commands, self.lane_of, self.issue_cycles
+        start, flag, count = self.start, self.flag, len(commands)
         while control.next < count:
             n = commands[control.next]
-            number = self.lane_of[n]
-            if number < 0:
+            lane = lane_of[n]
+            if lane is None:
                 if control.at_barrier or not self._synchronise(control, n):
                     return
                 continue
-            lane = self.lanes[number]
             entries = lane.entries
             place = len(entries) - lane.depth
             if place >= 0:
                 if place >= lane.head:
-                    return  # the queue is full; it wakes this core when it moves
+                    control.waits_for = lane
+                    return
                 oldest = entries[int(place)]
-                freed = self.start[oldest] + self.flag[oldest]
+                freed = start[oldest] + flag[oldest]
                 if freed > control.time:
                     self.full[n] = freed - control.time
                     control.time = freed
-            control.time += self.issue_cycles
-            self.issue[n] = control.time
-            entries.append(n)
+            control.time = self.issue[n] = control.time + step
             control.next += 1
+            entries.append(n)
             if lane.head == len(entries) - 1 and not lane.on_port:
-                self._lane(lane, ready, False)
+                self._advance(lane)
 
     def _synchronise(self, control: Control, n: int) -> bool:
         """Wait for the core's queues; whether the core may go on."""
-        first = control.core * self.queues
-        lanes = self.lanes[first : first + self.queues]
-        if any(lane.head < len(lane.entries) or lane.on_port for lane in lanes):
+        control.syncs = True
+        if any(lane.head < len(lane.entries) or lane.on_port for lane in control.lanes):
             return False
-        if self.issue[n] == 0:
-            self.issue[n] = control.time + self.issue_cycles
-        used = [lane.done for lane in lanes if lane.entries]
-        self.start[n] = self.issue[n]
-        self.end[n] = max(self.issue[n], *used) if used else self.issue[n]
+        control.syncs = False
+        at = control.time + self.issue_cycles
+        self.issue[n] = self.start[n] = at
+        self.end[n] = max([at, *(lane.done for lane in control.lanes if lane.entries)])
         if self.code[n] == BARRIER:
             control.at_barrier = True
+            self.met += 1
             return False
         self._passed(control, n)
         return True
@@ -230,92 +230,99 @@ class _Clockwork:
         control.next += 1
         self.order.append(n)
 
-    def _barrier(self, ready: list[Control | Lane]) -> None:
-        """Let all cores go on where all of them are at a barrier."""
-        if not all(control.at_barrier for control in self.controls):
-            return
+    def _barrier(self) -> None:
+        """All cores are at a barrier: let them go on."""
         here = [control.commands[control.next] for control in self.controls]
         last = max(self.end[n] for n in here)
         for control, n in zip(self.controls, here, strict=True):
             control.at_barrier = False
             self.end[n] = last
             self._passed(control, n)
-        ready.extend(self.controls)
+        self.met = 0
+        self.ready.extend(self.controls)
 
-    def _lane(self, lane: Lane, ready: list[Control | Lane], wake: bool = True) -> None:
+    def _advance(self, lane: Lane) -> None:
         """Start entries of a queue until it is empty or must wait."""
         entries, before = lane.entries, lane.head
-        while lane.head < len(entries) and not lane.on_port:
+        while lane.head < len(entries):
             n = entries[lane.head]
-            code = self.code[n]
-            if code == SET or code == WAIT:
-                if not self._flag(lane, n, code, ready):
+            if self.flag_of[n] is not None:
+                if not self._flag(lane, n):
                     break
                 continue
-            piped = self.pipe[n] >= 0 and self.pipe[n] == lane.pipe
-            at = lane.free if piped else lane.done
-            at = max(at, self.issue[n]) + self.late[n]
-            self.start[n] = at
-            lane.pipe = self.pipe[n]
+            pipe = self.pipe[n]
+            at = lane.free if pipe >= 0 and pipe == lane.pipe else lane.done
+            issued = self.issue[n]
+            self.start[n] = at = (issued if issued > at else at) + self.late[n]
+            lane.pipe = pipe
+            lane.head += 1
             if self.shared[n]:
                 lane.on_port = True
                 self.port.ask(at, n, self.shared[n], self.rate[n])
-                lane.head += 1
                 break
             self._ended(lane, n, at + self.cycles[n])
-            lane.head += 1
-        if wake and (lane.head > before or lane.head == len(entries)):
-            ready.append(self.controls[lane.core])
+        control = lane.control
+        if control.waits_for is lane and lane.head > before:
+            control.waits_for = None
+            self.ready.append(control)
+        elif control.syncs and lane.head == len(entries) and not lane.on_port:
+            self.ready.append(control)
 
     def _ended(self, lane: Lane, n: int, end: int) -> None:
         # In order, even where an adversary lets an earlier copy arrive late.
-        self.end[n] = end = max(end, lane.done)
-        lane.free = max(end - self.lead[n], lane.free)
-        lane.done = end
+        if end < lane.done:
+            end = lane.done
+        self.end[n] = lane.done = end
+        free = end - self.lead[n]
+        if free > lane.free:
+            lane.free = free
         self.order.append(n)
 
-    def _arrived(self, n: int, asked: float, at: float, ready: list[Control | Lane]) -> None:
+    def _arrived(self, n: int, asked: int, at: float) -> None:
         """A copy's last byte has passed the port."""
-        lane = self.lanes[self.lane_of[n]]
-        alone = asked + self.shared[n] / self.rate[n]
+        lane = self.lane_of[n]
+        assert lane is not None
         # Rates are fractions, and a third of a byte is no reason for one more cycle.
         finish = math.ceil(at - 1e-6)
-        self.bandwidth[n] = max(0, finish - math.ceil(alone - 1e-6))
+        alone = math.ceil(asked + self.shared[n] / self.rate[n] - 1e-6)
+        if finish > alone:
+            self.bandwidth[n] = finish - alone
         self._ended(lane, n, finish + self.cycles[n])
         lane.on_port = False
-        ready.append(self.controls[lane.core])
-        ready.append(lane)
+        self._advance(lane)
 
-    def _flag(self, lane: Lane, n: int, code: int, ready: list[Control | Lane]) -> bool:
+    def _flag(self, lane: Lane, n: int) -> bool:
         """Set or wait at the head of a queue; whether it could."""
-        key = self.flag_of[n]
-        flag = self.flags.get(key)
-        if flag is None:
-            flag = self.flags[key] = Flag()
-        mine, others = (flag.sets, flag.waits) if code == SET else (flag.waits, flag.sets)
-        number = len(mine) - self.flag_depth if code == SET else len(mine)
-        at = max(lane.free, self.issue[n]) + self.late[n]
-        self.start[n] = at
+        flag = self.flag_of[n]
+        assert flag is not None
+        sets = self.code[n] == SET
+        mine, others = (flag.sets, flag.waits) if sets else (flag.waits, flag.sets)
+        number = len(mine) - self.flag_depth if sets else len(mine)
+        at, issued = lane.free, self.issue[n]
+        self.start[n] = at = (issued if issued > at else at) + self.late[n]
         if number >= 0:
             if number >= len(others):
-                lane.waits_for = key
-                self.waiting.setdefault(key, []).append(lane)
+                flag.stuck.append(lane)
                 return False
             open_at, other = others[number]
             self.pairs.append((other, n))
             if open_at > at:
                 self.flag[n] = open_at - at
                 at = open_at
-        lane.waits_for = None
         lane.free = at
         # A flag is set when all before it has arrived; what follows it need not wait for that.
-        end = max(at, lane.done) if code == SET else at
+        end = lane.done if sets and lane.done > at else at
         self.end[n] = end
-        lane.done = max(lane.done, end)
+        if end > lane.done:
+            lane.done = end
         mine.append((end, n))
         lane.head += 1
         self.order.append(n)
-        woken = self.waiting.pop(key, None)
-        if woken:
-            ready.extend(woken)
+        if flag.stuck:
+            self.ready += flag.stuck
+            flag.stuck.clear()
         return True
+
+
+def _left(flag: Flag) -> bool:
+    return len(flag.sets) > len(flag.waits)
