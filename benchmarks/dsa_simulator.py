@@ -17,8 +17,8 @@ import numpy as np
 from septran.machine.loader import load_machine
 from septran.machine.model import Machine
 from septran.targets.dsa.commands import memory_address, parameter_address
+from septran.targets.dsa.queues import Queues
 from septran.targets.dsa.simulator import Run, simulate
-from septran.targets.dsa.simulator.hardware import queue_numbers
 from septran.targets.dsa.simulator.script import Script
 
 Array = np.ndarray[Any, Any]
@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 def gemm_stream(machine: Machine, n: int, tile: tuple[int, int, int], kind: str) -> Array:
     """C += A @ B of n x n x n with double buffers, as the compiler would schedule it."""
-    queues = queue_numbers(machine)
+    queues = Queues(machine).numbers
     copy_in, copy_out, mma = queues["dma_in"], queues["dma_out"], queues["MMA"]
     m, w, k = tile
     item = np.dtype(kind).itemsize
@@ -79,7 +79,7 @@ def gemm_stream(machine: Machine, n: int, tile: tuple[int, int, int], kind: str)
 
 def products_stream(machine: Machine, n: int, count: int) -> Array:
     """`count` products of n x n x n float32 on resident operands."""
-    queues = queue_numbers(machine)
+    queues = Queues(machine).numbers
     spm, acc = memory_address(1), memory_address(2)
     script = Script()
     for operand in range(2):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from septran.machine.model import Engine, Instruction, Machine, Memory
+from septran.targets.dsa.queues import Queues, queue_of
 
 ISSUE_CYCLES = 1
 """Cycles of the control core a command, where ``vendor: {issue_cycles: n}`` says nothing."""
@@ -44,11 +43,8 @@ class Hardware:
 
     @cached_property
     def queues(self) -> tuple[Queue, ...]:
-        """By number: one for each engine, then one for each instruction's ``queue``.
-
-        ``vendor: {queues: {name: other}}`` sends what `name` carries out to another queue.
-        """
-        numbers = queue_numbers(self.machine)
+        """By number, each with all that feeds from it."""
+        numbers = Queues(self.machine).numbers
         found: dict[int, Queue] = {}
         for engine in self.machine.engines:
             number = numbers[engine.name]
@@ -101,31 +97,3 @@ class Hardware:
     @property
     def _hertz(self) -> float:
         return (self.machine.clock_mhz or 1) * 1e6
-
-
-def queue_of(instruction: Instruction) -> str:
-    """Name of the queue that an instruction is issued to."""
-    return str(instruction.options.get("queue", instruction.name))
-
-
-def queue_numbers(machine: Machine) -> Mapping[str, int]:
-    """Number of the queue of each engine and of each instruction's ``queue``, by name."""
-    folded: Mapping[str, Any] = machine.vendor.get("queues") or {}
-    names = dict.fromkeys([e.name for e in machine.engines])
-    names |= dict.fromkeys(queue_of(i) for i in machine.instructions)
-    by_instruction = {i.name: queue_of(i) for i in machine.instructions}
-    numbers: dict[str, int] = {}
-    free = 0
-    for name in names:
-        target = folded.get(name)
-        if target is None:
-            while free in numbers.values():
-                free += 1
-            numbers[name] = free
-        elif isinstance(target, int):
-            numbers[name] = target
-    for name in names:
-        if name not in numbers:
-            word = machine.canonical(str(folded[name]))
-            numbers[name] = numbers[by_instruction.get(word, word)]
-    return numbers

@@ -46,22 +46,18 @@ def check_hazards(
     pairs: Pairs,
 ) -> None:
     """Raise HazardError for the earliest of them."""
-    found: list[tuple[int, int, str]] = []
-    for earlier_writes, later_writes, kind in (
-        (True, False, "reads what it writes"),
-        (True, True, "writes what it writes"),
-        (False, True, "writes what it reads"),
-    ):
+    found: list[tuple[int, int]] = []
+    for earlier_writes, later_writes in ((True, False), (True, True), (False, True)):
         first, second = _last_before(accesses, order, pairs, earlier_writes, later_writes)
         a, b = accesses.command[first], accesses.command[second]
         bad = np.flatnonzero(~order.before(a, b))
         if bad.size:
-            worst = bad[np.argmin(order.rank[b[bad]])]
-            found.append((int(first[worst]), int(second[worst]), kind))
+            worst = bad[np.argmin(np.maximum(a[bad], b[bad]))]
+            found.append((int(first[worst]), int(second[worst])))
     if found:
-        commands = accesses.command
-        first_found = min(found, key=lambda f: order.rank[commands[f[1]]])
-        raise _hazard(stream, spaces, accesses, timing, *first_found)
+        command = accesses.command
+        pair = min(found, key=lambda f: max(command[f[0]], command[f[1]]))
+        raise _hazard(stream, spaces, accesses, timing, *sorted(pair))
 
 
 def _last_before(
@@ -107,23 +103,19 @@ def _expand(pairs: Pairs, accesses: Accesses, chosen: Array) -> Pairs:
 
 
 def _hazard(
-    stream: Stream,
-    spaces: Spaces,
-    accesses: Accesses,
-    timing: Timing,
-    first: int,
-    second: int,
-    kind: str,
+    stream: Stream, spaces: Spaces, accesses: Accesses, timing: Timing, first: int, second: int
 ) -> HazardError:
+    """Both commands in the program's order, whichever was first under these delays."""
     a, b = int(accesses.command[first]), int(accesses.command[second])
+    does, did = ("writes" if accesses.write[n] else "reads" for n in (second, first))
     if timing.start[b] < timing.end[a]:
-        when = f"starts at cycle {timing.start[b]}, before it ends at {timing.end[a]}"
+        when = f"starts at cycle {timing.start[b]}, before that ends at {timing.end[a]}"
     else:
         when = "is later by luck: no flag orders them"
     region = accesses.regions[accesses.region[second]]
-    names = [n.removeprefix("dsa.") for n in (NAMES[stream.code[a]], NAMES[stream.code[b]])]
+    names = [NAMES[stream.code[n]].removeprefix("dsa.") for n in (a, b)]
     return HazardError(
         f"hazard in {spaces.name(int(region[0]))} at byte {region[1]}: {stream.describe(b)} "
-        f"{kind.replace('it', stream.describe(a), 1)}, and {when}",
+        f"{does} what {stream.describe(a)} {did}, and {when}",
         hint=f"a flag set behind that {names[0]} and waited for before this {names[1]}",
     )

@@ -52,14 +52,15 @@ def operands(stream: Stream, spaces: Spaces) -> Operands:
         elif name in ("sync", "barrier"):
             batches.append(Batch(group, None))
         elif name.startswith("dma"):
-            touched = _DMA[name](table, group)
-            batches += _engines(stream, spaces, group, touched)
+            batches += _engines(stream, spaces, group, _DMA[name](table, group))
         elif name == "mma":
             batches += _mma(table, group)
         else:
             touched = _vector(table, group)
-            batches += _instructions(stream, group, "map")
-            _check_memories(stream, spaces, group, touched)
+            mine = _instructions(stream, group, *_PRIMITIVES.get(name, ()), "map")
+            for batch in mine:
+                _check_memories(stream, spaces, batch, touched)
+            batches += mine
     return Operands(table.finish(), tuple(batches))
 
 
@@ -199,12 +200,17 @@ def _check_alignment(stream: Stream, group: Commands, engine: Engine) -> None:
 # ------------------------------------------------------------------------- computations
 
 
-def _instructions(stream: Stream, group: Commands, primitive: str) -> list[Batch]:
+_PRIMITIVES = {"vec_fill": ("fill",), "vec_copy": ("copy",)}
+"""Primitives, other than tensor expressions, whose instructions carry a command out."""
+
+
+def _instructions(stream: Stream, group: Commands, *primitives: str) -> list[Batch]:
+    """The instruction of each command: the first on its queue with one of these primitives."""
     found: list[Batch] = []
     queues = group["queue"]
     for queue in np.unique(queues):
         units = stream.hardware.queues[queue].instructions
-        fits = [i for i in units if i.primitive == primitive]
+        fits = [i for i in units if i.primitive in primitives]
         part = _part(group, queues == queue)
         if not fits:
             raise CommandError(
@@ -270,8 +276,8 @@ def _matrix(
     return space
 
 
-def _vector(table: AccessTable, group: Commands) -> dict[str, Array]:
-    """Note the tiles of a vector command."""
+def _vector(table: AccessTable, group: Commands) -> dict[str, tuple[Array, Array]]:
+    """Note the tiles of a vector command; gives commands and spaces by operand."""
     item = ITEM_BYTES[_types(table.stream, group)]
     boolean = group.function.removesuffix("_imm") in (*COMPARISONS, "not")
     items = {"dst": np.ones_like(item) if boolean else item, "c": np.ones_like(item)}
@@ -279,7 +285,7 @@ def _vector(table: AccessTable, group: Commands) -> dict[str, Array]:
         items["dst"] = ITEM_BYTES[_types(table.stream, group, "dst_type")]
     reduces = group.command.name == "vec_reduce"
     rows, columns = group["rows"], group["cols"]
-    touched: dict[str, Array] = {}
+    touched: dict[str, tuple[Array, Array]] = {}
     for argument in group.command.arguments:
         name = argument.name
         if argument.kind != "address":
@@ -287,27 +293,27 @@ def _vector(table: AccessTable, group: Commands) -> dict[str, Array]:
         size = items.get(name, item)
         outer = (rows, group[f"{name}_row"])
         if reduces and name == "dst":
-            touched[name] = table.add(group, name, outer, (1, 0), size, True)
+            touched[name] = group.at, table.add(group, name, outer, (1, 0), size, True)
             table.add(group, name, outer, (1, 0), size, False, group["accumulate"] != 0)
             continue
         inner = (columns, group[f"{name}_col"])
-        touched[name] = table.add(group, name, outer, inner, size, name == "dst")
+        touched[name] = group.at, table.add(group, name, outer, inner, size, name == "dst")
     return touched
 
 
 def _check_memories(
-    stream: Stream, spaces: Spaces, group: Commands, touched: dict[str, Array]
+    stream: Stream, spaces: Spaces, batch: Batch, touched: dict[str, tuple[Array, Array]]
 ) -> None:
-    for queue in np.unique(group["queue"]):
-        here = group["queue"] == queue
-        units = stream.hardware.queues[queue].instructions
-        unit = next(u for u in units if u.primitive == "map")
-        scratch = unit.options.get("temporaries")
-        for name, space in touched.items():
-            allowed = unit.operands.get("Y" if name == "dst" else "X")
-            if allowed and scratch:
-                allowed = (*allowed, str(scratch))
-            _check_allowed(stream, spaces, _part(group, here), name, space[here], allowed)
+    unit, part = batch.unit, batch.group
+    assert isinstance(unit, Instruction)
+    scratch = unit.options.get("temporaries")
+    for name, (at, space) in touched.items():
+        # A fill has one operand, whatever the machine file calls it.
+        words = ("Y", "X") if name == "dst" else ("X",)
+        allowed = next((unit.operands[w] for w in words if w in unit.operands), None)
+        if allowed and scratch:
+            allowed = (*allowed, str(scratch))
+        _check_allowed(stream, spaces, part, name, space[np.isin(at, part.at)], allowed)
 
 
 def _check_allowed(

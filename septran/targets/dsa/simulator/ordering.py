@@ -33,7 +33,7 @@ class Ordering:
     clocks: Array
     """How many commands of each lane are certainly before."""
     rank: Array
-    """Place of each in an order that respects all of this."""
+    """Place of each by its start; of commands at one time first what others waited for."""
 
     def before(self, first: Array, second: Array) -> Array:
         """Whether `first` is certainly before `second`, of different lanes."""
@@ -49,7 +49,9 @@ def ordering(stream: Stream, timing: Timing) -> Ordering:
     lanes = queues * stream.hardware.cores
     place = _places(lane, lanes)
     rank = np.empty(len(stream), np.int64)
-    rank[timing.order] = np.arange(len(stream))
+    rank[timing.order[np.argsort(timing.start[timing.order], kind="stable")]] = np.arange(
+        len(stream)
+    )
     clocks = _Clocks(stream, timing, lane.tolist(), place.tolist(), lanes)
     known = np.zeros(len(stream), np.int64)
     for number in range(lanes):

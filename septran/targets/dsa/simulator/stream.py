@@ -109,6 +109,8 @@ class Stream:
     @cached_property
     def externs(self) -> tuple[Commands, ...]:
         """The commands by extern, those that occur."""
+        if not len(self):
+            return ()
         order = np.argsort(self.code, kind="stable")
         codes, starts = np.unique(self.code[order], return_index=True)
         found = []

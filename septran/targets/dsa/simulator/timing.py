@@ -17,7 +17,7 @@ import numpy as np
 from septran.targets.dsa.simulator.adversary import Delays
 from septran.targets.dsa.simulator.costs import Costs
 from septran.targets.dsa.simulator.port import Port
-from septran.targets.dsa.simulator.stream import BARRIER, SET, WAIT, Stream
+from septran.targets.dsa.simulator.stream import BARRIER, SET, Stream
 from septran.targets.dsa.simulator.stuck import stuck
 
 Array = np.ndarray[Any, Any]
@@ -173,12 +173,19 @@ class _Clockwork:
             raise stuck(self.stream, self.controls)
         clock = max((control.time for control in self.controls), default=0)
         left = tuple(flag.sets[len(flag.waits)][1] for flag in self.flags if _left(flag))
-        columns = (
-            self.issue, self.start, self.end, self.flag, self.full, self.bandwidth, self.sync,
-            self.order,
-        )  # fmt: skip
-        arrays = (np.array(column, np.int64) for column in columns)
-        return Timing(*arrays, tuple(self.pairs), left, max(clock, *self.end, 0))
+        return Timing(
+            issue=np.array(self.issue, np.int64),
+            start=np.array(self.start, np.int64),
+            end=np.array(self.end, np.int64),
+            flag=np.array(self.flag, np.int64),
+            full=np.array(self.full, np.int64),
+            bandwidth=np.array(self.bandwidth, np.int64),
+            sync=np.array(self.sync, np.int64),
+            order=np.array(self.order, np.int64),
+            pairs=tuple(self.pairs),
+            left=left,
+            cycles=max(clock, *self.end, 0),
+        )
 
     def _issue(self, control: Control) -> None:
         """Issue commands until a queue is full or a sync must wait."""

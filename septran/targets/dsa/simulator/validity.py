@@ -36,10 +36,10 @@ def check_written(
         space: np.zeros(int(used[space]), bool)
         for space in range(len(spaces.parameters), spaces.count)
     }
-    for _, write, n in sorted(events):  # a command reads before it writes
+    for _, writes, n in sorted(events):  # a command reads before it writes
         region = accesses.regions[accesses.region[n]]
         tile = _tile(valid[int(region[0])], region)
-        if write:
+        if writes:
             tile[...] = True
         elif not tile.all():
             raise _unwritten(stream, spaces, accesses, n, tile)

@@ -50,9 +50,8 @@ def _apply(function: Callable[..., Any], target: Array, sources: list[Any], kind
             target[...] = function(*inputs)
 
         return widened
-    if isinstance(function, np.ufunc) and target.dtype in (BOOL, TYPES[kind]):
-        if target.dtype == TYPES[kind] or target.dtype == BOOL:
-            return partial(function, *sources, out=target)
+    if isinstance(function, np.ufunc):
+        return partial(function, *sources, out=target)
 
     def action() -> None:
         target[...] = function(*sources)
