@@ -54,9 +54,11 @@ def profile_panel(profile: DsaProfile) -> Markup:
 
 def comparison_panel(comparison: ProfileComparison) -> Markup:
     """The table, then the timelines on one axis of cycles."""
+    from septran.targets.dsa.profile_comparison import cell
+
     frame = comparison.to_pandas()
     rows = [
-        (name.replace("_", " "), *(_cell(value) for value in frame[name].tolist()))
+        (name.replace("_", " "), *(cell(name, value) for value in frame[name].tolist()))
         for name in frame.columns
     ]
     last = max(profile.cycles for profile in comparison.profiles)
@@ -65,12 +67,6 @@ def comparison_panel(comparison: ProfileComparison) -> Markup:
         parts += [paragraph(strong(title)), timeline_picture(profile, last)]
     head = ("", *comparison.titles)
     return panel(strong("Profiles"), table(head, rows, comparison.titles), *parts)
-
-
-def _cell(value: Any) -> str:
-    if value != value:
-        return ""
-    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
 
 
 def _figures(profile: DsaProfile) -> Iterator[str]:
@@ -145,7 +141,7 @@ def timeline_svg(profile: DsaProfile, last: int | None = None) -> str:
     parts = [tag("title", f"{profile.name}: {profile.cycles:,} cycles")]
     for row, lane in enumerate(profile.lanes):
         parts += _lane(profile, lane.core, lane.queue, TOP + row * LANE, last)
-    parts += [*_axis(last, TOP + LANE * len(profile.lanes)), *_legend(height - 6)]
+    parts += [*_axis(last, TOP + LANE * len(profile.lanes)), *_legend(profile, height - 6)]
     return tag(
         "svg", *parts, xmlns="http://www.w3.org/2000/svg", role="img", font_family="sans-serif",
         viewBox=f"0 0 {LEFT + WIDTH + 20} {height}", width=LEFT + WIDTH + 20, height=height,
@@ -203,11 +199,13 @@ def _axis(last: int, top: int) -> Iterator[Markup]:
         yield _text(LEFT + WIDTH * part / 4, top + 14, f"{last * part // 4:,}", anchor)
 
 
-def _legend(bottom: int) -> Iterator[Markup]:
-    from septran.targets.dsa.profile_plots import TITLES
+def _legend(profile: DsaProfile, bottom: int) -> Iterator[Markup]:
+    from septran.targets.dsa.profile_plots import TITLES, kinds_of
 
-    x = LEFT
+    x, used = LEFT, set(kinds_of(profile))
     for kind, hue in HUES.items():
+        if kind not in used:
+            continue
         yield tag("rect", x=x, y=bottom - 10, width=10, height=10, fill=hue.line)
         yield _text(x + 14, bottom, TITLES[kind], "start")
         x += 28 + 7 * len(TITLES[kind])

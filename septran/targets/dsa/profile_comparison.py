@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from septran.errors import CallError
+from septran.errors import TargetError
 from septran.stage import Shown
 from septran.targets.dsa.profile import DsaProfile
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class NothingToCompareError(CallError):
+class NothingToCompareError(TargetError):
     """A comparison of no profiles, or with a title too few."""
 
     code = "SEP560"
@@ -73,7 +73,7 @@ class ProfileComparison(Shown):
         frame = self.to_pandas()
         for name in frame.columns:
             values = frame[name].tolist()
-            rows.append([name.replace("_", " "), *(_cell(name, value) for value in values)])
+            rows.append([name.replace("_", " "), *(cell(name, value) for value in values)])
         widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
         lines = []
         for label, *cells in rows:
@@ -95,7 +95,8 @@ def compare_profiles(
     return ProfileComparison(tuple(profiles), tuple(names))
 
 
-def _cell(name: str, value: Any) -> str:
+def cell(name: str, value: Any) -> str:
+    """One figure of a comparison as text."""
     if value != value:  # what another machine's queue has, and this one's has not
         return ""
     if name in ("speedup", "of_bound"):
