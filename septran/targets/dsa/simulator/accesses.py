@@ -61,7 +61,12 @@ class AccessTable:
 
     stream: Stream
     spaces: Spaces
+    reach: Array = field(init=False)
+    """For each space the end of what is used of it."""
     _parts: list[tuple[Array, Array, Array, Array]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.reach = np.zeros(self.spaces.count, np.int64)
 
     def add(
         self,
@@ -72,25 +77,35 @@ class AccessTable:
         item: Any,
         write: bool,
         where: Array | None = None,
+        shift: Any = 0,
+        noted: bool = True,
     ) -> Array:
         """Note one operand of all of a group's commands; gives its space for each.
 
-        `outer` and `inner` are (extent, byte stride); `where` leaves out some commands.
+        `outer` and `inner` are (extent, byte stride); `where` leaves out some commands;
+        `shift` is added to the address. What is not `noted` is only checked.
         """
         size = group.at.size
         wide = [np.broadcast_to(np.asarray(x, np.int64), size) for x in (*outer, *inner, item)]
         n, s, m, t, run = wide
         space, offset = self.spaces.locate(group[name], self.stream.core[group.at])
-        negative = (n < 0) | (m < 0) | (run < 0) | ((n > 1) & (s < 0)) | ((m > 1) & (t < 0))
-        self._refuse(group, name, negative, "has a negative extent or stride")
+        negative = (n < 0) | (m < 0) | (run < 0)
+        self._refuse(group, name, negative, "has a negative extent")
+        offset = offset + shift
+        for extent, stride in ((n, s), (m, t)):  # backwards: the same bytes from their start
+            offset = offset + np.where(stride < 0, np.maximum(extent - 1, 0) * stride, 0)
+        s, t = np.abs(s), np.abs(t)
         live = (n > 0) & (m > 0) & (run > 0)
         live = live if where is None else live & where
         self._refuse(group, name, live & (space < 0), "is an address in no memory")
         rows = np.stack([space, offset, *_normal(n, s, m, t, run)], axis=1)
         end = offset + span(rows)
-        outside = live & (end > self.spaces.sizes[space])
+        outside = live & ((offset < 0) | (end > self.spaces.sizes[space]))
         if outside.any():
             self._outside(group, name, outside, rows)
+        np.maximum.at(self.reach, space[live], end[live])
+        if not noted:
+            return space
         if write:
             twice = live & _overlaps_itself(n, s, m, t, run)
             self._refuse(group, name, twice, "writes the same bytes twice")

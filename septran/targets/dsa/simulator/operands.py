@@ -37,6 +37,8 @@ class Operands:
 
     accesses: Accesses
     batches: tuple[Batch, ...]
+    reach: Array
+    """For each space the end of what is used of it."""
 
 
 def operands(stream: Stream, spaces: Spaces) -> Operands:
@@ -61,7 +63,7 @@ def operands(stream: Stream, spaces: Spaces) -> Operands:
             for batch in mine:
                 _check_memories(stream, spaces, batch, touched)
             batches += mine
-    return Operands(table.finish(), tuple(batches))
+    return Operands(table.finish(), tuple(batches), table.reach)
 
 
 def layout(instruction: Instruction, operand: str) -> Layout:
@@ -111,13 +113,45 @@ def _dma_zero(table: AccessTable, group: Commands) -> tuple[Array, Array]:
     return np.full(target.size, -1), target
 
 
-def _blocked(table: AccessTable, group: Commands, name: str, write: bool) -> Array:
+def _blocks(stream: Stream, group: Commands) -> tuple[Array, Array]:
     high, wide = group["block_rows"], group["block_cols"]
-    if ((high < 1) | (wide < 1)).any():
-        raise CommandError(f"{table.stream.describe(group.at[0])}: blocks of no elements")
+    empty = np.flatnonzero((high < 1) | (wide < 1))
+    if empty.size:
+        raise CommandError(f"{stream.describe(group.at[empty[0]])}: blocks of no elements")
+    return high, wide
+
+
+def _whole(table: AccessTable, group: Commands, name: str, write: bool) -> Array:
+    """All bytes of all blocks that a matrix has a part in."""
+    high, wide = _blocks(table.stream, group)
     block = high * wide * group["item_bytes"]
     rows, columns = -(-group["rows"] // high), -(-group["cols"] // wide)
     return table.add(group, name, (rows, group[f"{name}_stride"]), (columns, block), block, write)
+
+
+def _masked(
+    table: AccessTable,
+    group: Commands,
+    name: str,
+    extents: tuple[Array, Array],
+    block: tuple[Any, Any],
+    item: Array,
+    write: bool,
+    where: Array | None = None,
+) -> Array:
+    """The elements of a blocked matrix that exist: whole blocks, then those at the edges."""
+    (n, m), (high, wide) = extents, block
+    pitch = group[f"{name}_stride"]
+    size, line = high * wide * item, wide * item
+    down, across, below, beside = n // high, m // wide, n % high, m % wide
+    right, bottom = across * size, down * pitch
+    whole = (-(-n // high), pitch), (-(-m // wide), size)
+    space = table.add(group, name, *whole, size, False, noted=False)
+    table.add(group, name, (down, pitch), (across, size), size, write, where)
+    table.add(group, name, (down, pitch), (high, line), beside * item, write, where, right)
+    table.add(group, name, (1, 0), (across, size), below * line, write, where, bottom)
+    table.add(group, name, (below, line), (1, 0), beside * item, write, where, bottom + right)
+    return space
 
 
 def _plain(table: AccessTable, group: Commands, name: str, write: bool) -> Array:
@@ -127,11 +161,13 @@ def _plain(table: AccessTable, group: Commands, name: str, write: bool) -> Array
 
 
 def _dma_block(table: AccessTable, group: Commands) -> tuple[Array, Array]:
-    return _plain(table, group, "src", False), _blocked(table, group, "dst", True)
+    return _plain(table, group, "src", False), _whole(table, group, "dst", True)
 
 
 def _dma_unblock(table: AccessTable, group: Commands) -> tuple[Array, Array]:
-    return _blocked(table, group, "src", False), _plain(table, group, "dst", True)
+    extents, block = (group["rows"], group["cols"]), _blocks(table.stream, group)
+    source = _masked(table, group, "src", extents, block, group["item_bytes"], False)
+    return source, _plain(table, group, "dst", True)
 
 
 _DMA = {
@@ -265,15 +301,15 @@ def _matrix(
     if name != "c":
         turned = group[f"{name}_transposed"] != 0
         n, m = np.where(turned, m, n), np.where(turned, n, m)
-    outer, inner, run = (n, stride), (m, item), item
+    adds = group["accumulate"] != 0
     if form.kind == "fractal":
         high, wide = form.parameters
-        block = high * wide * item
-        outer, inner, run = (-(-n // high), stride), (-(-m // wide), block), block
-    space = table.add(group, name, outer, inner, run, name == "c")
+        if name == "c":
+            _masked(table, group, name, (n, m), (high, wide), item, False, adds)
+        return _masked(table, group, name, (n, m), (high, wide), item, name == "c")
     if name == "c":
-        table.add(group, name, outer, inner, run, False, group["accumulate"] != 0)
-    return space
+        table.add(group, name, (n, stride), (m, item), item, False, adds)
+    return table.add(group, name, (n, stride), (m, item), item, name == "c")
 
 
 def _vector(table: AccessTable, group: Commands) -> dict[str, tuple[Array, Array]]:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from septran.machine.model import Machine
-from septran.targets.dsa.simulator.accesses import span
 from septran.targets.dsa.simulator.adversary import Delays, delays, seed_of
 from septran.targets.dsa.simulator.costs import costs
 from septran.targets.dsa.simulator.execution import Program
@@ -125,16 +124,13 @@ def simulate(
     slips = delays(cost, lanes, seed_of(adversary))
     timing = time(commands, cost, slips)
     accesses = work.accesses.expanded(commands.form)
-    reach = accesses.regions[:, 1] + span(accesses.regions)
-    used = np.zeros(spaces.count, np.int64)
-    np.maximum.at(used, accesses.regions[:, 0], reach)
     if checks:
         check_balance(commands, timing)
         order = ordering(commands, timing)
         pairs = related(accesses, contested(accesses, order, spaces.count))
         check_hazards(commands, spaces, accesses, order, timing, pairs)
-        check_written(commands, spaces, accesses, order.rank, used)
-    program = Program.of(commands, spaces, work, spaces.allocate(used))
+        check_written(commands, spaces, accesses, order.rank, work.reach)
+    program = Program.of(commands, spaces, work, spaces.allocate(work.reach))
     sequence = _sequence(commands, timing, slips)
     program.run(sequence)
     return Run(machine, timing.cycles, _trace(commands, timing, cost.bytes, cost.flops), sequence)
