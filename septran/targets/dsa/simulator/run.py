@@ -108,13 +108,14 @@ def simulate(
     origins: Mapping[int, str] | None = None,
     adversary: int | None = None,
     checks: bool = True,
+    fresh: Sequence[int] = (),
 ) -> Run:
     """Carry a stream of `RECORD` out on `machine`; outputs are written into `parameters`.
 
     `origins` names the origin of lines in messages. `adversary` is a seed of random delays
     (else that in ``SEPTRAN_DSA_ADVERSARIAL``). Without `checks` hazards, unwritten bytes and
-    forgotten flags are not looked for: they do what they would do on hardware. Raises
-    SimulationError.
+    forgotten flags are not looked for: they do what they would do on hardware. `fresh` are
+    the positions of parameters that hold nothing yet. Raises SimulationError.
     """
     commands = Stream(stream, Hardware(machine), origins or {})
     spaces = Spaces.of(commands.hardware, parameters)
@@ -128,8 +129,10 @@ def simulate(
         check_balance(commands, timing)
         order = ordering(commands, timing)
         pairs = related(accesses, contested(accesses, order, spaces.count))
+        unwritten = np.arange(spaces.count) >= len(spaces.parameters)
+        unwritten[list(fresh)] = True
         check_hazards(commands, spaces, accesses, order, timing, pairs)
-        check_written(commands, spaces, accesses, order.rank, work.reach)
+        check_written(commands, spaces, accesses, order.rank, work.reach, unwritten)
     program = Program.of(commands, spaces, work, spaces.allocate(work.reach))
     sequence = _sequence(commands, timing, slips)
     program.run(sequence)

@@ -15,14 +15,16 @@ Array = np.ndarray[Any, Any]
 
 
 def check_written(
-    stream: Stream, spaces: Spaces, accesses: Accesses, rank: Array, used: Array
+    stream: Stream, spaces: Spaces, accesses: Accesses, rank: Array, used: Array, fresh: Array
 ) -> None:
-    """Raise UnwrittenError for the first read, by `rank`, of poison.
+    """Raise UnwrittenError for the first read, by `rank`, of what is fresh.
+
+    `fresh` says for each space whether it begins as poison, `used` how far it is used.
 
     What is written once stays written, so only the first write and the first read of each
     region matter.
     """
-    local = accesses.space >= len(spaces.parameters)
+    local = fresh[accesses.space]
     events: list[tuple[int, int, int]] = []
     for write in (False, True):
         chosen = np.flatnonzero(local & (accesses.write == write))
@@ -32,10 +34,7 @@ def check_written(
         found = order[first]
         at = rank[accesses.command[found]]
         events += [(int(r), int(write), int(n)) for r, n in zip(at, found, strict=True)]
-    valid = {
-        space: np.zeros(int(used[space]), bool)
-        for space in range(len(spaces.parameters), spaces.count)
-    }
+    valid = {int(space): np.zeros(int(used[space]), bool) for space in np.flatnonzero(fresh)}
     for _, writes, n in sorted(events):  # a command reads before it writes
         region = accesses.regions[accesses.region[n]]
         tile = _tile(valid[int(region[0])], region)

@@ -209,6 +209,31 @@ def test_sums_are_read_where_they_accumulate(toy, script):
     refuses(UnwrittenError, toy, script, "c reads 1024 of 1024 bytes that nobody has written")
 
 
+def test_a_parameter_that_holds_nothing_yet_is_checked_too(toy, script):
+    script.load(0, 1, 1, 64)
+    run(toy, script)
+    message = r"src reads 64 of 64 bytes .* first at byte 0 of parameter 1"
+    refuses(UnwrittenError, toy, script, message, fresh=[1])
+
+
+def test_edges_of_blocks_are_masked(toy, script):
+    """Only the elements that exist are read: the rest of an edge block may be anything."""
+    cube = replace(toy.instruction("mma"), layouts={"C": "fractal(16, 16)"})
+    machine = replace(toy, instructions=(cube, toy.instruction("vec")))
+    script.fill(ACC, 0.0, 16, 16)  # a whole block
+    script.fill(ACC + 1024, 0.0, 16, 4, row=64)  # 4 columns of the next
+    for n in range(2):
+        script.fill(ACC + 2048 + 1024 * n, 0.0, 3, (16, 4)[n], row=64)  # 3 rows of two more
+    script.load(0, 0, 1, 19 * 4)
+    script.load(1024, 1, 1, 20 * 4)
+    script.flag(IN, MMA)
+    script.flag(VEC, MMA)
+    script.mma(19, 20, 1, b=1024, c_stride=2048, accumulate=1)
+    run(machine, script)
+    script.mma(20, 20, 1, b=1024, c_stride=2048, accumulate=1)
+    refuses(UnwrittenError, machine, script, "c reads 64 of 256 bytes")
+
+
 def test_an_access_behind_the_end_is_found(toy, script):
     script.load(65536 - 64, 0, 2, 64)
     refuses(BoundsError, toy, script, "dst is bytes 65472 to 65600 of SPM, which has 65536")
