@@ -16,6 +16,7 @@ import tvm
 from septran.machine.model import Machine
 from septran.targets.base import Source, TensorIR
 from septran.targets.cpu.build import compile_module
+from septran.targets.cpu.isa import host_arch
 from septran.targets.dsa.codegen import Code, generate
 from septran.targets.dsa.commands import RECORD, parameter_address
 from septran.targets.dsa.jit import JitProgram, recording
@@ -157,7 +158,7 @@ def _recorded(function: Any, machine: Machine, code: Code) -> JitProgram:
 
 
 def _jit(module: Any) -> JitProgram:
-    return JitProgram(module, compile_module(module, "native")["record"])
+    return JitProgram(module, compile_module(module, host_arch())["record"])
 
 
 def load(folder: Path) -> DsaExecutable:

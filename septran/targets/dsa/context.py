@@ -93,6 +93,8 @@ class Context:
     queues: Queues
     storages: dict[str, Storage] = field(default_factory=dict)
     scalars: dict[str, Any] = field(default_factory=dict)
+    whole_blocks: frozenset[str] = frozenset()
+    """Buffers in blocks that only copies write: these leave no block half undefined."""
     temporaries: dict[tuple[str, str], Any] = field(default_factory=dict)
     """All of a memory of temporaries as one flat buffer, by memory and dtype."""
 

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from septran.targets.dsa.context import Access, Context, unsupported
-from septran.targets.dsa.runs import ELEMENTS, Runs, runs, slope
-from septran.task.index import Index, axis, maximum, minimum
+from septran.targets.dsa.runs import ELEMENTS, Cut, Runs, runs, slope
+from septran.task.index import Index, axis, ceil_div, maximum, minimum
 from septran.tile.nodes import Copy
 
 Spot = dict[int, Index]
@@ -27,7 +27,9 @@ def emit_copy(context: Context, node: Copy, queue: int) -> None:
     move = _Move(context, node, queue, target, source)
     if move.blocked():
         return
-    if node.zero_fill and node.source.ragged:
+    if target.storage.buffer.layout.kind == "fractal" and not move.fills_blocks():
+        move.zero(move.in_blocks())
+    elif node.zero_fill and node.source.ragged:
         move.zero([Index.of(n) for n in node.target.shape])
     elif node.source.padded and not move.inside():
         move.zero(list(node.source.valid))
@@ -53,6 +55,8 @@ class _Move:
         """Whether one side has blocks that one command makes or takes apart (done then)."""
         sides = [a.storage.buffer.layout for a in (self.target, self.source)]
         fractal = [layout.kind == "fractal" for layout in sides]
+        if all(fractal) and sides[0] == sides[1]:
+            return self.whole_blocks()
         if sum(fractal) != 1 or self.target.region.rank < 2 or self.node.source.padded:
             return False
         blocks, plain = (self.target, self.source) if fractal[0] else (self.source, self.target)
@@ -79,6 +83,45 @@ class _Move:
                 item_bytes=self.item,
                 block_rows=high,
                 block_cols=wide,
+            )
+        return True
+
+    def fills_blocks(self) -> bool:
+        """Whether a window leaves no block of the target partly as it was."""
+        blocks = self.target.storage.buffer.layout.parameters
+        rows_cols = zip(self.source.region.valid[-2:], blocks, strict=True)
+        return not self.source.region.padded and all(e % n == Index() for e, n in rows_cols)
+
+    def in_blocks(self) -> list[Index]:
+        """The target's extents, up to the ends of its blocks."""
+        region = self.node.target if self.node.zero_fill else self.node.source
+        extents = [Index.of(n) for n in region.shape] if self.node.zero_fill else [*region.valid]
+        for n, size in zip((-2, -1), self.target.storage.buffer.layout.parameters, strict=True):
+            extents[n] = ceil_div(extents[n], size) * size
+        return extents
+
+    def whole_blocks(self) -> bool:
+        """Rows of blocks from one side to the other as they are, where both are whole ones."""
+        pitches = [row_of_blocks(a) for a in (self.target, self.source)]
+        if None in pitches:
+            return False
+        rank = self.target.region.rank
+        blocks = self.target.storage.buffer.layout.parameters
+        rows, cols = self.source.region.valid[-2:]
+        exact = all(e % size == Index() for e, size in zip((rows, cols), blocks, strict=True))
+        if not exact and self.source.region.buffer not in self.context.whole_blocks:
+            return False
+        high, wide = blocks
+        with self.outer(range(rank - 2), list(self.source.region.valid)) as spot:
+            self.context.command(
+                "dma_copy",
+                self.queue,
+                dst=self.target.at(spot),
+                dst_stride=pitches[0],
+                src=self.source.at(spot),
+                src_stride=pitches[1],
+                rows=ceil_div(rows, high),
+                row_bytes=ceil_div(cols, wide) * (high * wide * self.item),
             )
         return True
 
@@ -229,21 +272,32 @@ class _Move:
 
 
 @contextmanager
-def run_loop(context: Context, cut: Runs, extent: Index) -> Iterator[tuple[Index, Index]]:
-    """A loop over the runs of an axis: where each begins and how long it is."""
-    if cut.whole:
-        yield Index(), extent
-    elif cut == ELEMENTS:
+def run_loop(context: Context, found: Runs, extent: Index) -> Iterator[tuple[Index, Index]]:
+    """Loops over the runs of an axis: where each begins and how long it is."""
+    if found == ELEMENTS:
         with context.loop("e", extent) as element:
             yield element, Index.of(1)
-    else:
-        step, first = cut.step, cut.shift // cut.step
-        count = (cut.shift + extent - 1) // step - first + 1
-        with context.loop("run", count) as run:
-            low = maximum(0, (first + run) * step - cut.shift)
-            high = minimum(extent, (first + run + 1) * step - cut.shift)
-            start = context.variable("start", low)
-            yield start, context.variable("count", high - start)
+        return
+    start, length = Index(), extent
+    with ExitStack() as loops:
+        for cut in found.cuts:
+            start, length = loops.enter_context(_pieces(context, cut, start, length))
+        yield start, length
+
+
+@contextmanager
+def _pieces(
+    context: Context, cut: Cut, start: Index, length: Index
+) -> Iterator[tuple[Index, Index]]:
+    """A loop over the pieces that one cut makes of a run."""
+    step, shift = cut.step, cut.shift + start
+    first = shift // step
+    count = (shift + length - 1) // step - first + 1
+    with context.loop("run", count) as run:
+        low = maximum(0, (first + run) * step - shift)
+        high = minimum(length, (first + run + 1) * step - shift)
+        begin = context.variable("start", start + low)
+        yield begin, context.variable("count", high - low)
 
 
 def row_of_blocks(access: Access) -> int | None:

@@ -48,8 +48,9 @@ class _Recording:
 
     def function(self, function: Any) -> Any:
         """A new function with the same loops."""
-        self.stream = tirx.decl_buffer((tirx.Var("room", "int64"), WORDS), "int64", "stream")
-        self.count = tirx.decl_buffer((1,), "int64", "count")
+        self.room = tirx.Var("room", "int64")
+        self.stream = tirx.decl_buffer((self.room,), "int64", "stream", layout=None)
+        self.count = tirx.decl_buffer((1,), "int64", "count", layout=None)
         kept: list[Any] = [self.stream, self.count]
         position = 0
         for param in function.params:
@@ -102,9 +103,9 @@ class _Recording:
         words += [_number(0)] * (2 + ARGUMENTS - len(words))
         at = tirx.BufferLoad(self.count, [_number(0)])
         stores = [
-            tirx.BufferStore(self.stream, word, [at, _number(n)]) for n, word in enumerate(words)
+            tirx.BufferStore(self.stream, word, [at * WORDS + n]) for n, word in enumerate(words)
         ]
-        fits = tirx.IfThenElse(at < self.stream.shape[0], _sequence(stores), None)
+        fits = tirx.IfThenElse(at * WORDS < self.room, _sequence(stores), None)
         step = tirx.BufferStore(self.count, at + 1, [_number(0)])
         return _sequence([fits, step])
 
@@ -138,9 +139,9 @@ class JitProgram:
         """The records of one core."""
         room = ROOM
         while True:
-            stream = np.zeros((room, WORDS), np.int64)
+            stream = np.zeros(room * WORDS, np.int64)
             count = np.zeros(1, np.int64)
             self.function(stream, count, core, *scalars)
             if count[0] <= room:
-                return stream[: count[0]].view(RECORD).reshape(-1)
+                return stream[: count[0] * WORDS].view(RECORD)
             room = int(count[0])

@@ -36,6 +36,7 @@ from septran.targets.dsa.steps import (
     private,
     workspaces,
 )
+from septran.targets.dsa.turning import turned
 from septran.targets.dsa.vectors import emit_map
 from septran.task.index import Index
 from septran.tile.nodes import (
@@ -48,6 +49,8 @@ from septran.tile.nodes import (
     Release,
     TileProgram,
     Wait,
+    nodes,
+    writes,
 )
 
 EMITTERS: Mapping[str, Callable[[Context, Compute, int], None]] = {
@@ -63,12 +66,14 @@ LARGEST_INDEX = 2**31 - 1
 
 def lower_program(program: TileProgram) -> Any:
     """The PrimFunc of `program`; raises TargetError with the origin of the node."""
+    program = turned(program)
     extra = workspaces(program)
     sizes = [math.prod(b.shape) * b.stages for b in program.buffers] + [n for _, n in extra]
     writer = Writer("int64" if max(sizes, default=0) > LARGEST_INDEX else "int32")
     core = tirx.Var(writer.name("core"), "int32")
     queues = Queues(program.machine)
     context = Context(writer, Indices(writer), program.machine, queues)
+    context.whole_blocks = _copied_only(program)
     params = [_parameter(context, program.buffer(name)) for name in program.params]
     for name, size in extra:
         params.append(_workspace(context, program, program.buffer(name), size, core))
@@ -76,6 +81,15 @@ def lower_program(program: TileProgram) -> Any:
     context.scalars.update(zip((s.name for s in program.scalars), scalars, strict=True))
     _Lowering.of(program, context, core).run()
     return writer.function(program.name, [core, *params, *scalars])
+
+
+def _copied_only(program: TileProgram) -> frozenset[str]:
+    """The buffers that no computation writes."""
+    found = {b.name for b in program.buffers}
+    for node in nodes(program.body):
+        if isinstance(node, Compute):
+            found -= {region.buffer for region in writes(node)}
+    return frozenset(found)
 
 
 def _parameter(context: Context, buffer: Buffer) -> Any:

@@ -7,7 +7,6 @@ that a strided command can move the elements there: a *run*.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -16,25 +15,38 @@ from septran.task.index import FloorDiv, Index, Max, Min, Mod, Var
 
 @dataclass(frozen=True)
 class Runs:
-    """How an axis is cut: new runs begin wherever ``coordinate + shift`` is a multiple of `step`.
+    """How an axis is cut: a new run begins wherever a cut says so.
 
-    `step` 0 means that all of the axis is one run, 1 that each element is its own.
+    No cut means that all of the axis is one run, `ELEMENTS` that each element is its own.
     """
 
-    step: int = 0
-    shift: Index = Index()
+    cuts: tuple[Cut, ...] = ()
 
     @property
     def whole(self) -> bool:
         """Whether there is one run."""
-        return self.step == 0
+        return not self.cuts
 
     def length(self, extent: int) -> int:
         """Of the longest run."""
-        return extent if self.whole else min(extent, self.step)
+        return min([extent, *(cut.step for cut in self.cuts)])
 
 
-ELEMENTS = Runs(1)
+@dataclass(frozen=True)
+class Cut:
+    """Wherever ``coordinate + shift`` is a multiple of `step`."""
+
+    step: int
+    shift: Index = Index()
+
+    def finer(self, other: Cut) -> bool:
+        """Whether all places of `other` are places of this one."""
+        return other.step % self.step == 0 and (other.shift - self.shift) % self.step == Index()
+
+
+ELEMENTS = Runs((Cut(1),))
+MOST_CUTS = 3
+"""Cuts that are nested; where an axis has more, each element is a run."""
 
 
 def slope(offset: Index, variable: Var) -> int | None:
@@ -60,7 +72,7 @@ def slope(offset: Index, variable: Var) -> int | None:
 
 def runs(offsets: Iterable[Index], variable: Var) -> Runs:
     """The runs in which every one of `offsets` is affine in `variable`."""
-    step, shift = 0, Index()
+    cuts: list[Cut] = []
     for offset in offsets:
         if slope(offset, variable) is None:
             return ELEMENTS
@@ -68,15 +80,12 @@ def runs(offsets: Iterable[Index], variable: Var) -> Runs:
             rest = value - Index.of(variable)
             if variable in rest.variables():
                 return ELEMENTS
-            if step:
-                divisor = math.gcd(step, divisor)
-                apart = (rest - shift) % divisor
-                if apart != Index():
-                    return ELEMENTS
-            step, shift = divisor, rest
-    if step == 1:
+            fresh = Cut(divisor, rest % divisor)
+            if not any(cut.finer(fresh) for cut in cuts):
+                cuts = [cut for cut in cuts if not fresh.finer(cut)] + [fresh]
+    if len(cuts) > MOST_CUTS or any(cut.step == 1 for cut in cuts):
         return ELEMENTS
-    return Runs(step, shift % step if step else shift)
+    return Runs(tuple(sorted(cuts, key=lambda cut: -cut.step)))
 
 
 def _breaks(index: Index, variable: Var) -> Iterator[tuple[Index, int]]:
