@@ -290,7 +290,8 @@ def test_results_have_numpys_types():
                 assert found == "float32"  # as torch
             else:
                 assert found == np.result_type(a, b).name
-    assert ex.binary("divide", load("A", 3, dtype="int32"), ex.Constant(2, "int32")).dtype == "float32"  # fmt: skip
+    integers = load("A", 3, dtype="int32")
+    assert ex.binary("divide", integers, ex.Constant(2, "int32")).dtype == "float32"
     assert ex.unary("exp", load("A", 3, dtype="int32")).dtype == "float32"
     assert ex.reduce("sum", load("A", 3, dtype="int8"), 0).dtype == "int32"
     assert promote("float16", "bfloat16") == "float32"
