@@ -147,7 +147,12 @@ def _is_all(view: View, whole: View) -> bool:
         if view.shape[own] not in (_SPANS, whole.shape[n]) or view.valid[own] != whole.valid[n]:
             return False
         axes.append(own)
-    return len(set(axes)) == len(axes) and (not rest or _merged(view, whole, rest, axes))
+    if len(set(axes)) != len(axes):
+        return False
+    others = [view.valid[m] for m in range(view.rank) if m not in axes]
+    if not rest:  # axes of extent 1, unless there is nothing at all
+        return all(v.is_constant and v.constant > 0 for v in others)
+    return _merged(view, whole, rest, axes)
 
 
 def _merged(view: View, whole: View, rest: list[int], used: list[int]) -> bool:
