@@ -238,9 +238,7 @@ def _signature(entry: Task, static: MappingOf[str, Any]) -> Signature:
         )
         for name, kind in entry.specialised(static)
     )  # fmt: skip
-    scalars = tuple(
-        ScalarParam(k.name, k.dtype, k.default) for k in entry.keywords if not k.static
-    )
+    scalars = tuple(ScalarParam(k.name, k.dtype, k.default) for k in entry.keywords if not k.static)
     return Signature(entry.name, tensors, scalars)
 
 

@@ -91,6 +91,7 @@ class Match:
     leaf_kind: tuple[str, ...] = ()
     dtype: tuple[str, ...] = ()
     machine_feature: tuple[str, ...] = ()
+    when: Condition | None = None
 
     @property
     def needs_body(self) -> bool:

@@ -200,6 +200,7 @@ def _cases(node: Node) -> Iterator[Case]:
 def _match(node: Node) -> Match:
     leaf = node.get("leaf")
     loops = node.get("loops")
+    when = node.get("when")
     flag = leaf.value if leaf and isinstance(leaf.value, bool) else None
     kinds = () if leaf is None or flag is not None else tuple(e.text for e in leaf.elements)
     return Match(
@@ -212,6 +213,7 @@ def _match(node: Node) -> Match:
         leaf_kind=kinds,
         dtype=_words(node, "dtype"),
         machine_feature=_words(node, "machine_feature"),
+        when=condition(when) if when else None,
     )
 
 

@@ -13,6 +13,8 @@ key of ``match``     holds for a task instance when
 ``dtype``            the commonest element type of its tensors is one of these
 ``machine_feature``  the machine has a part of that name; ``asynchronous``: an engine
                      that copies beside computation
+``when``             this condition over dimensions, its tensors' extents (``A_0``) and
+                     ``dtype`` is true: ``when: C_0 * C_1 <= 256 * 256``
 ==================== =================================================================
 
 All keys of a rule must hold. For each field the first rule that matches and gives the
@@ -123,6 +125,7 @@ def matches(match: Match, facts: Facts, machine: Machine) -> bool:
         and (not match.primitive or (facts.leaf and _uses(facts, match.primitive)))
         and (not match.dtype or facts.dtype in match.dtype)
         and (not match.machine_feature or all(has(machine, f) for f in match.machine_feature))
+        and (match.when is None or match.when.holds(facts.values()))
     )
 
 

@@ -31,8 +31,6 @@ from septran.task.primitives import PRIMITIVES
 OPERANDS = tuple(f"gemm.{operand}" for operand in PRIMITIVES["gemm"].operands)
 GROUPS = ("*", "accumulators", "temporaries", "reads", "writes", *OPERANDS)
 """What `mems` may name besides tensors; `gemm.A` is what a leaf passes to gemm as A."""
-FACTS = ("task", "variant", "primitive", "level", "loops", "leaf", "dtype", "machine_feature")
-"""Keys of `match`."""
 LEAF_KINDS = ("elementwise", "gemm", "fill", "copy")
 
 _TENSOR = Text(rf"\*|gemm\.[ABC]|{IDENTIFIER}", 'a tensor, a group of tensors, or "*"')
@@ -132,6 +130,7 @@ MATCH = Record(
         "machine_feature": Field(
             many(_WORD), "a part that the machine must have, or `asynchronous`"
         ),
+        "when": Field(Formula(), "a condition over dimensions, extents and dtype that is true"),
     },
     "match",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -40,14 +40,14 @@ class Library(Protocol):
     def obstacle(self, x: Any, device: str, output: bool) -> Obstacle | None:
         """What forbids to use `x` on a device; None where nothing does."""
 
-    def ready(self, x: Any, device: str) -> bool:
-        """Whether `x` can be passed as it is: on the device, compact, aligned; cheap."""
+    def ready(self, tensors: Sequence[Any], out: Any, device: str) -> bool:
+        """Whether arrays can be passed as they are: on the device, compact, aligned; cheap.
+
+        And whether `out`, where there is one, surely shares no memory with the others.
+        """
 
     def plain(self, x: Any) -> bool:
         """Whether `ready` is enough to know for all arrays of this type and dtype."""
-
-    def apart(self, x: Any, y: Any) -> bool:
-        """Whether two ready arrays surely share no memory; cheap."""
 
     def touched(self, x: Any) -> None:
         """Tell the library that `x` was written to behind its back."""
@@ -128,18 +128,16 @@ class NumpyLibrary:
             return Obstacle("read-only", "is read-only", "pass a writable array, such as x.copy()")
         return None
 
-    def ready(self, x: Any, device: str) -> bool:
-        """Compact, aligned and writable: DLPack refuses others."""
-        ready: bool = x.flags.carray
-        return ready
+    def ready(self, tensors: Sequence[Any], out: Any, device: str) -> bool:
+        """Compact, aligned and writable (DLPack refuses others), `out` apart from the rest."""
+        for x in tensors:
+            if not x.flags.carray or (out is not None and np.may_share_memory(out, x)):
+                return False
+        return out is None or out.flags.carray
 
     def plain(self, x: Any) -> bool:
         """Of native byte order, and of a type that DLPack exports."""
         return bool(x.dtype.isnative and x.dtype.kind != "V")
-
-    def apart(self, x: Any, y: Any) -> bool:
-        """Whether their ranges of addresses are apart."""
-        return not np.may_share_memory(x, y)
 
     def touched(self, x: Any) -> None:
         """NumPy does not count writes."""
@@ -245,31 +243,36 @@ class TorchLibrary:
             return Obstacle("gradient", "requires a gradient, which a kernel does not record", hint)
         return None
 
-    def ready(self, x: Any, device: str) -> bool:
-        """Compact, aligned, in reach, without gradient or lazy negation."""
+    def ready(self, tensors: Sequence[Any], out: Any, device: str) -> bool:
+        """Compact, aligned, in reach, without gradient or lazy negation, `out` apart."""
         # Written for speed: this is most of what a call costs beside the kernel.
+        host = device == "cpu"
         try:
-            ready: bool = (
-                (x.is_cpu if device == "cpu" else x.device.type == device)
-                and not x.requires_grad
-                and x.is_contiguous()
-                and (not x.data_ptr() & 7 or x.data_ptr() % x.itemsize == 0)
-                and not x.is_neg()
-            )
-            return ready
+            for x in tensors if out is None else (*tensors, out):
+                if (
+                    x.requires_grad
+                    or not x.is_contiguous()
+                    or (x.data_ptr() & 7 and x.data_ptr() % x.itemsize)
+                    or x.is_neg()
+                    or not (x.is_cpu if host else x.device.type == device)
+                ):
+                    return False
+            if out is not None:
+                first = out.data_ptr()
+                last = first + out.nbytes
+                for x in tensors:
+                    start = x.data_ptr()
+                    if start < last and first < start + x.nbytes:
+                        return False
         except (RuntimeError, NotImplementedError):  # sparse, or wrapped by torch.func
             return False
+        return True
 
     def plain(self, x: Any) -> bool:
         """A dense tensor; subclasses are looked at each time."""
         import torch
 
         return type(x) is torch.Tensor and x.layout is torch.strided
-
-    def apart(self, x: Any, y: Any) -> bool:
-        """Whether their ranges of addresses are apart."""
-        first, second = x.data_ptr(), y.data_ptr()
-        return bool(first + x.nbytes <= second or second + y.nbytes <= first)
 
     def touched(self, x: Any) -> None:
         """Raise its version, so that autograd sees that saved values have changed."""

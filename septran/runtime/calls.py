@@ -33,54 +33,36 @@ class Plan:
     run: Callable[..., None]
     library: Library
     device: str
-    tensors: int
-    """How many there are."""
     scalars: Callable[[Mapping[str, Any]], Sequence[Any]]
     """Values of the scalars, from those that a call gives."""
     defaults: tuple[Any, ...] | None
     """Their values where a call gives none; None where it must give some."""
-    inputs: tuple[int, ...]
-    """Where the positional tensors go."""
-    outputs: tuple[int, ...]
-    """Where the results go."""
+    order: tuple[int, ...] | None
+    """For each tensor its place among results and inputs, in this order; None where
+    that is the kernel's own."""
     allocators: tuple[Callable[[], Any], ...]
     """One for each output."""
 
-    def __call__(self, tensors: Sequence[Any], out: Any, named: Mapping[str, Any]) -> Any:
+    # Written for speed: with what `ready` does, this is what a call costs beside the kernel.
+    def __call__(self, tensors: tuple[Any, ...], out: Any, named: Mapping[str, Any]) -> Any:
         """The result; NotImplemented where the long way must be gone."""
-        ready, device = self.library.ready, self.device
-        arguments: list[Any] = [None] * self.tensors
-        for position, x in zip(self.inputs, tensors, strict=True):
-            if not ready(x, device):
-                return NotImplemented
-            arguments[position] = x
-        if named or self.defaults is None:
-            arguments += self.scalars(named)
-        else:
-            arguments += self.defaults
-        if out is not None:
-            return self._fill(out, tensors, arguments)
-        if len(self.outputs) == 1:
-            result = arguments[self.outputs[0]] = self.allocators[0]()
-            self.run(*arguments)
-            return result
-        results = tuple(allocate() for allocate in self.allocators)
-        for position, x in zip(self.outputs, results, strict=True):
-            arguments[position] = x
-        self.run(*arguments)
-        return results
-
-    def _fill(self, out: Any, tensors: Sequence[Any], arguments: list[Any]) -> Any:
-        library = self.library
-        if not library.ready(out, self.device):
+        if not self.library.ready(tensors, out, self.device):
             return NotImplemented
-        for x in tensors:
-            if not library.apart(out, x):
-                return NotImplemented
-        arguments[self.outputs[0]] = out
-        self.run(*arguments)
-        library.touched(out)
-        return out
+        if out is not None:
+            results: tuple[Any, ...] = (out,)
+        else:
+            results = tuple([allocate() for allocate in self.allocators])
+        arguments = results + tensors
+        if self.order is not None:
+            arguments = tuple([arguments[place] for place in self.order])
+        if named or self.defaults is None:
+            self.run(*arguments, *self.scalars(named))
+        else:
+            self.run(*arguments, *self.defaults)
+        if out is not None:
+            self.library.touched(out)
+            return out
+        return results[0] if len(results) == 1 else results
 
 
 def plan_for(
@@ -96,20 +78,21 @@ def plan_for(
         return None
     scalars = specialisation.scalars
     needed = any(s.default is None for s in scalars)
-    positions = {t.name: n for n, t in enumerate(tensors)}
     outputs = [t for t in tensors if signature.tensor(t.name).writes]
     allocators = [
         _allocator(library, t.shape or (), t.dtype or "", t.reads, device) for t in outputs
     ]
+    given = [t.name for t in (*outputs, *signature.inputs)]
+    order = tuple(given.index(t.name) for t in tensors)
+    executable = specialisation.stages.executable
     return Plan(
-        specialisation.stages.executable,
+        # The bare function, where there is one, saves a call in Python.
+        getattr(executable, "function", executable),
         library,
         device,
-        len(tensors),
         functools.partial(scalar_values, signature.name, scalars),
-        None if needed else scalar_values(signature.name, scalars, {}),
-        tuple(positions[t.name] for t in signature.inputs),
-        tuple(positions[t.name] for t in outputs),
+        None if needed else tuple(scalar_values(signature.name, scalars, {})),
+        None if order == tuple(range(len(given))) else order,
         tuple(allocators),
     )
 

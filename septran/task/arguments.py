@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from septran.dtypes import is_float
 from septran.errors import nearest
 from septran.location import Location
 from septran.task import expressions as ex
@@ -100,5 +101,11 @@ def bound(task: Task, keywords: Mapping[str, Any], where: Location) -> dict[str,
     for name, keyword in known.items():
         if name not in keywords and keyword.required:
             raise LaunchArgumentsError(f"{task.name} needs {name}", where)
-        values[name] = keywords.get(name, keyword.default)
+        values[name] = _typed(keyword, keywords.get(name, keyword.default))
     return values
+
+
+def _typed(keyword: Keyword, value: Any) -> Any:
+    """An integer for a scalar of a float type is one, as it is when a kernel is called."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if whole and not keyword.static and is_float(keyword.dtype) else value

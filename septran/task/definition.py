@@ -86,6 +86,8 @@ class Task:
     """Other decompositions by their function's name; on the task itself only."""
     builtin: bool = False
     """Whether it is of the language, and thus has no line in a logic file."""
+    base: Task | None = None
+    """The task that it is a variant of."""
 
     @property
     def doc(self) -> str:
@@ -133,7 +135,7 @@ def define(
     base = _base(function, variant_of, where)
     tensors, keywords = _parameters(function, where)
     name = base.name if base else function.__name__
-    task = Task(function, name, function.__name__, leaf, where, tensors, keywords)
+    task = Task(function, name, function.__name__, leaf, where, tensors, keywords, base=base)
     if base is not None:
         base.variants[function.__name__] = task
     return task
@@ -142,15 +144,17 @@ def define(
 def _base(
     function: Callable[..., None], variant_of: str | Task | None, where: Location
 ) -> Task | None:
-    if variant_of is None or isinstance(variant_of, Task):
-        return variant_of
+    if variant_of is None:
+        return None
+    if isinstance(variant_of, Task):
+        return variant_of.base or variant_of
     found = function.__globals__.get(variant_of)
     if not isinstance(found, Task):
         tasks = [n for n, value in function.__globals__.items() if isinstance(value, Task)]
         raise UnknownTaskError(
             f"variant of unknown task {variant_of!r}", where, hint=nearest(variant_of, tasks)
         )
-    return found
+    return found.base or found
 
 
 def _parameters(
@@ -215,7 +219,7 @@ def _tensor_type(items: Any, privilege: str | None) -> TensorType:
     for part in parts:
         if isinstance(part, str) and part in ALL:
             dtype = part
-        elif part is None or isinstance(part, str | int):
+        elif part is None or isinstance(part, int) or _is_formula(part):
             dims.append(part)
         else:
             raise DtypeError(
@@ -223,3 +227,14 @@ def _tensor_type(items: Any, privilege: str | None) -> TensorType:
                 hint='write task.Tensor["M", "N", task.float32]',
             )  # fmt: skip
     return TensorType(tuple(dims), dtype, privilege)
+
+
+def _is_formula(part: Any) -> bool:
+    """Whether a part of an annotation is a dimension's name, or arithmetic over names."""
+    if not isinstance(part, str):
+        return False
+    try:
+        ast.parse(part, mode="eval")
+    except (SyntaxError, ValueError):
+        return False
+    return True

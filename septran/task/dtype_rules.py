@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.dtypes import is_float
+from septran.dtypes import is_float, promote
 from septran.location import Location
 from septran.task import expressions as ex
 from septran.task.errors import DtypeError
@@ -43,6 +43,8 @@ def _check_operands(node: ex.Binary, where: Location) -> None:
     kinds = (node.left.dtype, node.right.dtype)
     if node.function != "subtract" and any(map(is_float, kinds)):
         raise DtypeError(f"{node.function} takes integers, not {' and '.join(kinds)}", where)
+    if node.function in _BITWISE and is_float(promote(*kinds)):
+        raise DtypeError(f"{node.function} has no integer type for {' and '.join(kinds)}", where)
     if node.function in (*_SHIFTS, "subtract") and set(kinds) == {"bool"}:
         raise DtypeError(f"{node.function} takes numbers, not bool", where, hint="write a ^ b")
 

@@ -347,7 +347,7 @@ def _same_kind(left: Expr, right: Expr) -> tuple[Expr, Expr]:
 
 
 def _typed(constant: Constant, dtype: str) -> Constant:
-    if isinstance(constant.value, bool):
+    if isinstance(constant.value, bool) or dtype == "bool":  # True + 1 is 2, as in NumPy
         return constant
     fits = is_float(dtype) or isinstance(constant.value, int)
     return replace(constant, dtype=compute_dtype(dtype) if fits else "float32")

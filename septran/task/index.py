@@ -149,9 +149,10 @@ class Index:
         for atom, coefficient in self.terms:
             sign = "-" if coefficient < 0 else "+" if text else ""
             part = str(atom)
+            if isinstance(atom, FloorDiv | Mod) and (abs(coefficient) != 1 or text + sign == "-"):
+                part = f"({part})"  # -(i//2) is not -i//2
             if abs(coefficient) != 1:
-                inner = f"({part})" if isinstance(atom, FloorDiv | Mod) else part
-                part = f"{abs(coefficient)}*{inner}"
+                part = f"{abs(coefficient)}*{part}"
             text += f" {sign} {part}" if text else f"{sign}{part}"
         if self.constant or not text:
             if not text:

@@ -88,7 +88,10 @@ def complete(
 
 
 def written(logic: Task, static: Mapping[str, Any] | None = None) -> frozenset[str]:
-    """Names of the parameters that the logic writes, found by a trace at probe extents."""
+    """Names of the parameters that the logic writes: as stated, else by a trace."""
+    stated = {name: kind.privilege for name, kind in logic.tensors}
+    if all(stated.values()):
+        return frozenset(name for name, privilege in stated.items() if privilege != "In")
     return frozenset(p.name for p in _probe(logic, static).root.params if p.writes)
 
 

@@ -26,7 +26,9 @@ from septran.task.errors import (
     UnknownPrimitiveError,
 )
 from septran.task.index import Index, Var
-from septran.task.primitives import PRIMITIVES, Contract
+from septran.task.index import axis as axis_variable
+from septran.task.operands import check_axes, check_dtypes
+from septran.task.primitives import PRIMITIVES
 from septran.task.symbols import Expression, Symbol, as_index
 from septran.task.tensors import Partition, Tile, windowed
 from septran.task.tracing import Frame, Home, current, launch
@@ -133,9 +135,13 @@ def _open(
     frame.parallel += parallel
     for variable, size in zip(variables, sizes, strict=True):
         frame.ranges[variable] = (0, max(0, size.bounds(frame.ranges)[1] - 1))
+        frame.tracer.extents[variable] = size
+    opened = frame.tracer.open
+    opened += variables
     try:
         yield variables
     finally:
+        del opened[-len(variables) :]
         body, frame.body = frame.body, outer
         frame.parallel -= parallel
     if body:
@@ -243,8 +249,9 @@ def call_primitive(name: str, *operands: Tile, **attributes: Any) -> None:
     for tile in operands:
         frame.require_live(_tile(tile))
     frame.require_writable(operands[0])
-    _check_axes(contract, operands, where)
-    _check_dtypes(contract, operands, where)
+    check_axes(contract, operands, where)
+    if frame.tracer.check:
+        check_dtypes(contract, operands, where)
     merged = {**known, **attributes}
     if frame.tracer.check:
         for attribute, value in merged.items():
@@ -253,58 +260,6 @@ def call_primitive(name: str, *operands: Tile, **attributes: Any) -> None:
     frame.body.append(
         Primitive(name, tuple(o.view for o in operands), tuple(sorted(merged.items())), where)
     )
-
-
-def _check_axes(contract: Contract, operands: tuple[Tile, ...], where: Location) -> None:
-    """Equal letters have equal extents, also at ragged edges."""
-    seen: dict[str, tuple[int, Index, str]] = {}
-    for letters, tile, label in zip(contract.axes, operands, contract.operands, strict=True):
-        if letters == "*":
-            whole = (tile.view.shape, tile.view.valid)
-            first = operands[0].view
-            if whole != (first.shape, first.valid):
-                raise ShapeError(
-                    f"{contract.name}: {label} is {_dims(tile)}, "
-                    f"but {contract.operands[0]} is {_dims(operands[0])}", where,
-                )  # fmt: skip
-            continue
-        if tile.ndim != len(letters):
-            raise ShapeError(
-                f"{contract.name}: {label} must have {len(letters)} axes, but is {_dims(tile)}",
-                where,
-            )
-        for letter, extent, valid in zip(letters, tile.view.shape, tile.view.valid, strict=True):
-            held = seen.setdefault(letter, (extent, valid, label))
-            if held[:2] != (extent, valid):
-                shapes = ", ".join(
-                    f"{n} is {_dims(t)}" for n, t in zip(contract.operands, operands, strict=True)
-                )
-                rule = ", ".join(
-                    f"{n}[{', '.join(a)}]"
-                    for n, a in zip(contract.operands, contract.axes, strict=True)
-                )
-                edge = " at the ragged edge" if held[0] == extent else ""
-                raise ShapeError(
-                    f"{contract.name}: extents of {letter} differ{edge}: {shapes}", where,
-                    hint=f"the rule is {rule}; take extents from a tensor's shape (A.shape[0])",
-                )  # fmt: skip
-
-
-def _check_dtypes(contract: Contract, operands: tuple[Tile, ...], where: Location) -> None:
-    if contract.name != "gemm" or not current().tracer.check:
-        return
-    c, a, b = (o.own_dtype for o in operands)
-    floats = {d.startswith(("float", "bfloat")) for d in (c, a, b)}
-    if len(floats) != 1:
-        raise DtypeError(f"gemm mixes integers and floats: C {c}, A {a}, B {b}", where)
-
-
-def _dims(tile: Tile) -> str:
-    parts = (
-        str(n) if v == Index.of(n) else f"{v} of {n}"
-        for n, v in zip(tile.view.shape, tile.view.valid, strict=True)
-    )
-    return f"{tile.own_dtype}[{', '.join(parts)}]"
 
 
 @define(leaf=True)
@@ -357,16 +312,12 @@ def start(x: Tile, axis: int) -> Any:
     """The offset of a tile along `axis` in the tensor that the kernel's caller passed."""
     tile, at = _tile(x), _axis(x, axis)
     home = current().home(tile.view).view
-    place = next((n for n, e in enumerate(home.index) if e.coefficient(_axis_var(at)) == 1), None)
+    place = next(
+        (n for n, e in enumerate(home.index) if e.coefficient(axis_variable(at)) == 1), None
+    )
     if place is None:
         raise IndexingError(f"axis {axis} of {tile.name} has no plain offset", _here())
     return symbols.symbol(home.origin()[place])
-
-
-def _axis_var(number: int) -> Var:
-    from septran.task.index import axis as axis_variable
-
-    return axis_variable(number)
 
 
 def _axis(x: Tile, axis: int) -> int:

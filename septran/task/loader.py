@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ from septran.task.errors import LoadError
 
 ALIASES = ("task_lang", "tasklang")
 """Names under which a logic file may import the language."""
+_LOADING = threading.RLock()
+"""`sys.path` and `sys.modules` are everyone's: one file is loaded at a time."""
 
 
 def load_logic(path: str | Path) -> ModuleType:
@@ -36,7 +39,7 @@ def load_logic(path: str | Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise LoadError(f"{file.name} is not a Python file", Location(str(file), 1))
     module = importlib.util.module_from_spec(spec)
-    with _importable(file.parent):
+    with _LOADING, _importable(file.parent):
         try:
             spec.loader.exec_module(module)
         except LogicError:

@@ -13,11 +13,27 @@ from septran.task import expressions as ex
 from septran.task.errors import IndexingError, ShapeError, SymbolicValueError
 from septran.task.index import Index, IndexLike, Var, ceil_div, maximum, minimum
 
+Infix = Callable[[Any, Any], Any]
+
+
+def _infix(name: str) -> tuple[Infix, Infix]:
+    """An operator of expressions and its reflection."""
+    return (lambda self, other: apply(name, self, other)), (
+        lambda self, other: apply(name, other, self)
+    )
+
 
 class Symbol:
     """An integer that is known only when the kernel runs: a loop index or what follows from it."""
 
     __slots__ = ("index",)
+
+    __pow__, __rpow__ = _infix("power")
+    __and__, __rand__ = _infix("and")
+    __or__, __ror__ = _infix("or")
+    __xor__, __rxor__ = _infix("xor")
+    __lshift__, __rlshift__ = _infix("left_shift")
+    __rshift__, __rrshift__ = _infix("right_shift")
 
     def __init__(self, index: IndexLike) -> None:
         self.index = Index.of(index)
@@ -67,6 +83,12 @@ class Symbol:
 
     def __rtruediv__(self, other: Any) -> Any:
         return apply("divide", other, self)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return apply("floor_divide", other, self)
+
+    def __rmod__(self, other: Any) -> Any:
+        return apply("remainder", other, self)
 
     def _value(self, use: str) -> int:
         if self.index.is_constant:
@@ -151,6 +173,9 @@ class Extent(Symbol):
         valid = combine(self.index, Index.of(other))
         return Extent(full, valid) if full >= 0 else symbol(valid)
 
+    def __mod__(self, other: Any) -> Any:
+        return Symbol(self.index) % other  # what is left of a full tile may be less
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Extent):
             return (self.nominal, self.index) == (other.nominal, other.index)
@@ -185,7 +210,11 @@ def as_index(value: Any) -> Index:
         return Index.of(value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return Index.of(int(value))
-    raise IndexingError(f"{value!r} is not an integer index", Location.of_caller())
+    what = "an expression" if isinstance(value, Expression) else repr(value)
+    raise IndexingError(
+        f"{what} is not an integer index", Location.of_caller(),
+        hint="indices are integers, loop indices, and their +, -, *, // and % with integers",
+    )  # fmt: skip
 
 
 def least(*values: Any) -> Any:
@@ -211,16 +240,6 @@ def ceiling(value: Any, divisor: int) -> Any:
     if isinstance(value, Extent):
         return extent(-(-value.nominal // int(divisor)), index)
     return symbol(index)
-
-
-Infix = Callable[[Any, Any], Any]
-
-
-def _infix(name: str) -> tuple[Infix, Infix]:
-    """An operator of expressions and its reflection."""
-    return (lambda self, other: apply(name, self, other)), (
-        lambda self, other: apply(name, other, self)
-    )
 
 
 class Expression:

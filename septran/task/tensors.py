@@ -10,6 +10,7 @@ from septran.location import Location
 from septran.task import expressions as ex
 from septran.task.errors import IndexingError, PartitionError, ShapeError, ViewError
 from septran.task.index import Index, IndexLike, Range, Var, axis, ceil_div
+from septran.task.reach import greatest, least
 from septran.task.symbols import Expression, apply, as_index, extent, is_full, nominal, symbol
 from septran.task.views import View
 
@@ -160,26 +161,34 @@ class Partition:
                 extents.append(self.tile.view.shape[n])
             else:
                 at = as_index(item)
-                self._inside(n, at)
+                grid = ceil_div(self.tile.view.valid[n], self.block[n])
+                if at.is_constant and at.constant < 0:
+                    at = grid + at
+                self._inside(n, at, grid)
                 offsets.append(at * self.block[n])
                 extents.append(min(self.block[n], self.tile.view.shape[n]))  # 0 if it is empty
         return self.tile._with(self.tile.view.block(tuple(offsets), tuple(extents)))
 
-    def _inside(self, n: int, at: Index) -> None:
+    def _inside(self, n: int, at: Index, grid: Index) -> None:
         """Refuse indices that certainly leave the grid; tile 0 of an empty axis is empty."""
-        grid = ceil_div(self.tile.view.valid[n], self.block[n])
         if at == Index() or grid == Index():  # a loop over an empty grid never runs
             return
-        ranges = self.tile.frame.ranges
+        ranges, extents = self.tile.frame.ranges, self.tile.frame.tracer.extents
         gap = grid - 1 - at
-        if gap.variables() <= ranges.keys() and at.variables() <= ranges.keys():
-            if gap.bounds(ranges)[0] >= 0 or not _sure(gap, ranges):
-                return
+        # Beyond its end nothing of the tensor exists; before its start there is no such clip.
+        beyond = _sure(gap, ranges) and least(gap, extents, ranges) < 0
+        if beyond or least(at, extents, ranges) < 0:
             raise IndexingError(
                 f"index {at} leaves the grid of {self.tile.name} along axis {n}, which has "
                 f"{grid} tiles of {self.block[n]}",
                 Location.of_caller(),
             )
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise IndexingError(
+            f"a tile of {self.tile.name} cannot be assigned here", Location.of_caller(),
+            hint="launch a leaf task on it, or task.copy",
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"{self.tile.view} in tiles of {self.block}"
@@ -202,8 +211,8 @@ def windowed(
     count, rank = len(size), tile.ndim
     if not len(stride) == len(padding) == len(dilation) == count or count > rank:
         raise ViewError(f"a window of {count} axes does not fit {tile.name}", where)
-    for amount, least in ((size, 1), (stride, 1), (dilation, 1), (padding, 0)):
-        if min(amount, default=least) < least:
+    for amount, smallest in ((size, 1), (stride, 1), (dilation, 1), (padding, 0)):
+        if min(amount, default=smallest) < smallest:
             raise ViewError(f"a window cannot have {amount} here", where)
     lead = rank - count
     index = [Index.of(axis(n)) for n in range(lead)]
@@ -259,16 +268,15 @@ def _sliced(view: View, items: tuple[Any, ...], frame: Frame) -> View:
 
 
 def _inside(view: View, n: int, at: Index, frame: Frame) -> None:
-    if not at.variables() <= frame.ranges.keys():
-        return
-    low, high = at.bounds(frame.ranges)
-    least = view.shape[n]
+    extents, ranges = frame.tracer.extents, frame.ranges
+    low, high = least(at, extents, ranges), greatest(at, extents, ranges)
+    room = view.shape[n]
     if at.is_constant and len(view.valid[n].variables()) == 1:  # then its bounds are exact
-        least = min(least, view.valid[n].bounds(frame.ranges)[0])
-    if low < 0 or high >= least:
+        room = min(room, view.valid[n].bounds(ranges)[0])
+    if low < 0 or high >= room:
         raise IndexingError(
             f"index {at} along axis {n} of {view.tensor} reaches "
-            f"{low if low < 0 else high}, outside of 0..{least - 1}",
+            f"{low if low < 0 else high}, outside of 0..{room - 1}",
             Location.of_caller(),
         )
 
@@ -280,19 +288,17 @@ def _range(view: View, n: int, item: slice, frame: Frame) -> View:
         raise IndexingError("slices with a step are not views here", Location.of_caller())
     start = _bound(view, n, item.start, Index())
     stop = _bound(view, n, item.stop, view.valid[n])
-    to_the_end = stop == view.valid[n]
-    length = (Index.of(view.shape[n]) if to_the_end else stop) - start
+    length = stop - start
+    if not length.is_constant and stop == view.valid[n]:
+        length = view.shape[n] - start
     if not length.is_constant:
         raise IndexingError(
             f"the length of slice {start}:{stop} is not a constant", Location.of_caller(),
             hint="write x[a : a + n] with an integer n",
         )  # fmt: skip
-    low, high = start.bounds(frame.ranges)
-    if (
-        length.constant < 0
-        or low < 0
-        or (start.is_constant and high + length.constant > view.shape[n])
-    ):
+    too_long = start.is_constant and start.constant + length.constant > view.shape[n]
+    low = least(start, frame.tracer.extents, frame.ranges)
+    if length.constant < 0 or low < 0 or too_long:
         raise IndexingError(
             f"slice {start}:{stop} leaves axis {n} of {view.tensor}, which has {view.shape[n]}",
             Location.of_caller(),
@@ -319,7 +325,7 @@ def _reshaped(view: View, shape: tuple[int, ...]) -> View:
         known = math.prod(e for e in shape if e != -1)
         if known and total % known == 0:
             shape = tuple(total // known if e == -1 else e for e in shape)
-    if math.prod(shape) != total:
+    if math.prod(shape) != total or any(e < 0 for e in shape):
         raise ShapeError(f"cannot reshape {view.shape} to {shape}", where)
     if view.ragged:
         kept = [n for n, v in enumerate(view.valid) if v != Index.of(view.shape[n])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,9 +36,11 @@ from septran.task.errors import (
     ShapeError,
     UnknownTaskError,
 )
+from septran.task.gather import repeats
 from septran.task.index import Index, Range, Var
 from septran.task.privileges import check_declared, with_privileges
 from septran.task.races import check_races
+from septran.task.scopes import check_scopes
 from septran.task.symbols import Expression, operand
 from septran.task.tensors import Tile
 from septran.task.tree import (
@@ -86,7 +89,7 @@ class Frame:
 
     @property
     def ranges(self) -> dict[Var, Range]:
-        """Ranges of all open loop indices."""
+        """Ranges of all loop indices so far."""
         return self.tracer.ranges
 
     def simplified(self, view: View) -> View:
@@ -136,6 +139,11 @@ class Frame:
             raise ReadOnlyError(
                 f"a padded window of {tile.name} cannot be written", Location.of_caller()
             )
+        if repeats(tile.view):
+            raise ReadOnlyError(
+                f"overlapping windows of {tile.name} cannot be written", Location.of_caller(),
+                hint="which of the values should an element get that is in several windows?",
+            )  # fmt: skip
 
     def assign(self, target: Tile, value: Any) -> None:
         """Record ``target[:] = value``."""
@@ -181,6 +189,10 @@ class Tracer:
     chooser: Chooser
     dims: dict[str, int] = field(default_factory=dict)
     ranges: dict[Var, Range] = field(default_factory=dict)
+    extents: dict[Var, Index] = field(default_factory=dict)
+    """How often each loop turns, outer loops first."""
+    open: list[Var] = field(default_factory=list)
+    """Indices of the loops that are open now."""
     frames: list[Frame] = field(default_factory=list)
     variables: dict[str, int] = field(default_factory=dict)
     check: bool = True
@@ -236,6 +248,7 @@ class Tracer:
             task.name, body.variant, site.path, body.leaf, tuple(params), tuple(frame.body),
             tuple(frame.tunables.items()), site.parallel, site.level, place, body.doc,
         )  # fmt: skip
+        check_scopes(node.body, frozenset(self.open))
         node = with_privileges(node, self.ranges)
         if self.check:
             check_declared(node, frame.types)
@@ -263,6 +276,8 @@ class Tracer:
         )  # fmt: skip
 
     def _chosen(self, task: Task, site: LaunchSite, where: Location) -> Task:
+        if task.base is not None:  # the author launches this very decomposition
+            return task
         name = self.chooser.variant(site)
         if name is None or name == task.variant:
             return task
@@ -279,26 +294,28 @@ class Tracer:
         return chosen
 
 
-_ACTIVE: list[Tracer] = []
+_ACTIVE: ContextVar[Tracer | None] = ContextVar("_ACTIVE", default=None)
+"""The innermost trace of this thread: others may trace at the same time."""
 
 
 def current() -> Frame:
     """The task being traced; raises NotInTaskError outside of one."""
-    if not _ACTIVE or not _ACTIVE[-1].frames:
+    tracer = _ACTIVE.get()
+    if tracer is None or not tracer.frames:
         raise NotInTaskError(
             "this can only be used in a task that SepTran traces", Location.of_caller(),
             hint="call it in a function with @task.define, and run that by task.run or compile",
         )  # fmt: skip
-    return _ACTIVE[-1].frames[-1]
+    return tracer.frames[-1]
 
 
 @contextmanager
 def _tracing(tracer: Tracer) -> Iterator[None]:
-    _ACTIVE.append(tracer)
+    outer = _ACTIVE.set(tracer)
     try:
         yield
     finally:
-        _ACTIVE.pop()
+        _ACTIVE.reset(outer)
 
 
 def trace(

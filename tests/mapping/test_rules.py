@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from septran.mapping.mistakes import UnknownVariantError
+from septran.mapping.mistakes import ConditionError, UnknownVariantError
 
 BLOCK, TILE, FILL = "product/block", "product/block/tile", "product/block/fill"
 
@@ -42,10 +42,18 @@ def procs(bench, match):
         ("{machine_feature: asynchronous}", []),
         ("{machine_feature: L2, level: 1}", [BLOCK]),
         ("{level: 1, task: tile}", []),
+        ("{task: block, when: C_0 > 0 and dtype == 'float32'}", [BLOCK]),
+        ("{task: block, when: C_0 < 0}", []),
     ],
 )
 def test_what_a_match_is_for(bench, match, paths):
     assert procs(bench, match) == paths
+
+
+def test_a_condition_of_a_match_names_what_the_task_has(bench):
+    with pytest.raises(ConditionError, match="unknown name 'X_0'") as caught:
+        procs(bench, "{task: block, when: X_0 > 0}")
+    assert (caught.value.where.line, caught.value.where.column) == (1, 37)
 
 
 def test_elementwise_leaves(bench):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,7 +68,9 @@ class CpuExecutable:
         """A shared library, and beside it what its text and name were."""
         from tvm.runtime import Executable
 
-        Executable(self.module).export_library(str(folder / LIBRARY))
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            _reserve(Path(work) / "room", 2 * len(self.source.parts["assembly"]))
+            Executable(self.module).export_library(str(folder / LIBRARY), workspace_dir=work)
         facts = {
             "name": self.name,
             "arch": self.arch,
@@ -75,6 +79,19 @@ class CpuExecutable:
             "facts": dict(self.source.facts),
         }
         (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+
+def _reserve(file: Path, size: int) -> None:
+    """Fail where a disk has no room for `size` bytes: LLVM ends the process there.
+
+    The text of machine code is longer than the code.
+    """
+    with file.open("wb") as output:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(output.fileno(), 0, size)
+        else:
+            output.write(bytes(size))
+    file.unlink()
 
 
 def compile_module(module: Any, arch: str) -> Any:

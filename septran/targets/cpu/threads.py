@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 import tvm_ffi
@@ -24,6 +25,7 @@ def use_all_cores() -> None:
 
     Its threads are not bound: in several processes at once they would all be to the same cores.
     """
+    _survive_forks()
     os.environ.setdefault("TVM_NUM_THREADS", str(usable_cores()))
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", str(SPINS))
     os.environ.setdefault("TVM_BIND_THREADS", "0")
@@ -33,3 +35,24 @@ def set_threads(count: int) -> None:
     """Run parallel loops on `count` threads from now on, at most as many as the pool has."""
     use_all_cores()
     tvm_ffi.get_global_func("runtime.config_threadpool")(1, count)
+
+
+@functools.cache
+def _survive_forks() -> None:
+    """A forked process has none of its parent's threads: a parallel loop would wait for ever.
+
+    The thread that forked goes on alone there; threads that are started later have pools
+    of their own. Such a process must end by ``os._exit``, as multiprocessing's do: at another
+    exit the pool's own end waits for threads that are not there.
+    """
+    if not hasattr(os, "register_at_fork"):
+        return
+    configure = tvm_ffi.get_global_func("runtime.config_threadpool")
+
+    def alone() -> None:
+        wanted = os.environ.get("TVM_NUM_THREADS", str(usable_cores()))
+        os.environ["TVM_NUM_THREADS"] = "1"  # for a thread that has no pool yet
+        configure(1, 1)
+        os.environ["TVM_NUM_THREADS"] = wanted
+
+    os.register_at_fork(after_in_child=alone)

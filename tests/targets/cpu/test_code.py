@@ -42,7 +42,7 @@ def test_sums_stay_in_vector_registers(arch, register, sums):
     assert len(adds) % sums == 0
     assert all(register in i for i in adds)
     assert len({i.rpartition("%")[2] for i in adds}) == sums
-    assert not [i for i in loop if "(%rsp" in i], "a spill"
+    assert not [i for i in loop if i.startswith("v") and "(%rsp" in i], "a spill"
 
 
 def test_code_for_another_machine_is_made_but_not_run():

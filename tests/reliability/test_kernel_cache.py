@@ -1,0 +1,129 @@
+"""Damage to what real kernels leave in the cache: always compiled again, never loaded."""
+
+from __future__ import annotations
+
+import resource
+
+import numpy as np
+import pytest
+
+import septran
+from septran.runtime import cache as cache_module
+from septran.runtime.cache import Cache, CacheWarning
+from septran.targets.cpu.build import CpuExecutable
+from septran.targets.cpu.target import CpuTarget
+
+X = np.random.default_rng(0).standard_normal((5, 19)).astype("f4")
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEPTRAN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("SEPTRAN_CACHE", "1")
+    monkeypatch.setattr(cache_module, "_warned", set())
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def builds(monkeypatch):
+    """How often machine code was made."""
+    made, build = [], CpuTarget.build
+
+    def counting(self, ir, program):
+        made.append(ir.name)
+        return build(self, ir, program)
+
+    monkeypatch.setattr(CpuTarget, "build", counting)
+    return made
+
+
+def result():
+    return septran.compile("softmax", "cpu-x86", shapes={"X": X.shape})(X).tobytes()
+
+
+DAMAGE = {
+    "empty": lambda data: b"",
+    "a byte": lambda data: data[:1],
+    "a half": lambda data: data[: len(data) // 2],
+    "without its last byte": lambda data: data[:-1],
+    "longer": lambda data: data + b"\0",
+    "zeros at its end": lambda data: data[: -len(data) // 3] + bytes(len(data) // 3),
+    "one bit": lambda data: bytes([data[0] ^ 1]) + data[1:],
+}
+
+
+def test_damaged_files_are_compiled_again(root, builds):
+    wanted = result()
+    (entry,) = (root / "entries").iterdir()
+    names = sorted(file.name for file in entry.iterdir())
+    assert names == ["kernel.json", "kernel.so", "manifest.json"]
+    count = 1
+    for name in names:
+        for damage in DAMAGE.values():
+            data = (entry / name).read_bytes()
+            (entry / name).unlink()  # a file that is loaded must not change under its process
+            (entry / name).write_bytes(damage(data))
+            assert result() == wanted
+            count += 1
+            assert len(builds) == count
+            assert result() == wanted, "the entry is whole again"
+            assert len(builds) == count
+        (entry / name).unlink()
+        assert result() == wanted
+        count += 1
+        assert len(builds) == count
+
+
+def test_a_file_system_without_room_is_no_obstacle(root, builds, monkeypatch):
+    save, limits = CpuExecutable.save, resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def cramped(self, folder):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2048, limits[1]))
+        try:
+            save(self, folder)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CpuExecutable, "save", cramped)
+        with pytest.warns(CacheWarning, match="kernels are not kept"):
+            wanted = result()
+        assert result() == wanted  # without another warning
+    assert not list((root / "staging").iterdir())
+    assert result() == wanted
+    assert result() == wanted
+    assert len(builds) == 3
+    assert Cache(root).info().entries == 1
+
+
+@pytest.mark.parametrize("part", ["entries", "staging", "locks"])
+def test_a_folder_that_cannot_be_made_is_no_obstacle(root, builds, part):
+    root.mkdir(mode=0o700)
+    (root / part).write_text("in the way")
+    if part == "locks":  # without locks nothing is lost but work
+        result()
+    else:
+        with pytest.warns(CacheWarning, match="kernels are not kept"):
+            result()
+    result()
+    assert len(builds) == (1 if part == "locks" else 2)
+
+
+def test_a_read_only_folder_is_read(root, builds):
+    wanted = result()
+    for folder in (root / "entries", root / "staging", root / "locks", root):
+        folder.chmod(0o500)
+    try:
+        assert result() == wanted
+    finally:
+        root.chmod(0o700)
+    assert len(builds) == 1
+
+
+def test_a_kernel_outlives_its_entry(root):
+    kernel = septran.compile("softmax", "cpu-x86", shapes={"X": X.shape})
+    again = septran.compile("softmax", "cpu-x86", shapes={"X": X.shape})
+    wanted = kernel(X)
+    Cache(root).clear()
+    assert (again(X) == wanted).all()
+    assert (kernel(X) == wanted).all()
