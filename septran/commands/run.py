@@ -144,7 +144,8 @@ def _simulated(
         data = {**_facts(kernel, check), "profile": profile.to_dict()}
         print_json(data | ({"by_origin": _origins(profile)} if timeline else {}))
     else:
-        lines = [*_head(kernel, check), *_indented(str(profile)), *_notes(kernel)]
+        told = str(profile).partition(": ")[2]  # the head has said which kernel and where
+        lines = [*_head(kernel, check), *_indented(told), *_notes(kernel)]
         if timeline:
             lines += ["", profile.timeline_text(), "", "where the cycles come from"]
             lines += [

@@ -28,6 +28,7 @@ from septran.targets.dsa.vendor import Vendor
 from septran.tile.nodes import TileProgram
 
 if TYPE_CHECKING:
+    from septran.targets.dsa.profile import DsaProfile
     from septran.targets.dsa.simulator import Run
 
 Array = np.ndarray[Any, Any]
@@ -97,6 +98,14 @@ class DsaExecutable:
         memory += [np.full(size, 0xFF, np.uint8) for size in self.workspaces]
         stream = self.stream(arguments[self.tensors :])
         return simulate(self.machine, stream, memory, origins=self.origins, adversary=adversary)
+
+    def profile(self, program: TileProgram | None, *arguments: Any) -> DsaProfile:
+        """Run, and tell what each command did (`septran.targets.base.SelfProfiling`)."""
+        from septran.targets.dsa.profile import DsaProfile
+
+        run = self.simulate(*arguments)
+        stream = self.stream(arguments[self.tensors :])
+        return DsaProfile(self.name, run, stream, self.origins, program)
 
     def save(self, folder: Path) -> None:
         """The C, what records it, and the machine."""
