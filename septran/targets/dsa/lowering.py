@@ -284,8 +284,11 @@ class _Lowering:
         own = Index.of(
             self.context.indices.fresh(_core_index(self.context, self.core), 0, self.cores - 1)
         )
-        mine = (total - own + (self.cores - 1)) // self.cores
-        with self.context.loop("turn", mine) as turn:
+        most = -(-self.context.indices.bounds(total)[1] // self.cores)
+        last = self.context.lower(total + (self.cores - 1) - own)
+        mine = tirx.truncdiv(last, self.context.writer.index(self.cores))
+        with self.context.writer.loop("turn", mine) as variable:
+            turn = Index.of(self.context.indices.fresh(variable, 0, max(0, most - 1)))
             flat = turn * self.cores + own
             for inner in reversed(nest[1:]):
                 size = inner.node.extent.as_int()

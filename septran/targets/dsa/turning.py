@@ -40,8 +40,10 @@ def turned(program: TileProgram) -> TileProgram:
 
     def change(node: Node) -> tuple[Node, ...]:
         match node:
-            case Copy():
-                return (replace(node, target=region(node.target), source=region(node.source)),)
+            case Copy(target=target, source=source):
+                if target.tensor in names:  # axes in the order in which they lie
+                    target, source = (r.transposed((1, 0)) for r in (target, source))
+                return (replace(node, target=region(target), source=region(source)),)
             case Compute():
                 return (replace(node, operands=tuple(map(region, node.operands))),)
             case _:
