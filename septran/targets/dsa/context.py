@@ -17,7 +17,7 @@ from septran.targets.cpu.writer import Expr, Writer
 from septran.targets.dsa.commands import ADDRESS, EXTERNS
 from septran.targets.dsa.queues import Queues
 from septran.targets.dsa.runs import fused, runs, slope
-from septran.task.index import Index, IndexLike, Range, Var, axis
+from septran.task.index import ZERO, Index, IndexLike, Range, Var, axis
 from septran.tile.nodes import Buffer, Node, Origin, Region
 
 
@@ -39,7 +39,7 @@ class Storage:
 
     buffer: Buffer
     flat: Any
-    base: Index = Index()
+    base: Index = ZERO
     """Elements before its first one."""
 
     @property

@@ -139,7 +139,7 @@ class _Move:
         """Zero the target's elements up to `extents`."""
         cut = self.cuts([self.target])
         along = self.contiguous(cut, [self.target])
-        rest = [n for n in cut if n != along and not cut[n] == ELEMENTS]
+        rest = [n for n in cut if n != along and cut[n] != ELEMENTS]
         repeat = max(rest, key=lambda n: cut[n].length(self.target.region.shape[n]), default=None)
 
         def piece(spot: Spot, rows: Index, count: Index) -> None:

@@ -192,9 +192,9 @@ class Dependences:
         """Why two pieces of work conflict in a way that no channel orders; None if not."""
         for one in before.uses:
             for other in after.uses:
-                if one.local == local and one.conflicts(other):
-                    if not self._handled(before, one, after, other, released):
-                        return _why(one, other)
+                clash = one.local == local and one.conflicts(other)
+                if clash and not self._handled(before, one, after, other, released):
+                    return _why(one, other)
         return None
 
     def _handled(

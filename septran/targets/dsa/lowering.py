@@ -102,9 +102,7 @@ def _parameter(context: Context, buffer: Buffer) -> Any:
     return param
 
 
-def _workspace(
-    context: Context, program: TileProgram, buffer: Buffer, size: int, core: Any
-) -> Any:
+def _workspace(context: Context, program: TileProgram, buffer: Buffer, size: int, core: Any) -> Any:
     """A temporary in main memory; each core has its own part of one that it has to itself."""
     elements = size // itemsize(buffer.dtype)
     name = context.writer.name(buffer.name)

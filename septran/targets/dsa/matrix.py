@@ -79,8 +79,6 @@ def _fractal(node: Compute, operand: Access) -> tuple[int, bool]:
     axes = (axis(1), axis(0)) if turned else (axis(0), axis(1))
     for entry, variable, size in ((row, axes[0], high), (col, axes[1], wide)):
         if (entry - Index.of(variable)) % size != Index():
-            raise unsupported(
-                node.origin, f"{region} does not begin at a block of {buffer.layout}"
-            )
+            raise unsupported(node.origin, f"{region} does not begin at a block of {buffer.layout}")
     pitch = -(-buffer.shape[-1] // wide) * high * wide * operand.storage.item
     return pitch, turned

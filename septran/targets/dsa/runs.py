@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from septran.task.index import FloorDiv, Index, Max, Min, Mod, Var
+from septran.task.index import ZERO, FloorDiv, Index, Max, Min, Mod, Var
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Cut:
     """Wherever ``coordinate + shift`` is a multiple of `step`."""
 
     step: int
-    shift: Index = Index()
+    shift: Index = ZERO
 
     def finer(self, other: Cut) -> bool:
         """Whether all places of `other` are places of this one."""

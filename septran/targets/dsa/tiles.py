@@ -125,7 +125,6 @@ class Scratch:
         self.held.remove(spot)
 
 
-
 @dataclass
 class Planner:
     """Makes the operations of one statement for strips of at most `high` x `wide`."""
@@ -183,9 +182,7 @@ class Planner:
             same = (operand.rows, operand.cols) == (rows, cols)
             if operand.spot and same and itemsize(operand.dtype) == itemsize(dtype):
                 self.drop(*(o for o in operands if o is not operand))
-                return replace(
-                    operand, address=self.address(operand.spot, dtype), dtype=dtype
-                )
+                return replace(operand, address=self.address(operand.spot, dtype), dtype=dtype)
         found = self.fresh(dtype, rows, cols)
         self.drop(*operands)
         return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import tirx
 
 from septran.compiler import produce_stages
 from septran.dtypes import numpy_dtype
@@ -44,16 +43,16 @@ class Walker:
         self.run(function.body)
 
     def run(self, node):
-        getattr(self, f"run_{type(node).__name__}")(node)
+        getattr(self, f"run_{type(node).__name__.lower()}")(node)
 
-    def run_SeqStmt(self, node):
+    def run_seqstmt(self, node):
         for part in node.seq:
             self.run(part)
 
-    def run_AttrStmt(self, node):
+    def run_attrstmt(self, node):
         self.run(node.body)
 
-    def run_DeclBuffer(self, node):
+    def run_declbuffer(self, node):
         call = node.data
         if call.op.name == "tirx.buffer_data":
             self.addresses[node.buffer.name] = self.addresses[call.args[0].name]
@@ -63,19 +62,19 @@ class Walker:
         number = [m.name for m in self.machine.memories].index(memory.value)
         self.addresses[node.buffer.name] = memory_address(number) + int(offset)
 
-    def run_Bind(self, node):
+    def run_bind(self, node):
         self.values[node.var.name] = self.value(node.value)
 
-    def run_For(self, node):
+    def run_for(self, node):
         for number in range(self.value(node.extent)):
             self.values[node.loop_var.name] = number
             self.run(node.body)
 
-    def run_IfThenElse(self, node):
+    def run_ifthenelse(self, node):
         if self.value(node.condition):
             self.run(node.then_case)
 
-    def run_Evaluate(self, node):
+    def run_evaluate(self, node):
         call = node.value
         name = call.args[0].value
         record = np.zeros((), RECORD)
@@ -150,9 +149,7 @@ def run(operator, machine, shapes=None, static=None, scalars=None, seed=0, **opt
     inputs = {n: a for n, a in arrays.items() if n not in program.outputs}
     wanted = run_tree(stages.task_tree, inputs, scalars or {}, "float64")
     extra = [np.zeros(size, np.uint8) for _, size in workspaces(program)]
-    result = simulate(
-        program.machine, record(program, scalars), [*arrays.values(), *extra]
-    )
+    result = simulate(program.machine, record(program, scalars), [*arrays.values(), *extra])
     return arrays, wanted, result
 
 
