@@ -16,40 +16,40 @@ BYTE = np.dtype(np.uint8)
 
 
 def _rows(views: Views, call: Call, name: str) -> Array:
-    rows, width, stride = call["rows"], call["row_bytes"], call[f"{name}_stride"]
+    rows, width, stride = call.value("rows"), call.value("row_bytes"), call.value(f"{name}_stride")
     if rows == 1 or stride == width:
-        return views.view(call.operands[name], BYTE, (rows * width,), (1,))
-    return views.view(call.operands[name], BYTE, (rows, width), (stride, 1))
+        return views.view(call.place(name), BYTE, (rows * width,), (1,))
+    return views.view(call.place(name), BYTE, (rows, width), (stride, 1))
 
 
 def _copy(views: Views, call: Call) -> Action | None:
-    if call["rows"] == 0 or call["row_bytes"] == 0:
+    if call.value("rows") == 0 or call.value("row_bytes") == 0:
         return None
     target, source = _rows(views, call, "dst"), _rows(views, call, "src")
     if target.ndim != source.ndim:
-        shape = (call["rows"], call["row_bytes"])
+        shape = (call.value("rows"), call.value("row_bytes"))
         target, source = target.reshape(shape), source.reshape(shape)
     return partial(target.__setitem__, Ellipsis, source)
 
 
 def _zero(views: Views, call: Call) -> Action | None:
-    if call["rows"] == 0 or call["row_bytes"] == 0:
+    if call.value("rows") == 0 or call.value("row_bytes") == 0:
         return None
     return partial(_rows(views, call, "dst").__setitem__, Ellipsis, 0)
 
 
 def blocks(views: Views, call: Call, name: str) -> Array:
     """Blocked bytes as (rows of blocks, blocks, rows of a block, columns, bytes)."""
-    high, wide, item = call["block_rows"], call["block_cols"], call["item_bytes"]
-    shape = (-(-call["rows"] // high), -(-call["cols"] // wide), high, wide, item)
-    strides = (call[f"{name}_stride"], high * wide * item, wide * item, item, 1)
-    return views.view(call.operands[name], BYTE, shape, strides)
+    high, wide, item = call.value("block_rows"), call.value("block_cols"), call.value("item_bytes")
+    shape = (-(-call.value("rows") // high), -(-call.value("cols") // wide), high, wide, item)
+    strides = (call.value(f"{name}_stride"), high * wide * item, wide * item, item, 1)
+    return views.view(call.place(name), BYTE, shape, strides)
 
 
 def _plain(views: Views, call: Call, name: str) -> Array:
-    item = call["item_bytes"]
-    shape = (call["rows"], call["cols"], item)
-    return views.view(call.operands[name], BYTE, shape, (call[f"{name}_stride"], item, 1))
+    item = call.value("item_bytes")
+    shape = (call.value("rows"), call.value("cols"), item)
+    return views.view(call.place(name), BYTE, shape, (call.value(f"{name}_stride"), item, 1))
 
 
 def _block(views: Views, call: Call) -> Action | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from septran.targets.dsa.simulator import copying, matrix, vector
 from septran.targets.dsa.simulator.accesses import Accesses, span
-from septran.targets.dsa.simulator.memory import Call, Converted, Operand, Views
+from septran.targets.dsa.simulator.memory import Call, Converted, Views
 from septran.targets.dsa.simulator.operands import Batch, Operands
 from septran.targets.dsa.simulator.spaces import Spaces
 from septran.targets.dsa.simulator.stream import COLUMNS, Stream
@@ -61,18 +61,16 @@ class Program:
         group = batch.group
         build = _BUILDERS[group.command.name]
         cores = self.stream.forms.core[group.at]
-        located = {
-            a.name: [x.tolist() for x in self.spaces.locate(group[a.name], cores)]
-            for a in group.command.arguments
-            if a.kind == "address"
-        }
         columns = COLUMNS[group.command.name]
+        spaces, offsets = {}, {}
+        for argument in group.command.arguments:
+            if argument.kind == "address":
+                found = self.spaces.locate(group[argument.name], cores)
+                spaces[argument.name], offsets[argument.name] = (x.tolist() for x in found)
         for n, (at, row) in enumerate(
             zip(group.at.tolist(), group.arguments.tolist(), strict=True)
         ):
-            values = {name: row[place] for name, place in columns.items()}
-            places = {name: Operand(space[n], start[n]) for name, (space, start) in located.items()}
-            call = Call(group.function, values, places, batch.unit)
+            call = Call(group.function, batch.unit, columns, row, spaces, offsets, n)
             self.actions[at] = build(self.views, call)
             if group.command.name == "dma_copy":
                 self.copies[at] = call
@@ -101,14 +99,19 @@ class Program:
         """What a copy fills a converted operand with, where nobody ever writes it."""
         operand, kind, (rows, columns), stride, wanted = key
         copy = self.copies.get(form)
-        if copy is None or copy.operands["src"].space not in self.constant:
+        if copy is None or copy.place("src").space not in self.constant:
             return None
         width = columns * kind.itemsize
-        same = (copy.operands["dst"], copy["rows"], copy["row_bytes"], copy["dst_stride"])
+        same = (
+            copy.place("dst"),
+            copy.value("rows"),
+            copy.value("row_bytes"),
+            copy.value("dst_stride"),
+        )
         if same != (operand, rows, width, stride):
             return None
-        source = copy.operands["src"]
-        return self.views.keep(source, kind, (rows, columns), copy["src_stride"], wanted)
+        source = copy.place("src")
+        return self.views.keep(source, kind, (rows, columns), copy.value("src_stride"), wanted)
 
 
 def _extent(key: tuple[Any, ...]) -> tuple[int, int, int]:

@@ -30,10 +30,19 @@ def contested(accesses: Accesses, order: Ordering, count: int) -> Array:
     return result
 
 
-def related(accesses: Accesses, used: Array) -> Pairs:
-    """Ordered pairs of used regions with bytes in common, each with itself included."""
-    a, b = overlaps(accesses.regions, used)
-    same = np.flatnonzero(used)
+def related(accesses: Accesses, order: Ordering, used: Array) -> Pairs:
+    """Ordered pairs of used regions with bytes in common that commands of two queues may use
+    at one time, one of them writing; a region and itself included.
+    """
+    count, lanes = len(accesses.regions), order.lane[accesses.command]
+    least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
+    np.minimum.at(least, accesses.region, lanes)
+    np.maximum.at(most, accesses.region, lanes)
+    lane = np.where(least == most, most, -1)
+    written = np.zeros(count, bool)
+    written[accesses.region[accesses.write]] = True
+    a, b = overlaps(accesses.regions, used, lane, written)
+    same = np.flatnonzero(used & (lane < 0) & written)
     return np.concatenate([a, same]), np.concatenate([b, same])
 
 

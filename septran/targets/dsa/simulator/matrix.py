@@ -18,14 +18,14 @@ Action = Callable[[], object]
 
 def _mma(views: Views, call: Call) -> Action | None:
     assert isinstance(call.unit, Instruction)
-    m, n, k = call["m"], call["n"], call["k"]
+    m, n, k = call.value("m"), call.value("n"), call.value("k")
     if m == 0 or n == 0:
         return None
-    summed = product_type(call["c_type"], call["type"], k)
+    summed = product_type(call.value("c_type"), call.value("type"), k)
     a = _operand(views, call, "a", (m, k), summed)
     b = _operand(views, call, "b", (k, n), summed)
     load, store = _sums(views, call, (m, n))
-    return _product(views, a, b, (m, n), summed, load, store, call["accumulate"] != 0)
+    return _product(views, a, b, (m, n), summed, load, store, call.value("accumulate") != 0)
 
 
 def _product(
@@ -79,9 +79,9 @@ def _operand(
 ) -> Callable[[], Array]:
     """What gives the matrix in the type that is summed in."""
     assert isinstance(call.unit, Instruction)
-    turned = call[f"{name}_transposed"] != 0
+    turned = call.value(f"{name}_transposed") != 0
     stored = shape[::-1] if turned else shape
-    kind, stride, place = TYPES[call["type"]], call[f"{name}_stride"], call.operands[name]
+    kind, stride, place = TYPES[call.value("type")], call.value(f"{name}_stride"), call.place(name)
     form = layout(call.unit, name.upper())
     if form.kind == "fractal":
         tiles = _blocks(views, call, name, stored, form.parameters, kind)
@@ -115,8 +115,8 @@ def _blocks(
     high, wide = block
     item = kind.itemsize
     extents = (-(-shape[0] // high), -(-shape[1] // wide), high, wide)
-    strides = (call[f"{name}_stride"], high * wide * item, wide * item, item)
-    return views.view(call.operands[name], kind, extents, strides)
+    strides = (call.value(f"{name}_stride"), high * wide * item, wide * item, item)
+    return views.view(call.place(name), kind, extents, strides)
 
 
 def _sums(
@@ -124,10 +124,10 @@ def _sums(
 ) -> tuple[Callable[[], Array], Callable[[Array], object] | None]:
     """How to read the sums, and how to write them; None where what is read is a view."""
     assert isinstance(call.unit, Instruction)
-    kind = TYPES[call["c_type"]]
+    kind = TYPES[call.value("c_type")]
     form = layout(call.unit, "C")
     if form.kind != "fractal":
-        view = views.view(call.operands["c"], kind, shape, (call["c_stride"], kind.itemsize))
+        view = views.view(call.place("c"), kind, shape, (call.value("c_stride"), kind.itemsize))
         return (lambda: view), None
     tiles = _blocks(views, call, "c", shape, form.parameters, kind)
     down, across, high, wide = tiles.shape

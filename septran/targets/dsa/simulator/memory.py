@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,17 +21,26 @@ class Operand(NamedTuple):
     offset: int
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One command: its numbers by name, and its operands' places."""
 
     function: str
-    values: Mapping[str, int]
-    operands: Mapping[str, Operand]
     unit: Unit | None
+    columns: Mapping[str, int]
+    row: Sequence[int]
+    """The arguments; `columns` says which is where."""
+    spaces: Mapping[str, Sequence[int]]
+    offsets: Mapping[str, Sequence[int]]
+    number: int
+    """Which of those in `spaces` and `offsets` are this command's."""
 
-    def __getitem__(self, name: str) -> int:
-        return self.values[name]
+    def value(self, name: str) -> int:
+        """An argument."""
+        return self.row[self.columns[name]]
+
+    def place(self, name: str) -> Operand:
+        """Where an operand begins."""
+        return Operand(self.spaces[name][self.number], self.offsets[name][self.number])
 
 
 class Converted:

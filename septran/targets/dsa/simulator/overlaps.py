@@ -11,8 +11,14 @@ from septran.targets.dsa.simulator.accesses import span
 Array = np.ndarray[Any, Any]
 
 
-def overlaps(regions: Array, used: Array) -> tuple[Array, Array]:
-    """All ordered pairs of different used regions that share a byte."""
+def overlaps(
+    regions: Array, used: Array, lane: Array | None = None, written: Array | None = None
+) -> tuple[Array, Array]:
+    """All ordered pairs of different used regions that share a byte.
+
+    Where `lane` and `written` are given, only those of which one is written, and which not
+    the same lane alone uses (-1 stands for several lanes).
+    """
     rows = np.flatnonzero(used)
     rows = rows[np.lexsort((regions[rows, 1], regions[rows, 0]))]
     table = regions[rows]
@@ -24,6 +30,11 @@ def overlaps(regions: Array, used: Array) -> tuple[Array, Array]:
     first = np.repeat(np.arange(len(rows)), count)
     step = np.arange(first.size) - np.repeat(np.cumsum(count) - count, count)
     second = first + 1 + step
+    if lane is not None and written is not None:
+        own, wrote = lane[rows], written[rows]
+        matter = (own[first] != own[second]) | (own[first] < 0)
+        matter &= wrote[first] | wrote[second]
+        first, second = first[matter], second[matter]
     shared = _share(table, first, second)
     a, b = rows[first[shared]], rows[second[shared]]
     return np.concatenate([a, b]), np.concatenate([b, a])

@@ -128,7 +128,7 @@ def simulate(
     if checks:
         check_balance(commands, timing)
         order = ordering(commands, timing)
-        pairs = related(accesses, contested(accesses, order, spaces.count))
+        pairs = related(accesses, order, contested(accesses, order, spaces.count))
         unwritten = np.arange(spaces.count) >= len(spaces.parameters)
         unwritten[list(fresh)] = True
         check_hazards(commands, spaces, accesses, order, timing, pairs)

@@ -28,17 +28,17 @@ BOOL = np.dtype(bool)
 
 
 def _tile(views: Views, call: Call, name: str, kind: np.dtype[Any] | None = None) -> Array:
-    shape = (call["rows"], call["cols"])
-    strides = (call[f"{name}_row"], call[f"{name}_col"])
-    return views.view(call.operands[name], kind or TYPES[call["type"]], shape, strides)
+    shape = (call.value("rows"), call.value("cols"))
+    strides = (call.value(f"{name}_row"), call.value(f"{name}_col"))
+    return views.view(call.place(name), kind or TYPES[call.value("type")], shape, strides)
 
 
 def _empty(call: Call) -> bool:
-    return call["rows"] == 0 or call["cols"] == 0
+    return call.value("rows") == 0 or call.value("cols") == 0
 
 
 def _result(function: str, call: Call) -> np.dtype[Any]:
-    return BOOL if function in (*COMPARISONS, "not") else TYPES[call["type"]]
+    return BOOL if function in (*COMPARISONS, "not") else TYPES[call.value("type")]
 
 
 def _apply(function: Callable[..., Any], target: Array, sources: list[Any], kind: int) -> Action:
@@ -64,7 +64,7 @@ def _unary(views: Views, call: Call) -> Action | None:
         return None
     target = _tile(views, call, "dst", _result(call.function, call))
     function = UNARY[call.function]
-    return _apply(function, target, [_tile(views, call, "x")], call["type"])
+    return _apply(function, target, [_tile(views, call, "x")], call.value("type"))
 
 
 def _binary(views: Views, call: Call) -> Action | None:
@@ -72,7 +72,7 @@ def _binary(views: Views, call: Call) -> Action | None:
         return None
     target = _tile(views, call, "dst", _result(call.function, call))
     sources = [_tile(views, call, "x"), _tile(views, call, "y")]
-    return _apply(BINARY[call.function], target, sources, call["type"])
+    return _apply(BINARY[call.function], target, sources, call.value("type"))
 
 
 def _immediate(views: Views, call: Call) -> Action | None:
@@ -80,10 +80,10 @@ def _immediate(views: Views, call: Call) -> Action | None:
         return None
     function = call.function.removesuffix("_imm")
     target = _tile(views, call, "dst", _result(function, call))
-    sources = [_tile(views, call, "x"), immediate(call["value"], call["type"])]
-    if call["reversed"]:
+    sources = [_tile(views, call, "x"), immediate(call.value("value"), call.value("type"))]
+    if call.value("reversed"):
         sources.reverse()
-    return _apply(BINARY[function], target, sources, call["type"])
+    return _apply(BINARY[function], target, sources, call.value("type"))
 
 
 def _select(views: Views, call: Call) -> Action | None:
@@ -101,7 +101,10 @@ def _select(views: Views, call: Call) -> Action | None:
 def _cast(views: Views, call: Call) -> Action | None:
     if _empty(call):
         return None
-    target, source = _tile(views, call, "dst", TYPES[call["dst_type"]]), _tile(views, call, "x")
+    target, source = (
+        _tile(views, call, "dst", TYPES[call.value("dst_type")]),
+        _tile(views, call, "x"),
+    )
     return _conversion(target, source)
 
 
@@ -124,15 +127,15 @@ def _odd_single(x: Array) -> Array:
 
 
 def _reduce(views: Views, call: Call) -> Action | None:
-    rows = call["rows"]
+    rows = call.value("rows")
     if rows == 0:
         return None
-    number = call["type"]
+    number = call.value("type")
     function = call.function.removeprefix("reduce_")
     ufunc, kind = REDUCTIONS[function], wide(number)
-    target = views.view(call.operands["dst"], TYPES[number], (rows,), (call["dst_row"],))
+    target = views.view(call.place("dst"), TYPES[number], (rows,), (call.value("dst_row"),))
     source, least = _tile(views, call, "x"), identity(function, kind)
-    accumulate, narrow = call["accumulate"] != 0, number in NARROW
+    accumulate, narrow = call.value("accumulate") != 0, number in NARROW
 
     def action() -> None:
         values = to_single(source) if narrow else source
@@ -150,7 +153,7 @@ def _reduce(views: Views, call: Call) -> Action | None:
 def _fill(views: Views, call: Call) -> Action | None:
     if _empty(call):
         return None
-    value = immediate(call["value"], call["type"])
+    value = immediate(call.value("value"), call.value("type"))
     return partial(_tile(views, call, "dst").__setitem__, Ellipsis, value)
 
 
@@ -164,8 +167,8 @@ def _copy(views: Views, call: Call) -> Action | None:
 def _iota(views: Views, call: Call) -> Action | None:
     if _empty(call):
         return None
-    numbers = np.arange(call["start"], call["start"] + call["cols"])
-    values = numbers.astype(TYPES[call["type"]])
+    numbers = np.arange(call.value("start"), call.value("start") + call.value("cols"))
+    values = numbers.astype(TYPES[call.value("type")])
     return partial(_tile(views, call, "dst").__setitem__, Ellipsis, values)
 
 
