@@ -9,7 +9,7 @@ import numpy as np
 
 from septran.targets.dsa.simulator.errors import BoundsError, CommandError
 from septran.targets.dsa.simulator.spaces import Spaces
-from septran.targets.dsa.simulator.stream import Commands, Stream
+from septran.targets.dsa.simulator.stream import COLUMNS, Commands, Stream
 
 Array = np.ndarray[Any, Any]
 
@@ -55,18 +55,17 @@ def span(regions: Array) -> Array:
     return result
 
 
+RAW = ("at", "role", "write", "noted", "live", "space", "offset", "n", "s", "m", "t", "run")
+"""What is collected of each operand before all of them are checked at once."""
+
+
 @dataclass
 class AccessTable:
-    """Collects accesses command by command, and checks them."""
+    """Collects the operands of all commands, and checks them."""
 
     stream: Stream
     spaces: Spaces
-    reach: Array = field(init=False)
-    """For each space the end of what is used of it."""
-    _parts: list[tuple[Array, Array, Array, Array]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.reach = np.zeros(self.spaces.count, np.int64)
+    _parts: list[Array] = field(default_factory=list)
 
     def add(
         self,
@@ -85,60 +84,55 @@ class AccessTable:
         `outer` and `inner` are (extent, byte stride); `where` leaves out some commands;
         `shift` is added to the address. What is not `noted` is only checked.
         """
-        size = group.at.size
-        wide = [np.broadcast_to(np.asarray(x, np.int64), size) for x in (*outer, *inner, item)]
-        n, s, m, t, run = wide
         space, offset = self.spaces.locate(group[name], self.stream.core[group.at])
-        negative = (n < 0) | (m < 0) | (run < 0)
-        self._refuse(group, name, negative, "has a negative extent")
-        offset = offset + shift
-        for extent, stride in ((n, s), (m, t)):  # backwards: the same bytes from their start
-            offset = offset + np.where(stride < 0, np.maximum(extent - 1, 0) * stride, 0)
-        s, t = np.abs(s), np.abs(t)
-        live = (n > 0) & (m > 0) & (run > 0)
-        live = live if where is None else live & where
-        self._refuse(group, name, live & (space < 0), "is an address in no memory")
-        rows = np.stack([space, offset, *_normal(n, s, m, t, run)], axis=1)
-        end = offset + span(rows)
-        outside = live & ((offset < 0) | (end > self.spaces.sizes[space]))
-        if outside.any():
-            self._outside(group, name, outside, rows)
-        np.maximum.at(self.reach, space[live], end[live])
-        if not noted:
-            return space
-        if write:
-            twice = live & _overlaps_itself(n, s, m, t, run)
-            self._refuse(group, name, twice, "writes the same bytes twice")
-        column = next(i for i, a in enumerate(group.command.arguments) if a.name == name)
-        at = group.at[live]
-        self._parts.append((at, np.full(at.size, write), np.full(at.size, column), rows[live]))
+        part = np.empty((len(RAW), group.at.size), np.int64)
+        part[0], part[1] = group.at, COLUMNS[group.command.name][name]
+        part[2], part[3], part[4] = write, noted, True if where is None else where
+        part[5], part[6] = space, offset + shift
+        part[7], part[8], part[9], part[10], part[11] = *outer, *inner, item
+        self._parts.append(part)
         return space
 
-    def _refuse(self, group: Commands, name: str, bad: Array, why: str) -> None:
-        if bad.any():
-            at = group.at[np.flatnonzero(bad)[0]]
-            raise CommandError(f"{self.stream.describe(at)}: {name} {why}")
-
-    def _outside(self, group: Commands, name: str, bad: Array, rows: Array) -> None:
-        n = np.flatnonzero(bad)[0]
-        space, first = int(rows[n, 0]), int(rows[n, 1])
-        end = first + int(span(rows[n : n + 1])[0])
-        raise BoundsError(
-            f"{self.stream.describe(group.at[n])}: {name} is bytes {first} to {end} of "
-            f"{self.spaces.name(space)}, which has {self.spaces.sizes[space]}"
-        )
-
-    def finish(self) -> Accesses:
-        """All of them, regions numbered."""
+    def finish(self) -> tuple[Accesses, Array]:
+        """All of them, regions numbered; and for each space the end of what is used of it."""
+        reach = np.zeros(self.spaces.count + 1, np.int64)
         if not self._parts:
             none = np.zeros(0, np.int64)
-            return Accesses(none, none.astype(bool), none, none, np.zeros((0, 7), np.int64))
-        command, write, role, rows = (
-            np.concatenate([part[n] for part in self._parts]) for n in range(4)
-        )
-        order = np.lexsort((role, command))
-        regions, region = _unique_rows(rows[order])
-        return Accesses(command[order], write[order], role[order], region, regions)
+            return Accesses(none, none > 0, none, none, np.zeros((0, 7), np.int64)), reach
+        raw = np.concatenate(self._parts, axis=1)
+        raw = raw[:, np.lexsort((raw[1], raw[0]))]
+        at, role, write, noted, live, space, offset, n, s, m, t, run = raw
+        self._refuse(at, role, (n < 0) | (m < 0) | (run < 0), "has a negative extent")
+        exists = (live != 0) & (n > 0) & (m > 0) & (run > 0)
+        self._refuse(at, role, exists & (space < 0), "is an address in no memory")
+        for extent, stride in ((n, s), (m, t)):  # backwards: the same bytes from their start
+            offset += np.where(stride < 0, (extent - 1) * stride, 0)
+        s, t = np.abs(s), np.abs(t)
+        rows = np.stack([space, offset, *_normal(n, s, m, t, run)], axis=1)
+        end = offset + span(rows)
+        self._inside(at, role, rows, end, exists)
+        np.maximum.at(reach, space[exists], end[exists])
+        exists &= noted != 0
+        twice = exists & (write != 0) & _overlaps_itself(n, s, m, t, run)
+        self._refuse(at, role, twice, "writes the same bytes twice")
+        regions, region = _unique_rows(rows[exists])
+        found = Accesses(at[exists], write[exists] != 0, role[exists], region, regions)
+        return found, reach
+
+    def _refuse(self, at: Array, role: Array, bad: Array, why: str) -> None:
+        if bad.any():
+            first = np.flatnonzero(bad)[0]
+            raise CommandError(f"{self.stream.operand(at[first], role[first])} {why}")
+
+    def _inside(self, at: Array, role: Array, rows: Array, end: Array, exists: Array) -> None:
+        start, size = rows[:, 1], self.spaces.sizes[rows[:, 0]]
+        bad = np.flatnonzero(exists & ((start < 0) | (end > size)))
+        if bad.size:
+            n = bad[0]
+            raise BoundsError(
+                f"{self.stream.operand(at[n], role[n])} is bytes {start[n]} to {end[n]} of "
+                f"{self.spaces.name(int(rows[n, 0]))}, which has {size[n]}"
+            )
 
 
 def _unique_rows(rows: Array) -> tuple[Array, Array]:

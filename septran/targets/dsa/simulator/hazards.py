@@ -31,8 +31,9 @@ def contested(accesses: Accesses, order: Ordering, count: int) -> Array:
 
 
 def related(accesses: Accesses, order: Ordering, used: Array) -> Pairs:
-    """Ordered pairs of used regions with bytes in common that commands of two queues may use
-    at one time, one of them writing; a region and itself included.
+    """Ordered pairs of used regions with bytes in common, of which hazards can come.
+
+    Commands of two queues use them and one writes; a region and itself may be a pair.
     """
     count, lanes = len(accesses.regions), order.lane[accesses.command]
     least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)

@@ -63,7 +63,8 @@ def operands(stream: Stream, spaces: Spaces) -> Operands:
             for batch in mine:
                 _check_memories(stream, spaces, batch, touched)
             batches += mine
-    return Operands(table.finish(), tuple(batches), table.reach)
+    accesses, reach = table.finish()
+    return Operands(accesses, tuple(batches), reach)
 
 
 def layout(instruction: Instruction, operand: str) -> Layout:

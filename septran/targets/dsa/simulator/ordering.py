@@ -82,8 +82,8 @@ class _Clocks:
         """Clock of each lane; its own component is not kept up."""
         self.breaks: list[tuple[list[int], list[int]]] = [([0], [0]) for _ in range(lanes)]
         """Of each lane: from which places on which row holds."""
-        self.at: dict[int, list[int]] = {}
-        """Clock of each flag command, its own place included."""
+        self.at: dict[int, tuple[list[int], int, int]] = {}
+        """Of each flag command its lane's clock, its lane, and how many are done with it."""
         self.core: list[int] = stream.core.tolist()
         self.members: list[list[int]] = [[] for _ in range(lanes)]
         for command, number in enumerate(lane):
@@ -106,16 +106,18 @@ class _Clocks:
 
     def _flag(self, n: int, source: int | None) -> None:
         lane = self.lane[n]
-        clock = self.now[lane]
         if source is not None:
-            clock = [a if a > b else b for a, b in zip(clock, self.at[source], strict=True)]
-            self.now[lane] = clock
-            self.breaks[lane][0].append(self.place[n])
-            self.breaks[lane][1].append(len(self.rows))
-            self.rows.append(clock)
-        mine = clock.copy()
-        mine[lane] = self.place[n] + 1
-        self.at[n] = mine
+            seen, other, count = self.at[source]
+            clock = self.now[lane]
+            # Who knows of a command knows all that its queue knew by then.
+            if clock[other] < count:
+                clock = [a if a > b else b for a, b in zip(clock, seen, strict=True)]
+                clock[other] = count
+                self.now[lane] = clock
+                self.breaks[lane][0].append(self.place[n])
+                self.breaks[lane][1].append(len(self.rows))
+                self.rows.append(clock)
+        self.at[n] = self.now[lane], lane, self.place[n] + 1
 
     def _meet(self, syncs: list[int]) -> None:
         """All lanes of these cores know of each other all that was issued before."""

@@ -54,16 +54,20 @@ class Spaces:
 
     def locate(self, address: Array, core: Array) -> tuple[Array, Array]:
         """Space (-1 where there is none) and offset of each address."""
-        machine = self.hardware.machine
         top, offset = address >> PARAMETER_BITS, address & _OFFSET
         local = top - (1 << (LOCAL_BITS - PARAMETER_BITS))
-        space = np.where((top > 0) & (top <= len(self.parameters)), top - 1, -1)
-        for n, memory in enumerate(machine.memories):
-            here = local == n
-            if here.any():
-                shared = self.hardware.cores_sharing(memory)
-                space = np.where(here, self._first[n] + core // shared, space)
-        return space, offset
+        first, sharing = self._local
+        here = (local >= 0) & (local < first.size)
+        number = np.where(here, local, 0)
+        parameter = np.where((top > 0) & (top <= len(self.parameters)), top - 1, -1)
+        return np.where(here, first[number] + core // sharing[number], parameter), offset
+
+    @cached_property
+    def _local(self) -> tuple[Array, Array]:
+        """For each memory its first space, and how many cores share one."""
+        memories = self.hardware.machine.memories
+        sharing = [self.hardware.cores_sharing(memory) for memory in memories]
+        return np.array(self._first[:-1]), np.array(sharing)
 
     @cached_property
     def memory(self) -> Array:

@@ -158,6 +158,11 @@ class Stream:
         number = at if self.numbers is None else self.numbers[at]
         return f"#{number} {name} on {place}" + (f" ({': '.join(words)})" if words else "")
 
+    def operand(self, at: int, role: int) -> str:
+        """``#12 dsa.mma on MMA of core 0: a``."""
+        command, _ = EXTERNS[NAMES[self.code[at]]]
+        return f"{self.describe(at)}: {command.arguments[role].name}"
+
     def _queue_name(self, at: int) -> str:
         command, _ = EXTERNS[NAMES[self.code[at]]]
         word = {"set_flag": "src", "wait_flag": "dst"}.get(command.name, "queue")

@@ -55,10 +55,8 @@ def _unwritten(
     region = accesses.regions[accesses.region[n]]
     missing = np.argwhere(~tile)
     byte = int(region[1] + missing[0] @ np.array([region[3], region[5], 1]))
-    at = int(accesses.command[n])
-    group = next(g for g in stream.externs if (g.at == at).any())
-    name = group.command.arguments[int(accesses.role[n])].name
+    operand = stream.operand(int(accesses.command[n]), int(accesses.role[n]))
     return UnwrittenError(
-        f"{stream.describe(at)}: {name} reads {len(missing)} of {tile.size} bytes that "
+        f"{operand} reads {len(missing)} of {tile.size} bytes that "
         f"nobody has written, the first at byte {byte} of {spaces.name(int(region[0]))}"
     )

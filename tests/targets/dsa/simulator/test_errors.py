@@ -240,8 +240,13 @@ def test_an_access_behind_the_end_is_found(toy, script):
 
 
 def test_an_access_before_the_start_is_found(toy, script):
-    script.load(-64, 0, 1, 64)
-    refuses(SimulationError, toy, script, "dst is")
+    script.load(-64, 0, 1, 64)  # behind the end of what lies before it in the address map
+    refuses(SimulationError, toy, script, "no engine of that queue moves GLOBAL->GLOBAL")
+    inside = type(script)()
+    inside.fill(SPM - 64, 0.0, 1, 16)
+    limited = replace(toy.memory("GLOBAL"), capacity_bytes=1 << 30)
+    memories = (limited, *toy.memories[1:])
+    refuses(BoundsError, replace(toy, memories=memories), inside, "of GLOBAL, which has 1073741824")
 
 
 def test_an_access_behind_a_parameter_is_found(toy, script):
