@@ -22,14 +22,14 @@ def extents(view: View, values: Mapping[Var, int]) -> tuple[int, ...]:
 
 def read(array: Array, view: View, values: Mapping[Var, int]) -> Array:
     """The elements of a view; zeros outside of the array where the view is padded."""
+    shape = extents(view, values)
+    if 0 in shape:  # where nothing is may lie outside of the array
+        return np.zeros(shape, array.dtype)
     slices = None if view.padded else _slices(view, values, array.shape)
     if slices is not None:
         keys, order, reverse = slices
         part: Array = array[keys].transpose(order)[reverse]
         return part
-    shape = extents(view, values)
-    if 0 in shape:  # where nothing is may lie outside of the array
-        return np.zeros(shape, array.dtype)
     places = coordinates(view, values)
     if not view.padded:
         return np.broadcast_to(array[tuple(places)], shape)
@@ -44,13 +44,13 @@ def read(array: Array, view: View, values: Mapping[Var, int]) -> Array:
 
 def write(array: Array, view: View, values: Mapping[Var, int], elements: Array) -> None:
     """Store `elements`, of the extents that exist, broadcast where they are fewer."""
+    shape = extents(view, values)
+    if 0 in shape:
+        return
     slices = _slices(view, values, array.shape)
     if slices is not None:
         keys, order, reverse = slices
         array[keys].transpose(order)[reverse][...] = elements
-        return
-    shape = extents(view, values)
-    if 0 in shape:
         return
     places = coordinates(view, values)
     array[tuple(np.broadcast_to(p, shape) for p in places)] = np.broadcast_to(elements, shape)
@@ -63,17 +63,31 @@ REPEATS = 1 << 16
 def repeats(view: View) -> bool:
     """Whether a view shows an element of its tensor twice, as overlapping windows do."""
     rows = view.strides()
-    if rows is not None and all(len(row) <= 1 for row in rows):
-        used = {n for row in rows for n in row}
-        return any(e > 1 and n not in used for n, e in enumerate(view.shape))
+    if rows is not None and _separate(view, rows):
+        return False
     size = math.prod(view.shape)
-    if size > REPEATS:  # a longer axis repeats what a short one does
-        return repeats(replace(view, shape=tuple((e + 1) // 2 for e in view.shape)))
+    if size > REPEATS:  # merged axes, which do not overlap, or windows, which do in small, too
+        half = replace(view, shape=tuple((e + 1) // 2 for e in view.shape))
+        return rows is not None or repeats(half)
     outer = {v: 0 for entry in view.index for v in entry.variables() if not is_axis(v)}
     full = replace(view, valid=tuple(map(Index.of, view.shape)))
     places = np.broadcast_arrays(*coordinates(full, outer))
     flat = np.stack([np.ravel(p) for p in places])
     return int(np.unique(flat, axis=1).shape[1]) < size
+
+
+def _separate(view: View, rows: tuple[dict[int, int], ...]) -> bool:
+    """Whether each axis moves along one axis of the tensor, in steps beyond the smaller ones."""
+    moved = [n for row in rows for n in row if view.shape[n] > 1]
+    if sorted(moved) != [n for n, e in enumerate(view.shape) if e > 1]:
+        return False
+    for row in rows:
+        reach = 0
+        for n, step in sorted(row.items(), key=lambda item: abs(item[1])):
+            if view.shape[n] > 1 and abs(step) <= reach:
+                return False
+            reach += abs(step) * (view.shape[n] - 1)
+    return True
 
 
 def coordinates(view: View, values: Mapping[Var, int]) -> list[Array]:

@@ -135,7 +135,42 @@ def _within(view: View, written: list[View], whole: _Whole) -> bool:
 
 
 def _is_all(view: View, whole: View) -> bool:
-    return view.index == whole.index and view.valid == whole.valid and view.shape == whole.shape
+    """Whether a view, its axes in any order, is the whole tensor."""
+    axes: list[int] = []
+    rest: list[int] = []
+    for n, entry in enumerate(view.index):
+        own = next((m for m in range(view.rank) if entry == Index.of(axis(m))), None)
+        if own is None:
+            if entry != Index() or whole.shape[n] != 1:
+                rest.append(n)
+            continue
+        if view.shape[own] not in (_SPANS, whole.shape[n]) or view.valid[own] != whole.valid[n]:
+            return False
+        axes.append(own)
+    if len(set(axes)) != len(axes):
+        return False
+    others = [view.valid[m] for m in range(view.rank) if m not in axes]
+    if not rest:  # axes of extent 1, unless there is nothing at all
+        return all(v.is_constant and v.constant > 0 for v in others)
+    return _merged(view, whole, rest, axes)
+
+
+def _merged(view: View, whole: View, rest: list[int], used: list[int]) -> bool:
+    """Whether the other axes of a view, merged or split ones, cover `rest` of the tensor."""
+    own = [m for m in range(view.rank) if m not in used]
+    renamed = {axis(m): axis(n) for n, m in enumerate(own)}
+    index = tuple(view.index[n].substitute(renamed) for n in rest)
+    known = {axis(n) for n in range(len(own))}
+    sizes = tuple(view.shape[m] for m in own)
+    part = View("", index, sizes, tuple(view.valid[m] for m in own))
+    shape = tuple(whole.shape[n] for n in rest)
+    fixed = all(entry.variables() <= known for entry in index) and _SPANS not in sizes
+    ragged = part.ragged or any(whole.valid[n] != Index.of(whole.shape[n]) for n in rest)
+    if not fixed or ragged or math.prod(shape) > _COUNTED or math.prod(sizes) > _COUNTED:
+        return False
+    done = np.zeros(shape, dtype=bool)
+    write(done, part, {}, np.ones((), dtype=bool))
+    return bool(done.all())
 
 
 _COUNTED = 1 << 16
@@ -202,8 +237,7 @@ def _grown(view: View, at: int, variable: Var, extent: Index, room: _Whole) -> V
         valid.append(limit)
     shape[own], valid[own] = _SPANS, limit
     index[at] = Index.of(axis(own))
-    result = replace(view, index=tuple(index), shape=tuple(shape), valid=tuple(valid))
-    return _ordered(result, whole)
+    return replace(view, index=tuple(index), shape=tuple(shape), valid=tuple(valid))
 
 
 def _reaches(
@@ -212,17 +246,3 @@ def _reaches(
     """Whether a tile is only clipped by the end of the tensor, not by that of a part of it."""
     clipped = minimum(step, limit - Index.of(variable) * step)
     return valid in (Index.of(step), clipped, clipped.simplify(ranges))
-
-
-def _ordered(view: View, whole: View) -> View:
-    """Axes renumbered in the tensor's order where every entry is a bare axis."""
-    bare = [next((n for n in range(view.rank) if e == Index.of(axis(n))), None) for e in view.index]
-    if None in bare or len(set(bare)) != len(bare) or len(bare) != view.rank:
-        return view
-    order = [n for n in bare if n is not None]
-    shape = tuple(view.shape[n] for n in order)
-    spans = tuple(w if s == _SPANS else s for s, w in zip(shape, whole.shape, strict=True))
-    valid = tuple(view.valid[n] for n in order)
-    if spans == whole.shape and valid == whole.valid:
-        return whole
-    return replace(view, index=whole.index, shape=shape, valid=valid)

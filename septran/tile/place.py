@@ -28,8 +28,7 @@ def place(
 ) -> tuple[Step, ...]:
     """Run every pass in order and keep what each one gives; the last is the result.
 
-    `check` runs on the program after each pass; `SEPTRAN_VERIFY=1` sets it to the
-    verifier. Raises TileError.
+    `check` runs on the result; `SEPTRAN_VERIFY=1` sets it to the verifier. Raises TileError.
     """
     if check is None and os.environ.get("SEPTRAN_VERIFY", "0") not in ("", "0"):
         from septran.tile.verify import verify
@@ -41,8 +40,7 @@ def place(
         program = transform(program)
         steps.append(Step(transform.__name__, _summary(transform), program))
     if check is not None:
-        for step in steps[-1:]:
-            check(step.program)
+        check(program)
     return tuple(steps)
 
 

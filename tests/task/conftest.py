@@ -43,7 +43,7 @@ def raises_at_fixture():
     """Expects a mistake of a class at the line that ends in ``# <here>``."""
 
     def expect(error, match, action, here="# here"):
-        with pytest.raises(error, match=match) as caught:
+        with pytest.raises(error, match=match or None) as caught:
             action()
         where = caught.value.where
         assert where is not None

@@ -18,7 +18,7 @@ def extremes(Y, X):
     columns = task.empty(X.shape[1:], X.dtype, name="columns")
     rows[:] = task.max(X, axis=1)
     columns[:] = task.min(X, axis=0)
-    Y[:, :] = task.where(X == rows[:, None], columns[None, :], X)
+    Y[:, :] = task.where(rows[:, None] == X, columns[None, :], X)
 
 
 @task.define(leaf=True)

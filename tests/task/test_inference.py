@@ -1,0 +1,156 @@
+"""Shapes and dtypes of outputs follow from the inputs, or the author is told why not."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from septran import operators, task
+from septran.task import errors
+from septran.task.dims import extent, named_dims
+
+
+@task.define(leaf=True)
+def mma(C, A, B):
+    task.call_primitive("gemm", C, A, B)
+
+
+@task.define(leaf=True)
+def twice(Y, X):
+    Y[...] = X * 2
+
+
+def array(*shape, dtype="float32"):
+    return SimpleNamespace(shape=shape, dtype=dtype)
+
+
+SIZES = {
+    "gemm": (((5, 7), (7, 3)), {}, (5, 3)),
+    "batched_gemm": (((2, 5, 7), (2, 7, 3)), {}, (2, 5, 3)),
+    "gemm_bias_act": (((5, 7), (7, 3), (3,)), {}, (5, 3)),
+    "softmax": (((5, 7),), {}, (5, 7)),
+    "attention": (((1, 2, 5, 8), (1, 2, 7, 8), (1, 2, 7, 8)), {}, (1, 2, 5, 8)),
+    "conv2d": (((1, 3, 10, 9), (4, 3, 3, 2)), {"stride": 2, "padding": 1}, (1, 4, 5, 5)),
+}
+
+
+@pytest.mark.parametrize("name", operators.names())
+def test_outputs_of_the_library(name):
+    inputs, static, wanted = SIZES[name]
+    logic = operators.load(name)
+    shapes, _ = task.infer_outputs(logic, [array(*s) for s in inputs], static=static)
+    assert shapes[logic.tensors[0][0]] == wanted
+
+
+@pytest.mark.parametrize("flags", [{}, {"trans_a": True}, {"trans_b": True}])
+def test_flags_turn_dimensions(flags):
+    a = array(7, 5) if flags.get("trans_a") else array(5, 7)
+    b = array(3, 7) if flags.get("trans_b") else array(7, 3)
+    shapes, _ = task.infer_outputs(operators.load("gemm"), [a, b], static=flags)
+    assert shapes["C"] == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "wanted"),
+    [
+        (("float32", "float32"), "float32"), (("float16", "float16"), "float16"),
+        (("bfloat16", "float32"), "float32"), (("int8", "int8"), "int32"),
+        (("uint8", "int8"), "int32"), (("int64", "int64"), "int64"),
+        (("float16", "int8"), "float16"), (("float64", "float32"), "float64"),
+    ],
+)  # fmt: skip
+def test_dtypes_of_a_product(kinds, wanted):
+    given = [array(4, 4, dtype=k) for k in kinds]
+    _, found = task.infer_outputs(operators.load("gemm"), given)
+    assert found["C"] == wanted
+    _, found = task.infer_outputs(operators.load("gemm"), given, dtypes={"C": "float64"})
+    assert found["C"] == "float64"
+
+
+def test_an_integer_that_is_not_summed_keeps_its_type():
+    @task.define
+    def logic(Y: task.Tensor["N"], X: task.Tensor["N"]):
+        task.launch(twice, Y, X)
+
+    assert task.run(logic, np.arange(3, dtype="int8")).dtype == "int8"
+
+
+def test_all_tensors_may_be_given_and_torch_too():
+    torch = pytest.importorskip("torch")
+    logic = operators.load("gemm")
+    a = torch.arange(6.0).reshape(2, 3)
+    assert np.array_equal(task.run(logic, a, a.T), (a @ a.T).numpy())
+    c = np.full((2, 2), 9.0, "float32")
+    assert np.array_equal(task.run(logic, c, a.numpy(), a.numpy().T), (a @ a.T).numpy())
+    half = task.run(logic, a.bfloat16(), a.T.bfloat16())
+    assert half.astype("float32").tolist() == (a @ a.T).tolist()
+
+
+def test_unannotated_outputs_are_searched_for():
+    @task.define
+    def product(C, A, B):
+        Cp = task.partition(C, shape=(4, 4))
+        Ap, Bp = task.partition(A, shape=(4, A.shape[1])), task.partition(B, shape=(B.shape[0], 4))
+        for i, j in task.parallel_range(Cp.shape):
+            task.fill(Cp[i, j], 0)
+            task.launch(mma, Cp[i, j], Ap[i, 0], Bp[0, j])
+
+    shapes, kinds = task.infer_outputs(product, [array(10, 3), array(3, 7)])
+    assert shapes["C"] == (10, 7)
+    assert kinds["C"] == "float32"
+    assert task.written(product) == {"C"}
+
+
+def test_stated_privileges_are_believed_where_probing_cannot_guess():
+    """The rank-2 probe of equal extents would not fit this logic."""
+
+    @task.define
+    def halves(Y: task.Out["P"], X: task.In["N"]):
+        task.launch(twice, Y, X[: X.shape[0] // 2])
+
+    assert task.written(halves) == {"Y"}
+    given = np.zeros(3, "float32"), np.arange(6, dtype="float32")
+    assert task.run(halves, *given).tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "match"),
+    [((), "takes A, B; 0 tensors"), ([array(2, 3)], "takes A, B; 1 tensors")],
+)
+def test_inputs_are_counted(inputs, match):
+    with pytest.raises(errors.InferenceError, match=match):
+        task.infer_outputs(operators.load("gemm"), inputs)
+
+
+def test_sizes_must_agree():
+    logic = operators.load("gemm")
+    with pytest.raises(errors.SizeMismatchError, match="K is 3 in A and 4 in B"):
+        task.infer_outputs(logic, [array(2, 3), array(4, 5)])
+    with pytest.raises(errors.SizeMismatchError, match=r"A of gemm has 2 axes \(M, K\), but"):
+        task.infer_outputs(logic, [array(2), array(4, 5)])
+    conv = operators.load("conv2d")
+    with pytest.raises(errors.SizeMismatchError, match="has an axis of 9, but"):
+        task.trace(conv, {"X": (1, 3, 8, 8), "F": (4, 3, 3, 3), "Y": (1, 4, 9, 6)})
+
+
+@pytest.mark.parametrize(
+    ("formula", "wanted"),
+    [
+        ("N", 7), ("2*N + 1", 15), ("N // step", 3), ("-N + 10", 3), ("N % step", 1),
+        ("(N - 1) * (step + 1)", 18), ("N - 100", 0), (4, 4),
+    ],
+)  # fmt: skip
+def test_formulas_of_dimensions(formula, wanted):
+    @task.define(leaf=True)
+    def logic(Y: task.Tensor["P"], X: task.Tensor["N"], *, step: task.static = 2): ...
+
+    assert extent(formula, {"N": 7}, {}, logic, "Y") == wanted
+    assert named_dims(logic, {"X": (7,), "Y": (3,)}, {}) == {"N": 7, "P": 3}
+
+
+@pytest.mark.parametrize("formula", ["Q", "N // 0", "N ** 2", "f(N)", "N / 2"])
+def test_formulas_that_are_none(formula):
+    logic = operators.load("softmax")
+    with pytest.raises(errors.InferenceError, match="does not follow from the inputs") as caught:
+        extent(formula, {"N": 7}, {}, logic, "Y")
+    assert "pass shapes=" in (caught.value.hint or "")
