@@ -35,7 +35,7 @@ def sum_parts_block(C, parts):
 @task.define
 def sum_parts(C, parts):
     """C = the sum of the parts, in blocks."""
-    tile = (task.tunable("block_rows"), task.tunable("block_columns"))
+    tile = (task.tunable("block_M"), task.tunable("block_N"))
     Cp = task.partition(C, shape=tile)
     Pp = task.partition(parts, shape=(parts.shape[0], *tile))
     for i, j in task.parallel_range(Cp.shape):

@@ -7,7 +7,7 @@ the order among equals, which it leaves open).
 
 from septran import task
 
-EXAMPLE = {"M": 256, "N": 512, "k": 4}
+EXAMPLE = {"M": 256, "N": 512}
 
 
 @task.define(leaf=True)
