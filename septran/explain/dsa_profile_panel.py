@@ -149,8 +149,8 @@ def timeline_svg(profile: DsaProfile, last: int | None = None) -> str:
 
 
 def _lane(profile: DsaProfile, core: int, queue: str, top: int, last: int) -> Iterator[Markup]:
+    from septran.explain.dsa_plots import kinds_of
     from septran.targets.dsa.profile_lanes import waits, working
-    from septran.targets.dsa.profile_plots import kinds_of
 
     trace = profile.run.trace
     many = len({lane.core for lane in profile.lanes}) > 1
@@ -200,7 +200,7 @@ def _axis(last: int, top: int) -> Iterator[Markup]:
 
 
 def _legend(profile: DsaProfile, bottom: int) -> Iterator[Markup]:
-    from septran.targets.dsa.profile_plots import TITLES, kinds_of
+    from septran.explain.dsa_plots import TITLES, kinds_of
 
     x, used = LEFT, set(kinds_of(profile))
     for kind, hue in HUES.items():

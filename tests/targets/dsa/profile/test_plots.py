@@ -9,8 +9,8 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from septran.explain.dsa_plots import KINDS, WAIT
 from septran.targets.dsa.profile_comparison import compare_profiles
-from septran.targets.dsa.profile_plots import KINDS, WAIT
 
 STEPS = 8
 
