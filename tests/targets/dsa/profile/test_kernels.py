@@ -208,6 +208,38 @@ def test_a_large_product_keeps_the_matrix_unit_busy():
     assert profile.bound.cycles <= profile.cycles <= 1.05 * profile.bound.cycles
 
 
+def own_machine(folder, bandwidth):
+    """Another machine than those that come with SepTran: its file, its header, its mapping."""
+    machines = mappings_root() / "machines"
+    header = (machines / "dsa-sim.h").read_text(encoding="utf-8")
+    (folder / "mine.h").write_text(header.replace("vendor_lib_", "mine_"), encoding="utf-8")
+    text = (machines / "dsa-sim.yaml").read_text(encoding="utf-8")
+    changes = [("vendor_lib_", "mine_"), ("dsa-sim", "mine"), ("32B/cycle", f"{bandwidth}B/cycle")]
+    for old, new in changes:
+        text = text.replace(old, new)
+    (folder / "mine.yaml").write_text(text, encoding="utf-8")
+    return folder / "mine.yaml"
+
+
+def test_a_machine_of_ones_own_needs_no_code_and_answers_what_if(tmp_path):
+    mapping = mappings_root() / "dsa-sim.mapping.yaml"
+    cycles = []
+    for bandwidth in (8, 16, 32, 64):
+        folder = tmp_path / str(bandwidth)
+        folder.mkdir()
+        machine = own_machine(folder, bandwidth)
+        made = septran.compile(
+            "gemm", mapping, machine=machine, shapes={"M": 128, "N": 128, "K": 256}
+        )
+        assert made.check().right
+        assert "mine_dma_copy(" in made.stages.source.text
+        profile = made.profile()
+        assert profile.cycles >= profile.bound.cycles
+        cycles.append(profile.cycles)
+    assert cycles == sorted(cycles, reverse=True)
+    assert cycles[0] > 1.5 * cycles[2]
+
+
 def test_a_second_stage_pays():
     text = (mappings_root() / "dsa-sim.mapping.yaml").read_text(encoding="utf-8")
     shapes = {"M": 128, "N": 128, "K": 512}
