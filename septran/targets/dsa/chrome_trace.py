@@ -66,14 +66,13 @@ def _threads(trace: Array) -> Array:
 
 def _is_span(record: Any) -> bool:
     """Whether it is drawn with a length: flags are only where they are waited for."""
-    return record["command"] != _SET and (record["command"] != _WAIT or record["flag"] > 0)
+    return bool(record["command"] != _SET and (record["command"] != _WAIT or record["flag"] > 0))
 
 
 def _names(profile: DsaProfile, threads: Array) -> Iterator[Event]:
     titles = {-1: CONTROL} | dict(enumerate(profile.run.queues))
     records = profile.run.trace
     for core in sorted(set(records["core"].tolist())):
-        mine = records[records["core"] == core]
         common = {"ph": "M", "pid": core}
         yield common | {"name": "process_name", "args": {"name": f"core {core}"}}
         for number in sorted(set(threads[records["core"] == core].tolist())):
