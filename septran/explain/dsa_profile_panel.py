@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 WIDTH, LANE, LEFT, TOP = 860, 26, 110, 22
 """Pixels: of the lanes, of each lane's height, of the names, above the first lane."""
-BARS = 700
+BARS = 250
 """Bars of a lane; more are joined where less than a pixel is between them."""
 ORIGINS = 12
 """Origins that are listed."""
