@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 
 from septran.errors import TargetError
 from septran.machine.model import Machine
@@ -170,7 +171,7 @@ def as_bytes(x: Any) -> Array:
         if not x.flags.c_contiguous:
             raise ArgumentError("a tensor is not contiguous, so its bytes are not one run")
         return x.reshape(-1).view(np.uint8)
-    tensor = tvm.runtime.from_dlpack(x)
+    tensor = tvm_ffi.from_dlpack(x, require_alignment=0, require_contiguous=False)
     if not tensor.is_contiguous() or tensor.device.type != "cpu":
         raise ArgumentError("a tensor is not contiguous, or not in the host's memory")
     size = math.prod(tensor.shape) * tensor.dtype.itemsize
