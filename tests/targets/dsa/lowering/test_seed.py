@@ -19,7 +19,7 @@ memories:
   GLOBAL: {visible_to: HOST, bandwidth: 32B/cycle, latency: 200cycles}
   SPM: {visible_to: CORE, capacity: 64KiB}
 engines:
-  dma: {moves: [GLOBAL->SPM, SPM->GLOBAL], asynchronous: true, completes_by: sync, bandwidth: 32B/cycle}
+  dma: {moves: [GLOBAL->SPM, SPM->GLOBAL], asynchronous: true, completes_by: sync}
 instructions:
   mma:
     primitive: gemm
