@@ -22,6 +22,7 @@ from septran.targets.cpu.build import compile_module
 from septran.targets.cpu.isa import host_arch
 from septran.targets.dsa.codegen import generate
 from septran.targets.dsa.jit import JitProgram, recording
+from septran.targets.dsa.limits import check_limits
 from septran.targets.dsa.machine_json import from_json, to_json
 from septran.targets.dsa.native import LIBRARY, CProgram, compile_code
 from septran.targets.dsa.steps import core_count, workspaces
@@ -70,7 +71,9 @@ class DsaExecutable:
 
     def stream(self, scalars: Sequence[Any] = ()) -> Array:
         """What all cores' control programs ask for, one after another."""
-        return np.concatenate([self.program(core, scalars) for core in range(self.cores)])
+        stream = np.concatenate([self.program(core, scalars) for core in range(self.cores)])
+        check_limits(self.machine, stream, self.origins)
+        return stream
 
     def simulate(self, *arguments: Any, adversary: int | None = None) -> Run:
         """Run, and give the cycles and the trace; `adversary` is a seed of random delays."""

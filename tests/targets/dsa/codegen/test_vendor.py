@@ -10,6 +10,7 @@ import pytest
 from septran.errors import SepTranError
 from septran.machine.loader import load_machine, mappings_root
 from septran.targets.dsa.codegen import LimitError, generate
+from septran.targets.dsa.limits import check_limits
 from septran.targets.dsa.vendor import Vendor, VendorError, parse_prototype
 
 FOLDER = mappings_root() / "machines"
@@ -184,3 +185,18 @@ def test_shipped_machines_have_a_function_for_every_command_of_their_lowering(na
     vendor = Vendor(load_machine(name))
     assert {"dma_copy", "mma", "vec_binary", "set_flag", "wait_flag"} <= set(vendor.functions)
     assert vendor.header_path.parent == FOLDER
+
+
+def test_limits_hold_for_computed_numbers(routes, program):
+    made = program()
+    with made.loop("i", 8) as i, made.note("A is copied in [gemm.py:5]"):
+        made.copy(rows=i * 16 + 1)
+    stream, code = routes.equal(made), routes.code(made)
+    for most in (113, 112):
+        limited = replace(routes.machine, vendor={"limits": {"max_rows": most}})
+        if most == 113:
+            check_limits(limited, stream, code.origins)
+            continue
+        with pytest.raises(LimitError, match="has rows 113, and the vendor's limit is 112") as e:
+            check_limits(limited, stream, code.origins)
+        assert "A is copied in [gemm.py:5]" in str(e.value)
