@@ -73,6 +73,7 @@ class State:
     def run(self, parts: Sequence[Part], queue: int) -> None:
         """Work is done (again) on a queue."""
         for part in parts:
+            self.ordered.pop(part, None)  # the last work done is the last one in it
             self.ordered[part] = frozenset([queue])
             self.released[part] = frozenset()
         for token, before in self.tokens.items():
@@ -171,7 +172,7 @@ class Dependences:
     ) -> list[Order]:
         """What a piece of work has to wait for; from then on that is known."""
         found = []
-        for part in list(state.ordered):
+        for part in list(state.ordered)[::-1]:  # the last work has often waited for the rest
             number, local = part
             known = state.ordered.get(part)
             if known is None or number in (skip or ()) or work.queue in known:
