@@ -25,6 +25,7 @@ from septran.dtypes import is_float, itemsize
 from septran.targets.cpu import simd
 from septran.targets.cpu.simd import constant, element_of, lanes_of
 from septran.targets.cpu.writer import Expr, Writer
+from septran.task.expressions import COMPARISONS
 
 _MAGIC = 12582912.0
 """1.5 * 2^23: added to a small float, it leaves the nearest integer in the low bits."""
@@ -211,7 +212,7 @@ _SINGLE: dict[str, Callable[[Writer, Expr], Expr]] = {
     "erf": _erf,
 }
 _SIMPLE: dict[str, Callable[[Expr], Expr]] = {
-    "neg": lambda x: -x,
+    "neg": lambda x: -x if is_float(element_of(x)) else _like(x, 0) - x,
     "abs": _absolute,
     "exp": _intrinsic("exp"),
     "exp2": _intrinsic("exp2"),
@@ -236,6 +237,8 @@ def combine(writer: Writer, function: str, left: Expr, right: Expr) -> Expr:
     left, right = simd.broadcast(left, lanes), simd.broadcast(right, lanes)
     if function in ("and", "or", "xor") and element_of(left) == "bool":
         return _logic(function, left, right)
+    if function in COMPARISONS and element_of(left) == "bool":
+        left, right = simd.cast(left, "int32"), simd.cast(right, "int32")
     if function in ("maximum", "minimum"):
         left, right = writer.bind("x", left), writer.bind("y", right)
         return extreme(function, left, right)
@@ -266,7 +269,8 @@ def _floor_divide(writer: Writer, x: Expr, y: Expr) -> Expr:
     if is_float(element_of(x)):
         quotient = writer.bind("d", (x - _float_remainder(writer, x, y)) / y)
         near = writer.bind("f", _intrinsic("floor")(quotient))
-        return tirx.Select(quotient - near > _like(x, 0.5), near + _like(x, 1.0), near)
+        whole = tirx.Select(quotient - near > _like(x, 0.5), near + _like(x, 1.0), near)
+        return tirx.Select(tirx.EQ(y, _like(y, 0.0)), x / y, whole)  # infinite, as NumPy's
     safe = writer.bind("y", _safe_divisor(y))
     whole = writer.bind("q", tirx.truncdiv(x, safe))
     value = whole - _adjust(x, safe, tirx.truncmod(x, safe))
