@@ -14,7 +14,12 @@ from septran.mapping.mapping import Mapping, Preference
 from septran.mapping.resolved import Decision, Instance, Setting
 from septran.task.tree import Allocate, Launch, Loop, TaskNode, TaskTree, statements
 
-USED_BY_TARGET: dict[str, tuple[str, ...]] = {"cpu": (), "dsa": (), "cuda": (), "rocm": ()}
+USED_BY_TARGET: dict[str, tuple[str, ...]] = {
+    "cpu": (),
+    "dsa": ("persistent",),
+    "cuda": (),
+    "rocm": (),
+}
 """Which of ``order``, ``persistent``, ``cluster``, ``raster`` a target makes use of."""
 
 

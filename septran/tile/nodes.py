@@ -271,6 +271,8 @@ class Request:
     """The mapping line of `pipeline`."""
     tunables: tuple[tuple[str, TunableValue], ...] = ()
     """For hints that name what to change."""
+    persistent: bool = False
+    """Whether units stay and walk over the parallel iterations."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from septran.tile.passes.eliminate_copies import eliminate_copies
 from septran.tile.passes.fuse_fills import fuse_fills
 from septran.tile.passes.infer_layouts import infer_layouts
 from septran.tile.passes.insert_sync import insert_sync
+from septran.tile.passes.persist import persist
 from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
 from septran.tile.passes.stream_panels import stream_panels
@@ -19,6 +20,7 @@ PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     stream_panels,
     fuse_fills,
     infer_layouts,
+    persist,
     pipeline_loops,
     assign_roles,
     insert_sync,

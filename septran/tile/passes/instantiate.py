@@ -386,6 +386,7 @@ def _request(instance: Instance) -> Request:
         tuple(sorted(instance.registers.items())),
         instance.pipeline.where,
         tuple((name, setting.value) for name, setting in sorted(instance.tunables.items())),
+        "persistent" in instance.schedule and bool(instance.schedule["persistent"].value),
     )
 
 

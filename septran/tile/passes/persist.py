@@ -1,0 +1,81 @@
+"""Units that stay: each of a level's units walks over its share of the parallel iterations."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from septran.task.index import Index, Var
+from septran.tile.nodes import For, Node, Remark, Role, TileProgram
+from septran.tile.substitution import Names, substitute
+
+NAME = "persist"
+
+
+def persist(program: TileProgram) -> TileProgram:
+    """Where the mapping says `persistent`, deal parallel iterations out to units that stay.
+
+    A nest of parallel loops over a level of P units becomes a loop over the units and one
+    over the turns of each, iteration ``turn * P + unit`` of the nest in each turn: the
+    turns are one unit's own, so that copies can go ahead from one to the next.
+    """
+    work = _Persisting(program, Names.of_loops(program.body))
+    return replace(program, body=work.body(program.body)).remark(*work.remarks)
+
+
+class _Persisting:
+    def __init__(self, program: TileProgram, names: Names) -> None:
+        self.program, self.names = program, names
+        self.remarks: list[Remark] = []
+
+    def body(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        return tuple(self.node(node) for node in body)
+
+    def node(self, node: Node) -> Node:
+        if isinstance(node, For) and self._asked(node):
+            return self._deal(node)
+        if isinstance(node, For | Role):
+            return replace(node, body=self.body(node.body))
+        return node
+
+    def _asked(self, loop: For) -> bool:
+        if loop.processor is None or not self.program.request(loop.origin.task).persistent:
+            return False
+        return self.program.machine.processor(loop.processor).count > 1
+
+    def _deal(self, loop: For) -> For:
+        """The nest as units and turns."""
+        assert loop.processor is not None
+        nest = [loop]
+        while len(nest[-1].body) == 1 and self._continues(nest[-1].body[0], loop):
+            inner = nest[-1].body[0]
+            assert isinstance(inner, For)
+            nest.append(inner)
+        units = self.program.machine.processor(loop.processor).count
+        unit = Var(self.names.fresh(loop.processor.lower()))
+        turn = Var(self.names.fresh("turn"))
+        sizes = [n.extent.as_int() for n in nest[1:]]
+        total = loop.extent * math.prod(sizes)
+        flat = Index.of(turn) * units + unit
+        values: dict[Var, Index] = {}
+        for inner, size in zip(reversed(nest[1:]), reversed(sizes), strict=True):
+            values[inner.variable], flat = flat % size, flat // size
+        values[loop.variable] = flat
+        body = tuple(substitute(n, values) for n in nest[-1].body)
+        rule = f"{units} {loop.processor} stay and take the iterations in turn (persistent)"
+        origin = replace(loop.origin, rule=rule)
+        extent = (total - unit + (units - 1)) // units
+        turns = replace(nest[-1], variable=turn, extent=extent, processor=None, body=body)
+        self.remarks.append(
+            Remark("decision", loop.origin.task, rule, None, loop.origin.mapping, NAME)
+        )
+        return For(unit, Index.of(units), "parallel", loop.processor, (turns,), origin)
+
+    def _continues(self, node: Node, loop: For) -> bool:
+        """Whether a loop belongs to the same nest."""
+        return (
+            isinstance(node, For)
+            and node.processor == loop.processor
+            and node.kind == "parallel"
+            and node.extent.is_constant
+        )
