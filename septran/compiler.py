@@ -205,6 +205,9 @@ def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[st
     dims -= {k.name for k in entry.keywords}
     sizes = {n: int(e) for n, e in shapes.items() if not isinstance(e, tuple | list)}
     known = {n: tuple(map(int, e)) for n, e in shapes.items() if isinstance(e, tuple | list)}
+    for name, other in entry.function.__globals__.get("SAME", {}).items():
+        if other in sizes:
+            sizes.setdefault(name, sizes[other])
     for name in (*sizes, *known):
         if name not in dims and name not in names:
             raise MissingLogicError(

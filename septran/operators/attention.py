@@ -11,7 +11,8 @@ import math
 
 from septran import task
 
-EXAMPLE = {"B": 1, "H": 4, "G": 4, "M": 256, "N": 256, "D": 64}
+EXAMPLE = {"B": 1, "H": 4, "M": 256, "N": 256, "D": 64}
+SAME = {"G": "H"}
 
 
 @task.define(leaf=True)
