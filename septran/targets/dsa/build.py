@@ -60,7 +60,7 @@ class DsaExecutable:
     """How many tensors a call passes."""
     workspaces: tuple[int, ...]
     """Bytes of each temporary in main memory."""
-    function: str
+    symbol: str
     """Its name in C."""
     recording: Any = field(repr=False)
     """The `tvm.IRModule` that records the same stream."""
@@ -99,7 +99,7 @@ class DsaExecutable:
         if isinstance(self.program, CProgram):
             (folder / LIBRARY).write_bytes(self.program.path.read_bytes())
         facts = {
-            "name": self.name, "function": self.function, "machine": to_json(self.machine),
+            "name": self.name, "symbol": self.symbol, "machine": to_json(self.machine),
             "cores": self.cores, "tensors": self.tensors, "workspaces": self.workspaces,
             "scalars": self.program.scalars, "parts": dict(self.source.parts),
             "facts": dict(self.source.facts), "origins": dict(self.origins),
@@ -153,7 +153,7 @@ def load(folder: Path) -> DsaExecutable:
         facts["cores"],
         facts["tensors"],
         tuple(facts["workspaces"]),
-        facts["function"],
+        facts["symbol"],
         module,
     )
 
@@ -164,7 +164,7 @@ def _loaded(folder: Path, facts: Mapping[str, Any], module: Any) -> CProgram | J
     path = folder / LIBRARY
     if path.exists():
         with contextlib.suppress(OSError):
-            return CProgram.of(path, facts["function"], buffers, facts["scalars"])
+            return CProgram.of(path, facts["symbol"], buffers, facts["scalars"])
     return compile_recording(module, facts["scalars"])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 
+import numpy as np
 import pytest
 
 import septran
@@ -89,3 +90,11 @@ VARIANTS = {
 @pytest.mark.parametrize("case", MEMBERS)
 def test_a_machine_with_less_or_more_is_served(case, variant, tmp_path):
     check(*CASES[case], "dsa-sim", machine=changed(tmp_path, *VARIANTS[variant]))
+
+
+def test_a_kernel_is_called_again_and_again():
+    kernel = septran.compile("softmax", "dsa-sim", shapes={"M": 5, "N": 7})
+    x = np.random.default_rng(0).standard_normal((5, 7)).astype("f4")
+    wanted = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    for _ in range(3):
+        np.testing.assert_allclose(kernel(x), wanted, rtol=1e-5)
