@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,9 +16,13 @@ if TYPE_CHECKING:
     from septran.runtime.kernel import Kernel
     from septran.runtime.profile import Profile
     from septran.runtime.torch_baseline import Beside
+    from septran.targets.dsa.profile import DsaProfile
 
 ORDERS: tuple[str | int, ...] = ("early", "late", 0)
 """When asynchronous copies land in interpreted runs: as soon as they may, as late, at random."""
+
+ORIGINS = 16
+"""Lines of what a simulated run's cycles come from."""
 
 BUSY = 0.5
 """Cores that other programs may use before times are called unreliable."""
@@ -27,6 +32,21 @@ Threads = Annotated[
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the random input.")]
 NoTorch = Annotated[bool, typer.Option("--no-torch", help="Do not measure torch.")]
+Timeline = Annotated[
+    bool,
+    typer.Option(
+        "--profile",
+        help="On a simulated machine: every engine's timeline, and what the cycles come from.",
+    ),
+]
+Trace = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="On a simulated machine: write the timeline as JSON for https://ui.perfetto.dev.",
+    ),
+]
 Interpret = Annotated[
     bool,
     typer.Option(
@@ -54,20 +74,25 @@ def run(
     seed: Seed = 0,
     interpret: Interpret = False,
     no_torch: NoTorch = False,
+    timeline: Timeline = False,
+    trace: Trace = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Compile, run on random input, check the result, and measure it beside torch.
 
     Right is what rounding allows, computed for the very input; else the exit code is 1.
+    Simulated machines (DSAs) count cycles instead.
 
     \b
     Examples:
       septran run gemm --on cpu-x86
       septran run gemm -s M=512 -s N=384 -s K=256 --dtype float16 -t block_M=64
       septran run attention --static causal=true --threads 1
-      septran run gemm --on dsa-sim --interpret -s M=64 -s N=64 -s K=64
+      septran run gemm --on dsa-sim --profile --trace gemm.json
+      septran run gemm --on nvidia-h200 --interpret -s M=64 -s N=64 -s K=64
     """  # noqa: D301  # \b is typer's mark for lines to keep
     import septran
+    from septran.runtime.profile import Profile
 
     busy = _busy_cores()
     asked = request(logic, on, mapping, shape, dtype, tunable, static)
@@ -76,10 +101,14 @@ def run(
         return
     if threads is not None:
         _use_threads(asked.mapping.machine.backend, threads)
+    _no_timeline(asked.mapping.machine.backend, timeline, trace)
     kernel = septran.compile(asked.logic, asked.mapping, **asked.settings)
     inputs = kernel.sample(seed)
     check = kernel.check(**inputs)
     profile = kernel.profile(**inputs)
+    if not isinstance(profile, Profile):
+        _simulated(kernel, check, profile, timeline, trace, as_json)
+        return
     beside = None
     if not no_torch and check.right and kernel.device == "cpu":
         beside = _beside(asked, logic, kernel, inputs, threads)
@@ -91,6 +120,49 @@ def run(
             typer.echo(f"  note: other programs keep {busy:.1f} cores busy: times are unreliable")
     if not check.right:
         raise typer.Exit(1)
+
+
+def _no_timeline(backend: str, timeline: bool, trace: Path | None) -> None:
+    if backend == "dsa" or not (timeline or trace):
+        return
+    option = "--profile" if timeline else "--trace"
+    message = f"a {backend} machine is measured, not simulated: it has no timeline"
+    raise typer.BadParameter(message, param_hint=option)
+
+
+def _simulated(
+    kernel: Kernel,
+    check: Check,
+    profile: DsaProfile,
+    timeline: bool,
+    trace: Path | None,
+    as_json: bool,
+) -> None:
+    """What a run on a simulated machine prints; exits with 1 where it is wrong."""
+    written = profile.to_chrome_trace(trace) if trace else None
+    if as_json:
+        data = {**_facts(kernel, check), "profile": profile.to_dict()}
+        print_json(data | ({"by_origin": _origins(profile)} if timeline else {}))
+    else:
+        told = str(profile).partition(": ")[2]  # the head has said which kernel and where
+        lines = [*_head(kernel, check), *_indented(told), *_notes(kernel)]
+        if timeline:
+            lines += ["", profile.timeline_text(), "", "where the cycles come from"]
+            lines += [
+                f"  {row['cycles']:>12,}  {row['queue']:8}  {row['origin']}"
+                for row in _origins(profile)[:ORIGINS]
+            ]
+        if written is not None:
+            lines.append(f"  trace: {written}, for https://ui.perfetto.dev")
+        typer.echo("\n".join(lines))
+    if not check.right:
+        raise typer.Exit(1)
+
+
+def _origins(profile: DsaProfile) -> list[dict[str, Any]]:
+    """What worked, longest first."""
+    rows: list[dict[str, Any]] = profile.by_origin().to_dict("records")
+    return [row for row in rows if row["cycles"]]
 
 
 def _busy_cores() -> float:
@@ -132,15 +204,9 @@ def _sizes(kernel: Kernel) -> str:
 
 
 def _text(kernel: Kernel, check: Check, profile: Profile, beside: Beside | None) -> str:
-    machine = kernel.stages.tile_program.machine.name
-    seconds = sum(kernel.timings.values())
-    lines = [f"{kernel.name} on {machine}: {_sizes(kernel)}; compiled in {seconds:.2f} s"]
-    lines += [f"  {line}" for line in str(check).splitlines()]
+    lines = _head(kernel, check)
     lines += [f"  {line.strip()}" for line in str(profile).splitlines()]
-    for remark in kernel.remarks:
-        if remark.kind == "no-effect":
-            hint = f" ({remark.hint})" if remark.hint else ""
-            lines.append(f"  note: {remark.message}{hint}")
+    lines += _notes(kernel)
     if beside is not None:
         duel = beside.duel
         lines += [
@@ -152,23 +218,32 @@ def _text(kernel: Kernel, check: Check, profile: Profile, beside: Beside | None)
     return "\n".join(lines)
 
 
+def _head(kernel: Kernel, check: Check) -> list[str]:
+    machine = kernel.stages.tile_program.machine.name
+    seconds = sum(kernel.timings.values())
+    head = f"{kernel.name} on {machine}: {_sizes(kernel)}; compiled in {seconds:.2f} s"
+    return [head, *_indented(str(check))]
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines()]
+
+
+def _notes(kernel: Kernel) -> list[str]:
+    """What the caller asked for in vain."""
+    found = [remark for remark in kernel.remarks if remark.kind == "no-effect"]
+    return [
+        f"  note: {remark.message}" + (f" ({remark.hint})" if remark.hint else "")
+        for remark in found
+    ]
+
+
 def _rate(profile: Profile, seconds: float) -> str:
     return f"{profile.flops / seconds / 1e9:7.2f} GFLOP/s, {seconds * 1e3:.3g} ms"
 
 
 def _data(kernel: Kernel, check: Check, profile: Profile, beside: Beside | None) -> dict[str, Any]:
-    tree = kernel.stages.task_tree
-    data: dict[str, Any] = {
-        "operator": kernel.name,
-        "machine": kernel.stages.tile_program.machine.name,
-        "dims": dict(tree.dims),
-        "dtypes": {p.name: p.dtype for p in tree.root.params},
-        "right": check.right,
-        "check": str(check).splitlines(),
-        "compile_s": kernel.timings,
-        "profile": profile.to_dict(),
-        "torch": None,
-    }
+    data = {**_facts(kernel, check), "profile": profile.to_dict(), "torch": None}
     if beside is not None:
         data["torch"] = {
             "function": beside.function,
@@ -179,6 +254,19 @@ def _data(kernel: Kernel, check: Check, profile: Profile, beside: Beside | None)
             "pairs": beside.duel.pairs,
         }
     return data
+
+
+def _facts(kernel: Kernel, check: Check) -> dict[str, Any]:
+    tree = kernel.stages.task_tree
+    return {
+        "operator": kernel.name,
+        "machine": kernel.stages.tile_program.machine.name,
+        "dims": dict(tree.dims),
+        "dtypes": {p.name: p.dtype for p in tree.root.params},
+        "right": check.right,
+        "check": str(check).splitlines(),
+        "compile_s": kernel.timings,
+    }
 
 
 def _interpret(asked: Request, seed: int, as_json: bool) -> None:

@@ -165,6 +165,8 @@ class Explanation:
             program = self.tile_program
             text += f"\nCopies and waits\n----------------\n{moving.to_text(program)}"
             text += f"\nData movement\n-------------\n{str(self.ledger).rstrip()}\n"
+            if self.prediction.cycles is not None:
+                text += f"{self.prediction.cycles}\n"
             text += f"\nRemarks\n-------\n{remarks_text(self.remarks)}"
         return text
 
@@ -183,7 +185,12 @@ class Explanation:
             for name, stage in self.stages()
         }
         limits = [{**plain(limit), "rate": limit.rate} for limit in self.prediction.limits]
-        prediction = {"seconds": self.prediction.seconds, "limits": limits}
+        bound = self.prediction.cycles
+        prediction = {
+            "seconds": self.prediction.seconds,
+            "limits": limits,
+            "bound": None if bound is None else bound.to_dict(),
+        }
         return {
             "name": self.name, "machine": self.mapping.machine.name, "stages": stages,
             "ledger": plain(self.ledger), "remarks": plain(self.remarks),

@@ -105,4 +105,7 @@ def limits_panel(prediction: Prediction) -> Markup:
         f"{prediction.units_used} of {prediction.units} units have work"
     )
     notes = [paragraph(f"assumed: {note}") for note in prediction.notes]
-    return join([paragraph(words), table(head, rows, head[1:]), details("assumptions", *notes)])
+    bound = [paragraph(prediction.cycles)] if prediction.cycles is not None else []
+    return join(
+        [paragraph(words), *bound, table(head, rows, head[1:]), details("assumptions", *notes)]
+    )

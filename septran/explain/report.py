@@ -105,6 +105,8 @@ def _limits(prediction: Prediction) -> Iterator[str]:
         f"{time_text(prediction.without_overlap)} if nothing overlaps"
     )
     yield f"  {prediction.units_used} of {prediction.units} units have work"
+    if prediction.cycles is not None:
+        yield f"  {prediction.cycles}"
     width = max(len(limit.name) for limit in prediction.limits)
     for limit in prediction.limits[:10]:
         share = limit.seconds / prediction.seconds if prediction.seconds else 0.0

@@ -32,6 +32,10 @@ EDGE = Text(
     rf"{IDENTIFIER} ?<?-> ?{IDENTIFIER}", "an edge between memories, such as GLOBAL->SHARED"
 )
 _WORD = Text(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}", "a word of letters, digits and . _ + -")
+_PROTOTYPE = Text(
+    r"[A-Za-z_][A-Za-z0-9_ *{}]{0,120}\([A-Za-z0-9_ *,]{0,600}\) *;?",
+    "a C prototype, such as int32_t vendor_sync(void)",
+)
 _VENDOR_WORD = Text(
     r"[A-Za-z_][A-Za-z0-9_]*([./-][A-Za-z0-9_]+){0,8}", "a C name or a header's file name"
 )
@@ -135,7 +139,7 @@ MACHINE = Record(
                         Whole(least=0),
                         Flag(),
                         ListOf(_VENDOR_WORD),
-                        TableOf(NAME, Either((_VENDOR_WORD, Whole(least=0)))),
+                        TableOf(NAME, Either((_VENDOR_WORD, Whole(least=0), _PROTOTYPE))),
                     )
                 ),
             ),

@@ -176,6 +176,20 @@ def _refuse_memories(
     return None
 
 
+def demanded(
+    machine: Machine, instruction: str, leaf: Leaf, uses: Sequence[Use], free: frozenset[str]
+) -> dict[str, str]:
+    """Where an instruction takes those operands from that are elsewhere, and `free` to move."""
+    found: dict[str, str] = {}
+    contract = machine.instruction(instruction).operands
+    for use in uses:
+        for name, operand in zip(operand_names(use), use.operands, strict=False):
+            allowed = [machine.canonical(m) for m in contract.get(name, ())]
+            if operand.tensor in free and allowed and leaf.placed[operand.tensor] not in allowed:
+                found[operand.tensor] = allowed[0]
+    return found
+
+
 def operand_names(use: Use) -> tuple[str, ...]:
     """The operands' names in contracts; a tensor expression writes Y and reads X."""
     if use.primitive in PRIMITIVES:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -11,9 +11,10 @@ from septran.errors import SepTranError, raise_all
 from septran.location import Location
 from septran.machine.model import NONE, Machine
 from septran.mapping import effects
-from septran.mapping.bind import Leaf, bind, uses_of, wanted_for
+from septran.mapping.bind import Leaf, bind, demanded, uses_of, wanted_for
 from septran.mapping.capacity import check_capacity
 from septran.mapping.choose import Scope, tunable
+from septran.mapping.groups import groups_of
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mistakes import (
@@ -138,6 +139,7 @@ class _Task:
     def resolve(self) -> Instance:
         proc = self._proc()
         mems = self._mems(proc)
+        mems |= self._demanded(proc, mems, self._placed(mems))
         placed = self._placed(mems)
         if self.scope.instance is not None:
             self.work.errors += mistakes_in(self.scope.instance, self.task, tensors_of(self.task))
@@ -251,7 +253,7 @@ class _Task:
     def _memory(self, name: str, tensor: Param | Allocate) -> Setting[str] | None:
         """From the first plan that says it, by the tensor's own name or one of its groups."""
         for plan in self.scope.plans:
-            for key in (name, *_groups(tensor)):
+            for key in (name, *groups_of(name, tensor, self.task)):
                 if key in plan.mems:
                     return plan.mems[key]
         return self._as_callers_temporaries() if isinstance(tensor, Allocate) else None
@@ -302,6 +304,31 @@ class _Task:
                 placed[param.name] = self.caller.instance.placed[outer]
         return {name: placed[name] for name in mems}
 
+    def _demanded(
+        self, proc: Setting[str], mems: Mapping[str, Setting[str]], placed: Mapping[str, str]
+    ) -> dict[str, Setting[str]]:
+        """Memories that a bound instruction demands of tensors which nobody has placed."""
+        leaf = self._leaf(proc, placed)
+        free = frozenset(n for n, s in mems.items() if s.reason == _INHERITED)
+        found: dict[str, Setting[str]] = {}
+        uses = uses_of(self.task)
+        for primitive, places in uses.items():
+            wanted = wanted_for(self.machine, self.task, self.scope, primitive, tuple(uses))
+            if primitive != "gemm" or bind(self.machine, leaf, places, wanted)[0] is not None:
+                continue
+            for setting in wanted:
+                moved = demanded(self.machine, setting.value, leaf, places, free)
+                nearer = replace(leaf, placed={**placed, **moved})
+                if moved and bind(self.machine, nearer, places, [setting])[0] is not None:
+                    reason = f"where {setting.value} takes it from"
+                    found |= {n: Setting(m, reason, setting.where) for n, m in moved.items()}
+                    break
+        return found
+
+    def _leaf(self, proc: Setting[str], placed: Mapping[str, str]) -> Leaf:
+        dtypes = {name: tensor.dtype for name, tensor in self.tensors.items()}
+        return Leaf(self.task, proc.value, placed, dtypes)
+
     def _tunables(self) -> dict[str, Setting[Any]]:
         found: dict[str, Setting[Any]] = {}
         for name, value in self.task.tunables:
@@ -315,8 +342,7 @@ class _Task:
         return found
 
     def _bindings(self, proc: Setting[str], placed: Mapping[str, str]) -> dict[str, Setting[str]]:
-        dtypes = {name: tensor.dtype for name, tensor in self.tensors.items()}
-        leaf = Leaf(self.task, proc.value, placed, dtypes)
+        leaf = self._leaf(proc, placed)
         found: dict[str, Setting[str]] = {}
         uses = uses_of(self.task)
         for primitive, places in uses.items():
@@ -364,14 +390,6 @@ class _Task:
 
     def _where(self) -> Location | None:
         return self.scope.plans[0].where if self.scope.plans else None
-
-
-def _groups(tensor: Param | Allocate) -> tuple[str, ...]:
-    """The groups of `mems` that a tensor belongs to, most particular first."""
-    if isinstance(tensor, Allocate):
-        return ("temporaries", "*")
-    own = ("accumulators",) if tensor.accumulates else ()
-    return (*own, "writes" if tensor.writes else "reads", "*")
 
 
 def sees(machine: Machine, proc: str, memory: str) -> bool:

@@ -26,12 +26,14 @@ from septran.machine.model import NONE
 from septran.machine.schema import LAYOUT, MACHINE_NAME
 from septran.mapping.conditions import Formula
 from septran.mapping.tune import tune_schema
+from septran.task.primitives import PRIMITIVES
 
-GROUPS = ("*", "accumulators", "temporaries", "reads", "writes")
-"""What `mems` may name besides tensors, least particular first after the tensors' names."""
+OPERANDS = tuple(f"gemm.{operand}" for operand in PRIMITIVES["gemm"].operands)
+GROUPS = ("*", "accumulators", "temporaries", "reads", "writes", *OPERANDS)
+"""What `mems` may name besides tensors; `gemm.A` is what a leaf passes to gemm as A."""
 LEAF_KINDS = ("elementwise", "gemm", "fill", "copy")
 
-_TENSOR = Text(rf"\*|{IDENTIFIER}", 'a tensor, a group of tensors, or "*"')
+_TENSOR = Text(rf"\*|gemm\.[ABC]|{IDENTIFIER}", 'a tensor, a group of tensors, or "*"')
 _TUNABLE = Text(r"[A-Za-z_*][A-Za-z0-9_*]{0,63}", "a tunable's name, perhaps with *")
 _TASK = Text(IDENTIFIER, "a task's name")
 _LAUNCHED = Text(rf"{IDENTIFIER}(#[1-9][0-9]{{0,3}})?", "a launched task's name")

@@ -75,3 +75,9 @@ class NoLogicError(CallError):
     """A loaded kernel has no logic, which this needs."""
 
     code = "SEP612"
+
+
+class NothingToProfileError(CallError):
+    """A call that launches nothing, as its tensors are empty, has no run to profile."""
+
+    code = "SEP613"

@@ -6,21 +6,25 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from septran.runtime.archive import write_archive
 from septran.runtime.arguments import Bound, Scalar, bind, check_against, scalar_values
 from septran.runtime.arrays import NUMPY, Library
 from septran.runtime.calls import Plan, call_key, plan_for
 from septran.runtime.checks import Check, check, sample
-from septran.runtime.errors import NoLogicError, NotSpecialisedError
+from septran.runtime.errors import NoLogicError, NothingToProfileError, NotSpecialisedError
 from septran.runtime.profile import Profile, measure, profile
 from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.runtime.stages import Stages
 from septran.stage import Shown
+from septran.targets.base import SelfProfiling
 from septran.task.reference import run_tree
 from septran.tile.interpreter import interpret
-from septran.tile.nodes import Remark
+from septran.tile.nodes import Remark, TileProgram
+
+if TYPE_CHECKING:
+    from septran.targets.dsa.profile import DsaProfile
 
 Specialise = Callable[[Mapping[str, tuple[int, ...]], Mapping[str, str]], Specialisation]
 """From shapes and dtypes of the tensors that a call passes to a compilation."""
@@ -153,15 +157,19 @@ class Kernel(Shown):
 
     def profile(
         self, *tensors: Any, out: Any = None, repeat: int | None = None, **named: Any
-    ) -> Profile:
-        """Time calls and set them beside the machine's limits.
+    ) -> Profile | DsaProfile:
+        """Time calls and set them beside the machine's limits; on a DSA, count cycles.
 
-        `repeat` is the number of samples; where None, as many as fit into a moment.
-        Without tensors, random ones of the latest compilation's shapes are taken.
+        `repeat` is the number of samples; where None, as many as fit into a moment. A
+        simulated run is always the same, so there is one. Without tensors, random ones of
+        the latest compilation's shapes are taken.
         """
         if not tensors and not named and self.signature.inputs:
             tensors = tuple(self.sample().values())
-        specialisation, _, _ = self._bound(tensors, out, named)
+        specialisation, bound, scalars = self._bound(tensors, out, named)
+        executable = specialisation.stages.executable
+        if isinstance(executable, SelfProfiling):
+            return self._told(executable, specialisation, bound, scalars)
         if out is None:
             out = self(*tensors, **named)  # so that allocation is not timed
             out = out if isinstance(out, tuple) else (out,)
@@ -171,6 +179,30 @@ class Kernel(Shown):
         }
         samples = measure(lambda: self(*tensors, out=out, **given), repeat)
         return profile(self.name, samples, specialisation.limits)
+
+    def _told(
+        self,
+        executable: SelfProfiling,
+        specialisation: Specialisation,
+        bound: Bound,
+        scalars: Sequence[Scalar],
+    ) -> DsaProfile:
+        """The profile that an executable makes itself, of a run on copies of the outputs."""
+        if any(0 in (t.shape or ()) for t in specialisation.tensors):
+            raise NothingToProfileError(
+                f"{self.name} launches nothing for empty tensors, so there is no run to profile"
+            )
+        library, arguments = bound.library, []
+        for tensor in specialisation.tensors:
+            x = self._array(tensor, bound)
+            given = tensor.writes and tensor.name in bound.arrays
+            arguments.append(library.copied(x) if given else self._compact(tensor, x, library))
+        program = specialisation.stages.tile_program
+        told: DsaProfile = executable.profile(
+            program if isinstance(program, TileProgram) else None,
+            *map(library.passed, arguments), *scalars,
+        )  # fmt: skip
+        return told
 
     def save(self, path: str | Path) -> None:
         """Write all compilations to a folder, or to one file where `path` ends in ``.zip``.

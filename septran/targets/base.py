@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from septran.stage import Stage
 from septran.tile.nodes import TileProgram
@@ -56,6 +56,17 @@ class Executable(Protocol):
 
     def save(self, folder: Path) -> None:
         """Write all that `Target.load` needs into an empty folder."""
+
+
+@runtime_checkable
+class SelfProfiling(Protocol):
+    """An executable that says itself what a run did, cycle by cycle, instead of being timed."""
+
+    def profile(self, program: TileProgram | None, *arguments: Any) -> Any:
+        """Run once on what a call takes; the target's profile of it.
+
+        `program` is None for a kernel that was loaded from a file.
+        """
 
 
 class Target(Protocol):

@@ -12,7 +12,7 @@ import numpy as np
 from septran.dtypes import itemsize
 from septran.location import Location
 from septran.stage import Shown
-from septran.task.index import Var
+from septran.task.index import Index, Var
 from septran.tile.bounds import greatest, ranges_of
 from septran.tile.loops import bytes_of, walk
 from septran.tile.nodes import (
@@ -200,7 +200,22 @@ def _tensor(program: TileProgram, copy: Copy) -> str:
 
 def amount(region: Region, loops: tuple[For, ...]) -> tuple[int, int]:
     """How often a node under `loops` runs, and how many elements its region has in all."""
-    needed = {v for valid in region.valid for v in valid.variables()}
+    return tally(region.valid, region.shape, loops)
+
+
+def tally(
+    valid: tuple[Index, ...],
+    shape: tuple[int, ...],
+    loops: tuple[For, ...],
+    steps: tuple[int, ...] = (),
+) -> tuple[int, int]:
+    """How often a node under `loops` runs, and how many points `valid` has in all runs.
+
+    With `steps`, blocks of that many points along each axis are counted, parts as wholes.
+    `shape` are the most that `valid` can be.
+    """
+    steps = steps or (1,) * len(shape)
+    needed = {v for extent in valid for v in extent.variables()}
     for loop in reversed(loops):  # a ragged loop brings in the indices of its extent
         if loop.variable in needed or not loop.extent.is_constant:
             needed |= {loop.variable, *loop.extent.variables()}
@@ -209,21 +224,22 @@ def amount(region: Region, loops: tuple[For, ...]) -> tuple[int, int]:
     plain = math.prod(max(0, x.extent.constant) for x in loops if x.variable not in needed)
     if math.prod(known[x.variable][1] + 1 for x in ragged) > _GRID:
         most = [max(0, greatest(loop.extent, known)) for loop in loops]
-        return math.prod(most), math.prod(most) * math.prod(region.shape)
+        whole = math.prod(-(-n // step) for n, step in zip(shape, steps, strict=True))
+        return math.prod(most), math.prod(most) * whole
     values: dict[Var, Any] = {}
     for n, loop in enumerate(ragged):
-        shape = [-1 if k == n else 1 for k in range(len(ragged))]
-        values[loop.variable] = np.arange(known[loop.variable][1] + 1).reshape(shape)
+        axes = [-1 if k == n else 1 for k in range(len(ragged))]
+        values[loop.variable] = np.arange(known[loop.variable][1] + 1).reshape(axes)
     runs: Any = np.ones((1,) * len(ragged), np.int64)
     for loop in ragged:
         runs = runs * (values[loop.variable] < evaluate_index(loop.extent, values))
     sizes: Any = runs
-    for valid in region.valid:
-        sizes = sizes * np.maximum(0, evaluate_index(valid, values))
+    for extent, step in zip(valid, steps, strict=True):
+        sizes = sizes * (-(-np.maximum(0, evaluate_index(extent, values)) // step))
     every = [known[loop.variable][1] + 1 for loop in ragged]
     counts = (int(np.sum(np.broadcast_to(n, every))) * plain for n in (runs, sizes))
-    trips, elements = counts
-    return trips, elements
+    trips, points = counts
+    return trips, points
 
 
 def _is_hidden(program: TileProgram, copy: Copy, loops: tuple[For, ...], in_role: bool) -> bool:

@@ -49,16 +49,21 @@ def is_load(program: TileProgram, copy: Copy) -> bool:
     return copy.target.buffer not in program.params and inward >= 0
 
 
-def hindrance(copy: Copy, position: int, loop: For) -> str | None:
-    """Why the load at `position` cannot be issued in an earlier iteration; None if it can.
+def hindrance(
+    copy: Copy, position: int, loop: For, loaded: frozenset[str] = frozenset()
+) -> str | None:
+    """Why the load at `position` cannot go round a ring of its own; None if it can.
 
     Nothing before it in its own iteration may touch what it fills or change what it
-    reads; in a sequential loop, no other iteration may change what it reads either.
+    reads; in a sequential loop, no other iteration may change what it reads either. What
+    it reads may also be one of the `loaded` buffers, that a load before it has filled.
     """
     before = tuple(loop.body[:position])
     target, source = copy.target.buffer, copy.source.buffer
     if _touched(target, (n for n in before if not _same_fill(n, copy))):
         return f"{target} is used before it in the same iteration"
+    if source in loaded and _filled_once(source, before):
+        return None
     if source in _written(before):
         return f"{source} is written before it in the same iteration"
     if loop.kind == "parallel" or source not in _written(loop.body):
@@ -74,6 +79,12 @@ def may_lag(copy: Copy, position: int, loop: For) -> bool:
     if _touched(copy.target.buffer, after) or copy.source.buffer in _written(after):
         return False
     return loop.kind == "parallel" or _apart(_on(copy.target.buffer, loop.body), loop.variable)
+
+
+def _filled_once(buffer: str, before: tuple[Node, ...]) -> bool:
+    """Whether loads at the level of the loop's body are all that writes a buffer."""
+    deep = (n for node in before if not isinstance(node, Copy) for n in nodes((node,)))
+    return buffer not in {r.buffer for n in deep for r in writes(n)}
 
 
 def _same_fill(node: Node, copy: Copy) -> bool:

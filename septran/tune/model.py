@@ -25,6 +25,7 @@ from septran.machine.model import Instruction, Machine, Memory
 from septran.task import expressions as ex
 from septran.task.index import Index, Range, Var
 from septran.task.primitives import PRIMITIVES
+from septran.tile.cycle_bound import CycleBound, cycle_bound
 from septran.tile.ledger import amount as exact_amount
 from septran.tile.loops import depends, trips, walk
 from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
@@ -67,6 +68,8 @@ class Prediction:
     units_used: int
     """Those that have work."""
     notes: tuple[str, ...] = NOTES
+    cycles: CycleBound | None = None
+    """The least cycles, of machines whose file gives each unit's (DSAs); None of others."""
 
     @property
     def seconds(self) -> float:
@@ -104,7 +107,8 @@ def predict(program: TileProgram) -> Prediction:
             usage.copy(node, loops)
     limits = sorted(usage.limits(), key=lambda limit: (-limit.seconds, limit.kind, limit.name))
     notes = NOTES + tuple(f"no figure for {what}: left out" for what in sorted(usage.unknown))
-    return Prediction(tuple(limits), usage.units, usage.most_used, notes)
+    cycles = cycle_bound(program) if program.machine.backend == "dsa" else None
+    return Prediction(tuple(limits), usage.units, usage.most_used, notes, cycles)
 
 
 @dataclass

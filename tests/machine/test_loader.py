@@ -39,7 +39,7 @@ aliases: {GLOBAL: DRAM, "*_unit": mac}
 
 
 def test_shipped_machines_are_these():
-    names = ("amd-mi300x", "cpu-x86", "dsa-sim", "nvidia-a100", "nvidia-h200")
+    names = ("amd-mi300x", "cpu-x86", "dsa-sim", "npu-cube", "nvidia-a100", "nvidia-h200")
     assert machine_names() == names
 
 
@@ -57,9 +57,12 @@ def test_shipped_machines_load_and_fit_the_schema(name):
 def test_shipped_machines_are_sound(name):
     machine = load_machine(name)
     assert machine.main_memory.visible_to == machine.host.name
+    temporaries = {i.options.get("temporaries") for i in machine.instructions}
     for memory in machine.memories[1:]:
-        assert machine.engines_for(machine.main_memory.name, memory.name) or any(
-            machine.engines_for(other.name, memory.name) for other in machine.memories
+        assert (
+            memory.name in temporaries
+            or machine.engines_for(machine.main_memory.name, memory.name)
+            or any(machine.engines_for(other.name, memory.name) for other in machine.memories)
         )
     for primitive in ("gemm", "map"):
         assert any(i.primitive == primitive for i in machine.instructions)

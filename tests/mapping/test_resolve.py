@@ -193,12 +193,26 @@ def test_extents_that_an_instruction_cannot_take(bench):
 
 
 def test_operands_must_be_where_the_instruction_takes_them_from(bench):
-    text = change("{C: REGISTER, A: SHARED, B: SHARED}", "{C: SHARED, A: SHARED, B: SHARED}")
-    text = text.replace("[wgmma, mma_sync, simt]", "wgmma")
+    text = (
+        change("[wgmma, mma_sync, simt]", "wgmma")
+        + """
+      tile: {task_name: tile, mems: {C: SHARED}}
+    """
+    )
     error = refused(
         bench, m.NoBindingError, text, dtype={"C": "float32", "A": "float16", "B": "float16"}
     )
     assert "wgmma: C is in SHARED, and it takes C from REGISTER" in error.message
+
+
+def test_what_nobody_placed_goes_where_the_instruction_takes_it_from(bench):
+    text = change("{C: REGISTER, A: SHARED, B: SHARED}", "{C: SHARED, A: SHARED, B: SHARED}")
+    text = text.replace("[wgmma, mma_sync, simt]", "wgmma")
+    resolved = bench.resolve(text, dtype={"C": "float32", "A": "float16", "B": "float16"})
+    tile = resolved.instance(TILE)
+    assert values(tile.mems) == {"C": "REGISTER", "A": "NONE", "B": "NONE"}
+    assert tile.mems["C"].reason == "where wgmma takes it from"
+    assert tile.mems["C"].where == tile.bindings["gemm"].where
 
 
 def test_capacity_is_summed_buffer_by_buffer(bench, golden):

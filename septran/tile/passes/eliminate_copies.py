@@ -22,9 +22,12 @@ NAME = "eliminate_copies"
 
 
 def eliminate_copies(program: TileProgram) -> TileProgram:
-    """Hoist copies that a loop repeats in vain, and drop those that repeat another."""
+    """Drop copies that nobody reads, hoist those that a loop repeats in vain, then drop repeats."""
     work = _Elimination(program, ranges(program.body))
-    body = work.hoist_all(program.body, ())
+    body = program.body
+    while (fewer := work.drop_unread(body)) != body:
+        body = fewer
+    body = work.hoist_all(body, ())
     body = work.drop_duplicates(body, (), ())
     kept = {name for node in nodes(body) for name in _names(node)} | set(program.params)
     buffers = tuple(b for b in program.buffers if b.name in kept)
@@ -38,6 +41,25 @@ class _Elimination:
     program: TileProgram
     known: dict[Var, Range]
     removed: list[RemovedCopy] = field(default_factory=list)
+
+    def drop_unread(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        """Without copies of what a task takes only to know where it lies (positions)."""
+        kept = {r.buffer for n in nodes(body) for r in reads(n)} | set(self.program.params)
+
+        def inside(body: tuple[Node, ...], loops: tuple[For, ...]) -> tuple[Node, ...]:
+            result: list[Node] = []
+            for node in body:
+                if isinstance(node, Copy) and node.target.buffer not in kept:
+                    reason = f"nobody reads {node.target.buffer}"
+                    self.removed.append(RemovedCopy(node, NAME, reason, trips(loops)))
+                    continue
+                if isinstance(node, For | Role):
+                    around = (*loops, node) if isinstance(node, For) else loops
+                    node = replace(node, body=inside(node.body, around))
+                result.append(node)
+            return tuple(result)
+
+        return inside(body, ())
 
     def hoist_all(self, body: tuple[Node, ...], loops: tuple[For, ...]) -> tuple[Node, ...]:
         """Move what does not depend on a loop out of it, innermost loops first."""

@@ -13,6 +13,7 @@ from septran.tile.layouts import ROW, Layout
 from septran.tile.nodes import (
     Buffer,
     Compute,
+    Copy,
     Origin,
     Region,
     Remark,
@@ -39,7 +40,46 @@ class _Demand:
 def infer_layouts(program: TileProgram) -> TileProgram:
     """Lay buffers out as instructions demand; what nobody demands stays as it is.
 
-    Strict: an instruction's contract. Common: what the mapping's author wrote. Free: row.
+    Strict: an instruction's contract. Common: what the mapping's author wrote, or what a
+    neighbour needs: an engine that cannot change the layout on the way demands of its
+    source what was demanded of its target. Free: row.
+    """
+    program = _by_contract(program)
+    while (passed_on := _upstream(program)) != program:
+        program = passed_on
+    return program
+
+
+def _upstream(program: TileProgram) -> TileProgram:
+    """One step from the target of a copy to a source whose layout nobody has asked for."""
+    for node in nodes(program.body):
+        if not isinstance(node, Copy) or converts(program, node):
+            continue
+        source, target = program.buffer(node.source.buffer), program.buffer(node.target.buffer)
+        if source.name in program.params or source.layout != ROW:
+            continue
+        changed = replace(source, layout=target.layout)
+        why = (
+            f"{source.name} is laid out as {target.layout}, as {node.engine} cannot change it "
+            f"on the way to {target.name}"
+        )
+        remark = Remark("decision", source.name, why, None, node.origin.mapping, NAME)
+        buffers = tuple(changed if b is source else b for b in program.buffers)
+        return replace(program, buffers=buffers).remark(remark)
+    return program
+
+
+def converts(program: TileProgram, copy: Copy) -> bool:
+    """Whether a copy's engine can write its target's layout from its source's."""
+    source, target = program.buffer(copy.source.buffer), program.buffer(copy.target.buffer)
+    known = program.machine.engine(copy.engine).layouts
+    return source.layout == target.layout or {source.layout.kind, target.layout.kind} <= set(known)
+
+
+def _by_contract(program: TileProgram) -> TileProgram:
+    """What instructions demand of their operands.
+
+    Raises LayoutConflictError where two contradict each other.
     """
     changed: list[Buffer] = []
     remarks: list[Remark] = []

@@ -64,6 +64,9 @@ class _Group(NamedTuple):
 
     positions: tuple[int, ...]
     load: bool
+    ahead: bool
+    """Whether its copies are issued in an earlier iteration. The second hop of a route
+    is not: its source arrives in its own iteration. It goes round a ring all the same."""
 
 
 @dataclass
@@ -135,7 +138,9 @@ class _Pipelining:
         if loop.specialize and role_level(self.program.machine, outer, loop):
             return (loop,)
         loop = replace(loop, specialize=False)
-        return self.lead(loop, {p for g in loads for p in g.positions}, depth)
+        fills = {p for g in loads if g.ahead for p in g.positions}
+        chained = {loop.body[p] for g in loads if not g.ahead for p in g.positions}
+        return self.lead(loop, fills, depth, {c.channel for c in chained if isinstance(c, Copy)})
 
     def alone(self, loop: For) -> bool:
         """Whether one unit runs all iterations."""
@@ -163,7 +168,7 @@ class _Pipelining:
 
     def groups(self, loop: For) -> list[_Group]:
         """The copies that can go round, grouped by engine and by who needs them first."""
-        groups: dict[tuple[str, bool, int], list[int]] = {}
+        groups: dict[tuple[str, bool, int, bool], list[int]] = {}
         loaded: set[str] = set()
         for position, node in enumerate(loop.body):
             if not isinstance(node, Copy) or not is_asynchronous(self.program, node):
@@ -174,15 +179,16 @@ class _Pipelining:
                 continue
             user = _next_user(loop.body, position)
             if load:
-                why = hindrance(node, position, loop)
+                chained = node.source.buffer in loaded
+                why = hindrance(node, position, loop, frozenset(loaded))
                 if why is not None or user == len(loop.body):
                     self.stays(node, loop, why)
                     continue
                 loaded.add(mine)
-                groups.setdefault((node.engine, True, user), []).append(position)
+                groups.setdefault((node.engine, True, user, not chained), []).append(position)
             elif mine not in loaded and may_lag(node, position, loop):
-                groups.setdefault((node.engine, False, position), []).append(position)
-        return [_Group(tuple(p), load) for (_, load, _), p in groups.items()]
+                groups.setdefault((node.engine, False, position, False), []).append(position)
+        return [_Group(tuple(p), load, ahead) for (_, load, _, ahead), p in groups.items()]
 
     def without_loads(self, loop: For, groups: list[_Group]) -> list[_Group]:
         """A loop around roles: its loads are the producer's, who begins anew each time."""
@@ -242,7 +248,9 @@ class _Pipelining:
         self.channels.append(channel)
         return channel
 
-    def lead(self, loop: For, fills: set[int], stages: int) -> tuple[Node, ...]:
+    def lead(
+        self, loop: For, fills: set[int], stages: int, chained: set[str | None]
+    ) -> tuple[Node, ...]:
         """Fill `stages - 1` iterations ahead: a start, a steady loop and a rest without fills."""
         copies = tuple(n for p, n in enumerate(loop.body) if p in fills)
         rest = tuple(n for p, n in enumerate(loop.body) if p not in fills)
@@ -255,7 +263,7 @@ class _Pipelining:
         later = tuple(substitute(n, {loop.variable: k + (stages - 1)}) for n in copies)
         middle = replace(loop, extent=steady, body=(*later, *rest))
         why = f"the last iterations of {k} have nothing left to fetch (pipeline: {stages})"
-        again = self.again(rest)
+        again = self.again(rest, chained)
         end = self.part(loop, again, lead, steady, replace(loop.origin, rule=why))
         return (*start, middle, *end)
 
@@ -270,10 +278,10 @@ class _Pipelining:
         inside = tuple(substitute(n, {loop.variable: base + variable}) for n in body)
         return (For(variable, extent, "sequential", None, inside, origin),)
 
-    def again(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
+    def again(self, body: tuple[Node, ...], kept: set[str | None]) -> tuple[Node, ...]:
         """A second copy of a body, with loop indices and inner channels of its own."""
         body = repeated(body, self.indices)
-        inner = [c for c in self.channels if _holds_all(body, c.name)]
+        inner = [c for c in self.channels if _holds_all(body, c.name) and c.name not in kept]
         renamed = {c.name: self.names.fresh(c.name) for c in inner}
         self.channels += [replace(c, name=renamed[c.name]) for c in inner]
         return tuple(on_channels(n, renamed) for n in body)

@@ -1,0 +1,1 @@
+"""Accelerators with software-managed scratchpads: vendor C, and a simulator of them."""

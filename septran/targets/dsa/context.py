@@ -1,0 +1,202 @@
+"""What every emitter of the DSA's lowering needs: buffers, loop indices, commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import tirx
+
+from septran.dtypes import itemsize
+from septran.errors import TargetError
+from septran.machine.model import Machine
+from septran.targets.cpu.addresses import Indices
+from septran.targets.cpu.writer import Expr, Writer
+from septran.targets.dsa.commands import ADDRESS, EXTERNS
+from septran.targets.dsa.queues import Queues
+from septran.targets.dsa.runs import fused, runs, slope
+from septran.task.index import ZERO, Index, IndexLike, Range, Var, axis
+from septran.tile.nodes import Buffer, Node, Origin, Region
+
+
+class UnsupportedNodeError(TargetError):
+    """A node of the tile program cannot be said in the DSA's commands."""
+
+    code = "SEP530"
+
+
+def unsupported(origin: Origin, message: str, hint: str | None = None) -> UnsupportedNodeError:
+    """The error at the line that a node comes from."""
+    why = hint or f"the node is there because: {origin.rule}"
+    return UnsupportedNodeError(message, origin.logic or origin.mapping, hint=why)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A buffer as TensorIR sees it: flat, in its own element type."""
+
+    buffer: Buffer
+    flat: Any
+    base: Index = ZERO
+    """Elements before its first one."""
+
+    @property
+    def item(self) -> int:
+        """Bytes of an element."""
+        return itemsize(self.buffer.dtype)
+
+
+@dataclass(frozen=True)
+class Address:
+    """An element of a flat buffer."""
+
+    flat: Any
+    offset: Index
+
+
+@dataclass(frozen=True)
+class Access:
+    """A region with the flat offset of its element ``($0, $1, ...)``."""
+
+    storage: Storage
+    region: Region
+    offset: Index
+
+    @property
+    def dtype(self) -> str:
+        """The element type."""
+        return self.storage.buffer.dtype
+
+    def slope(self, number: int) -> int | None:
+        """Elements from one to the next along an axis, inside of a run."""
+        return slope(self.offset, axis(number))
+
+    def affine(self, number: int) -> bool:
+        """Whether all of an axis is one run."""
+        return runs([self.offset], axis(number)).whole
+
+    def at(self, coordinates: Mapping[int, IndexLike]) -> Address:
+        """The address of one element; axes that are not named are at 0."""
+        known = {axis(n): coordinates.get(n, 0) for n in range(self.region.rank)}
+        return Address(self.storage.flat, self.offset.substitute(known))
+
+
+@dataclass
+class Context:
+    """The state of one lowering."""
+
+    writer: Writer
+    indices: Indices
+    machine: Machine
+    queues: Queues
+    storages: dict[str, Storage] = field(default_factory=dict)
+    scalars: dict[str, Any] = field(default_factory=dict)
+    whole_blocks: frozenset[str] = frozenset()
+    """Buffers in blocks that only copies write: these leave no block half undefined."""
+    temporaries: dict[tuple[str, str], Any] = field(default_factory=dict)
+    """All of a memory of temporaries as one flat buffer, by memory and dtype."""
+
+    def temporary(self, memory: str, dtype: str) -> Any:
+        """A memory of temporaries, in elements of a dtype."""
+        key = (memory, dtype)
+        if key not in self.temporaries:
+            size = (self.machine.memory(memory).capacity_bytes or 0) // itemsize(dtype)
+            name = self.writer.name(f"{memory}_{dtype}")
+            self.temporaries[key] = local_buffer(name, memory, size, dtype)
+        return self.temporaries[key]
+
+    def declare(self, flat: Any, memory: str, offset: int) -> None:
+        """A buffer at its place in a memory of the core."""
+        where = tirx.const(offset, "int64")
+        pointer = tirx.call_extern("handle", "dsa.pointer", memory, where)
+        self.writer.emit(tirx.DeclBuffer(flat, data=pointer))
+
+    def access(self, region: Region) -> Access:
+        """The region's storage and offsets."""
+        storage = self.storages[region.buffer]
+        buffer = storage.buffer
+        flat = buffer.layout.offset(region.index, buffer.shape) if buffer.shape else Index()
+        flat = flat + region.stage * buffer.layout.elements(buffer.shape) + storage.base
+        return Access(storage, region, fused(flat.simplify(self.with_axes(region))))
+
+    def with_axes(self, region: Region) -> dict[Var, Range]:
+        """The ranges of all that is in a region's map."""
+        known = dict(self.indices.ranges)
+        for number, extent in enumerate(region.shape):
+            # An axis of one element stays in the offset, so that its stride is still known.
+            known[axis(number)] = (0, max(1, extent - 1))
+        return known
+
+    def lower(self, value: IndexLike) -> Expr:
+        """An index as a TensorIR integer."""
+        return self.indices.lower(value)
+
+    def variable(self, stem: str, value: IndexLike) -> Index:
+        """An index that is computed here, once, and stands for its value from now on."""
+        simple = self.indices.simplify(Index.of(value))
+        if simple.is_constant or (len(simple.terms) == 1 and isinstance(simple.terms[0][0], Var)):
+            return simple
+        low, high = simple.bounds(self.indices.ranges)
+        return Index.of(self.indices.fresh(self.writer.bind(stem, self.lower(simple)), low, high))
+
+    @contextmanager
+    def loop(self, stem: str, extent: IndexLike) -> Iterator[Index]:
+        """``for stem in range(extent)``, as an index."""
+        top = self.indices.simplify(Index.of(extent))
+        most = max(1, self.indices.bounds(top)[1])
+        if top.is_constant and top.constant == 1:
+            yield Index()
+            return
+        bound = top.constant if top.is_constant else self.lower(top)
+        with self.writer.loop(stem, bound) as variable:
+            yield Index.of(self.indices.fresh(variable, 0, most - 1))
+
+    def alias(self, variable: Var, value: Index) -> None:
+        """Let a loop index of the program stand for `value` from now on."""
+        low, high = self.indices.bounds(value)
+        self.indices.bind(variable, self.lower(value), low, high)
+
+    def when_positive(self, value: Index) -> Any:
+        """Run what is written inside only where an index is above 0."""
+        low, high = self.indices.bounds(value)
+        known: Any = True if low > 0 else False if high <= 0 else None
+        if known is None:
+            known = self.lower(value - value.constant) > self.writer.index(-value.constant)
+        return self.writer.when(known)
+
+    def command(self, name: str, queue: int | None = None, **given: Any) -> None:
+        """One command; its arguments by name, indices and addresses as they are."""
+        command, _ = EXTERNS[f"dsa.{name}"]
+        if queue is not None:
+            given["queue"] = queue
+        arguments = [
+            self._argument(argument.kind, given.pop(argument.name))
+            for argument in command.arguments
+        ]
+        if given:
+            raise TypeError(f"dsa.{name} takes no {', '.join(given)}")
+        self.writer.evaluate(tirx.call_extern("int32", f"dsa.{name}", *arguments))
+
+    def _argument(self, kind: str, value: Any) -> Expr:
+        if kind == ADDRESS:
+            spot = tirx.BufferLoad(value.flat, [self.lower(value.offset)])
+            return tirx.address_of(spot)
+        return self.lower(value) if isinstance(value, int | Index | Var) else value
+
+    def note(self, node: Node) -> Any:
+        """Say where what is written inside comes from."""
+        return self.writer.note(str(node.origin))
+
+
+def local_buffer(name: str, memory: str, elements: int, dtype: str) -> Any:
+    """A flat buffer in a memory of the core."""
+    return tirx.decl_buffer(
+        (max(1, elements),),
+        dtype,
+        name,
+        data_alignment=1,
+        scope=f"global.{memory.lower()}",
+        layout=None,
+    )

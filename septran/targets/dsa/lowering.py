@@ -1,0 +1,302 @@
+"""From a tile program to TensorIR: one PrimFunc that is a core's control program.
+
+Its parameters are the core's number, the program's parameters, the temporaries in main
+memory (`steps.workspaces`), and the run-time scalars. A buffer in a memory of the core is
+declared at ``dsa.pointer(memory, offset)``; what is done are the commands of `commands`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import tirx
+
+from septran.dtypes import itemsize
+from septran.targets.cpu.addresses import Indices
+from septran.targets.cpu.writer import Writer, flat_buffer
+from septran.targets.dsa.channels import ARRIVED, FREE, Flags, Ring, flags
+from septran.targets.dsa.context import Context, Storage, local_buffer
+from septran.targets.dsa.copies import emit_copy
+from septran.targets.dsa.dependences import Order, orders
+from septran.targets.dsa.fences import fenced
+from septran.targets.dsa.matrix import emit_gemm
+from septran.targets.dsa.queues import Queues
+from septran.targets.dsa.steps import (
+    Fence,
+    Handover,
+    Loop,
+    Step,
+    Stepper,
+    Work,
+    core_count,
+    private,
+    workspaces,
+)
+from septran.targets.dsa.turning import turned
+from septran.targets.dsa.vectors import emit_map
+from septran.task.index import Index
+from septran.tile.nodes import (
+    Acquire,
+    Buffer,
+    Commit,
+    Compute,
+    Copy,
+    For,
+    Release,
+    TileProgram,
+    Wait,
+    nodes,
+    writes,
+)
+
+EMITTERS: Mapping[str, Callable[[Context, Compute, int], None]] = {
+    "gemm": emit_gemm,
+    "map": emit_map,
+    "fill": emit_map,
+    "copy": emit_map,
+}
+"""By primitive."""
+
+LARGEST_INDEX = 2**31 - 1
+
+
+def lower_program(program: TileProgram) -> Any:
+    """The PrimFunc of `program`; raises TargetError with the origin of the node."""
+    program = turned(program)
+    extra = workspaces(program)
+    sizes = [math.prod(b.shape) * b.stages for b in program.buffers] + [n for _, n in extra]
+    writer = Writer("int64" if max(sizes, default=0) > LARGEST_INDEX else "int32")
+    core = tirx.Var(writer.name("core"), "int32")
+    queues = Queues(program.machine)
+    context = Context(writer, Indices(writer), program.machine, queues)
+    context.whole_blocks = _copied_only(program)
+    params = [_parameter(context, program.buffer(name)) for name in program.params]
+    for name, size in extra:
+        params.append(_workspace(context, program, program.buffer(name), size, core))
+    scalars = [tirx.Var(writer.name(s.name), s.dtype) for s in program.scalars]
+    context.scalars.update(zip((s.name for s in program.scalars), scalars, strict=True))
+    _Lowering.of(program, context, core).run()
+    return writer.function(program.name, [core, *params, *scalars])
+
+
+def _copied_only(program: TileProgram) -> frozenset[str]:
+    """The buffers that no computation writes."""
+    found = {b.name for b in program.buffers}
+    for node in nodes(program.body):
+        if isinstance(node, Compute):
+            found -= {region.buffer for region in writes(node)}
+    return frozenset(found)
+
+
+def _parameter(context: Context, buffer: Buffer) -> Any:
+    """Declare a parameter in its own shape, and flat beside it for what is generated."""
+    name = context.writer.name(buffer.name)
+    param = tirx.decl_buffer(buffer.shape, buffer.dtype, name, data_alignment=1)
+    flat = flat_buffer(f"{name}_flat", math.prod(buffer.shape), buffer.dtype, alignment=1)
+    context.writer.emit(tirx.DeclBuffer(flat, data=param.data))
+    context.storages[buffer.name] = Storage(buffer, flat)
+    return param
+
+
+def _workspace(context: Context, program: TileProgram, buffer: Buffer, size: int, core: Any) -> Any:
+    """A temporary in main memory; each core has its own part of one that it has to itself."""
+    elements = size // itemsize(buffer.dtype)
+    name = context.writer.name(buffer.name)
+    param = flat_buffer(name, elements, buffer.dtype)
+    cores = core_count(program)
+    base = Index()
+    if cores > 1 and private(program, buffer.name):
+        own = context.indices.fresh(_core_index(context, core), 0, cores - 1)
+        base = Index.of(own) * (elements // cores)
+    context.storages[buffer.name] = Storage(buffer, param, base)
+    return param
+
+
+def _core_index(context: Context, core: Any) -> Any:
+    dtype = context.writer.index_dtype
+    return core if dtype == "int32" else tirx.Cast(dtype, core)
+
+
+@dataclass
+class _Lowering:
+    program: TileProgram
+    context: Context
+    core: Any
+    steps: tuple[Step, ...]
+    flags: Flags
+    orders: Mapping[Step, tuple[Order, ...]]
+    spread: bool = False
+    """Whether the loops around are dealt to the cores already."""
+    cores: int = field(default=1)
+
+    @staticmethod
+    def of(program: TileProgram, context: Context, core: Any) -> _Lowering:
+        cores = core_count(program)
+        steps = Stepper(program, context.queues).body(program.body)
+        if cores > 1:
+            steps = fenced(program, steps)
+        found = flags(program, steps, context.queues)
+        needed = orders(steps, found, context.queues)
+        return _Lowering(program, context, core, steps, found, needed, cores=cores)
+
+    def run(self) -> None:
+        """Buffers, free slots, the body, and the flags that are left."""
+        main = self.program.machine.main_memory.name
+        for buffer in self.program.buffers:
+            if buffer.memory != main:
+                self._declare(buffer)
+        with self.context.writer.body() as inside:
+            self._slots("set_flag", "is free at first")
+            self._body(self.steps)
+            self._slots("wait_flag", "is free at last")
+        for (memory, _), flat in self.context.temporaries.items():
+            self.context.declare(flat, memory, 0)
+        for statement in inside:
+            self.context.writer.emit(statement)
+
+    def _declare(self, buffer: Buffer) -> None:
+        """A buffer at its place in a memory of the core."""
+        place = next((p for p in self.program.plan if p.buffer == buffer.name), None)
+        if place is None:
+            raise TypeError(f"{buffer.name} has no place in {buffer.memory}")
+        elements = buffer.layout.elements(buffer.shape) if buffer.shape else 1
+        name = self.context.writer.name(buffer.name)
+        flat = local_buffer(name, buffer.memory, elements * buffer.stages, buffer.dtype)
+        self.context.declare(flat, buffer.memory, place.offset_bytes)
+        self.context.storages[buffer.name] = Storage(buffer, flat)
+
+    def _slots(self, command: str, what: str) -> None:
+        """Count the flags of free slots up or down, once for each slot."""
+        for ring in self.flags.rings:
+            if not ring.handshake:
+                continue
+            text = f"every slot of {', '.join(ring.buffers)} {what}"
+            with self.context.writer.note(text):
+                for peer in ring.peers:
+                    numbers = self.flags.numbers[ring, FREE, peer, ring.queue]
+                    for slot in range(numbers.count):
+                        self.context.command(
+                            command, src=peer, dst=ring.queue, flag=numbers.base + slot
+                        )
+
+    def _body(self, body: tuple[Step, ...]) -> None:
+        for step in body:
+            self._order(step)
+            match step:
+                case Work():
+                    self._work(step)
+                case Handover():
+                    self._handover(step)
+                case Fence():
+                    with self.context.writer.note(f"cores meet: {step.node.origin}"):
+                        self.context.command("barrier")
+                case Loop():
+                    self._loop(step)
+
+    def _order(self, step: Step) -> None:
+        """Let queues wait for what the step depends on."""
+        found = self.orders.get(step, ())
+        together = [o for o in found if {o.before, o.after} & self.context.queues.synchronous]
+        if together:
+            with self.context.writer.note("; ".join(dict.fromkeys(o.why for o in together))):
+                self.context.command("sync")
+            return
+        for order in found:
+            flag = self.flags.direct.get((order.before, order.after), 0)
+            names = self.context.queues.names
+            text = f"{names[order.after]} waits for {names[order.before]}: {order.why}"
+            with self.context.writer.note(text):
+                ends = {"src": order.before, "dst": order.after, "flag": flag}
+                self.context.command("set_flag", **ends)
+                self.context.command("wait_flag", **ends)
+
+    def _work(self, step: Work) -> None:
+        with self._alone(), self.context.note(step.node):
+            if isinstance(step.node, Copy):
+                emit_copy(self.context, step.node, step.queue)
+            else:
+                EMITTERS[step.node.primitive](self.context, step.node, step.queue)
+
+    @contextmanager
+    def _alone(self) -> Any:
+        """What is outside of the loops over cores is done by the first one."""
+        if self.cores == 1 or self.spread:
+            yield
+        else:
+            with self.context.writer.when(self.core == tirx.const(0, "int32")):
+                yield
+
+    def _handover(self, step: Handover) -> None:
+        node = step.node
+        ring = self.flags.ring(node.channel)
+        if ring is None:
+            return
+        with self._alone(), self.context.note(node):
+            match node:
+                case Commit():
+                    self._flags("set_flag", ring, ARRIVED, node.index)
+                case Wait():
+                    with self.context.when_positive(node.index + 1):
+                        self._flags("wait_flag", ring, ARRIVED, node.index)
+                case Release() if ring.handshake:
+                    self._flags("set_flag", ring, FREE, node.index)
+                case Acquire() if ring.handshake:
+                    self._flags("wait_flag", ring, FREE, node.index)
+
+    def _flags(self, command: str, ring: Ring, kind: str, fill: Index) -> None:
+        for peer in ring.peers:
+            pair = (ring.queue, peer) if kind == ARRIVED else (peer, ring.queue)
+            flag = self.flags.numbers[ring, kind, *pair].of(fill)
+            self.context.command(command, src=pair[0], dst=pair[1], flag=flag)
+
+    def _loop(self, step: Loop) -> None:
+        loop = step.node
+        if loop.processor is not None and not self.spread:
+            self._spread(step)
+            return
+        with self.context.loop(loop.variable.name, loop.extent) as index:
+            self.context.alias(loop.variable, index)
+            self._body(step.body)
+
+    def _spread(self, step: Loop) -> None:
+        """Deal a nest of loops over cores out, by its flat iteration number."""
+        self.spread = True
+        if self.cores == 1:
+            self._loop(step)
+        else:
+            self._deal(step)
+        self.spread = False
+
+    def _deal(self, step: Loop) -> None:
+        nest = [step]
+        while len(nest[-1].body) == 1:
+            inner = nest[-1].body[0]
+            if not (isinstance(inner, Loop) and _over_cores(inner.node)):
+                break
+            nest.append(inner)
+        total = step.node.extent * math.prod(s.node.extent.as_int() for s in nest[1:])
+        own = Index.of(
+            self.context.indices.fresh(_core_index(self.context, self.core), 0, self.cores - 1)
+        )
+        most = -(-self.context.indices.bounds(total)[1] // self.cores)
+        last = self.context.lower(total + (self.cores - 1) - own)
+        mine = tirx.truncdiv(last, self.context.writer.index(self.cores))
+        with self.context.writer.loop("turn", mine) as variable:
+            turn = Index.of(self.context.indices.fresh(variable, 0, max(0, most - 1)))
+            flat = turn * self.cores + own
+            for inner in reversed(nest[1:]):
+                size = inner.node.extent.as_int()
+                self.context.alias(inner.node.variable, self.context.variable("i", flat % size))
+                flat = self.context.variable("i", flat // size)
+            self.context.alias(step.node.variable, self.context.variable("i", flat))
+            for inner in nest[1:]:
+                self._order(inner)
+            self._body(nest[-1].body)
+
+
+def _over_cores(loop: For) -> bool:
+    return loop.processor is not None and loop.kind == "parallel" and loop.extent.is_constant

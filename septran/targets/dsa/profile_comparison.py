@@ -1,0 +1,78 @@
+"""Two or more runs beside each other: what a change of the mapping bought."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from septran.errors import TargetError
+from septran.stage import Shown
+from septran.targets.dsa.profile import DsaProfile
+
+_VIEWS = "septran.explain"
+"""By name: explain is above the targets and may import them, not the other way round."""
+
+
+class NothingToCompareError(TargetError):
+    """A comparison of no profiles, or with a title too few."""
+
+    code = "SEP560"
+
+
+@dataclass(frozen=True)
+class ProfileComparison(Shown):
+    """Profiles with titles, the first of which the others are set beside."""
+
+    profiles: tuple[DsaProfile, ...]
+    titles: tuple[str, ...]
+
+    def to_pandas(self) -> Any:
+        """A row a profile: cycles, speed-up, utilisation of each queue, stalls, bytes."""
+        return importlib.import_module(f"{_VIEWS}.dsa_tables").comparison_table(self)
+
+    def plot(self, end: int | None = None) -> Any:
+        """A Matplotlib figure: the timelines one above the other, on one axis of cycles."""
+        return importlib.import_module(f"{_VIEWS}.dsa_plots").plot_comparison(self, end)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The profiles' figures by title."""
+        pairs = zip(self.titles, self.profiles, strict=True)
+        return {title: profile.to_dict() for title, profile in pairs}
+
+    def __str__(self) -> str:
+        rows = [["", *self.titles]]
+        frame = self.to_pandas()
+        for name in frame.columns:
+            values = frame[name].tolist()
+            rows.append([name.replace("_", " "), *(cell(name, value) for value in values)])
+        widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+        lines = []
+        for label, *cells in rows:
+            right = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+            lines.append("  ".join([label.ljust(widths[0]), *right]))
+        return "\n".join(lines)
+
+
+def compare_profiles(
+    profiles: Sequence[DsaProfile], titles: Sequence[str] | None = None
+) -> ProfileComparison:
+    """Set profiles beside each other; `titles` default to their kernels' names, numbered."""
+    if not profiles:
+        raise NothingToCompareError("no profiles are given", hint="pass a list of profiles")
+    names = titles or [f"{n}: {profile.name}" for n, profile in enumerate(profiles, 1)]
+    if len(names) != len(profiles):
+        message = f"{len(profiles)} profiles have {len(names)} titles"
+        raise NothingToCompareError(message, hint="give one title a profile, or none")
+    return ProfileComparison(tuple(profiles), tuple(names))
+
+
+def cell(name: str, value: Any) -> str:
+    """One figure of a comparison as text."""
+    if value != value:  # what another machine's queue has, and this one's has not
+        return ""
+    if name in ("speedup", "of_bound"):
+        return f"{value:.3f}"
+    counts = name in ("cycles", "main_memory_bytes") or name.startswith("stall_")
+    return f"{int(value):,}" if counts else f"{value:.1%}"

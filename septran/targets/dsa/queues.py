@@ -1,0 +1,82 @@
+"""Queues: which one each engine and instruction issues to, and what orders them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from septran.machine.model import Instruction, Machine
+from septran.tile.nodes import Compute, Copy
+
+
+def queue_of(instruction: Instruction) -> str:
+    """Name of the queue that an instruction is issued to: its option, or its own name."""
+    return str(instruction.options.get("queue", instruction.name))
+
+
+@dataclass(frozen=True)
+class Queues:
+    """The queues of one core of a machine, by number."""
+
+    machine: Machine
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """By name of an engine or of an instruction's queue, in the machine file's order.
+
+        ``vendor: {queues: {name: other}}`` sends what `name` carries out to another queue
+        (or gives it a number).
+        """
+        folded: Mapping[str, Any] = self.machine.vendor.get("queues") or {}
+        names = list(dict.fromkeys([e.name for e in self.machine.engines] + self._instructions))
+        numbers = {n: int(folded[n]) for n in names if isinstance(folded.get(n), int)}
+        for name in names:
+            if name not in folded:
+                free = 0
+                while free in numbers.values():
+                    free += 1
+                numbers[name] = free
+        for name in names:
+            if name not in numbers:
+                numbers[name] = numbers[self._target(str(folded[name]))]
+        return numbers
+
+    @property
+    def _instructions(self) -> list[str]:
+        return [queue_of(i) for i in self.machine.instructions]
+
+    def _target(self, word: str) -> str:
+        name = self.machine.canonical(word)
+        own = {i.name: queue_of(i) for i in self.machine.instructions}
+        return own.get(name, name)
+
+    @cached_property
+    def names(self) -> Mapping[int, str]:
+        """What to call each queue: by its instructions where it has some."""
+        found: dict[int, str] = {}
+        for name in [*self._instructions, *(e.name for e in self.machine.engines)]:
+            found.setdefault(self.numbers[name], name)
+        return found
+
+    def of(self, node: Copy | Compute) -> int:
+        """The queue that carries out a node."""
+        if isinstance(node, Copy):
+            return self.numbers[self.machine.engine(node.engine).name]
+        return self.numbers[queue_of(self.machine.instruction(node.instruction))]
+
+    @cached_property
+    def synchronous(self) -> frozenset[int]:
+        """Queues that no flag can order: only ``sync`` waits for them."""
+        if self.machine.vendor.get("flags") == 0:
+            return frozenset(self.numbers.values())
+        return frozenset(
+            self.numbers[e.name] for e in self.machine.engines if e.completes_by == "sync"
+        )
+
+    @property
+    def flags(self) -> int | None:
+        """Flag numbers for each pair of queues; None where there is no limit."""
+        limit = self.machine.vendor.get("flags")
+        return None if limit is None else int(limit)

@@ -1,0 +1,62 @@
+"""Reads of bytes that nobody has written: memory is fresh when a kernel starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from septran.targets.dsa.simulator.accesses import Accesses
+from septran.targets.dsa.simulator.errors import UnwrittenError
+from septran.targets.dsa.simulator.spaces import Spaces
+from septran.targets.dsa.simulator.stream import Stream
+
+Array = np.ndarray[Any, Any]
+
+
+def check_written(
+    stream: Stream, spaces: Spaces, accesses: Accesses, rank: Array, used: Array, fresh: Array
+) -> None:
+    """Raise UnwrittenError for the first read, by `rank`, of what is fresh.
+
+    `fresh` says for each space whether it begins as poison, `used` how far it is used.
+
+    What is written once stays written, so only the first write and the first read of each
+    region matter.
+    """
+    local = fresh[accesses.space]
+    events: list[tuple[int, int, int]] = []
+    for write in (False, True):
+        chosen = np.flatnonzero(local & (accesses.write == write))
+        ranks = rank[accesses.command[chosen]]
+        order = chosen[np.argsort(ranks, kind="stable")]
+        _, first = np.unique(accesses.region[order], return_index=True)
+        found = order[first]
+        at = rank[accesses.command[found]]
+        events += [(int(r), int(write), int(n)) for r, n in zip(at, found, strict=True)]
+    valid = {int(space): np.zeros(int(used[space]), bool) for space in np.flatnonzero(fresh)}
+    for _, writes, n in sorted(events):  # a command reads before it writes
+        region = accesses.regions[accesses.region[n]]
+        tile = _tile(valid[int(region[0])], region)
+        if writes:
+            tile[...] = True
+        elif not tile.all():
+            raise _unwritten(stream, spaces, accesses, n, tile)
+
+
+def _tile(space: Array, region: Array) -> Array:
+    _, offset, rows, stride, columns, step, run = region.tolist()
+    return np.ndarray((rows, columns, run), bool, space, offset, (stride, step, 1))
+
+
+def _unwritten(
+    stream: Stream, spaces: Spaces, accesses: Accesses, n: int, tile: Array
+) -> UnwrittenError:
+    region = accesses.regions[accesses.region[n]]
+    missing = np.argwhere(~tile)
+    byte = int(region[1] + missing[0] @ np.array([region[3], region[5], 1]))
+    operand = stream.operand(int(accesses.command[n]), int(accesses.role[n]))
+    return UnwrittenError(
+        f"{operand} reads {len(missing)} of {tile.size} bytes that "
+        f"nobody has written, the first at byte {byte} of {spaces.name(int(region[0]))}"
+    )

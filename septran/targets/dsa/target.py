@@ -1,0 +1,60 @@
+"""The DSA target: TileProgram -> TensorIR with `dsa.*` externs -> vendor C -> a simulated run."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import tvm
+
+from septran.targets.base import TensorIR
+from septran.targets.dsa.build import DsaExecutable, build, load
+from septran.targets.dsa.lowering import lower_program
+from septran.targets.dsa.toolchain import compiler
+from septran.targets.dsa.vendor import Vendor
+from septran.tile.nodes import TileProgram
+
+_PARTS = (
+    "build.py", "c_names.py", "codegen.py", "commands.py", "jit.py", "native.py", "recorder.py",
+    "toolchain.py", "vendor.py",
+)  # fmt: skip
+"""What an executable depends on beside the TensorIR."""
+
+
+@dataclass(frozen=True)
+class DsaTarget:
+    """Serves machines with ``backend: dsa``."""
+
+    name: str = "dsa"
+
+    def lower(self, program: TileProgram) -> TensorIR:
+        """One PrimFunc: a core's control program, and which vendor's header it is for."""
+        function = lower_program(program)
+        header = Vendor(program.machine).header_digest
+        if header is not None:  # so that a kernel is built anew when the header changes
+            function = function.with_attr("vendor_header", header)
+        return TensorIR(program.name, tvm.IRModule({program.name: function}))
+
+    def build(self, ir: TensorIR, program: TileProgram) -> DsaExecutable:
+        """Vendor C, and what records its commands for the simulator."""
+        return build(ir, program)
+
+    def load(self, folder: Path) -> DsaExecutable:
+        """What `DsaExecutable.save` wrote."""
+        return load(folder)
+
+    def fingerprint(self) -> str:
+        """The code that generates, and the compiler."""
+        folder = Path(__file__).parent
+        digest = hashlib.sha256()
+        for name in _PARTS:
+            digest.update((folder / name).read_bytes())
+        return f"dsa tvm {tvm.__version__} cc {compiler()} {digest.hexdigest()[:16]}"
+
+    def missing(self) -> str | None:
+        """Nothing: the simulator runs everywhere."""
+        return None
+
+
+TARGET = DsaTarget()

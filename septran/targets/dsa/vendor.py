@@ -1,0 +1,287 @@
+"""The `vendor` section of a machine file: the C functions that carry commands out."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from septran.errors import TargetError, nearest
+from septran.location import Location
+from septran.machine.model import Machine
+from septran.machine.positions import Node, parse
+from septran.targets.dsa.commands import COMMANDS, DTYPES, EXTERNS, VALUE, Command
+from septran.targets.dsa.queues import Queues
+
+
+class VendorError(TargetError):
+    """The machine file's `vendor` section does not say what the generated C needs."""
+
+    code = "SEP540"
+
+
+POINTER = "pointer"
+"""The key of `functions` for the addresses of memories."""
+INTEGERS = "_integer"
+"""Behind a command's name: its function where it computes in integers, whose values a double
+cannot hold."""
+KEYS: Mapping[str, Command] = {
+    POINTER: Command(POINTER, (), "the address of a byte of a memory"),
+    **COMMANDS,
+    **{
+        f"{name}{INTEGERS}": command
+        for name, command in COMMANDS.items()
+        if any(a.kind == VALUE for a in command.arguments)
+    },
+}
+"""What `functions` may have."""
+_PROTOTYPE = re.compile(r"\s*(?P<result>[\w\s]*?[\s*])(?P<name>[\w{}]+)\s*\((?P<rest>.*)\)\s*;?\s*")
+_PARAMETER = re.compile(r"\s*(?P<type>.*?[\s*])(?P<name>\w+)\s*")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a vendor function: its C type, and which of our arguments it is."""
+
+    type: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Function:
+    """A vendor function, or a family of them: ``{function}`` and ``{type}`` in the name."""
+
+    result: str
+    name: str
+    parameters: tuple[Parameter, ...]
+
+    def named(self, function: str, dtype: str = "") -> str:
+        """The name of one member."""
+        return self.name.replace("{function}", function).replace("{type}", dtype)
+
+    @property
+    def typed(self) -> bool:
+        """Whether there is one for each dtype."""
+        return "{type}" in self.name
+
+
+def parse_prototype(text: str) -> Function:
+    """From C as in the vendor's header; ValueError says what is wrong."""
+    match = _PROTOTYPE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a C prototype: result name(type name, ...)")
+    parameters = []
+    inside = match["rest"].strip()
+    for part in inside.split(",") if inside not in ("", "void") else ():
+        one = _PARAMETER.fullmatch(part)
+        if one is None:
+            raise ValueError(f"{part.strip()!r} in {text!r} is not a type and a name")
+        parameters.append(Parameter(one["type"].strip(), one["name"]))
+    return Function(match["result"].strip(), match["name"], tuple(parameters))
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """What the machine file says of the vendor's library."""
+
+    machine: Machine
+
+    @property
+    def header(self) -> str:
+        """Name of the header that the generated C includes."""
+        return str(self.machine.vendor.get("header", f"{self.machine.name}.h"))
+
+    @cached_property
+    def header_path(self) -> Path:
+        """The header beside the machine file; raises VendorError where there is none."""
+        where = self.machine.location
+        folder = Path(where.file).parent if where else Path()
+        path = folder / self.header
+        if not path.is_file():
+            raise VendorError(
+                f"no header {self.header} beside the machine file of {self.machine.name}",
+                self.where("header"),
+                hint=f"put the vendor's header at {path}",
+            )
+        return path
+
+    @property
+    def header_digest(self) -> str | None:
+        """What tells the header's content from others; None where there is no header."""
+        try:
+            text = self.header_path.read_bytes()
+        except (VendorError, OSError):
+            return None
+        return f"{self.header} {hashlib.sha256(text).hexdigest()[:12]}"
+
+    def where(self, key: str) -> Location | None:
+        """Where the section says something, or the section, or the machine file."""
+        place = self.machine.location
+        node = None if place is None else _section(place.file)
+        if node is None:
+            return place
+        for table in (node.items.get("functions"), node):
+            if table is not None and key in table.keys:
+                return table.keys[key]
+        return node.where
+
+    @cached_property
+    def functions(self) -> Mapping[str, Function]:
+        """By command; raises VendorError for entries that are none."""
+        given: Mapping[str, Any] = self.machine.vendor.get("functions") or {}
+        found = {}
+        for name, text in given.items():
+            if name not in KEYS:
+                message = f"vendor.functions has {name!r}, which is no command"
+                raise VendorError(message, self.where(name), hint=nearest(name, KEYS))
+            try:
+                found[name] = parse_prototype(str(text))
+            except ValueError as error:
+                message = f"vendor.functions.{name}: {error}"
+                raise VendorError(message, self.where(name)) from None
+            self._check(name, found[name])
+        self._check_distinct(found)
+        return found
+
+    def _check(self, name: str, function: Function) -> None:
+        known = {"offset"} if name == POINTER else {a.name for a in KEYS[name].arguments}
+        for parameter in function.parameters:
+            if parameter.name not in known:
+                raise VendorError(
+                    f"{function.name} has a parameter {parameter.name!r}, which {name} has not",
+                    self.where(name),
+                    hint=nearest(parameter.name, known),
+                )
+        names = [p.name for p in function.parameters]
+        twice = next((n for n in names if names.count(n) > 1), None)
+        if twice:
+            raise VendorError(f"{function.name} has {twice!r} twice", self.where(name))
+        family = name != POINTER and len(KEYS[name].functions) > 1
+        needed = "{memory}" if name == POINTER else "{function}" if family else ""
+        if needed not in function.name:
+            message = f"{function.name} is for all of {name}, so its name needs {needed}"
+            raise VendorError(message, self.where(name))
+
+    def _check_distinct(self, functions: Mapping[str, Function]) -> None:
+        """Each C function stands for one command."""
+        owner: dict[str, str] = {}
+        for key, function in functions.items():
+            for _, name, _ in members(key, function) if key != POINTER else ():
+                if owner.setdefault(name, key) != key:
+                    message = f"{name} is for {key} and for {owner[name]}"
+                    raise VendorError(message, self.where(key), hint="give one another name")
+
+    def key(self, command: Command, dtype: str) -> str:
+        """Of `functions`, for a command that computes in a dtype."""
+        exact = f"{command.name}{INTEGERS}"
+        return (
+            exact if exact in self.functions and not floating(dtype or "float32") else command.name
+        )
+
+    def function(self, key: str) -> Function:
+        """The function of a command; raises VendorError where the vendor has none."""
+        if key not in self.functions:
+            names = ", ".join(a.name for a in KEYS[key].arguments) or "void"
+            raise VendorError(
+                f"{self.machine.name} has no function for {key}, which the kernel needs",
+                self.where("functions"),
+                hint=f"add vendor.functions.{key}: a prototype with parameters of {names}",
+            )
+        return self.functions[key]
+
+    def call(self, extern: str, arguments: Mapping[str, str], dtype: str) -> str:
+        """The C call of one command, its arguments given as C texts."""
+        command, function = EXTERNS[extern]
+        mine = self.function(self.key(command, dtype))
+        given = ", ".join(arguments[p.name] for p in mine.parameters)
+        return f"{mine.named(short(function), dtype)}({given})"
+
+    def pointer(self, memory: str, offset: int) -> str:
+        """The C call that gives the address of a byte of a memory."""
+        if POINTER not in self.functions:
+            raise VendorError(
+                f"{self.machine.name} does not say how its memories are addressed",
+                self.where("functions"),
+                hint='add vendor.functions.pointer: "void *name_{memory}(int64_t offset)"',
+            )
+        name = self.functions[POINTER].name.replace("{memory}", memory.lower())
+        return f"{name}({offset})"
+
+    def problem(
+        self, extern: str, constants: Mapping[str, int | None], dtype: str, exact: bool = True
+    ) -> str | None:
+        """Why the vendor's function cannot do a command; None where it can.
+
+        `constants` are the numbers among its arguments, None where one is computed; `exact`
+        says that its value is one of a double.
+        """
+        command, _ = EXTERNS[extern]
+        mine = self.function(self.key(command, dtype))
+        passed = {p.name: p.type for p in mine.parameters}
+        for argument in command.arguments:
+            known = argument.name == "type" and mine.typed
+            if argument.name not in passed and not known and constants.get(argument.name) != 0:
+                value = constants.get(argument.name)
+                what = "computed" if value is None else f"{value:,}"
+                return f"{mine.name} has no parameter for {argument.name}, which is {what} here"
+            short_type = passed.get(argument.name) in ("double", "float")
+            if argument.kind == VALUE and short_type and not exact:
+                return f"{mine.name} takes a double, which cannot hold every {dtype}"
+        return self._beyond(extern, constants)
+
+    def _beyond(self, extern: str, constants: Mapping[str, int | None]) -> str | None:
+        limits: Mapping[str, Any] = self.machine.vendor.get("limits") or {}
+        queues = Queues(self.machine)
+        for name, value in constants.items():
+            if value is None:
+                continue
+            most = limits.get(f"max_{name}")
+            if most is not None and value > int(most):
+                return f"{extern} has {name} {value:,}, and the vendor's limit is {int(most):,}"
+            names_queue = name in (("src", "dst") if "flag" in constants else ("queue",))
+            if names_queue and value not in queues.names:
+                known = ", ".join(f"{n} {queues.names[n]}" for n in sorted(queues.names))
+                return f"{extern} is for queue {value}, and there are {known}"
+            if name == "flag" and queues.flags is not None and not 0 <= value < queues.flags:
+                return (
+                    f"flag {value} is needed between two queues, and {self.machine.name} has "
+                    f"{queues.flags}"
+                )
+        return None
+
+
+@functools.lru_cache(maxsize=8)
+def _section(file: str) -> Node | None:
+    """The vendor section of a machine file with places; None where it cannot be read."""
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+        return parse(text, file, VendorError).items.get("vendor")
+    except (OSError, ValueError, VendorError):
+        return None
+
+
+def floating(dtype: str) -> bool:
+    """Whether a number of a command's dtype is a float."""
+    return "float" in dtype
+
+
+def short(function: str) -> str:
+    """The family member's name in C: ``reduce_sum`` is ``sum``, ``add_imm`` is ``add``."""
+    return function.removeprefix("reduce_").removesuffix("_imm")
+
+
+def members(key: str, function: Function) -> list[tuple[str, str, str]]:
+    """All externs that a vendor function stands for: extern, name in C, dtype or empty."""
+    command = KEYS[key]
+    integers = key.endswith(INTEGERS)
+    dtypes = [d for d in DTYPES if not (integers and floating(d))] if function.typed else [""]
+    return [
+        (extern, function.named(short(member), dtype), dtype)
+        for extern, member in zip(command.externs, command.functions or ("",), strict=True)
+        for dtype in dtypes
+    ]

@@ -1,0 +1,307 @@
+"""The least cycles that a tile program needs on a machine whose units cost whole cycles.
+
+No schedule of the program is faster than its busiest unit, which can begin only when its
+first operands are there, and after whose last work something is left to do:
+
+- the units are the engines, the queues of the instructions, and main memory's port;
+- an engine moves its bytes at its rate, and all of them share the port;
+- a matrix unit takes ``cycles`` for each `tile` it touches, a vector unit one cycle for
+  ``lanes`` elements (times ``exp_factor``), each ``startup_cycles`` for a call;
+- the prologue is the way of the first operands to the unit, the epilogue that of the last
+  results from it, as the program's first and last iterations have them.
+
+What is not counted, such as a unit that waits for another in each iteration, is what a
+run may lose against the bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from septran.dtypes import itemsize
+from septran.machine.model import Instruction, Machine
+from septran.task import expressions as ex
+from septran.task.index import Index, Var
+from septran.tile.bounds import count
+from septran.tile.ledger import amount, tally
+from septran.tile.loops import walk
+from septran.tile.nodes import (
+    Compute,
+    Copy,
+    For,
+    Node,
+    Region,
+    Role,
+    TileProgram,
+    reads,
+    writes,
+)
+
+COSTLY = frozenset(("exp", "exp2", "log", "log2", "tanh", "sigmoid", "erf", "sin", "cos", "power"))
+"""Functions that take ``exp_factor`` as long."""
+
+
+@dataclass(frozen=True)
+class UnitCycles:
+    """How long one unit is busy at least."""
+
+    name: str
+    """An engine, a queue of instructions, or the main memory (its port)."""
+    busy: int
+    prologue: int
+    """Before its first work can begin."""
+    epilogue: int
+    """After its last work."""
+
+    @property
+    def total(self) -> int:
+        """From the start of the run to its end."""
+        return self.busy + self.prologue + self.epilogue
+
+
+@dataclass(frozen=True)
+class CycleBound:
+    """The least cycles of a run, and what they are made of."""
+
+    units: tuple[UnitCycles, ...]
+    """The busiest first."""
+
+    @property
+    def by(self) -> UnitCycles:
+        """The unit that the program cannot be faster than."""
+        return max(self.units, key=lambda unit: unit.total)
+
+    @property
+    def cycles(self) -> int:
+        """Its cycles with prologue and epilogue."""
+        return self.by.total
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-ready data."""
+        units = [asdict(unit) for unit in self.units]
+        return {"cycles": self.cycles, "by": self.by.name, "units": units}
+
+    def __str__(self) -> str:
+        by = self.by
+        parts = [f"{by.busy:,} {by.name}"]
+        parts += [f"{by.prologue:,} before it"] if by.prologue else []
+        parts += [f"{by.epilogue:,} after it"] if by.epilogue else []
+        others = [f"{unit.name} {unit.busy:,}" for unit in self.units if unit != by]
+        return f"bound: {self.cycles:,} cycles ({' + '.join(parts)})" + "".join(
+            f"; {other}" for other in others
+        )
+
+
+def cycle_bound(program: TileProgram) -> CycleBound | None:
+    """The bound for `program`; None where its machine or its body has nothing to count."""
+    costs = _Costs(program)
+    busy: dict[str, float] = {}
+    for node, loops in walk(program.body):
+        for unit, cycles in costs.busy(node, loops):
+            busy[unit] = busy.get(unit, 0.0) + cycles
+    if not busy:
+        return None
+    first, last = (list(_path(program.body, {}, at_end)) for at_end in (False, True))
+    units = [
+        UnitCycles(unit, math.ceil(n), costs.prologue(unit, first), costs.epilogue(unit, last))
+        for unit, n in busy.items()
+    ]
+    return CycleBound(tuple(sorted(units, key=lambda unit: -unit.busy)))
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A copy or computation of one iteration."""
+
+    node: Copy | Compute
+    values: Mapping[Var, int]
+
+    def keys(self, regions: tuple[Region, ...]) -> Iterator[tuple[str, int]]:
+        """The buffers with their stage."""
+        for region in regions:
+            yield region.buffer, region.stage.substitute(self.values).constant
+
+
+def _path(body: tuple[Node, ...], values: Mapping[Var, int], at_end: bool) -> Iterator[_Step]:
+    """The nodes of each loop's first (last) iteration, in program order."""
+    for node in body:
+        match node:
+            case For():
+                extent = node.extent.substitute(values).constant
+                if extent > 0:
+                    now = {**values, node.variable: extent - 1 if at_end else 0}
+                    yield from _path(node.body, now, at_end)
+            case Role():
+                yield from _path(node.body, values, at_end)
+            case Copy() | Compute():
+                yield _Step(node, values)
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """Cycles of nodes on the program's machine."""
+
+    program: TileProgram
+
+    @property
+    def machine(self) -> Machine:
+        return self.program.machine
+
+    def busy(self, node: Node, loops: tuple[For, ...]) -> Iterator[tuple[str, float]]:
+        """Units that a node keeps busy, with the cycles of all its trips on one core."""
+        share = self._share(loops)
+        if isinstance(node, Compute):
+            unit = self._instruction(node)
+            if unit is not None:
+                yield _queue(unit), share * self._computing(node, unit, loops, {})
+        elif isinstance(node, Copy):
+            moved = amount(node.source, loops)[1] * self._width(node.source)
+            rate = self.machine.engine(node.engine).bytes_per_cycle
+            if rate:
+                yield node.engine, share * moved / rate
+            port = self._port_rate
+            if port and self._over_port(node):
+                yield self.machine.main_memory.name, moved / port
+
+    def prologue(self, unit: str, path: list[_Step]) -> int:
+        """When the first work of `unit` can begin, if nothing but its operands is waited for."""
+        ready: dict[tuple[str, int], float] = {}
+        free: dict[str, float] = {}
+        for step in path:
+            node = step.node
+            names = self._names(node)
+            start = max((ready.get(key, 0.0) for key in step.keys(reads(node))), default=0.0)
+            start = max(start, *(free.get(name, 0.0) for name in names)) if names else start
+            cycles, latency = self._once(step)
+            if unit in names:
+                return math.floor(start + latency)
+            for name in names:
+                free[name] = start + cycles
+            for key in step.keys(writes(node)):
+                ready[key] = start + cycles + latency
+        return 0
+
+    def epilogue(self, unit: str, path: list[_Step]) -> int:
+        """How long the last work of `unit` is on its way to the end."""
+        mine = [n for n, step in enumerate(path) if unit in self._names(step.node)]
+        if not mine:
+            return 0
+        step = path[mine[-1]]
+        ready = dict.fromkeys(step.keys(writes(step.node)), 0.0)
+        latest = 0.0
+        for step in path[mine[-1] + 1 :]:
+            before = [ready[key] for key in step.keys(reads(step.node)) if key in ready]
+            if before:
+                end = max(before) + sum(self._once(step))
+                latest = max(latest, end)
+                ready |= dict.fromkeys(step.keys(writes(step.node)), end)
+        return math.floor(latest)
+
+    def _names(self, node: Copy | Compute) -> list[str]:
+        """The units that a node uses."""
+        if isinstance(node, Copy):
+            port = [self.machine.main_memory.name] if self._over_port(node) else []
+            return [node.engine, *port]
+        unit = self._instruction(node)
+        return [_queue(unit)] if unit else []
+
+    def _once(self, step: _Step) -> tuple[float, float]:
+        """Cycles that a node keeps its unit busy in one iteration, and latency after that."""
+        node = step.node
+        if isinstance(node, Copy):
+            engine = self.machine.engine(node.engine)
+            here = node.source.substitute(step.values)
+            points = math.prod(max(0, extent.constant) for extent in here.valid)
+            moved = points * self._width(here)
+            return moved / engine.bytes_per_cycle if engine.bytes_per_cycle else 0.0, (
+                engine.latency_cycles
+            )
+        unit = self._instruction(node)
+        if unit is None:
+            return 0.0, 0.0
+        return self._computing(node, unit, (), step.values), 0.0
+
+    def _computing(
+        self, node: Compute, unit: Instruction, loops: tuple[For, ...], values: Mapping[Var, int]
+    ) -> float:
+        """Cycles of all runs of a computation under `loops`."""
+        cycles = 0.0
+        startup = float(unit.options.get("startup_cycles", 0))
+        for piece in _pieces(node, unit):
+            valid = tuple(extent.substitute(values) for extent in piece.valid)
+            calls, points = tally(valid, piece.shape, loops, piece.steps)
+            cycles += calls * startup + points * piece.cycles
+        return cycles
+
+    def _instruction(self, node: Compute) -> Instruction | None:
+        try:
+            return self.machine.instruction(node.instruction)
+        except KeyError:
+            return None
+
+    def _share(self, loops: tuple[For, ...]) -> float:
+        """The part of all iterations that the core with the most of them runs."""
+        cores = math.prod(processor.count for processor in self.machine.processors)
+        spread = tuple(loop for loop in loops if loop.processor is not None)
+        many = count(spread) if spread else 0
+        return math.ceil(many / cores) / many if many else 1.0
+
+    @property
+    def _port_rate(self) -> float:
+        """Bytes a cycle of main memory; 0 where the machine file does not say."""
+        hertz = (self.machine.clock_mhz or 0) * 1e6
+        return (self.machine.main_memory.bytes_per_second or 0) / hertz if hertz else 0.0
+
+    def _over_port(self, copy: Copy) -> bool:
+        ends = (copy.source.buffer, copy.target.buffer)
+        main = self.machine.main_memory.name
+        return any(self.program.buffer(end).memory == main for end in ends)
+
+    def _width(self, region: Region) -> int:
+        return itemsize(self.program.buffer(region.buffer).dtype)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """One command (at least) of a computation."""
+
+    valid: tuple[Index, ...]
+    shape: tuple[int, ...]
+    steps: tuple[int, ...]
+    """Points along each axis that the unit takes at a time."""
+    cycles: float
+    """For each of those blocks."""
+
+
+def _pieces(node: Compute, unit: Instruction) -> Iterator[_Piece]:
+    """What a computation asks of its unit."""
+    if node.primitive == "gemm":
+        (m, n), (_, k) = node.operands[0].valid, node.operands[1].valid
+        rows, columns = node.operands[0].shape
+        tile = unit.tile or (1, 1, 1)
+        each = math.prod(tile) / (unit.throughput or math.inf)
+        cycles = float(unit.options.get("cycles", each))
+        yield _Piece((m, n, k), (rows, columns, node.operands[1].shape[1]), tile, cycles)
+        return
+    lanes = float(unit.options.get("lanes", unit.throughput or math.inf))
+    slow = float(unit.options.get("exp_factor", 1))
+    parts = list(dict.fromkeys(ex.walk(node.expression))) if node.expression else []
+    found = False
+    for part in parts:
+        space: ex.Expr = part.operand if isinstance(part, ex.Reduce) else part
+        if isinstance(part, ex.Unary | ex.Binary | ex.Select | ex.Reduce):
+            found = True
+            function = part.function if isinstance(part, ex.Unary | ex.Binary) else ""
+            cycles = (slow if function in COSTLY else 1.0) / lanes
+            yield _Piece(space.valid, space.shape, (1,) * len(space.shape), cycles)
+    if not found:
+        target = node.operands[0]
+        yield _Piece(target.valid, target.shape, (1,) * len(target.shape), 1 / lanes)
+
+
+def _queue(unit: Instruction) -> str:
+    """The queue that an instruction is issued to, as the simulator names it."""
+    return str(unit.options.get("queue", unit.name))
