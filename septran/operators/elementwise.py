@@ -32,7 +32,7 @@ def elementwise_tile(Y, X, *, function: str):
 @task.define
 def elementwise(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"], *, function: str = "silu"):
     """Y = f(X) in tiles, each on its own."""
-    rows, columns = task.tunable("block_M"), task.tunable("block_N")
+    rows, columns = task.tunable("block_height"), task.tunable("block_width")
     Yp = task.partition(Y, shape=(rows, columns))
     Xp = task.partition(X, shape=(rows, columns))
     for i, j in task.parallel_range(Yp.shape):

@@ -35,7 +35,7 @@ def elementwise_binary(
     function: str = "silu_mul",
 ):
     """Y = f(A, B) in tiles, each on its own."""
-    tile = (task.tunable("block_M"), task.tunable("block_N"))
+    tile = (task.tunable("block_height"), task.tunable("block_width"))
     Yp, Ap, Bp = (task.partition(x, shape=tile) for x in (Y, A, B))
     for i, j in task.parallel_range(Yp.shape):
         task.launch(elementwise_binary_tile, Yp[i, j], Ap[i, j], Bp[i, j], function=function)

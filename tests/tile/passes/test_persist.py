@@ -19,7 +19,7 @@ rules:
     persistent: {persistent}
   - {{match: {{loops: parallel}}, proc: CORE, mems: {{temporaries: UB, writes: UB}}}}
   - {{match: {{leaf: elementwise}}, mems: {{"*": UB}}, binding: vec}}
-tunables: {{block_M: 8, block_N: 32, block_rows: 8}}
+tunables: {{block_height: 8, block_width: 32, block_rows: 8}}
 """
 
 
