@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from septran.mapping.resolve import resolve
     from septran.runtime.archive import load
     from septran.runtime.kernel import Kernel
+    from septran.targets.dsa.profile_comparison import compare_profiles
     from septran.task import trace
     from septran.tile.interpreter import interpret
     from septran.tile.place import place
@@ -33,6 +34,7 @@ _HOMES = {
     "Kernel": "septran.runtime.kernel",
     "SepTranError": "septran.errors",
     "compare": "septran.explain",
+    "compare_profiles": "septran.targets.dsa.profile_comparison",
     "compile": "septran.compiler",
     "explain": "septran.explain",
     "interpret": "septran.tile.interpreter",
@@ -48,9 +50,9 @@ _HOMES = {
 """Where each public name is; imported when first used, as most need only a few."""
 
 __all__ = [
-    "Kernel", "SepTranError", "__version__", "compare", "compile", "explain", "interpret",
-    "load", "load_machine", "load_mapping", "operators", "place", "produce_stages", "resolve",
-    "task", "trace", "verify",
+    "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "explain",
+    "interpret", "load", "load_machine", "load_mapping", "operators", "place", "produce_stages",
+    "resolve", "task", "trace", "verify",
 ]  # fmt: skip
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 WIDTH, LANE, LEFT, TOP = 860, 26, 110, 22
 """Pixels: of the lanes, of each lane's height, of the names, above the first lane."""
-BARS = 700
+BARS = 250
 """Bars of a lane; more are joined where less than a pixel is between them."""
 ORIGINS = 12
 """Origins that are listed."""
@@ -149,8 +149,8 @@ def timeline_svg(profile: DsaProfile, last: int | None = None) -> str:
 
 
 def _lane(profile: DsaProfile, core: int, queue: str, top: int, last: int) -> Iterator[Markup]:
+    from septran.explain.dsa_plots import kinds_of
     from septran.targets.dsa.profile_lanes import waits, working
-    from septran.targets.dsa.profile_plots import kinds_of
 
     trace = profile.run.trace
     many = len({lane.core for lane in profile.lanes}) > 1
@@ -200,7 +200,7 @@ def _axis(last: int, top: int) -> Iterator[Markup]:
 
 
 def _legend(profile: DsaProfile, bottom: int) -> Iterator[Markup]:
-    from septran.targets.dsa.profile_plots import TITLES, kinds_of
+    from septran.explain.dsa_plots import TITLES, kinds_of
 
     x, used = LEFT, set(kinds_of(profile))
     for kind, hue in HUES.items():

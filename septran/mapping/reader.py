@@ -140,13 +140,17 @@ def _settings(reason: str, name: str, node: Node, where: Any) -> Plan:
             }
         ),
         schedule=MappingProxyType(
-            {
-                k: Setting(_first(n).plain(), reason, n.where)
-                for k in _SCHEDULE
-                if (n := node.get(k))
-            }
+            {k: Setting(_first(n).plain(), reason, n.where) for k, n in _schedule(node, pipeline)}
         ),
     )
+
+
+def _schedule(node: Node, pipeline: Node | None) -> Iterator[tuple[str, Node]]:
+    for key in _SCHEDULE:
+        if found := node.get(key):
+            yield key, found
+    if pipeline and (order := pipeline.get("order")):
+        yield "pipeline.order", order
 
 
 def _text(node: Node | None, reason: str) -> Setting[str] | None:

@@ -10,6 +10,7 @@ from septran.mapping.resolved import ResolvedMapping
 from septran.tile.nodes import TileProgram
 from septran.tile.passes import PASSES
 from septran.tile.passes.instantiate import instantiate
+from septran.tile.verify import verify
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,10 @@ def place(
 ) -> tuple[Step, ...]:
     """Run every pass in order and keep what each one gives; the last is the result.
 
-    `check` runs on the result; `SEPTRAN_VERIFY=1` sets it to the verifier. Raises TileError.
+    `check` runs on the result: the verifier, unless `SEPTRAN_VERIFY=0` switches it off.
+    Raises TileError.
     """
-    if check is None and os.environ.get("SEPTRAN_VERIFY", "0") not in ("", "0"):
-        from septran.tile.verify import verify
-
+    if check is None and os.environ.get("SEPTRAN_VERIFY", "1") != "0":
         check = verify
     program = instantiate(resolved)
     steps = [Step("instantiate", _summary(instantiate), program)]

@@ -59,8 +59,10 @@ def test_shipped_machines_are_sound(name):
     assert machine.main_memory.visible_to == machine.host.name
     temporaries = {i.options.get("temporaries") for i in machine.instructions}
     for memory in machine.memories[1:]:
-        assert memory.name in temporaries or machine.engines_for(machine.main_memory.name, memory.name) or any(
-            machine.engines_for(other.name, memory.name) for other in machine.memories
+        assert (
+            memory.name in temporaries
+            or machine.engines_for(machine.main_memory.name, memory.name)
+            or any(machine.engines_for(other.name, memory.name) for other in machine.memories)
         )
     for primitive in ("gemm", "map"):
         assert any(i.primitive == primitive for i in machine.instructions)

@@ -101,3 +101,9 @@ def test_an_instance_that_nothing_becomes(bench):
 
 def test_tunables_of_a_file_for_every_operator_may_be_others(bench):
     assert idle(bench.resolve("rules: [{}]\ntunables: {block_Q: 3}")) == []
+
+
+def test_the_order_of_a_pipelines_statements_is_reported(bench):
+    resolved = bench.resolve(on_block("pipeline: {stages: 1, order: [1, 0]}"))
+    messages = [d.message for d in resolved.decisions if d.kind == "no-effect"]
+    assert any(m.startswith("`pipeline.order` has no effect") for m in messages)

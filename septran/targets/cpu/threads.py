@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 
 import tvm_ffi
 
@@ -34,7 +35,7 @@ def use_all_cores() -> None:
 def set_threads(count: int) -> None:
     """Run parallel loops on `count` threads from now on, at most as many as the pool has."""
     use_all_cores()
-    tvm_ffi.get_global_func("runtime.config_threadpool")(1, count)
+    _configure()(1, count)
 
 
 @functools.cache
@@ -47,7 +48,7 @@ def _survive_forks() -> None:
     """
     if not hasattr(os, "register_at_fork"):
         return
-    configure = tvm_ffi.get_global_func("runtime.config_threadpool")
+    configure = _configure()
 
     def alone() -> None:
         wanted = os.environ.get("TVM_NUM_THREADS", str(usable_cores()))
@@ -56,3 +57,11 @@ def _survive_forks() -> None:
         os.environ["TVM_NUM_THREADS"] = wanted
 
     os.register_at_fork(after_in_child=alone)
+
+
+def _configure() -> Callable[[int, int], None]:
+    """TVM's function that sizes the pool, which is there once TVM itself is loaded."""
+    import tvm  # noqa: F401
+
+    configure: Callable[[int, int], None] = tvm_ffi.get_global_func("runtime.config_threadpool")
+    return configure

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
-import tempfile
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 
+from septran.errors import TargetError
 from septran.machine.model import Machine
 from septran.targets.base import Source, TensorIR
 from septran.targets.cpu.build import compile_module
 from septran.targets.cpu.isa import host_arch
-from septran.targets.dsa.codegen import Code, generate
-from septran.targets.dsa.commands import RECORD, parameter_address
+from septran.targets.dsa.codegen import generate
 from septran.targets.dsa.jit import JitProgram, recording
+from septran.targets.dsa.limits import check_limits
 from septran.targets.dsa.machine_json import from_json, to_json
-from septran.targets.dsa.recorder import BEGIN, TAKE, recorder_source
+from septran.targets.dsa.native import LIBRARY, CProgram, compile_code
 from septran.targets.dsa.steps import core_count, workspaces
-from septran.targets.dsa.toolchain import build_library, compiler
+from septran.targets.dsa.toolchain import compiler
 from septran.targets.dsa.vendor import Vendor
 from septran.tile.nodes import TileProgram
 
@@ -32,37 +35,13 @@ if TYPE_CHECKING:
     from septran.targets.dsa.simulator import Run
 
 Array = np.ndarray[Any, Any]
-KERNEL, LIBRARY, RECORDING, FACTS = "kernel.c", "kernel.so", "recording.json", "kernel.json"
-_SCALARS: Mapping[str, Any] = {
-    "float32": ctypes.c_float, "float64": ctypes.c_double, "int32": ctypes.c_int32,
-    "int64": ctypes.c_int64, "bool": ctypes.c_uint8,
-}  # fmt: skip
+KERNEL, RECORDING, FACTS = "kernel.c", "recording.json", "kernel.json"
 
 
-@dataclass(frozen=True)
-class CProgram:
-    """A control program that a C compiler compiled, with the recorder."""
+class ArgumentError(TargetError):
+    """A tensor that is passed to an executable is not one run of bytes in this memory."""
 
-    library: Any
-    """The `ctypes.CDLL`."""
-    path: Path
-    name: str
-    buffers: int
-    scalars: tuple[str, ...]
-
-    def __call__(self, core: int, scalars: Sequence[Any]) -> Array:
-        """The records of one core."""
-        getattr(self.library, BEGIN)(ctypes.c_int32(core))
-        pointers = [ctypes.c_void_p(parameter_address(n)) for n in range(self.buffers)]
-        numbers = [_SCALARS[t](v) for t, v in zip(self.scalars, scalars, strict=True)]
-        getattr(self.library, self.name)(ctypes.c_int32(core), *pointers, *numbers)
-        take = getattr(self.library, TAKE)
-        take.restype = ctypes.c_int64
-        first = ctypes.c_void_p()
-        count = take(ctypes.byref(first))
-        if not count or first.value is None:
-            return np.zeros(0, RECORD)
-        return np.frombuffer(ctypes.string_at(first.value, count * RECORD.itemsize), RECORD)
+    code = "SEP545"
 
 
 @dataclass(frozen=True)
@@ -81,6 +60,10 @@ class DsaExecutable:
     """How many tensors a call passes."""
     workspaces: tuple[int, ...]
     """Bytes of each temporary in main memory."""
+    symbol: str
+    """Its name in C."""
+    recording: Any = field(repr=False)
+    """The `tvm.IRModule` that records the same stream."""
 
     def __call__(self, *arguments: Any) -> None:
         """Run on tensors in the order of the parameters, then the scalars."""
@@ -88,7 +71,9 @@ class DsaExecutable:
 
     def stream(self, scalars: Sequence[Any] = ()) -> Array:
         """What all cores' control programs ask for, one after another."""
-        return np.concatenate([self.program(core, scalars) for core in range(self.cores)])
+        stream = np.concatenate([self.program(core, scalars) for core in range(self.cores)])
+        check_limits(self.machine, stream, self.origins)
+        return stream
 
     def simulate(self, *arguments: Any, adversary: int | None = None) -> Run:
         """Run, and give the cycles and the trace; `adversary` is a seed of random delays."""
@@ -108,19 +93,16 @@ class DsaExecutable:
         return DsaProfile(self.name, run, stream, self.origins, program)
 
     def save(self, folder: Path) -> None:
-        """The C, what records it, and the machine."""
+        """The C, its library, TensorIR that records the same anywhere, and the machine."""
         (folder / KERNEL).write_text(self.source.text, encoding="utf-8")
-        scalars: tuple[str, ...] = ()
+        (folder / RECORDING).write_text(tvm.ir.save_json(self.recording), encoding="utf-8")
         if isinstance(self.program, CProgram):
             (folder / LIBRARY).write_bytes(self.program.path.read_bytes())
-            scalars = self.program.scalars
-        else:
-            (folder / RECORDING).write_text(tvm.ir.save_json(self.program.module))
         facts = {
-            "name": self.name, "machine": to_json(self.machine), "cores": self.cores,
-            "tensors": self.tensors, "workspaces": self.workspaces, "scalars": scalars,
-            "parts": dict(self.source.parts), "facts": dict(self.source.facts),
-            "origins": dict(self.origins),
+            "name": self.name, "symbol": self.symbol, "machine": to_json(self.machine),
+            "cores": self.cores, "tensors": self.tensors, "workspaces": self.workspaces,
+            "scalars": self.program.scalars, "parts": dict(self.source.parts),
+            "facts": dict(self.source.facts), "origins": dict(self.origins),
         }  # fmt: skip
         (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
@@ -132,10 +114,12 @@ def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
     code = generate(function, vendor, ir.name)
     extra = tuple(size for _, size in workspaces(program))
     scalars = tuple(s.dtype for s in program.scalars)
+    module = tvm.IRModule({"record": recording(function, program.machine, code.lines)})
+    recorded: CProgram | JitProgram
     if compiler() is None:
-        recorded = _recorded(function, program.machine, code)
+        recorded = compile_recording(module, scalars)
     else:
-        recorded = _compiled(vendor, code, len(program.params) + len(extra), scalars)
+        recorded = compile_code(vendor, code, len(program.params) + len(extra), scalars)
     source = Source(
         ir.name,
         "c",
@@ -143,31 +127,15 @@ def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
         {"vendor header": vendor.header_path.read_text(encoding="utf-8")},
         {"lines": code.text.count("\n"), "commands in the text": len(code.lines)},
     )
-    cores = core_count(program)
     return DsaExecutable(
-        ir.name, program.machine, source, recorded, code.origins, cores, len(program.params), extra
-    )
+        ir.name, program.machine, source, recorded, code.origins, core_count(program),
+        len(program.params), extra, code.name, module,
+    )  # fmt: skip
 
 
-def _compiled(vendor: Vendor, code: Code, buffers: int, scalars: tuple[str, ...]) -> CProgram:
-    """Compile in a folder that lives as long as this process, as the library is loaded from it."""
-    folder = Path(tempfile.mkdtemp(prefix="septran-dsa-"))
-    (folder / vendor.header).write_bytes(vendor.header_path.read_bytes())
-    (folder / "recorder.h").write_text(recorder_source(vendor), encoding="utf-8")
-    (folder / KERNEL).write_text(code.text, encoding="utf-8")
-    library = folder / LIBRARY
-    options = ("-I", str(folder), "-include", str(folder / "recorder.h"))
-    build_library(folder / KERNEL, library, options)
-    return CProgram(ctypes.CDLL(str(library)), library, code.name, buffers, scalars)
-
-
-def _recorded(function: Any, machine: Machine, code: Code) -> JitProgram:
-    module = tvm.IRModule({"record": recording(function, machine, code.lines)})
-    return _jit(module)
-
-
-def _jit(module: Any) -> JitProgram:
-    return JitProgram(module, compile_module(module, host_arch())["record"])
+def compile_recording(module: Any, scalars: Sequence[str]) -> JitProgram:
+    """The control program by LLVM: no C compiler is needed."""
+    return JitProgram(compile_module(module, host_arch())["record"], tuple(scalars))
 
 
 def load(folder: Path) -> DsaExecutable:
@@ -175,31 +143,41 @@ def load(folder: Path) -> DsaExecutable:
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     text = (folder / KERNEL).read_text(encoding="utf-8")
     source = Source(facts["name"], "c", text, facts["parts"], facts["facts"])
-    program: CProgram | JitProgram
-    if (folder / RECORDING).exists():
-        program = _jit(tvm.ir.load_json((folder / RECORDING).read_text()))
-    else:
-        path = folder / LIBRARY
-        buffers = facts["tensors"] + len(facts["workspaces"])
-        scalars = tuple(facts["scalars"])
-        program = CProgram(ctypes.CDLL(str(path)), path, facts["name"], buffers, scalars)
+    module = tvm.ir.load_json((folder / RECORDING).read_text(encoding="utf-8"))
     return DsaExecutable(
         facts["name"],
         from_json(facts["machine"]),
         source,
-        program,
+        _loaded(folder, facts, module),
         {int(line): why for line, why in facts["origins"].items()},
         facts["cores"],
         facts["tensors"],
         tuple(facts["workspaces"]),
+        facts["symbol"],
+        module,
     )
+
+
+def _loaded(folder: Path, facts: Mapping[str, Any], module: Any) -> CProgram | JitProgram:
+    """The library, or where there is none that this system can load, LLVM's."""
+    buffers = facts["tensors"] + len(facts["workspaces"])
+    path = folder / LIBRARY
+    if path.exists():
+        with contextlib.suppress(OSError):
+            return CProgram.of(path, facts["symbol"], buffers, facts["scalars"])
+    return compile_recording(module, facts["scalars"])
 
 
 def as_bytes(x: Any) -> Array:
     """The memory of a contiguous tensor as bytes, without a copy."""
     if isinstance(x, np.ndarray):
+        if not x.flags.c_contiguous:
+            raise ArgumentError("a tensor is not contiguous, so its bytes are not one run")
         return x.reshape(-1).view(np.uint8)
-    size = int(x.nbytes)
+    tensor = tvm_ffi.from_dlpack(x, require_alignment=0, require_contiguous=False)
+    if not tensor.is_contiguous() or tensor.device.type != "cpu":
+        raise ArgumentError("a tensor is not contiguous, or not in the host's memory")
+    size = math.prod(tensor.shape) * tensor.dtype.itemsize
     if not size:
         return np.zeros(0, np.uint8)
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(x.data_ptr()))
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(tensor.data_ptr()))

@@ -1,6 +1,7 @@
 """A profile as the JSON of Chrome's trace format, which Perfetto opens.
 
-A core is a process, a queue a thread; a command is a complete event with its origin,
+A core is a process, a queue a thread (viewers cannot show what overlaps on one thread, so
+copies that do are on further ones of the same name); a command is a complete event with its origin,
 bytes and operations; a flag is an instant where it is set, a span where it is waited for,
 and an arrow from the one to the other. A microsecond of the viewer is a cycle.
 """
@@ -13,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from septran.targets.dsa.commands import CODES
 from septran.targets.dsa.profile_lanes import CONTROL, NAMES
 from septran.targets.dsa.simulator import CAUSES
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from septran.targets.dsa.profile import DsaProfile
 
 Event = dict[str, Any]
+Array = np.ndarray[Any, Any]
+_WIDTH = 16
+"""Threads of one queue at most."""
 _SET, _WAIT = CODES["dsa.set_flag"], CODES["dsa.wait_flag"]
 
 
@@ -32,30 +38,51 @@ def write(profile: DsaProfile, path: Path) -> Path:
 
 def trace(profile: DsaProfile) -> dict[str, Any]:
     """The whole document."""
-    events = [*_names(profile), *_commands(profile), *_arrows(profile)]
+    threads = _threads(profile.run.trace)
+    events = [*_names(profile, threads), *_commands(profile, threads), *_arrows(profile, threads)]
     facts = {"kernel": profile.name, "machine": profile.machine, "cycles": profile.cycles}
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": facts}
 
 
-def _thread(queue: int) -> int:
-    """The control core's queue -1 is thread 0, the first."""
-    return queue + 1
+def _threads(trace: Array) -> Array:
+    """A thread a command: that of its queue, or the next that is free when it starts.
+
+    The control core's queue is -1, so its thread is 0, the first.
+    """
+    threads = (trace["queue"].astype(np.int64) + 1) * _WIDTH
+    free: dict[int, list[int]] = defaultdict(list)
+    starts, ends, cores = (trace[name].tolist() for name in ("start", "end", "core"))
+    for n in np.lexsort((np.arange(len(trace)), trace["start"])).tolist():
+        if not _is_span(trace[n]):
+            continue
+        until = free[cores[n] << 32 | int(threads[n])]
+        place = next((k for k, at in enumerate(until) if at <= starts[n]), len(until))
+        if place == len(until):
+            until.append(0)
+        until[place] = ends[n]
+        threads[n] += min(place, _WIDTH - 1)
+    return threads
 
 
-def _names(profile: DsaProfile) -> Iterator[Event]:
+def _is_span(record: Any) -> bool:
+    """Whether it is drawn with a length: flags are only where they are waited for."""
+    return bool(record["command"] != _SET and (record["command"] != _WAIT or record["flag"] > 0))
+
+
+def _names(profile: DsaProfile, threads: Array) -> Iterator[Event]:
     titles = {-1: CONTROL} | dict(enumerate(profile.run.queues))
     records = profile.run.trace
     for core in sorted(set(records["core"].tolist())):
-        mine = records[records["core"] == core]
         common = {"ph": "M", "pid": core}
         yield common | {"name": "process_name", "args": {"name": f"core {core}"}}
-        for queue in sorted(set(mine["queue"].tolist())):
-            thread = common | {"tid": _thread(queue)}
-            yield thread | {"name": "thread_name", "args": {"name": titles[queue]}}
-            yield thread | {"name": "thread_sort_index", "args": {"sort_index": queue}}
+        for number in sorted(set(threads[records["core"] == core].tolist())):
+            thread = common | {"tid": number}
+            title = titles[number // _WIDTH - 1]
+            yield thread | {"name": "thread_name", "args": {"name": title}}
+            yield thread | {"name": "thread_sort_index", "args": {"sort_index": number}}
 
 
-def _commands(profile: DsaProfile) -> Iterator[Event]:
+def _commands(profile: DsaProfile, threads: Array) -> Iterator[Event]:
     moved = profile.movement
     for n, record in enumerate(profile.run.trace):
         start, end = int(record["start"]), int(record["end"])
@@ -67,14 +94,14 @@ def _commands(profile: DsaProfile) -> Iterator[Event]:
         facts |= {key: text for key, text in ways.items() if text}
         shown = f"{name} {moved.tensor[n]}".rstrip()
         event = {"name": shown, "cat": name, "pid": int(record["core"]), "args": facts}
-        event |= {"tid": _thread(int(record["queue"])), "ts": start}
+        event |= {"tid": int(threads[n]), "ts": start}
         if record["command"] == _SET:
             yield event | {"ph": "i", "s": "t", "ts": end}
-        elif record["command"] != _WAIT or record["flag"]:
+        elif _is_span(record):
             yield event | {"ph": "X", "dur": end - start}
 
 
-def _arrows(profile: DsaProfile) -> Iterator[Event]:
+def _arrows(profile: DsaProfile, threads: Array) -> Iterator[Event]:
     """From each set_flag to the wait_flag that takes it: the first that is left of its flag."""
     trace, stream = profile.run.trace, profile.stream
     open_sets: dict[tuple[int, ...], deque[int]] = defaultdict(deque)
@@ -90,6 +117,5 @@ def _arrows(profile: DsaProfile) -> Iterator[Event]:
             if trace["flag"][n]:  # an arrow for every flag would hide those that matter
                 common = {"name": "flag", "cat": "flag", "id": first, "pid": key[0]}
                 for phase, at, more in (("s", first, {}), ("f", n, {"bp": "e"})):
-                    record = trace[at]
-                    place = {"tid": _thread(int(record["queue"])), "ts": int(record["end"])}
+                    place = {"tid": int(threads[at]), "ts": int(trace["end"][at])}
                     yield common | {"ph": phase} | place | more

@@ -9,7 +9,7 @@ no longer changes. What a channel's handshake orders is left to it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from septran.targets.dsa.channels import ARRIVED, FREE, Flags, Ring
 from septran.targets.dsa.queues import Queues
@@ -73,6 +73,7 @@ class State:
     def run(self, parts: Sequence[Part], queue: int) -> None:
         """Work is done (again) on a queue."""
         for part in parts:
+            self.ordered.pop(part, None)  # the last work done is the last one in it
             self.ordered[part] = frozenset([queue])
             self.released[part] = frozenset()
         for token, before in self.tokens.items():
@@ -121,6 +122,9 @@ class Dependences:
         return state
 
     def _loop(self, loop: Loop, state: State) -> State:
+        if loop.node.extent == Index.of(1):
+            self.needed[loop] = ()
+            return self.body(loop.body, state)
         inside = {w.number: w for w in works(loop.body)}
         self._ahead(loop, inside, state)
         variable = loop.node.variable
@@ -168,7 +172,7 @@ class Dependences:
     ) -> list[Order]:
         """What a piece of work has to wait for; from then on that is known."""
         found = []
-        for part in list(state.ordered):
+        for part in list(state.ordered)[::-1]:  # the last work has often waited for the rest
             number, local = part
             known = state.ordered.get(part)
             if known is None or number in (skip or ()) or work.queue in known:
@@ -176,7 +180,8 @@ class Dependences:
             before = self.works[number]
             clash = self._clash(before, work, local, state.released[part])
             if clash is not None:
-                found.append(Order(before.queue, work.queue, clash))
+                why = str(replace(work.node.origin, rule=clash))
+                found.append(Order(before.queue, work.queue, why))
                 self._apply(before.queue, work.queue, state)
         return found
 
@@ -257,13 +262,14 @@ def _recounted(token: Token, change: Mapping[Var, Index]) -> Token:
 
 
 def _why(one: Use, other: Use) -> str:
-    if one.buffer == other.buffer and one.buffer:
-        did = "writes" if one.written else "reads"
-        does = "read" if not other.written else "written"
-        return f"{one.buffer} is {does} after what {did} it"
+    """What two uses have to do with each other, as a reason."""
     if not one.buffer:
-        return f"{one.space} holds one thing at a time"
-    return f"{other.buffer} lies where {one.buffer} was"
+        return f"{one.space} holds the temporaries of one at a time"
+    if one.buffer != other.buffer:
+        return f"{other.buffer} lies where {one.buffer} was"
+    if not other.written:
+        return f"{one.buffer} is read once it is written"
+    return f"{one.buffer} is written again once it is {'written' if one.written else 'read'}"
 
 
 def orders(

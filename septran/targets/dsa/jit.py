@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import tirx
 
-from septran.dtypes import itemsize
+from septran.dtypes import itemsize, numpy_dtype
 from septran.machine.model import Machine
-from septran.targets.dsa.codegen import UnknownNodeError, is_buffer
+from septran.targets.dsa.codegen import SHORT_FLOATS, UnknownNodeError, is_buffer
 from septran.targets.dsa.commands import (
     ADDRESS,
     ARGUMENTS,
@@ -53,15 +54,22 @@ class _Recording:
         self.count = tirx.decl_buffer((1,), "int64", "count", layout=None)
         kept: list[Any] = [self.stream, self.count]
         position = 0
+        wide: dict[Any, Any] = {}
         for param in function.params:
             if is_buffer(param):
                 self.bases[param] = parameter_address(position)
                 position += 1
-            else:
-                kept.append(param)
-                self.core = getattr(self, "core", param)
+                continue
+            if str(param.ty.dtype) == "bfloat16":  # no caller can pass one: a rounded float is it
+                wide[param] = tirx.Var(param.name, "float32")
+            kept.append(wide.get(param, param))
+            self.core = getattr(self, "core", param)
+        body = function.body
+        if wide:
+            rule = (tirx.Var, lambda v: wide.get(v, v))
+            body = tvm_ffi.structural_map(body, [rule], order="post")
         attributes = tvm.ir.make_node("ir.DictAttrs", **{"global_symbol": "record"})
-        return tirx.PrimFunc(kept, self.statement(function.body), attrs=attributes)
+        return tirx.PrimFunc(kept, self.statement(body), attrs=attributes)
 
     def statement(self, node: Any) -> Any:
         match type(node).__name__:
@@ -119,6 +127,13 @@ class _Recording:
         return tirx.Cast("int64", value)
 
 
+def rounded(dtype: str, value: Any) -> Any:
+    """A scalar as a number of its own type, where callers pass a wider one."""
+    if dtype in SHORT_FLOATS:
+        return float(np.asarray(value, np.float64).astype(numpy_dtype(dtype)))
+    return value
+
+
 def _number(value: int) -> Any:
     return tirx.const(value, "int64")
 
@@ -131,17 +146,18 @@ def _sequence(statements: list[Any]) -> Any:
 class JitProgram:
     """A control program that LLVM compiled."""
 
-    module: Any
-    """The `tvm.IRModule` that records."""
     function: Any
+    scalars: tuple[str, ...]
+    """Their dtypes."""
 
     def __call__(self, core: int, scalars: Sequence[Any]) -> np.ndarray[Any, Any]:
         """The records of one core."""
+        numbers = [rounded(t, v) for t, v in zip(self.scalars, scalars, strict=True)]
         room = ROOM
         while True:
             stream = np.zeros(room * WORDS, np.int64)
             count = np.zeros(1, np.int64)
-            self.function(stream, count, core, *scalars)
+            self.function(stream, count, core, *numbers)
             if count[0] <= room:
                 return stream[: count[0] * WORDS].view(RECORD)
             room = int(count[0])

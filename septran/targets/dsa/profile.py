@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import re
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from septran.stage import Shown
-from septran.targets.dsa.profile_lanes import CONTROL, NAMES, Lane, lanes, working
+from septran.targets.dsa.profile_lanes import Lane, lanes
 from septran.targets.dsa.profile_movement import Movement, movement
 from septran.targets.dsa.roofs import Roof, roofs
 from septran.targets.dsa.simulator import CAUSES, Run
 from septran.tile.cycle_bound import CycleBound, cycle_bound
 from septran.tile.nodes import TileProgram
 
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.axes import Axes
-
 Array = np.ndarray[Any, Any]
 UNKNOWN = "(no origin)"
 """Where a command's line says nothing of what it came from."""
-_MAPPING = re.compile(r"[^\s\[,]+\.ya?ml:\d+(:\d+)?")
 
 
 @dataclass(frozen=True)
@@ -153,57 +148,27 @@ class DsaProfile(Shown):
         """What a line of the generated source came from."""
         return self.origins.get(line) or UNKNOWN
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """The timeline: one row a command, in the order of issue."""
-        import pandas as pd
+    def to_pandas(self) -> Any:
+        """The timeline as a `pandas.DataFrame`: one row a command, in the order of issue."""
+        return _views("dsa_tables").timeline_table(self)
 
-        trace, moved = self.run.trace, self.movement
-        queues = np.array([*self.run.queues, CONTROL], object)
-        return pd.DataFrame(
-            {
-                "core": trace["core"],
-                "queue": queues[trace["queue"]],  # -1 is the last, the control core
-                "operation": np.array(NAMES, object)[trace["command"]],
-                "issue": trace["issue"],
-                "start": trace["start"],
-                "end": trace["end"],
-                "cycles": trace["end"] - trace["start"],
-                "bytes": trace["bytes"],
-                "flops": trace["flops"],
-                **{f"stall_{cause}": trace[cause] for cause in CAUSES},
-                "edge": moved.edge,
-                "tensor": moved.tensor,
-                "channel": moved.channel,
-                "line": trace["line"],
-                "origin": [self.origin(line) for line in trace["line"].tolist()],
-            }
-        )
-
-    def by_origin(self) -> pandas.DataFrame:
-        """One row an origin and queue: commands, cycles, bytes, operations, stalls.
+    def by_origin(self) -> Any:
+        """A `pandas.DataFrame` of an origin and queue a row: commands, cycles, bytes, stalls.
 
         `mapping` is the line of the mapping file that the origin names. Sorted by cycles.
         """
-        frame = self.to_pandas()
-        frame["commands"] = working(self.run.trace).astype(int)
-        frame["mapping"] = [_place(text) for text in frame["origin"]]
-        for name in ("cycles", "bytes", "flops"):
-            frame[name] *= frame["commands"]  # a flag's cycles are stalls
-        columns = ["commands", "cycles", "bytes", "flops", *(f"stall_{c}" for c in CAUSES)]
-        groups = frame.groupby(["origin", "mapping", "queue"], sort=False)[columns].sum()
-        return groups.sort_values("cycles", ascending=False, kind="stable").reset_index()
+        return _views("dsa_tables").origin_table(self)
 
-    def plot(self, axes: Axes | None = None, *, start: int = 0, end: int | None = None) -> Axes:
-        """A Gantt chart, one lane a queue and core; pass `start` and `end` to look closer."""
-        from septran.targets.dsa.profile_plots import plot_timeline
+    def plot(self, axes: Any = None, *, start: int = 0, end: int | None = None) -> Any:
+        """A Gantt chart on Matplotlib axes, one lane a queue and core.
 
-        return plot_timeline(self, axes, start, end)
+        Pass `start` and `end` (cycles) to look closer.
+        """
+        return _views("dsa_plots").plot_timeline(self, axes, start, end)
 
-    def plot_roofline(self, axes: Axes | None = None) -> Axes:
-        """What was achieved beside the machine's roofs."""
-        from septran.targets.dsa.profile_plots import plot_roofline
-
-        return plot_roofline(self, axes)
+    def plot_roofline(self, axes: Any = None) -> Any:
+        """What was achieved beside the machine's roofs, on Matplotlib axes."""
+        return _views("dsa_plots").plot_roofline(self, axes)
 
     def to_chrome_trace(self, path: str | Path) -> Path:
         """Write JSON that Perfetto (https://ui.perfetto.dev) and chrome://tracing open."""
@@ -257,7 +222,6 @@ class DsaProfile(Shown):
         return {name: int(moved[names == name].sum()) for name in found}
 
 
-def _place(origin: str) -> str:
-    """The place in a mapping (or machine) file that an origin's text names."""
-    found = _MAPPING.search(origin)
-    return found.group() if found else ""
+def _views(name: str) -> Any:
+    # By name: explain is above the targets and may import them, not the other way round.
+    return importlib.import_module(f"septran.explain.{name}")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from septran.errors import TargetError
 from septran.stage import Shown
 from septran.targets.dsa.profile import DsaProfile
 
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
+_VIEWS = "septran.explain"
+"""By name: explain is above the targets and may import them, not the other way round."""
 
 
 class NothingToCompareError(TargetError):
@@ -28,40 +28,13 @@ class ProfileComparison(Shown):
     profiles: tuple[DsaProfile, ...]
     titles: tuple[str, ...]
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """One row a profile: cycles, speed-up, utilisation of each queue, stalls, bytes."""
-        import pandas as pd
+    def to_pandas(self) -> Any:
+        """A row a profile: cycles, speed-up, utilisation of each queue, stalls, bytes."""
+        return importlib.import_module(f"{_VIEWS}.dsa_tables").comparison_table(self)
 
-        return pd.DataFrame([self._row(n) for n in range(len(self.profiles))], index=self.titles)
-
-    def _row(self, number: int) -> dict[str, Any]:
-        one, first = self.profiles[number], self.profiles[0]
-        return {
-            "cycles": one.cycles,
-            "speedup": first.cycles / one.cycles if one.cycles else float("nan"),
-            **({} if one.of_bound is None else {"of_bound": one.of_bound}),
-            **one.utilisation,
-            **{f"stall_{cause}": cycles for cause, cycles in one.stalls.items()},
-            "main_memory_bytes": one.main_memory_bytes,
-        }
-
-    def plot(self, end: int | None = None) -> Figure:
-        """The timelines one above the other, on one axis of cycles."""
-        from matplotlib.figure import Figure
-
-        heights = [1.0 + 0.42 * len(profile.lanes) for profile in self.profiles]
-        figure = Figure(figsize=(10, sum(heights) + 0.3), layout="constrained")
-        axes = figure.subplots(
-            len(heights), sharex=True, squeeze=False, height_ratios=heights
-        )[:, 0]  # fmt: skip
-        last = end or max(profile.cycles for profile in self.profiles)
-        for one, title, place in zip(self.profiles, self.titles, axes, strict=True):
-            one.plot(place, end=last)
-            place.set_title(f"{title}: {one.cycles:,} cycles", loc="left")
-            place.axvline(one.cycles, color="#1b1b1b", linewidth=1, linestyle=":")
-        for place in axes[:-1]:
-            place.set_xlabel("")
-        return figure
+    def plot(self, end: int | None = None) -> Any:
+        """A Matplotlib figure: the timelines one above the other, on one axis of cycles."""
+        return importlib.import_module(f"{_VIEWS}.dsa_plots").plot_comparison(self, end)
 
     def to_dict(self) -> dict[str, Any]:
         """The profiles' figures by title."""

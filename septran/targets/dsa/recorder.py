@@ -2,70 +2,88 @@
 
 It defines what the vendor's header declares, and is compiled with that header: one that
 disagrees with the machine file is a C error with the header's line. Each call appends a
-record (`commands.RECORD`) to a growing array. The text is included before a kernel's own, so
-that its macros can note the kernel's lines and the kernel's text stays as a vendor wants it.
+record (`commands.RECORD`) to a growing array. A kernel is compiled with macros around the
+calls that note its lines, so that its text stays as a vendor wants it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from septran.targets.dsa.commands import (
     ADDRESS,
     ARGUMENTS,
     CODES,
-    COMMANDS,
     DTYPES,
     LOCAL_BITS,
     PARAMETER_BITS,
     VALUE,
     Argument,
 )
-from septran.targets.dsa.vendor import Function, Vendor, members
+from septran.targets.dsa.vendor import INTEGERS, KEYS, POINTER, Function, Vendor, floating, members
 
 BEGIN, TAKE, LINE = "septran_begin", "septran_take", "septran_line"
 """What the recorder exports: start anew for a core, hand the records over, the line."""
 
+LOST = -1
+"""What `TAKE` gives where memory ran out."""
+
 _HEAD = f"""\
 /* Records what a control program asks for; made from the vendor section of a machine file. */
+#include "{{header}}"
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include "{{header}}"
 
-typedef struct {{{{ int32_t code, core, line, pad; int64_t arguments[{ARGUMENTS}]; }}}} record;
+typedef struct {{{{
+    int32_t code, core, line, pad;
+    int64_t arguments[{ARGUMENTS}];
+}}}} septran_record;
 
-static record *records;
-static int64_t count, room;
-static int32_t core;
+static septran_record *septran_records, septran_rest;
+static int64_t septran_count, septran_room;
+static int32_t septran_core, septran_lost;
 int32_t {LINE};
 
-void {BEGIN}(int32_t number);
+void {BEGIN}(int32_t core);
 int64_t {TAKE}(const void **first);
 
-void {BEGIN}(int32_t number) {{{{ core = number; count = 0; }}}}
-
-int64_t {TAKE}(const void **first) {{{{ *first = records; return count; }}}}
-
-static int64_t *next(int32_t code)
+void {BEGIN}(int32_t core)
 {{{{
-    if (count == room) {{{{
-        room = room ? 2 * room : 4096;
-        records = realloc(records, (size_t)room * sizeof(record));
-        if (!records) abort();
+    septran_core = core;
+    septran_count = septran_lost = {LINE} = 0;
+}}}}
+
+int64_t {TAKE}(const void **first)
+{{{{
+    *first = septran_records;
+    return septran_lost ? {LOST} : septran_count;
+}}}}
+
+static int64_t *septran_next(int32_t code)
+{{{{
+    septran_record *one = &septran_rest;
+    if (septran_count == septran_room && !septran_lost) {{{{
+        int64_t room = septran_room ? 2 * septran_room : 4096;
+        void *more = realloc(septran_records, (size_t)room * sizeof *one);
+        if (more) {{{{
+            septran_records = more;
+            septran_room = room;
+        }}}} else {{{{
+            septran_lost = 1;
+        }}}}
     }}}}
-    record *one = &records[count++];
+    if (!septran_lost) one = &septran_records[septran_count++];
     memset(one, 0, sizeof *one);
     one->code = code;
-    one->core = core;
+    one->core = septran_core;
     one->line = {LINE};
     return one->arguments;
 }}}}
 
-static inline int64_t bits(double value, int64_t type)
+static inline int64_t septran_bits(double value)
 {{{{
     int64_t result;
-    if (type < {DTYPES.index("float16")}) return (int64_t)value;
     memcpy(&result, &value, sizeof result);
     return result;
 }}}}
@@ -73,16 +91,20 @@ static inline int64_t bits(double value, int64_t type)
 
 
 def recorder_source(vendor: Vendor) -> str:
-    """The C that is included before a kernel for a machine."""
-    parts, macros = [_HEAD.format(header=vendor.header)], []
-    for name, function in vendor.functions.items():
-        if name == "pointer":
-            parts += _pointers(vendor, function)
-            continue
-        parts += _recorders(name, function)
-        for _, member, _ in members(COMMANDS[name], function):
-            macros.append(f"#define {member}(...) ({LINE} = __LINE__, {member}(__VA_ARGS__))")
-    return "\n".join([*parts, *macros]) + "\n"
+    """The C of the library for a machine."""
+    parts = [_HEAD.format(header=vendor.header)]
+    for key, function in vendor.functions.items():
+        parts += _pointers(vendor, function) if key == POINTER else _recorders(key, function)
+    return "\n".join(parts)
+
+
+def line_macros(vendor: Vendor) -> str:
+    """What is included before a kernel's own text."""
+    lines = [f'#include "{vendor.header}"', f"extern int32_t {LINE};"]
+    for key, function in vendor.functions.items():
+        for _, name, _ in members(key, function) if key != POINTER else ():
+            lines.append(f"#define {name}(...) ({LINE} = __LINE__, {name}(__VA_ARGS__))")
+    return "\n".join(dict.fromkeys(lines)) + "\n"
 
 
 def _pointers(vendor: Vendor, function: Function) -> Iterator[str]:
@@ -97,23 +119,23 @@ def _pointers(vendor: Vendor, function: Function) -> Iterator[str]:
         )
 
 
-def _recorders(name: str, function: Function) -> Iterator[str]:
-    command = COMMANDS[name]
+def _recorders(key: str, function: Function) -> Iterator[str]:
     parameters = ", ".join(f"{p.type} {p.name}" for p in function.parameters) or "void"
-    given = {p.name: p.type for p in function.parameters}
-    for extern, member, dtype in members(command, function):
+    given = {p.name for p in function.parameters}
+    for extern, member, dtype in members(key, function):
         fills = []
-        for place, argument in enumerate(command.arguments):
-            value = _value(argument, given, dtype)
+        for place, argument in enumerate(KEYS[key].arguments):
+            value = _value(argument, key, given, dtype)
             if value is not None:
-                fills.append(f"    arguments[{place}] = {value};")
-        start = f"    int64_t *arguments = next({CODES[extern]});"
-        end = "    return 0;\n" if function.result not in ("void",) else ""
-        body = "\n".join([start, *fills]) if fills else f"    next({CODES[extern]});"
-        yield f"{function.result} {member}({parameters})\n{{\n{body}\n{end}}}\n"
+                fills.append(f"    septran_arguments[{place}] = {value};")
+        start = f"septran_next({CODES[extern]});"
+        start = f"    int64_t *septran_arguments = {start}" if fills else f"    {start}"
+        end = [] if function.result == "void" else ["    return 0;"]
+        body = "\n".join([start, *fills, *end])
+        yield f"{function.result} {member}({parameters})\n{{\n{body}\n}}\n"
 
 
-def _value(argument: Argument, given: dict[str, str], dtype: str) -> str | None:
+def _value(argument: Argument, key: str, given: Set[str], dtype: str) -> str | None:
     """What a record holds for an argument; None leaves the zero."""
     if argument.name == "type" and dtype:
         return str(DTYPES.index(dtype))
@@ -121,7 +143,10 @@ def _value(argument: Argument, given: dict[str, str], dtype: str) -> str | None:
         return None
     if argument.kind == ADDRESS:
         return f"(int64_t)(intptr_t){argument.name}"
-    if argument.kind == VALUE:
-        kind = str(DTYPES.index(dtype)) if dtype else "type"
-        return f"bits({argument.name}, {kind})"
-    return f"(int64_t){argument.name}"
+    whole = f"(int64_t){argument.name}"
+    if argument.kind != VALUE or key.endswith(INTEGERS):
+        return whole
+    bits = f"septran_bits((double){argument.name})"
+    if dtype or "type" not in given:
+        return bits if not dtype or floating(dtype) else whole
+    return f"type < {DTYPES.index('float16')} ? {whole} : {bits}"

@@ -12,7 +12,14 @@ from septran.targets.base import TensorIR
 from septran.targets.dsa.build import DsaExecutable, build, load
 from septran.targets.dsa.lowering import lower_program
 from septran.targets.dsa.toolchain import compiler
+from septran.targets.dsa.vendor import Vendor
 from septran.tile.nodes import TileProgram
+
+_PARTS = (
+    "build.py", "c_names.py", "codegen.py", "commands.py", "jit.py", "native.py", "recorder.py",
+    "toolchain.py", "vendor.py",
+)  # fmt: skip
+"""What an executable depends on beside the TensorIR."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +29,12 @@ class DsaTarget:
     name: str = "dsa"
 
     def lower(self, program: TileProgram) -> TensorIR:
-        """One PrimFunc: a core's control program."""
-        return TensorIR(program.name, tvm.IRModule({program.name: lower_program(program)}))
+        """One PrimFunc: a core's control program, and which vendor's header it is for."""
+        function = lower_program(program)
+        header = Vendor(program.machine).header_digest
+        if header is not None:  # so that a kernel is built anew when the header changes
+            function = function.with_attr("vendor_header", header)
+        return TensorIR(program.name, tvm.IRModule({program.name: function}))
 
     def build(self, ir: TensorIR, program: TileProgram) -> DsaExecutable:
         """Vendor C, and what records its commands for the simulator."""
@@ -37,7 +48,7 @@ class DsaTarget:
         """The code that generates, and the compiler."""
         folder = Path(__file__).parent
         digest = hashlib.sha256()
-        for name in ("codegen.py", "recorder.py", "jit.py", "commands.py", "vendor.py"):
+        for name in _PARTS:
             digest.update((folder / name).read_bytes())
         return f"dsa tvm {tvm.__version__} cc {compiler()} {digest.hexdigest()[:16]}"
 

@@ -1,18 +1,26 @@
-"""Find a C compiler and make a shared library with it."""
+"""Find a C compiler, and run it."""
 
 from __future__ import annotations
 
 import functools
 import os
+import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from septran.errors import TargetError
 
 NAMES = ("cc", "gcc", "clang")
-FLAGS = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
+FLAGS = (
+    "-std=c11", "-O1", "-fPIC", "-ffp-contract=off", "-Wall", "-Wextra",
+    "-Werror=implicit-function-declaration", "-Werror=incompatible-pointer-types",
+    "-Werror=int-conversion",
+)  # fmt: skip
+"""Other warnings are no errors: those of a compiler of next year would stop kernels of today."""
+SECONDS = 300
 
 
 class CompileError(TargetError):
@@ -35,21 +43,39 @@ def _found(own: str | None, cc: str | None, path: str | None) -> tuple[str, ...]
     if own == "none":
         return None
     for name in (own, cc, *NAMES):
-        words = name.split() if name else []
+        words = shlex.split(name) if name else []
         if words and shutil.which(words[0]):
             return tuple(words)
     return ("zig", "cc") if shutil.which("zig") else None
 
 
-def build_library(source: Path, library: Path, options: Sequence[str] = ()) -> None:
-    """Compile a C file to a shared library; raises CompileError with what the compiler said."""
+def run_compiler(what: str, options: Sequence[str]) -> None:
+    """Run the C compiler; raises CompileError with what it said of `what`."""
     command = compiler()
-    assert command is not None
-    words = [*command, *FLAGS, *options, str(source), "-o", str(library)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if command is None:
+        raise CompileError("there is no C compiler", hint="install gcc or clang, or set CC")
+    try:
+        done = subprocess.run(
+            [*command, *FLAGS, *options], capture_output=True, text=True, check=False,
+            timeout=SECONDS, stdin=subprocess.DEVNULL, errors="replace",
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CompileError(f"{command[0]} did not compile {what}: {error}") from error
     if done.returncode:
         said = done.stderr.strip() or done.stdout.strip()
         raise CompileError(
-            f"{command[0]} refused the C of {source.stem}:\n{said[:2000]}",
+            f"{command[0]} refused {what}:\n{said[:2000]}",
             hint="compare the vendor section of the machine file with the vendor's header",
         )
+
+
+@functools.cache
+def scratch() -> Path:
+    """A folder of this process for what it compiles."""
+    folder = tempfile.TemporaryDirectory(prefix="septran-dsa-", ignore_cleanup_errors=True)
+    _kept.append(folder)
+    return Path(folder.name)
+
+
+_kept: list[tempfile.TemporaryDirectory[str]] = []
+"""Removed when the process ends."""

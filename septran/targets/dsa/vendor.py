@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from septran.errors import TargetError, nearest
+from septran.location import Location
 from septran.machine.model import Machine
-from septran.targets.dsa.commands import COMMANDS, DTYPES, EXTERNS, Command
+from septran.machine.positions import Node, parse
+from septran.targets.dsa.commands import COMMANDS, DTYPES, EXTERNS, VALUE, Command
+from septran.targets.dsa.queues import Queues
 
 
 class VendorError(TargetError):
@@ -20,6 +25,21 @@ class VendorError(TargetError):
     code = "SEP540"
 
 
+POINTER = "pointer"
+"""The key of `functions` for the addresses of memories."""
+INTEGERS = "_integer"
+"""Behind a command's name: its function where it computes in integers, whose values a double
+cannot hold."""
+KEYS: Mapping[str, Command] = {
+    POINTER: Command(POINTER, (), "the address of a byte of a memory"),
+    **COMMANDS,
+    **{
+        f"{name}{INTEGERS}": command
+        for name, command in COMMANDS.items()
+        if any(a.kind == VALUE for a in command.arguments)
+    },
+}
+"""What `functions` may have."""
 _PROTOTYPE = re.compile(r"\s*(?P<result>[\w\s]*?[\s*])(?P<name>[\w{}]+)\s*\((?P<rest>.*)\)\s*;?\s*")
 _PARAMETER = re.compile(r"\s*(?P<type>.*?[\s*])(?P<name>\w+)\s*")
 
@@ -85,10 +105,30 @@ class Vendor:
         if not path.is_file():
             raise VendorError(
                 f"no header {self.header} beside the machine file of {self.machine.name}",
-                where,
+                self.where("header"),
                 hint=f"put the vendor's header at {path}",
             )
         return path
+
+    @property
+    def header_digest(self) -> str | None:
+        """What tells the header's content from others; None where there is no header."""
+        try:
+            text = self.header_path.read_bytes()
+        except (VendorError, OSError):
+            return None
+        return f"{self.header} {hashlib.sha256(text).hexdigest()[:12]}"
+
+    def where(self, key: str) -> Location | None:
+        """Where the section says something, or the section, or the machine file."""
+        place = self.machine.location
+        node = None if place is None else _section(place.file)
+        if node is None:
+            return place
+        for table in (node.items.get("functions"), node):
+            if table is not None and key in table.keys:
+                return table.keys[key]
+        return node.where
 
     @cached_property
     def functions(self) -> Mapping[str, Function]:
@@ -96,82 +136,138 @@ class Vendor:
         given: Mapping[str, Any] = self.machine.vendor.get("functions") or {}
         found = {}
         for name, text in given.items():
-            if name != "pointer" and name not in COMMANDS:
-                self._fail(f"vendor.functions has {name!r}, which is no command", name)
+            if name not in KEYS:
+                message = f"vendor.functions has {name!r}, which is no command"
+                raise VendorError(message, self.where(name), hint=nearest(name, KEYS))
             try:
                 found[name] = parse_prototype(str(text))
             except ValueError as error:
-                raise VendorError(
-                    f"vendor.functions.{name}: {error}", self.machine.location
-                ) from None
+                message = f"vendor.functions.{name}: {error}"
+                raise VendorError(message, self.where(name)) from None
             self._check(name, found[name])
+        self._check_distinct(found)
         return found
 
-    def _fail(self, message: str, name: str) -> None:
-        raise VendorError(message, self.machine.location, hint=nearest(name, ("pointer", *COMMANDS)))
-
     def _check(self, name: str, function: Function) -> None:
-        known = {"offset"} if name == "pointer" else {a.name for a in COMMANDS[name].arguments}
+        known = {"offset"} if name == POINTER else {a.name for a in KEYS[name].arguments}
         for parameter in function.parameters:
             if parameter.name not in known:
                 raise VendorError(
                     f"{function.name} has a parameter {parameter.name!r}, which {name} has not",
-                    self.machine.location,
+                    self.where(name),
                     hint=nearest(parameter.name, known),
                 )
-        family = name in COMMANDS and len(COMMANDS[name].functions) > 1
-        if family and "{function}" not in function.name:
-            raise VendorError(
-                f"{function.name} is for all of {name}, so its name needs {{function}}",
-                self.machine.location,
-            )
-        if name == "pointer" and "{memory}" not in function.name:
-            raise VendorError(
-                f"{function.name} is for every memory, so its name needs {{memory}}",
-                self.machine.location,
-            )
+        names = [p.name for p in function.parameters]
+        twice = next((n for n in names if names.count(n) > 1), None)
+        if twice:
+            raise VendorError(f"{function.name} has {twice!r} twice", self.where(name))
+        family = name != POINTER and len(KEYS[name].functions) > 1
+        needed = "{memory}" if name == POINTER else "{function}" if family else ""
+        if needed not in function.name:
+            message = f"{function.name} is for all of {name}, so its name needs {needed}"
+            raise VendorError(message, self.where(name))
 
-    def function(self, command: str) -> Function:
+    def _check_distinct(self, functions: Mapping[str, Function]) -> None:
+        """Each C function stands for one command."""
+        owner: dict[str, str] = {}
+        for key, function in functions.items():
+            for _, name, _ in members(key, function) if key != POINTER else ():
+                if owner.setdefault(name, key) != key:
+                    message = f"{name} is for {key} and for {owner[name]}"
+                    raise VendorError(message, self.where(key), hint="give one another name")
+
+    def key(self, command: Command, dtype: str) -> str:
+        """Of `functions`, for a command that computes in a dtype."""
+        exact = f"{command.name}{INTEGERS}"
+        return (
+            exact if exact in self.functions and not floating(dtype or "float32") else command.name
+        )
+
+    def function(self, key: str) -> Function:
         """The function of a command; raises VendorError where the vendor has none."""
-        if command not in self.functions:
-            names = ", ".join(a.name for a in COMMANDS[command].arguments)
+        if key not in self.functions:
+            names = ", ".join(a.name for a in KEYS[key].arguments) or "void"
             raise VendorError(
-                f"{self.machine.name} has no function for {command}, which the kernel needs",
-                self.machine.location,
-                hint=f"add vendor.functions.{command}: a prototype with parameters of {names}",
+                f"{self.machine.name} has no function for {key}, which the kernel needs",
+                self.where("functions"),
+                hint=f"add vendor.functions.{key}: a prototype with parameters of {names}",
             )
-        return self.functions[command]
+        return self.functions[key]
 
     def call(self, extern: str, arguments: Mapping[str, str], dtype: str) -> str:
         """The C call of one command, its arguments given as C texts."""
         command, function = EXTERNS[extern]
-        mine = self.function(command.name)
+        mine = self.function(self.key(command, dtype))
         given = ", ".join(arguments[p.name] for p in mine.parameters)
         return f"{mine.named(short(function), dtype)}({given})"
 
     def pointer(self, memory: str, offset: int) -> str:
         """The C call that gives the address of a byte of a memory."""
-        if "pointer" not in self.functions:
+        if POINTER not in self.functions:
             raise VendorError(
                 f"{self.machine.name} does not say how its memories are addressed",
-                self.machine.location,
+                self.where("functions"),
                 hint='add vendor.functions.pointer: "void *name_{memory}(int64_t offset)"',
             )
-        name = self.functions["pointer"].name.replace("{memory}", memory.lower())
+        name = self.functions[POINTER].name.replace("{memory}", memory.lower())
         return f"{name}({offset})"
 
-    def check_limits(self, extern: str, arguments: Mapping[str, int | None]) -> str | None:
-        """Why a command's constant arguments are beyond the vendor's limits; None if not."""
+    def problem(
+        self, extern: str, constants: Mapping[str, int | None], dtype: str, exact: bool = True
+    ) -> str | None:
+        """Why the vendor's function cannot do a command; None where it can.
+
+        `constants` are the numbers among its arguments, None where one is computed; `exact`
+        says that its value is one of a double.
+        """
+        command, _ = EXTERNS[extern]
+        mine = self.function(self.key(command, dtype))
+        passed = {p.name: p.type for p in mine.parameters}
+        for argument in command.arguments:
+            known = argument.name == "type" and mine.typed
+            if argument.name not in passed and not known and constants.get(argument.name) != 0:
+                value = constants.get(argument.name)
+                what = "computed" if value is None else f"{value:,}"
+                return f"{mine.name} has no parameter for {argument.name}, which is {what} here"
+            short_type = passed.get(argument.name) in ("double", "float")
+            if argument.kind == VALUE and short_type and not exact:
+                return f"{mine.name} takes a double, which cannot hold every {dtype}"
+        return self._beyond(extern, constants)
+
+    def _beyond(self, extern: str, constants: Mapping[str, int | None]) -> str | None:
         limits: Mapping[str, Any] = self.machine.vendor.get("limits") or {}
-        for name, value in arguments.items():
+        queues = Queues(self.machine)
+        for name, value in constants.items():
+            if value is None:
+                continue
             most = limits.get(f"max_{name}")
-            if value is not None and most is not None and value > int(most):
+            if most is not None and value > int(most):
                 return f"{extern} has {name} {value:,}, and the vendor's limit is {int(most):,}"
-        flags = self.machine.vendor.get("flags")
-        flag = arguments.get("flag")
-        if flag is not None and flags is not None and flag >= int(flags):
-            return f"flag {flag} is needed between two queues, and {self.machine.name} has {flags}"
+            names_queue = name in (("src", "dst") if "flag" in constants else ("queue",))
+            if names_queue and value not in queues.names:
+                known = ", ".join(f"{n} {queues.names[n]}" for n in sorted(queues.names))
+                return f"{extern} is for queue {value}, and there are {known}"
+            if name == "flag" and queues.flags is not None and not 0 <= value < queues.flags:
+                return (
+                    f"flag {value} is needed between two queues, and {self.machine.name} has "
+                    f"{queues.flags}"
+                )
         return None
+
+
+@functools.lru_cache(maxsize=8)
+def _section(file: str) -> Node | None:
+    """The vendor section of a machine file with places; None where it cannot be read."""
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+        return parse(text, file, VendorError).items.get("vendor")
+    except (OSError, ValueError, VendorError):
+        return None
+
+
+def floating(dtype: str) -> bool:
+    """Whether a number of a command's dtype is a float."""
+    return "float" in dtype
 
 
 def short(function: str) -> str:
@@ -179,13 +275,13 @@ def short(function: str) -> str:
     return function.removeprefix("reduce_").removesuffix("_imm")
 
 
-def members(command: Command, function: Function) -> list[tuple[str, str, str]]:
+def members(key: str, function: Function) -> list[tuple[str, str, str]]:
     """All externs that a vendor function stands for: extern, name in C, dtype or empty."""
-    dtypes = DTYPES if function.typed else ("",)
+    command = KEYS[key]
+    integers = key.endswith(INTEGERS)
+    dtypes = [d for d in DTYPES if not (integers and floating(d))] if function.typed else [""]
     return [
         (extern, function.named(short(member), dtype), dtype)
         for extern, member in zip(command.externs, command.functions or ("",), strict=True)
         for dtype in dtypes
     ]
-
-

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from septran.targets.dsa.simulator.costs import Costs
+from septran.targets.dsa.simulator.errors import SimulationError
 
 Array = np.ndarray[Any, Any]
 
@@ -54,4 +55,6 @@ def seed_of(adversary: int | None) -> int | None:
     if adversary is not None:
         return adversary
     text = os.environ.get(VARIABLE, "")
+    if text and not text.isdecimal():
+        raise SimulationError(f"{VARIABLE} is a seed, a number such as 7, not {text!r}")
     return int(text) if text else None

@@ -124,6 +124,7 @@ def simulate(
     lanes = len(commands.hardware.queues) * commands.hardware.cores
     slips = delays(cost, lanes, seed_of(adversary))
     timing = time(commands, cost, slips)
+    spaces.check_writable(np.unique(work.accesses.space[work.accesses.write]))
     accesses = work.accesses.expanded(commands.form)
     if checks:
         check_balance(commands, timing)

@@ -100,6 +100,12 @@ class Spaces:
             return memory.name
         return f"{memory.name} of core {instance * shared}"
 
+    def check_writable(self, written: Array) -> None:
+        """Raise CommandError where a written space is a parameter that may only be read."""
+        for n in written[written < len(self.parameters)].tolist():
+            if not self.parameters[n].flags.writeable:
+                raise CommandError(f"parameter {n} is written, and its array is read-only")
+
     def allocate(self, used: Array) -> tuple[Array, ...]:
         """Bytes of every space: the parameters, and fresh poison; `used` bytes at least."""
         found = list(self.parameters)

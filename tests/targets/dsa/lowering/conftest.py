@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import tvm
 
 from septran.compiler import produce_stages
 from septran.dtypes import numpy_dtype
@@ -153,7 +156,13 @@ def run(operator, machine, shapes=None, static=None, scalars=None, seed=0, **opt
     return arrays, wanted, result
 
 
+def script(program):
+    """TensorIR as text."""
+    name = program.name
+    return str(tvm.IRModule({name: lower_program(program)}).script())
+
+
 @pytest.fixture
-def simulated():
-    """The function `run`."""
-    return run
+def walked():
+    """`record`, `run` and `script`, by attribute."""
+    return SimpleNamespace(record=record, run=run, script=script)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from septran.explain.dsa_plots import KINDS, WAIT
 from septran.targets.dsa.profile_comparison import compare_profiles
-from septran.targets.dsa.profile_plots import KINDS, WAIT
 
 STEPS = 8
 
@@ -81,6 +82,13 @@ def test_the_chrome_trace_has_a_process_a_core_and_a_thread_a_queue(two_stages, 
         zip(products.start, products.cycles, strict=True)
     )
     assert {e["tid"] for e in spans} == {names["MMA"]["tid"]}
+    threads = {}
+    for event in events:
+        if event["ph"] == "X":
+            threads.setdefault(event["tid"], []).append((event["ts"], event["ts"] + event["dur"]))
+    for found in threads.values():  # viewers cannot show what overlaps
+        ordered = sorted(found)
+        assert all(a[1] <= b[0] for a, b in itertools.pairwise(ordered))
     assert spans[0]["args"]["origin"].startswith("gemm by mma")
     assert spans[0]["args"]["flops"] == 2 * 64**3
 

@@ -276,6 +276,21 @@ def test_an_operand_in_the_wrong_memory_is_found(toy, script):
     refuses(CommandError, toy, script, "c is in SPM, not in ACC")
 
 
+def test_a_parameter_that_is_read_only_is_not_written(toy, script):
+    script.fill(SPM, 0.0, 1, 16)
+    script.flag(VEC, OUT)
+    script.store(0, SPM, 1, 64)
+    array = np.zeros(64, np.uint8)
+    array.flags.writeable = False
+    with pytest.raises(CommandError, match="parameter 0 is written, and its array is read-only"):
+        simulate(toy, script.stream(), [array])
+
+
+def test_a_seed_is_a_number(toy, script, monkeypatch):
+    monkeypatch.setenv("SEPTRAN_DSA_ADVERSARIAL", "often")
+    refuses(SimulationError, toy, script, "is a seed, a number such as 7, not 'often'")
+
+
 # ----------------------------------------------------------------------------- commands
 
 

@@ -11,8 +11,10 @@ from septran.targets.dsa.profile_lanes import NAMES, waits, working
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from septran.targets.dsa.profile import DsaProfile
+    from septran.targets.dsa.profile_comparison import ProfileComparison
 
 KINDS = {"in": "#0072b2", "out": "#c04f00", "matrix": "#00795a", "vector": "#b87a00"}
 """Okabe and Ito's hues: copies inwards, copies outwards, matrix unit, vector unit."""
@@ -140,6 +142,24 @@ def plot_roofline(profile: DsaProfile, axes: Axes | None = None) -> Axes:
     axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
     axes.legend(fontsize=8, loc="lower right")
     return axes
+
+
+def plot_comparison(comparison: ProfileComparison, end: int | None = None) -> Figure:
+    """The timelines one above the other, on one axis of cycles."""
+    from matplotlib.figure import Figure
+
+    profiles = comparison.profiles
+    heights = [1.0 + 0.42 * len(profile.lanes) for profile in profiles]
+    figure = Figure(figsize=(10, sum(heights) + 0.3), layout="constrained")
+    axes = figure.subplots(len(heights), sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    last = end or max(profile.cycles for profile in profiles)
+    for one, title, place in zip(profiles, comparison.titles, axes, strict=True):
+        plot_timeline(one, place, 0, last)
+        place.set_title(f"{title}: {one.cycles:,} cycles", loc="left")
+        place.axvline(one.cycles, color=INK, linewidth=1, linestyle=":")
+    for place in axes[:-1]:
+        place.set_xlabel("")
+    return figure
 
 
 def _figure(width: float, height: float) -> Axes:

@@ -1,0 +1,68 @@
+"""The command line on a simulated DSA: cycles instead of seconds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from septran.cli import app
+
+SIZES = ("-s", "M=64", "-s", "N=64", "-s", "K=96")
+
+
+@pytest.fixture(autouse=True)
+def private_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("SEPTRAN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def septran(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == code, f"{result.output}\n{result.exception!r}"
+    return result.output
+
+
+def test_run_counts_cycles_and_says_nothing_of_torch():
+    text = septran("run", "gemm", "--on", "dsa-sim", *SIZES)
+    assert "C: right" in text
+    assert " cycles, " in text
+    assert "bound: " in text
+    assert "torch" not in text
+    assert "unreliable" not in text
+
+
+def test_run_shows_the_timeline():
+    text = septran("run", "gemm", "--on", "dsa-sim", "--profile", *SIZES)
+    assert "utilisation" in text
+    assert "stall cycles" in text
+    lanes = [line for line in text.splitlines() if line.count("|") == 2]
+    assert [line.split()[0] for line in lanes] == ["dma_in", "dma_out", "MMA"]
+    assert "so it is copied in [septran/operators/gemm.py:28" in text
+
+
+def test_run_writes_a_trace(tmp_path):
+    path = tmp_path / "gemm.json"
+    text = septran("run", "gemm", "--on", "dsa-sim", "--trace", path, *SIZES)
+    assert str(path) in text
+    assert json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+
+
+def test_run_prints_the_profile_as_json():
+    data = json.loads(septran("run", "softmax", "--on", "npu-cube", "--profile", "--json"))
+    assert data["right"]
+    assert data["profile"]["cycles"] >= data["profile"]["bound"]["cycles"]
+    assert data["by_origin"][0]["cycles"] > 0
+
+
+@pytest.mark.parametrize("option", [("--profile",), ("--trace", "t.json")])
+def test_a_measured_machine_has_no_timeline(option):
+    text = septran("run", "gemm", "--on", "cpu-x86", *option, *SIZES, code=2)
+    assert "has no timeline" in " ".join(text.split())
+
+
+def test_explain_prints_the_bound():
+    text = septran("explain", "gemm", "--on", "dsa-sim", "-f", "report", *SIZES)
+    assert "  bound: " in text
+    assert "bound: " not in septran("explain", "gemm", "--on", "cpu-x86", "-f", "report", *SIZES)
