@@ -19,9 +19,9 @@ GEMM = {"M": 40, "N": 50, "K": 30}
 TILES = {"block_M": 16, "block_N": 16, "block_K": 16}
 CASES = [
     ("gemm", "cpu-x86", GEMM, TILES),
-    ("softmax", "cpu-x86", {"M": 40, "N": 50}, {"block_M": 16}),
+    ("softmax", "cpu-x86", {"M": 40, "N": 50}, {"block_rows": 16}),
     ("conv2d", "cpu-x86", {"B": 2, "C": 5, "H": 9, "W": 8, "O": 6, "R": 3, "S": 3}, {}),
-    ("attention", "cpu-x86", {"B": 1, "H": 2, "M": 40, "N": 50, "D": 8}, {}),
+    ("attention", "cpu-x86", {"B": 1, "H": 2, "G": 2, "M": 40, "N": 50, "D": 8}, {}),
     ("gemm", "dsa-sim", GEMM, TILES),
 ]
 
