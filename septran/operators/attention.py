@@ -13,6 +13,11 @@ from septran import task
 
 EXAMPLE = {"B": 1, "H": 4, "M": 256, "N": 256, "D": 64}
 SAME = {"G": "H"}
+CASES = (
+    {"B": 1, "H": 2, "G": 1, "M": 33, "N": 70, "D": 16},
+    {"B": 1, "H": 1, "G": 1, "M": 100, "N": 70, "D": 64, "causal": True},
+    {"B": 2, "H": 4, "G": 2, "M": 1, "N": 130, "D": 32, "dtype": "float16"},
+)
 
 
 @task.define(leaf=True)

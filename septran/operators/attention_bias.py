@@ -17,6 +17,11 @@ from septran.operators.attention import (
 
 EXAMPLE = {"B": 1, "H": 4, "M": 256, "N": 256, "D": 64}
 SAME = {"G": "H"}
+CASES = (
+    {"B": 1, "H": 2, "G": 1, "M": 33, "N": 70, "D": 16},
+    {"B": 1, "H": 1, "G": 1, "M": 64, "N": 64, "D": 64},
+    {"B": 2, "H": 2, "G": 2, "M": 5, "N": 130, "D": 32, "dtype": "float16"},
+)
 
 
 @task.define(leaf=True)

@@ -12,6 +12,11 @@ from septran import task
 from septran.operators.attention import heads_a_group, scores_tile, softmax_step, values_tile
 
 EXAMPLE = {"B": 1, "H": 8, "G": 2, "N": 2048, "D": 64}
+CASES = (
+    {"B": 1, "H": 2, "G": 1, "N": 600, "D": 16},
+    {"B": 2, "H": 2, "G": 2, "N": 70, "D": 64},
+    {"B": 1, "H": 8, "G": 2, "N": 100, "D": 32, "dtype": "float16"},
+)
 
 
 @task.define(leaf=True)

@@ -7,6 +7,11 @@ from septran import task
 from septran.operators.gemm import gemm_core
 
 EXAMPLE = {"S": 8, "M": 256, "N": 256, "K": 256}
+CASES = (
+    {"S": 3, "M": 40, "N": 33, "K": 70},
+    {"S": 2, "M": 128, "N": 64, "K": 128},
+    {"S": 5, "M": 1, "N": 100, "K": 30, "dtype": "float16"},
+)
 
 
 @task.define

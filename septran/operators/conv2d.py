@@ -12,6 +12,12 @@ from septran import task
 from septran.operators.gemm import gemm_core
 
 EXAMPLE = {"B": 1, "C": 64, "H": 28, "W": 28, "O": 64, "R": 3, "S": 3}
+CASES = (
+    {"B": 2, "C": 3, "H": 10, "W": 9, "O": 5, "R": 3, "S": 2},
+    {"B": 1, "C": 16, "H": 14, "W": 14, "O": 32, "R": 3, "S": 3, "padding": 1},
+    {"B": 1, "C": 4, "H": 13, "W": 11, "O": 6, "R": 3, "S": 3,
+     "stride": 2, "padding": 2, "dilation": 2, "groups": 2},
+)  # fmt: skip
 
 
 @task.define

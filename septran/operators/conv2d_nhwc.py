@@ -9,6 +9,12 @@ from septran import task
 from septran.operators.gemm import gemm_core
 
 EXAMPLE = {"B": 1, "H": 28, "W": 28, "C": 64, "R": 3, "S": 3, "O": 64}
+CASES = (
+    {"B": 2, "H": 10, "W": 9, "C": 3, "R": 3, "S": 2, "O": 5},
+    {"B": 1, "H": 14, "W": 14, "C": 16, "R": 3, "S": 3, "O": 32, "padding": 1},
+    {"B": 1, "H": 13, "W": 11, "C": 4, "R": 3, "S": 3, "O": 6,
+     "stride": 2, "padding": 2, "dilation": 2},
+)  # fmt: skip
 
 
 @task.define

@@ -12,6 +12,11 @@ from septran import task
 from septran.operators.gemm import accumulator, gemm_tile
 
 EXAMPLE = {"M": 64, "N": 256, "K": 256}
+CASES = (
+    {"M": 40, "N": 70, "K": 192},
+    {"M": 64, "N": 128, "K": 128, "bits": 8},
+    {"M": 1, "N": 100, "K": 96, "group": 32, "dtype": "float16"},
+)
 
 
 @task.define(leaf=True)

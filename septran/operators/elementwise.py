@@ -8,6 +8,11 @@ the same names in torch.
 from septran import task
 
 EXAMPLE = {"M": 512, "N": 1024}
+CASES = (
+    {"M": 70, "N": 130},
+    {"M": 128, "N": 256, "function": "exp"},
+    {"M": 3, "N": 1000, "function": "tanh", "dtype": "float16"},
+)
 FUNCTIONS = {
     "abs": task.abs,
     "exp": task.exp,

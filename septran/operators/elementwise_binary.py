@@ -9,6 +9,11 @@ Variants Improve Transformer, arXiv 2002.05202 (the gate).
 from septran import task
 
 EXAMPLE = {"M": 512, "N": 1024}
+CASES = (
+    {"M": 70, "N": 130},
+    {"M": 128, "N": 256, "function": "add"},
+    {"M": 3, "N": 1000, "function": "maximum", "dtype": "float16"},
+)
 FUNCTIONS = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,

@@ -8,6 +8,11 @@ in float32), or int8 to int32. Source: BLAS level 3, GEMM.
 from septran import task
 
 EXAMPLE = {"M": 512, "N": 512, "K": 512}
+CASES = (
+    {"M": 70, "N": 130, "K": 90},
+    {"M": 128, "N": 256, "K": 256},
+    {"M": 33, "N": 1, "K": 100, "trans_b": True, "dtype": "float16"},
+)
 
 
 @task.define(leaf=True)

@@ -9,6 +9,11 @@ from septran import task
 from septran.operators.gemm import accumulator, gemm_core
 
 EXAMPLE = {"M": 512, "N": 512, "K": 512}
+CASES = (
+    {"M": 70, "N": 40, "K": 66},
+    {"M": 128, "N": 128, "K": 128, "act": "gelu"},
+    {"M": 1, "N": 100, "K": 50, "act": "silu", "dtype": "float16"},
+)
 ACTIVATIONS = {"none": lambda x: x, "relu": task.relu, "gelu": task.gelu, "silu": task.silu}
 
 

@@ -9,6 +9,11 @@ from septran import task
 from septran.operators.gemm import gemm_core
 
 EXAMPLE = {"M": 64, "N": 64, "K": 4096}
+CASES = (
+    {"M": 40, "N": 33, "K": 1100},
+    {"M": 64, "N": 64, "K": 2048},
+    {"M": 1, "N": 30, "K": 1500, "dtype": "float16"},
+)
 
 
 @task.define(leaf=True)

@@ -8,6 +8,11 @@ variance from the deviations (two passes), divided by N. Source: Ba et al., 2016
 from septran import task
 
 EXAMPLE = {"M": 512, "N": 1024}
+CASES = (
+    {"M": 40, "N": 70},
+    {"M": 64, "N": 512},
+    {"M": 3, "N": 1001, "dtype": "float16"},
+)
 
 
 @task.define(leaf=True)

@@ -9,6 +9,11 @@ Attention, arXiv 2312.06635.
 from septran import task
 
 EXAMPLE = {"B": 1, "H": 4, "N": 256, "D": 64, "E": 64}
+CASES = (
+    {"B": 1, "H": 2, "N": 100, "D": 24, "E": 40},
+    {"B": 1, "H": 1, "N": 128, "D": 64, "E": 64},
+    {"B": 2, "H": 1, "N": 70, "D": 32, "E": 16, "dtype": "float16"},
+)
 
 
 @task.define(leaf=True)

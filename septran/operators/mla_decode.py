@@ -13,6 +13,11 @@ from septran import task
 from septran.operators.attention import normalise, softmax_step, values_tile
 
 EXAMPLE = {"B": 1, "H": 16, "N": 512, "C": 512, "E": 64}
+CASES = (
+    {"B": 1, "H": 5, "N": 50, "C": 40, "E": 8},
+    {"B": 1, "H": 16, "N": 64, "C": 128, "E": 64},
+    {"B": 2, "H": 3, "N": 70, "C": 64, "E": 16, "dtype": "float16"},
+)
 
 
 @task.define(leaf=True)

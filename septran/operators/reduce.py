@@ -8,6 +8,11 @@ X [M, N], Y [M], any float dtype; sums in float32 (float64 for float64), rounded
 from septran import task
 
 EXAMPLE = {"M": 512, "N": 4096}
+CASES = (
+    {"M": 70, "N": 150},
+    {"M": 128, "N": 512, "function": "max"},
+    {"M": 3, "N": 1001, "function": "mean", "dtype": "float16"},
+)
 FUNCTIONS = ("sum", "mean", "max", "min", "sum_of_squares")
 
 

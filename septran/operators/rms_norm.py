@@ -7,6 +7,11 @@ and Sennrich, 2019, arXiv 1910.07467; torch.nn.functional.rms_norm.
 from septran import task
 
 EXAMPLE = {"M": 512, "N": 1024}
+CASES = (
+    {"M": 40, "N": 70},
+    {"M": 64, "N": 512},
+    {"M": 3, "N": 1001, "dtype": "float16"},
+)
 
 
 @task.define(leaf=True)

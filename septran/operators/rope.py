@@ -8,6 +8,11 @@ RoFormer, arXiv 2104.09864; the arrangement in halves of Llama.
 from septran import task
 
 EXAMPLE = {"S": 128, "H": 8, "D": 64}
+CASES = (
+    {"S": 70, "H": 3, "D": 22},
+    {"S": 64, "H": 4, "D": 64},
+    {"S": 5, "H": 2, "D": 128, "dtype": "float16"},
+)
 
 
 @task.define(leaf=True)

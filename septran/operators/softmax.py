@@ -8,6 +8,11 @@ Learning, 4.1.
 from septran import task
 
 EXAMPLE = {"M": 1024, "N": 1024}
+CASES = (
+    {"M": 40, "N": 70},
+    {"M": 64, "N": 512},
+    {"M": 3, "N": 1001, "dtype": "float16"},
+)
 
 
 @task.define(leaf=True)

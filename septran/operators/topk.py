@@ -8,6 +8,11 @@ the order among equals, which it leaves open).
 from septran import task
 
 EXAMPLE = {"M": 256, "N": 512}
+CASES = (
+    {"M": 40, "N": 70},
+    {"M": 64, "N": 128, "k": 1},
+    {"M": 3, "N": 501, "k": 3, "dtype": "float16"},
+)
 
 
 @task.define(leaf=True)

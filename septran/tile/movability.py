@@ -55,13 +55,17 @@ def hindrance(
     """Why the load at `position` cannot go round a ring of its own; None if it can.
 
     Nothing before it in its own iteration may touch what it fills or change what it
-    reads; in a sequential loop, no other iteration may change what it reads either. What
+    reads, nothing after it may change what it has filled (a store of the result would have
+    to be waited for before the next fill); in a sequential loop, no other iteration may change what it reads either. What
     it reads may also be one of the `loaded` buffers, that a load before it has filled.
     """
     before = tuple(loop.body[:position])
     target, source = copy.target.buffer, copy.source.buffer
     if _touched(target, (n for n in before if not _same_fill(n, copy))):
         return f"{target} is used before it in the same iteration"
+    after = (n for n in loop.body[position + 1 :] if not _same_fill(n, copy))
+    if target in _written(tuple(after)):
+        return f"{target} is changed after it in the same iteration"
     if source in loaded and _filled_once(source, before):
         return None
     if source in _written(before):

@@ -103,7 +103,7 @@ def test_run_prints_json():
         ("softmax", "M=33 N=65", "torch.softmax"),
         ("batched_gemm", "S=3 M=33 N=17 K=9", "torch.bmm"),
         ("gemm_bias_act", "M=33 N=17 K=9", "torch.addmm, relu"),
-        ("attention", "B=1 H=2 M=33 N=40 D=16", "torch scaled_dot_product_attention"),
+        ("attention", "B=1 H=2 G=2 M=33 N=40 D=16", "torch scaled_dot_product_attention"),
         ("conv2d", "B=2 C=3 H=9 W=8 O=4 R=3 S=2", "torch conv2d"),
     ],
 )

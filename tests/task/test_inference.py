@@ -30,6 +30,20 @@ SIZES = {
     "gemm_bias_act": (((5, 7), (7, 3), (3,)), {}, (5, 3)),
     "softmax": (((5, 7),), {}, (5, 7)),
     "attention": (((1, 2, 5, 8), (1, 2, 7, 8), (1, 2, 7, 8)), {}, (1, 2, 5, 8)),
+    "attention_bias": (((1, 2, 5, 8), (1, 1, 7, 8), (1, 1, 7, 8), (1, 2, 5, 7)), {}, (1, 2, 5, 8)),
+    "attention_decode": (((2, 6, 8), (2, 3, 7, 8), (2, 3, 7, 8)), {}, (2, 6, 8)),
+    "conv2d_nhwc": (((1, 10, 9, 3), (3, 3, 3, 4)), {"dilation": 2}, (1, 6, 5, 4)),
+    "dequant_gemm": (((5, 96), (48, 7), (3, 7), (3, 7)), {"group": 32}, (5, 7)),
+    "elementwise": (((5, 7),), {}, (5, 7)),
+    "elementwise_binary": (((5, 7), (5, 7)), {}, (5, 7)),
+    "gemm_splitk": (((5, 7), (7, 3)), {}, (5, 3)),
+    "layer_norm": (((5, 7), (7,), (7,)), {}, (5, 7)),
+    "linear_attention": (((1, 2, 5, 8), (1, 2, 5, 8), (1, 2, 5, 7)), {}, (1, 2, 5, 7)),
+    "mla_decode": (((2, 6, 16), (2, 6, 4), (2, 9, 16), (2, 9, 4)), {}, (2, 6, 16)),
+    "reduce": (((5, 7),), {}, (5,)),
+    "rms_norm": (((5, 7), (7,)), {}, (5, 7)),
+    "rope": (((5, 3, 8), (5, 4), (5, 4)), {}, (5, 3, 8)),
+    "topk": (((5, 7),), {"k": 2}, (5, 2)),
     "conv2d": (((1, 3, 10, 9), (4, 3, 3, 2)), {"stride": 2, "padding": 1}, (1, 4, 5, 5)),
 }
 
@@ -38,7 +52,9 @@ SIZES = {
 def test_outputs_of_the_library(name):
     inputs, static, wanted = SIZES[name]
     logic = operators.load(name)
-    shapes, _ = task.infer_outputs(logic, [array(*s) for s in inputs], static=static)
+    given = [array(*s, dtype="uint8" if kind.dtype == "uint8" else "float32")
+             for s, (_, kind) in zip(inputs, logic.tensors[-len(inputs) :], strict=True)]  # fmt: skip
+    shapes, _ = task.infer_outputs(logic, given, static=static)
     assert shapes[logic.tensors[0][0]] == wanted
 
 

@@ -20,9 +20,9 @@ CASES = {
     "batched_gemm": ("batched_gemm", {"S": 3, "M": 33, "N": 20, "K": 65}, {}),
     "gemm_bias_act": ("gemm_bias_act", {"M": 70, "N": 45, "K": 50}, {}),
     "softmax": ("softmax", {"M": 70, "N": 45}, {}),
-    "attention": ("attention", {"B": 1, "H": 2, "M": 70, "N": 100, "D": 16}, {}),
+    "attention": ("attention", {"B": 1, "H": 2, "G": 2, "M": 70, "N": 100, "D": 16}, {}),
     "causal attention": (
-        "attention", {"B": 1, "H": 1, "M": 130, "N": 150, "D": 16}, {"causal": True}
+        "attention", {"B": 1, "H": 1, "G": 1, "M": 130, "N": 150, "D": 16}, {"causal": True}
     ),
     "conv2d": ("conv2d", {"B": 2, "C": 5, "H": 9, "W": 8, "O": 6, "R": 3, "S": 3}, {}),
     "strided conv2d": (

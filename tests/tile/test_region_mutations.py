@@ -21,7 +21,7 @@ CASES = [
     ("gemm", "cpu-x86", GEMM, TILES),
     ("softmax", "cpu-x86", {"M": 40, "N": 50}, {"block_rows": 16}),
     ("conv2d", "cpu-x86", {"B": 2, "C": 5, "H": 9, "W": 8, "O": 6, "R": 3, "S": 3}, {}),
-    ("attention", "cpu-x86", {"B": 1, "H": 2, "M": 40, "N": 50, "D": 8}, {}),
+    ("attention", "cpu-x86", {"B": 1, "H": 2, "G": 2, "M": 40, "N": 50, "D": 8}, {}),
     ("gemm", "dsa-sim", GEMM, TILES),
 ]
 

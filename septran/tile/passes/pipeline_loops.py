@@ -170,6 +170,7 @@ class _Pipelining:
         """The copies that can go round, grouped by engine and by who needs them first."""
         groups: dict[tuple[str, bool, int, bool], list[int]] = {}
         loaded: set[str] = set()
+        filled: set[str] = set()  # by a load, whether that goes round or stays
         for position, node in enumerate(loop.body):
             if not isinstance(node, Copy) or not is_asynchronous(self.program, node):
                 continue
@@ -179,6 +180,7 @@ class _Pipelining:
                 continue
             user = _next_user(loop.body, position)
             if load:
+                filled.add(mine)
                 chained = node.source.buffer in loaded
                 why = hindrance(node, position, loop, frozenset(loaded))
                 if why is not None or user == len(loop.body):
@@ -186,7 +188,7 @@ class _Pipelining:
                     continue
                 loaded.add(mine)
                 groups.setdefault((node.engine, True, user, not chained), []).append(position)
-            elif mine not in loaded and may_lag(node, position, loop):
+            elif mine not in filled and may_lag(node, position, loop):
                 groups.setdefault((node.engine, False, position, False), []).append(position)
         return [_Group(tuple(p), load, ahead) for (_, load, _, ahead), p in groups.items()]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from septran.compiler import produce_stages
 from septran.task.index import Index, Var
 from septran.tile.execution import ADVERSARIES
 from septran.tile.interpreter import interpret
@@ -158,3 +159,15 @@ def test_one_unit_runs_its_loop_in_order_and_stores_beside_the_next_tile(gemm, o
 
 def test_the_text_of_a_pipelined_gemm(gemm, golden):
     golden.check(to_text(placed(gemm(pipeline=3, outer=2))), "gemm in 3 stages")
+
+
+@pytest.mark.parametrize("machine", ["dsa-sim", "npu-cube"])
+def test_what_is_changed_in_place_is_not_fetched_ahead(machine):
+    """Rows of a result that is written in parts: brought in, changed, stored, each in turn."""
+    stages = produce_stages("topk", machine, shapes={"M": 70, "N": 33}, static={"k": 2})
+    x = np.random.default_rng(0).permutation(70 * 33).reshape(70, 33).astype("float32")
+    order = np.argsort(-x, axis=1)[:, :2]
+    for when in ("early", "late", 0):
+        found = interpret(stages.tile_program, {"X": x}, order=when)
+        assert np.array_equal(found["indices"], order)
+        assert np.array_equal(found["values"], np.take_along_axis(x, order, 1))

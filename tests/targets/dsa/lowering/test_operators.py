@@ -20,9 +20,9 @@ CASES = {
     "gemm_bias_act": ("gemm_bias_act", {"M": 70, "N": 45, "K": 50}, {"act": "gelu"}),
     "softmax": ("softmax", {"M": 70, "N": 45}, {}),
     "softmax of long rows": ("softmax", {"M": 3, "N": 5000}, {}),
-    "attention": ("attention", {"B": 1, "H": 2, "M": 70, "N": 100, "D": 16}, {}),
+    "attention": ("attention", {"B": 1, "H": 2, "G": 2, "M": 70, "N": 100, "D": 16}, {}),
     "causal attention": (
-        "attention", {"B": 1, "H": 1, "M": 130, "N": 150, "D": 16}, {"causal": True}
+        "attention", {"B": 1, "H": 1, "G": 1, "M": 130, "N": 150, "D": 16}, {"causal": True}
     ),
     "conv2d": ("conv2d", {"B": 2, "C": 5, "H": 9, "W": 8, "O": 6, "R": 3, "S": 3}, {}),
     "strided conv2d": (
