@@ -33,7 +33,7 @@ class Cell:
     unknown: int
     """Elements about which nothing can be promised; they do not make a cell wrong."""
     seconds: float | None
-    """Of a call, measured; None on simulated machines."""
+    """Of the fastest call; None on simulated machines."""
     cycles: int | None
     """Of a call, simulated; None on real machines."""
     message: str
@@ -158,15 +158,14 @@ def measure_cell(case: Case, machine: str) -> Cell:
         profile = kernel.profile(**inputs, repeat=SAMPLES)
     except SepTranError as error:
         return Cell(case, machine, False, float("inf"), 0, None, None, str(error))
-    timed = isinstance(profile, Profile)
     return Cell(
         case,
         machine,
         check.right,
         max((output.worst for output in check.outputs), default=0.0),
         sum(output.unknown for output in check.outputs),
-        profile.median if isinstance(profile, Profile) else None,
-        None if timed else int(profile.cycles),
+        profile.best if isinstance(profile, Profile) else None,
+        None if isinstance(profile, Profile) else int(profile.cycles),
         "" if check.right else str(check),
     )
 
