@@ -141,17 +141,26 @@ def fork():
 def interrupt(rounds):
     """SIGINT at any moment of compiling: KeyboardInterrupt, and the next try works."""
 
+    def insist(heard, delay):
+        while not heard.wait(delay):
+            os.kill(os.getpid(), signal.SIGINT)
+            delay = 2.0  # Python drops what a signal raises in a destructor: then once more
+
     def job():
         rng = random.Random(os.getpid())
         caught = 0
         for _ in range(int(rounds)):
-            threading.Timer(rng.random() * 0.15, os.kill, (os.getpid(), signal.SIGINT)).start()
+            heard = threading.Event()
+            pest = threading.Thread(target=insist, args=(heard, rng.random() * 0.15))
+            pest.start()
             try:
                 while True:
                     softmax(SHAPES[0])
                     Cache.default().clear()
             except KeyboardInterrupt:
+                heard.set()
                 caught += 1
+            pest.join()
             softmax(SHAPES[0])
         assert caught == int(rounds)
         assert not list((Cache.default().root / "staging").iterdir())
