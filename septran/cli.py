@@ -17,13 +17,16 @@ from septran.commands import (
     fuzz,
     lint,
     machines,
+    matrix,
     ops,
     run,
     schema,
 )
 from septran.errors import SepTranError
 
-COMMANDS = (run, explain, compare, lint, schema, machines, ops, fuzz, cache, doctor)
+COMMANDS = (
+    run, explain, compare, lint, schema, machines, ops, matrix, fuzz, cache, doctor,
+)  # fmt: skip
 """In the order of the help."""
 FULL_TRACEBACK = "SEPTRAN_FULL_TRACEBACK"
 MISTAKE = 1

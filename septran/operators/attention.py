@@ -3,8 +3,8 @@
 Q and O [B, H, M, D], K and V [B, G, N, D]; `scale` is 1/sqrt(D) unless given. G heads of keys
 serve H heads of queries, H/G each (GQA; MQA where G is 1). With `causal` query i sees keys up
 to i + N - M (the last query sees all). The softmax is computed online, a block of keys at a
-time, so that the scores are never all in memory. A query that sees no key gives NaN, as
-torch's. Source: Dao et al., FlashAttention, arXiv 2205.14135.
+time, so that the scores are never all in memory. A query that sees no key gives 0, as in
+torch. Source: Dao et al., FlashAttention, arXiv 2205.14135.
 """
 
 import math
@@ -56,8 +56,8 @@ def values_tile(acc, P, V):
 
 @task.define(leaf=True)
 def normalise(O, acc, l):
-    """O = acc / l."""
-    O[:, :] = acc / l[:, None]
+    """O = acc / l, and 0 for a query that sees no key."""
+    O[:, :] = acc / task.where(task.equal(l, 0.0), 1.0, l)[:, None]
 
 
 @task.define
@@ -107,7 +107,7 @@ def attention(
     scale: task.static = None,
 ):
     """O = softmax(scale * Q K^T) V for each batch and head."""
-    factor = 1.0 / math.sqrt(Q.shape[3]) if scale is None else scale
+    factor = 1.0 / math.sqrt(max(1, Q.shape[3])) if scale is None else scale
     ahead = K.shape[2] - Q.shape[2] if causal else None
     for b, g, h in task.parallel_range(*K.shape[:2], heads_a_group(Q, K)):
         q = g * heads_a_group(Q, K) + h

@@ -72,7 +72,7 @@ def attention_bias(
     scale: task.static = None,
 ):
     """O = softmax(scale * Q K^T + bias) V for each batch and head."""
-    factor = 1.0 / math.sqrt(Q.shape[3]) if scale is None else scale
+    factor = 1.0 / math.sqrt(max(1, Q.shape[3])) if scale is None else scale
     for b, g, h in task.parallel_range(*K.shape[:2], heads_a_group(Q, K)):
         q = g * heads_a_group(Q, K) + h
         head = (O[b, q], Q[b, q], K[b, g], V[b, g], bias[b, q])

@@ -71,8 +71,8 @@ def join_part(acc, l, part, maximum, total, top):
 
 @task.define(leaf=True)
 def join_end(O, acc, l):
-    """O = acc / l."""
-    O[:, :] = acc / l[:, None]
+    """O = acc / l, and 0 where there are no keys."""
+    O[:, :] = acc / task.where(task.equal(l, 0.0), 1.0, l)[:, None]
 
 
 @task.define
@@ -98,7 +98,7 @@ def attention_decode(
     scale: task.static = None,
 ):
     """O = softmax(scale * Q K^T) V with one query a head, parts of the keys side by side."""
-    factor = 1.0 / math.sqrt(Q.shape[2]) if scale is None else scale
+    factor = 1.0 / math.sqrt(max(1, Q.shape[2])) if scale is None else scale
     group, count = heads_a_group(Q, K), task.cdiv(K.shape[2], task.tunable("split_N", 512))
     kept = (*K.shape[:2], count, group)
     parts = task.empty((*kept, Q.shape[2]), task.float32, name="parts")

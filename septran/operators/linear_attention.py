@@ -52,7 +52,7 @@ def rounded(Y, X):
 
 @task.define
 def linear_attention_head(O, Q, K, V):
-    """One head: chunk after chunk, the state passed on."""
+    """One head, some columns: chunk after chunk, the state passed on."""
     size = task.tunable("block_N")
     Op, Vp = (task.partition(x, shape=(size, x.shape[1])) for x in (O, V))
     Qp, Kp = (task.partition(x, shape=(size, x.shape[1])) for x in (Q, K))
@@ -78,6 +78,9 @@ def linear_attention(
     K: task.Tensor["B", "H", "N", "D"],
     V: task.Tensor["B", "H", "N", "E"],
 ):
-    """Each batch and head on its own."""
-    for b, h in task.parallel_range(*O.shape[:2]):
-        task.launch(linear_attention_head, O[b, h], Q[b, h], K[b, h], V[b, h])
+    """Each batch, head and block of V's columns on its own."""
+    tile = (1, 1, O.shape[2], task.tunable("block_E"))
+    Op, Vp = task.partition(O, shape=tile), task.partition(V, shape=tile)
+    for b, h, e in task.parallel_range(*O.shape[:2], Op.shape[3]):
+        o, v = Op[b, h, 0, e][0, 0], Vp[b, h, 0, e][0, 0]
+        task.launch(linear_attention_head, o, Q[b, h], K[b, h], v)

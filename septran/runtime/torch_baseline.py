@@ -39,9 +39,10 @@ def beside_torch(
     import numpy as np
     import torch
 
-    if operator not in _FUNCTIONS:
+    found = torch_function(operator, static)
+    if found is None:
         return None
-    name, function = _FUNCTIONS[operator](static)
+    name, function = found
     if threads is not None:
         torch.set_num_threads(threads)
     tensors = [_tensor(torch, np.ascontiguousarray(array)) for array in inputs]
@@ -52,8 +53,8 @@ def beside_torch(
         return None  # torch does not take these dtypes or sizes on this device
     result = ours(*tensors)
     with torch.inference_mode():
-        found = duel(lambda: ours(*tensors, out=result), lambda: function(*tensors), seconds)
-    return Beside(name, torch.__version__, found)
+        timed = duel(lambda: ours(*tensors, out=result), lambda: function(*tensors), seconds)
+    return Beside(name, torch.__version__, timed)
 
 
 def _tensor(torch: Any, array: Any) -> Any:
@@ -111,12 +112,41 @@ def _softmax(_: Mapping[str, Any]) -> _Named:
 def _attention(static: Mapping[str, Any]) -> _Named:
     import torch
 
-    def call(q: Any, k: Any, v: Any) -> Any:
+    def call(q: Any, k: Any, v: Any, bias: Any = None) -> Any:
+        m, n, causal = q.shape[2], k.shape[2], bool(static.get("causal"))
+        if causal and m != n:  # torch's is_causal counts keys from the first, ours from the last
+            bias = torch.ones(m, n, dtype=torch.bool).tril(n - m)
         return torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, is_causal=bool(static.get("causal")), scale=static.get("scale")
-        )
+            q, k, v, bias, is_causal=causal and m == n, scale=static.get("scale"),
+            enable_gqa=q.shape[1] != k.shape[1],
+        )  # fmt: skip
 
     return "torch scaled_dot_product_attention", call
+
+
+def _attention_decode(static: Mapping[str, Any]) -> _Named:
+    name, attend = _attention(static)
+    return name, lambda q, k, v: attend(q[:, :, None], k, v)[:, :, 0]
+
+
+def _mla_decode(static: Mapping[str, Any]) -> _Named:
+    import torch
+
+    scale = static.get("scale") or 192**-0.5
+
+    def call(q: Any, r: Any, latents: Any, p: Any) -> Any:
+        keys = latents[:, None]
+        found = torch.nn.functional.scaled_dot_product_attention(
+            torch.cat((q, r), -1)[:, :, None], torch.cat((keys, p[:, None]), -1), keys,
+            scale=scale, enable_gqa=True,
+        )  # fmt: skip
+        return found[:, :, 0]
+
+    return "torch.cat, scaled_dot_product_attention", call
+
+
+def _linear_attention(_: Mapping[str, Any]) -> _Named:
+    return "torch.matmul, tril", lambda q, k, v: (q @ k.transpose(-1, -2)).tril() @ v
 
 
 def _conv2d(static: Mapping[str, Any]) -> _Named:
@@ -128,11 +158,116 @@ def _conv2d(static: Mapping[str, Any]) -> _Named:
     return "torch conv2d", call
 
 
+def _conv2d_nhwc(static: Mapping[str, Any]) -> _Named:
+    name, convolve = _conv2d(static)
+
+    def call(x: Any, f: Any) -> Any:
+        return convolve(x.permute(0, 3, 1, 2), f.permute(3, 2, 0, 1)).permute(0, 2, 3, 1)
+
+    return f"{name}, channels last", call
+
+
+def _dequant_gemm(static: Mapping[str, Any]) -> _Named:
+    import torch
+
+    bits, group = static.get("bits", 4), static.get("group", 64)
+
+    def call(a: Any, w: Any, scale: Any, zero: Any) -> Any:
+        if bits == 8:
+            unpacked = w.view(torch.int8).view(-1, group, w.shape[1])
+        else:
+            halves = w.view(-1, group // 2, w.shape[1])
+            unpacked = torch.cat((halves & 15, halves >> 4), 1)
+        wide = (unpacked.to(a.dtype) - zero[:, None]) * scale[:, None]
+        return torch.mm(a, wide.view(-1, w.shape[1]))
+
+    return "dequantised, then torch.mm", call
+
+
+def _elementwise(static: Mapping[str, Any]) -> _Named:
+    import torch
+
+    name = static.get("function", "silu")
+    found = getattr(torch, name, None) or getattr(torch.nn.functional, name)
+    return f"torch {name}", found
+
+
+def _elementwise_binary(static: Mapping[str, Any]) -> _Named:
+    import torch
+
+    name = static.get("function", "silu_mul")
+    if name == "silu_mul":
+        return "torch silu, mul", lambda a, b: torch.nn.functional.silu(a) * b
+    return f"torch.{name}", getattr(torch, name)
+
+
+def _reduce(static: Mapping[str, Any]) -> _Named:
+    import torch
+
+    name = static.get("function", "sum")
+    if name == "sum_of_squares":
+        return "torch.linalg.vecdot", lambda x: torch.linalg.vecdot(x, x)
+    function = getattr(torch, {"max": "amax", "min": "amin"}.get(name, name))
+    return f"torch.{function.__name__}", lambda x: function(x, 1)
+
+
+def _rms_norm(static: Mapping[str, Any]) -> _Named:
+    import torch
+
+    eps = static.get("eps", 1e-6)
+    norm = torch.nn.functional.rms_norm
+    return "torch rms_norm", lambda x, w: norm(x, x.shape[1:], w, eps)
+
+
+def _layer_norm(static: Mapping[str, Any]) -> _Named:
+    import torch
+
+    eps = static.get("eps", 1e-5)
+    norm = torch.nn.functional.layer_norm
+    return "torch layer_norm", lambda x, w, bias: norm(x, x.shape[1:], w, bias, eps)
+
+
+def _rope(_: Mapping[str, Any]) -> _Named:
+    import torch
+
+    def call(x: Any, cos: Any, sin: Any) -> Any:
+        low, high = x.chunk(2, -1)
+        cos, sin = cos[:, None], sin[:, None]
+        return torch.cat((low * cos - high * sin, high * cos + low * sin), -1)
+
+    return "torch.mul, cat", call
+
+
+def _topk(static: Mapping[str, Any]) -> _Named:
+    import torch
+
+    return "torch.topk", lambda x: torch.topk(x, static.get("k", 4), 1)
+
+
 _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _Named]] = {
     "attention": _attention,
+    "attention_bias": _attention,
+    "attention_decode": _attention_decode,
     "batched_gemm": _batched_gemm,
     "conv2d": _conv2d,
+    "conv2d_nhwc": _conv2d_nhwc,
+    "dequant_gemm": _dequant_gemm,
+    "elementwise": _elementwise,
+    "elementwise_binary": _elementwise_binary,
     "gemm": _gemm,
     "gemm_bias_act": _gemm_bias_act,
+    "gemm_splitk": _gemm,
+    "layer_norm": _layer_norm,
+    "linear_attention": _linear_attention,
+    "mla_decode": _mla_decode,
+    "reduce": _reduce,
+    "rms_norm": _rms_norm,
+    "rope": _rope,
     "softmax": _softmax,
+    "topk": _topk,
 }
+
+
+def torch_function(operator: str, static: Mapping[str, Any]) -> _Named | None:
+    """The name of torch's function for an operator, and the function; None where it has none."""
+    return _FUNCTIONS[operator](static) if operator in _FUNCTIONS else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,8 @@ from septran.task.tracing import trace
 from septran.task.tree import Loop, Statement, TaskTree
 
 PROBE = 64
-"""Extent of every dimension in the trace that finds which parameters are written."""
+"""Extent of every dimension in the trace that finds which parameters are written, or a
+multiple, which the static flags that are numbers divide: groups of 3 or 128, say."""
 
 Shape = tuple[int, ...]
 Array = np.ndarray[Any, Any]
@@ -101,13 +103,14 @@ def _probe(logic: Task, static: Mapping[str, Any] | None) -> TaskTree:
     tensors = logic.specialised(static or {})
     names = {str(d) for _, k in tensors for d in k.dims or () if str(d).isidentifier()}
     small = {n for _, k in tensors for d in k.dims or () for n in _subtracted(str(d))}
-    dims = {n: 3 if n in small else PROBE for n in names}
+    size = _divisible(logic, static or {})
+    dims = {n: 3 if n in small else size for n in names}
     free = any(k.dims is None for _, k in tensors)
     for rank in (2, 1, 3, 4) if free else (2,):
         shapes: dict[str, Shape] = {}
         for name, kind in tensors:
             if kind.dims is None:
-                shapes[name] = (PROBE,) * rank
+                shapes[name] = (size,) * rank
             else:
                 shapes[name] = tuple(extent(d, dims, static or {}, logic, name) for d in kind.dims)
         try:
@@ -115,6 +118,13 @@ def _probe(logic: Task, static: Mapping[str, Any] | None) -> TaskTree:
         except LogicError as error:
             failures.append(error)
     raise failures[0]
+
+
+def _divisible(logic: Task, static: Mapping[str, Any]) -> int:
+    """An extent that every static flag that is a number divides."""
+    flags = {k.name: k.default for k in logic.keywords if k.static} | dict(static)
+    numbers = [v for v in flags.values() if isinstance(v, int) and 0 < v < PROBE**2]
+    return math.lcm(PROBE, *numbers)
 
 
 def _subtracted(dim: str) -> set[str]:

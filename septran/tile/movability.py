@@ -55,9 +55,10 @@ def hindrance(
     """Why the load at `position` cannot go round a ring of its own; None if it can.
 
     Nothing before it in its own iteration may touch what it fills or change what it
-    reads, nothing after it may change what it has filled (a store of the result would have
-    to be waited for before the next fill); in a sequential loop, no other iteration may change what it reads either. What
-    it reads may also be one of the `loaded` buffers, that a load before it has filled.
+    reads, nothing after it may change what it has filled (whose store would have to be
+    waited for before the next fill); in a sequential loop, no other iteration may change
+    what it reads either. What it reads may also be one of the `loaded` buffers, that a load
+    before it has filled.
     """
     before = tuple(loop.body[:position])
     target, source = copy.target.buffer, copy.source.buffer

@@ -7,18 +7,17 @@ import math
 from collections.abc import Iterator
 
 from septran.errors import TileError
-from septran.machine.model import Instruction, Machine, Memory
-from septran.task.index import axis
+from septran.machine.model import Machine, Memory
 from septran.task.primitives import PRIMITIVES
 from septran.tile.bijection import LayoutError, check_layout
-from septran.tile.layouts import ROW, Layout
+from septran.tile.contracts import converts, demanded_layout
+from septran.tile.layouts import ROW
 from septran.tile.nodes import (
     Buffer,
     Compute,
     Copy,
     For,
     Node,
-    Region,
     Role,
     TileProgram,
     nodes,
@@ -61,6 +60,7 @@ def check_places(program: TileProgram, top: Block) -> Iterator[TileError]:
                 ends = buffers[node.source.buffer].memory, buffers[node.target.buffer].memory
                 engine = channels[node.channel].engine if node.channel else node.engine
                 yield from _engine(program.machine, node, ends, engine)
+                yield from _conversion(program, node)
                 yield from _visible(program.machine, node, node.processor, buffers)
             case Compute():
                 yield from _visible(program.machine, node, node.processor, buffers)
@@ -190,6 +190,20 @@ def _visible(
         yield located(ProcessorError, message, node.origin, hint=hint)
 
 
+def _conversion(program: TileProgram, node: Copy) -> Iterator[TileError]:
+    """An engine writes only the layouts that its machine lists, or leaves them as they are."""
+    try:
+        possible = converts(program, node)
+    except KeyError:
+        return  # an unknown engine is reported already
+    if not possible:
+        ends = [program.buffer(r.buffer) for r in (node.source, node.target)]
+        source, target = (f"{b.name} ({b.layout})" for b in ends)
+        message = f"{node.engine} cannot change the layout from {source} to {target}"
+        hint = f"{node.engine} writes {', '.join(program.machine.engine(node.engine).layouts)}"
+        yield located(LayoutError, message, node.origin, hint=hint)
+
+
 def _engine(
     machine: Machine, node: Copy, ends: tuple[str, str], channel: str
 ) -> Iterator[TileError]:
@@ -234,24 +248,9 @@ def _demands(
                 f"but {buffer.name} is in {buffer.memory}"
             )
             yield located(EngineError, message, node.origin)
-        wanted = _wanted(instruction, name, region)
+        wanted = demanded_layout(instruction, name, region)
         if wanted is None or buffer.name in program.params or buffer.layout == wanted:
             continue
         if buffer.layout == ROW or buffer.layout.kind == wanted.kind:
             message = f"{instruction.name} reads {buffer.name} as {wanted}, not {buffer.layout}"
             yield located(LayoutError, message, node.origin)
-
-
-def _wanted(instruction: Instruction, operand: str, region: Region) -> Layout | None:
-    """The layout that a contract demands, in the buffer's own axes."""
-    text = instruction.layouts.get(operand)
-    if text is None:
-        return None
-    layout = Layout.parse(text)
-    if layout.kind != "panels":
-        return layout
-    cut, width = layout.parameters
-    for number, entry in enumerate(region.index):
-        if entry.coefficient(axis(cut)) == 1:
-            return Layout("panels", (number, width))
-    return None

@@ -9,9 +9,13 @@ from random import Random
 
 import numpy as np
 import pytest
+import torch
 
 import septran
+from septran import operators
+from septran.compiler import extents
 from septran.dtypes import numpy_dtype
+from septran.runtime.torch_baseline import torch_function
 
 EXTENTS = (0, 1, 2, 7, 31, 32, 33, 63, 64, 65, 127, 129, 255, 1000)
 """The battery: around the sizes where tiles, vectors and blocks end."""
@@ -168,3 +172,113 @@ def test_the_order_of_hashes_changes_nothing():
         )  # fmt: skip
         printed.add(run.stdout)
     assert len(printed) == 1
+
+
+LATER = sorted({*operators.names()} - {*AXES})
+"""Operators that the batteries above have not."""
+
+
+@pytest.fixture(scope="module")
+def kernel_of():
+    """Kernels by operator and flags, so that no shape is compiled twice."""
+    made = {}
+
+    def get(name, **static):
+        key = name, tuple(sorted(static.items()))
+        if key not in made:
+            made[key] = septran.compile(name, static=static)
+        return made[key]
+
+    return get
+
+
+def given(name, sizes, dtype="float32", **static):
+    """Random inputs of an operator for its first case's sizes, but for those in `sizes`."""
+    first = operators.cases(name)[0]
+    task = operators.load(name)
+    shapes = extents(task, {**first.sizes, **sizes}, static)
+    kernel, rng = septran.compile(name, static=static), np.random.default_rng(0)
+    found = []
+    for tensor in kernel.signature.inputs:
+        if tensor.dtype == "uint8":
+            found.append(rng.integers(0, 256, shapes[tensor.name], dtype="uint8"))
+        else:
+            found.append(rng.standard_normal(shapes[tensor.name]).astype(numpy_dtype(dtype)))
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+@pytest.mark.parametrize("name", LATER)
+def test_every_other_operator_in_every_float(kernel_of, name, dtype):
+    check = kernel_of(name).check(*given(name, {}, dtype))
+    assert check.right, str(check)
+
+
+BATTERY = {
+    "attention_bias": "N", "attention_decode": "N", "elementwise": "N", "layer_norm": "N",
+    "linear_attention": "N", "mla_decode": "N", "reduce": "N", "rope": "S", "topk": "M",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("extent", [0, 1, 65, 127])
+@pytest.mark.parametrize("name", BATTERY)
+def test_every_other_operator_at_the_edges_of_tiles(kernel_of, name, extent):
+    check = kernel_of(name).check(*given(name, {BATTERY[name]: extent}))
+    assert check.right, str(check)
+
+
+def test_a_sum_of_nothing_is_zero(kernel_of):
+    assert kernel_of("reduce")(np.zeros((5, 0), "f4")).tolist() == [0.0] * 5
+    assert not kernel_of("gemm_splitk")(np.zeros((5, 0), "f4"), np.zeros((0, 3), "f4")).any()
+
+
+@pytest.mark.parametrize("size", [32, 80, 128, 256])
+def test_heads_of_each_size(kernel_of, size):
+    sizes = {"B": 1, "H": 2, "G": 1, "M": 17, "N": 33, "D": size}
+    check = kernel_of("attention", causal=True).check(*given("attention", sizes))
+    assert check.right, str(check)
+
+
+def test_queries_without_keys_give_zeros_as_in_torch(kernel_of):
+    q, k, v = given("attention", {"M": 5, "N": 3})
+    found = kernel_of("attention", causal=True)(q, k, v)
+    assert not found[:, :, :2].any()
+    assert found[:, :, 2:].all()
+    q, k, v = given("attention", {"M": 5, "N": 0})
+    assert not kernel_of("attention")(q, k, v).any()
+    q, k, v = given("attention", {"M": 5, "N": 3, "D": 0})
+    assert kernel_of("attention")(q, k, v).shape == (1, 2, 5, 0)
+    q, k, v, bias = given("attention_bias", {})
+    bias[0, 1, 7] = -np.inf
+    found = kernel_of("attention_bias")(q, k, v, bias)
+    assert not found[0, 1, 7].any()
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", sorted({*LATER} - {"topk", "conv2d_nhwc", "linear_attention"}))
+def test_special_values_are_where_torch_has_them(kernel_of, name, value):
+    inputs = given(name, {})
+    inputs[0].reshape(-1)[[3, 8]] = value
+    found = kernel_of(name)(*inputs)
+    wanted = torch_function(name, {})[1](*map(torch.from_numpy, inputs)).numpy()
+    for same in (np.isnan, np.isposinf, np.isneginf):
+        np.testing.assert_array_equal(same(found), same(wanted))
+
+
+@pytest.mark.parametrize("name", operators.names())
+def test_torch_has_a_function_beside_every_operator(name):
+    """In float64, it is the reference's equal but for rounding."""
+    for case in operators.cases(name):
+        inputs = given(name, case.sizes, "float64", **case.static)
+        kernel = septran.compile(name, static=case.static)
+        ours = kernel.reference(*inputs)
+        named, function = torch_function(name, case.static)
+        assert "torch" in named
+        theirs = function(*map(torch.from_numpy, inputs))
+        ours, theirs = (x if isinstance(x, tuple) else (x,) for x in (ours, theirs))
+        for a, b in zip(ours, theirs, strict=True):
+            assert a.shape == tuple(b.shape)
+            size = np.nanmax(np.abs(b.numpy()), initial=1.0)
+            # thousands of roundings of sums of thousands of terms: far below any mistake
+            assert np.nanmax(np.abs(a - b.numpy()), initial=0.0) <= 2.0**-36 * size, str(case)

@@ -84,20 +84,197 @@ def test_softmax_of_a_row_with_nan_is_nan_in_that_row_only():
     assert np.isfinite(np.delete(y, 2, axis=0)).all()
 
 
+def attended(q, k, v, mask=None):
+    """torch's attention in float64, and the size that its rounding errors go with."""
+    tensors = [torch.from_numpy(x) for x in (q, k, v)]
+    gqa = q.shape[1] != k.shape[1]
+    given = None if mask is None else torch.as_tensor(mask)
+    wanted = torch.nn.functional.scaled_dot_product_attention(*tensors, given, enable_gqa=gqa)
+    shared = q.shape[1] // max(1, k.shape[1])
+    keys = np.repeat(k, shared, axis=1)
+    scores = np.abs(q) @ np.abs(keys).transpose(0, 1, 3, 2)
+    # errors of the scores enter through exp, so their size multiplies the weights' sum
+    size = 16 * (2 + scores.max(initial=0.0)) * np.abs(v).max(initial=0.0)
+    return wanted.numpy(), size
+
+
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("m", "n"), [(50, 50), (20, 70), (70, 20), (1, 33), (33, 1)])
+@pytest.mark.parametrize(
+    ("m", "n"), [(50, 50), (20, 70), (70, 20), (1, 33), (33, 1), (3, 0), (0, 3)]
+)
 def test_attention(m, n, causal, tiling):
     q, k, v = (normal(2, 2, e, 16, seed=s) for s, e in enumerate((m, n, n)))
-    scores = torch.from_numpy(q @ k.transpose(0, 1, 3, 2)) / 4
-    if causal:
-        seen = torch.ones(m, n, dtype=torch.bool).tril(n - m)
-        scores = scores.masked_fill(~seen, -torch.inf)
-    weights = torch.softmax(scores, -1).numpy()
-    found = run("attention", q, k, v, tiling=tiling, causal=causal)
-    # errors of the scores enter through exp, so their size multiplies the weights' sum
-    size = 16 * (1 + np.nanmax(np.abs(scores.masked_fill(scores == -torch.inf, 0).numpy())))
-    close(found, weights @ v, n + 16, size * (np.abs(weights) @ np.abs(v)))
+    mask = torch.ones(m, n, dtype=torch.bool).tril(n - m) if causal else None
+    wanted, size = attended(q, k, v, mask)
+    close(run("attention", q, k, v, tiling=tiling, causal=causal), wanted, n + 16, size)
+
+
+@pytest.mark.parametrize("head", [0, 1, 32, 80, 128, 256])
+def test_attention_of_each_head_size(head):
+    q, k, v = (normal(1, 4, 9, head), *(normal(1, 2, 13, head, seed=s) for s in (1, 2)))
+    if head == 0:  # nothing to compute, and nothing to divide by
+        assert run("attention", q, k, v, tiling={}).shape == (1, 4, 9, 0)
+        return
+    wanted, size = attended(q, k, v)
+    close(run("attention", q, k, v, tiling={}), wanted, 13 + head, size)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 6], ids=("MQA", "GQA", "MHA"))
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+def test_attention_with_a_bias_that_hides_keys(groups, tiling):
+    q, k, v = (normal(2, 6, 30, 16), *(normal(2, groups, 40, 16, seed=s) for s in (1, 2)))
+    bias = normal(2, 6, 30, 40, seed=3)
+    bias[normal(2, 6, 30, 40, seed=4) > 1] = -np.inf
+    bias[0, 1, 7] = -np.inf  # a query that sees no key
+    wanted, size = attended(q, k, v, bias)
+    found = run("attention_bias", q, k, v, bias, tiling=tiling)
+    assert not found[0, 1, 7].any()
+    close(found, wanted, 56, size)
+
+
+@pytest.mark.parametrize("n", [0, 1, 40, 600])
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_attention_decode(n, groups):
+    q, k, v = (normal(2, 6, 16), *(normal(2, groups, n, 16, seed=s) for s in (1, 2)))
+    wanted, size = attended(q[:, :, None], k, v)
+    found = run("attention_decode", q, k, v, tiling={"split_N": 64, "block_N": 24})
+    close(found, wanted[:, :, 0], n + 16, size)
+
+
+@pytest.mark.parametrize("tiling", [{}, {"block_H": 2, "block_N": 7}])
+def test_mla_decode(tiling):
+    q, r = normal(2, 5, 24), normal(2, 5, 8, seed=1)
+    latents, p = normal(2, 33, 24, seed=2), normal(2, 33, 8, seed=3)
+    scores = (q @ latents.transpose(0, 2, 1) + r @ p.transpose(0, 2, 1)) / np.sqrt(192)
+    wanted = torch.softmax(torch.from_numpy(scores), -1).numpy() @ latents
+    size = 16 * (2 + np.abs(scores).max()) * np.abs(latents).max()
+    close(run("mla_decode", q, r, latents, p, tiling=tiling), wanted, 65, size)
+
+
+@pytest.mark.parametrize("tiling", [{}, {"block_N": 7, "block_E": 3}])
+@pytest.mark.parametrize("n", [0, 1, 30])
+def test_linear_attention(n, tiling):
+    q, k, v = (normal(1, 2, n, e, seed=s) for s, e in enumerate((8, 8, 5)))
+    scores = np.tril(q @ k.transpose(0, 1, 3, 2))
+    size = np.abs(q) @ np.abs(k).transpose(0, 1, 3, 2) @ np.abs(v)
+    close(run("linear_attention", q, k, v, tiling=tiling), scores @ v, 8 + 2 * n, size)
+
+
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+@pytest.mark.parametrize("name", ["rms_norm", "layer_norm"])
+@pytest.mark.parametrize("shape", [(20, 45), (1, 1), (0, 5), (3, 300)], ids=str)
+def test_norms(name, shape, tiling):
+    x, w, bias = normal(*shape), normal(shape[1], seed=1), normal(shape[1], seed=2)
+    given = (x, w) if name == "rms_norm" else (x, w, bias)
+    tensors = [torch.from_numpy(y) for y in given]
+    function = getattr(torch.nn.functional, name)
+    wanted = function(tensors[0], shape[1:], *tensors[1:], eps=1e-5)
+    size = (1 + np.abs(x).max(initial=0)) * (1 + np.abs(w)) + np.abs(bias)
+    if name == "layer_norm" and shape[1] == 1:
+        size = 300 * size  # 1/sqrt(eps) of the rounding in x - mean
+    close(run(name, *given, tiling=tiling, eps=1e-5), wanted, 4 * shape[1], size)
+
+
+@pytest.mark.parametrize("depth", [1, 7, 16, 1000])
+@pytest.mark.parametrize("k", [0, 1, 45])
+def test_gemm_splitk(k, depth):
+    a, b = normal(20, k), normal(k, 13, seed=1)
+    found = run("gemm_splitk", a, b, tiling={"split_K": depth})
+    close(found, a @ b, k, np.abs(a) @ np.abs(b))
+
+
+@pytest.mark.parametrize(("bits", "group"), [(4, 2), (4, 32), (8, 32), (8, 96)])
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+def test_dequant_gemm_is_dequantise_then_matmul(bits, group, tiling):
+    rng = np.random.default_rng(0)
+    low, high = (0, 16) if bits == 4 else (-128, 128)
+    w = rng.integers(low, high, (96, 21))
+    a, scale = normal(10, 96), normal(96 // group, 21, seed=1)
+    zero = rng.integers(low, high, scale.shape).astype("float64")
+    wide = (w - zero.repeat(group, 0)) * scale.repeat(group, 0)
+    packed = w.astype("int8").view("uint8")
+    if bits == 4:
+        halves = packed.reshape(-1, 2, group // 2, 21)
+        packed = (halves[:, 0] | halves[:, 1] << 4).reshape(48, 21)
+    static = {"bits": bits, "group": group}
+    found = run("dequant_gemm", a, packed, scale, zero, tiling=tiling, **static)
+    close(found, a @ wide, 96, np.abs(a) @ np.abs(wide))
+
+
+UNARY = operators.module("elementwise").FUNCTIONS
+BINARY = operators.module("elementwise_binary").FUNCTIONS
+SPECIAL = np.array(
+    [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, 5e-324, 710.0, -745.0, 1e300]
+)
+
+
+def alike(found, wanted, steps=8):
+    """Equal but for rounding, with NaN and infinities in the same places."""
+    wanted = np.asarray(wanted)
+    with np.errstate(all="ignore"):
+        near = np.abs(found - wanted) <= steps * ROUNDOFF * np.abs(wanted) + 1e-320
+    assert np.all(near | (found == wanted) | (np.isnan(found) & np.isnan(wanted)))
+
+
+@pytest.mark.parametrize("function", UNARY)
+def test_elementwise(function):
+    x = np.concatenate([SPECIAL, normal(300)])[None]
+    torchs = getattr(torch, function, None) or getattr(torch.nn.functional, function)
+    found = run("elementwise", x, tiling=TILINGS[1], function=function)
+    alike(found, torchs(torch.from_numpy(x)))
+
+
+@pytest.mark.parametrize("function", BINARY)
+def test_elementwise_binary(function):
+    pairs = np.array(list(itertools.product([*SPECIAL, 0.3, -7.0], repeat=2))).T
+    a, b = np.ascontiguousarray(pairs[0])[None], np.ascontiguousarray(pairs[1])[None]
+    x, y = torch.from_numpy(a), torch.from_numpy(b)
+    torchs = getattr(torch, function, lambda x, y: torch.nn.functional.silu(x) * y)
+    alike(run("elementwise_binary", a, b, tiling=TILINGS[1], function=function), torchs(x, y))
+
+
+@pytest.mark.parametrize("function", operators.module("reduce").FUNCTIONS)
+@pytest.mark.parametrize("value", [0.0, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+def test_reduce(function, value, tiling):
+    x = normal(20, 45)
+    x[3, 7] = value
+    t = torch.from_numpy(x)
+    wanted = {
+        "sum": lambda: t.sum(1), "mean": lambda: t.mean(1), "max": lambda: t.amax(1),
+        "min": lambda: t.amin(1), "sum_of_squares": lambda: (t * t).sum(1),
+    }[function]().numpy()  # fmt: skip
+    found = run("reduce", x, tiling=tiling, function=function)
+    plain = np.isfinite(wanted)
+    assert np.array_equal(found[~plain], wanted[~plain], equal_nan=True)
+    close(found[plain], wanted[plain], 45, np.abs(x[plain]).sum(1) + (x[plain] ** 2).sum(1))
+
+
+@pytest.mark.parametrize("shape", [(30, 3, 22), (1, 1, 2), (0, 2, 4), (5, 0, 4)], ids=str)
+def test_rope(shape):
+    s, _, d = shape
+    x, angle = normal(*shape), normal(s, d // 2, seed=1)
+    cos, sin = np.cos(angle), np.sin(angle)
+    turned = (x[..., : d // 2] + 1j * x[..., d // 2 :]) * np.exp(1j * angle)[:, None]
+    wanted = np.concatenate([turned.real, turned.imag], -1)
+    close(run("rope", x, cos, sin, tiling={"block_S": 7}), wanted, 4, 4 * np.abs(x).max(initial=0))
+
+
+@pytest.mark.parametrize("k", [1, 4, 45])
+def test_topk(k):
+    x = np.random.default_rng(0).permutation(20 * 45).reshape(20, 45) / 7.0
+    x[4, 3] = np.inf
+    values, indices = torch.topk(torch.from_numpy(x), k, 1)
+    found = run("topk", x, tiling=TILINGS[1], k=k)
+    assert np.array_equal(found[0], values.numpy())
+    assert np.array_equal(found[1], indices.numpy())
+
+
+def test_topk_takes_the_first_among_equals():
+    values, indices = run("topk", np.array([[1.0, 3.0, 3.0, 2.0, 3.0]]), tiling={}, k=4)
+    assert values.tolist() == [[3.0, 3.0, 3.0, 2.0]]
+    assert indices.tolist() == [[1, 2, 4, 3]]
 
 
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
@@ -112,6 +289,31 @@ def test_conv2d(stride, padding, dilation, tiling):
         return torch.nn.functional.conv2d(torch.from_numpy(a), torch.from_numpy(b), **flags).numpy()
 
     found = run("conv2d", x, f, tiling=tiling, **flags)
+    close(found, reference(x, f), 18, reference(np.abs(x), np.abs(f)))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_conv2d_in_groups(groups):
+    x, f = normal(2, 4, 9, 8), normal(8, 4 // groups, 3, 2, seed=1)
+    flags = {"groups": groups, "stride": 2, "padding": 1}
+
+    def reference(a, b):
+        return torch.nn.functional.conv2d(torch.from_numpy(a), torch.from_numpy(b), **flags).numpy()
+
+    found = run("conv2d", x, f, tiling=TILINGS[1], **flags)
+    close(found, reference(x, f), 24, reference(np.abs(x), np.abs(f)))
+
+
+@pytest.mark.parametrize(("stride", "padding", "dilation"), [(1, 0, 1), (2, 1, 1), (1, 2, 2)])
+def test_conv2d_with_channels_last(stride, padding, dilation):
+    x, f = normal(2, 11, 9, 3), normal(3, 2, 3, 5, seed=1)
+    flags = {"stride": stride, "padding": padding, "dilation": dilation}
+
+    def reference(a, b):
+        turned = torch.from_numpy(a).permute(0, 3, 1, 2), torch.from_numpy(b).permute(3, 2, 0, 1)
+        return torch.nn.functional.conv2d(*turned, **flags).permute(0, 2, 3, 1).numpy()
+
+    found = run("conv2d_nhwc", x, f, tiling=TILINGS[1], **flags)
     close(found, reference(x, f), 18, reference(np.abs(x), np.abs(f)))
 
 
@@ -132,9 +334,6 @@ def test_16_bit_floats_are_summed_in_float32():
 
 
 def test_all_operators_are_listed_and_documented():
-    assert {"gemm", "batched_gemm", "gemm_bias_act", "softmax", "attention", "conv2d"} <= set(
-        operators.names()
-    )
     for name in operators.names():
         module = operators.module(name)
         assert "Source:" in (module.__doc__ or ""), name

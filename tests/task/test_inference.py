@@ -52,10 +52,17 @@ SIZES = {
 def test_outputs_of_the_library(name):
     inputs, static, wanted = SIZES[name]
     logic = operators.load(name)
-    given = [array(*s, dtype="uint8" if kind.dtype == "uint8" else "float32")
-             for s, (_, kind) in zip(inputs, logic.tensors[-len(inputs) :], strict=True)]  # fmt: skip
+    kinds = [kind for _, kind in logic.tensors[-len(inputs) :]]
+    dtypes = [kind.dtype if kind.dtype == "uint8" else "float32" for kind in kinds]
+    given = [array(*s, dtype=d) for s, d in zip(inputs, dtypes, strict=True)]
     shapes, _ = task.infer_outputs(logic, given, static=static)
     assert shapes[logic.tensors[0][0]] == wanted
+
+
+@pytest.mark.parametrize("size", [3, 32, 128, 96])
+def test_flags_may_divide_dimensions(size):
+    assert task.written(operators.load("dequant_gemm"), {"group": 2 * size}) == {"C"}
+    assert task.written(operators.load("conv2d"), {"groups": size}) == {"Y"}
 
 
 @pytest.mark.parametrize("flags", [{}, {"trans_a": True}, {"trans_b": True}])

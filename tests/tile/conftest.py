@@ -41,7 +41,7 @@ MACHINE = Machine(
         Engine("DMA_IN", (("DRAM", "SPM"),), asynchronous=True, completes_by="event"),
         Engine("DMA_OUT", (("SPM", "DRAM"),), asynchronous=True, completes_by="event"),
         Engine("MOVE", (("SPM", "ACC"), ("ACC", "SPM"), ("DRAM", "DRAM"), ("ACC", "DRAM"),
-                        ("DRAM", "SPM"), ("SPM", "DRAM"))),
+                        ("DRAM", "SPM"), ("SPM", "DRAM")), layouts=("row", "panels")),
     ),
     instructions=(
         Instruction("mma", "gemm", operands={"C": ("ACC", "SPM", "DRAM")}),

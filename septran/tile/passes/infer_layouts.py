@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from septran.errors import TileError
-from septran.machine.model import Instruction
-from septran.task.index import axis
 from septran.task.primitives import PRIMITIVES
+from septran.tile.contracts import converts, demanded_layout
 from septran.tile.layouts import ROW, Layout
 from septran.tile.nodes import (
     Buffer,
     Compute,
     Copy,
     Origin,
-    Region,
     Remark,
     TileProgram,
     nodes,
@@ -69,13 +67,6 @@ def _upstream(program: TileProgram) -> TileProgram:
     return program
 
 
-def converts(program: TileProgram, copy: Copy) -> bool:
-    """Whether a copy's engine can write its target's layout from its source's."""
-    source, target = program.buffer(copy.source.buffer), program.buffer(copy.target.buffer)
-    known = program.machine.engine(copy.engine).layouts
-    return source.layout == target.layout or {source.layout.kind, target.layout.kind} <= set(known)
-
-
 def _by_contract(program: TileProgram) -> TileProgram:
     """What instructions demand of their operands.
 
@@ -101,7 +92,7 @@ def _by_contract(program: TileProgram) -> TileProgram:
 
 def _demands(program: TileProgram, buffer: Buffer) -> Iterator[_Demand]:
     for node in nodes(program.body):
-        if not isinstance(node, Compute):
+        if not isinstance(node, Compute) or node.primitive not in PRIMITIVES:
             continue
         try:
             instruction = program.machine.instruction(node.instruction)
@@ -109,28 +100,10 @@ def _demands(program: TileProgram, buffer: Buffer) -> Iterator[_Demand]:
             continue
         for position, region in enumerate(node.operands):
             if region.buffer == buffer.name:
-                wanted = _wanted(instruction, node, position, region)
+                operand = PRIMITIVES[node.primitive].operands[position]
+                wanted = demanded_layout(instruction, operand, region)
                 if wanted is not None:
                     yield _Demand(wanted, instruction.name, node.origin)
-
-
-def _wanted(
-    instruction: Instruction, node: Compute, position: int, region: Region
-) -> Layout | None:
-    """The layout that the contract demands of an operand, in the buffer's own axes."""
-    if node.primitive not in PRIMITIVES:
-        return None
-    text = instruction.layouts.get(PRIMITIVES[node.primitive].operands[position])
-    if text is None:
-        return None
-    layout = Layout.parse(text)
-    if layout.kind != "panels":
-        return layout
-    cut, width = layout.parameters
-    for buffer_axis, entry in enumerate(region.index):
-        if entry.coefficient(axis(cut)) == 1:
-            return Layout("panels", (buffer_axis, width))
-    return None
 
 
 def _agreed(buffer: Buffer, demands: list[_Demand]) -> Layout:

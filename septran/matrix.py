@@ -1,0 +1,178 @@
+"""Every operator on every machine: compiled, run, and compared with the exact result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from septran import operators
+from septran.compiler import compile as compile_kernel
+from septran.errors import SepTranError
+from septran.operators import Case
+from septran.runtime.profile import Profile
+
+MACHINES = ("cpu-x86", "dsa-sim", "npu-cube")
+"""Those that run here: this processor, and the simulated ones."""
+SAMPLES = 5
+"""Of a time; cycles are always the same."""
+_WIDTH = 28
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One case of an operator on one machine."""
+
+    case: Case
+    machine: str
+    right: bool
+    worst: float
+    """The greatest error of all outputs, as a fraction of what rounding allows."""
+    unknown: int
+    """Elements about which nothing can be promised; they do not make a cell wrong."""
+    seconds: float | None
+    """Of the fastest call; None on simulated machines."""
+    cycles: int | None
+    """Of a call, simulated; None on real machines."""
+    message: str
+    """What went wrong; empty when right."""
+
+    @property
+    def cost(self) -> str:
+        """``12.3 us`` or ``4,688 cycles``."""
+        if self.cycles is not None:
+            return f"{self.cycles:,} cycles"
+        return "" if self.seconds is None else _time(self.seconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures under their names."""
+        return {
+            "operator": self.case.operator, "machine": self.machine,
+            "sizes": dict(self.case.sizes), "static": dict(self.case.static),
+            "dtype": self.case.dtype, "right": self.right, "worst": self.worst,
+            "unknown": self.unknown, "seconds": self.seconds, "cycles": self.cycles,
+            "message": self.message,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The whole table, by operator, case and machine."""
+
+    cells: tuple[Cell, ...]
+
+    @property
+    def right(self) -> bool:
+        """Whether every cell is."""
+        return all(cell.right for cell in self.cells)
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """In the order of the columns."""
+        return tuple(dict.fromkeys(cell.machine for cell in self.cells))
+
+    def to_markdown(self) -> str:
+        """A row an operator, for documentation: cases right, worst share, cost of the second."""
+        lines = [
+            f"| operator | {' | '.join(self.machines)} |",
+            f"| --- |{' --- |' * len(self.machines)}",
+        ]
+        for name, cells in groupby(self.cells, lambda c: c.case.operator):
+            row = list(cells)
+            columns = (self._summary([c for c in row if c.machine == m]) for m in self.machines)
+            lines.append(f"| `{name}` | {' | '.join(columns)} |")
+        return "\n".join(lines)
+
+    @staticmethod
+    def _summary(cells: list[Cell]) -> str:
+        right = sum(cell.right for cell in cells)
+        worst = max(cell.worst for cell in cells)
+        return f"{right}/{len(cells)}, {worst:.2g}, {cells[len(cells) // 2].cost}"
+
+    def __str__(self) -> str:
+        cases = dict.fromkeys(f"{c.case.operator}  {c.case}" for c in self.cells)
+        width = max(map(len, cases), default=0)
+        lines = [f"{'':{width}}" + "".join(f"  {machine:>{_WIDTH}}" for machine in self.machines)]
+        for case, cells in groupby(self.cells, lambda c: c.case):
+            row = list(cells)
+            head = f"{f'{case.operator}  {case}':{width}}"
+            lines.append(head + "".join(f"  {_text(cell):>{_WIDTH}}" for cell in row))
+            lines += [f"  {c.machine}: {c.message}" for c in row if not c.right]
+        right = sum(cell.right for cell in self.cells)
+        told = "shares are of the error that rounding allows"
+        return "\n".join([*lines, f"{right} of {len(self.cells)} right; {told}"])
+
+
+def measure_matrix(
+    names: Iterable[str] | None = None,
+    machines: Iterable[str] = MACHINES,
+    *,
+    jobs: int = 1,
+    first: bool = False,
+    show: Callable[[Cell], None] = lambda _: None,
+) -> Matrix:
+    """Run the cases of operators (all where None) on machines.
+
+    Args:
+        names: Operators of the library.
+        machines: By name; each needs a backend that runs here.
+        jobs: Processes side by side, whose times then disturb each other.
+        first: Only the first case of each operator.
+        show: Called with each cell when it is there.
+
+    Raises:
+        SepTranError: for an operator that there is not. A cell's own mistakes are in it.
+    """
+    columns = tuple(machines)
+    cases = [
+        case
+        for name in (operators.names() if names is None else names)
+        for case in operators.cases(name)[: 1 if first else None]
+    ]
+    asked = [(case, machine) for case in cases for machine in columns]
+    cells: list[Cell] = []
+    if jobs == 1:
+        for case, machine in asked:
+            cells.append(measure_cell(case, machine))
+            show(cells[-1])
+        return Matrix(tuple(cells))
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for cell in pool.map(measure_cell, *zip(*asked, strict=True)):
+            cells.append(cell)
+            show(cell)
+    return Matrix(tuple(cells))
+
+
+def measure_cell(case: Case, machine: str) -> Cell:
+    """One case on one machine: checked with random inputs, then timed."""
+    try:
+        kernel = compile_kernel(
+            case.operator, machine, shapes=case.sizes, dtypes=case.dtype, static=case.static
+        )
+        inputs = kernel.sample()
+        check = kernel.check(**inputs)
+        profile = kernel.profile(**inputs, repeat=SAMPLES)
+    except SepTranError as error:
+        return Cell(case, machine, False, float("inf"), 0, None, None, str(error))
+    return Cell(
+        case,
+        machine,
+        check.right,
+        max((output.worst for output in check.outputs), default=0.0),
+        sum(output.unknown for output in check.outputs),
+        profile.best if isinstance(profile, Profile) else None,
+        None if isinstance(profile, Profile) else int(profile.cycles),
+        "" if check.right else str(check),
+    )
+
+
+def _text(cell: Cell) -> str:
+    return f"right {cell.worst:7.2g} {cell.cost:>14}" if cell.right else "WRONG"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.3g} us" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"

@@ -1,0 +1,30 @@
+"""What machine files demand of layouts: instructions of operands, engines of copies."""
+
+from __future__ import annotations
+
+from septran.machine.model import Instruction
+from septran.task.index import axis
+from septran.tile.layouts import Layout
+from septran.tile.nodes import Copy, Region, TileProgram
+
+
+def demanded_layout(instruction: Instruction, operand: str, region: Region) -> Layout | None:
+    """The layout that a contract demands of an operand, in the buffer's own axes."""
+    text = instruction.layouts.get(operand)
+    if text is None:
+        return None
+    layout = Layout.parse(text)
+    if layout.kind != "panels":
+        return layout
+    cut, width = layout.parameters
+    for number, entry in enumerate(region.index):
+        if entry.coefficient(axis(cut)) == 1:
+            return Layout("panels", (number, width))
+    return None
+
+
+def converts(program: TileProgram, copy: Copy) -> bool:
+    """Whether a copy's engine can write its target's layout from its source's."""
+    source, target = program.buffer(copy.source.buffer), program.buffer(copy.target.buffer)
+    known = program.machine.engine(copy.engine).layouts
+    return source.layout == target.layout or {source.layout.kind, target.layout.kind} <= set(known)

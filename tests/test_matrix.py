@@ -1,0 +1,98 @@
+"""The table of operators by machines: all of it is right, and the README has it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from septran import operators
+from septran.cli import app
+from septran.matrix import MACHINES, Cell, Matrix, measure_cell, measure_matrix
+from septran.operators import Case
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("name", operators.names())
+def test_an_operator_is_right_on_every_machine(name):
+    found = measure_matrix([name])
+    assert found.right, str(found)
+    assert found.machines == MACHINES
+    assert len(found.cells) == 3 * len(MACHINES)
+    for cell in found.cells:
+        assert 0 <= cell.worst <= 1
+        assert (cell.cycles is None) == (cell.machine == "cpu-x86") != (cell.seconds is None)
+        assert (cell.cycles or cell.seconds) > 0
+        assert cell.unknown == 0
+
+
+def test_cases_have_three_sizes_and_ragged_ones_among_them():
+    for name in operators.names():
+        cases = operators.cases(name)
+        assert len(set(map(str, cases))) == len(cases) == 3, name
+        assert any(size % 8 for case in cases for size in case.sizes.values() if size > 8), name
+
+
+def test_an_operator_without_cases_is_checked_with_its_example(monkeypatch):
+    monkeypatch.delattr(operators.module("softmax"), "CASES")
+    assert operators.cases("softmax") == (Case("softmax", {"M": 1024, "N": 1024}, {}),)
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
+def test_the_readme_has_every_operator_and_machine(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\d/\d), .* \| (\d/\d), .* \| (\d/\d), .* \|$", text, re.M)
+    assert [row[0] for row in rows] == list(operators.names())
+    assert {count for row in rows for count in row[1:]} == {"3/3"}
+    assert f"| {' | '.join(MACHINES)} |" in text
+
+
+def test_a_machine_without_code_is_told_and_fails():
+    cell = measure_cell(operators.cases("reduce")[0], "nvidia-h200")
+    assert not cell.right
+    assert "no code generator" in cell.message
+    table = Matrix((cell,))
+    assert not table.right
+    assert "WRONG" in str(table)
+    assert cell.message in str(table)
+    assert "0/1" in table.to_markdown()
+
+
+def test_processes_side_by_side_find_the_same():
+    alone, beside = (
+        measure_matrix(["reduce", "rope"], ["dsa-sim"], first=True, jobs=n) for n in (1, 2)
+    )
+    assert alone == beside
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, ["matrix", *arguments])
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def test_the_command_prints_the_table():
+    text = run("--operators", "reduce, softmax", "--on", "dsa-sim,npu-cube", "--first")
+    head, *rows, last = text.splitlines()
+    assert head.split() == ["dsa-sim", "npu-cube"]
+    assert [row.split()[0] for row in rows] == ["reduce", "softmax"]
+    assert all(row.count("right") == 2 and row.count("cycles") == 2 for row in rows)
+    assert last.startswith("4 of 4 right")
+    (cell,) = json.loads(run("--operators", "reduce", "--on", "dsa-sim", "--first", "--json"))
+    assert cell["right"]
+    assert cell["sizes"] == {"M": 70, "N": 150}
+    assert f"{cell['cycles']:,} cycles" in rows[0]
+
+
+def test_the_command_fails_where_a_cell_does():
+    assert "WRONG" in run("--operators", "reduce", "--on", "nvidia-h200", "--first", code=1)
+
+
+def test_times_have_units():
+    case = operators.cases("reduce")[0]
+    costs = [Cell(case, "cpu-x86", True, 0, 0, s, None, "").cost for s in (2e-6, 3e-3)]
+    assert costs == ["2 us", "3 ms"]
