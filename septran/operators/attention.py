@@ -36,10 +36,10 @@ def softmax_step(P, acc, m, l, S, Q, K, *, scale: task.static, ahead: task.stati
     shift = task.where(task.equal(new, -task.inf), 0.0, new)  # a row without keys so far
     old[:] = task.exp(m - shift)
     E[:, :] = task.exp(E - shift[:, None])
+    P[:, :] = E
     l[:] = l * old + task.sum(E, axis=1)
     m[:] = new
     acc[:, :] = acc * old[:, None]
-    P[:, :] = E
 
 
 @task.define(leaf=True)
