@@ -76,7 +76,7 @@ def vector_lanes(context: Context, run: Sequence[Statement], accesses: Accesses)
                 widest = max(widest, itemsize(compute_dtype(node.dtype)))
             costly |= isinstance(node, ex.Unary | ex.Binary) and node.function in COSTLY
     lanes = context.unit.bytes // widest
-    return lanes, lanes * (2 if costly else 4)
+    return lanes, lanes * 4
 
 
 @dataclass
