@@ -149,7 +149,7 @@ def _alone(target: Access) -> bool:
     """Whether nothing that exists lies behind a row, so that whole vectors may be written."""
     shape, region = target.storage.shape, target.region
     whole = region.index[-1] == Index.of(axis(region.rank - 1)) and region.shape[-1] == shape[-1]
-    return target.storage.owned and math.prod(shape) == shape[-1] and whole
+    return target.storage.owned and whole and 1 < math.prod(shape) == shape[-1]
 
 
 def sum_dtype(statement: Statement) -> str:

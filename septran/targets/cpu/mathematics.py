@@ -7,8 +7,8 @@ functions (logarithms, sine and cosine, powers). Infinities and NaN come out as 
 ======== ===== ==========================================
 function error method
 ======== ===== ==========================================
-exp      2     2^n times a polynomial on [-ln2/2, ln2/2]
-exp2     2     the same, after scaling by ln2
+exp      1     2^n times a polynomial on [-ln2/2, ln2/2]
+exp2     1     the same, after scaling by ln2
 tanh     2     polynomial below 0.625, else from exp
 sigmoid  3     from exp(-|x|)
 erf      1     polynomial below 0.93, else 1 - exp(p(|x|))
@@ -122,7 +122,7 @@ def _exp2(writer: Writer, x: Expr) -> Expr:
 
 
 def _near_zero(writer: Writer, r: Expr) -> Expr:
-    """The exponential where ``|r| <= ln2 / 2`` (coefficients of the Cephes library)."""
+    """The exponential where ``|r| <= ln2 / 2``."""
     return _polynomial(writer, r, (*_EXP, 1.0, 1.0))
 
 

@@ -46,7 +46,7 @@ def test_softmax_is_right(shape):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_is_right(causal):
-    sizes = {"B": 1, "H": 2, "M": 65, "N": 97, "D": 17}
+    sizes = {"B": 1, "H": 2, "G": 2, "M": 65, "N": 97, "D": 17}
     check("attention", sizes, static={"causal": causal})
 
 
