@@ -170,9 +170,7 @@ class _Move:
         big = math.prod(self.source.region.shape) >= PARALLEL_ELEMENTS
         return big and not self.context.parallel
 
-    def _outer(
-        self, body: Callable[[Spot], None], parallel: bool, skip: int | None = None
-    ) -> None:
+    def _outer(self, body: Callable[[Spot], None], parallel: bool, skip: int | None = None) -> None:
         """Loop over all axes but the vectors' and `skip`, the outermost on all cores if asked."""
         axes = [n for n in range(self.source.region.rank) if n not in (self.along, skip)]
 

@@ -97,7 +97,9 @@ def _scale(writer: Writer, value: Expr, n: Expr) -> Expr:
     on top, and one shift makes a power of two of each.
     """
     mantissa = constant(23, "int32", lanes_of(value))
-    half = writer.bind("h", simd.bits(simd.fma(n, _like(n, 0.5), _like(n, _MAGIC + _BIAS)), "int32"))
+    half = writer.bind(
+        "h", simd.bits(simd.fma(n, _like(n, 0.5), _like(n, _MAGIC + _BIAS)), "int32")
+    )
     both = simd.bits(n + _like(n, _MAGIC + 2 * _BIAS), "int32")
     powers = [simd.bits(p << mantissa, "float32") for p in (half, both - half)]
     return tirx.Mul(writer.bind("q", tirx.Mul(value, powers[0])), powers[1])

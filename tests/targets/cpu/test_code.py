@@ -71,7 +71,9 @@ def test_every_part_of_the_source_says_where_it_is_from():
 
 
 def test_equal_programs_give_equal_text():
-    first, second = (stages("attention", {"B": 1, "H": 1, "G": 1, "M": 64, "N": 64, "D": 32}) for _ in "ab")
+    first, second = (
+        stages("attention", {"B": 1, "H": 1, "G": 1, "M": 64, "N": 64, "D": 32}) for _ in "ab"
+    )
     assert first.tensor_ir.text == second.tensor_ir.text
 
 
