@@ -42,10 +42,10 @@ def softmax_step(P, acc, m, l, S, Q, K, *, scale: task.static, ahead: task.stati
     shift = task.where(task.equal(new, -task.inf), 0.0, new)  # a row without keys so far
     old[:] = task.exp(m - shift)
     E[:, :] = task.exp(E - shift[:, None])
+    P[:, :] = E
     l[:] = l * old + task.sum(E, axis=1)
     m[:] = new
     acc[:, :] = acc * old[:, None]
-    P[:, :] = E
 
 
 @task.define(leaf=True)
@@ -64,12 +64,13 @@ def normalise(O, acc, l):
 def attention_block(O, Q, K, V, *, scale: task.static, ahead: task.static):
     """One block of queries: walk the keys."""
     keys = task.tunable("block_N")
-    Kp = task.partition(K, shape=(keys, K.shape[1]))
-    Vp = task.partition(V, shape=(keys, V.shape[1]))
+    seen = _seen(K, Q, ahead)
+    Kp = task.partition(K[:seen], shape=(keys, K.shape[1]))
+    Vp = task.partition(V[:seen], shape=(keys, V.shape[1]))
     acc = task.zeros(O.shape, task.float32, name="acc")
     m = task.full(Q.shape[:1], -task.inf, name="m")
     l = task.zeros(Q.shape[:1], name="l")
-    for k in task.sequential_range(_blocks(Kp, Q, keys, ahead)):
+    for k in task.sequential_range(Kp.shape[0]):
         S = task.empty((Q.shape[0], Kp[k, 0].shape[0]), task.float32, name="S")
         P = task.empty(S.shape, Q.dtype, name="P")
         task.launch(scores_tile, S, Q, Kp[k, 0])
@@ -78,12 +79,12 @@ def attention_block(O, Q, K, V, *, scale: task.static, ahead: task.static):
     task.launch(normalise, O, acc, l)
 
 
-def _blocks(Kp, Q, keys, ahead):
-    """Blocks of keys that a block of queries sees."""
+def _seen(K, Q, ahead):
+    """How many keys a block of queries sees, from the first on."""
     if ahead is None:
-        return Kp.shape[0]
+        return K.shape[0]
     last = task.start(Q, 0) + Q.shape[0] + ahead
-    return task.greatest(0, task.least(Kp.shape[0], task.cdiv(last, keys)))
+    return task.greatest(0, task.least(K.shape[0], last))
 
 
 @task.define

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from septran.location import Location
 from septran.task import expressions as ex
 from septran.task.errors import IndexingError, PartitionError, ShapeError, ViewError
-from septran.task.index import Index, IndexLike, Range, Var, axis, ceil_div
+from septran.task.index import Index, IndexLike, Range, Var, axis, ceil_div, minimum
 from septran.task.reach import greatest, least
 from septran.task.symbols import Expression, apply, as_index, extent, is_full, nominal, symbol
 from septran.task.views import View
@@ -291,6 +292,8 @@ def _range(view: View, n: int, item: slice, frame: Frame) -> View:
     length = stop - start
     if not length.is_constant and stop == view.valid[n]:
         length = view.shape[n] - start
+    if not length.is_constant and start == Index():
+        return _beginning(view, n, stop, frame)
     if not length.is_constant:
         raise IndexingError(
             f"the length of slice {start}:{stop} is not a constant", Location.of_caller(),
@@ -308,6 +311,18 @@ def _range(view: View, n: int, item: slice, frame: Frame) -> View:
     extents = list(view.shape)
     extents[n] = length.constant
     return view.block(tuple(offsets), tuple(extents))
+
+
+def _beginning(view: View, n: int, stop: Index, frame: Frame) -> View:
+    """The first `stop` of what exists along an axis, a ragged view: `stop` varies with a loop."""
+    if least(stop, frame.tracer.extents, frame.ranges) < 0:
+        raise IndexingError(
+            f"slice :{stop} along axis {n} of {view.tensor} may end before it starts",
+            Location.of_caller(),
+            hint="write x[: task.greatest(0, n)]",
+        )
+    valid = tuple(minimum(v, stop) if m == n else v for m, v in enumerate(view.valid))
+    return replace(view, valid=valid)
 
 
 def _bound(view: View, n: int, given: Any, default: Index) -> Index:

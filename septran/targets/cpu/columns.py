@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from septran.targets.cpu.statements import Statement, columnwise
 from septran.targets.cpu.values import Evaluation, Point, operand_point
 from septran.targets.cpu.writer import Expr
 from septran.task import expressions as ex
-from septran.task.index import Index, ceil_div
+from septran.task.index import Index, axis, ceil_div
 from septran.tile.nodes import Region
 
 Accesses = Mapping[Region, Access]
@@ -76,7 +77,7 @@ def vector_lanes(context: Context, run: Sequence[Statement], accesses: Accesses)
                 widest = max(widest, itemsize(compute_dtype(node.dtype)))
             costly |= isinstance(node, ex.Unary | ex.Binary) and node.function in COSTLY
     lanes = context.unit.bytes // widest
-    return lanes, lanes * (2 if costly else 4)
+    return lanes, lanes * 4
 
 
 @dataclass
@@ -104,7 +105,7 @@ class _Columns:
         if context.indices.bounds(rest)[1] > 0:
             with context.loop("v", ceil_div(rest, lanes)) as v:
                 start = whole * wide + v * lanes
-                exact = extent.is_constant and extent.constant % lanes == 0
+                exact = context.divides(lanes, extent)
                 count = None if exact else context.variable("count", extent - start)
                 self._vector(evaluation.inside(), sums, start, lanes, count)
         for statement, total in zip(self.run, sums, strict=True):
@@ -140,7 +141,15 @@ class _Columns:
                 continue
             spot = (*self.at, start)
             target = self.accesses[statement.target]
-            write(self.context, target, spot, simd.broadcast(value, lanes), len(self.at), left)
+            shown = None if _alone(target) else left
+            write(self.context, target, spot, simd.broadcast(value, lanes), len(self.at), shown)
+
+
+def _alone(target: Access) -> bool:
+    """Whether nothing that exists lies behind a row, so that whole vectors may be written."""
+    shape, region = target.storage.shape, target.region
+    whole = region.index[-1] == Index.of(axis(region.rank - 1)) and region.shape[-1] == shape[-1]
+    return target.storage.owned and whole and 1 < math.prod(shape) == shape[-1]
 
 
 def sum_dtype(statement: Statement) -> str:

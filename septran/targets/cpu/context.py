@@ -13,7 +13,7 @@ from septran.machine.model import Machine
 from septran.targets.cpu.addresses import Access, Indices, Storage
 from septran.targets.cpu.simd import VectorUnit
 from septran.targets.cpu.writer import Expr, Writer
-from septran.task.index import Index, IndexLike, Range, Var
+from septran.task.index import Index, IndexLike, Max, Min, Range, Var
 from septran.tile.nodes import Region
 
 MOST_VALUES = 4096
@@ -76,10 +76,26 @@ class Context:
         self.indices.bind(variable, self.lower(value), low, high)
         self.indices.meanings[variable] = value
 
+    def divides(self, divisor: int, value: Index) -> bool:
+        """Whether every value of an index is certainly a multiple of `divisor`."""
+        return divides(divisor, self.indices.expand(value))
+
     def values(self, value: Index) -> tuple[int, ...] | None:
         """All values that an index can take, ascending; None where they are too many to try."""
         value = self.indices.expand(value)
         return values_of(value, self.indices.ranges)
+
+
+def divides(divisor: int, value: Index) -> bool:
+    """Whether every term of an index is a multiple of `divisor`, whatever its variables are."""
+    return value.constant % divisor == 0 and all(
+        factor % divisor == 0
+        or (
+            isinstance(atom, Min | Max)
+            and all(divides(divisor // math.gcd(divisor, factor), o) for o in atom.operands)
+        )
+        for atom, factor in value.terms
+    )
 
 
 def values_of(value: Index, ranges: Mapping[Var, Range]) -> tuple[int, ...] | None:

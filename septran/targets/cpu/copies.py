@@ -11,6 +11,7 @@ from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import read, write
 from septran.targets.cpu.fill import fill
+from septran.targets.cpu.transpose import transposed
 from septran.task.index import Index
 from septran.tile.nodes import Copy
 
@@ -91,8 +92,46 @@ class _Move:
             return
         whole = self.context.variable("panels", self._extent // width)
         with self.context.loop("panel", whole, self._parallel) as panel:
-            self._outer(lambda at: self._panel(at, panel, width), False)
+            turned = self._turned_axis(width)
+            if turned is None:
+                self._outer(lambda at: self._panel(at, panel, width), False)
+            else:
+                self._outer(lambda at: self._turned(at, panel, width, turned), False, turned)
         self._outer(lambda at: self._last_panel(at, whole, width), False)
+
+    def _turned_axis(self, width: int) -> int | None:
+        """An axis of the source to read along, where blocks can be turned in registers."""
+        register = self.context.unit.lanes("float32")
+        short = any(itemsize(a.storage.held) != 4 for a in (self.target, self.source))
+        if short or width % register or self.source.region.padded:
+            return None
+        axes = (n for n in range(self.source.region.rank) if n != self.along)
+        return next((n for n in axes if self.source.stride(n) == 1), None)
+
+    def _turned(self, at: Spot, panel: Index, width: int, axis: int) -> None:
+        """A panel in square blocks, then what is left of `axis` a vector at a time."""
+        size, extent = self.context.unit.lanes("float32"), self.source.region.valid[axis]
+        whole = self.context.variable("blocks", extent // size)
+        with self.context.loop("block", whole) as block:
+            for start in range(0, width, size):
+                self._block({**at, self.along: panel * width + start, axis: block * size}, axis)
+        if not self.context.divides(size, extent):
+            with self.context.loop("i", extent - whole * size) as i:
+                self._panel({**at, axis: whole * size + i}, panel, width)
+
+    def _block(self, at: Spot, axis: int) -> None:
+        context, size = self.context, self.context.unit.lanes("float32")
+
+        def spot(along: int, number: int) -> list[Index]:
+            moved = {**at, along: at[along] + number}
+            return [moved[n] for n in range(len(moved))]
+
+        rows = [
+            context.writer.bind("t", read(context, self.source, spot(self.along, n), size, axis))
+            for n in range(size)
+        ]
+        for n, column in enumerate(transposed(context.writer, rows)):
+            write(context, self.target, spot(axis, n), column, self.along)
 
     def _across(self, at: Spot, width: int) -> None:
         whole = self.context.variable("panels", self._extent // width)
@@ -131,9 +170,9 @@ class _Move:
         big = math.prod(self.source.region.shape) >= PARALLEL_ELEMENTS
         return big and not self.context.parallel
 
-    def _outer(self, body: Callable[[Spot], None], parallel: bool) -> None:
-        """Loop over all axes but the vectors', the outermost on all cores if asked."""
-        axes = [n for n in range(self.source.region.rank) if n != self.along]
+    def _outer(self, body: Callable[[Spot], None], parallel: bool, skip: int | None = None) -> None:
+        """Loop over all axes but the vectors' and `skip`, the outermost on all cores if asked."""
+        axes = [n for n in range(self.source.region.rank) if n not in (self.along, skip)]
 
         def nest(at: Spot, rest: list[int], spread: bool) -> None:
             if not rest:

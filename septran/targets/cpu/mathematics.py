@@ -7,8 +7,8 @@ functions (logarithms, sine and cosine, powers). Infinities and NaN come out as 
 ======== ===== ==========================================
 function error method
 ======== ===== ==========================================
-exp      2     2^n times a polynomial on [-ln2/2, ln2/2]
-exp2     2     the same, after scaling by ln2
+exp      1     2^n times a polynomial on [-ln2/2, ln2/2]
+exp2     1     the same, after scaling by ln2
 tanh     2     polynomial below 0.625, else from exp
 sigmoid  3     from exp(-|x|)
 erf      1     polynomial below 0.93, else 1 - exp(p(|x|))
@@ -17,6 +17,7 @@ erf      1     polynomial below 0.93, else 1 - exp(p(|x|))
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from tvm import tirx
@@ -29,7 +30,10 @@ from septran.task.expressions import COMPARISONS
 
 _MAGIC = 12582912.0
 """1.5 * 2^23: added to a small float, it leaves the nearest integer in the low bits."""
-_EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 0.16666665459, 0.5)
+_BIAS = 127.0
+"""Of float32's exponents."""
+_EXP = (1.3814598e-3, 8.3687166e-3, 4.1668388e-2, 0.16666521, 0.49999994)
+"""Of (exp(r) - 1 - r) / r^2 where |r| <= ln2/2, so that exp errs by at most 2^-28 (Remez)."""
 _TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -0.33333281942)
 _ERF_SMALL = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 0.112819925, -0.376125336, 0.128379166)
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
@@ -86,16 +90,18 @@ def _polynomial(writer: Writer, x: Expr, coefficients: Sequence[float]) -> Expr:
     return total
 
 
-def _scale(writer: Writer, value: Expr, biased: Expr) -> Expr:
-    """``value * 2^n`` where `biased` is n + `_MAGIC`; in two steps, for denormal results."""
-    lanes = lanes_of(value)
+def _scale(writer: Writer, value: Expr, n: Expr) -> Expr:
+    """``value * 2^n`` for an integral float n; in two steps, for denormal results.
 
-    def number(n: int) -> Expr:
-        return constant(n, "int32", lanes)
-
-    n = writer.bind("n", simd.bits(biased, "int32") - number(0x4B400000))
-    half = writer.bind("h", n >> number(1))
-    powers = [simd.bits((part + number(127)) << number(23), "float32") for part in (half, n - half)]
+    Added to a constant, n and its half come to lie in the low bits with the exponent's bias
+    on top, and one shift makes a power of two of each.
+    """
+    mantissa = constant(23, "int32", lanes_of(value))
+    half = writer.bind(
+        "h", simd.bits(simd.fma(n, _like(n, 0.5), _like(n, _MAGIC + _BIAS)), "int32")
+    )
+    both = simd.bits(n + _like(n, _MAGIC + 2 * _BIAS), "int32")
+    powers = [simd.bits(p << mantissa, "float32") for p in (half, both - half)]
     return tirx.Mul(writer.bind("q", tirx.Mul(value, powers[0])), powers[1])
 
 
@@ -105,21 +111,21 @@ def _exp(writer: Writer, x: Expr) -> Expr:
     n = writer.bind("n", biased - _like(x, _MAGIC))
     r = writer.bind("r", simd.fma(n, _like(x, -_LN2_HIGH), clamped))
     r = writer.bind("r", simd.fma(n, _like(x, -_LN2_LOW), r))
-    return _scale(writer, _near_zero(writer, r), biased)
+    return _scale(writer, _near_zero(writer, r), n)
 
 
 def _exp2(writer: Writer, x: Expr) -> Expr:
     clamped = writer.bind("x", _clamp(writer, x, -151.0, 129.0))
     biased = writer.bind("n", clamped + _like(x, _MAGIC))
-    r = writer.bind("r", clamped - (biased - _like(x, _MAGIC)))
+    n = writer.bind("n", biased - _like(x, _MAGIC))
+    r = writer.bind("r", clamped - n)
     r = writer.bind("r", r * _like(x, _LN2))
-    return _scale(writer, _near_zero(writer, r), biased)
+    return _scale(writer, _near_zero(writer, r), n)
 
 
 def _near_zero(writer: Writer, r: Expr) -> Expr:
-    """The exponential where ``|r| <= ln2 / 2`` (coefficients of the Cephes library)."""
-    p = _polynomial(writer, r, _EXP)
-    return writer.bind("e", simd.fma(p, r * r, r) + _like(r, 1.0))
+    """The exponential where ``|r| <= ln2 / 2``."""
+    return _polynomial(writer, r, (*_EXP, 1.0, 1.0))
 
 
 def _clamp(writer: Writer, x: Expr, low: float, high: float) -> Expr:
@@ -249,12 +255,21 @@ def combine(writer: Writer, function: str, left: Expr, right: Expr) -> Expr:
 
 
 def extreme(function: str, left: Expr, right: Expr) -> Expr:
-    """The greater or lesser, NaN where either is: three instructions on x86."""
-    better = left > right if function in ("maximum", "max") else left < right
-    chosen = tirx.Select(better, left, right)  # right where it is NaN
+    """The greater or lesser, NaN where either is: three instructions on x86, no branch.
+
+    The NaN is a constant: if it were `left`, LLVM would join both conditions to one, which
+    costs a register more and, on single elements, a branch that nobody can predict.
+    """
+    chosen = ordered_extreme(function, left, right)
     if not is_float(element_of(left)):
         return chosen
-    return tirx.Select(simd.unequal(left, left), left, chosen)
+    return tirx.Select(tirx.EQ(left, left), chosen, _like(left, math.nan))
+
+
+def ordered_extreme(function: str, left: Expr, right: Expr) -> Expr:
+    """The greater or lesser, `right` where either is NaN: one instruction on x86."""
+    better = left > right if function in ("maximum", "max") else left < right
+    return tirx.Select(better, left, right)
 
 
 def _logic(function: str, left: Expr, right: Expr) -> Expr:

@@ -128,7 +128,7 @@ def _panels(
     with context.loop("panel", whole) as panel:
         body(panel * size, None)
     rest = context.indices.simplify(extent - whole * size)
-    if context.indices.bounds(rest)[1] > 0:
+    if not context.divides(size, extent) and context.indices.bounds(rest)[1] > 0:
         rest = context.variable("rest", rest)
         with context.writer.when(rest.is_constant or context.lower(rest) > 0):
             body(whole * size, rest)

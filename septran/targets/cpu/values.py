@@ -148,9 +148,11 @@ class Evaluation:
 
     def _compare(self, function: str, difference: Index, point: Point) -> Expr:
         """Positions are compared as one index against 0, in short integers."""
-        value = self._number(difference, point)
-        zero = simd.constant(0, simd.element_of(value), simd.lanes_of(value))
-        return combine(self.context.writer, function, value, zero)
+        step = difference.coefficient(LANE)
+        lanes = 1 if step == 0 else point.lanes
+        rest = Index.of(LANE) * step - difference
+        other = simd.broadcast(self.context.lower(rest), lanes)
+        return combine(self.context.writer, function, self._lanes(step, lanes), other)
 
     def _number(self, index: Index | None, point: Point) -> Expr:
         """An index as a number in each lane."""
@@ -159,7 +161,12 @@ class Evaluation:
         start = self.context.lower(index - Index.of(LANE) * step)
         if step == 0:
             return start
-        return tirx.Ramp(start, self.context.writer.index(step), point.lanes)
+        return simd.broadcast(start, point.lanes) + self._lanes(step, point.lanes)
+
+    def _lanes(self, step: int, lanes: int) -> Expr:
+        """0, `step`, ...: a constant, as LLVM would put a ramp together lane by lane."""
+        zero = self.context.writer.index(0)
+        return zero if step == 0 else tirx.Ramp(zero, self.context.writer.index(step), lanes)
 
     def _select(self, expr: ex.Select, point: Point) -> Expr:
         parts = (expr.condition, expr.yes, expr.no)

@@ -12,12 +12,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from septran.dtypes import compute_dtype
+from septran.dtypes import compute_dtype, itemsize
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.columns import emit_row
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import held_dtype
 from septran.targets.cpu.statements import Statement, independent, regions_of, statements
+from septran.targets.cpu.writer import LARGEST_ON_STACK
 from septran.task.index import Index
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Buffer, Compute, Region
@@ -65,7 +66,10 @@ class _Fusion:
                 gone = {axes[name]} if name in axes else set()
                 deeper[name] = shrunk.get(name, frozenset()) | gone
             extent = part[0].target.valid[depth]
-            with self.context.loop("row", extent, not depth and self._worth(part)) as row:
+            spread = not depth and self._worth(part)
+            if not spread:
+                self._allocate([n for n in mine if not self._on_stack(n, deeper)], deeper)
+            with self.context.loop("row", extent, spread) as row:
                 self.level(part, depth + 1, (*at, row), deeper)
 
     def _homes(self, parts: list[Part]) -> dict[str, int | None]:
@@ -79,13 +83,24 @@ class _Fusion:
 
     def _allocate(self, names: list[str], shrunk: dict[str, frozenset[int]]) -> None:
         for name in names:
-            buffer = self.private[name]
-            shape = shrink(buffer.shape, shrunk.get(name, frozenset()))
-            dtype = compute_dtype(buffer.dtype) if name.startswith("%") else buffer.dtype
+            shape, dtype, room = self._room(name, shrunk)
             held = held_dtype(dtype)
-            room = math.prod(shape) + (0 if math.prod(shape) == 1 else 64)
             flat = self.context.writer.allocate(name.replace("%", "reduced_"), room, held)
             self.storages[name] = Storage(name, shape, dtype, ROW, flat, held, owned=True)
+
+    def _room(
+        self, name: str, shrunk: dict[str, frozenset[int]]
+    ) -> tuple[tuple[int, ...], str, int]:
+        """What a buffer shrinks to: its shape, element type and number of elements."""
+        buffer = self.private[name]
+        shape = shrink(buffer.shape, shrunk.get(name, frozenset()))
+        dtype = compute_dtype(buffer.dtype) if name.startswith("%") else buffer.dtype
+        return shape, dtype, math.prod(shape) + (0 if math.prod(shape) == 1 else 64)
+
+    def _on_stack(self, name: str, shrunk: dict[str, frozenset[int]]) -> bool:
+        """Whether room for a buffer costs nothing; larger ones are a call of the runtime."""
+        _, dtype, room = self._room(name, shrunk)
+        return room * itemsize(held_dtype(dtype)) < LARGEST_ON_STACK
 
     def _accesses(
         self, run: list[Statement], shrunk: dict[str, frozenset[int]]

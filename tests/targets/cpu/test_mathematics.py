@@ -15,7 +15,7 @@ from septran.targets.cpu.isa import host_arch
 from septran.targets.cpu.mathematics import apply, combine
 from septran.targets.cpu.writer import Writer, flat_buffer
 
-ERRORS = {"exp": 2, "exp2": 2, "tanh": 2, "sigmoid": 3, "erf": 1}
+ERRORS = {"exp": 1, "exp2": 1, "tanh": 2, "sigmoid": 3, "erf": 1}
 """In units in the last place, as `mathematics` states them."""
 EXACT = {
     "exp": np.exp,

@@ -1,0 +1,37 @@
+"""Blocks turned in registers, and what is known to be a multiple of a vector."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+
+from septran.targets.cpu import simd
+from septran.targets.cpu.build import compile_module
+from septran.targets.cpu.context import divides
+from septran.targets.cpu.isa import host_arch
+from septran.targets.cpu.transpose import transposed
+from septran.targets.cpu.writer import Writer, flat_buffer
+from septran.task.index import Index, Var, minimum
+
+
+@pytest.mark.parametrize("size", [2, 4, 8, 16])
+def test_columns_of_a_block(size):
+    writer = Writer()
+    x, y = (flat_buffer(name, size * size, "float32", 1) for name in "xy")
+    rows = [writer.bind("r", simd.load(x, writer.index(n * size), size)) for n in range(size)]
+    for n, column in enumerate(transposed(writer, rows)):
+        simd.store(writer, y, writer.index(n * size), column, size)
+    run = compile_module(tvm.IRModule({"f": writer.function("f", [x, y])}), host_arch())["f"]
+    given = np.arange(size * size, dtype="f4")
+    found = np.empty_like(given)
+    run(given, found)
+    np.testing.assert_array_equal(found.reshape(size, size), given.reshape(size, size).T)
+
+
+def test_multiples_are_seen_through_minima():
+    i = Index.of(Var("i"))
+    seen = minimum(512, i * 48 + minimum(48, 512 - i * 48))
+    assert divides(16, seen)
+    assert not divides(32, seen)
+    assert not divides(16, seen + 1)
