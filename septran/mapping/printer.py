@@ -189,8 +189,8 @@ def _unique_names(resolved: ResolvedMapping) -> dict[str, str]:
 def _conditions(match: Match) -> dict[str, Any]:
     """What a rule asks for, as its file says it."""
     shown = {k: v for k, v in vars(match).items() if v not in ((), None)}
-    if shown.pop("spreads", False):
-        shown["holds"] = "parallel"
+    if (spreads := shown.pop("spreads", None)) is not None:
+        shown["holds"] = "parallel" if spreads else "nothing"
     if match.when is not None:
         shown["when"] = match.when.text
     return shown
