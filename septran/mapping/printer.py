@@ -9,7 +9,7 @@ from typing import Any
 from septran.machine.loader import machine_names
 from septran.machine.model import NONE, Machine
 from septran.mapping.mapping import Mapping as LoadedMapping
-from septran.mapping.mapping import Plan
+from septran.mapping.mapping import Match, Plan
 from septran.mapping.resolved import Instance, ResolvedMapping, Setting
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.+-]*")
@@ -72,7 +72,7 @@ def mapping_text(mapping: LoadedMapping) -> str:
         lines += _plan(plan)
     for rule in mapping.rules:
         lines.append(f"{rule.plan.name}  [{rule.plan.where}]")
-        shown = {k: v for k, v in vars(rule.match).items() if v not in ((), None)}
+        shown = _conditions(rule.match)
         lines.append(f"  match {_flow(shown)}" if shown else "  match all")
         lines += _plan(rule.plan)
     for name, preference in mapping.tunables.items():
@@ -184,6 +184,16 @@ def _unique_names(resolved: ResolvedMapping) -> dict[str, str]:
             contents[name] = content
             names[task.path] = name
     return names
+
+
+def _conditions(match: Match) -> dict[str, Any]:
+    """What a rule asks for, as its file says it."""
+    shown = {k: v for k, v in vars(match).items() if v not in ((), None)}
+    if (spreads := shown.pop("spreads", None)) is not None:
+        shown["holds"] = "parallel" if spreads else "nothing"
+    if match.when is not None:
+        shown["when"] = match.when.text
+    return shown
 
 
 def _flow(value: Any) -> str:

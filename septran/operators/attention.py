@@ -117,6 +117,6 @@ def attention(
 
 def heads_a_group(Q, K):
     """Heads of queries that share one head of keys and values."""
-    if Q.shape[1] % K.shape[1]:
+    if Q.shape[1] % max(1, K.shape[1]):
         raise ValueError(f"{Q.shape[1]} heads of queries over {K.shape[1]} of keys")
-    return Q.shape[1] // K.shape[1]
+    return Q.shape[1] // max(1, K.shape[1])

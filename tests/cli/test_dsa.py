@@ -39,7 +39,7 @@ def test_run_shows_the_timeline():
     assert "stall cycles" in text
     lanes = [line for line in text.splitlines() if line.count("|") == 2]
     assert [line.split()[0] for line in lanes] == ["dma_in", "dma_out", "MMA"]
-    assert "so it is copied in [septran/operators/gemm.py:28" in text
+    assert "so it is copied in [septran/operators/gemm.py:33" in text
 
 
 def test_run_writes_a_trace(tmp_path):
