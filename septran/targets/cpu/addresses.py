@@ -113,9 +113,7 @@ def _rises(index: Index, variable: Var) -> bool:
     """Whether `index` never falls when `variable` rises, and holds it at all."""
     holds = False
     for atom, factor in index.terms:
-        if atom == variable:
-            holds = True
-        elif isinstance(atom, FloorDiv) and _rises(atom.value, variable):
+        if atom == variable or (isinstance(atom, FloorDiv) and _rises(atom.value, variable)):
             holds = True
         elif variable in Index(((atom, 1),)).variables():
             return False

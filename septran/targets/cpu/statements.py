@@ -114,8 +114,10 @@ def recomputed(found: Sequence[Statement], private: Mapping[str, Buffer]) -> lis
             continue
         place = next(n for n, s in enumerate(rest) if s.target == statement.target)
         value, following = rest[place].value, rest[place + 1 :]
-        sources = {v.tensor for v in ex.loads(value)} | {statement.target.buffer}
-        if any(s.target.buffer in sources for s in (*rest[:place], *following)):
+        own, sources = statement.target.buffer, {v.tensor for v in ex.loads(value)}
+        if any(s.target.buffer == own for s in rest[:place]):
+            continue
+        if any(s.target.buffer in sources | {own} for s in following):
             continue
         views = {v for s in rest for v in regions_of(s)[1:] if v.buffer == statement.target.buffer}
         if views == {statement.target}:

@@ -108,7 +108,9 @@ class Vendor:
         return found
 
     def _fail(self, message: str, name: str) -> None:
-        raise VendorError(message, self.machine.location, hint=nearest(name, ("pointer", *COMMANDS)))
+        raise VendorError(
+            message, self.machine.location, hint=nearest(name, ("pointer", *COMMANDS))
+        )
 
     def _check(self, name: str, function: Function) -> None:
         known = {"offset"} if name == "pointer" else {a.name for a in COMMANDS[name].arguments}
@@ -187,5 +189,3 @@ def members(command: Command, function: Function) -> list[tuple[str, str, str]]:
         for extern, member in zip(command.externs, command.functions or ("",), strict=True)
         for dtype in dtypes
     ]
-
-
