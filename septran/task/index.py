@@ -200,7 +200,7 @@ class Index:
         total = Index((), self.constant)
         for atom, coefficient in self.terms:
             total = total + _simplify(atom, ranges) * coefficient
-        return total
+        return _rejoin(total)
 
 
 ZERO = Index()
@@ -356,6 +356,18 @@ def _simplify(atom: Atom, ranges: Mapping[Var, Range]) -> Index:
             return _decide([o.simplify(ranges) for o in operands], ranges, Min)
         case Max(operands):
             return _decide([o.simplify(ranges) for o in operands], ranges, Max)
+
+
+def _rejoin(index: Index) -> Index:
+    """`index` with ``d * (x // d) + x % d`` written as ``x``: axes that were split and merged."""
+    factors = dict(index.terms)
+    for atom, coefficient in index.terms:
+        if isinstance(atom, Mod):
+            whole = FloorDiv(atom.value, atom.divisor)
+            if factors.get(whole) == coefficient * atom.divisor:
+                parts = Index(((atom, coefficient), (whole, coefficient * atom.divisor)))
+                return _rejoin(index - parts + atom.value * coefficient)
+    return index
 
 
 def _decide(

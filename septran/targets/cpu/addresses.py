@@ -50,13 +50,19 @@ class Access:
     storage: Storage
     region: Region
     offset: Index
+    leaving: tuple[bool, ...] = ()
+    """For each axis of the buffer, whether the region may lie outside of it (and reads zeros)."""
 
     @staticmethod
     def of(storage: Storage, region: Region, ranges: Mapping[Var, Range]) -> Access:
         """The offsets of `region`, simplified by what is known of the loop indices."""
         flat = storage.layout.offset(region.index, storage.shape)
         flat = flat + region.stage * storage.layout.elements(storage.shape)
-        return Access(storage, region, flat.simplify(with_axes(region, ranges)))
+        leaving = tuple(
+            region.padded and _leaves(region, entry, extent, ranges)
+            for entry, extent in zip(region.index, storage.shape, strict=True)
+        )
+        return Access(storage, region, flat.simplify(with_axes(region, ranges)), leaving)
 
     def at(self, coordinates: Sequence[IndexLike]) -> Index:
         """The flat offset of one element."""
@@ -85,6 +91,44 @@ class Access:
         others = (e for n, e in enumerate(self.region.index) if n != along)
         alone = all(axis(number) not in e.variables() for e in others)
         return width if mine and free and alone and start % width == Index() else 1
+
+
+def _leaves(region: Region, entry: Index, extent: int, ranges: Mapping[Var, Range]) -> bool:
+    """Whether a coordinate of the buffer may be below 0 or not below its extent."""
+    known = with_axes(region, ranges)
+    low, high = entry.simplify(known).bounds(known)
+    if low < 0 or high < extent:
+        return low < 0
+    for number, valid in enumerate(region.valid):  # a ragged end may be all that fits
+        if not _rises(entry, axis(number)):
+            continue
+        for end in _least(valid):
+            last = entry.substitute({axis(number): end - 1}).simplify(known)
+            if last.bounds(known)[1] < extent:
+                return False
+    return True
+
+
+def _rises(index: Index, variable: Var) -> bool:
+    """Whether `index` never falls when `variable` rises, and holds it at all."""
+    holds = False
+    for atom, factor in index.terms:
+        if atom == variable or (isinstance(atom, FloorDiv) and _rises(atom.value, variable)):
+            holds = True
+        elif variable in Index(((atom, 1),)).variables():
+            return False
+        else:
+            continue
+        if factor < 0:
+            return False
+    return holds
+
+
+def _least(value: Index) -> tuple[Index, ...]:
+    """Upper bounds of `value`: the operands where it is a minimum."""
+    if len(value.terms) == 1 and isinstance(value.terms[0][0], Min) and value.terms[0][1] == 1:
+        return tuple(o + value.constant for o in value.terms[0][0].operands)
+    return (value,)
 
 
 def with_axes(region: Region, ranges: Mapping[Var, Range]) -> dict[Var, Range]:

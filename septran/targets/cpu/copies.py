@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tvm import tirx
+
 from septran.dtypes import itemsize
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.elements import read, write
+from septran.targets.cpu.elements import read, widen, write
 from septran.targets.cpu.fill import fill
+from septran.targets.cpu.pieces import Masked, Pieces, period
 from septran.targets.cpu.transpose import transposed
-from septran.task.index import Index
+from septran.task.index import Index, ceil_div, minimum
 from septran.tile.nodes import Copy
 
 PARALLEL_ELEMENTS = 1 << 15
@@ -55,7 +58,7 @@ class _Move:
     along: int
 
     @property
-    def _extent(self) -> Index:
+    def extent(self) -> Index:
         return self.source.region.valid[self.along]
 
     @property
@@ -63,20 +66,20 @@ class _Move:
         """Whether elements are too short for masks."""
         return any(itemsize(a.storage.held) < 4 for a in (self.target, self.source))
 
-    def _lanes(self, width: int) -> int:
+    def lanes(self, width: int) -> int:
         """Of two registers, or fewer so that they divide a panel's width."""
         widest = max(itemsize(a.storage.held) for a in (self.target, self.source))
         return math.gcd(width, 2 * self.context.unit.bytes // widest)
 
     def rows(self) -> None:
         """Vectors along contiguous rows."""
-        self._outer(lambda at: self._row(at, self._lanes(0)), self._parallel)
+        self._outer(lambda at: self._row(at, self.lanes(0)), self.parallel)
 
     def _row(self, at: Spot, lanes: int) -> None:
-        whole = self.context.variable("vectors", self._extent // lanes)
+        whole = self.context.variable("vectors", self.extent // lanes)
         with self.context.loop("v", whole) as v:
             self._vector(at, v * lanes, lanes)
-        rest = self._rest(whole * lanes)
+        rest = self.rest(whole * lanes)
         if rest is None:
             return
         if self._short:
@@ -87,11 +90,15 @@ class _Move:
 
     def panels(self, width: int) -> None:
         """Vectors of a panel's width; the last panel is filled up with zeros."""
-        if self.source.stride(self.along) == 1:  # read along rows, write across panels
-            self._outer(lambda at: self._across(at, width), self._parallel)
+        pieces = self._pieces(width)
+        if pieces is not None:
+            _Gather(self, pieces, width).emit()
             return
-        whole = self.context.variable("panels", self._extent // width)
-        with self.context.loop("panel", whole, self._parallel) as panel:
+        if self.source.stride(self.along) == 1:  # read along rows, write across panels
+            self._outer(lambda at: self._across(at, width), self.parallel)
+            return
+        whole = self.context.variable("panels", self.extent // width)
+        with self.context.loop("panel", whole, self.parallel) as panel:
             turned = self._turned_axis(width)
             if turned is None:
                 self._outer(lambda at: self._panel(at, panel, width), False)
@@ -133,27 +140,35 @@ class _Move:
         for n, column in enumerate(transposed(context.writer, rows)):
             write(context, self.target, spot(axis, n), column, self.along)
 
+    def _pieces(self, width: int) -> Pieces | None:
+        """How the source lies, where its rows are cut or padded."""
+        whole = self.source.stride(self.along) is not None and not any(self.source.leaving)
+        lanes = self.lanes(width) // 2
+        if whole or self._short or lanes < 2:
+            return None
+        return Pieces.of(self.context, self.source, self.along, lanes)
+
     def _across(self, at: Spot, width: int) -> None:
-        whole = self.context.variable("panels", self._extent // width)
+        whole = self.context.variable("panels", self.extent // width)
         with self.context.loop("panel", whole) as panel:
             self._panel(at, panel, width)
         self._last_panel(at, whole, width)
 
     def _panel(self, at: Spot, number: Index, width: int, count: Index | None = None) -> None:
-        lanes = self._lanes(width)
+        lanes = self.lanes(width)
         for start in range(0, width, lanes):
             left = None if count is None else count - start
             self._vector(at, number * width + start, lanes, left)
 
     def _last_panel(self, at: Spot, whole: Index, width: int) -> None:
-        rest = self._rest(whole * width)
+        rest = self.rest(whole * width)
         if rest is not None:
             with self.context.writer.when(rest.is_constant or self.context.lower(rest) > 0):
                 self._panel(at, whole, width, self.context.variable("rest", rest))
 
-    def _rest(self, done: Index) -> Index | None:
+    def rest(self, done: Index) -> Index | None:
         """What is left of the vector axis; None where nothing ever is."""
-        rest = self.context.indices.simplify(self._extent - done)
+        rest = self.context.indices.simplify(self.extent - done)
         return rest if self.context.indices.bounds(rest)[1] > 0 else None
 
     def _vector(self, at: Spot, start: Index, lanes: int, count: Index | None = None) -> None:
@@ -166,7 +181,7 @@ class _Move:
         write(self.context, self.target, spot, value, self.along, None if room else left)
 
     @property
-    def _parallel(self) -> bool:
+    def parallel(self) -> bool:
         big = math.prod(self.source.region.shape) >= PARALLEL_ELEMENTS
         return big and not self.context.parallel
 
@@ -183,3 +198,109 @@ class _Move:
                 nest({**at, rest[0]: i}, rest[1:], False)
 
         nest({}, axes, parallel)
+
+
+@dataclass
+class _Gather:
+    """Into panels from rows in pieces: the masks of a panel's vectors before what moves.
+
+    Along the other axes, steps by the period of an offset's divisions change no mask.
+    """
+
+    move: _Move
+    pieces: Pieces
+    width: int
+
+    def emit(self) -> None:
+        """All panels, the last one filled up with zeros."""
+        move, context = self.move, self.move.context
+        whole = context.variable("panels", move.extent // self.width)
+        with context.loop("panel", whole, move.parallel) as panel:
+            self._panel(panel * self.width, None)
+        rest = move.rest(whole * self.width)
+        if rest is not None:
+            with context.writer.when(rest.is_constant or context.lower(rest) > 0):
+                self._panel(whole * self.width, context.variable("rest", rest))
+
+    @property
+    def _lanes(self) -> int:
+        return self.move.lanes(self.width) // 2
+
+    def _panel(self, first: Index, count: Index | None) -> None:
+        """One panel: a loop over the residues of each other axis, then what moves."""
+        starts = [first + n for n in range(0, self.width, self._lanes)]
+        places = [self.pieces.place(start) for start in starts]
+        axes = [n for n in range(self.move.source.region.rank) if n != self.pieces.along]
+
+        def nest(at: Spot, rest: list[int]) -> None:
+            if not rest:
+                self._residue(at, starts, places, count)
+                return
+            size = period(self.move.source, rest[0])
+            extent = self.move.source.region.valid[rest[0]]
+            turns = minimum(size, extent)
+            with self.move.context.loop("t", turns) as t:
+                nest({**at, rest[0]: t}, rest[1:])
+
+        nest({}, axes)
+
+    def _residue(
+        self,
+        at: Spot,
+        starts: list[Index],
+        places: list[tuple[Index, Index]],
+        count: Index | None,
+    ) -> None:
+        context, lanes = self.move.context, self._lanes
+        vectors: list[list[Masked]] = []
+        for number, place in enumerate(places):
+            left = None if count is None else count - number * lanes
+            touched = self.pieces.touched(at, place, lanes, left)
+            vectors.append([self.pieces.masks(piece, lanes) for piece in touched])
+        whole = context.writer.index(1) == context.writer.index(1)
+        for pieces in vectors:
+            whole = tirx.And(whole, tirx.And(pieces[0].low <= 0, pieces[0].high >= lanes))
+        bodies = []
+        for plain in (True, False):
+            with context.writer.body() as body:
+                self._steps(at, starts, vectors, plain)
+            bodies.append(body)
+        context.writer.choose(whole, *bodies)
+
+    def _steps(
+        self, at: Spot, starts: list[Index], vectors: list[list[Masked]], plain: bool
+    ) -> None:
+        """Move what the residues' masks hold for."""
+        context = self.move.context
+
+        def nest(full: Spot, rest: list[int], grown: list[tuple[Index, int]]) -> None:
+            if not rest:
+                self._move(full, starts, vectors, grown, plain)
+                return
+            number, size = rest[0], period(self.move.source, rest[0])
+            extent = self.move.source.region.valid[number]
+            turns = context.variable("turns", ceil_div(extent - at[number], size))
+            with context.loop("k", turns) as k:
+                spot = {**full, number: at[number] + k * size}
+                nest(spot, rest[1:], [*grown, (k, number)])
+
+        nest(dict(at), list(at), [])
+
+    def _move(
+        self,
+        full: Spot,
+        starts: list[Index],
+        vectors: list[list[Masked]],
+        grown: list[tuple[Index, int]],
+        plain: bool,
+    ) -> None:
+        context, target = self.move.context, self.move.target
+        further = Index()
+        for k, number in grown:
+            further = further + k * (self.pieces.growth(number) or 0)
+        for start, pieces in zip(starts, vectors, strict=True):
+            value = self.pieces.load(pieces, [p.offset + further for p in pieces], plain)
+            spot = {**full, self.pieces.along: start}
+            at = [spot[n] for n in range(len(spot))]
+            value = widen(value, self.move.source.storage.dtype)
+            write(context, target, at, value, self.pieces.along)

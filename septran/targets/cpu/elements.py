@@ -96,7 +96,7 @@ def inside(
     context: Context, access: Access, at: Sequence[Index], along: int, lanes: int
 ) -> Expr | None:
     """Which lanes of a padded view lie in its tensor; None where all are known to."""
-    if not access.region.padded:
+    if not any(access.leaving):
         return None
     spot, lane = list(at), None
     if lanes > 1:
@@ -104,7 +104,10 @@ def inside(
         lane = context.indices.fresh(ramp, 0, lanes - 1)
         spot[along] = spot[along] + lane
     conditions: list[Expr] = []
-    for entry, extent in zip(access.region.at(tuple(spot)), access.storage.shape, strict=True):
+    entries = access.region.at(tuple(spot))
+    for entry, extent, leaves in zip(entries, access.storage.shape, access.leaving, strict=True):
+        if not leaves:
+            continue
         low, high = context.indices.bounds(entry)
         if low < 0:
             conditions.append(context.lower(entry) >= 0)

@@ -8,7 +8,7 @@ Operands may lie anywhere and in any layout; packed ones are fastest.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from septran.dtypes import accumulator_dtype, itemsize
@@ -82,8 +82,10 @@ def emit_gemm(context: Context, node: Compute) -> None:
     high, wide = (context.variable(s, v) for s, v in zip("mn", c.region.valid, strict=True))
 
     def panel(column: Index, columns: Index | None) -> None:
+        narrow = _narrowed(context, shape, columns)
+
         def strip(row: Index, rows: int) -> None:
-            _microkernel(context, operands, shape, Tile(row, rows, column, columns))
+            _microkernel(context, operands, narrow, Tile(row, rows, column, columns))
 
         _strips(context, high, shape.rows, strip)
 
@@ -103,6 +105,15 @@ def register_tile(context: Context, node: Compute, operands: Operands) -> Shape:
         lanes *= 2
     unroll = int(instruction.options.get("unroll", 1))
     return Shape(rows, columns, lanes, dtype, unroll)
+
+
+def _narrowed(context: Context, shape: Shape, columns: Index | None) -> Shape:
+    """The register tile for what is left of the columns: no register without any of them."""
+    if columns is None or not columns.is_constant:
+        return shape
+    register = context.unit.lanes(shape.dtype)
+    width = -(-columns.constant // register) * register
+    return replace(shape, columns=width, lanes=min(shape.lanes, width & -width))
 
 
 def _sum_dtype(operands: Operands) -> str:

@@ -107,11 +107,11 @@ def store(
     writer.emit(tirx.BufferStore(buffer, broadcast(value, lanes), [index]))
 
 
-def masked_load(buffer: Any, offset: Expr, mask: Expr) -> Expr:
-    """Contiguous elements where `mask`; the other lanes are 0 and are not touched."""
+def masked_load(buffer: Any, offset: Expr, mask: Expr, other: Expr = None) -> Expr:
+    """Contiguous elements where `mask`, else those of `other` (0 by default), unread."""
     lanes, dtype = lanes_of(mask), str(buffer.dtype)
-    zero = constant(0, dtype, lanes)
-    return call(dtype, lanes, "llvm.masked.load", address(buffer, offset), mask, zero)
+    other = constant(0, dtype, lanes) if other is None else other
+    return call(dtype, lanes, "llvm.masked.load", address(buffer, offset), mask, other)
 
 
 def masked_store(writer: Writer, buffer: Any, offset: Expr, value: Expr, mask: Expr) -> None:

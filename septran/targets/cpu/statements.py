@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from septran.targets.cpu.values import Point, operand_point
 from septran.task import expressions as ex
-from septran.task.index import Index, Var
+from septran.task.index import Index, Var, axis
 from septran.task.tree import TunableValue
 from septran.task.views import View
 from septran.tile.nodes import Buffer, Compute, Region
@@ -101,6 +101,60 @@ class _Split:
         self.made.append(Buffer(name, "", shape, dtype, tensor="reduced"))
         whole = View.whole(name, shape, valid)
         return Region(name, whole.index, whole.shape, whole.valid)
+
+
+def recomputed(found: Sequence[Statement], private: Mapping[str, Buffer]) -> list[Statement]:
+    """Statements without the temporaries that are cheaper computed again than kept.
+
+    A row of such a temporary would take room in L1 beside the row that it is made from.
+    """
+    rest = list(found)
+    for statement in found:
+        if not _cheap(statement, private):
+            continue
+        place = next(n for n, s in enumerate(rest) if s.target == statement.target)
+        value, following = rest[place].value, rest[place + 1 :]
+        own, sources = statement.target.buffer, {v.tensor for v in ex.loads(value)}
+        if any(s.target.buffer == own for s in rest[:place]):
+            continue
+        if any(s.target.buffer in sources | {own} for s in following):
+            continue
+        views = {v for s in rest for v in regions_of(s)[1:] if v.buffer == statement.target.buffer}
+        if views == {statement.target}:
+            inlined = [_inlined(s, statement.target, value) for s in following]
+            rest = [*rest[:place], *inlined]
+    return rest
+
+
+def _cheap(statement: Statement, private: Mapping[str, Buffer]) -> bool:
+    """Whether all of a private buffer is one simple operation on what is there anyway."""
+    target, value = statement.target, statement.value
+    buffer = private.get(target.buffer)
+    if buffer is None or statement.function is not None or not isinstance(value, ex.Binary):
+        return False
+    simple = value.function in ("add", "subtract", "multiply")
+    leaves = all(not isinstance(c, ex.Reduce) and _leaf(c) for c in ex.children(value))
+    whole = target.index == tuple(Index.of(axis(n)) for n in range(target.rank))
+    same = value.dtype == buffer.dtype and value.shape == target.shape
+    return simple and leaves and whole and same and target.rank > 1
+
+
+def _leaf(expr: ex.Expr) -> bool:
+    """Whether it is read from memory, perhaps converted or broadcast."""
+    match expr:
+        case ex.Cast() | ex.Expand():
+            return _leaf(expr.operand)
+        case _:
+            return not ex.children(expr)
+
+
+def _inlined(statement: Statement, region: Region, value: ex.Expr) -> Statement:
+    """`statement` with `value` where `region` is loaded."""
+
+    def change(leaf: ex.Expr) -> ex.Expr:
+        return value if isinstance(leaf, ex.Load) and leaf.view == region else leaf
+
+    return replace(statement, value=ex.map_leaves(statement.value, change))
 
 
 def _value(node: Compute) -> ex.Expr:

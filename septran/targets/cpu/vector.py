@@ -17,7 +17,13 @@ from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.columns import emit_row
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import held_dtype
-from septran.targets.cpu.statements import Statement, independent, regions_of, statements
+from septran.targets.cpu.statements import (
+    Statement,
+    independent,
+    recomputed,
+    regions_of,
+    statements,
+)
 from septran.targets.cpu.writer import LARGEST_ON_STACK
 from septran.task.index import Index
 from septran.tile.layouts import ROW
@@ -34,7 +40,8 @@ Part = tuple[list[Statement], "dict[str, int] | None"]
 def emit_maps(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
     """Do the nodes in order; `private` buffers are used by no other node."""
     found, made = statements(nodes)
-    _Fusion(context, {b.name: b for b in (*private, *made)}).level(found, 0, (), {})
+    own = {b.name: b for b in (*private, *made)}
+    _Fusion(context, own).level(recomputed(found, own), 0, (), {})
 
 
 @dataclass
