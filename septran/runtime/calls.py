@@ -8,12 +8,14 @@ do not tell (layout, address, gradient, overlap) is looked at again.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from septran.dtypes import itemsize
 from septran.runtime.arguments import scalar_values
-from septran.runtime.arrays import Library
+from septran.runtime.arrays import TORCH, Library
 from septran.runtime.signature import Signature, Specialisation
 
 
@@ -48,6 +50,10 @@ class Plan:
         """The result; NotImplemented where the long way must be gone."""
         if not self.library.ready(tensors, out, self.device):
             return NotImplemented
+        return self.launch(tensors, out, named)
+
+    def launch(self, tensors: tuple[Any, ...], out: Any, named: Mapping[str, Any]) -> Any:
+        """Run on arrays that are ready, and return the result."""
         if out is not None:
             results: tuple[Any, ...] = (out,)
         else:
@@ -63,6 +69,62 @@ class Plan:
             self.library.touched(out)
             return out
         return results[0] if len(results) == 1 else results
+
+
+@dataclass(slots=True)
+class DirectCall:
+    """A call of the only plan there is, by a function that checks its arguments itself.
+
+    Shapes, dtypes, layout and device are then its matter: where it refuses them, the long
+    way is gone, and no call is direct any more.
+    """
+
+    plan: Plan
+    kind: Any
+    """torch.Tensor; subclasses go the long way."""
+    sizes: tuple[int, ...]
+    """Bytes of each input."""
+    result_size: int
+    works: bool = True
+
+    def __call__(self, tensors: tuple[Any, ...], out: Any) -> Any:
+        """The result; NotImplemented where the arrays must be looked at more closely."""
+        kind, first, last = self.kind, 0, 0
+        if not self.works or len(tensors) != len(self.sizes):
+            return NotImplemented
+        try:
+            if out is not None:
+                if type(out) is not kind or out.requires_grad or out.is_neg():
+                    return NotImplemented
+                first = out.data_ptr()
+                last = first + self.result_size
+            for x, size in zip(tensors, self.sizes, strict=True):
+                if type(x) is not kind or x.requires_grad or x.is_neg():
+                    return NotImplemented
+                start = x.data_ptr()
+                if start & 7 or (start < last and first < start + size):
+                    return NotImplemented
+            return NotImplemented if first & 7 else self.plan.launch(tensors, out, {})
+        except (RuntimeError, TypeError, ValueError, NotImplementedError):
+            self.works = False
+            return NotImplemented
+
+
+def direct_call(
+    plan: Plan, specialisation: Specialisation, signature: Signature
+) -> DirectCall | None:
+    """Where the plan's function checks its arguments, and they are torch's."""
+    checks = getattr(specialisation.stages.executable, "checks_arguments", False)
+    if not checks or plan.library is not TORCH or plan.defaults is None:
+        return None
+    sizes = {
+        t.name: math.prod(t.shape or ()) * itemsize(t.dtype or "") for t in specialisation.tensors
+    }
+    inputs = tuple(sizes[t.name] for t in signature.inputs)
+    results = [sizes[t.name] for t in signature.outputs]
+    import torch
+
+    return DirectCall(plan, torch.Tensor, inputs, results[0]) if len(results) == 1 else None
 
 
 def plan_for(

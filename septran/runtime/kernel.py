@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from septran.runtime.archive import write_archive
 from septran.runtime.arguments import Bound, Scalar, bind, check_against, scalar_values
 from septran.runtime.arrays import NUMPY, Library
-from septran.runtime.calls import Plan, call_key, plan_for
+from septran.runtime.calls import DirectCall, Plan, call_key, direct_call, plan_for
 from septran.runtime.checks import Check, check, sample
 from septran.runtime.errors import NoLogicError, NothingToProfileError, NotSpecialisedError
 from septran.runtime.profile import Profile, measure, profile
@@ -61,6 +61,7 @@ class Kernel(Shown):
         self._requests: dict[Hashable, Specialisation] = {}
         self._scalars = frozenset(s.name for s in signature.scalars)
         self._plans: dict[Hashable, Plan] = {}
+        self._direct: DirectCall | None = None
         self._notes: dict[Remark, None] = {}
         self._lock = threading.RLock()
 
@@ -94,6 +95,11 @@ class Kernel(Shown):
 
     def __call__(self, *tensors: Any, out: Any = None, **named: Any) -> Any:
         """Run on `tensors`, the inputs in the logic's order, and return the outputs."""
+        direct = self._direct
+        if direct is not None and not named:
+            result = direct(tensors, out)
+            if result is not NotImplemented:
+                return result
         plan = self._plans.get(call_key(tensors, out))
         if plan is not None and (not named or self._scalars.issuperset(named)):
             result = plan(tensors, out, named)
@@ -336,6 +342,8 @@ class Kernel(Shown):
         plan = plan_for(specialisation, self.signature, library, self.device)
         if plan is not None:
             self._plans[key] = plan
+            alone = len(self._specialisations) == 1
+            self._direct = direct_call(plan, specialisation, self.signature) if alone else None
 
     def _note(self, tensor: str, reason: str) -> None:
         remark = Remark(

@@ -59,6 +59,8 @@ class CpuExecutable:
     module: Any
     """The `tvm.runtime.Module`."""
     function: Any
+    checks_arguments: bool = True
+    """TVM's function refuses other shapes, dtypes, layouts and devices before it starts."""
 
     def __call__(self, *arguments: Any) -> None:
         """Run on DLPack tensors in the order of the parameters, then the scalars."""

@@ -29,6 +29,7 @@ def emit_row(
 ) -> None:
     """Do inner statements in order; what depends only on its own column shares a loop."""
     rest = list(run)
+    read: list[Access] | None = None
     while rest:
         first = rest[0]
         if _scalar(first, len(at)):
@@ -39,8 +40,29 @@ def emit_row(
             _Vertical(context, rest.pop(0), at, accesses).emit()
         else:
             count = _shared(rest, len(at))
-            _Columns(context, rest[:count], at, accesses).emit()
+            _Columns(context, rest[:count], at, accesses, read or []).emit()
+            read = [] if read is not None else _far(context, rest[:count], at, accesses)
             rest = rest[count:]
+
+
+def _far(
+    context: Context, run: Sequence[Statement], at: tuple[Index, ...], accesses: Accesses
+) -> list[Access]:
+    """What a row's first loop has to bring from afar, row after row.
+
+    A second loop, which finds it near, has the time to ask for the next row's.
+    """
+    found = []
+    for statement in run:
+        for view in ex.loads(statement.value):
+            assert isinstance(view, Region)
+            access = accesses[view]
+            size = math.prod(access.storage.shape) * itemsize(access.storage.held)
+            rows = len(at) > 0 and view.rank == len(at) + 1 and not access.storage.owned
+            moves = rows and bool(access.stride(len(at) - 1)) and access.stride(len(at)) == 1
+            if moves and size > context.cache_bytes(context.machine.processors[-1].name):
+                found.append(access)
+    return found
 
 
 def _scalar(statement: Statement, depth: int) -> bool:
@@ -88,6 +110,8 @@ class _Columns:
     run: Sequence[Statement]
     at: tuple[Index, ...]
     accesses: Accesses
+    ahead: Sequence[Access]
+    """Of which the next row is asked for."""
 
     def emit(self) -> None:
         """Whole vectors first, then what is left under a mask."""
@@ -100,6 +124,7 @@ class _Columns:
         extent = context.variable("columns", extent)
         whole = context.variable("vectors", extent // wide)
         with context.loop("v", whole) as v:
+            self._ask(v * wide, wide)
             self._vector(evaluation.inside(), sums, v * wide, wide, None)
         rest = context.indices.simplify(extent - whole * wide)
         if context.indices.bounds(rest)[1] > 0:
@@ -111,6 +136,15 @@ class _Columns:
         for statement, total in zip(self.run, sums, strict=True):
             if total is not None:
                 write(context, self.accesses[statement.target], self.at, total.result())
+
+    def _ask(self, start: Index, lanes: int) -> None:
+        """Bring the next row's part of what was read before into L2."""
+        for access in self.ahead:
+            line = 64 // itemsize(access.storage.held)
+            for further in range(0, lanes, line):
+                spot = (*self.at[:-1], self.at[-1] + 1, start + further)
+                offset = self.context.lower(access.at(spot))
+                simd.prefetch(self.context.writer, access.storage.flat, offset, 2)
 
     def _accumulator(self, statement: Statement, lanes: int) -> Accumulator | None:
         if statement.function is None:

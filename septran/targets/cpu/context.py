@@ -34,6 +34,15 @@ class Context:
     parallel: bool = False
     """Whether a parallel loop is open: TVM's pool does not nest."""
 
+    def cache_bytes(self, of: str | None = None) -> float:
+        """Capacity of the largest cache, or of the largest that a processor has to itself."""
+        sizes = (
+            m.capacity_bytes or 0
+            for m in self.machine.memories
+            if m.cached and (of is None or m.visible_to == of)
+        )
+        return max(sizes, default=math.inf)
+
     def access(self, region: Region) -> Access:
         """The region's storage and offsets."""
         return Access.of(self.storages[region.buffer], region, self.indices.ranges)

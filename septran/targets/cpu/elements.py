@@ -166,6 +166,8 @@ def write(
         simd.masked_store(context.writer, storage.flat, offset, value, mask)
     elif count is not None:
         _write_lanes(context, access, at, value, along, count)
+    elif step == 1 and storage.streamed and lanes % context.unit.lanes(storage.held) == 0:
+        simd.stream(context.writer, storage.flat, offset, value, context.unit.bytes)
     elif step is not None:
         simd.store(context.writer, storage.flat, offset, value, lanes, step)
     else:

@@ -18,6 +18,7 @@ from septran.targets.cpu.copies import emit_copy
 from septran.targets.cpu.elements import held_dtype
 from septran.targets.cpu.isa import vector_unit
 from septran.targets.cpu.microkernel import EXACT_STEPS, emit_gemms
+from septran.targets.cpu.simd import fence
 from septran.targets.cpu.vector import emit_maps
 from septran.targets.cpu.writer import Writer, flat_buffer
 from septran.task.index import Index, axis
@@ -51,14 +52,27 @@ def lower_program(program: TileProgram) -> Any:
     wide = any(math.prod(b.shape) * b.stages > LARGEST_INDEX for b in program.buffers)
     writer = Writer("int64" if wide else "int32")
     context = Context(writer, Indices(writer), program.machine, vector_unit(program.machine))
-    params = [_parameter(context, program.buffer(name)) for name in program.params]
+    params = [_parameter(context, program, program.buffer(name)) for name in program.params]
     scalars = [tirx.Var(writer.name(s.name), s.dtype) for s in program.scalars]
     context.scalars.update(zip((s.name for s in program.scalars), scalars, strict=True))
     _Lowering(program, context).run()
     return writer.function(program.name, [*params, *scalars])
 
 
-def _parameter(context: Context, buffer: Buffer) -> Any:
+def _streams(context: Context, program: TileProgram, buffer: Buffer) -> bool:
+    """Whether a buffer is only written, by vectors, and more than the caches hold."""
+    if math.prod(buffer.shape) * itemsize(buffer.dtype) < context.cache_bytes():
+        return False
+    for node, _ in walk(program.body):
+        if any(r.buffer == buffer.name for r in reads(node)):
+            return False
+        gemm = isinstance(node, Compute) and node.primitive == "gemm"
+        if gemm and any(r.buffer == buffer.name for r in writes(node)):
+            return False
+    return True
+
+
+def _parameter(context: Context, program: TileProgram, buffer: Buffer) -> Any:
     """Declare a parameter in its own shape, and flat beside it for what is generated."""
     name = context.writer.name(buffer.name)
     param = tirx.decl_buffer(buffer.shape, buffer.dtype, name, data_alignment=1)
@@ -66,8 +80,9 @@ def _parameter(context: Context, buffer: Buffer) -> Any:
     flat = flat_buffer(f"{name}_flat", math.prod(buffer.shape), held, alignment=1)
     context.writer.emit(tirx.DeclBuffer(flat, data=param.data))
     context.storages[buffer.name] = Storage(
-        buffer.name, buffer.shape, buffer.dtype, buffer.layout, flat, held
-    )
+        buffer.name, buffer.shape, buffer.dtype, buffer.layout, flat, held,
+        streamed=_streams(context, program, buffer),
+    )  # fmt: skip
     return param
 
 
@@ -133,6 +148,7 @@ class _Lowering:
                 case Copy(channel=None) as copy:
                     with self.context.writer.note(str(copy.origin)):
                         emit_copy(self.context, copy)
+                    self._fence(group)
                 case Compute():
                     self._compute(group)
                 case node:
@@ -148,6 +164,13 @@ class _Lowering:
         private = [self.program.buffer(n) for n in self.temporary.get(group, ())]
         with self.context.writer.note("; ".join(dict.fromkeys(str(n.origin) for n in nodes))):
             EMITTERS[nodes[0].primitive](self.context, nodes, private)
+        self._fence(group)
+
+    def _fence(self, group: tuple[Node, ...]) -> None:
+        """Wait for what a group streamed to memory."""
+        names = {r.buffer for node in group for r in writes(node)} & set(self.program.params)
+        if any(self.context.storages[name].streamed for name in names):
+            fence(self.context.writer)
 
     def _loop(self, loop: For) -> None:
         if _spreads(loop) and not self.context.parallel:

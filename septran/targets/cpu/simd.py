@@ -51,6 +51,11 @@ def constant(value: float | int | bool, dtype: str, lanes: int = 1) -> Expr:
     return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
 
 
+def like(value: Expr, number: float) -> Expr:
+    """A constant of the type and lanes of another value."""
+    return constant(number, element_of(value), lanes_of(value))
+
+
 def broadcast(value: Expr, lanes: int) -> Expr:
     """A scalar in every lane; vectors stay themselves."""
     if lanes == 1 or lanes_of(value) == lanes:
@@ -109,6 +114,40 @@ def store(
     writer.emit(tirx.BufferStore(buffer, broadcast(value, lanes), [index]))
 
 
+def stream(writer: Writer, buffer: Any, offset: Expr, value: Expr, register: int) -> None:
+    """Write whole registers past the caches, where they are aligned; `fence` must follow.
+
+    A plain store reads the line first, which costs half as much again. LLVM knows such
+    stores, but TVM has no word for them, so they are a function in LLVM's own.
+    """
+    kind = f"<{lanes_of(value)} x {_llvm_type(element_of(value))}>"
+    name = f"septran_stream_{value.ty.dtype}"
+    writer.functions[name] = f"""\
+define void @{name}(ptr %at, {kind} %value) alwaysinline nounwind {{
+  %number = ptrtoint ptr %at to i64
+  %low = and i64 %number, {register - 1}
+  %aligned = icmp eq i64 %low, 0
+  br i1 %aligned, label %past, label %plain
+past:
+  store {kind} %value, ptr %at, align {register}, !nontemporal !{{i32 1}}
+  ret void
+plain:
+  store {kind} %value, ptr %at, align 1
+  ret void
+}}"""
+    writer.evaluate(tirx.call_extern("void", name, address(buffer, offset), value))
+
+
+def fence(writer: Writer) -> None:
+    """All that was streamed is there for other cores before what follows."""
+    writer.evaluate(tirx.call_llvm_intrin("void", "llvm.x86.sse.sfence"))
+
+
+def _llvm_type(dtype: str) -> str:
+    floats = {"float16": "half", "float32": "float", "float64": "double"}
+    return floats.get(dtype) or f"i{itemsize(dtype) * 8}"
+
+
 def masked_load(buffer: Any, offset: Expr, mask: Expr, other: Expr = None) -> Expr:
     """Contiguous elements where `mask`, else those of `other` (0 by default), unread."""
     lanes, dtype = lanes_of(mask), str(buffer.dtype)
@@ -137,6 +176,11 @@ def prefetch(writer: Writer, buffer: Any, offset: Expr, level: int, write: bool 
 def select(mask: Expr, yes: Expr, no: Expr) -> Expr:
     """Lane by lane, `yes` where `mask`, else `no`."""
     return tirx.Select(mask, yes, no)
+
+
+def every(mask: Expr) -> Expr:
+    """Whether all lanes of a mask are set."""
+    return call("bool", 1, "llvm.vector.reduce.and", mask)
 
 
 def unequal(left: Expr, right: Expr) -> Expr:

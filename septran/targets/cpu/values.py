@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from tvm import tirx
 
-from septran.dtypes import compute_dtype, promote
+from septran.dtypes import compute_dtype, is_float, promote
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import held_dtype, narrow, read, widen
 from septran.targets.cpu.mathematics import apply, combine
+from septran.targets.cpu.quotient import Reciprocal
 from septran.targets.cpu.writer import Expr
 from septran.task import expressions as ex
 from septran.task.index import Index, Var, axis
@@ -63,10 +64,12 @@ class Evaluation:
     accesses: Mapping[Region, Access]
     known: dict[tuple[int, Point], Expr] = field(default_factory=dict)
     """By the expression's identity and where it was evaluated."""
+    reciprocals: dict[int, Reciprocal] = field(default_factory=dict)
+    """Of divisors that are the same in all lanes, by the quotient's identity."""
 
     def inside(self) -> Evaluation:
         """For a loop in this one's body: it knows what was computed before the loop."""
-        return Evaluation(self.context, self.accesses, dict(self.known))
+        return Evaluation(self.context, self.accesses, dict(self.known), self.reciprocals)
 
     def hoist(self, expr: ex.Expr, point: Point) -> None:
         """Compute now what is the same in all lanes, before the loop over vectors."""
@@ -77,6 +80,11 @@ class Evaluation:
             return
         for child in ex.children(expr):
             self.hoist(child, operand_point(point, child, expr.shape, expr))
+        if isinstance(expr, ex.Binary) and expr.function == "divide" and is_float(expr.dtype):
+            right = operand_point(point, expr.right, expr.shape)
+            divisor = self.typed(expr.right, right, expr.dtype) if right.along is None else None
+            if divisor is not None and not isinstance(expr.right, ex.Constant):
+                self.reciprocals[id(expr)] = Reciprocal.of(self.context.writer, divisor)
 
     def value(self, expr: ex.Expr, point: Point) -> Expr:
         """A scalar where `expr` is the same in all lanes, else a vector."""
@@ -144,6 +152,8 @@ class Evaluation:
                 return self._compare(expr.function, positions[0] - positions[1], point)
         dtype = operand_dtype(expr)
         a, b = self.typed(expr.left, left, dtype), self.typed(expr.right, right, dtype)
+        if id(expr) in self.reciprocals and simd.lanes_of(a) > 1 == simd.lanes_of(b):
+            return self.reciprocals[id(expr)].quotient(self.context.writer, a, b)
         return combine(self.context.writer, expr.function, a, b)
 
     def _compare(self, function: str, difference: Index, point: Point) -> Expr:

@@ -17,6 +17,7 @@ from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.columns import emit_row
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import held_dtype
+from septran.targets.cpu.simd import fence
 from septran.targets.cpu.statements import (
     Statement,
     independent,
@@ -78,6 +79,8 @@ class _Fusion:
                 self._allocate([n for n in mine if not self._on_stack(n, deeper)], deeper)
             with self.context.loop("row", extent, spread) as row:
                 self.level(part, depth + 1, (*at, row), deeper)
+                if spread and any(self._streamed(s.target) for s in part):
+                    fence(self.context.writer)  # on each of the cores
 
     def _homes(self, parts: list[Part]) -> dict[str, int | None]:
         """For each private buffer without storage, the only part that uses it, or None."""
@@ -123,6 +126,10 @@ class _Fusion:
         index = tuple(Index() if n in gone else e for n, e in enumerate(region.index))
         storage = self.storages[region.buffer]
         return Access.of(storage, replace(region, index=index), self.context.indices.ranges)
+
+    def _streamed(self, target: Region) -> bool:
+        storage = self.context.storages.get(target.buffer)
+        return storage is not None and storage.streamed
 
     def _worth(self, part: list[Statement]) -> bool:
         work = max(math.prod(s.value.shape) for s in part)

@@ -27,6 +27,8 @@ class Writer:
         self._counts: dict[str, int] = {}
         self._spots: set[str] = set()
         """Buffers that hold one number each, written once."""
+        self.functions: dict[str, str] = {}
+        """LLVM's text of functions that are called, by name."""
 
     def name(self, stem: str) -> str:
         """A name that no other variable of the function has."""
@@ -132,6 +134,9 @@ class Writer:
             "ir.DictAttrs", **{"global_symbol": name, "tirx.noalias": True}
         )
         body = sequence(self._bodies[0] or [tirx.Evaluate(0)])
+        if self.functions:
+            text = StringImm("\n".join(self.functions.values()))
+            body = tirx.AttrStmt(0, "pragma_import_llvm", text, body)
         return tirx.PrimFunc(list(params), body, attrs=attributes)
 
 

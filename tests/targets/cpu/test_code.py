@@ -94,3 +94,23 @@ def test_a_saved_kernel_runs_after_loading(tmp_path):
     made.executable(again, x)
     np.testing.assert_array_equal(y, again)
     assert loaded.source == made.source
+
+
+@pytest.mark.parametrize(("rows", "streamed"), [(64, False), (4096, True)])
+def test_results_larger_than_the_caches_are_written_past_them(rows, streamed):
+    made = stages("elementwise", {"M": rows, "N": 1024}, static={"function": "neg"})
+    assembly = made.source.parts["assembly"]
+    assert ("vmovntps" in assembly) is streamed
+    assert ("sfence" in assembly) is streamed
+
+
+def test_streamed_rows_need_not_be_aligned():
+    x = np.random.default_rng(0).standard_normal((2051, 2049)).astype("f4")
+    y = septran.compile("elementwise", "cpu-x86", static={"function": "neg"})(x)
+    np.testing.assert_array_equal(y, -x)
+
+
+def test_a_second_loop_asks_for_the_next_row():
+    near, far = (stages("softmax", {"M": m, "N": 1024}) for m in (16, 1024))
+    assert "prefetch" not in near.source.parts["assembly"]
+    assert "prefetcht1" in far.source.parts["assembly"]

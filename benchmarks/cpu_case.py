@@ -1,0 +1,50 @@
+"""What one line of the CPU's table compares, and what each family of lines must reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+Run = Callable[[], object]
+
+BARS: dict[str, tuple[float, float]] = {
+    "gemm": (1.0, 1.08),
+    "gemm small and odd": (1.2, 1.3),
+    "gemm int8": (1.05, 1.25),
+    "conv2d": (1.2, 1.7),
+    "dequant_gemm int4": (2.0, 3.0),
+    "attention full": (1.2, 1.4),
+    "attention causal": (1.5, 1.9),
+    "rows in cache": (2.0, 3.0),
+    "rows from DRAM / copy": (0.9, 1.0),
+}
+"""Geometric means that a family must reach and that it aims for; the others have no bar."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator on one shape, ours and torch's, checked against float64."""
+
+    family: str
+    operator: str
+    shape: str
+    ours: Run
+    theirs: tuple[Run, ...]
+    """Ways of doing it in torch, of which the fastest counts."""
+    error: float
+    """Greatest deviation of ours from a float64 result."""
+    work: float
+    """Operations of one run, or bytes read and written."""
+    unit: str = "GFLOP/s"
+
+
+def deviation(ours: torch.Tensor, exact: torch.Tensor) -> float:
+    """Greatest distance of an element from its float64 value."""
+    return (ours.double() - exact.double()).abs().max().item()
+
+
+def by(*extents: int) -> str:
+    """A shape as text."""
+    return "x".join(map(str, extents))

@@ -1,0 +1,205 @@
+"""Products of matrices and convolutions of real models, ours and torch's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch.nn.functional import conv2d as torchs_conv2d
+from torch.nn.functional import gelu
+
+import septran
+from benchmarks.cpu_case import Case, by, deviation
+
+GEMMS = (
+    *((n, n, n) for n in (256, 512, 1024, 2048)),
+    (64, 4096, 1024),
+    (512, 1536, 5120),  # DeepSeek-V2: compressed queries of 512 tokens
+    (512, 576, 5120),  # DeepSeek-V2: the latent and the rotary key
+)
+"""M, N, K."""
+LINEARS = (
+    (128, 4096, 4096),  # Llama-3 8B: queries of 128 tokens
+    (128, 1024, 4096),  # Llama-3 8B: keys
+    (32, 14336, 4096),  # Llama-3 8B: the gate of the feed-forward layer
+    (197, 3072, 768),  # ViT-B/16
+)
+"""M, N, K of products with a transposed matrix of weights, as torch's linear layers have."""
+SMALL = (
+    (17, 33, 65),
+    (64, 64, 64),
+    (100, 100, 100),
+    (128, 128, 128),
+    (31, 257, 129),
+    (1000, 777, 333),
+    (333, 777, 1000),
+    (77, 1000, 333),
+    (7, 512, 512),
+)
+BATCHED = ((32, 128, 128, 64), (12, 197, 197, 64), (8, 256, 256, 256))
+"""S, M, N, K."""
+INT8 = (
+    (128, 128, 128),
+    (512, 512, 512),
+    (1024, 1024, 1024),
+    (64, 4096, 4096),
+    (128, 4096, 1024),
+    (197, 3072, 768),
+)
+SPLITS = ((64, 64, 4096), (32, 128, 8192))
+EPILOGUES = ((128, 3072, 768, "gelu"), (512, 512, 512, "relu"))
+QUANTISED = (
+    (1, 4096, 4096),  # Llama-3 8B: one token's queries
+    (1, 14336, 4096),  # and its gate
+    (16, 4096, 4096),
+    (64, 1024, 4096),
+    (128, 4096, 1024),
+)
+CONVOLUTIONS = (  # ResNet-50, from the first layer to the last
+    (3, 224, 64, 7, 2),
+    (64, 56, 64, 1, 1),
+    (64, 56, 64, 3, 1),
+    (64, 56, 256, 1, 1),
+    (256, 56, 64, 1, 1),
+    (128, 56, 128, 3, 2),
+    (128, 28, 128, 3, 1),
+    (128, 28, 512, 1, 1),
+    (256, 56, 512, 1, 2),
+    (256, 14, 256, 3, 1),
+    (1024, 14, 256, 1, 1),
+    (512, 7, 512, 3, 1),
+    (512, 7, 2048, 1, 1),
+)
+"""C, H = W, O, R = S, stride, padded by half the filter."""
+
+
+def gemm(family: str, m: int, n: int, k: int, transposed: bool = False) -> Case:
+    """C = A @ B in float32, B given as [N, K] where `transposed`."""
+    a, b = torch.randn(m, k), torch.randn(*((n, k) if transposed else (k, n)))
+    c, other = torch.empty(m, n), torch.empty(m, n)
+    flags = {"trans_b": True} if transposed else {}
+    shapes = {"M": m, "N": n, "K": k}
+    kernel = septran.compile("gemm", "cpu-x86", shapes=shapes, static=flags)
+    plain = b.t() if transposed else b
+    kernel(a, b, out=c)
+    return Case(
+        family, "gemm with B [N, K]" if transposed else "gemm", by(m, n, k),
+        lambda: kernel(a, b, out=c), (lambda: torch.mm(a, plain, out=other),),
+        deviation(c, a.double() @ plain.double()), 2.0 * m * n * k,
+    )  # fmt: skip
+
+
+def batched_gemm(s: int, m: int, n: int, k: int) -> Case:
+    """A product for each of a batch."""
+    a, b = torch.randn(s, m, k), torch.randn(s, k, n)
+    c, other = torch.empty(s, m, n), torch.empty(s, m, n)
+    kernel = septran.compile("batched_gemm", "cpu-x86")
+    kernel(a, b, out=c)
+    return Case(
+        "batched_gemm", "batched_gemm", by(s, m, n, k), lambda: kernel(a, b, out=c),
+        (lambda: torch.bmm(a, b, out=other),), deviation(c, a.double() @ b.double()),
+        2.0 * s * m * n * k,
+    )  # fmt: skip
+
+
+def int8(m: int, n: int, k: int) -> Case:
+    """Products of int8 summed in int32; exact. Torch's B by rows or by columns."""
+    a, b = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((m, k), (k, n)))
+    columns = b.t().contiguous().t()
+    c, other = (torch.empty(m, n, dtype=torch.int32) for _ in range(2))
+    kernel = septran.compile("gemm", "cpu-x86", dtypes="int8", shapes={"M": m, "N": n, "K": k})
+    kernel(a, b, out=c)
+    return Case(
+        "gemm int8", "gemm int8", by(m, n, k), lambda: kernel(a, b, out=c),
+        tuple(lambda x=x: torch._int_mm(a, x, out=other) for x in (b, columns)),
+        deviation(c, a.double() @ b.double()), 2.0 * m * n * k, "GOP/s",
+    )  # fmt: skip
+
+
+def gemm_splitk(m: int, n: int, k: int) -> Case:
+    """Few rows and columns, a long K."""
+    a, b = torch.randn(m, k), torch.randn(k, n)
+    c, other = torch.empty(m, n), torch.empty(m, n)
+    kernel = septran.compile("gemm_splitk", "cpu-x86")
+    kernel(a, b, out=c)
+    return Case(
+        "gemm_splitk", "gemm_splitk", by(m, n, k), lambda: kernel(a, b, out=c),
+        (lambda: torch.mm(a, b, out=other),), deviation(c, a.double() @ b.double()),
+        2.0 * m * n * k,
+    )  # fmt: skip
+
+
+def epilogue(m: int, n: int, k: int, act: str) -> Case:
+    """A product, a bias and an activation."""
+    a, b, bias, c = torch.randn(m, k), torch.randn(k, n), torch.randn(n), torch.empty(m, n)
+    kernel = septran.compile("gemm_bias_act", "cpu-x86", static={"act": act})
+    function = {"gelu": gelu, "relu": torch.relu}[act]
+    kernel(a, b, bias, out=c)
+    exact = function(torch.addmm(bias.double(), a.double(), b.double()))
+    return Case(
+        "gemm_bias_act", f"gemm_bias_act {act}", by(m, n, k), lambda: kernel(a, b, bias, out=c),
+        (lambda: function(torch.addmm(bias, a, b)),), deviation(c, exact), 2.0 * m * n * k,
+    )  # fmt: skip
+
+
+def dequant_gemm(m: int, n: int, k: int, bits: int, group: int = 64) -> Case:
+    """Quantised weights, beside dequantising them and a product in torch."""
+    weights = torch.randint(0, 256, (k * bits // 8, n), dtype=torch.uint8)
+    a, scale = torch.randn(m, k), torch.rand(k // group, n)
+    zero, c = torch.full((k // group, n), 8.0 if bits == 4 else 0.0), torch.empty(m, n)
+    kernel = septran.compile("dequant_gemm", "cpu-x86", static={"bits": bits, "group": group})
+    kernel(a, weights, scale, zero, out=c)
+
+    def torchs(a: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
+        if bits == 4:
+            halves = weights.view(k // group, group // 2, n)
+            wide = torch.cat([halves & 15, halves >> 4], 1).to(a.dtype)
+        else:
+            wide = weights.view(torch.int8).view(k // group, group, n).to(a.dtype)
+        return a @ ((wide - zero[:, None]) * scale[:, None]).view(k, n)
+
+    exact = torchs(a.double(), scale.double(), zero.double())
+    family = f"dequant_gemm int{bits}"
+    return Case(
+        family, family, by(m, n, k), lambda: kernel(a, weights, scale, zero, out=c),
+        (lambda: torchs(a, scale, zero),), deviation(c, exact), 2.0 * m * n * k,
+    )  # fmt: skip
+
+
+def conv2d(c: int, h: int, o: int, r: int, stride: int, last: bool) -> Case:
+    """A convolution; torch's in both layouts."""
+    x, f = torch.randn(1, c, h, h), torch.randn(o, c, r, r)
+    flags = {"stride": stride, "padding": r // 2}
+    kernel = septran.compile("conv2d_nhwc" if last else "conv2d", "cpu-x86", static=flags)
+    both = [(x, f), tuple(t.to(memory_format=torch.channels_last) for t in (x, f))]
+    own = (x.permute(0, 2, 3, 1), f.permute(2, 3, 1, 0)) if last else (x, f)
+    mine = [t.contiguous() for t in own]
+    y = kernel(*mine)
+    exact = torchs_conv2d(x.double(), f.double(), **flags)
+    return Case(
+        "conv2d nhwc" if last else "conv2d", "conv2d_nhwc" if last else "conv2d",
+        f"{by(c, h, h)} to {o}, {by(r, r)}/{stride}", lambda: kernel(*mine, out=y),
+        tuple(lambda p=p: torchs_conv2d(*p, **flags) for p in both),
+        deviation(y.permute(0, 3, 1, 2) if last else y, exact), 2.0 * exact.numel() * c * r * r,
+    )  # fmt: skip
+
+
+def cases(names: set[str]) -> Iterator[Case]:
+    """All cases of the operators asked for, each made when it is reached."""
+    if "gemm" in names:
+        yield from (gemm("gemm", *s) for s in GEMMS)
+        yield from (gemm("gemm", *s, transposed=True) for s in LINEARS)
+    if "small" in names:
+        yield from (gemm("gemm small and odd", *s) for s in SMALL)
+    if "batched_gemm" in names:
+        yield from (batched_gemm(*s) for s in BATCHED)
+    if "int8" in names:
+        yield from (int8(*s) for s in INT8)
+    if "gemm_splitk" in names:
+        yield from (gemm_splitk(*s) for s in SPLITS)
+    if "gemm_bias_act" in names:
+        yield from (epilogue(*s) for s in EPILOGUES)
+    if "dequant_gemm" in names:
+        yield from (dequant_gemm(*s, bits=bits) for bits in (4, 8) for s in QUANTISED)
+    if "conv2d" in names:
+        yield from (conv2d(*s, last=last) for last in (False, True) for s in CONVOLUTIONS)

@@ -1,0 +1,211 @@
+"""The exponential and its kin on float32 vectors, with stated errors.
+
+Errors are in units in the last place against float64, over all finite inputs, denormal
+results included. Infinities and NaN come out as in NumPy.
+
+======== ===== ==========================================
+function error method
+======== ===== ==========================================
+exp      1     2^n times a polynomial on [-ln2/2, ln2/2]
+exp2     1     the same, after scaling by ln2
+tanh     2     polynomial below 0.625, else from exp
+sigmoid  3     from exp(-|x|)
+erf      1     polynomial below 0.93, else 1 - exp(p(|x|))
+======== ===== ==========================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tvm import tirx
+
+from septran.targets.cpu import simd
+from septran.targets.cpu.simd import constant, lanes_of, like
+from septran.targets.cpu.writer import Expr, Writer
+
+_MAGIC = 12582912.0
+"""1.5 * 2^23: added to a small float, it leaves the nearest integer in the low bits."""
+_BIASES = 254.0
+"""Twice that of float32's exponents."""
+_EXP = (1.3814598e-3, 8.3687166e-3, 4.1668388e-2, 0.16666521, 0.49999994)
+"""Of (exp(r) - 1 - r) / r^2 where |r| <= ln2/2, so that exp errs by at most 2^-28 (Remez)."""
+_TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -0.33333281942)
+_ERF_SMALL = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 0.112819925, -0.376125336, 0.128379166)
+_LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
+_LN2 = 0.6931471805599453
+_LOG2_E = 1.4426950408889634
+
+
+def _polynomial(writer: Writer, x: Expr, coefficients: Sequence[float]) -> Expr:
+    first, *rest = coefficients
+    total = like(x, first)
+    for coefficient in rest:
+        total = writer.bind("p", simd.fma(total, x, like(x, coefficient)))
+    return total
+
+
+def _scale(writer: Writer, value: Expr, raw: Expr) -> Expr:
+    """``value * 2^n`` for the bits of ``n + _MAGIC + _BIASES``; in two steps, for denormals.
+
+    Half of the bits, rounded down, has half of n and one bias at its low end, and so has
+    the rest: shifted up, each is a power of two.
+    """
+    lanes = lanes_of(raw)
+    half = writer.bind("h", raw >> constant(1, "int32", lanes))
+    mantissa = constant(23, "int32", lanes)
+    powers = [simd.bits(p << mantissa, "float32") for p in (half, raw - half)]
+    return tirx.Mul(writer.bind("q", tirx.Mul(value, powers[0])), powers[1])
+
+
+def _in_range(
+    writer: Writer, x: Expr, limit: float, plain: Callable[[], Expr], careful: Callable[[], Expr]
+) -> Expr:
+    """`plain` where no lane is beyond `limit`, which it seldom is, else `careful`."""
+    lanes = lanes_of(x)
+    if lanes == 1:
+        return careful()
+    inside = simd.every(magnitude_of(x) <= like(x, limit))
+    result = writer.allocate("e", lanes, "float32")
+    ways = []
+    for way in (plain, careful):
+        with writer.body() as body:
+            simd.store(writer, result, writer.index(0), way(), lanes)
+        ways.append(body)
+    writer.choose(inside, *ways)
+    return simd.load(result, writer.index(0), lanes)
+
+
+def exp(writer: Writer, x: Expr) -> Expr:
+    """The natural exponential of each lane."""
+
+    def plain() -> Expr:
+        raw, r = _reduced(writer, x, _MAGIC)
+        return _raised(writer, _near_zero(writer, r), raw)
+
+    def careful() -> Expr:
+        clamped = writer.bind("x", _clamp(writer, x, -104.0, 89.0))
+        raw, r = _reduced(writer, clamped, _MAGIC + _BIASES)
+        return _scale(writer, _near_zero(writer, r), raw)
+
+    return _in_range(writer, x, 87.0, plain, careful)
+
+
+def _reduced(writer: Writer, x: Expr, shift: float) -> tuple[Expr, Expr]:
+    """The bits of ``n + shift``, and r, where ``x = n * ln2 + r``."""
+    biased = writer.bind("n", simd.fma(x, like(x, _LOG2_E), like(x, shift)))
+    n = writer.bind("n", biased - like(x, shift))
+    r = writer.bind("r", simd.fma(n, like(x, -_LN2_HIGH), x))
+    return simd.bits(biased, "int32"), writer.bind("r", simd.fma(n, like(x, -_LN2_LOW), r))
+
+
+def exp2(writer: Writer, x: Expr) -> Expr:
+    """2 to the power of each lane."""
+
+    def reduced(x: Expr, shift: float) -> tuple[Expr, Expr]:
+        biased = writer.bind("n", x + like(x, shift))
+        n = writer.bind("n", biased - like(x, shift))
+        r = writer.bind("r", x - n)
+        return simd.bits(biased, "int32"), writer.bind("r", r * like(x, _LN2))
+
+    def plain() -> Expr:
+        raw, r = reduced(x, _MAGIC)
+        return _raised(writer, _near_zero(writer, r), raw)
+
+    def careful() -> Expr:
+        clamped = writer.bind("x", _clamp(writer, x, -151.0, 129.0))
+        raw, r = reduced(clamped, _MAGIC + _BIASES)
+        return _scale(writer, _near_zero(writer, r), raw)
+
+    return _in_range(writer, x, 125.0, plain, careful)
+
+
+def _raised(writer: Writer, value: Expr, raw: Expr) -> Expr:
+    """``value * 2^n`` for the bits of ``n + _MAGIC``, where the result is a normal number.
+
+    n is added to the exponent; what else the bits hold is shifted out.
+    """
+    raised = simd.bits(value, "int32") + (raw << constant(23, "int32", lanes_of(raw)))
+    return writer.bind("q", simd.bits(raised, "float32"))
+
+
+def _near_zero(writer: Writer, r: Expr) -> Expr:
+    """The exponential where ``|r| <= ln2 / 2``.
+
+    After Estrin, in pairs, so that fewer steps wait for each other; 1 is added last, for
+    the least rounding.
+    """
+    sixth, fifth, fourth, third, second = (like(r, c) for c in _EXP)
+    square = writer.bind("s", r * r)
+    low = writer.bind("p", simd.fma(third, r, second))
+    high = writer.bind("p", simd.fma(fifth, r, fourth))
+    high = writer.bind("p", simd.fma(sixth, square, high))
+    both = writer.bind("p", simd.fma(high, square, low))
+    return writer.bind("p", simd.fma(both, square, r)) + like(r, 1.0)
+
+
+def _clamp(writer: Writer, x: Expr, low: float, high: float) -> Expr:
+    """`x` between two bounds; NaN stays NaN, as both comparisons then choose `x`."""
+    bottom, top = like(x, low), like(x, high)
+    above = writer.bind("x", tirx.Select(bottom > x, bottom, x))
+    return tirx.Select(top < above, top, above)
+
+
+def _or_nan(x: Expr, value: Expr) -> Expr:
+    return tirx.Select(simd.unequal(x, x), x, value)
+
+
+def magnitude_of(x: Expr) -> Expr:
+    """A float32 without its sign."""
+    mask = constant(0x7FFFFFFF, "int32", lanes_of(x))
+    return simd.bits(simd.bits(x, "int32") & mask, "float32")
+
+
+def _signed(value: Expr, sign_of: Expr) -> Expr:
+    """`value`, which is not negative, with the sign of another."""
+    sign = simd.bits(sign_of, "uint32") & constant(0x80000000, "uint32", lanes_of(value))
+    return simd.bits(simd.bits(value, "uint32") | sign, "float32")
+
+
+def tanh(writer: Writer, x: Expr) -> Expr:
+    """The hyperbolic tangent."""
+    size = writer.bind("t", magnitude_of(x))
+    e = writer.bind("e", exp(writer, writer.bind("x2", size + size)))
+    large = like(x, 1.0) - like(x, 2.0) / (e + like(x, 1.0))
+    square = writer.bind("s", x * x)
+    p = _polynomial(writer, square, _TANH)
+    small = writer.bind("y", simd.fma(p * square, x, x))
+    return tirx.Select(size >= like(x, 0.625), _signed(large, x), small)
+
+
+def sigmoid(writer: Writer, x: Expr) -> Expr:
+    """1 / (1 + exp(-x))."""
+    e = writer.bind("e", exp(writer, writer.bind("m", -magnitude_of(x))))
+    one = like(x, 1.0)
+    above = tirx.Select(x < like(x, 0.0), e, one)
+    return _or_nan(x, above / (e + one))
+
+
+def erf(writer: Writer, x: Expr) -> Expr:
+    """The error function, after N. Juffa's single-precision erff."""
+    t = writer.bind("t", magnitude_of(x))
+    s = writer.bind("s", x * x)
+    u = simd.fma(like(x, -3.88396438e-3), t, like(x, 2.42546219e-2))
+    r = simd.fma(like(x, -1.72853470e-5), t, like(x, 3.83197126e-4))
+    r = writer.bind("r", simd.fma(r, s, u))
+    for coefficient in (-1.06777877e-1, -6.34846687e-1, -1.28717512e-1):
+        r = writer.bind("r", simd.fma(r, t, like(x, coefficient)))
+    large = like(x, 1.0) - exp(writer, writer.bind("r", simd.fma(r, t, -t)))
+    p = writer.bind("p", _polynomial(writer, s, _ERF_SMALL))
+    small = simd.fma(p, x, x)
+    return tirx.Select(t > like(x, 0.927734375), _signed(writer.bind("y", large), x), small)
+
+
+SINGLE: Mapping[str, Callable[[Writer, Expr], Expr]] = {
+    "exp": exp,
+    "exp2": exp2,
+    "tanh": tanh,
+    "sigmoid": sigmoid,
+    "erf": erf,
+}
+"""By the name that expressions have for it."""
