@@ -86,7 +86,16 @@ class _Roles:
         first = replace(loop.origin, rule=f"{what}: this one issues the copies")
         fetch = self.on_level(fetch, level)
         producer = Role("producer", level, 1, fetch, first, registers.get("producer"))
-        shares = self.shares(self.on_level(work, level), loop)
+        work = self.on_level(work, level)
+        if loop.consumers > 1 and self.spread(work, level):
+            units, why = self.units(work, loop, level)
+            rule = f"{what}: this one computes{why}"
+            origin = replace(loop.origin, rule=rule)
+            return (
+                producer,
+                Role("consumer", level, units, work, origin, registers.get("consumer")),
+            )
+        shares = self.shares(work, loop)
         consumers: list[Node] = []
         for number, share in enumerate(shares):
             name = f"consumer {number + 1}" if len(shares) > 1 else "consumer"
@@ -124,6 +133,32 @@ class _Roles:
             and c.target.buffer in channels[c.channel].buffers
             and c.source.buffer not in written
         )
+
+    def spread(self, work: tuple[Node, ...], level: str) -> bool:
+        """Whether results are spread over units inside of the level: over those of several, too."""
+        machine = self.program.machine
+        results = {r.buffer for n in nodes(work) if isinstance(n, Compute) for r in writes(n)}
+        owners = {machine.memory(self.program.buffer(r).memory).visible_to for r in results}
+        depths = {machine.depth(owner) for owner in owners}
+        return bool(depths) and max(depths) > machine.depth(level)
+
+    def units(self, work: tuple[Node, ...], loop: For, level: str) -> tuple[int, str]:
+        """How many units the consumers are: each takes whole tiles of rows of every gemm."""
+        rows = {
+            node.operands[0].shape[0] // self.program.machine.instruction(node.instruction).tile[0]
+            for node in nodes(work)
+            if isinstance(node, Compute) and _issuer(self.program.machine, node) == level
+        }
+        asked = loop.consumers
+        units = next(n for n in range(asked, 0, -1) if all(r % n == 0 for r in rows))
+        if units < asked:
+            message = (
+                f"`consumers: {asked}` is {units} here: a {level} takes whole tiles of rows, and "
+                f"there are {min(rows)} of them"
+            )
+            where = self.program.request(loop.origin.task).where
+            self.remarks.append(Remark("missed", loop.origin.task, message, None, where, NAME))
+        return units, f", with {units} {level}s" if units > 1 else ""
 
     def shares(self, work: tuple[Node, ...], loop: For) -> list[tuple[Node, ...]]:
         """The consumers' bodies: all of the work, or each a part of the rows."""
