@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from septran.tile.nodes import TileProgram
 from septran.tile.passes.assign_roles import assign_roles
+from septran.tile.passes.choose_engines import choose_engines
 from septran.tile.passes.eliminate_copies import eliminate_copies
 from septran.tile.passes.fuse_fills import fuse_fills
 from septran.tile.passes.infer_layouts import infer_layouts
@@ -20,6 +21,7 @@ PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     stream_panels,
     fuse_fills,
     infer_layouts,
+    choose_engines,
     persist,
     pipeline_loops,
     assign_roles,

@@ -88,7 +88,7 @@ class _Pipelining:
         self.names = Names({c.name for c in program.channels})
         body = self.expose(self.inner(program.body, ()), None)
         if not self.channels:
-            return program
+            return replace(program, body=body)
         return replace(
             program,
             body=body,
