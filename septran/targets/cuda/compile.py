@@ -83,8 +83,10 @@ def compile_text(text: str, arch: str, name: str = "kernel") -> Compiled:
 @functools.lru_cache(maxsize=64)
 def _compile(tool: Compiler, text: str, arch: str, name: str) -> Compiled:
     start = time.perf_counter()
-    run = _by_nvrtc if isinstance(tool, Nvrtc) else _by_nvcc
-    cubin, ptx, log = run(tool, text, arch, name)
+    if isinstance(tool, Nvrtc):
+        cubin, ptx, log = _by_nvrtc(tool, text, arch, name)
+    else:
+        cubin, ptx, log = _by_nvcc(tool, text, arch, name)
     warned = [line for line in log.splitlines() if re.search(r"warning( #\d+(-D)?)?\s*:", line)]
     if warned:
         raise _refused(tool, name, "\n".join(warned))
@@ -98,7 +100,7 @@ def _refused(tool: Compiler, name: str, said: str) -> RefusedError:
     )
 
 
-def _by_nvrtc(tool: Any, text: str, arch: str, name: str) -> tuple[bytes, str, str]:
+def _by_nvrtc(tool: Nvrtc, text: str, arch: str, name: str) -> tuple[bytes, str, str]:
     library = tool.library
     program = ctypes.c_void_p()
     title = f"{name}.cu".encode()

@@ -7,6 +7,7 @@ import ctypes.util
 import functools
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +42,8 @@ class CudaExecutable:
     program: CudaProgram
     tensors: tuple[TensorSpec, ...]
     """What a call passes, in order."""
+    outputs: tuple[str, ...]
+    """Those of them that are written."""
     machine: Machine
     compiled: Compiled | None
     """None where no compiler for CUDA was found: there is text, but nothing to launch."""
@@ -85,7 +88,7 @@ class CudaExecutable:
         facts: dict[str, Any] = {
             "name": self.name, "program": program_to(self.program),
             "tensors": [asdict(tensor) for tensor in self.tensors],
-            "machine": to_json(self.machine), "compiled": None,
+            "outputs": self.outputs, "machine": to_json(self.machine), "compiled": None,
         }  # fmt: skip
         if self.compiled is not None:
             (folder / CUBIN).write_bytes(self.compiled.cubin)
@@ -98,11 +101,14 @@ class CudaExecutable:
                 (folder / LIBRARY).write_bytes(compile_launcher().read_bytes())
         (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
-    def export(self, folder: Path) -> Path:
-        """CUDA C++ with its launcher, to build with nvcc on a machine without TVM."""
+    def export(self, folder: Path, roles: Sequence[str]) -> Path:
+        """CUDA C++ with its launcher, to build with nvcc on a machine without TVM.
+
+        `roles` says ``input``, ``output`` or ``summed`` of each tensor.
+        """
         from septran.targets.cuda.export import export
 
-        return export(self, folder)
+        return export(self, folder, roles)
 
 
 def build(program: CudaProgram, tile: TileProgram) -> CudaExecutable:
@@ -112,7 +118,7 @@ def build(program: CudaProgram, tile: TileProgram) -> CudaExecutable:
         compiled = compile_text(program.source, program.arch, tile.name)
     tensors = [tile.buffer(name) for name in tile.params]
     specs = tuple(TensorSpec(b.name, b.dtype, b.shape) for b in tensors)
-    return CudaExecutable(tile.name, program, specs, tile.machine, compiled)
+    return CudaExecutable(tile.name, program, specs, tile.outputs, tile.machine, compiled)
 
 
 def load(folder: Path) -> CudaExecutable:
@@ -125,7 +131,7 @@ def load(folder: Path) -> CudaExecutable:
     tensors = (TensorSpec(t["name"], t["dtype"], tuple(t["shape"])) for t in facts["tensors"])
     library = folder / LIBRARY
     return CudaExecutable(
-        facts["name"], program_from(facts["program"]), tuple(tensors),
+        facts["name"], program_from(facts["program"]), tuple(tensors), tuple(facts["outputs"]),
         from_json(facts["machine"]), compiled, library if library.exists() else None,
     )  # fmt: skip
 

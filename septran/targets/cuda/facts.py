@@ -87,8 +87,7 @@ def blocks_per_unit(launch: Launch, figures: KernelFigures, machine: Machine) ->
 
 def count_ptx(ptx: str) -> Counter[str]:
     """How often the text has each of the instructions that tell what a kernel is."""
-    heads = re.findall(r"^\s*(?:@!?%?\w+\s+)?\{?\s*([a-z][a-z0-9_.:]+)", ptx, re.M)
-    heads += re.findall(r"[;{}]\s*(?:@!?%?\w+\s+)?([a-z][a-z0-9_]*\.[a-z0-9_.:]+)", ptx)
+    heads = re.findall(r"(?:^|[;{}])\s*(?:@!?%?\w+\s+)?([a-z]\w*\.[a-z0-9_.:]+)", ptx, re.M)
     found: Counter[str] = Counter()
     for head in heads:
         for name in PTX:

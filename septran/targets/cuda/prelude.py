@@ -51,7 +51,9 @@ struct nv_bfloat16 {
   __device__ __forceinline__ nv_bfloat16(float x) {
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
   }
-  __device__ __forceinline__ operator float() const { return __uint_as_float(uint32_t(bits) << 16); }
+  __device__ __forceinline__ operator float() const {
+    return __uint_as_float(uint32_t(bits) << 16);
+  }
 };
 typedef nv_bfloat16 __nv_bfloat16;
 struct alignas(4) nv_bfloat162 { nv_bfloat16 x, y; };

@@ -45,5 +45,7 @@ def program_from(data: Mapping[str, Any]) -> CudaProgram:
 
 
 def _argument(data: Mapping[str, Any]) -> Argument:
-    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "kind"}
+    fields: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "kind"
+    }
     return _KINDS[data["kind"]](**fields)

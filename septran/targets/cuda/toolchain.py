@@ -124,7 +124,7 @@ def nvrtc() -> Nvrtc | None:
 
 
 def nvcc() -> Nvcc | None:
-    """nvcc of the PATH, of a Python package, or of the toolkit."""
+    """Nvcc of the PATH, of a Python package, or of the toolkit."""
     found = shutil.which("nvcc")
     folders = [*_package_folders("bin"), *(root / "bin" for root in _toolkits())]
     for path in [Path(found)] if found else []:
@@ -134,7 +134,7 @@ def nvcc() -> Nvcc | None:
 
 
 def disassembler() -> Path | None:
-    """nvdisasm or cuobjdump: what shows machine code; None where there is neither."""
+    """Nvdisasm or cuobjdump: what shows machine code; None where there is neither."""
     return _disassembler(os.environ.get("PATH"), tuple(sys.path))
 
 

@@ -89,7 +89,9 @@ def test_launches_follow_each_other_with_scratch_memory(driver, arrays):
 
 
 def test_scalars_are_passed_by_value(driver, arrays):
-    launch = Launch("scale", 1, 32, 1, 0, (Scalar("factor", "float32"), Pointer("A", "float16", "A")))
+    launch = Launch(
+        "scale", 1, 32, 1, 0, (Scalar("factor", "float32"), Pointer("A", "float16", "A"))
+    )
     scaled = program(launch, scalars=(("factor", "float32"),))
     function(scaled)(*arrays, 2.5)
     bits = int(np.float32(2.5).view(np.uint32)) & 0xFFF
