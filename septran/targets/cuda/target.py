@@ -66,6 +66,13 @@ class CudaTarget:
         assert isinstance(ir, KernelIR)
         return build(ir.cuda, program)
 
+    def emulated(self, ir: TensorIR, program: TileProgram) -> Any:
+        """What runs the same CUDA text on the CPU."""
+        from septran.targets.cuda.emulated import build_emulated
+
+        assert isinstance(ir, KernelIR)
+        return build_emulated(ir.cuda, program)
+
     def load(self, folder: Path) -> Any:
         """What `save` of an executable wrote."""
         from septran.targets.cuda.executable import load
