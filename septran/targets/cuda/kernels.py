@@ -12,11 +12,13 @@ import tvm
 from tvm import tirx
 
 from septran.dtypes import itemsize
+from septran.targets.cuda import asynchronous as asynchronous
 from septran.targets.cuda.context import Context, Storage, Threads, shared_storage
 from septran.targets.cuda.emitters import PREPARE, THREADS
 from septran.targets.cuda.indices import Indices
 from septran.targets.cuda.launch import Launch, Pointer, Scalar
-from septran.targets.cuda.lowering import UnsupportedNodeError, elements, enter, own, uniform
+from septran.targets.cuda.lowering import elements, enter, own, uniform
+from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import Writer, flat_buffer, sequence
 from septran.task.index import Index, Var
 from septran.tile.loops import used
@@ -194,8 +196,8 @@ def _grid(body: tuple[Node, ...]) -> tuple[list[For], tuple[Node, ...]]:
         if not (isinstance(node, For) and node.kind == "parallel"):
             break
         if node.processor in ("WARPGROUP", "WARP", "THREAD"):
-            raise UnsupportedNodeError(
-                f"parallel loops over {node.processor} are not written yet", node.origin.mapping
+            raise unsupported(
+                node.origin, f"parallel loops over {node.processor} are not written yet"
             )
         loops.append(node)
         body = node.body

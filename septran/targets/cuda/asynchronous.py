@@ -1,0 +1,35 @@
+"""Puts the emitters of asynchronous copies and of tensor cores into the tables."""
+
+from __future__ import annotations
+
+from septran.targets.cuda import channels, cp_async, roles, tma, wgmma
+from septran.targets.cuda.context import Context
+from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES
+from septran.targets.cuda.fragments import Fragment
+from septran.targets.cuda.ring_loops import emit_for
+from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Release, Role, Wait
+
+NODES.update(
+    {
+        For: emit_for,
+        Role: roles.emit_role,
+        Acquire: channels.acquire,
+        Commit: channels.commit,
+        Wait: channels.wait,
+        Release: channels.release,
+    }
+)
+
+
+def _tma(context: Context, copy: Copy) -> None:
+    inward = channels.ring(context, copy.channel).inward
+    (tma.load if inward else tma.store)(context, copy)
+
+
+def _wgmma(context: Context, node: Compute) -> dict[str, Fragment]:
+    return wgmma.demands(context, node)
+
+
+COPIES.update({"tma": _tma, "cp_async": cp_async.copy})
+COMPUTES["wgmma"] = wgmma.gemm
+DEMANDS["wgmma"] = _wgmma
