@@ -55,19 +55,18 @@ class Access:
         panel = storage.layout.panel_bytes(storage.shape) // size
         return last // width * panel + row * width + last % width
 
-    def lower(self, at: Sequence[Index]) -> Expr:
-        """The element's number in `storage.flat`."""
-        index = self.context.lower(self.flat(at))
-        layout = self.storage.layout
-        if layout.kind != "swizzle":
-            return index
-        # Bits 4 and up of the byte's address are exchanged by bits 7 and up.
-        size = itemsize(self.storage.dtype)
-        index = self.context.writer.bind("at", index)
-        shift = int(math.log2(128 // size)) - int(math.log2(CHUNK // size))
-        mask = (layout.parameters[0] // CHUNK - 1) * (CHUNK // size)
-        writer = self.context.writer
-        return index ^ ((index >> writer.index(shift)) & writer.index(mask))
+    def lower(self, at: Sequence[Index], width: int = 1) -> Expr:
+        """The element's number in `storage.flat`; visibly a multiple of a vector's `width`."""
+        context, layout = self.context, self.storage.layout
+        writer = context.writer
+        number = context.lower(self.flat(at) // width)
+        if layout.kind == "swizzle":
+            # Bits 4 and up of the byte's address are exchanged by bits 7 and up.
+            size = itemsize(self.storage.dtype)
+            number = writer.bind("at", number)
+            mask = (layout.parameters[0] - CHUNK) // size // width
+            number = number ^ ((number >> writer.index(3)) & writer.index(mask))
+        return number if width == 1 else number * writer.index(width)
 
     def width(self, at: Sequence[Index], lane: Var, lanes: int) -> int:
         """How many elements along `lane` can be moved at once: side by side, and aligned."""

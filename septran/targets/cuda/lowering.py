@@ -35,7 +35,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from septran.errors import TargetError
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.copies import emit_statements
 from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES
@@ -43,6 +42,7 @@ from septran.targets.cuda.inference import infer
 from septran.targets.cuda.registers import declare_one
 from septran.targets.cuda.simt import demand_simt, emit_simt
 from septran.targets.cuda.statements import Split
+from septran.targets.cuda.unsupported import unsupported
 from septran.tile.nodes import (
     Barrier,
     Buffer,
@@ -57,12 +57,6 @@ from septran.tile.nodes import (
 )
 
 VECTOR_BYTES = 16
-
-
-class UnsupportedNodeError(TargetError):
-    """No emitter of the CUDA target knows this node."""
-
-    code = "SEP520"
 
 
 def emit_body(context: Context, body: tuple[Node, ...]) -> None:
@@ -83,10 +77,10 @@ def _emitter(context: Context, node: Node):  # type: ignore[no-untyped-def]
         case _:
             found, what = NODES.get(type(node)), f"a {type(node).__name__.lower()}"
     if found is None:
-        raise UnsupportedNodeError(
+        raise unsupported(
+            node.origin,
             f"{what} cannot be written for {context.program.machine.name}",
-            node.origin.mapping or node.origin.logic,
-            hint="bind another engine or instruction in the mapping",
+            "bind another engine or instruction in the mapping",
         )
     return found
 

@@ -84,7 +84,7 @@ class Sources:
                 for n in range(width):
                     writer.store(array, start + n, zero(dtype))
             with writer.when(inside):
-                value = writer.load(access.storage.flat, access.lower(at), width)
+                value = writer.load(access.storage.flat, access.lower(at, width), width)
                 writer.store(array, start, value, width)
         return array, not along
 
@@ -127,10 +127,15 @@ def _together(access: Access, at: tuple[Index, ...], lane: Var, width: int) -> b
     return True
 
 
-def emit_statement(context: Context, statement: Statement, fragment: Fragment) -> None:
-    """``target[...] = value`` for each element of a fragment."""
+def emit_statement(
+    context: Context, statement: Statement, fragment: Fragment, keep: bool = False
+) -> None:
+    """``target[...] = value`` for each element of a fragment.
+
+    `keep` says that what is in the scratch memory already is to stay there.
+    """
     target = context.storages[statement.target.tensor]
-    staged = stage_unreachable(context, statement, fragment)
+    staged = stage_unreachable(context, statement, fragment, keep)
     walk = Walk(context, fragment)
     sources = Sources(context, walk, staged)
     lane = lane_digit(fragment)
@@ -160,7 +165,7 @@ def evaluate(context: Context, statement: Statement, sources: Sources, walk: Wal
 
 
 def stage_unreachable(
-    context: Context, statement: Statement, fragment: Fragment
+    context: Context, statement: Statement, fragment: Fragment, keep: bool = False
 ) -> dict[str, Storage]:
     """Put those operands into shared memory that lie in other threads than they are needed in."""
     needed: dict[str, Storage] = {}
@@ -168,7 +173,7 @@ def stage_unreachable(
         storage = context.storages[load.view.tensor]
         if storage.memory == "REGISTER" and not reachable(fragment, storage, load.view, places):
             needed[storage.name] = storage
-    return stage(context, needed.values()) if needed else {}
+    return stage(context, needed.values(), keep) if needed else {}
 
 
 def _keep(
@@ -209,4 +214,4 @@ def _put(
         inside = both(*(context.indices.below(c, v) for c, v in zip(at, statement.valid, strict=True)))
         with context.writer.when(inside):
             value = context.writer.load(out, start, width)
-            context.writer.store(target.flat, access.lower(at), value, width)
+            context.writer.store(target.flat, access.lower(at, width), value, width)

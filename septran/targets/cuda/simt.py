@@ -73,7 +73,7 @@ class _Gemm:
         values: list[Expr] = []
         for start in range(0, count, width):
             at = [c.substitute({lane: start}) for c in places]
-            loaded = writer.load(access.storage.flat, access.lower(at), width)
+            loaded = writer.load(access.storage.flat, access.lower(at, width), width)
             if width == 1:
                 values.append(writer.bind("v", cast(loaded, self.dtype)))
                 continue
