@@ -92,6 +92,8 @@ class Context:
     loops: dict[str, Index] = field(default_factory=dict)
     """The loop indices of the program that are in scope, by name."""
     remarks: list[Remark] = field(default_factory=list)
+    opening: list[Any] = field(default_factory=list)
+    """Statements at the kernel's start, where shared memory is known already."""
     state: dict[str, Any] = field(default_factory=dict)
     """What emitters of one kind remember, under a key of theirs (channels, for one)."""
     views: dict[str, Any] = field(default_factory=dict)

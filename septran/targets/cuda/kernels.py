@@ -159,10 +159,10 @@ class _Kernel:
         for scratch in context.scratches:
             at = context.reserve(scratch.size)
             found.append(tirx.Bind(scratch.variable, tirx.IntImm("int32", at // 16)))
-        if not context.views and not context.shared_bytes:
+        if not (context.views or context.opening or context.shared_bytes):
             return found
         views = [tirx.DeclBuffer(v, data=context.shared.data) for v in context.views.values()]
-        return [tirx.AllocBuffer(context.shared), *views, *found]
+        return [tirx.AllocBuffer(context.shared), *views, *context.opening, *found]
 
     def _function(self, head: list[Any], grid: int) -> Kernel:
         context = self.context

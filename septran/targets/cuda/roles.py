@@ -6,7 +6,6 @@ from septran.targets.cuda import channels
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.emitters import PREPARE, THREADS
 from septran.targets.cuda.ptx import elected, ptx
-from septran.targets.cuda.shared import base
 from septran.targets.cuda.writer import both
 from septran.tile.liveness import role_groups
 from septran.tile.nodes import (
@@ -38,7 +37,6 @@ def prepare(context: Context, body: tuple[Node, ...]) -> None:
     """Say which threads take each role, and make the channels' mbarriers."""
     context.state["body"] = body
     context.state["roles"] = {}
-    base(context)
     _place(context, body)
     channels.begin(context, body)
     if not context.state["roles"]:

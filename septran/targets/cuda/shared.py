@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
 from septran.dtypes import itemsize
@@ -117,7 +118,9 @@ def base(context: Context) -> Expr:
     """The shared-window address of shared memory's first byte, uint32; made at the start."""
     if "shared base" not in context.state:
         value = T.cuda.cvta_generic_to_shared(context.shared.ptr_to([0]))
-        context.state["shared base"] = context.writer.bind("shared_base", value)
+        variable = tirx.Var(context.writer.name("shared_base"), value.ty)
+        context.opening.append(tirx.Bind(variable, value))
+        context.state["shared base"] = variable
     return context.state["shared base"]
 
 
