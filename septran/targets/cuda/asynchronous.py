@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from septran.targets.cuda import channels, cp_async, roles, tma, wgmma
+from septran.targets.cuda import channels, cp_async, mma_sync, roles, tma, wgmma
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES
-from septran.targets.cuda.fragments import Fragment
 from septran.targets.cuda.ring_loops import emit_for
-from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Release, Role, Wait
+from septran.tile.nodes import Acquire, Commit, Copy, For, Release, Role, Wait
 
 NODES.update(
     {
@@ -26,10 +25,6 @@ def _tma(context: Context, copy: Copy) -> None:
     (tma.load if inward else tma.store)(context, copy)
 
 
-def _wgmma(context: Context, node: Compute) -> dict[str, Fragment]:
-    return wgmma.demands(context, node)
-
-
 COPIES.update({"tma": _tma, "cp_async": cp_async.copy})
-COMPUTES["wgmma"] = wgmma.gemm
-DEMANDS["wgmma"] = _wgmma
+COMPUTES.update({"wgmma": wgmma.gemm, "mma_sync": mma_sync.gemm})
+DEMANDS.update({"wgmma": wgmma.demands, "mma_sync": mma_sync.demands})

@@ -228,7 +228,7 @@ def release(context: Context, node: Release) -> None:
     """A warp is done with a fill."""
     found = ring(context, node.channel)
     if not found.mbarriers:
-        return  # who fills it again meets the readers first
+        return  # who fills the stage again meets its readers first
     slot = context.indices.simplify(node.index % found.channel.stages)
     context.writer.evaluate(T.cuda.warp_sync())
     first = context.lower(context.thread % 32) == context.writer.index(0)
@@ -242,12 +242,20 @@ def acquire(context: Context, node: Acquire) -> None:
 
     found = ring(context, node.channel)
     if not found.mbarriers:
-        return  # the wait before it has met all readers of the stage
+        _meet_readers(context, found, node)
+        return
     slot = await_barrier(context, found, node.index, "empty")
     if found.boxes:
         expect = "mbarrier.arrive.expect_tx.shared.b64"
         size = sum(fill_bytes(context, c) for c in found.fills[node.channel, node.index])
         ptx(context, expect, found.full(context, slot), T.uint32(size))
+
+
+def _meet_readers(context: Context, found: Ring, node: Acquire) -> None:
+    """A barrier before a stage is filled again, where the one of a wait does not do."""
+    fresh = not found.restarts and context.indices.bounds(node.index)[1] < found.channel.stages
+    if not fresh and id(node) not in context.state.get("covered", ()):
+        context.sync()
 
 
 def commit(context: Context, node: Commit) -> None:

@@ -32,7 +32,7 @@ def _counts(context: Context) -> dict[tuple[str, object], int]:
     body: tuple[Node, ...] = context.state["body"]
     for values in _corners(context):
         order: dict[bool, list[tuple[str, int]]] = {True: [], False: []}
-        for node, known in _run(body, dict(values)):
+        for node, known in _run(context, body, dict(values)):
             inward = _inward(context, node.channel)
             if inward is None:
                 continue
@@ -68,19 +68,24 @@ def _corners(context: Context) -> Iterator[dict[Var, int]]:
         yield {v: r[pick] for v, r in outer.items()}
 
 
-def _run(body: tuple[Node, ...], known: dict[Var, int]) -> Iterator[tuple[Commit | Wait, dict]]:
+def _run(
+    context: Context, body: tuple[Node, ...], known: dict[Var, int]
+) -> Iterator[tuple[Commit | Wait, dict[Var, int]]]:
     """The commits and waits of a body in the order in which they are carried out."""
+    from septran.targets.cuda.ring_loops import in_order
+
     for node in body:
         if isinstance(node, Commit | Wait):
             yield node, known
         elif isinstance(node, Role):
-            yield from _run(node.body, known)
+            yield from _run(context, node.body, known)
         elif isinstance(node, For):
             extent = max(0, node.extent.evaluate(known))
             trips = range(extent)
             if extent > 2 * TRIPS:
                 trips = [*range(TRIPS), *range(extent - TRIPS, extent)]  # type: ignore[assignment]
+            inside = in_order(context, node.body)
             for trip in trips:
-                yield from _run(node.body, {**known, node.variable: trip})
+                yield from _run(context, inside, {**known, node.variable: trip})
 
 

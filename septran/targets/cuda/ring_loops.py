@@ -1,13 +1,15 @@
-"""Loops whose products run on while the next iteration begins."""
+"""Loops of rings: products that run on into the next iteration, one barrier an iteration."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from septran.targets.cuda import channels, wgmma
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.lowering import describe, emit_for as plain_for
 from septran.targets.cuda.ptx import ptx
 from septran.task.index import Index
-from septran.tile.nodes import Compute, For, Node, Release, Wait
+from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Node, Release, Wait
 
 WAIT = "wgmma.wait_group.sync.aligned"
 
@@ -16,7 +18,7 @@ def emit_for(context: Context, loop: For) -> None:
     """A loop of waits, one product and releases keeps a product in flight; others as they are."""
     product = _only_product(loop.body)
     if product is None or not _divisible(context, loop):
-        plain_for(context, loop)
+        plain_for(context, replace(loop, body=in_order(context, loop.body)))
         return
     with context.loop(loop.variable.name, loop.extent) as index:
         context.alias(loop.variable, index)
@@ -31,6 +33,29 @@ def emit_for(context: Context, loop: For) -> None:
         if isinstance(node, Release):
             context.writer.note(describe(node))
             channels.release(context, _at(node, loop, last))
+
+
+def in_order(context: Context, body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Fills by groups of chunks behind the first wait: its barrier frees their stages, too."""
+    first = next((n for n, node in enumerate(body) if not _fills(context, node)), 0)
+    if first == 0 or not isinstance(body[first], Wait) or not _grouped(context, body[first]):
+        return body
+    covered: set[int] = context.state.setdefault("covered", set())
+    covered.update(id(n) for n in body[:first])
+    return (body[first], *body[:first], *body[first + 1 :])
+
+
+def _fills(context: Context, node: Node) -> bool:
+    """Whether a node is a part of a fill by chunks that their own threads wait for."""
+    return isinstance(node, Acquire | Copy | Commit) and _grouped(context, node)
+
+
+def _grouped(context: Context, node: Node) -> bool:
+    name = getattr(node, "channel", None)
+    if name is None:
+        return False
+    found = channels.ring(context, name)
+    return found.inward and not found.mbarriers
 
 
 def _steady(context: Context, loop: For, node: Node, index: Index) -> None:

@@ -10,6 +10,7 @@ from tvm.script.ir_builder import tirx as T
 from septran.dtypes import itemsize
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import Fragment, register, thread
+from septran.targets.cuda.masks import cleared
 from septran.targets.cuda.ptx import ptx, words
 from septran.targets.cuda.addresses import divisor
 from septran.targets.cuda.shared import Tile, address, tile
@@ -179,7 +180,7 @@ class Product:
         a: Any = (
             matrix(context, node, left, 1)
             if in_shared
-            else words(context, context.storages[left.buffer].flat)
+            else words(context, cleared(context, node))
         )
         parts = next(p for p in range(1, columns + 1) if _divides(columns, p))
         return Product(
