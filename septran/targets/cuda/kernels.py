@@ -167,6 +167,9 @@ class _Kernel:
     def _function(self, head: list[Any], grid: int) -> Kernel:
         context = self.context
         body = sequence([*head, *self.writer.written])
+        if context.state.get("alone"):  # a block has all registers of its multiprocessor
+            key = "tirx.launch_bounds_min_blocks_per_sm"
+            body = tirx.AttrStmt(tirx.IntImm("int32", 0), key, tirx.IntImm("int32", 1), body)
         body = _extent(self.thread, "threadIdx.x", context.block, body)
         body = _extent(self.block, "blockIdx.x", grid, body)
         attributes = {

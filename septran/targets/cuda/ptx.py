@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
+from septran.dtypes import itemsize
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.writer import Expr
 
@@ -27,19 +29,11 @@ def elected(context: Context) -> Expr:
 
 
 def words(context: Context, buffer: Any, dtype: str = "uint32") -> Any:
-    """A local array seen as 32-bit registers."""
-    from tvm import tirx
-
-    key = ("words", buffer.data, dtype)
-    if key not in context.state:
-        size = int(buffer.shape[0]) * _bytes(str(buffer.dtype)) // 4
-        context.state[key] = tirx.decl_buffer(  # type: ignore[index]
-            (size,), dtype, f"{buffer.name}_words", data=buffer.data, scope="local", layout=None
-        )
-    return context.state[key]  # type: ignore[index]
-
-
-def _bytes(dtype: str) -> int:
-    from septran.dtypes import itemsize
-
-    return itemsize(dtype)
+    """A local array seen as 32-bit registers, in the current scope."""
+    size = int(buffer.shape[0]) * itemsize(str(buffer.dtype)) // 4
+    name = context.writer.name(f"{buffer.name}_words")
+    view = tirx.decl_buffer(
+        (size,), dtype, name, data=buffer.data, scope="local", layout=None
+    )
+    context.writer.emit(tirx.DeclBuffer(view, data=buffer.data))
+    return view

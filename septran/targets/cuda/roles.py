@@ -70,6 +70,7 @@ def emit_role(context: Context, role: Role) -> None:
     writer.note(f"role {role.name}: {role.origin}")
     with writer.when(both(after, before)):
         if role.registers is not None and any(n is role for n in context.state["body"]):
+            context.state["alone"] = True
             change = "dec" if role.registers < _average(context) else "inc"
             ptx(context, f"setmaxnreg.{change}.sync.aligned.u32", role.registers)
         _run(context, role, threads)
