@@ -56,10 +56,13 @@ class Indices:
         low, high = simple.bounds(self.ranges)
         return self.fresh(self.writer.bind(stem, self.lower(simple)), low, high)
 
+    def surely_below(self, value: IndexLike, limit: IndexLike) -> bool:
+        """Whether ``value < limit`` always holds."""
+        return self.simplify(Index.of(limit) - value).bounds(self.ranges)[0] > 0
+
     def below(self, value: IndexLike, limit: IndexLike) -> Expr | None:
         """The condition ``value < limit``; None where it always holds."""
-        gap = self.simplify(Index.of(limit) - value)
-        if gap.bounds(self.ranges)[0] > 0:
+        if self.surely_below(value, limit):
             return None
         return self.lower(value) < self.lower(limit)
 

@@ -15,10 +15,9 @@ from septran.dtypes import accumulator_dtype, itemsize
 from septran.targets.cuda.addresses import Access, divisor
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.conversions import stage
-from septran.targets.cuda.fragments import Fragment, power_of_two, register, thread
+from septran.targets.cuda.fragments import Digit, Fragment, power_of_two, register, thread
 from septran.targets.cuda.mathematics import cast
 from septran.targets.cuda.registers import Walk, register_digits, zero
-from septran.targets.cuda.writer import Expr
 from septran.task.index import Index, Var, minimum
 from septran.tile.nodes import Compute
 
@@ -55,48 +54,56 @@ class _Gemm:
     context: Context
     target: Storage
     walk: Walk
-    a: Access
-    b: Access
     valid: tuple[Index, Index, Index]
     """Rows, columns and steps that exist."""
     dtype: str
+    """In which it multiplies and adds."""
 
-    def operand(
-        self, access: Access, fixed: int, coordinate: Index, step: Index, count: int
-    ) -> list[Expr]:
-        """`count` elements of a row of A, or of a column of B, along the reduction."""
-        writer = self.context.writer
-        lane = Var("@step")
-        self.context.indices.bind(lane, None, 0, max(1, count - 1))
-        places = [coordinate, step + lane] if fixed == 0 else [step + lane, coordinate]
-        width = access.width(places, lane, count)
-        values: list[Expr] = []
-        for start in range(0, count, width):
-            at = [c.substitute({lane: start}) for c in places]
-            loaded = writer.load(access.storage.flat, access.lower(at, width), width)
-            if width == 1:
-                values.append(writer.bind("v", cast(loaded, self.dtype)))
-                continue
-            array = writer.allocate("v", width, access.storage.dtype)
-            writer.store(array, 0, loaded, width)
-            values += [cast(writer.load(array, n), self.dtype) for n in range(width)]
-        return values
+    def digits(self, axis: int) -> list[Digit]:
+        """The registers along rows or columns."""
+        return register_digits(self.walk.fragment, [axis])
+
+    def ordinal(self, axis: int) -> Index:
+        """The number of this thread's row or column that the loops are at."""
+        total, count = Index(), 1
+        for digit in reversed(self.digits(axis)):
+            total, count = total + self.walk.steps.get(digit, Index()) * count, count * digit.extent
+        return total
+
+    def coordinate(self, axis: int) -> Index:
+        """The row or column that the loops are at, but none beyond those that exist."""
+        at, limit = self.walk.coordinate(axis), self.valid[axis]
+        if self.context.indices.surely_below(at, limit):
+            return at
+        return minimum(at, limit - 1)
+
+    def register(self) -> Index:
+        """Where the accumulator of the current row and column is."""
+        total = Index()
+        for axis in (0, 1):
+            for digit in self.digits(axis):
+                total = total + self.walk.steps.get(digit, Index()) * digit.stride
+        return total
 
 
 def emit_simt(context: Context, node: Compute) -> None:
     """``C += A @ B``, or ``C = A @ B`` where the node says that it is the first."""
     target = context.storages[node.operands[0].buffer]
-    fragment = target.fragment
-    assert fragment is not None
+    assert target.fragment is not None
     a, b = _operands(context, node)
     rows, columns = node.operands[0].valid
     steps = minimum(node.operands[1].valid[1], node.operands[2].valid[0])
     gemm = _Gemm(
-        context, target, Walk(context, fragment), a, b, (rows, columns, steps),
+        context, target, Walk(context, target.fragment), (rows, columns, steps),
         accumulator_dtype(target.dtype),
     )  # fmt: skip
     _clear(context, node, target)
-    _accumulate(gemm)
+    size = max(itemsize(a.storage.dtype), itemsize(b.storage.dtype))
+    chunk = math.gcd(divisor(steps), min(MOST_STEPS, 16 // size))
+    with context.loop("step", context.indices.simplify(steps // chunk)) as trip:
+        left = _load(gemm, a, 0, trip * chunk, chunk)
+        right = _load(gemm, b, 1, trip * chunk, chunk)
+        _multiply(gemm, left, right, chunk)
 
 
 def _operands(context: Context, node: Compute) -> tuple[Access, Access]:
@@ -121,58 +128,80 @@ def _clear(context: Context, node: Compute, target: Storage) -> None:
         writer.store(target.flat, context.lower(number), zero(target.dtype))
 
 
-def _accumulate(gemm: _Gemm) -> None:
-    """The loop over the reduction, a few steps at a time."""
-    context, steps = gemm.context, gemm.valid[2]
-    size = itemsize(gemm.a.storage.dtype)
-    chunk = math.gcd(divisor(steps), min(MOST_STEPS, 16 // size))
-    trips = context.indices.simplify(steps // chunk)
-    rows = [_clamped(gemm, 0), _clamped(gemm, 1)]
-    with context.loop("step", trips) as trip:
-        _step(gemm, rows, trip * chunk, chunk)
+def _load(gemm: _Gemm, access: Access, axis: int, step: Index, count: int) -> Any:
+    """An operand's elements for this thread's rows or columns, `count` steps of each."""
+    digits = gemm.digits(axis)
+    held = math.prod(d.extent for d in digits)
+    array = gemm.context.writer.allocate("ab"[axis], held * count, gemm.dtype)
+    lane = digits[-1] if digits and digits[-1].stride == 1 else None
+    if lane is None or _width(gemm, access, axis, step, count, None) > 1:
+        with gemm.walk.over(digits):
+            _vectors(gemm, access, axis, (step, count), array, None)
+        return array
+    with gemm.walk.over(digits[:-1]):
+        for number in range(count):
+            gemm.walk.steps[lane] = Index()
+            _vectors(gemm, access, axis, (step + number, count), array, (lane, number))
+    return array
 
 
-def _clamped(gemm: _Gemm, axis: int) -> list[tuple[Index, Index]]:
-    """Coordinates of this thread's rows or columns, none beyond those that exist."""
-    context, walk = gemm.context, gemm.walk
-    fragment = walk.fragment
-    digits = register_digits(fragment, [axis])
-    found = [(Index(), Index())]
-    for digit in digits:
-        weight = next(w for d, w in fragment.weighted(axis) if d == digit)
-        found = [
-            (at + n * weight, spot + n * digit.stride)
-            for at, spot in found
-            for n in range(digit.extent)
-        ]
-    part = context.part(fragment, axis)
-    return [(_below(gemm, axis, part + at), spot) for at, spot in found]
+def _places(gemm: _Gemm, axis: int, step: Index) -> tuple[Index, Index]:
+    """An operand's element: of A row and step, of B step and column."""
+    at = gemm.coordinate(axis)
+    return (at, step) if axis == 0 else (step, at)
 
 
-def _below(gemm: _Gemm, axis: int, coordinate: Index) -> Index:
-    indices, limit = gemm.context.indices, gemm.valid[axis]
-    if indices.below(coordinate, limit) is None:
-        return coordinate
-    return indices.named("row" if axis == 0 else "column", minimum(coordinate, limit - 1))
+def _width(
+    gemm: _Gemm, access: Access, axis: int, step: Index, count: int, lane: Digit | None
+) -> int:
+    """Elements that one load brings, along the steps or along a digit."""
+    variable = Var("@vector")
+    extent = count if lane is None else lane.extent
+    gemm.context.indices.bind(variable, None, 0, max(1, extent - 1))
+    if lane is None:
+        return access.width(_places(gemm, axis, step + variable), variable, extent)
+    gemm.walk.steps[lane] = Index.of(variable)
+    return access.width(_places(gemm, axis, step), variable, extent)
 
 
-def _step(gemm: _Gemm, places: list[list[tuple[Index, Index]]], step: Index, count: int) -> None:
-    """Multiply and add for `count` steps: all rows of A, one column of B after the other."""
+def _vectors(
+    gemm: _Gemm,
+    access: Access,
+    axis: int,
+    steps: tuple[Index, int],
+    array: Any,
+    along: tuple[Digit, int] | None,
+) -> None:
+    """Load the steps of one row or column; or one step of neighbours (`along`: digit, step)."""
+    writer, (step, count) = gemm.context.writer, steps
+    lane = along[0] if along is not None else None
+    width = _width(gemm, access, axis, step, count, lane)
+    extent = count if lane is None else lane.extent
+    for start in range(0, extent, width):
+        if lane is not None:
+            gemm.walk.steps[lane] = Index.of(start)
+        place = _places(gemm, axis, step + (0 if lane else start))
+        loaded = writer.load(access.storage.flat, access.lower(place, width), width)
+        values = [loaded]
+        if width > 1:
+            held = writer.allocate("v", width, access.storage.dtype)
+            writer.store(held, 0, loaded, width)
+            values = [writer.load(held, n) for n in range(width)]
+        for n, value in enumerate(values):
+            if along is not None:
+                gemm.walk.steps[along[0]] = Index.of(start + n)
+            spot = gemm.ordinal(axis) * count + (along[1] if along else start + n)
+            writer.store(array, gemm.context.lower(spot), cast(value, gemm.dtype))
+
+
+def _multiply(gemm: _Gemm, left: Any, right: Any, count: int) -> None:
+    """Multiply and add what was loaded for `count` steps."""
     context, writer, flat = gemm.context, gemm.context.writer, gemm.target.flat
-    left = [gemm.operand(gemm.a, 0, at, step, count) for at, _ in places[0]]
-    right = _columns(gemm, places[1], step, count)
-    for (_, row), a in zip(places[0], left, strict=True):
-        for (_, column), b in zip(places[1], right, strict=True):
-            spot = context.lower(row + column)
-            total = cast(writer.load(flat, spot), gemm.dtype)
-            for n in range(count):
-                total = total + a[n] * b[n]
-            writer.store(flat, spot, cast(total, gemm.target.dtype))
-
-
-def _columns(
-    gemm: _Gemm, places: list[tuple[Index, Index]], step: Index, count: int
-) -> list[list[Expr]]:
-    """For each column, the elements of B for `count` steps."""
-    return [gemm.operand(gemm.b, 1, at, step, count) for at, _ in places]
-
+    with gemm.walk.over([*gemm.digits(0), *gemm.digits(1)]):
+        spot = context.lower(gemm.register())
+        row, column = gemm.ordinal(0) * count, gemm.ordinal(1) * count
+        total = cast(writer.load(flat, spot), gemm.dtype)
+        for n in range(count):
+            a = writer.load(left, context.lower(row + n))
+            total = total + a * writer.load(right, context.lower(column + n))
+        writer.store(flat, spot, cast(total, gemm.target.dtype))
