@@ -62,11 +62,20 @@ class Measured:
         return list(self.seconds.values())[1] / self.ours
 
 
-def measure_folder(folder: Path, jobs: int) -> Iterator[Measured]:
-    """Build what lies in `folder`, then check and measure each."""
+def exported(folder: Path) -> list[Path]:
+    """The cases in `folder`; exits where there are none, or no GPU to run them on."""
+    import torch
+
     found = sorted(path.parent for path in folder.glob(f"*/{META}"))
     if not found:
         raise SystemExit(f"there is nothing in {folder}; write it with --export {folder}")
+    if not torch.cuda.is_available():
+        raise SystemExit("torch finds no NVIDIA GPU here; --dry-run needs none")
+    return found
+
+
+def measure_all(found: Sequence[Path], jobs: int) -> Iterator[Measured]:
+    """Build the cases, then check and measure each."""
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for place, said in zip(found, pool.map(build, found), strict=True):
             if said:
@@ -291,7 +300,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.dry_run or options.export:
         lines = _prepared(options)
     elif options.folder:
-        lines = report(measure_folder(options.folder, options.jobs), _here())
+        found = exported(options.folder)
+        lines = report(measure_all(found, options.jobs), _here())
     else:
         parser.error("give a folder that --export wrote, --export FOLDER, or --dry-run")
     page = []
