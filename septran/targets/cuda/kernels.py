@@ -20,9 +20,9 @@ from septran.targets.cuda.launch import Launch, Pointer, Scalar
 from septran.targets.cuda.lowering import elements, enter, own, uniform
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import Writer, flat_buffer, sequence
-from septran.task.index import Index, Var
+from septran.task.index import Index
 from septran.tile.loops import used
-from septran.tile.nodes import Compute, For, Node, Role, TileProgram, nodes
+from septran.tile.nodes import For, Node, TileProgram
 from septran.tile.substitution import substitute
 
 LARGEST_INDEX = 2**31 - 1
@@ -107,7 +107,9 @@ class _Kernel:
             kind = tvm.ir.PointerType(tvm.ir.PrimType(buffer.dtype))
             pointer = tirx.Var(name, kind)
             size = buffer.layout.elements(buffer.shape, itemsize(buffer.dtype))
-            flat = tirx.decl_buffer((size,), buffer.dtype, f"{name}_flat", data=pointer, layout=None)
+            flat = tirx.decl_buffer(
+                (size,), buffer.dtype, f"{name}_flat", data=pointer, layout=None
+            )
             head.append(tirx.DeclBuffer(flat, data=pointer))
             context.arguments.append((Pointer(buffer.name, buffer.dtype, name), pointer))
             context.storages[buffer.name] = Storage(
@@ -167,15 +169,14 @@ class _Kernel:
     def _function(self, head: list[Any], grid: int) -> Kernel:
         context = self.context
         body = sequence([*head, *self.writer.written])
-        if context.state.get("alone"):  # a block has all registers of its multiprocessor
-            key = "tirx.launch_bounds_min_blocks_per_sm"
-            body = tirx.AttrStmt(tirx.IntImm("int32", 0), key, tirx.IntImm("int32", 1), body)
         body = _extent(self.thread, "threadIdx.x", context.block, body)
         body = _extent(self.block, "blockIdx.x", grid, body)
         attributes = {
             "global_symbol": self.name, "tirx.noalias": True, "calling_conv": 2,
             "target": self.target, "tirx.is_global_func": True,
         }  # fmt: skip
+        if context.state.get("alone"):  # a block has all registers of its multiprocessor
+            attributes["tirx.launch_bounds_min_blocks_per_sm"] = 1
         attrs = tvm.ir.make_node("ir.DictAttrs", **attributes)
         function = tirx.PrimFunc([v for _, v in context.arguments], body, attrs=attrs)
         arguments = tuple(a for a, _ in context.arguments)
@@ -232,16 +233,3 @@ def _identifier(name: str) -> str:
     """A name that C takes."""
     word = re.sub(r"\W", "_", name)
     return word if word[:1].isalpha() else f"t{word}"
-
-
-def has_roles(body: tuple[Node, ...]) -> bool:
-    """Whether some of a block's threads run another body than others."""
-    return any(isinstance(n, Role) for n in nodes(body))
-
-
-def gemms(body: tuple[Node, ...]) -> list[Compute]:
-    """The gemms in a body."""
-    return [n for n in nodes(body) if isinstance(n, Compute) and n.primitive == "gemm"]
-
-
-__all__ = ["Kernel", "Var", "gemms", "has_roles", "lower_kernels", "threads"]
