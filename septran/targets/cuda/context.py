@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tvm import tirx
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
 from septran.targets.cuda.fragments import Fragment
@@ -18,7 +18,6 @@ from septran.targets.cuda.writer import Expr, Writer
 from septran.task.index import Index, IndexLike, Var
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Buffer, Remark, TileProgram
-
 
 LARGEST_SHARED = 1 << 18
 """Bytes that no block's shared memory reaches."""

@@ -17,9 +17,7 @@ from septran.task.views import View
 from septran.tile.layouts import ROW
 
 
-def stage(
-    context: Context, held: Iterable[Storage], keep: bool = False
-) -> dict[str, Storage]:
+def stage(context: Context, held: Iterable[Storage], keep: bool = False) -> dict[str, Storage]:
     """Put fragments into the role's scratch memory, row by row, for all its threads to read."""
     if not keep:
         begin(context)

@@ -9,7 +9,6 @@ from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import Fragment
 from septran.tile.nodes import Compute, Copy, Node, TileProgram
 
-
 Emit = Callable[[Context, Any], None]
 Demand = Callable[[Context, Compute], Mapping[str, Fragment]]
 

@@ -128,9 +128,7 @@ class _Inference:
         pins = self.pinned.get(key, set())
         rest = spread([n for a, n in enumerate(shape) if a not in pins], self.threads, self.vector)
         free = iter(rest.axes)
-        axes = [
-            (register(n, FAR << a),) if a in pins else next(free) for a, n in enumerate(shape)
-        ]
+        axes = [(register(n, FAR << a),) if a in pins else next(free) for a, n in enumerate(shape)]
         self.found.buffers[key] = Fragment.of(axes, self.threads).packed()
         self.spread_from(key)
 
@@ -139,8 +137,8 @@ class _Inference:
         queue: list[int | str] = [key]
         while queue:
             now = queue.pop(0)
-            links = self.by_domain if isinstance(now, int) else self.by_buffer
-            for found in links.get(now, ()):  # type: ignore[call-overload]
+            links = self.by_domain.get(now) if isinstance(now, int) else self.by_buffer.get(now)
+            for found in links or ():
                 other = found.buffer if isinstance(now, int) else found.domain
                 if self._pass_on(found, isinstance(now, int)):
                     queue.append(other)

@@ -35,9 +35,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from septran.dtypes import itemsize
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.copies import emit_statements
-from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES
+from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES, Emit
+from septran.targets.cuda.fragments import Fragment
 from septran.targets.cuda.inference import infer
 from septran.targets.cuda.registers import declare_one
 from septran.targets.cuda.simt import demand_simt, emit_simt
@@ -67,7 +69,8 @@ def emit_body(context: Context, body: tuple[Node, ...]) -> None:
         _emitter(context, node)(context, node)
 
 
-def _emitter(context: Context, node: Node):  # type: ignore[no-untyped-def]
+def _emitter(context: Context, node: Node) -> Emit:
+    found: Emit | None
     match node:
         case Copy():
             engine = context.program.channel(node.channel).engine if node.channel else node.engine
@@ -131,19 +134,8 @@ def own(body: tuple[Node, ...]) -> Iterator[Node]:
 def _lay_out(context: Context, body: tuple[Node, ...]) -> None:
     """Infer the fragments of the REGISTER buffers that a body uses, and declare them."""
     buffers = {b.name: b for b in context.program.buffers}
-    strict = {}
-    splits: list[Split] = []
-    used: dict[str, None] = {}
-    for number, node in enumerate(own(body)):
-        registers = [r.buffer for r in regions(node) if buffers[r.buffer].memory == "REGISTER"]
-        used.update(dict.fromkeys(registers))
-        if isinstance(node, Compute) and node.instruction in DEMANDS:
-            for name, fragment in DEMANDS[node.instruction](context, node).items():
-                strict.setdefault(name, fragment)
-        if isinstance(node, Compute) and node.primitive != "gemm" or _plain(node):
-            split = Split.of(node, f"%{number}.")
-            context.state["splits"][id(node)] = split
-            splits.append(split)
+    splits = _split(context, body)
+    strict, used = _demanded(context, body)
     buffers |= {b.name: b for split in splits for b in split.made}
     found = infer(splits, buffers, strict, context.threads.count, _vector(context))
     context.state["domains"].update(found.domains)
@@ -153,15 +145,36 @@ def _lay_out(context: Context, body: tuple[Node, ...]) -> None:
             declare_one(context, name, buffer.shape, buffer.dtype, found.buffers[name])
 
 
-def _plain(node: Node) -> bool:
-    """Whether a copy is element by element."""
-    return isinstance(node, Copy) and node.engine == "load_store" and node.channel is None
+def _split(context: Context, body: tuple[Node, ...]) -> list[Split]:
+    """What is done element by element, as statements."""
+    splits: list[Split] = []
+    for number, node in enumerate(own(body)):
+        plain = isinstance(node, Copy) and node.engine == "load_store" and node.channel is None
+        if plain or (isinstance(node, Compute) and node.primitive != "gemm"):
+            assert isinstance(node, Copy | Compute)
+            split = Split.of(node, f"%{number}.")
+            context.state["splits"][id(node)] = split
+            splits.append(split)
+    return splits
+
+
+def _demanded(
+    context: Context, body: tuple[Node, ...]
+) -> tuple[dict[str, Fragment], dict[str, None]]:
+    """What instructions demand of REGISTER buffers, and all those that a body uses."""
+    strict: dict[str, Fragment] = {}
+    used: dict[str, None] = {}
+    for node in own(body):
+        names = [r.buffer for r in regions(node)]
+        used.update(dict.fromkeys(n for n in names if context.buffer(n).memory == "REGISTER"))
+        if isinstance(node, Compute) and node.instruction in DEMANDS:
+            for name, fragment in DEMANDS[node.instruction](context, node).items():
+                strict.setdefault(name, fragment)
+    return strict, used
 
 
 def _vector(context: Context) -> int:
     """Elements of the kernel's tensors that 16 bytes hold."""
-    from septran.dtypes import itemsize
-
     params = [context.buffer(n) for n in context.program.params]
     sizes = [itemsize(b.dtype) for b in params if itemsize(b.dtype) > 1]
     return VECTOR_BYTES // min(sizes, default=4)

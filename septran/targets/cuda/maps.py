@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-
 from septran.targets.cuda.addresses import Access, divisor
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.conversions import stage
@@ -176,9 +175,7 @@ def stage_unreachable(
     return stage(context, needed.values(), keep) if needed else {}
 
 
-def _keep(
-    context: Context, statement: Statement, target: Storage, walk: Walk, value: Expr
-) -> None:
+def _keep(context: Context, statement: Statement, target: Storage, walk: Walk, value: Expr) -> None:
     """Store into the thread's own register, unless that would spoil elements that exist."""
     inside = None
     if target.name not in context.state["uniform"]:
@@ -211,7 +208,9 @@ def _put(
     access = Access(context, target, statement.target)
     places = tuple(range(len(statement.shape)))
     for start, width, at in pieces(walk, access, places, lane):
-        inside = both(*(context.indices.below(c, v) for c, v in zip(at, statement.valid, strict=True)))
+        inside = both(
+            *(context.indices.below(c, v) for c, v in zip(at, statement.valid, strict=True))
+        )
         with context.writer.when(inside):
             value = context.writer.load(out, start, width)
             context.writer.store(target.flat, access.lower(at, width), value, width)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -52,7 +52,8 @@ class Walk:
     def register(self, storage: Storage, view: View, places: Places) -> Index:
         """The register that holds the view's element in this thread; see `reachable`."""
         pairs = link(view, places)
-        assert pairs is not None and storage.fragment is not None
+        assert pairs is not None
+        assert storage.fragment is not None
         total = Index()
         for mine, its in pairs[0]:
             digits = zip(self.fragment.axes[mine], storage.fragment.axes[its], strict=True)
@@ -107,13 +108,6 @@ def exists(
 ) -> Expr | None:
     """Whether an element's coordinates along some axes are below what exists."""
     return both(*(context.indices.below(at[n], valid[n]) for n in axes))
-
-
-def declare(context: Context, fragments: Mapping[str, Fragment], names: Iterable[str]) -> None:
-    """Arrays for the REGISTER buffers of the threads that run this body."""
-    for name in names:
-        buffer, fragment = context.buffer(name), fragments[name]
-        declare_one(context, name, buffer.shape, buffer.dtype, fragment)
 
 
 def declare_one(
