@@ -30,15 +30,16 @@ def emulate(asked: Request, seed: int, trace: Path | None, as_json: bool) -> Non
         start = time.perf_counter()
         with emulation(mode, seed, trace=trace is not None and mode == "eager"):
             check = kernel.check(**inputs)
-        run = kernel.stages.executable.runs[0]  # type: ignore[attr-defined]
+        profile = kernel.stages.executable.profiles[0]  # type: ignore[attr-defined]
         rows.append(
             {
                 "mode": mode, "right": check.right, "check": str(check).splitlines(),
-                "seconds": time.perf_counter() - start, "told": str(run).splitlines(),
+                "seconds": time.perf_counter() - start, "profile": profile.to_dict(),
+                "told": str(profile).splitlines()[1:],
             }
         )  # fmt: skip
         if trace is not None and mode == "eager":
-            run.to_chrome_trace(trace)
+            profile.to_chrome_trace(trace)
     _tell(kernel, rows, trace, as_json)
     if not all(row["right"] for row in rows):
         raise typer.Exit(1)
@@ -54,7 +55,7 @@ def _tell(kernel: Any, rows: list[dict[str, Any]], trace: Path | None, as_json: 
     lines = [f"{kernel.name} on {machine}, emulated"]
     for row in rows:
         lines.append(f"  {row['mode']}: {SAYS[row['mode']]} ({row['seconds']:.2f} s)")
-        lines += [f"    {line}" for line in (*row["check"], *row["told"])]
+        lines += [f"    {line.strip()}" for line in (*row["check"], *row["told"])]
     if trace is not None:
         lines.append(f"  trace: {trace}, for https://ui.perfetto.dev")
     typer.echo("\n".join(lines))

@@ -1,8 +1,8 @@
 """Generated CUDA text as something to call on the CPU: the emulator behind `Executable`.
 
-    kernel = septran.compile("gemm", "nvidia-h200", emulate=True)
-    with emulation(mode="random", seed=3):
-        kernel.check(a, b)
+kernel = septran.compile("gemm", "nvidia-h200", emulate=True)
+with emulation(mode="random", seed=3):
+kernel.check(a, b)
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from septran.errors import TargetError
 from septran.machine.model import Machine
 from septran.targets.base import Source
+from septran.targets.cuda.emulated_profile import EmulatedProfile
 from septran.targets.cuda.facts import kernel_facts
 from septran.targets.cuda.launch import CudaProgram
 from septran.targets.cuda.launcher import TensorSpec
@@ -36,7 +37,7 @@ class NotKeptError(TargetError):
 
 
 @dataclass(frozen=True)
-class Emulation:
+class Settings:
     """How emulated kernels run."""
 
     mode: str = "eager"
@@ -45,7 +46,8 @@ class Emulation:
     """Whether to record what happens when, for a timeline."""
 
 
-_current: ContextVar[Emulation] = ContextVar("emulation", default=Emulation())
+_DEFAULT = Settings()
+_current: ContextVar[Settings] = ContextVar("emulation", default=_DEFAULT)
 
 
 @contextlib.contextmanager
@@ -53,7 +55,7 @@ def emulation(mode: str = "eager", seed: int = 0, *, trace: bool = False) -> Ite
     """Run emulated kernels in this way, in this thread, as long as the block lasts."""
     if mode not in MODES:
         raise ValueError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
-    token = _current.set(Emulation(mode, seed, trace))
+    token = _current.set(Settings(mode, seed, trace))
     try:
         yield
     finally:
@@ -68,33 +70,35 @@ class EmulatedExecutable:
     program: CudaProgram
     tensors: tuple[TensorSpec, ...]
     machine: Machine
-    runs: list[Any] = field(default_factory=list, repr=False, compare=False)
-    """What the emulator told of the latest call, one run."""
+    profiles: list[EmulatedProfile] = field(default_factory=list, repr=False, compare=False)
+    """What the latest call did; empty before the first."""
 
     def __call__(self, *arguments: Any) -> None:
         """Run on tensors in the order of the parameters, then the scalars."""
-        self.emulate(*arguments)
+        self.emulate(_current.get(), *arguments)
 
-    def emulate(self, *arguments: Any) -> Any:
-        """Run, and give what the emulator tells: counts, conflicts, a trace."""
+    def profile(self, program: TileProgram | None, *arguments: Any) -> EmulatedProfile:
+        """Run, and tell what happened when (`septran.targets.base.SelfProfiling`)."""
+        del program
+        return self.emulate(replace(_current.get(), trace=True), *arguments)
+
+    def emulate(self, how: Settings, *arguments: Any) -> EmulatedProfile:
+        """Run as `how` says; raises EmulationError where the kernel does something wrong."""
         from septran.targets.cuda.emulator import emulate
 
-        how = _current.get()
         count = len(self.tensors)
         memory = {
             tensor.name: as_bytes(x)
             for tensor, x in zip(self.tensors, arguments[:count], strict=True)
         }
-        scalars = {
-            name: value
-            for (name, _), value in zip(self.program.scalars, arguments[count:], strict=True)
-        }
+        names = (name for name, _ in self.program.scalars)
+        scalars = dict(zip(names, arguments[count:], strict=True))
         run = emulate(
-            self.program, memory, scalars=scalars, machine=self.machine, mode=how.mode,
-            seed=how.seed, trace=how.trace,
+            self.program, memory, scalars, mode=how.mode, seed=how.seed, machine=self.machine,
+            trace=how.trace,
         )  # fmt: skip
-        self.runs[:] = [run]
-        return run
+        self.profiles[:] = [EmulatedProfile(self.name, self.machine.name, how.mode, run)]
+        return self.profiles[0]
 
     @property
     def source(self) -> Source:
