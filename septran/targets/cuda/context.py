@@ -139,6 +139,11 @@ class Context:
         if self.scratch is not None:
             self.scratch.dirty = False
 
+    def unsettle(self) -> None:
+        """From here on it is not known whether some thread still reads scratch memory."""
+        if self.scratch is not None:
+            self.scratch.dirty = True
+
     @contextmanager
     def role(self, threads: Threads) -> Iterator[None]:
         """What is written inside is run by `threads` only; the caller writes the branch."""

@@ -66,7 +66,11 @@ def emit_body(context: Context, body: tuple[Node, ...]) -> None:
     for node in body:
         if not isinstance(node, For | Role):
             context.writer.note(describe(node))
+        if isinstance(node, For):  # an iteration before may still read it
+            context.unsettle()
         _emitter(context, node)(context, node)
+        if isinstance(node, For):
+            context.unsettle()
 
 
 def _emitter(context: Context, node: Node) -> Emit:
