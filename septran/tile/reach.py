@@ -22,11 +22,11 @@ MOST_AXES = 5
 def refusal(program: TileProgram, copy: Copy, engine: Engine) -> str | None:
     """Why an engine cannot carry out a copy; None where it can, or nothing is known of it."""
     if engine.completes_by == BOX:
-        found = box(program, copy, engine)
-        return found if isinstance(found, str) else None
+        whole = box(program, copy, engine)
+        return whole if isinstance(whole, str) else None
     if engine.completes_by == CHUNKS:
-        found = chunk_bytes(program, copy, engine)
-        return found if isinstance(found, str) else None
+        size = chunk_bytes(program, copy, engine)
+        return size if isinstance(size, str) else None
     return None
 
 
@@ -83,7 +83,8 @@ def box(program: TileProgram, copy: Copy, engine: Engine) -> Box | str:
     views = [v for _, _, v in found if v is not None]
     if len(set(views)) < len(views) or len(found) > MOST_AXES:
         return f"{far} is not a box of {tensor.name} with at most {MOST_AXES} axes"
-    return _fitting(Box(*zip(*found, strict=True)), far, near, tile, engine)  # type: ignore[arg-type]
+    axes, starts, walks = zip(*found, strict=True)
+    return _fitting(Box(axes, starts, walks), far, near, tile, engine)
 
 
 def _fitting(found: Box, far: Region, near: Region, tile: Buffer, engine: Engine) -> Box | str:

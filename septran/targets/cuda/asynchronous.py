@@ -6,12 +6,13 @@ from septran.targets.cuda import channels, cp_async, mma_sync, roles, tma, wgmma
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES
 from septran.targets.cuda.ring_loops import emit_for
-from septran.tile.nodes import Acquire, Commit, Copy, For, Release, Role, Wait
+from septran.tile.nodes import Acquire, Barrier, Commit, Copy, For, Release, Role, Wait
 
 NODES.update(
     {
         For: emit_for,
         Role: roles.emit_role,
+        Barrier: channels.barrier,
         Acquire: channels.acquire,
         Commit: channels.commit,
         Wait: channels.wait,

@@ -9,7 +9,7 @@ groups; stores (TMA) by counting bulk groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,19 +17,22 @@ from tvm.script.ir_builder import tirx as T
 
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.pending import pending
-from septran.targets.cuda.ptx import ptx
+from septran.targets.cuda.ptx import proxy_fence, ptx
 from septran.targets.cuda.shared import pointer
 from septran.targets.cuda.writer import Expr
 from septran.task.index import Index
 from septran.tile.nodes import (
     Acquire,
+    Barrier,
     Channel,
     Commit,
+    Compute,
     Copy,
     For,
     Node,
     Release,
     Role,
+    TileProgram,
     Wait,
     nodes,
 )
@@ -179,6 +182,39 @@ def _fills(
             copies = []
 
 
+def read_by_proxy(program: TileProgram, buffers: Iterable[str]) -> bool:
+    """Whether wgmma or TMA read some of these buffers: not as threads read them."""
+    names = set(buffers)
+    for node in nodes(program.body):
+        if isinstance(node, Compute) and node.instruction == "wgmma":
+            if names & {r.buffer for r in node.operands}:
+                return True
+        elif isinstance(node, Copy) and node.source.buffer in names:
+            if program.machine.engine(node.engine).completes_by == BOX:
+                return True
+    return False
+
+
+def barrier(context: Context, node: Barrier) -> None:
+    """All threads that run this body meet; wgmma and TMA see what they wrote, too."""
+    if "fenced" not in context.state:
+        context.state["fenced"] = read_by_proxy(context.program, written(context.program))
+    if context.state["fenced"]:
+        proxy_fence(context)
+    context.sync()
+
+
+def written(program: TileProgram) -> set[str]:
+    """Buffers in SHARED that threads write themselves."""
+    found: set[str] = set()
+    for node in nodes(program.body):
+        if isinstance(node, Copy) and node.channel is None:
+            found.add(node.target.buffer)
+        elif isinstance(node, Compute):
+            found.add(node.operands[0].buffer)
+    return {name for name in found if program.buffer(name).memory == "SHARED"}
+
+
 # ---- the handshake
 
 
@@ -217,8 +253,12 @@ def wait(context: Context, node: Wait) -> None:
     found = ring(context, node.channel)
     if found.mbarriers:
         await_barrier(context, found, node.index, "full")
+        if not found.boxes and read_by_proxy(context.program, found.channel.buffers):
+            proxy_fence(context)
     elif found.inward:
         ptx(context, "cp.async.wait_group", pending(context, node))
+        if read_by_proxy(context.program, found.channel.buffers):
+            proxy_fence(context)
         context.sync()
     else:
         ptx(context, "cp.async.bulk.wait_group.read", pending(context, node))

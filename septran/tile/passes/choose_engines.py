@@ -34,7 +34,7 @@ def choose_engines(program: TileProgram) -> TileProgram:
         return (replace(node, engine=chosen),)
 
     body = rewrite(program.body, change)
-    return replace(program, body=body).remark(*remarks) if remarks else program
+    return program if body == program.body else replace(program, body=body).remark(*remarks)
 
 
 def plain(region: Region, loops: Mapping[Var, Range]) -> Region:
