@@ -58,6 +58,7 @@ class EmulatedProfile(Shown):
         from septran.targets.cuda.emulator.trace import COMMANDS
 
         trace, origins = self.run.trace, self.run.origins
+        told: dict[str, Any]
         for core in sorted(set(trace["core"].tolist())):
             name = {"name": f"multiprocessor {core}"}
             yield {"ph": "M", "pid": core, "name": "process_name", "args": name}

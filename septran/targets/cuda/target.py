@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -80,10 +81,13 @@ class CudaTarget:
         return load(folder)
 
     def fingerprint(self) -> str:
-        """TVM's version and the compiler's."""
+        """TVM's version, the compiler's, and the code that prints, compiles and launches."""
         from septran.targets.cuda.toolchain import available
 
-        return f"cuda tvm {tvm.__version__} {available()}"
+        folder, digest = Path(__file__).parent, hashlib.sha256()
+        for file in sorted((*folder.glob("*.py"), folder / "launcher.h", folder / "launcher.c")):
+            digest.update(file.read_bytes())
+        return f"cuda tvm {tvm.__version__} {available()} {digest.hexdigest()[:16]}"
 
     def missing(self) -> str | None:
         """Why kernels cannot run here; None when they can."""

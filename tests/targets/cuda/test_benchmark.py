@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def test_each_step_of_the_ladder_is_a_mapping(case):
 
 def test_each_step_of_the_ladder_changes_something():
     steps = [(dict(tunables), rules) for _, tunables, rules in LADDER]
-    assert all(a != b for a, b in zip(steps, steps[1:], strict=False))
+    assert all(a != b for a, b in pairwise(steps))
 
 
 def test_a_dry_run_compiles_counts_and_predicts(cuda_compiler):
