@@ -67,7 +67,7 @@ def _compile_kernel(text: str, lines_before: int, to: Path) -> None:
         source.write_text(text, encoding="utf-8")
         _run(
             [*COMMON, *_native(), *KERNEL, *_unhooked(), "-include", str(header),
-             "-I", str(_HERE / "device" / "cuda"), "-c", str(source), "-o", str(part)],
+             *_folders(), "-c", str(source), "-o", str(part)],
             lines_before,
         )  # fmt: skip
         _run(["-shared", "-pthread", str(part), str(runtime), "-o", str(to), "-ldl"])
@@ -84,12 +84,17 @@ def _header() -> Path:
     """The kernels' header: the plain name of one that is precompiled beside it."""
     key = _digest(_sources(), _fingerprint())
     name = f"kernel-{key}.h"
-    include = f'#include "{_HERE / "device" / "kernel.h"}"\n'
+    include = '#include "kernel.h"\n'
     plain = _kept(name, lambda to: to.write_text(include, encoding="utf-8"))
-    options = [*COMMON, *_native(), *KERNEL, *_unhooked(), "-x", "c++-header"]
+    options = [*COMMON, *_native(), *KERNEL, *_unhooked(), *_folders(), "-x", "c++-header"]
     if "clang" not in _version():
         _kept(f"{name}.gch", lambda to: _run([*options, str(plain), "-o", str(to)]))
     return plain
+
+
+def _folders() -> list[str]:
+    device = _HERE / "device"
+    return ["-I", str(device), "-I", str(device / "cuda")]
 
 
 def _unhooked() -> list[str]:
@@ -149,7 +154,7 @@ def _fingerprint() -> str:
     if cpuinfo.exists():
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
         processor = next((x for x in lines if x.startswith(("flags", "Features"))), "")
-    return _digest(repr((_version(), processor, COMMON, KERNEL, str(_HERE))), _sources())
+    return _digest(repr((_version(), processor, COMMON, KERNEL)), _sources())
 
 
 def _digest(*texts: str) -> str:

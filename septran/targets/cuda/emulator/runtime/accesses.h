@@ -13,13 +13,12 @@ inline uint16_t number_of(Site site) {
   }
   return it->second;
 }
-inline uint16_t number_of(Thread& t, Site site) {
-  if (t.interned_site != site) {
-    t.interned_site = site;
-    t.interned = number_of(site);
-  }
-  return t.interned;
+inline Reading& reading(Thread& t, Site site) {
+  Reading& r = t.readings[uintptr_t(site) / 4 % kReadings];
+  if (r.site != site) r = {site, 0, 0, ~0u, 0, number_of(site)};
+  return r;
 }
+inline uint16_t number_of(Thread& t, Site site) { return reading(t, site).number; }
 inline Site site_of(const Cell& c) { return machine->sites[c.site]; }
 
 // ---------------------------------------------------------------- where an address is
@@ -96,31 +95,35 @@ inline Fault unordered(const Agent& other, bool wrote, bool writes, std::string&
   fail_at(Fault::misuse, t, "an mbarrier's memory is used as data: " + place(b, address), {site});
 }
 
-// Adds a thread to the readers of a byte.
-inline uint32_t reader_token(Thread& t, Site site) {
-  if (t.token_clock != t.clock || t.token_site != site) {
-    t.token = machine->cluster.readers.token({t.id, t.clock, number_of(t, site)});
-    t.token_clock = t.clock;
-    t.token_site = site;
-    t.set_from = ~0u;
+inline Reading& as_reader(Thread& t, Site site) {
+  Reading& r = reading(t, site);
+  if (r.clock != t.clock) {
+    r.clock = t.clock;
+    r.token = machine->cluster.readers.token({t.id, t.clock, r.number});
+    r.from = ~0u;
   }
-  return t.token;
+  return r;
 }
 inline void read_cells(Thread& t, Block& b, uint32_t address, uint32_t bytes, Site site) {
   Cell* cell = b.cells + address;
-  uint32_t token = reader_token(t, site);
+  Reading& r = as_reader(t, site);
   for (uint32_t i = 0; i < bytes; ++i) {
     Cell& c = cell[i];
+    if (i && c.clock == cell[i - 1].clock && c.agent == cell[i - 1].agent &&
+        c.readers == r.from && !(c.flags & kBarrier)) {
+      c.readers = r.to;  // as the byte before it
+      continue;
+    }
     if (!c.clock) uninitialised(t, b, address + i, bytes - i, site);
     if (c.flags & kBarrier) barrier_as_data(t, b, address + i, site);
     if (!knows(t, c.agent, c.clock))
       conflict(t, b, address + i, bytes - i, c.agent, true, false, site, site_of(c));
-    if (c.readers != t.set_from) {
-      t.set_from = c.readers;
-      t.set_to = machine->cluster.readers.with(
-          c.readers, token, [&](const Reader& r) { return knows(t, r.agent, r.clock); });
+    if (c.readers != r.from) {
+      r.from = c.readers;
+      r.to = machine->cluster.readers.with(
+          c.readers, r.token, [&](const Reader& x) { return knows(t, x.agent, x.clock); });
     }
-    c.readers = t.set_to;
+    c.readers = r.to;
   }
 }
 inline void check_readers(Thread& t, Block& b, uint32_t address, uint32_t bytes, const Cell& c,

@@ -24,7 +24,11 @@ inline void arrive_at(Thread& t, NamedBarrier& b) {
   release(t, b.arriving);
   b.time = std::max(b.time, t.time);
   b.site = t.site;
-  if (t.lane == 0 || t.warp->live == 1u << t.lane) flush_conflicts(*t.warp);
+  Warp& w = *t.warp;
+  if (++w.at_barrier >= uint32_t(__builtin_popcount(w.live))) {
+    w.at_barrier = 0;
+    flush_conflicts(w);
+  }
 }
 
 inline uint32_t whole_block(Thread& t, const char* what, bool predicate) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -12,25 +13,29 @@ struct LaneAccess {
 };
 
 // Wavefronts that 32 banks of 4 bytes need for up to 32 lanes.  8-byte accesses are served
-// half a warp at a time, 16-byte accesses a quarter.
+// half a warp at a time, 16-byte accesses a quarter; equal words are served together.
 inline uint32_t wavefronts(const LaneAccess* lanes, uint32_t count, uint32_t* ideal) {
   uint32_t bytes = 0;
   for (uint32_t i = 0; i < count; ++i) bytes = std::max(bytes, lanes[i].bytes);
   uint32_t at_once = bytes <= 4 ? 32 : bytes <= 8 ? 16 : 8, total = 0;
   *ideal = 0;
+  uint32_t words[32][32];  // different words of each bank
   for (uint32_t first = 0; first < count; first += at_once) {
-    uint32_t words[64], n = 0, load[32] = {}, most = 0;
+    uint8_t load[32] = {};
+    uint32_t most = 0;
     for (uint32_t i = first; i < std::min(count, first + at_once); ++i) {
       if (!lanes[i].bytes) continue;
       uint32_t last = (lanes[i].address + lanes[i].bytes - 1) / 4;
-      for (uint32_t w = lanes[i].address / 4; w <= last && n < 64; ++w) {
-        if (std::find(words, words + n, w) != words + n) continue;
-        words[n++] = w;
-        most = std::max(most, ++load[w % 32]);
+      for (uint32_t w = lanes[i].address / 4; w <= last; ++w) {
+        uint32_t bank = w % 32, n = load[bank];
+        if (std::find(words[bank], words[bank] + n, w) != words[bank] + n || n == 32) continue;
+        words[bank][n] = w;
+        load[bank] = uint8_t(n + 1);
+        most = std::max(most, n + 1);
       }
     }
     total += most;
-    *ideal += n > 0;
+    *ideal += most > 0;
   }
   return total;
 }
@@ -49,7 +54,8 @@ class ConflictCounter {
   // `add(site, requests, wavefronts, ideal)`
   template <class F>
   void flush(F add) {
-    for (auto& [site, group] : groups_) {
+    for (auto& [site, kept] : groups_) {
+      Group& group = *kept;
       if (group.rows.empty()) continue;
       uint64_t total = 0, least = 0;
       for (Row& row : group.rows) {
@@ -62,10 +68,6 @@ class ConflictCounter {
       std::fill(group.count, group.count + 32, 0);
     }
   }
-  void clear() {
-    groups_.clear();
-    last_ = nullptr;
-  }
 
  private:
   static constexpr uint32_t kRows = 4096;  // what comes after is not counted
@@ -77,15 +79,21 @@ class ConflictCounter {
     uint32_t count[32] = {};
   };
   Group& find(void* site) {
-    if (site != last_ || !last_group_) {
-      last_group_ = &groups_[site];
-      last_ = site;
+    Recent& r = recent_[uintptr_t(site) / 4 % kRecent];
+    if (r.site != site) {
+      auto& group = groups_[site];
+      if (!group) group = std::make_unique<Group>();
+      r = {site, group.get()};
     }
-    return *last_group_;
+    return *r.group;
   }
-  std::unordered_map<void*, Group> groups_;
-  void* last_ = nullptr;
-  Group* last_group_ = nullptr;
+  static constexpr size_t kRecent = 64;
+  struct Recent {
+    void* site = nullptr;
+    Group* group = nullptr;
+  };
+  std::unordered_map<void*, std::unique_ptr<Group>> groups_;
+  Recent recent_[kRecent];
 };
 
 }  // namespace emu

@@ -49,7 +49,7 @@ inline void set_up_threads(Block& b, uint32_t first) {
   Cluster& c = machine->cluster;
   uint32_t n = r.block[0] * r.block[1] * r.block[2];
   b.live = n;
-  b.warps.resize((n + 31) / 32);
+  b.warps = std::vector<Warp>((n + 31) / 32);
   for (uint32_t i = 0; i < n; ++i) {
     Thread& t = c.threads[first + i];
     Warp& w = b.warps[i / 32];

@@ -56,6 +56,14 @@ struct Tentative {  // a write to bytes that another thread wrote: fine if the v
   uint32_t other = 0;
 };
 
+// What a thread is called as a reader at one site, and the last set it was added to.
+struct Reading {
+  Site site = nullptr;
+  uint32_t clock = 0, token = 0, from = ~0u, to = 0;
+  uint16_t number = 0;
+};
+constexpr size_t kReadings = 64;
+
 struct Thread {
   Fiber fiber;
   uint8_t* stack;
@@ -69,10 +77,8 @@ struct Thread {
   Known known;
   uint32_t clock = 1, fenced = 0;
   uint64_t time = 0, since = 0, busy_since = 0, busy_bytes = 0;
-  // What a reader of shared memory is called at this clock, and the last addition to a set.
-  uint32_t token = 0, token_clock = 0, set_from = 0, set_to = 0, set_ok = 0;
-  Site token_site = nullptr, interned_site = nullptr;
-  uint16_t interned = 0;
+  Reading readings[kReadings];
+  uint32_t set_ok = 0;
   Tentative tentative;
   std::vector<Watch> watches;
   bool wgmma_fenced = false;
@@ -98,7 +104,7 @@ struct WgmmaWork {
   bool landed;
 };
 struct Warp {
-  uint32_t number, live = 0;
+  uint32_t number, live = 0, at_barrier = 0;
   Block* block;
   Thread* thread[32] = {};
   std::vector<Rendezvous> open;

@@ -15,6 +15,8 @@
   };                                                                            \
   struct alignas(4) T2 {                                                        \
     T x, y;                                                                     \
+    T2() = default;                                                             \
+    EMU_INLINE T2(T a, T b) : x(a), y(b) {}                                     \
   };                                                                            \
   typedef T2 alias;                                                             \
   EMU_INLINE T operator+(T a, T b) { return T(float(a) + float(b)); }           \
