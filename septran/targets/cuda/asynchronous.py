@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from septran.targets.cuda import channels, cp_async, mma_sync, roles, tma, wgmma
+from septran.targets.cuda import channels, cp_async, mma_sync, roles, stores, tma, wgmma
 from septran.targets.cuda.context import Context
+from septran.targets.cuda.copies import emit_statements
 from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES
 from septran.targets.cuda.ring_loops import emit_for
 from septran.tile.nodes import Acquire, Barrier, Commit, Copy, For, Release, Role, Wait
@@ -26,6 +27,13 @@ def _tma(context: Context, copy: Copy) -> None:
     (tma.load if inward else tma.store)(context, copy)
 
 
-COPIES.update({"tma": _tma, "cp_async": cp_async.copy})
+COPIES.update(
+    {
+        "tma": _tma,
+        "cp_async": cp_async.copy,
+        "stmatrix": stores.copy,
+        "ldmatrix": emit_statements,
+    }
+)
 COMPUTES.update({"wgmma": wgmma.gemm, "mma_sync": mma_sync.gemm})
 DEMANDS.update({"wgmma": wgmma.demands, "mma_sync": mma_sync.demands})

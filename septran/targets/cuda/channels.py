@@ -10,6 +10,7 @@ groups; stores (TMA) by counting bulk groups.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -261,7 +262,9 @@ def wait(context: Context, node: Wait) -> None:
             proxy_fence(context)
         context.sync()
     else:
-        ptx(context, "cp.async.bulk.wait_group.read", pending(context, node))
+        with leader(context):
+            ptx(context, "cp.async.bulk.wait_group.read", pending(context, node))
+        context.sync()
 
 
 def release(context: Context, node: Release) -> None:
@@ -276,6 +279,15 @@ def release(context: Context, node: Release) -> None:
         ptx(context, "mbarrier.arrive.shared.b64", found.empty(context, slot), T.uint32(1))
 
 
+@contextmanager
+def leader(context: Context) -> Iterator[None]:
+    """By one thread of those that run the body: boxes are issued once."""
+    alone = None if context.state.get("one thread") else context.lower(context.thread)
+    first = None if alone is None else alone == context.writer.index(0)
+    with context.writer.when(first):
+        yield
+
+
 def acquire(context: Context, node: Acquire) -> None:
     """Wait until a stage may be filled, and say how many bytes will come."""
     from septran.targets.cuda.tma import fill_bytes
@@ -284,8 +296,11 @@ def acquire(context: Context, node: Acquire) -> None:
     if not found.mbarriers:
         _meet_readers(context, found, node)
         return
-    slot = await_barrier(context, found, node.index, "empty")
-    if found.boxes:
+    if not found.boxes:
+        await_barrier(context, found, node.index, "empty")
+        return
+    with leader(context):
+        slot = await_barrier(context, found, node.index, "empty")
         expect = "mbarrier.arrive.expect_tx.shared.b64"
         size = sum(fill_bytes(context, c) for c in found.fills[node.channel, node.index])
         ptx(context, expect, found.full(context, slot), T.uint32(size))
@@ -302,7 +317,8 @@ def commit(context: Context, node: Commit) -> None:
     """Close the group of copies that make a fill."""
     found = ring(context, node.channel)
     if not found.inward:
-        ptx(context, "cp.async.bulk.commit_group")
+        with leader(context):
+            ptx(context, "cp.async.bulk.commit_group")
     elif found.boxes:
         return  # the bytes that the barrier expects close it
     elif found.mbarriers:

@@ -9,7 +9,7 @@ from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import spread
 from septran.targets.cuda.ptx import ptx
-from septran.targets.cuda.registers import Walk, register_digits
+from septran.targets.cuda.registers import Walk, primary, register_digits
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import Expr, both
 from septran.task.index import Index
@@ -47,7 +47,7 @@ class _Chunks:
         order = [n for n in range(len(shape)) if n != self.along] + [self.along]
         layout = spread([shape[n] for n in order], context.threads.count, 1)
         walk = Walk(context, layout)
-        with walk.over(register_digits(layout)):
+        with context.writer.when(primary(context, layout)), walk.over(register_digits(layout)):
             chunk = [Index()] * len(shape)
             inside: Expr | None = None
             for position, axis in enumerate(order):

@@ -59,6 +59,8 @@ from septran.tile.nodes import (
 )
 
 VECTOR_BYTES = 16
+PLAIN = ("load_store", "ldmatrix", "stmatrix")
+"""Engines whose copies can be written element by element."""
 
 
 def emit_body(context: Context, body: tuple[Node, ...]) -> None:
@@ -153,7 +155,7 @@ def _split(context: Context, body: tuple[Node, ...]) -> list[Split]:
     """What is done element by element, as statements."""
     splits: list[Split] = []
     for number, node in enumerate(own(body)):
-        plain = isinstance(node, Copy) and node.engine == "load_store" and node.channel is None
+        plain = isinstance(node, Copy) and node.engine in PLAIN and node.channel is None
         if plain or (isinstance(node, Compute) and node.primitive != "gemm"):
             assert isinstance(node, Copy | Compute)
             split = Split.of(node, f"%{number}.")

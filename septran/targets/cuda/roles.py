@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from septran.targets.cuda import channels
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.emitters import PREPARE, THREADS
@@ -11,6 +13,7 @@ from septran.tile.liveness import role_groups
 from septran.tile.nodes import (
     Acquire,
     Commit,
+    Compute,
     Copy,
     For,
     Node,
@@ -30,7 +33,18 @@ def block_threads(program: TileProgram, body: tuple[Node, ...]) -> int | None:
     groups = [[body[p] for p in group] for group in role_groups(body)]
     counts = [sum(_size(r) for r in group if isinstance(r, Role)) for group in groups]
     inner = [block_threads(program, n.body) for n in body if isinstance(n, For)]
-    return max([*counts, *(n for n in inner if n is not None)], default=None)
+    found = max([*counts, *(n for n in inner if n is not None)], default=None)
+    return found if found is not None else _warpgroups(body)
+
+
+def _warpgroups(body: tuple[Node, ...]) -> int | None:
+    """Without roles, at most two warpgroups with whole tiles of rows of every wgmma."""
+    rows = [
+        node.operands[0].shape[0] // ROWS
+        for node in nodes(body)
+        if isinstance(node, Compute) and node.instruction == "wgmma"
+    ]
+    return SIZES["WARPGROUP"] * math.gcd(2, *rows) if rows else None
 
 
 def prepare(context: Context, body: tuple[Node, ...]) -> None:
@@ -92,7 +106,9 @@ def _run(context: Context, role: Role, threads: Threads) -> None:
     first = context.number < context.writer.index(threads.first + 32)
     with context.writer.when(first), context.writer.when(elected(context)):
         channels.enter(context, role.body)
+        context.state["one thread"] = True
         enter(context, threads, role.body)
+        context.state["one thread"] = False
 
 
 def issues_only(program: TileProgram, role: Role) -> bool:

@@ -10,7 +10,7 @@ from tvm.script.ir_builder import tirx as T
 
 from septran.dtypes import itemsize
 from septran.targets.cuda.addresses import divisor
-from septran.targets.cuda.channels import ring
+from septran.targets.cuda.channels import leader, ring
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.launch import TensorMap
 from septran.targets.cuda.ptx import ptx
@@ -156,18 +156,20 @@ def load(context: Context, copy: Copy) -> None:
     variable = context.tensor_map(work.map)
     stage = context.indices.simplify(copy.target.stage)
     bar = found.full(context, stage)
-    for coordinates, place in _issued(context, copy, copy.target, work):
-        text = LOAD.format(len(work.map.box))
-        ptx(context, text, place, T.address_of(variable), *coordinates, bar)
+    with leader(context):
+        for coordinates, place in _issued(context, copy, copy.target, work):
+            text = LOAD.format(len(work.map.box))
+            ptx(context, text, place, T.address_of(variable), *coordinates, bar)
 
 
 def store(context: Context, copy: Copy) -> None:
     """SHARED -> GLOBAL; waited for by counting bulk groups."""
     work = plan(context, copy)
     variable = context.tensor_map(work.map)
-    for coordinates, place in _issued(context, copy, copy.source, work):
-        text = STORE.format(len(work.map.box))
-        ptx(context, text, T.address_of(variable), *coordinates, place)
+    with leader(context):
+        for coordinates, place in _issued(context, copy, copy.source, work):
+            text = STORE.format(len(work.map.box))
+            ptx(context, text, T.address_of(variable), *coordinates, place)
 
 
 def _issued(context: Context, copy: Copy, near: Region, work: Plan) -> Iterator[tuple[list, object]]:
