@@ -8,6 +8,8 @@ from septran.targets.cuda import channels
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.emitters import PREPARE, THREADS
 from septran.targets.cuda.ptx import elected, ptx
+from septran.targets.cuda.shared import base
+from septran.targets.cuda.wgmma import ROWS
 from septran.targets.cuda.writer import both
 from septran.tile.liveness import role_groups
 from septran.tile.nodes import (
