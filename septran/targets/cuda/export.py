@@ -65,8 +65,8 @@ cd "$$(dirname "$$0")"
 PYTHON="$${PYTHON:-python3}"
 INCLUDE="$$("$$PYTHON" -c 'import tvm_ffi.libinfo as i; print(i.find_include_path())')"
 LIBRARY="$$("$$PYTHON" -c 'import tvm_ffi.libinfo as i; print(i.find_libtvm_ffi())')"
-"$${NVCC:-nvcc}" -shared -O3 -std=c++20 -arch=$arch -Xcompiler -fPIC -diag-suppress 177 \\
-  "-I$$INCLUDE" $name.cu -o $name.so "$$LIBRARY" -ldl
+"$${NVCC:-nvcc}" -shared -O3 -std=c++20 -Xcompiler -fPIC -diag-suppress 177 \\
+  -gencode arch=$virtual,code=$arch "-I$$INCLUDE" $name.cu -o $name.so "$$LIBRARY" -ldl
 """)
 LOADER = Template('''\
 """$title: built once with nvcc, called with torch tensors on a GPU.
@@ -175,7 +175,10 @@ def _words(executable: CudaExecutable, name: str, roles: Sequence[str]) -> dict[
     shapes = (f"{t.name} {'x'.join(map(str, t.shape)) or 'scalar'}" for t in executable.tensors)
     return {
         "title": f"{executable.name} for {executable.machine.name}",
-        "version": __version__, "arch": executable.program.arch, "name": name, "function": name,
+        "version": __version__, "arch": executable.program.arch,
+        # -arch=sm_90a would also build for compute_90, which has no wgmma.
+        "virtual": executable.program.arch.replace("sm_", "compute_"),
+        "name": name, "function": name,
         "tensors": "\n".join(rows),
         "inputs": ", ".join(t.name for t, role in pairs if role == "input"),
         "results": ", ".join(t.name for t, role in pairs if role != "input"),
