@@ -226,7 +226,7 @@ class _Run:
         places = [self.sites.place(a) for a in addresses]
         message = c.emu_message(result).decode(errors="replace")
         message = re.sub(r"<buffer (\d+)>", lambda m: self.memory.names[int(m[1])], message)
-        message = re.sub(r"<site (\d+)>", lambda m: f"({places[int(m[1])]})", message)
+        message = re.sub(r"<site (\d+)>", lambda m: places[int(m[1])].brief, message)
         block, thread = c.emu_block(result), c.emu_thread(result)
         if places and places[0].line and "<site 0>" not in c.emu_message(result).decode():
             message += f"\n  at {places[0]}"

@@ -37,6 +37,13 @@ class Place:
         origin = f"\n      {self.origin}" if self.origin else ""
         return f"line {self.line}: {self.text}{origin}"
 
+    @property
+    def brief(self) -> str:
+        """On one line."""
+        if not self.line:
+            return "(unknown line)"
+        return f"(line {self.line}: {self.text}{f' // {self.origin}' if self.origin else ''})"
+
 
 class EmulationError(TargetError):
     """A kernel did something that a GPU punishes, or that nobody can rely on."""

@@ -10,30 +10,22 @@ _FAR = 60
 
 
 def origin_of(lines: Sequence[str], line: int) -> str:
-    """The comment on a line, or the nearest above it at its depth or an outer one.
+    """The nearest line above that is a comment, at the same depth or an outer one.
 
     `line` is 1-based.
     """
     if not 1 <= line <= len(lines):
         return ""
-    here = _comment(lines[line - 1])
-    if here:
-        return here
     depth = _indent(lines[line - 1])
     for at in range(line - 2, max(-1, line - 2 - _FAR), -1):
         text = lines[at]
         if not text.strip():
             continue
-        if _indent(text) <= depth and (found := _comment(text)):
-            return found
+        if _indent(text) <= depth and (found := _COMMENT.match(text.strip())):
+            return found[1].strip()
         if re.match(r"\}?\s*(extern|__global__|__device__|__forceinline__|static)\b", text):
             break
     return ""
-
-
-def _comment(text: str) -> str:
-    found = _COMMENT.search(text)
-    return found[1].strip() if found else ""
 
 
 def _indent(text: str) -> int:

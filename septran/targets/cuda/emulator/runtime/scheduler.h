@@ -77,7 +77,8 @@ inline void land_one() {
 
 inline std::string describe(const Mbarrier& b) {
   std::string s = text("phase %u, %u of %u arrivals missing", b.phase, b.pending, b.expected);
-  if (b.bytes) s += text(", %lld bytes still expected", (long long)b.bytes);
+  if (b.bytes > 0) s += text(", %lld bytes still expected", (long long)b.bytes);
+  if (b.bytes < 0) s += text(", %lld bytes more arrived than were expected", -(long long)b.bytes);
   return s;
 }
 inline std::string describe(const Waiting& w) {
