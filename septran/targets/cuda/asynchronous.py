@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from septran.targets.cuda import channels, cp_async, mma_sync, roles, stores, tma, wgmma
+from septran.targets.cuda import channels, cp_async, epilogue, mma_sync, roles, stores, tma, wgmma
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.copies import emit_statements
 from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES
@@ -32,6 +32,7 @@ COPIES.update(
         "tma": _tma,
         "cp_async": cp_async.copy,
         "stmatrix": stores.copy,
+        "stmatrix_tma": epilogue.copy,
         "ldmatrix": emit_statements,
     }
 )

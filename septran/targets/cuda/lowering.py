@@ -59,7 +59,7 @@ from septran.tile.nodes import (
 )
 
 VECTOR_BYTES = 16
-PLAIN = ("load_store", "ldmatrix", "stmatrix")
+PLAIN = ("load_store", "ldmatrix", "stmatrix", "stmatrix_tma")
 """Engines whose copies can be written element by element."""
 
 

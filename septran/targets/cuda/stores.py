@@ -31,13 +31,18 @@ def copy(context: Context, node: Copy) -> None:
 
 def suits(source: Storage, region: Region) -> bool:
     """Whether a fragment is made of whole 8 x 8 matrices, all of which are copied."""
+    return whole_matrices(source, region) and not region.ragged
+
+
+def whole_matrices(source: Storage, region: Region) -> bool:
+    """The same, where what does not exist may be copied, too."""
     fragment = source.fragment
     if fragment is None or fragment.rank != 2 or itemsize(source.dtype) != 2:
         return False
     whole = tuple(Index.of(axis(n)) for n in range(2))
     if region.index != whole or region.shape != source.shape or fragment.extents != source.shape:
         return False
-    if region.ragged or fragment.idle:
+    if fragment.idle:
         return False
     rows, columns = fragment.axes
     return rows[-1:] == LANES[:1] and columns[-2:] == LANES[1]
@@ -58,12 +63,21 @@ def matrices(fragment: Fragment) -> Iterator[tuple[int, int, int]]:
         yield first, second, spot // 2
 
 
-def put(context: Context, source: Storage, target: Tile, found: list[tuple[int, int, int]]) -> None:
-    """Store matrices four at a time: two rows of them, two columns."""
+def put(
+    context: Context,
+    source: Storage,
+    target: Tile,
+    found: list[tuple[int, int, int]],
+    unit: int = 1 << 30,
+) -> None:
+    """Store matrices four at a time: two rows of them, two columns.
+
+    Rows and columns count from those of the thread's `unit`, such as its warpgroup.
+    """
     fragment = source.fragment
     assert fragment is not None
     held = words(context, source.flat)
-    base = [warp_part(context, fragment, n) for n in range(2)]
+    base = [warp_part(context, fragment, n, unit) for n in range(2)]
     at = {(row, column): word for row, column, word in found}
     while at:
         row, column = min(at)
@@ -84,10 +98,10 @@ def _square(row: int, column: int) -> list[tuple[int, int]]:
     return [(row, column), (row + 8, column), (row, column + 8), (row + 8, column + 8)]
 
 
-def warp_part(context: Context, fragment: Fragment, along: int) -> Index:
-    """What the number of a thread's warp adds to a coordinate."""
+def warp_part(context: Context, fragment: Fragment, along: int, unit: int) -> Index:
+    """What the number of a thread's warp in its unit adds to a coordinate."""
     total = Index()
     for digit, weight in fragment.weighted(along):
-        if digit.place == "thread" and digit.stride >= 32:
+        if digit.place == "thread" and 32 <= digit.stride < unit:
             total = total + context.thread // digit.stride % digit.extent * weight
     return context.indices.named("warp", total)
