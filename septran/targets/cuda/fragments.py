@@ -164,17 +164,18 @@ def spread(shape: Sequence[int], threads: int, vector: int) -> Fragment:
     """
     if not shape:
         return Fragment((), threads)
+    usable = 1 << threads.bit_length() - 1
     vector = math.gcd(vector, shape[-1])
     chunks = -(-shape[-1] // vector)
     rows = math.prod(shape[:-1])
-    wanted = max(WARP, threads // power_of_two(rows))
-    lanes = min(power_of_two(chunks), wanted, threads)
+    wanted = max(WARP, usable // power_of_two(rows))
+    lanes = min(power_of_two(chunks), wanted, usable)
     outer = -(-chunks // lanes)
     last = [register(outer, vector), thread(lanes, 1), register(vector, 1)]
     axes: list[list[Digit]] = [last]
     stride, at = lanes, vector * outer
     for extent in reversed(shape[:-1]):
-        over = min(power_of_two(extent), threads // stride)
+        over = min(power_of_two(extent), usable // stride)
         rest = -(-extent // over)
         axes.insert(0, [register(rest, at), thread(over, stride)])
         stride, at = stride * over, at * rest

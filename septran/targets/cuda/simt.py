@@ -36,8 +36,9 @@ def demand_simt(context: Context, node: Compute) -> Mapping[str, Fragment]:
 def thread_tiles(shape: tuple[int, ...], threads: int) -> Fragment:
     """Rows go round the threads, columns in vectors of up to four."""
     rows, columns = shape[-2:]
-    down = min(power_of_two(rows), 1 << (threads.bit_length() // 2))
-    across = threads // down
+    usable = 1 << threads.bit_length() - 1
+    down = min(power_of_two(rows), 1 << usable.bit_length() // 2)
+    across = usable // down
     inner = min(4, power_of_two(-(-columns // across)))
     outer = -(-columns // (across * inner))
     below = -(-rows // down)
