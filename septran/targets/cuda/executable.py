@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from septran.errors import TargetError
 from septran.machine.model import Machine
 from septran.targets.base import Source
 from septran.targets.cuda import toolchain
@@ -30,6 +31,13 @@ from septran.targets.cuda.records import program_from, program_to
 from septran.targets.cuda.toolchain import NoCompilerError
 from septran.targets.dsa.machine_json import from_json, to_json
 from septran.tile.nodes import TileProgram
+
+
+class SharedMemoryError(TargetError):
+    """A kernel asks for more shared memory than a block can have."""
+
+    code = "SEP576"
+
 
 CUBIN, PTX, FACTS = "kernel.cubin", "kernel.ptx", "kernel.json"
 
@@ -112,13 +120,27 @@ class CudaExecutable:
 
 
 def build(program: CudaProgram, tile: TileProgram) -> CudaExecutable:
-    """Compile, where there is a compiler; raises RefusedError."""
+    """Compile, where there is a compiler; raises RefusedError, SharedMemoryError."""
+    check_shared(program, tile)
     compiled = None
     if toolchain.available() is not None:
         compiled = compile_text(program.source, program.arch, tile.name)
     tensors = [tile.buffer(name) for name in tile.params]
     specs = tuple(TensorSpec(b.name, b.dtype, b.shape) for b in tensors)
     return CudaExecutable(tile.name, program, specs, tile.outputs, tile.machine, compiled)
+
+
+def check_shared(program: CudaProgram, tile: TileProgram) -> None:
+    """Raise SharedMemoryError where a block asks for more than its machine has."""
+    found = [m.capacity_bytes for m in tile.machine.memories if m.name == "SHARED"]
+    limit = found[0] if found else None
+    for launch in program.launches:
+        if limit is not None and launch.shared_bytes > limit:
+            raise SharedMemoryError(
+                f"{launch.kernel} needs {launch.shared_bytes} bytes of shared memory with its "
+                f"barriers and scratch; a block of {tile.machine.name} has {limit}",
+                hint="make the tiles or the number of stages smaller in the mapping",
+            )
 
 
 def load(folder: Path) -> CudaExecutable:

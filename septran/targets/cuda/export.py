@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import stat
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from string import Template
@@ -168,14 +169,14 @@ def _roles(executable: CudaExecutable) -> tuple[str, ...]:
 
 
 def _words(executable: CudaExecutable, name: str, roles: Sequence[str]) -> dict[str, str]:
-    from septran import __version__
-
+    # By name: the package is above the targets, and has been imported to get here.
+    version = sys.modules["septran"].__version__
     pairs = list(zip(executable.tensors, roles, strict=True))
     rows = [f'    "{t.name}": ({t.shape}, "{t.dtype}", "{role}"),' for t, role in pairs]
     shapes = (f"{t.name} {'x'.join(map(str, t.shape)) or 'scalar'}" for t in executable.tensors)
     return {
         "title": f"{executable.name} for {executable.machine.name}",
-        "version": __version__, "arch": executable.program.arch,
+        "version": version, "arch": executable.program.arch,
         # -arch=sm_90a would also build for compute_90, which has no wgmma.
         "virtual": executable.program.arch.replace("sm_", "compute_"),
         "name": name, "function": name,

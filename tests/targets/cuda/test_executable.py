@@ -1,5 +1,7 @@
 """Kernels compiled for a GPU where there may be none: stages, facts, errors, archives."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ import septran
 from septran.errors import Errors
 from septran.runtime.errors import NoGpuError, NotExportableError
 from septran.targets.cuda import toolchain
-from septran.targets.cuda.executable import missing
+from septran.targets.cuda.executable import SharedMemoryError, build, missing
 from septran.targets.cuda.toolchain import NoCompilerError
 
 GEMM = {"dtypes": "float16", "shapes": {"M": 512, "N": 512, "K": 256}}
@@ -48,11 +50,54 @@ def test_a_product_for_hopper_is_what_it_should_be(compiled):
     assert not [name for name in facts if name.startswith("ptxas ")]  # no wgmma is serialised
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_for_hopper_is_what_it_should_be(cuda_compiler, causal):
+    shapes = {"B": 1, "H": 2, "G": 2, "M": 512, "N": 512, "D": 128}
+    facts = septran.compile(
+        "attention", "nvidia-h200", shapes=shapes, dtypes="float16", static={"causal": causal}
+    ).stages.source.facts
+    assert facts["spill bytes"] == 0
+    assert facts["wgmma.mma_async"] > 0
+    assert facts["cp.async.bulk.tensor"] > 0
+    assert facts["setmaxnreg"] == 2
+    # Neither serialised (C7510, C7512) nor robbed of its registers (C7504).
+    assert not {"ptxas C7510", "ptxas C7512", "ptxas C7504"} & set(facts)
+
+
+def test_what_is_known_without_a_gpu(golden):
+    """Bytes, operations, launches and predicted times, which no compiler's version changes."""
+    from septran.runtime.work import work
+    from septran.tune.model import predict
+
+    lines = []
+    for operator, dims in {
+        "gemm": {"M": 4096, "N": 4096, "K": 4096},
+        "attention": {"B": 1, "H": 16, "G": 16, "M": 2048, "N": 2048, "D": 128},
+        "softmax": {"M": 8192, "N": 4096},
+    }.items():
+        stages = septran.produce_stages(operator, "nvidia-h200", shapes=dims, dtypes="float16")
+        done, (launch,) = work(stages.task_tree), stages.tensor_ir.launches
+        lines += [
+            f"{operator}: {done.flops} operations, {done.bytes_moved} bytes, predicted "
+            f"{predict(stages.tile_program).seconds * 1e6:.1f} us",
+            f"  {launch.grid} blocks of {launch.block} threads, clusters of {launch.cluster}",
+        ]
+    golden.check("\n".join(lines) + "\n", "known")
+
+
 def test_what_the_text_says_of_its_origin(compiled):
     text = compiled.stages.source.text
     assert "#include" not in text
     for words in ("by tma", "role producer", "role consumer", "wait:", "gemm.py:", ".yaml:"):
         assert words in text
+
+
+def test_a_block_has_only_so_much_shared_memory(compiled):
+    stages = compiled.stages
+    (launch,) = stages.tensor_ir.launches
+    large = replace(stages.tensor_ir.cuda, launches=(replace(launch, shared_bytes=232_449),))
+    with pytest.raises(SharedMemoryError, match=r"needs 232449 bytes .* has 232448"):
+        build(large, stages.tile_program)
 
 
 def test_explain_shows_the_figures(compiled):
