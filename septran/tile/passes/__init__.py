@@ -8,6 +8,7 @@ from septran.tile.nodes import TileProgram
 from septran.tile.passes.assign_roles import assign_roles
 from septran.tile.passes.choose_engines import choose_engines
 from septran.tile.passes.eliminate_copies import eliminate_copies
+from septran.tile.passes.fill_edges import fill_edges
 from septran.tile.passes.fuse_fills import fuse_fills
 from septran.tile.passes.infer_layouts import infer_layouts
 from septran.tile.passes.insert_sync import insert_sync
@@ -24,6 +25,7 @@ PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     turn_tiles,
     infer_layouts,
     choose_engines,
+    fill_edges,
     persist,
     pipeline_loops,
     assign_roles,
