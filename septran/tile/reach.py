@@ -133,4 +133,3 @@ def _contiguous(far: Region, near: Region) -> Index | None:
         ):
             return start
     return None
-

@@ -36,5 +36,6 @@ COPIES.update(
         "ldmatrix": emit_statements,
     }
 )
-COMPUTES.update({"wgmma": wgmma.gemm, "mma_sync": mma_sync.gemm})
-DEMANDS.update({"wgmma": wgmma.demands, "mma_sync": mma_sync.demands})
+for _module in (wgmma, mma_sync):
+    COMPUTES.update(dict.fromkeys(_module.NAMES, _module.gemm))
+    DEMANDS.update(dict.fromkeys(_module.NAMES, _module.demands))

@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.pending import pending
 from septran.targets.cuda.ptx import proxy_fence, ptx
 from septran.targets.cuda.shared import pointer
+from septran.targets.cuda.wgmma import NAMES
 from septran.targets.cuda.writer import Expr
 from septran.task.index import Index
 from septran.tile.nodes import (
@@ -187,13 +188,16 @@ def read_by_proxy(program: TileProgram, buffers: Iterable[str]) -> bool:
     """Whether wgmma or TMA read some of these buffers: not as threads read them."""
     names = set(buffers)
     for node in nodes(program.body):
-        if isinstance(node, Compute) and node.instruction == "wgmma":
+        if isinstance(node, Compute) and node.instruction in NAMES:
             if names & {r.buffer for r in node.operands}:
                 return True
-        elif isinstance(node, Copy) and node.source.buffer in names:
-            if program.machine.engine(node.engine).completes_by == BOX:
-                return True
+        elif isinstance(node, Copy) and node.source.buffer in names and _is_box(program, node):
+            return True
     return False
+
+
+def _is_box(program: TileProgram, copy: Copy) -> bool:
+    return program.machine.engine(copy.engine).completes_by == BOX
 
 
 def barrier(context: Context, node: Barrier) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
 from septran.targets.cuda.addresses import Access
@@ -12,7 +12,7 @@ from septran.targets.cuda.ptx import ptx
 from septran.targets.cuda.registers import Walk, primary, register_digits
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import Expr, both
-from septran.task.index import Index
+from septran.task.index import Index, axis
 from septran.tile.nodes import Copy
 from septran.tile.reach import chunk_bytes
 
@@ -36,7 +36,7 @@ class _Chunks:
         self.width = itemsize(source.dtype)
         self.lanes = max(1, size // self.width)
         near = node.target.index[-1]
-        axes = (n for n in range(node.target.rank) if near.coefficient(_axis(n)) == 1)
+        axes = (n for n in range(node.target.rank) if near.coefficient(axis(n)) == 1)
         self.along = next(axes, node.target.rank - 1)
 
     def issue(self) -> None:
@@ -79,9 +79,3 @@ class _Chunks:
             return T.uint32(self.size)
         some = T.max(T.min(indices.lower(left), self.lanes), 0) * self.width
         return T.Cast("uint32", some)
-
-
-def _axis(number: int):  # type: ignore[no-untyped-def]
-    from septran.task.index import axis
-
-    return axis(number)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
 from septran.targets.cuda.context import Context, Storage
@@ -96,10 +96,10 @@ class _Epilogue:
         rows, width = source.shape[0] // groups, SPAN // itemsize(source.dtype)
         group = context.indices.named("group", context.thread // GROUP)
         size = groups * PANELS * ROWS * SPAN
-        key = ("epilogue", context.threads)
+        key = f"epilogue of {context.threads}"
         if key not in context.state:
-            context.state[key] = context.reserve(size, 1024)  # type: ignore[index]
-        base: int = context.state[key]  # type: ignore[index]
+            context.state[key] = context.reserve(size, 1024)
+        base: int = context.state[key]
         panels = [(r, c) for r in range(0, rows, ROWS) for c in range(0, source.shape[1], width)]
         for number, (row, column) in enumerate(panels):
             at = group * (PANELS * ROWS * SPAN) + base + number % PANELS * ROWS * SPAN

@@ -22,14 +22,16 @@ def cleared(context: Context, node: Compute) -> Any:
     valid = left.valid[1]
     if valid == Index.of(left.shape[1]):
         return storage.flat
-    walk = Walk(context, storage.fragment)
-    with walk.over(register_digits(storage.fragment)):
+    fragment = storage.fragment
+    assert fragment is not None
+    walk = Walk(context, fragment)
+    with walk.over(register_digits(fragment)):
         column = walk.coordinate(1)
         exists = context.indices.below(column, valid)
         if exists is not None:
             spot = Index()
             for axis in range(2):
-                for digit, _ in storage.fragment.weighted(axis):
+                for digit, _ in fragment.weighted(axis):
                     if digit.place == "register":
                         spot = spot + walk.steps.get(digit, Index()) * digit.stride
             at = context.lower(spot)

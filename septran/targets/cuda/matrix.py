@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import tirx
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
 from septran.targets.cuda.context import Context
@@ -93,13 +92,6 @@ class Operand:
         return self.context.writer.load(flat, offset >> shift)
 
 
-def store_rows(
-    context: Context, word: Callable[[int], Expr], count: int, place: Callable[[Index], Expr]
-) -> None:
-    """stmatrix of `count` (1, 2 or 4) words; `place` gives a lane's row address."""
-    packed = context.writer.allocate("packed", count, "uint32")
-    for n in range(count):
-        context.writer.store(packed, n, word(n))
-    lane = context.thread % 32
-    values = [tirx.BufferLoad(packed, [n]) for n in range(count)]
-    ptx(context, STORE.format(f"{count}"), place(lane), *values)
+def store_rows(context: Context, values: Sequence[Expr], address: Expr) -> None:
+    """Stmatrix of 1, 2 or 4 words; each lane has the address of one row."""
+    ptx(context, STORE.format(len(values)), address, *values)

@@ -11,14 +11,16 @@ from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import Fragment, register, thread
 from septran.targets.cuda.masks import cleared
 from septran.targets.cuda.matrix import Operand
-from septran.targets.cuda.ptx import ptx, words
+from septran.targets.cuda.ptx import ptx, sums, words
 from septran.targets.cuda.registers import zero
 from septran.targets.cuda.shared import tile
 from septran.targets.cuda.unsupported import unsupported
 from septran.task import expressions as ex
-from septran.task.index import Index
 from septran.tile.nodes import Compute, TileProgram, nodes
 
+_NOTHING = ex.Constant(0, "int32")
+NAMES = ("mma_sync", "mma_sync_int8", "mma_sync_tf32")
+"""Instructions of machine files that are mma.sync of some types."""
 ROWS, COLUMNS, STEP = 16, 8, 32
 """Of one instruction; the summed axis in bytes."""
 TYPES = {
@@ -74,9 +76,8 @@ def _by_rows(program: TileProgram) -> bool:
         if node.primitive == "gemm":
             if program.buffer(node.operands[1].buffer).memory == "REGISTER":
                 return True
-        elif node.expression is not None:
-            if any(isinstance(e, ex.Reduce) for e in ex.walk(node.expression)):
-                return True
+        elif any(isinstance(e, ex.Reduce) for e in ex.walk(node.expression or _NOTHING)):
+            return True
     return False
 
 
@@ -93,9 +94,9 @@ def demands(context: Context, node: Compute) -> dict[str, Fragment]:
     """The fragments that the operands in registers must be."""
     target, left, _ = node.operands
     mine, count = warps(context, node), context.threads.count
-    found = {target.buffer: mine.fragment(*target.shape, count)}
+    found = {target.buffer: mine.fragment(target.shape[0], target.shape[1], count)}
     if context.buffer(left.buffer).memory == "REGISTER":
-        found[left.buffer] = mine.fragment(*left.shape, count, whole=True)
+        found[left.buffer] = mine.fragment(left.shape[0], left.shape[1], count, whole=True)
     return found
 
 
@@ -121,13 +122,14 @@ class _Product:
         self.down = target.shape[0] // ROWS // self.warps.down
         self.across = target.shape[1] // COLUMNS // self.warps.across
         self.sums = context.storages[target.buffer].flat
-        self.b = self.operand(1, 2, 0)
+        self.registers = sums(context, self.sums)
+        self.b = self.operand(2, 0)
         self.in_registers = context.buffer(left.buffer).memory == "REGISTER"
         self.a: Any
         if self.in_registers:
             self.a = words(context, cleared(context, node))
         else:
-            self.a = self.operand(0, 1, 1)
+            self.a = self.operand(1, 1)
             self.lefts = context.writer.allocate("a", self.down * 4, "uint32")
         self.rights = context.writer.allocate("b", self.across * 2, "uint32")
         number = context.thread // 32
@@ -138,7 +140,7 @@ class _Product:
             "column", number % self.warps.across * (self.across * COLUMNS)
         )
 
-    def operand(self, _: int, position: int, summed: int) -> Operand:
+    def operand(self, position: int, summed: int) -> Operand:
         """An operand in SHARED."""
         region = self.node.operands[position]
         found = tile(self.context, region)
@@ -168,9 +170,9 @@ class _Product:
         for i in range(self.down):
             for j in range(self.across):
                 first = (i * self.across + j) * 4
-                sums = [self.sums[first + n] for n in range(4)]
+                total = [self.registers[first + n] for n in range(4)]
                 b = [self.rights[j * 2 + n] for n in range(2)]
-                ptx(self.context, text, *sums, *self.left(i, step), *b, *sums)
+                ptx(self.context, text, *total, *self.left(i, step), *b, *total)
 
     def left(self, block: int, step: int) -> list[Any]:
         """The four registers of A."""
@@ -178,6 +180,3 @@ class _Product:
             first = (block * self.steps + step) * 4
             return [self.a[first + n] for n in range(4)]
         return [self.lefts[block * 4 + n] for n in range(4)]
-
-
-__all__ = ["Index", "Warps", "demands", "gemm"]

@@ -20,10 +20,9 @@ TRIPS = 24
 
 def pending(context: Context, node: Wait) -> int:
     """The least number of younger groups at any execution of a wait."""
-    key = ("pending", id(context.program))
-    if key not in context.state:
-        context.state[key] = _counts(context)  # type: ignore[index]
-    counts: Mapping[tuple[str, object], int] = context.state[key]  # type: ignore[index]
+    if "pending" not in context.state:
+        context.state["pending"] = _counts(context)
+    counts: Mapping[tuple[str, object], int] = context.state["pending"]
     return counts.get((node.channel, node.index), 0)
 
 
@@ -87,5 +86,3 @@ def _run(
             inside = in_order(context, node.body)
             for trip in trips:
                 yield from _run(context, inside, {**known, node.variable: trip})
-
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm import tirx
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
 from septran.targets.cuda.context import Context
@@ -28,12 +28,15 @@ def elected(context: Context) -> Expr:
     return T.cuda.elect_sync()
 
 
+def sums(context: Context, buffer: Any) -> Any:
+    """An accumulator as PTX's operand: 32-bit integers have no sign there."""
+    return words(context, buffer) if str(buffer.dtype) == "int32" else buffer
+
+
 def words(context: Context, buffer: Any, dtype: str = "uint32") -> Any:
     """A local array seen as 32-bit registers, in the current scope."""
     size = int(buffer.shape[0]) * itemsize(str(buffer.dtype)) // 4
     name = context.writer.name(f"{buffer.name}_words")
-    view = tirx.decl_buffer(
-        (size,), dtype, name, data=buffer.data, scope="local", layout=None
-    )
+    view = tirx.decl_buffer((size,), dtype, name, data=buffer.data, scope="local", layout=None)
     context.writer.emit(tirx.DeclBuffer(view, data=buffer.data))
     return view

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from septran.targets.cuda import channels, wgmma
 from septran.targets.cuda.context import Context
-from septran.targets.cuda.lowering import describe, emit_for as plain_for
+from septran.targets.cuda.lowering import describe
+from septran.targets.cuda.lowering import emit_for as plain_for
 from septran.targets.cuda.ptx import ptx
 from septran.task.index import Index
 from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Node, Release, Wait
@@ -81,7 +82,7 @@ def _at(node: Release, loop: For, value: Index) -> Release:
 def _only_product(body: tuple[Node, ...]) -> Compute | None:
     """The product, where a body is waits, one product by wgmma, and releases."""
     kinds = [n for n in body if not isinstance(n, Wait)]
-    if not kinds or not isinstance(kinds[0], Compute) or kinds[0].instruction != "wgmma":
+    if not kinds or not isinstance(kinds[0], Compute) or kinds[0].instruction not in wgmma.NAMES:
         return None
     if not all(isinstance(n, Release) for n in kinds[1:]):
         return None

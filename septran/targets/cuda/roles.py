@@ -8,8 +8,7 @@ from septran.targets.cuda import channels
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.emitters import PREPARE, THREADS
 from septran.targets.cuda.ptx import elected, ptx
-from septran.targets.cuda.shared import base
-from septran.targets.cuda.wgmma import ROWS
+from septran.targets.cuda.wgmma import NAMES, ROWS
 from septran.targets.cuda.writer import both
 from septran.tile.liveness import role_groups
 from septran.tile.nodes import (
@@ -44,7 +43,7 @@ def _warpgroups(body: tuple[Node, ...]) -> int | None:
     rows = [
         node.operands[0].shape[0] // ROWS
         for node in nodes(body)
-        if isinstance(node, Compute) and node.instruction == "wgmma"
+        if isinstance(node, Compute) and node.instruction in NAMES
     ]
     return SIZES["WARPGROUP"] * math.gcd(2, *rows) if rows else None
 

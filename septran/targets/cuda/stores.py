@@ -26,6 +26,7 @@ def copy(context: Context, node: Copy) -> None:
     if isinstance(target, str) or not suits(source, node.source) or target.along != 1:
         emit_statements(context, node)
         return
+    assert source.fragment is not None
     put(context, source, target, list(matrices(source.fragment)))
 
 
@@ -86,12 +87,10 @@ def put(
         group = group[:count]
         numbers = [at.pop(p) for p in group]
 
-        def place(lane: Index, row: int = row, column: int = column, count: int = count):  # type: ignore[no-untyped-def]
-            number = lane // 8 % count
-            here = base[0] + row + number % 2 * 8 + lane % 8
-            return target.address(here, (base[1] + column + number // 2 * 8) * 2)
-
-        store_rows(context, lambda n, numbers=numbers: held[numbers[n]], count, place)  # type: ignore[misc]
+        number = context.thread % 32 // 8 % count
+        here = base[0] + row + number % 2 * 8 + context.thread % 8
+        address = target.address(here, (base[1] + column + number // 2 * 8) * 2)
+        store_rows(context, [held[n] for n in numbers], address)
 
 
 def _square(row: int, column: int) -> list[tuple[int, int]]:

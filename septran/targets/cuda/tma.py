@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
 from septran.targets.cuda.addresses import divisor
@@ -69,9 +70,7 @@ def plan(context: Context, copy: Copy) -> Plan:
         row = tensor.shape[axes[0]] * itemsize(tensor.dtype)
         wide = -(-row // 16) * 16
         shape = ((*wanted.extents, 1), (wide,), (*wanted.box, 1))
-        wanted = TensorMap(
-            wanted.buffer, wanted.dtype, *shape, swizzle, wanted.name
-        )
+        wanted = TensorMap(wanted.buffer, wanted.dtype, *shape, swizzle, wanted.name)
         order, pieces = [*order, -1], [*pieces, (1, 1)]
     starts = tuple(found.starts[n] if n >= 0 else Index() for n in order)
     return Plan(wanted, starts, tuple(_boxes(context, copy, tile, near, pieces)))
@@ -88,9 +87,7 @@ def _order(found: Box, near: Region) -> list[int]:
     return [first, *sorted(rest, key=lambda n: place.get(n, len(near.index) + n))]
 
 
-def _pieces(
-    found: Box, far: Region, tile: Buffer, number: int, swizzle: int
-) -> tuple[int, int]:
+def _pieces(found: Box, far: Region, tile: Buffer, number: int, swizzle: int) -> tuple[int, int]:
     """Along one axis: elements of a box, and how many boxes."""
     view = found.views[number]
     extent = 1 if view is None else far.shape[view]
@@ -125,9 +122,7 @@ def _boxes(
         yield offsets, sum(n * step for n, step in zip(at, steps, strict=True))
 
 
-def _check_whole(
-    copy: Copy, near: Region, tile: Buffer, pieces: list[tuple[int, int]]
-) -> None:
+def _check_whole(copy: Copy, near: Region, tile: Buffer, pieces: list[tuple[int, int]]) -> None:
     """Rows of a box follow each other, so the tile's inner axes must be taken whole."""
     walked = [size * count for size, count in pieces[1:] if size * count > 1]
     inner = [extent for extent in reversed(tile.shape[:-1])]
@@ -172,7 +167,9 @@ def store(context: Context, copy: Copy) -> None:
             ptx(context, text, T.address_of(variable), *coordinates, place)
 
 
-def _issued(context: Context, copy: Copy, near: Region, work: Plan) -> Iterator[tuple[list, object]]:
+def _issued(
+    context: Context, copy: Copy, near: Region, work: Plan
+) -> Iterator[tuple[list[Any], Any]]:
     """Coordinates and shared address of each box."""
     start = _start(context, copy, near)
     firsts = [context.indices.named("at", s) for s in work.starts]

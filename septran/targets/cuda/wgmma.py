@@ -5,20 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
+from septran.targets.cuda.addresses import divisor
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import Fragment, register, thread
 from septran.targets.cuda.masks import cleared
-from septran.targets.cuda.ptx import ptx, words
-from septran.targets.cuda.addresses import divisor
+from septran.targets.cuda.ptx import ptx, sums, words
 from septran.targets.cuda.shared import Tile, address, tile
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import Expr
 from septran.task.index import Index
 from septran.tile.nodes import Compute, Region
 
+NAMES = ("wgmma", "wgmma_int8", "wgmma_tf32")
+"""Instructions of machine files that are wgmma of some types."""
 ROWS = 64
 """Rows of one instruction."""
 STEP = 32
@@ -58,7 +60,7 @@ def demands(context: Context, node: Compute) -> dict[str, Fragment]:
     """The fragments that the operands in registers must be."""
     held = [r for r in node.operands[:2] if context.buffer(r.buffer).memory == "REGISTER"]
     _check(context, node)
-    return {r.buffer: accumulator(*r.shape, context.threads.count) for r in held}
+    return {r.buffer: accumulator(r.shape[0], r.shape[1], context.threads.count) for r in held}
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,8 @@ class Product:
 
     context: Context
     node: Compute
+    target: Any
+    """The accumulator's local array."""
     left: Matrix | Any
     """A: descriptors, or the local array of its registers as words."""
     right: Matrix
@@ -178,14 +182,14 @@ class Product:
             raise unsupported(node.origin, f"wgmma sums {STEP // size} at a time, not {right}")
         in_shared = context.buffer(left.buffer).memory != "REGISTER"
         a: Any = (
-            matrix(context, node, left, 1)
-            if in_shared
-            else words(context, cleared(context, node))
+            matrix(context, node, left, 1) if in_shared else words(context, cleared(context, node))
         )
-        parts = next(p for p in range(1, columns + 1) if _divides(columns, p))
+        least = 16 if size == 1 else 8
+        parts = next(p for p in range(1, columns + 1) if _divides(columns, p, least))
         return Product(
             context,
             node,
+            sums(context, context.storages[target.buffer].flat),
             a,
             matrix(context, node, right, 0),
             rows // (ROWS * groups),
@@ -200,14 +204,14 @@ class Product:
         dtypes = [context.buffer(r.buffer).dtype for r in node.operands]
         types = TYPES[dtypes[0], dtypes[2]]
         depth = STEP // itemsize(dtypes[2])
-        target = context.storages[node.operands[0].buffer].flat
+        target = self.target
         count = self.width // 2
         first = (block * self.parts + part) * count
-        sums = [target[first + n] for n in range(count)]
+        registers = [target[first + n] for n in range(count)]
         text = f"wgmma.mma_async.sync.aligned.m64n{self.width}k{depth}.{types}"
         a = self.a(block, step)
         b = self.descriptor(self.right, self.right.offset(part * self.width, step))
-        operands: list[Any] = [*sums, *a, b, self.accumulates(step)]
+        operands: list[Any] = [*registers, *a, b, self.accumulates(step)]
         if not types.startswith("s32"):
             operands += [1, 1]
         if itemsize(dtypes[2]) == 2:
@@ -258,6 +262,6 @@ class Product:
         return T.ptx.pred(T.if_then_else(first, T.uint32(0), T.uint32(1)))
 
 
-def _divides(columns: int, parts: int) -> bool:
+def _divides(columns: int, parts: int, least: int) -> bool:
     width = columns // parts
-    return columns % parts == 0 and width % 8 == 0 and width <= WIDEST
+    return columns % parts == 0 and width % least == 0 and width <= WIDEST

@@ -244,7 +244,9 @@ class _Inward(_Handshake):
     def between_roles(self, body: tuple[Node, ...]) -> bool:
         """Whether one role fills and another beside it uses."""
         for group in self.takers(body):
-            if any(any(True for _ in self.stages(body[p])) and not self.holds(body[p]) for p in group):
+            if any(
+                any(True for _ in self.stages(body[p])) and not self.holds(body[p]) for p in group
+            ):
                 return True
         return any(self.between_roles(n.body) for n in body if isinstance(n, For | Role))
 
