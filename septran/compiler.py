@@ -20,7 +20,7 @@ from septran.runtime.cache import Cache, cache_key
 from septran.runtime.kernel import Kernel
 from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.runtime.stages import Stages
-from septran.targets.registry import target_for
+from septran.targets.registry import emulator_for, target_for
 from septran.task import Task, complete, find_entry, load_logic, trace, written
 from septran.task.dims import extent
 from septran.task.errors import InferenceError
@@ -59,6 +59,7 @@ def compile(  # the verb that users expect
     static: MappingOf[str, Any] | None = None,
     logic_file: str | Path | None = None,
     mapping_file: str | Path | None = None,
+    emulate: bool = False,
 ) -> Kernel:
     """Join a logic and a mapping into a kernel that is called with torch or NumPy arrays.
 
@@ -73,6 +74,8 @@ def compile(  # the verb that users expect
         static: Values of the logic's static flags.
         logic_file: The same as `logic`.
         mapping_file: The same as `mapping`.
+        emulate: Run the generated GPU code on the CPU, thread by thread, on arrays in the
+            host's memory: slow, and strict with every mistake of synchronisation.
 
     Raises:
         SepTranError: with file and line of the mistake.
@@ -85,12 +88,16 @@ def compile(  # the verb that users expect
         given: MappingOf[str, tuple[int, ...]], types: MappingOf[str, str]
     ) -> Specialisation:
         return Specialisation.of(
-            _stages(entry, plan, given, dict(kinds) | dict(types), dict(tunables or {}), flags)
+            _stages(
+                entry, plan, given, dict(kinds) | dict(types), dict(tunables or {}), flags, emulate
+            )
         )
 
-    kernel = Kernel(
-        _signature(entry, flags), specialise, logic=entry, device=_device(plan.machine.backend)
-    )
+    backend = plan.machine.backend
+    if emulate:
+        emulator_for(backend)  # raises where there is none
+    device = "cpu" if emulate else _device(backend)
+    kernel = Kernel(_signature(entry, flags), specialise, logic=entry, device=device)
     if shapes is not None:
         full, types = complete(entry, extents(entry, shapes, flags), kinds, static=flags)
         kernel.specialise(full, types).stages.executable  # noqa: B018  # built now
@@ -131,6 +138,7 @@ def _stages(
     dtypes: MappingOf[str, str],
     tunables: MappingOf[str, TunableValue],
     static: MappingOf[str, Any],
+    emulate: bool = False,
 ) -> Stages:
     """Logic -> task tree -> resolved mapping -> tile program -> TensorIR -> executable."""
     chooser = plan.chooser(tunables=tunables)
@@ -142,7 +150,7 @@ def _stages(
             "mapping": lambda s: _reported(resolve(s.task_tree, plan), tunables),
             "tile_program": lambda s: place(s.mapping)[-1].program,
             "tensor_ir": lambda s: target_for(backend).lower(s.tile_program),
-            "executable": lambda s: _executable(s, backend),
+            "executable": lambda s: _executable(s, backend, emulate),
         }
     )
 
@@ -163,10 +171,12 @@ def _reported(resolved: ResolvedMapping, tunables: MappingOf[str, TunableValue])
     return replace(resolved, decisions=resolved.decisions + unused)
 
 
-def _executable(stages: Stages, backend: str) -> Any:
+def _executable(stages: Stages, backend: str, emulate: bool) -> Any:
     """Built, or loaded from the cache where an equal kernel was built before."""
     target = target_for(backend)
     program, ir = stages.tile_program, stages.tensor_ir
+    if emulate:
+        return emulator_for(backend).emulated(ir, program)
     key = cache_key(
         tensor_ir=ir.text,
         mapping=str(stages.mapping),

@@ -17,7 +17,6 @@ PACKAGES = ("apache-tvm", "apache-tvm-ffi", "torch", "numpy", "pyyaml", "graphvi
 TOOLS = {
     "gcc": "links kernels for the compile cache",
     "cc": "links kernels for the compile cache where there is no gcc",
-    "nvcc": "compiles CUDA for NVIDIA's GPUs, which this version does not build yet",
 }
 """Programs outside of Python, and what each is for."""
 
@@ -71,6 +70,9 @@ def examine() -> Iterator[Finding]:
     for tool, use in TOOLS.items():
         path = shutil.which(tool)
         yield Finding(tool, path or f"not found ({use})")
+    yield _guarded("cuda compiler", _cuda_compiler)
+    yield _guarded("cuda disassembler", _cuda_disassembler)
+    yield _guarded("nvidia gpu", _gpu)
     yield _guarded("dot", _dot)
     yield _guarded("cache", _cache)
     yield _guarded("kernel", _kernel)
@@ -112,6 +114,27 @@ def _threads() -> str:
     from septran.targets.cpu.threads import usable_cores
 
     return f"{usable_cores()} usable cores"
+
+
+def _cuda_compiler() -> str:
+    from septran.targets.cuda.toolchain import INSTALL, available
+
+    found = available()
+    if found is None:
+        return f"not found: CUDA text is generated and emulated, not compiled ({INSTALL})"
+    return f"{found}, {found.path}"
+
+
+def _cuda_disassembler() -> str:
+    from septran.targets.cuda.toolchain import disassembler
+
+    return str(disassembler() or "not found: no SASS is shown (pip install nvidia-cuda-nvdisasm)")
+
+
+def _gpu() -> str:
+    from septran.targets.cuda.executable import missing
+
+    return missing() or "found: kernels for NVIDIA GPUs run here"
 
 
 def _dot() -> str:

@@ -10,6 +10,7 @@ import typer
 
 from septran.commands import arguments as options
 from septran.commands.arguments import Request, print_json, request
+from septran.commands.emulate import emulate
 
 if TYPE_CHECKING:
     from septran.runtime.checks import Check
@@ -55,6 +56,14 @@ Interpret = Annotated[
         "landing as early, as late, and as randomly as its waits allow.",
     ),
 ]
+Emulate = Annotated[
+    bool,
+    typer.Option(
+        "--emulate",
+        help="On a GPU's mapping: run the generated code on the CPU, thread by thread, with "
+        "asynchronous copies and products at once, late, and at random.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -73,6 +82,7 @@ def run(
     threads: Threads = None,
     seed: Seed = 0,
     interpret: Interpret = False,
+    emulated: Emulate = False,
     no_torch: NoTorch = False,
     timeline: Timeline = False,
     trace: Trace = None,
@@ -90,6 +100,7 @@ def run(
       septran run attention --static causal=true --threads 1
       septran run gemm --on dsa-sim --profile --trace gemm.json
       septran run gemm --on nvidia-h200 --interpret -s M=64 -s N=64 -s K=64
+      septran run gemm --on nvidia-h200 --emulate -s M=200 -s N=328 -s K=136 --dtype float16
     """  # noqa: D301  # \b is typer's mark for lines to keep
     import septran
     from septran.runtime.profile import Profile
@@ -98,6 +109,9 @@ def run(
     asked = request(logic, on, mapping, shape, dtype, tunable, static)
     if interpret:
         _interpret(asked, seed, as_json)
+        return
+    if emulated:
+        emulate(asked, seed, trace, as_json)
         return
     if threads is not None:
         _use_threads(asked.mapping.machine.backend, threads)

@@ -161,6 +161,8 @@ class Explanation:
     def _body(self, name: str) -> str:
         stage = self.stage(name)
         text = str(stage).rstrip("\n") + "\n"
+        if name == "source" and stage.language == "cuda":  # of compiled code, not in its text
+            text = "".join(f"// {fact}: {value}\n" for fact, value in stage.facts.items()) + text
         if name == "tile_program":
             program = self.tile_program
             text += f"\nCopies and waits\n----------------\n{moving.to_text(program)}"

@@ -83,7 +83,7 @@ def buffers_table(program: TileProgram) -> Markup:
     """Name, place, shape and size of every buffer."""
     rows = []
     for b in program.buffers:
-        size = b.layout.elements(b.shape) * itemsize(b.dtype)
+        size = b.layout.elements(b.shape, itemsize(b.dtype)) * itemsize(b.dtype)
         role = "parameter" if b.name in program.params else ""
         shape = " x ".join(map(str, b.shape))
         rows.append(

@@ -81,3 +81,15 @@ class NothingToProfileError(CallError):
     """A call that launches nothing, as its tensors are empty, has no run to profile."""
 
     code = "SEP613"
+
+
+class NotExportableError(CallError):
+    """A kernel's target does not write source for others to build."""
+
+    code = "SEP614"
+
+
+class NoGpuError(CallError):
+    """There is no GPU here that torch could reach."""
+
+    code = "SEP615"

@@ -14,6 +14,8 @@ from septran.runtime.arrays import NUMPY, Library
 from septran.runtime.calls import DirectCall, Plan, call_key, direct_call, plan_for
 from septran.runtime.checks import Check, check, sample
 from septran.runtime.errors import NoLogicError, NothingToProfileError, NotSpecialisedError
+from septran.runtime.export import export_source
+from septran.runtime.gpu import measure_on_gpu, on_device, to_device
 from septran.runtime.profile import Profile, measure, profile
 from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.runtime.stages import Stages
@@ -147,13 +149,13 @@ class Kernel(Shown):
         Without tensors, random ones of the latest compilation's shapes are taken.
         """
         self._needs_logic("reference to check against")
-        if not tensors and not named and self.signature.inputs:
-            tensors = tuple(self.sample().values())
+        tensors, named = self._inputs(tensors, named)
         specialisation, bound, scalars = self._bound(tensors, out, named)
         plain = replace(bound, library=NUMPY, arrays=_numpy(bound))
 
         def launch(arrays: Sequence[Any]) -> None:
-            self._launch(specialisation, plain, arrays, scalars)
+            with on_device(arrays, self.device) as (library, moved):
+                self._launch(specialisation, replace(plain, library=library), moved, scalars)
 
         return check(self.name, specialisation, plain.arrays, scalars, launch)
 
@@ -170,8 +172,7 @@ class Kernel(Shown):
         simulated run is always the same, so there is one. Without tensors, random ones of
         the latest compilation's shapes are taken.
         """
-        if not tensors and not named and self.signature.inputs:
-            tensors = tuple(self.sample().values())
+        tensors, named = self._inputs(tensors, named)
         specialisation, bound, scalars = self._bound(tensors, out, named)
         executable = specialisation.stages.executable
         if isinstance(executable, SelfProfiling):
@@ -183,8 +184,18 @@ class Kernel(Shown):
         given = {
             k: v for k, v in named.items() if k not in {t.name for t in self.signature.outputs}
         }
-        samples = measure(lambda: self(*tensors, out=out, **given), repeat)
+        time = measure if self.device == "cpu" else measure_on_gpu
+        samples = time(lambda: self(*tensors, out=out, **given), repeat)
         return profile(self.name, samples, specialisation.limits)
+
+    def _inputs(
+        self, tensors: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What to check or measure on: random inputs where there are none, on the device."""
+        if not tensors and not named and self.signature.inputs:
+            tensors = tuple(self.sample().values())
+        moved = tuple(to_device(x, self.device) for x in tensors)
+        return moved, {name: to_device(x, self.device) for name, x in named.items()}
 
     def _told(
         self,
@@ -209,6 +220,14 @@ class Kernel(Shown):
             *map(library.passed, arguments), *scalars,
         )  # fmt: skip
         return told
+
+    def export(self, folder: str | Path) -> Path:
+        """Write the latest compilation as source that builds without SepTran and TVM.
+
+        For NVIDIA GPUs: one CUDA C++ file, to build with nvcc, and a loader for torch
+        tensors. Returns the main file's path.
+        """
+        return export_source(self.name, self._latest(), Path(folder))
 
     def save(self, path: str | Path) -> None:
         """Write all compilations to a folder, or to one file where `path` ends in ``.zip``.

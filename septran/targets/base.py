@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -67,6 +67,25 @@ class SelfProfiling(Protocol):
 
         `program` is None for a kernel that was loaded from a file.
         """
+
+
+@runtime_checkable
+class Exporting(Protocol):
+    """An executable that can be written as source which builds without SepTran and TVM."""
+
+    def export(self, folder: Path, roles: Sequence[str]) -> Path:
+        """Write into `folder`; the main file's path.
+
+        `roles` says of each tensor whether it is ``input``, ``output`` or ``summed`` into.
+        """
+
+
+@runtime_checkable
+class Emulating(Protocol):
+    """A target whose generated code can be run on a CPU, as its processor would run it."""
+
+    def emulated(self, ir: TensorIR, program: TileProgram) -> Executable:
+        """What runs the generated code on arrays in the host's memory; raises TargetError."""
 
 
 class Target(Protocol):

@@ -7,13 +7,19 @@ import importlib
 from pathlib import Path
 
 from septran.errors import TargetError
-from septran.targets.base import Target
+from septran.targets.base import Emulating, Target
 
 
 class NoTargetError(TargetError):
     """No code generator for this backend is installed."""
 
     code = "SEP501"
+
+
+class NoEmulatorError(TargetError):
+    """The generated code of this backend cannot be emulated."""
+
+    code = "SEP502"
 
 
 @functools.cache
@@ -27,6 +33,18 @@ def target_for(backend: str) -> Target:
         )
     module = importlib.import_module(f"septran.targets.{backend}.target")
     target: Target = module.TARGET
+    return target
+
+
+def emulator_for(backend: str) -> Emulating:
+    """The target, where it can emulate; raises NoEmulatorError, NoTargetError."""
+    target = target_for(backend)
+    if not isinstance(target, Emulating):
+        raise NoEmulatorError(
+            f"there is no emulator for backend {backend!r}",
+            hint="kernels for cpu run as they are, those for a DSA are always simulated, and "
+            "`--interpret` runs any tile program",
+        )
     return target
 
 

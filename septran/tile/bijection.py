@@ -51,7 +51,7 @@ def _problem(layout: Layout, shape: tuple[int, ...], width: int) -> str:
             if layout.kind == "swizzle"
             else _flat(layout, shape, width)
         )
-        room = layout.elements(shape)
+        room = layout.elements(shape, width)
     except (IndexError, ValueError) as error:
         return f"does not fit a shape of {list(shape)} ({error})"
     if offsets.min() < 0 or offsets.max() >= room:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from septran.dtypes import itemsize
 from septran.machine.model import Instruction
 from septran.task.index import axis
-from septran.tile.layouts import Layout
-from septran.tile.nodes import Copy, Region, TileProgram
+from septran.tile.layouts import Layout, widest_swizzle
+from septran.tile.nodes import Buffer, Copy, Region, TileProgram
 
 
-def demanded_layout(instruction: Instruction, operand: str, region: Region) -> Layout | None:
-    """The layout that a contract demands of an operand, in the buffer's own axes."""
+def demanded_layout(
+    instruction: Instruction, operand: str, region: Region, buffer: Buffer
+) -> Layout | None:
+    """The layout that a contract demands of an operand, in the buffer's own axes.
+
+    Of a swizzle the contract gives the widest; a buffer with shorter rows has a narrower.
+    A contract of layouts is one of operands in memory: registers are not laid out.
+    """
     text = instruction.layouts.get(operand)
-    if text is None:
+    memories = instruction.operands.get(operand, (buffer.memory,))
+    if text is None or (len(memories) > 1 and buffer.memory != memories[0]):
         return None
     layout = Layout.parse(text)
+    if layout.kind == "swizzle":
+        return widest_swizzle(buffer.shape[-1] * itemsize(buffer.dtype), layout.parameters[0])
     if layout.kind != "panels":
         return layout
     cut, width = layout.parameters

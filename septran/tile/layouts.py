@@ -24,8 +24,12 @@ class Layout:
     padded     (pad,)       row, with `pad` unused elements after each row
     panels     (axis, w)    axis cut into panels of w; within a panel w is contiguous
     fractal    (r, c)       last two axes cut into r x c blocks, blocks row by row
-    swizzle    (bytes,)     row, with 16-byte chunks permuted by row within `bytes`
+    swizzle    (bytes,)     last axis cut into panels of `bytes` (32, 64 or 128), each with
+                            its rows one after another; 16-byte chunks permuted by row
     ========== ============ ===========================================================
+
+    A swizzle is that of NVIDIA's hardware, a permutation of address bits: of the address
+    in a panel (from a multiple of 1,024) bits 4 and up are exchanged by bits 7 and up.
     """
 
     kind: str = "row"
@@ -41,6 +45,8 @@ class Layout:
         wanted = {"row": 0, "column": 0, "padded": 1, "swizzle": 1}.get(match[1], 2)
         if len(numbers) != wanted:
             raise ValueError(f"layout {match[1]} takes {wanted} number(s), not {len(numbers)}")
+        if match[1] == "swizzle" and numbers[0] not in (32, 64, 128):
+            raise ValueError(f"a swizzle is of 32, 64 or 128 bytes, not {numbers[0]}")
         return Layout(match[1], numbers)
 
     def __str__(self) -> str:
@@ -60,19 +66,27 @@ class Layout:
     def swizzled_offset(
         self, coordinates: Sequence[int], shape: Sequence[int], itemsize: int
     ) -> int:
-        """`offset` for integers, for every kind: swizzles exchange 16-byte chunks by row."""
+        """`offset` for integers, for every kind."""
         if self.kind != "swizzle":
             return self.offset(coordinates, shape).as_int()
-        flat = _row_offset([Index.of(c) for c in coordinates], list(shape)).as_int()
         width = self.parameters[0]
-        start = flat * itemsize
-        chunk, row = (start % width) // 16, start // width
-        return (start - chunk * 16 + (chunk ^ (row % (width // 16))) * 16) // itemsize
+        row = _row_offset([Index.of(c) for c in coordinates[:-1]], list(shape[:-1])).as_int()
+        panel, within = divmod(coordinates[-1] * itemsize, width)
+        start = panel * self.panel_bytes(shape) + row * width + within
+        return swizzled(start, width) // itemsize
 
-    def elements(self, shape: Sequence[int]) -> int:
+    def panel_bytes(self, shape: Sequence[int]) -> int:
+        """Bytes from one panel of a swizzle to the next: whole periods of its pattern."""
+        size = math.prod(shape[:-1]) * self.parameters[0]
+        return -(-size // SWIZZLE_PERIOD) * SWIZZLE_PERIOD
+
+    def elements(self, shape: Sequence[int], itemsize: int = 1) -> int:
         """Elements that a buffer of `shape` takes, holes included."""
         if math.prod(shape) == 0:
             return 0
+        if self.kind == "swizzle":
+            panels = -(-shape[-1] * itemsize // self.parameters[0])
+            return panels * self.panel_bytes(shape) // itemsize
         _, sizes = self._split([Index()] * len(shape), list(shape))
         return math.prod(sizes)
 
@@ -98,6 +112,21 @@ class Layout:
 
 
 ROW = Layout()
+SWIZZLE_PERIOD = 1024
+"""Bytes after which the pattern of a swizzle repeats, whatever its width."""
+
+
+def swizzled(address: int, width: int) -> int:
+    """Where the byte at `address` lies in a swizzle of 32, 64 or 128 bytes."""
+    chunks = width // 16 - 1
+    return address ^ ((address >> 7 & chunks) << 4)
+
+
+def widest_swizzle(row_bytes: int, most: int = 128) -> Layout:
+    """The widest swizzle whose panels rows of that length fill; padded where none does."""
+    fits = [w for w in (128, 64, 32) if w <= most and row_bytes % w == 0]
+    wider = [w for w in (32, 64, 128) if w <= most and w >= row_bytes]
+    return Layout("swizzle", ((fits or wider or [most])[0],))
 
 
 def _row_offset(at: list[Index], shape: list[int]) -> Index:

@@ -229,8 +229,9 @@ def _fold(function: Any, operands: tuple[Index, ...], values: Mapping[Var, Any])
 
 def size_bytes(buffer: Buffer) -> int:
     """What a buffer takes in its layout, all stages."""
-    elements = buffer.layout.elements(buffer.shape) if buffer.shape else 1
-    return elements * itemsize(buffer.dtype) * buffer.stages
+    width = itemsize(buffer.dtype)
+    elements = buffer.layout.elements(buffer.shape, width) if buffer.shape else 1
+    return elements * width * buffer.stages
 
 
 def compact_bytes(buffer: Buffer) -> int:

@@ -153,7 +153,9 @@ def _sharing(program: TileProgram, memory: Memory) -> int:
     def most(body: tuple[Node, ...]) -> int:
         roles = [n for n in body if isinstance(n, Role)]
         using = sum(
-            any(r.buffer in names for m in nodes(n.body) for r in regions(m)) for n in roles
+            n.count
+            for n in roles
+            if any(r.buffer in names for m in nodes(n.body) for r in regions(m))
         )
         inner = [most(n.body) for n in body if isinstance(n, For)]
         return max([using, *inner], default=0)
@@ -248,7 +250,7 @@ def _demands(
                 f"but {buffer.name} is in {buffer.memory}"
             )
             yield located(EngineError, message, node.origin)
-        wanted = demanded_layout(instruction, name, region)
+        wanted = demanded_layout(instruction, name, region, buffer)
         if wanted is None or buffer.name in program.params or buffer.layout == wanted:
             continue
         if buffer.layout == ROW or buffer.layout.kind == wanted.kind:

@@ -138,7 +138,7 @@ def change(old, new):
         ("{C: REGISTER, A", "{accumulator: REGISTER, A", m.UnknownTensorError, 13, None),
         ("mems: {C: GLOBAL, A: GLOBAL", "mems: {C: GLOBAL, A: SHARED", m.NotVisibleError, 8,
          "HOST sees GLOBAL"),
-        ("[wgmma, mma_sync, simt]", "fragment", m.NoBindingError, 16, "wgmma, mma_sync, simt"),
+        ("[wgmma, mma_sync, simt]", "fragment", m.NoBindingError, 16, "wgmma, wgmma_int8,"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_the_logic_is_refused(bench, old, new, kind, line, hint):

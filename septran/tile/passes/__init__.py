@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from septran.tile.nodes import TileProgram
 from septran.tile.passes.assign_roles import assign_roles
+from septran.tile.passes.choose_engines import choose_engines
 from septran.tile.passes.eliminate_copies import eliminate_copies
+from septran.tile.passes.fill_edges import fill_edges
 from septran.tile.passes.fuse_fills import fuse_fills
 from septran.tile.passes.infer_layouts import infer_layouts
 from septran.tile.passes.insert_sync import insert_sync
@@ -14,12 +16,16 @@ from septran.tile.passes.persist import persist
 from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
 from septran.tile.passes.stream_panels import stream_panels
+from septran.tile.passes.turn_tiles import turn_tiles
 
 PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     eliminate_copies,
     stream_panels,
     fuse_fills,
+    turn_tiles,
     infer_layouts,
+    choose_engines,
+    fill_edges,
     persist,
     pipeline_loops,
     assign_roles,

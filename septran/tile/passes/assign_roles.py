@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -37,13 +38,17 @@ def assign_roles(program: TileProgram) -> TileProgram:
 def role_level(machine: Machine, outer: Sequence[For], loop: For) -> str | None:
     """The processor level whose units can take roles in a loop; None where there is none.
 
-    It is the level that issues the loop's instructions, or the next one inside.
+    It is the machine's own for roles (``vendor: {roles: ...}``), else the level that issues the
+    loop's instructions, or the next one inside.
     """
     around = [o.processor for o in outer if o.processor is not None]
     depth = machine.depth(around[-1]) if around else 0
     levels = machine.processors[depth + 1 :]
     if not around or not levels:
         return None
+    own = machine.vendor.get("roles")
+    if own in {p.name for p in levels}:
+        return str(own)
     issuers = {_issuer(machine, n) for n in nodes(loop.body) if isinstance(n, Compute)}
     return next((p.name for p in levels if p.name in issuers), levels[0].name)
 
@@ -86,7 +91,16 @@ class _Roles:
         first = replace(loop.origin, rule=f"{what}: this one issues the copies")
         fetch = self.on_level(fetch, level)
         producer = Role("producer", level, 1, fetch, first, registers.get("producer"))
-        shares = self.shares(self.on_level(work, level), loop)
+        work = self.on_level(work, level)
+        if loop.consumers > 1 and self.spread(work, level):
+            units, why = self.units(work, loop, level)
+            rule = f"{what}: this one computes{why}"
+            origin = replace(loop.origin, rule=rule)
+            return (
+                producer,
+                Role("consumer", level, units, work, origin, registers.get("consumer")),
+            )
+        shares = self.shares(work, loop)
         consumers: list[Node] = []
         for number, share in enumerate(shares):
             name = f"consumer {number + 1}" if len(shares) > 1 else "consumer"
@@ -124,6 +138,38 @@ class _Roles:
             and c.target.buffer in channels[c.channel].buffers
             and c.source.buffer not in written
         )
+
+    def spread(self, work: tuple[Node, ...], level: str) -> bool:
+        """Whether results are spread over units inside of the level: over those of several, too."""
+        machine = self.program.machine
+        results = {r.buffer for n in nodes(work) if isinstance(n, Compute) for r in writes(n)}
+        owners = {machine.memory(self.program.buffer(r).memory).visible_to for r in results}
+        depths = {machine.depth(owner) for owner in owners}
+        return bool(depths) and max(depths) > machine.depth(level)
+
+    def units(self, work: tuple[Node, ...], loop: For, level: str) -> tuple[int, str]:
+        """How many units the consumers are: each takes whole tiles of rows of every gemm."""
+        gemms = [n for n in nodes(work) if isinstance(n, Compute) and n.primitive == "gemm"]
+        rows = {n.operands[0].shape[0] // self.rows(n, level) or 1 for n in gemms}
+        asked = loop.consumers
+        units = next(n for n in range(asked, 0, -1) if all(r % n == 0 for r in rows))
+        if units < asked:
+            message = (
+                f"`consumers: {asked}` is {units} here: a {level} takes whole tiles of rows, and "
+                f"there are {min(rows)} of them"
+            )
+            where = self.program.request(loop.origin.task).where
+            self.remarks.append(Remark("missed", loop.origin.task, message, None, where, NAME))
+        return units, f", with {units} {level}s" if units > 1 else ""
+
+    def rows(self, node: Compute, level: str) -> int:
+        """Rows of one instruction by each of the units in a unit of the level."""
+        machine = self.program.machine
+        issuer = _issuer(machine, node)
+        if not issuer or machine.depth(issuer) < machine.depth(level):
+            return 1
+        inside = machine.processors[machine.depth(level) + 1 : machine.depth(issuer) + 1]
+        return machine.instruction(node.instruction).tile[0] * math.prod(p.count for p in inside)
 
     def shares(self, work: tuple[Node, ...], loop: For) -> list[tuple[Node, ...]]:
         """The consumers' bodies: all of the work, or each a part of the rows."""

@@ -101,7 +101,7 @@ def _demands(program: TileProgram, buffer: Buffer) -> Iterator[_Demand]:
         for position, region in enumerate(node.operands):
             if region.buffer == buffer.name:
                 operand = PRIMITIVES[node.primitive].operands[position]
-                wanted = demanded_layout(instruction, operand, region)
+                wanted = demanded_layout(instruction, operand, region, buffer)
                 if wanted is not None:
                     yield _Demand(wanted, instruction.name, node.origin)
 

@@ -241,6 +241,15 @@ class _Inward(_Handshake):
         """
         return [g for g in role_groups(body) if any(self.holds(body[p]) for p in g)]
 
+    def between_roles(self, body: tuple[Node, ...]) -> bool:
+        """Whether one role fills and another beside it uses."""
+        for group in self.takers(body):
+            if any(
+                any(True for _ in self.stages(body[p])) and not self.holds(body[p]) for p in group
+            ):
+                return True
+        return any(self.between_roles(n.body) for n in body if isinstance(n, For | Role))
+
     def foreign(self, body: tuple[Node, ...]) -> set[int]:
         """Positions where the buffers hold what another channel brought last."""
         found: set[int] = set()
@@ -268,6 +277,8 @@ class _Inward(_Handshake):
                 (p for p in range(group[-1] + 1, len(body)) if _writes(body[p], sources)), None
             )
             first = next((p for p in spans if p > group[-1]), None)
+            if first is None and self.between_roles(self.program.body):
+                continue  # the role that uses it waits
             if first is None:
                 spans[group[-1] + 1 if change is None else change] = group[-1]
             elif change is not None and change < first:

@@ -87,8 +87,9 @@ class _Pipelining:
         self.indices = Names.of_loops(program.body)
         self.names = Names({c.name for c in program.channels})
         body = self.expose(self.inner(program.body, ()), None)
-        if not self.channels:
-            return program
+        if not self.channels:  # roles, too, need copies that go ahead
+            asked = any(isinstance(n, For) and n.specialize for n in nodes(program.body))
+            return replace(program, body=body) if asked else program
         return replace(
             program,
             body=body,

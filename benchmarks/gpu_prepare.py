@@ -1,0 +1,120 @@
+"""The half of `benchmarks.gpu` that needs SepTran and no GPU: compile, count, export."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu_cases import GpuCase
+
+META = "case.json"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is known of a case before it runs."""
+
+    case: GpuCase
+    error: str
+    """Why it cannot be compiled, in one line; empty where it can."""
+    facts: Mapping[str, Any]
+    flops: int
+    bytes_moved: int
+    predicted_seconds: float
+    seconds: float
+    """Of compiling, from the logic to the cubin."""
+
+    @property
+    def registers(self) -> int:
+        """Of the kernel with most."""
+        return max(self._figures("registers a thread"), default=0)
+
+    @property
+    def spills(self) -> int:
+        """Bytes, of all kernels."""
+        return sum(self._figures("spill bytes"))
+
+    @property
+    def shared(self) -> int:
+        """Bytes, of the kernel with most."""
+        return max(self._figures("dynamic shared bytes"), default=0)
+
+    def _figures(self, name: str) -> list[int]:
+        return [v for k, v in self.facts.items() if k == name or k.endswith(f": {name}")]
+
+
+def prepare(case: GpuCase, machine: str, folder: Path | None = None) -> Prepared:
+    """Compile a case, and write it to `folder` where there is one."""
+    import septran
+    from septran.errors import SepTranError
+    from septran.runtime.work import work
+    from septran.tune.model import predict
+
+    start = time.perf_counter()
+    try:
+        kernel = septran.compile(
+            case.operator, case.mapping(machine), shapes=dict(case.dims), dtypes=_dtypes(case),
+            static=dict(case.static), tunables=dict(case.tunables),
+        )  # fmt: skip
+        elapsed = time.perf_counter() - start
+        done, program = work(kernel.stages.task_tree), kernel.stages.tile_program
+        result = Prepared(
+            case, "", kernel.stages.source.facts, done.flops, done.bytes_moved,
+            predict(program).seconds, elapsed,
+        )  # fmt: skip
+        if folder is not None:
+            target = folder / case.name
+            kernel.export(target)
+            (target / META).write_text(json.dumps(meta(result), indent=1), encoding="utf-8")
+    except Exception as error:  # a case that cannot be compiled yet is a row of the table
+        lines = str(error).strip().splitlines() or [""]
+        line = lines[0] if isinstance(error, SepTranError) else lines[-1]
+        return Prepared(case, f"{type(error).__name__}: {line}", {}, 0, 0, 0.0, 0.0)
+    return result
+
+
+def _dtypes(case: GpuCase) -> dict[str, str] | str:
+    if case.operator == "dequant_gemm":
+        return {name: case.dtype for name in ("A", "scale", "zero")}
+    return case.dtype
+
+
+def meta(prepared: Prepared) -> dict[str, Any]:
+    """What the half that runs on a GPU is told."""
+    return {
+        **{k: v for k, v in asdict(prepared.case).items() if k not in ("rules", "tunables")},
+        "flops": prepared.flops, "bytes_moved": prepared.bytes_moved,
+        "predicted_seconds": prepared.predicted_seconds, "registers": prepared.registers,
+        "spills": prepared.spills,
+    }  # fmt: skip
+
+
+HEAD = (
+    "| case | registers | spill bytes | shared bytes | wgmma | TMA | setmaxnreg | GFLOP | MB | "
+    "predicted us | predicted TFLOP/s | compiled in s |"
+)
+
+
+def table(prepared: Iterable[Prepared]) -> Iterable[str]:
+    """The lines of a dry run, one as soon as a case is done."""
+    yield HEAD
+    yield "|" + " --- |" * (HEAD.count("|") - 1)
+    for row in prepared:
+        if row.error:
+            yield f"| {row.case.name} | {row.error} |" + " |" * (HEAD.count("|") - 3)
+            continue
+        counts = [
+            row.facts.get(name, 0)
+            for name in ("wgmma.mma_async", "cp.async.bulk.tensor", "setmaxnreg")
+        ]
+        rate = row.flops / row.predicted_seconds / 1e12 if row.predicted_seconds else 0.0
+        cells = (
+            row.case.name, row.registers, row.spills, row.shared, *counts,
+            f"{row.flops / 1e9:.1f}", f"{row.bytes_moved / 1e6:.1f}",
+            f"{row.predicted_seconds * 1e6:.1f}", f"{rate:.0f}", f"{row.seconds:.2f}",
+        )  # fmt: skip
+        yield "| " + " | ".join(map(str, cells)) + " |"

@@ -1,0 +1,24 @@
+"""Kernels as source that others build: what a target's `export` is told of a call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from septran.runtime.errors import NotExportableError
+from septran.runtime.signature import Specialisation
+from septran.targets.base import Exporting
+
+
+def export_source(name: str, specialisation: Specialisation, folder: Path) -> Path:
+    """Write a compilation as source; raises NotExportableError where its target cannot."""
+    executable = specialisation.stages.executable
+    if not isinstance(executable, Exporting):
+        raise NotExportableError(
+            f"{name} cannot be exported: only kernels for NVIDIA GPUs are written as source",
+            hint="kernel.save(path) keeps machine code for septran.load",
+        )
+    roles = tuple(
+        "input" if not t.writes else "summed" if t.reads else "output"
+        for t in specialisation.tensors
+    )
+    return executable.export(folder, roles)

@@ -1,0 +1,68 @@
+"""GPUs through torch: moving arrays there and back, and timing with CUDA events."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from septran.runtime.arrays import NUMPY, TORCH, Library, library_of
+from septran.runtime.errors import NoGpuError
+
+FLUSH_BYTES = 256 << 20
+"""More than any second-level cache holds: written before each sample."""
+SAMPLES = 50
+WARM_UP = 3
+
+
+def require_gpu() -> Any:
+    """torch, if it reaches a GPU; raises NoGpuError."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise NoGpuError(
+            "this kernel runs on an NVIDIA GPU, and torch finds none here",
+            hint="compile with emulate=True (septran run --emulate) to run its code on the CPU, or "
+            "kernel.export(folder) and run it where a GPU is",
+        )
+    return torch
+
+
+def to_device(x: Any, device: str) -> Any:
+    """A NumPy array or a tensor of the host as a tensor on a GPU; all else as it is."""
+    library = library_of(x)
+    if device == "cpu" or library is None:
+        return x
+    require_gpu()
+    tensor = TORCH.like_numpy(x) if library is NUMPY else x
+    return tensor.to(device)
+
+
+@contextlib.contextmanager
+def on_device(arrays: Sequence[Any], device: str) -> Iterator[tuple[Library, Sequence[Any]]]:
+    """NumPy arrays where a kernel reaches them; what it writes comes back at the end."""
+    if device == "cpu" or any(not x.size for x in arrays):
+        yield NUMPY, arrays
+        return
+    moved = [to_device(x, device) for x in arrays]
+    yield TORCH, moved
+    for x, tensor in zip(arrays, moved, strict=True):
+        x[...] = TORCH.numpy(tensor)
+
+
+def measure_on_gpu(call: Callable[[], object], repeat: int | None = None) -> tuple[float, ...]:
+    """Seconds of one call on the GPU, by CUDA events, each with cold caches."""
+    torch = require_gpu()
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda")
+    for _ in range(WARM_UP):
+        call()
+    pairs = []
+    for _ in range(repeat or SAMPLES):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        flush.zero_()  # also keeps the GPU busy while the host issues the call
+        start.record()
+        call()
+        end.record()
+        pairs.append((start, end))
+    torch.cuda.synchronize()
+    return tuple(start.elapsed_time(end) * 1e-3 for start, end in pairs)

@@ -1,0 +1,1 @@
+"""The CUDA target: tile programs as kernels for NVIDIA GPUs."""

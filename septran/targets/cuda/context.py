@@ -1,0 +1,228 @@
+"""What every emitter needs: the writer, the buffers, the threads, the loop indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
+
+from septran.dtypes import itemsize
+from septran.targets.cuda.fragments import Fragment
+from septran.targets.cuda.indices import Indices
+from septran.targets.cuda.launch import Argument, TensorMap
+from septran.targets.cuda.writer import Expr, Writer
+from septran.task.index import Index, IndexLike, Var
+from septran.tile.layouts import Layout
+from septran.tile.nodes import Buffer, Remark, TileProgram
+
+LARGEST_SHARED = 1 << 18
+"""Bytes that no block's shared memory reaches."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A buffer as the kernel holds it: flat, with the place of its first element."""
+
+    name: str
+    memory: str
+    shape: tuple[int, ...]
+    dtype: str
+    layout: Layout
+    flat: Any
+    """The TensorIR buffer: all of GLOBAL's, a typed view of shared memory, a local array."""
+    offset: IndexLike = 0
+    """Elements of `flat` before the first one."""
+    stage_elements: int = 0
+    """Elements from one stage to the next."""
+    fragment: Fragment | None = None
+    """How it is spread over threads, in REGISTER."""
+
+
+@dataclass(frozen=True)
+class Threads:
+    """The threads that run a body together: a block's, or those of one role."""
+
+    first: int
+    count: int
+    barrier: int = 0
+    """Number of the named barrier on which they meet; 0 is the whole block's."""
+
+
+@dataclass
+class Scratch:
+    """Shared memory at the end of a block's, for what threads tell each other."""
+
+    base: Var
+    """Stands for its start, in chunks of 16 bytes from the start of shared memory."""
+    variable: Any
+    """What it is in the kernel; set when all else has its place."""
+    size: int = 0
+    used: int = 0
+    dirty: bool = False
+    """Whether some thread may still read what was put there last."""
+
+
+@dataclass
+class Context:
+    """The state of one kernel's lowering."""
+
+    program: TileProgram
+    writer: Writer
+    indices: Indices
+    threads: Threads
+    block: int
+    """Threads a block."""
+    number: Any
+    """The thread's number in its block."""
+    shared: Any
+    """Dynamic shared memory as bytes."""
+    storages: dict[str, Storage] = field(default_factory=dict)
+    scalars: dict[str, Any] = field(default_factory=dict)
+    arguments: list[tuple[Argument, Any]] = field(default_factory=list)
+    """Of the kernel, with their TensorIR variables."""
+    scratch: Scratch | None = None
+    """Of the threads that run the current body."""
+    scratches: list[Scratch] = field(default_factory=list)
+    """All of the kernel's."""
+    loops: dict[str, Index] = field(default_factory=dict)
+    """The loop indices of the program that are in scope, by name."""
+    remarks: list[Remark] = field(default_factory=list)
+    opening: list[Any] = field(default_factory=list)
+    """Statements at the kernel's start, where shared memory is known already."""
+    state: dict[str, Any] = field(default_factory=dict)
+    """What emitters of one kind remember, under a key of theirs (channels, for one)."""
+    views: dict[str, Any] = field(default_factory=dict)
+    """Typed views of shared memory."""
+    shared_bytes: int = 0
+    """Handed out so far."""
+    thread: Index = field(default_factory=Index)
+    """The number of the thread in `threads`."""
+    _parts: dict[tuple[Fragment, int], Index] = field(default_factory=dict)
+
+    def buffer(self, name: str) -> Buffer:
+        """The buffer of the tile program."""
+        return self.program.buffer(name)
+
+    def lower(self, value: IndexLike) -> Expr:
+        """An index as a TensorIR integer."""
+        return self.indices.lower(value)
+
+    @contextmanager
+    def loop(self, stem: str, extent: IndexLike, unrolled: bool = False) -> Iterator[Index]:
+        """``for stem in range(extent)``, as an index."""
+        top = self.indices.simplify(extent)
+        most = self.indices.bounds(top)[1]
+        bound = top.constant if top.is_constant else self.lower(top)
+        with self.writer.loop(stem, bound, unrolled) as variable:
+            yield self.indices.fresh(variable, 0, max(0, most - 1))
+
+    def alias(self, variable: Var, value: Index) -> None:
+        """Let a loop index of the program stand for `value` from now on."""
+        low, high = self.indices.bounds(value)
+        self.indices.bind(variable, self.lower(value), low, high)
+        self.loops[variable.name] = Index.of(variable)
+
+    def sync(self) -> None:
+        """All threads of the body meet, and see what the others wrote."""
+        threads = self.threads
+        if threads.count == self.block:
+            self.writer.evaluate(T.cuda.cta_sync())
+        elif threads.count <= 32:
+            self.writer.evaluate(T.cuda.warp_sync())
+        else:
+            bar, count = T.uint32(threads.barrier), T.uint32(threads.count)
+            self.writer.evaluate(T.ptx["bar.sync"](bar, count))
+        if self.scratch is not None:
+            self.scratch.dirty = False
+
+    def unsettle(self) -> None:
+        """From here on it is not known whether some thread still reads scratch memory."""
+        if self.scratch is not None:
+            self.scratch.dirty = True
+
+    @contextmanager
+    def role(self, threads: Threads) -> Iterator[None]:
+        """What is written inside is run by `threads` only; the caller writes the branch."""
+        outer = self.threads, self.thread, self.scratch, self._parts
+        self.threads, self._parts = threads, {}
+        number = self.number
+        if threads.first:
+            number = self.writer.bind("thread", number - self.writer.index(threads.first))
+        self.thread = self.indices.fresh(number, 0, threads.count - 1)
+        name = self.writer.name("scratch")
+        self.scratch = Scratch(Var(f"@{name}"), tirx.Var(name, "int32"))
+        self.indices.bind(self.scratch.base, self.scratch.variable, 0, LARGEST_SHARED // 16)
+        self.scratches.append(self.scratch)
+        yield
+        self.threads, self.thread, self.scratch, self._parts = outer
+
+    def reserve(self, size: int, alignment: int = 16) -> int:
+        """Bytes of shared memory for the whole kernel; their offset."""
+        at = -(-self.shared_bytes // alignment) * alignment
+        self.shared_bytes = at + size
+        return at
+
+    def shared_view(self, dtype: str) -> Any:
+        """All of shared memory as elements of a type, from byte 0 on."""
+        if dtype not in self.views:
+            self.views[dtype] = tirx.decl_buffer(
+                (self.shared.shape[0],), dtype, self.writer.name(f"shared_{dtype}"),
+                data=self.shared.data, scope="shared.dyn", layout=None,
+            )  # fmt: skip
+        return self.views[dtype]
+
+    def part(self, fragment: Fragment, axis: int) -> Index:
+        """What a thread's number adds to a coordinate, computed once in each role."""
+        key = (fragment, axis)
+        if key not in self._parts:
+            total = Index()
+            for digit, weight in fragment.weighted(axis):
+                if digit.place == "thread":
+                    total = total + self.thread // digit.stride % digit.extent * weight
+            self._parts[key] = total
+        return self._parts[key]
+
+    def tensor_map(self, wanted: TensorMap) -> Any:
+        """The kernel argument for a tensor map; equal ones are shared."""
+        for argument, variable in self.arguments:
+            if isinstance(argument, TensorMap) and replace(argument, name=wanted.name) == wanted:
+                return variable
+        name = self.writer.name(wanted.name)
+        variable = tirx.Var(name, T.handle("tensormap").ty)
+        self.arguments.append((replace(wanted, name=name), variable))
+        return variable
+
+    def remark(self, kind: str, about: str, message: str, hint: str | None = None) -> None:
+        """A decision of the code generator, or something that was not done, and why."""
+        found = Remark(kind, about, message, hint, None, "cuda")
+        if found not in self.remarks:
+            self.remarks.append(found)
+
+    def first(self, attributes: Mapping[str, Any]) -> Expr | bool:
+        """Whether a gemm overwrites its accumulator now: in the first trip of the loop it names."""
+        name = attributes.get("first")
+        if name is None:
+            return False
+        if name == "" or name not in self.loops:
+            return True
+        index = self.indices.simplify(self.loops[name])
+        if index.is_constant:
+            return index.constant == 0
+        return self.lower(index) == self.writer.index(0)
+
+
+def shared_storage(context: Context, buffer: Buffer, offset_bytes: int) -> Storage:
+    """A SHARED buffer at a byte of shared memory, its stages aligned as the plan has them."""
+    size = itemsize(buffer.dtype)
+    alignment = context.program.machine.memory(buffer.memory).alignment
+    stage = buffer.layout.elements(buffer.shape, size) * size
+    if buffer.stages > 1:
+        stage = -(-stage // alignment) * alignment
+    return Storage(
+        buffer.name, buffer.memory, buffer.shape, buffer.dtype, buffer.layout,
+        context.shared_view(buffer.dtype), offset_bytes // size, stage // size,
+    )  # fmt: skip

@@ -1,0 +1,81 @@
+"""cp.async: chunks of 4, 8 or 16 bytes from GLOBAL to SHARED, zeros where nothing exists."""
+
+from __future__ import annotations
+
+from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
+
+from septran.dtypes import itemsize
+from septran.targets.cuda.addresses import Access
+from septran.targets.cuda.context import Context
+from septran.targets.cuda.fragments import spread
+from septran.targets.cuda.ptx import ptx
+from septran.targets.cuda.registers import Walk, primary, register_digits
+from septran.targets.cuda.unsupported import unsupported
+from septran.targets.cuda.writer import Expr, both
+from septran.task.index import Index, axis
+from septran.tile.nodes import Copy
+from septran.tile.reach import chunk_bytes
+
+
+def copy(context: Context, node: Copy) -> None:
+    """Issue the chunks of a copy, each by one thread."""
+    engine = context.program.machine.engine(node.engine)
+    size = chunk_bytes(context.program, node, engine)
+    if isinstance(size, str):
+        raise unsupported(node.origin, f"{node.engine} cannot copy it: {size}")
+    _Chunks(context, node, size).issue()
+
+
+class _Chunks:
+    def __init__(self, context: Context, node: Copy, size: int) -> None:
+        self.context, self.node, self.size = context, node, size
+        source = context.storages[node.source.buffer]
+        target = context.storages[node.target.buffer]
+        self.source = Access(context, source, node.source)
+        self.target = Access(context, target, node.target)
+        self.width = itemsize(source.dtype)
+        self.lanes = max(1, size // self.width)
+        near = node.target.index[-1]
+        axes = (n for n in range(node.target.rank) if near.coefficient(axis(n)) == 1)
+        self.along = next(axes, node.target.rank - 1)
+
+    def issue(self) -> None:
+        """Chunks over the threads: along the rows first."""
+        context = self.context
+        shape = list(self.node.target.shape)
+        shape[self.along] = -(-shape[self.along] // self.lanes)
+        order = [n for n in range(len(shape)) if n != self.along] + [self.along]
+        layout = spread([shape[n] for n in order], context.threads.count, 1)
+        walk = Walk(context, layout)
+        with context.writer.when(primary(context, layout)), walk.over(register_digits(layout)):
+            chunk = [Index()] * len(shape)
+            inside: Expr | None = None
+            for position, axis in enumerate(order):
+                chunk[axis] = context.indices.named("c", walk.coordinate(position))
+                inside = both(inside, context.indices.below(chunk[axis], shape[axis]))
+            chunk[self.along] = chunk[self.along] * self.lanes
+            with context.writer.when(inside):
+                self._one(tuple(chunk))
+
+    def _one(self, at: tuple[Index, ...]) -> None:
+        context = self.context
+        here = self.target.lower(at)
+        place = self.target.storage.flat.ptr_to([here])
+        exists, count = self.source.exists(at), self._count(at)
+        there = self.source.lower(at)
+        if exists is not None:  # nothing is read there, but the address must be one
+            there = T.Select(exists, there, context.writer.index(0))
+            count = T.Select(exists, count, T.uint32(0))
+        pointer = self.source.storage.flat.ptr_to([there])
+        kind = "cp.async.cg.shared.global.L2::128B" if self.size == 16 else \
+            "cp.async.ca.shared.global"  # fmt: skip
+        ptx(context, kind, place, pointer, self.size, count)
+
+    def _count(self, at: tuple[Index, ...]) -> Expr:
+        """Bytes of a chunk that exist."""
+        indices = self.context.indices
+        left = indices.simplify(self.node.source.valid[self.along] - at[self.along])
+        if self.lanes == 1 or indices.bounds(left)[0] >= self.lanes:
+            return T.uint32(self.size)
+        some = T.max(T.min(indices.lower(left), self.lanes), 0) * self.width
+        return T.Cast("uint32", some)

@@ -1,0 +1,91 @@
+"""What an emulated run did, for readers: counts, bank conflicts, a timeline for Perfetto."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from septran.stage import Shown
+
+if TYPE_CHECKING:
+    from septran.targets.cuda.emulator import Emulation
+
+WORST = 3
+"""Lines with bank conflicts that the text names."""
+
+
+@dataclass(frozen=True)
+class EmulatedProfile(Shown):
+    """A run of generated CUDA text on the CPU; its steps order things, they are no time."""
+
+    name: str
+    machine: str
+    mode: str
+    run: Emulation
+
+    def __str__(self) -> str:
+        counts = self.run.statistics
+        lines = [f"{self.name} on {self.machine}, emulated ({self.mode}): {counts['steps']} steps"]
+        lines += [f"  {text}" for text in _amounts(counts)]
+        lines += [
+            f"  bank conflicts: {found.wavefronts} wavefronts where {found.ideal} would do, at "
+            f"{found.place}"
+            for found in self.run.conflicts[:WORST]
+        ]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts by name, and the lines with bank conflicts."""
+        conflicts = [
+            {"place": str(c.place), "wavefronts": c.wavefronts, "ideal": c.ideal}
+            for c in self.run.conflicts
+        ]
+        return {
+            "name": self.name, "machine": self.machine, "mode": self.mode,
+            **dict(self.run.statistics), "conflicts": conflicts,
+        }  # fmt: skip
+
+    def to_chrome_trace(self, path: str | Path) -> Path:
+        """Write the timeline as JSON for https://ui.perfetto.dev; a microsecond is a step."""
+        file = Path(path)
+        file.write_text(json.dumps({"traceEvents": list(self._events())}), encoding="utf-8")
+        return file
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        from septran.targets.cuda.emulator.trace import COMMANDS
+
+        trace, origins = self.run.trace, self.run.origins
+        told: dict[str, Any]
+        for core in sorted(set(trace["core"].tolist())):
+            name = {"name": f"multiprocessor {core}"}
+            yield {"ph": "M", "pid": core, "name": "process_name", "args": name}
+            for queue, title in enumerate(self.run.queues):
+                name = {"name": title}
+                yield {"ph": "M", "pid": core, "tid": queue, "name": "thread_name", "args": name}
+        for row in trace:
+            line = int(row["line"])
+            told = {"line": line, "bytes": int(row["bytes"]), "flops": int(row["flops"])}
+            if line in origins:
+                told["origin"] = origins[line]
+            yield {
+                "ph": "X", "name": COMMANDS[int(row["command"])], "pid": int(row["core"]),
+                "tid": int(row["queue"]), "ts": int(row["start"]),
+                "dur": int(row["end"] - row["start"]), "args": told,
+            }  # fmt: skip
+
+
+def _amounts(counts: Any) -> Iterator[str]:
+    for what, name in (("TMA loads", "tma_load"), ("TMA stores", "tma_store")):
+        if counts[f"{name}s"]:
+            yield f"{counts[f'{name}s']} {what}, {counts[f'{name}_bytes']} bytes"
+    if counts["copies"]:
+        yield f"{counts['copies']} asynchronous copies, {counts['copy_bytes']} bytes"
+    if counts["wgmma"] or counts["mma"]:
+        yield f"{counts['wgmma']} wgmma, {counts['mma']} mma.sync, {counts['flops']} operations"
+    yield (
+        f"{counts['global_load_bytes']} bytes loaded from and {counts['global_store_bytes']} "
+        "stored to global memory by threads"
+    )

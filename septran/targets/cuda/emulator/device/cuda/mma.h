@@ -1,0 +1,1 @@
+// All of it that is known is in kernel.h.

@@ -1,0 +1,260 @@
+"""PTX as C++: registers become variables, instructions calls of the runtime.
+
+Each instruction is looked up by its opcode in `TABLE`, which the modules beside this one
+fill. One that is not there is an error, never skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from septran.targets.cuda.emulator.errors import UnknownInstructionError
+from septran.targets.cuda.emulator.inline_asm import AsmOperand, AsmStatement, split
+
+TYPES = {
+    "pred": "bool", "b8": "uint8_t", "u8": "uint8_t", "s8": "int8_t", "b16": "uint16_t",
+    "u16": "uint16_t", "s16": "int16_t", "f16": "uint16_t", "bf16": "uint16_t",
+    "b32": "uint32_t", "u32": "uint32_t", "s32": "int32_t", "f32": "float", "f16x2": "uint32_t",
+    "bf16x2": "uint32_t", "b64": "uint64_t", "u64": "uint64_t", "s64": "int64_t", "f64": "double",
+}  # fmt: skip
+"""C++ types of PTX types."""
+_KINDS = {"r": "uint32_t", "l": "uint64_t", "f": "float", "d": "double", "h": "uint16_t",
+          "n": "int64_t", "c": "uint8_t"}  # fmt: skip
+_SIZES = {"float": 4, "double": 8, "bool": 1}
+_LABEL = re.compile(r"([$\w]+)\s*:(?!:)")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_REFERENCE = re.compile(r"%(\d+|\[\w+\])$")
+_NUMBER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|\d+)U?$")
+
+
+def size_of(type_: str) -> int:
+    """Bytes of a C++ type of `TYPES`."""
+    if type_ in _SIZES:
+        return _SIZES[type_]
+    return int(re.sub(r"\D", "", type_)) // 8
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One PTX instruction: its opcode, and its operands as C++."""
+
+    opcode: str
+    operands: tuple[str, ...]
+    block: Block = field(repr=False)
+
+    def has(self, *qualifiers: str) -> bool:
+        """Whether the opcode has any of the qualifiers."""
+        words = self.opcode.split(".")
+        return any(q in words for q in qualifiers)
+
+    def fail(self, why: str = "") -> UnknownInstructionError:
+        """That the emulator does not know it."""
+        said = f"{self.opcode} {', '.join(self.operands)}"[:160]
+        return UnknownInstructionError(f"unknown instruction {said!r}{f': {why}' if why else ''}")
+
+    def value(self, number: int, type_: str) -> str:
+        """Operand `number` as a C++ value, its bits taken as `type_`."""
+        return self.block.value(self.operands[number], type_, self)
+
+    def u32(self, number: int) -> str:
+        """Operand `number` as 32 bits."""
+        return self.value(number, "uint32_t")
+
+    def group(self, number: int) -> list[str]:
+        """The members of an operand in braces."""
+        return [o.strip() for o in split(self.operands[number].strip("{} "), ",")]
+
+    def values(self, members: list[str]) -> str:
+        """Members of a group as an array of 32-bit values."""
+        return "{" + ", ".join(self.block.value(m, "uint32_t", self) for m in members) + "}"
+
+    def pointers(self, members: list[str]) -> str:
+        """Members of a group as an array of pointers to 32 bits."""
+        return "{" + ", ".join(f"(uint32_t*)&({self.block.place(m, self)})" for m in members) + "}"
+
+    def set(self, number: int, value: str) -> str:
+        """A statement that writes operand `number`; nothing for ``_``."""
+        return self.block.assign(self.operands[number], value, self)
+
+    def address(self, number: int) -> str:
+        """Operand ``[a]`` or ``[a+4]`` as a 64-bit or 32-bit sum."""
+        inside = self.operands[number].strip()[1:-1].strip()
+        base, _, offset = inside.partition("+")
+        type_ = self.block.type_of(base.strip(), self)
+        wide = "uint64_t" if size_of(type_) == 8 else "uint32_t"
+        text = self.block.value(base.strip(), wide, self)
+        return f"({text} + ({offset.strip()}))" if offset else text
+
+    def shared(self, number: int) -> str:
+        """Operand ``[a]`` as a shared address; a generic pointer is converted."""
+        base = self.operands[number].strip()[1:-1].partition("+")[0].strip()
+        text = self.address(number)
+        if size_of(self.block.type_of(base, self)) == 8:
+            return f"emu::shared_address((const void*)({text}))"
+        return text
+
+
+Emitter = Callable[[Instruction], str]
+TABLE: list[tuple[re.Pattern[str], Emitter]] = []
+"""Opcode patterns and what they become; the first that fits is taken."""
+
+
+def instruction(pattern: str) -> Callable[[Emitter], Emitter]:
+    """Register what emits the opcodes that `pattern` fits as a whole."""
+
+    def register(emit: Emitter) -> Emitter:
+        TABLE.append((re.compile(pattern), emit))
+        return emit
+
+    return register
+
+
+@dataclass
+class Block:
+    """The PTX of one ``asm`` statement while it is translated."""
+
+    operands: tuple[AsmOperand, ...]
+    number: int
+    """Of the statement, which makes its labels unique."""
+    registers: dict[str, str] = field(default_factory=dict)
+    """C++ types of the registers it declares."""
+
+    def reference(self, text: str) -> int | None:
+        """The number of the operand that ``%3`` or ``%[name]`` means."""
+        found = _REFERENCE.match(text)
+        if not found:
+            return None
+        if found[1][0] == "[":
+            names = [o.name for o in self.operands]
+            return names.index(found[1][1:-1])
+        return int(found[1])
+
+    def variable(self, text: str) -> str:
+        """The C++ variable of a register."""
+        return "r_" + re.sub(r"\W", "_", text.lstrip("%"))
+
+    def type_of(self, text: str, where: Instruction) -> str:
+        """The C++ type of a register, an operand or a number."""
+        number = self.reference(text)
+        if number is not None:
+            return _KINDS[self.operands[number].kind]
+        if text.lstrip("!") in self.registers:
+            return self.registers[text.lstrip("!")]
+        if _NUMBER.match(text) or text.startswith(("0f", "0F", "0d", "0D")):
+            return "uint32_t"
+        raise where.fail(f"{text!r} is neither a register nor a number")
+
+    def place(self, text: str, where: Instruction) -> str:
+        """What is written: an expression of the asm statement, or a register."""
+        number = self.reference(text)
+        if number is not None:
+            if not self.operands[number].written:
+                raise where.fail(f"{text!r} is an input")
+            return self.operands[number].expression
+        self.type_of(text, where)
+        return self.variable(text)
+
+    def value(self, text: str, type_: str, where: Instruction) -> str:
+        """What is read, its bits as `type_`; integers are cut or widened."""
+        if text.startswith(("0f", "0F")):
+            return f"emu::bit_cast<float>(0x{text[2:]}u)"
+        if _NUMBER.match(text):
+            return f"({type_})({text})"
+        have = self.type_of(text, where)
+        number = self.reference(text)
+        if number is None:
+            found = self.variable(text.lstrip("!"))
+            found = f"(!{found})" if text.startswith("!") else found
+        elif self.operands[number].written:
+            found = f"({have})({self.operands[number].expression})"
+        else:
+            found = f"in_{number}"
+        floats = {"float", "double"}
+        if have != type_ and (have in floats or type_ in floats):
+            if size_of(have) != size_of(type_):
+                raise where.fail(f"{text!r} has {size_of(have)} bytes")
+            return f"emu::bit_cast<{type_}>({found})"
+        return f"({type_})({found})"
+
+    def assign(self, text: str, value: str, where: Instruction) -> str:
+        """A statement that writes `value`, whose type is of the right size."""
+        if text == "_":
+            return f"(void)({value});"
+        have = self.type_of(text, where)
+        if have in ("float", "double"):
+            return f"{self.place(text, where)} = emu::bit_cast<{have}>({value});"
+        return f"{self.place(text, where)} = {value};"
+
+
+def translate(statement: AsmStatement, number: int) -> str:
+    """C++ that does what the PTX of `statement` does."""
+    block = Block(statement.operands, number)
+    lines = [
+        f"[[maybe_unused]] const {_KINDS[o.kind]} in_{n} = ({_KINDS[o.kind]})({o.expression});"
+        for n, o in enumerate(statement.operands)
+        if not o.written
+    ]
+    for kind, text in _pieces(_COMMENT.sub("", statement.body).replace("%%", "%")):
+        if kind == "label":
+            lines.append(f"{text}_{number}:;")
+        elif kind == "scope":
+            lines.append(text)
+        elif text.startswith(".reg"):
+            lines.append(_declaration(block, text))
+        else:
+            lines.append(_guarded(block, text))
+    return "{ " + " ".join(lines) + " }"
+
+
+def _pieces(body: str) -> Iterator[tuple[str, str]]:
+    """Scopes, labels and instructions, in order."""
+    rest = body.strip()
+    while rest:
+        if rest[0] in "{};":
+            if rest[0] != ";":
+                yield "scope", rest[0]
+            rest = rest[1:].lstrip()
+        elif found := _LABEL.match(rest):
+            yield "label", found[1]
+            rest = rest[found.end() :].lstrip()
+        else:
+            text, _, rest = rest.partition(";")
+            yield "instruction", " ".join(text.split())
+            rest = rest.lstrip()
+
+
+def _declaration(block: Block, text: str) -> str:
+    _, type_, names = text.split(None, 2)
+    declared = TYPES[type_.lstrip(".")]
+    result = []
+    for name in (n.strip() for n in names.split(",")):
+        found = re.match(r"(.+)<(\d+)>$", name)
+        many = [f"{found[1]}{k}" for k in range(int(found[2]))] if found else [name]
+        block.registers |= dict.fromkeys(many, declared)
+        result += [f"{declared} {block.variable(n)};" for n in many]
+    return " ".join(result)
+
+
+def _guarded(block: Block, text: str) -> str:
+    guard = ""
+    if text.startswith("@"):
+        predicate, _, text = text[1:].partition(" ")
+        where = Instruction(text, (), block)
+        guard = f"if ({block.value(predicate, 'bool', where)}) "
+        text = text.strip()
+    opcode, _, rest = text.partition(" ")
+    operands = tuple(o.strip() for o in split(rest, ",")) if rest.strip() else ()
+    found = Instruction(opcode, operands, block)
+    if opcode.split(".")[0] == "bra":
+        return f"{guard}goto {operands[0]}_{block.number};"
+    return f"{guard}{{ {emit(found)} }}"
+
+
+def emit(found: Instruction) -> str:
+    """C++ of one instruction; raises UnknownInstructionError."""
+    for pattern, emitter in TABLE:
+        if pattern.fullmatch(found.opcode):
+            return emitter(found)
+    raise found.fail()

@@ -1,0 +1,143 @@
+"""PTX of barriers, fences, votes, and of what has no effect on results."""
+
+from __future__ import annotations
+
+from septran.targets.cuda.emulator.ptx import Instruction, instruction
+
+
+def _flag(condition: bool) -> str:
+    return "true" if condition else "false"
+
+
+@instruction(r"mbarrier\.init(\.shared(::cta)?)?\.b64")
+def _init(i: Instruction) -> str:
+    return f"emu::mbarrier_init({i.shared(0)}, {i.u32(1)});"
+
+
+@instruction(r"mbarrier\.inval(\.shared(::cta)?)?\.b64")
+def _invalidate(i: Instruction) -> str:
+    return f"emu::mbarrier_invalidate({i.shared(0)});"
+
+
+@instruction(
+    r"mbarrier\.arrive(\.expect_tx)?(\.(release|relaxed)\.(cta|cluster))?"
+    r"(\.shared(::cta|::cluster)?)?\.b64"
+)
+def _arrive(i: Instruction) -> str:
+    first = 0 if i.operands[0].startswith("[") else 1
+    rest = i.operands[first + 1 :]
+    release = _flag(not i.has("relaxed"))
+    lines = []
+    count = i.u32(first + 1) if rest and not i.has("expect_tx") else "1"
+    if i.has("expect_tx"):
+        lines.append(f"emu::mbarrier_expect({i.shared(first)}, {i.u32(first + 1)});")
+    call = f"emu::mbarrier_arrive({i.shared(first)}, {count}, {release})"
+    lines.append(i.set(0, call) if first else f"{call};")
+    return " ".join(lines)
+
+
+@instruction(r"mbarrier\.expect_tx(\.relaxed\.(cta|cluster))?(\.shared(::cta|::cluster)?)?\.b64")
+def _expect(i: Instruction) -> str:
+    return f"emu::mbarrier_expect({i.shared(0)}, {i.u32(1)});"
+
+
+@instruction(r"mbarrier\.complete_tx(\.relaxed\.(cta|cluster))?(\.shared(::cta|::cluster)?)?\.b64")
+def _complete(i: Instruction) -> str:
+    return f"emu::mbarrier_complete({i.shared(0)}, {i.u32(1)});"
+
+
+@instruction(
+    r"mbarrier\.(try_wait|test_wait)(\.parity)?(\.(acquire|relaxed)\.(cta|cluster))?"
+    r"(\.shared(::cta)?)?\.b64"
+)
+def _wait(i: Instruction) -> str:
+    name = "wait" if i.has("try_wait") else "test"
+    name += "" if i.has("parity") else "_state"
+    phase = i.u32(2) if i.has("parity") else i.value(2, "uint64_t")
+    acquire = _flag(not i.has("relaxed"))
+    return i.set(0, f"emu::mbarrier_{name}({i.shared(1)}, {phase}, {acquire})")
+
+
+@instruction(r"cp\.async\.mbarrier\.arrive(\.noinc)?(\.shared(::cta)?)?\.b64")
+def _arrive_copies(i: Instruction) -> str:
+    return f"emu::mbarrier_arrive_copies({i.shared(0)}, {_flag(i.has('noinc'))});"
+
+
+@instruction(r"(bar|barrier)(\.cta)?\.sync(\.aligned)?")
+def _sync(i: Instruction) -> str:
+    if len(i.operands) > 1:
+        return f"emu::bar_sync({i.u32(0)}, {i.u32(1)});"
+    if i.operands[0] != "0":
+        raise i.fail("a barrier of all threads other than barrier 0")
+    return "emu::block_sync();"
+
+
+@instruction(r"(bar|barrier)(\.cta)?\.arrive(\.aligned)?")
+def _bar_arrive(i: Instruction) -> str:
+    return f"emu::bar_arrive({i.u32(0)}, {i.u32(1)});"
+
+
+@instruction(r"bar\.warp\.sync")
+def _warp_sync(i: Instruction) -> str:
+    return f"emu::warp_sync({i.u32(0)});"
+
+
+@instruction(r"barrier\.cluster\.arrive(\.release|\.relaxed)?(\.aligned)?")
+def _cluster_arrive(i: Instruction) -> str:
+    return f"emu::cluster_arrive({_flag(not i.has('relaxed'))});"
+
+
+@instruction(r"barrier\.cluster\.wait(\.acquire)?(\.aligned)?")
+def _cluster_wait(_: Instruction) -> str:
+    return "emu::cluster_wait(true);"
+
+
+@instruction(r"fence\.proxy\.async(\.(global|shared::(cta|cluster)))?")
+def _proxy(i: Instruction) -> str:
+    return "emu::fence_proxy_async();" if not i.has("global") else ";"
+
+
+@instruction(r"fence\.mbarrier_init\.release\.cluster")
+def _init_fence(_: Instruction) -> str:
+    return "emu::fence_barrier_init();"
+
+
+@instruction(
+    r"(membar\.(cta|gl|sys)|fence(\.(sc|acq_rel|acquire|release))?(\.(cta|cluster|gpu|sys))?"
+    r"|fence\.proxy\.(alias|tensormap\S*)|prefetch\S*|griddepcontrol\.\w+|applypriority\S*)"
+)
+def _nothing(_: Instruction) -> str:
+    return '__asm__ volatile("" ::: "memory");'
+
+
+@instruction(r"setmaxnreg\.(inc|dec)\.sync\.aligned\.u32")
+def _registers(i: Instruction) -> str:
+    return f"emu::set_max_registers({i.u32(0)});"
+
+
+@instruction(r"elect\.sync")
+def _elect(i: Instruction) -> str:
+    lane, _, predicate = i.operands[0].partition("|")
+    if lane != "_":
+        raise i.fail("only its predicate is known")
+    return i.block.assign(predicate.strip(), f"emu::elect({i.u32(1)})", i)
+
+
+@instruction(r"nanosleep\.u32")
+def _sleep(_: Instruction) -> str:
+    return "emu::sleep();"
+
+
+@instruction(r"trap")
+def _trap(_: Instruction) -> str:
+    return "emu::trap();"
+
+
+@instruction(r"vote\.sync\.ballot\.b32")
+def _ballot(i: Instruction) -> str:
+    return i.set(0, f"emu::ballot({i.u32(2)}, {i.value(1, 'bool')})")
+
+
+@instruction(r"activemask\.b32")
+def _active(i: Instruction) -> str:
+    return i.set(0, "emu::active_mask()")

@@ -1,0 +1,162 @@
+"""PTX that moves data: loads, stores, atomics, cp.async, the copy engine."""
+
+from __future__ import annotations
+
+import re
+
+from septran.targets.cuda.emulator.inline_asm import split
+from septran.targets.cuda.emulator.ptx import TYPES, Instruction, instruction, size_of
+
+_REDUCTIONS = {"add": "add", "min": "min", "max": "max"}
+
+
+@instruction(r"cp\.async\.c[ag]\.shared(::cta)?\.global(\.L2::\w+)*")
+def _copy(i: Instruction) -> str:
+    valid = i.u32(3) if len(i.operands) > 3 else i.u32(2)
+    if i.has("cache_hint"):
+        raise i.fail("with a cache policy")
+    source = f"(const void*)({i.address(1)})"
+    return f"emu::copy_async({i.shared(0)}, {source}, {i.u32(2)}, {valid});"
+
+
+@instruction(r"cp\.async\.commit_group")
+def _commit(_: Instruction) -> str:
+    return "emu::copy_commit();"
+
+
+@instruction(r"cp\.async\.wait_group")
+def _wait(i: Instruction) -> str:
+    return f"emu::copy_wait({i.u32(0)});"
+
+
+@instruction(r"cp\.async\.wait_all")
+def _wait_all(_: Instruction) -> str:
+    return "emu::copy_commit(); emu::copy_wait(0);"
+
+
+@instruction(r"cp\.async\.bulk\.commit_group")
+def _bulk_commit(_: Instruction) -> str:
+    return "emu::bulk_commit();"
+
+
+@instruction(r"cp\.async\.bulk\.wait_group(\.read)?")
+def _bulk_wait(i: Instruction) -> str:
+    return f"emu::bulk_wait({i.u32(0)}, {'true' if i.has('read') else 'false'});"
+
+
+def _box(i: Instruction, number: int) -> tuple[str, int, str]:
+    """Of an operand ``[map, {c0, c1}]``: the map, the rank, the coordinates as an array."""
+    parts = split(i.operands[number].strip()[1:-1], ",")
+    where = [c.strip() for c in split(parts[1].strip().strip("{}"), ",")]
+    values = ", ".join(i.block.value(c, "int32_t", i) for c in where)
+    pointer = i.block.value(parts[0].strip(), "uint64_t", i)
+    rank = int(re.search(r"\.([1-5])d", i.opcode)[1])  # type: ignore[index]
+    if rank != len(where):
+        raise i.fail(f"{len(where)} coordinates")
+    return f"(const void*)({pointer})", rank, f"const int32_t at_[] = {{{values}}};"
+
+
+_LOAD = (
+    r"cp\.async\.bulk\.tensor\.[1-5]d\.shared::(cluster|cta)\.global(\.tile)?"
+    r"\.mbarrier::complete_tx::bytes(\.multicast::cluster)?(\.L2::cache_hint)?"
+)
+
+
+@instruction(_LOAD)
+def _tma_load(i: Instruction) -> str:
+    map_, rank, at = _box(i, 1)
+    ranks = i.u32(3) if i.has("multicast::cluster") else "-1"
+    return f"{at} emu::tma_load({i.shared(0)}, {map_}, {rank}, at_, {i.shared(2)}, {ranks});"
+
+
+@instruction(
+    r"cp(\.reduce)?\.async\.bulk\.tensor\.[1-5]d\.global\.shared::cta(\.(add|min|max))?"
+    r"(\.tile)?\.bulk_group(\.L2::cache_hint)?"
+)
+def _tma_store(i: Instruction) -> str:
+    map_, rank, at = _box(i, 0)
+    how = next((q for q in _REDUCTIONS if i.has(q)), "none")
+    return f"{at} emu::tma_store({map_}, {rank}, at_, {i.shared(1)}, emu::Reduction::{how});"
+
+
+@instruction(
+    r"cp\.async\.bulk\.shared::(cluster|cta)\.global\.mbarrier::complete_tx::bytes"
+    r"(\.multicast::cluster)?(\.L2::cache_hint)?"
+)
+def _bulk_load(i: Instruction) -> str:
+    ranks = i.u32(4) if i.has("multicast::cluster") else "-1"
+    source = f"(const void*)({i.address(1)})"
+    return f"emu::bulk_load({i.shared(0)}, {source}, {i.u32(2)}, {i.shared(3)}, {ranks});"
+
+
+@instruction(r"cp\.async\.bulk\.global\.shared::cta\.bulk_group(\.L2::cache_hint)?")
+def _bulk_store(i: Instruction) -> str:
+    return f"emu::bulk_store((void*)({i.address(0)}), {i.shared(1)}, {i.u32(2)});"
+
+
+@instruction(r"mapa(\.shared::cluster)?\.u(32|64)")
+def _map(i: Instruction) -> str:
+    if i.has("u64"):
+        return i.set(0, f"emu::map_rank_generic({i.value(1, 'uint64_t')}, {i.u32(2)})")
+    return i.set(0, f"emu::map_rank({i.u32(1)}, {i.u32(2)})")
+
+
+_SPACE = r"(\.(global|shared(::cta|::cluster)?))?"
+_HINTS = r"(\.(volatile|relaxed|acquire|release|weak))?(\.(cta|cluster|gpu|sys))?"
+_CACHE = r"(\.nc)?(\.(ca|cg|cs|lu|cv|wb|wt))?(\.L[12]::\w+)*"
+
+
+def _memory(i: Instruction, number: int, how: str, size: int) -> str:
+    if any(w.startswith("shared") for w in i.opcode.split(".")):
+        return f"emu::shared_{how}({i.shared(number)}, {size})"
+    return f"emu::memory_{how}((void*)({i.address(number)}), {size})"
+
+
+def _width(i: Instruction) -> tuple[str, int]:
+    """The element's C++ type, and how many."""
+    words = i.opcode.split(".")
+    many = next((int(w[1:]) for w in words if w in ("v2", "v4")), 1)
+    return TYPES[words[-1]], many
+
+
+@instruction(rf"ld{_HINTS}{_SPACE}{_CACHE}(\.v[24])?\.[busf]\d+")
+def _load(i: Instruction) -> str:
+    type_, many = _width(i)
+    size = size_of(type_)
+    members = i.group(0)
+    lines = [f"const char* at_ = (const char*){_memory(i, 1, 'load', size * many)};"]
+    for n, member in enumerate(members):
+        value = f"emu::load_from<{type_}>(at_ + {n * size})"
+        lines.append(i.block.assign(member, value, i))
+    return " ".join(lines)
+
+
+@instruction(rf"st{_HINTS}{_SPACE}{_CACHE}(\.v[24])?\.[busf]\d+")
+def _store(i: Instruction) -> str:
+    type_, many = _width(i)
+    size = size_of(type_)
+    lines = [f"char* at_ = (char*){_memory(i, 0, 'store', size * many)};"]
+    for n, member in enumerate(i.group(1)):
+        value = i.block.value(member, type_, i)
+        lines.append(f"emu::store_to<{type_}>(at_ + {n * size}, {value});")
+    return " ".join(lines)
+
+
+_CHANGES = {"add": "x + v", "min": "(v < x ? v : x)", "max": "(v > x ? v : x)", "and": "x & v",
+            "or": "x | v", "xor": "x ^ v", "exch": "v"}  # fmt: skip
+
+
+@instruction(rf"(red|atom){_HINTS}{_SPACE}\.(add|min|max|and|or|xor|exch)(\.noftz)?\.[busf]\d+")
+def _atomic(i: Instruction) -> str:
+    type_ = TYPES[i.opcode.split(".")[-1]]
+    change = next(text for name, text in _CHANGES.items() if i.has(name))
+    gives = i.opcode.startswith("atom")
+    if type_ == "uint16_t":
+        raise i.fail("atomics of 16 bits")
+    lines = [
+        f"char* at_ = (char*){_memory(i, int(gives), 'atomic', size_of(type_))};",
+        f"{type_} x = emu::load_from<{type_}>(at_), v = {i.value(int(gives) + 1, type_)};",
+        f"emu::store_to<{type_}>(at_, {type_}({change}));",
+        i.set(0, "x") if gives else "",
+    ]
+    return " ".join(lines)

@@ -1,0 +1,99 @@
+"""Tensor expressions at one element of a statement, as TensorIR scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tvm import tirx
+
+from septran.dtypes import compute_dtype, promote
+from septran.targets.cuda.context import Context
+from septran.targets.cuda.mathematics import apply, cast, combine, constant
+from septran.targets.cuda.statements import Places, inner
+from septran.targets.cuda.writer import Expr
+from septran.task import expressions as ex
+from septran.task.index import Index, axis
+
+Reader = Callable[[ex.Load, Places], Expr]
+"""The element of a view that a statement's element needs, in the view's own dtype."""
+
+
+@dataclass
+class Evaluation:
+    """The value of expressions at one element; what occurs twice is computed once."""
+
+    context: Context
+    at: tuple[Index, ...]
+    """The element: a coordinate for each of the statement's axes."""
+    read: Reader
+    known: dict[tuple[int, Places], Expr] = field(default_factory=dict)
+
+    def value(self, expr: ex.Expr, places: Places) -> Expr:
+        """A scalar in the expression's compute dtype."""
+        key = (id(expr), places)
+        if key not in self.known:
+            value = self._value(expr, places)
+            if isinstance(expr, ex.Unary | ex.Binary | ex.Select | ex.Load):
+                value = self.context.writer.bind("v", value)
+            self.known[key] = value
+        return self.known[key]
+
+    def _operand(self, parent: ex.Expr, child: ex.Expr, places: Places) -> Expr:
+        return self.value(child, inner(parent, child, places))
+
+    def _value(self, expr: ex.Expr, places: Places) -> Expr:
+        match expr:
+            case ex.Load():
+                value = self.read(expr, places)
+                return cast(value, compute_dtype(str(value.ty.dtype)))
+            case ex.Constant():
+                return constant(expr.value, compute_dtype(expr.dtype))
+            case ex.Scalar():
+                return cast(self.context.scalars[expr.name], compute_dtype(expr.dtype))
+            case ex.IndexValue():
+                return cast(self.context.lower(expr.index), expr.dtype)
+            case ex.Position():
+                return cast(self.context.lower(self._position(expr, places)), expr.dtype)
+            case ex.Cast():
+                return self._cast(expr, places)
+            case ex.Expand():
+                return self._operand(expr, expr.operand, places)
+            case ex.Unary():
+                operand = self._operand(expr, expr.operand, places)
+                return apply(self.context.writer, expr.function, operand, expr.dtype)
+            case ex.Binary():
+                return self._binary(expr, places)
+            case ex.Select():
+                return self._select(expr, places)
+            case ex.Reduce():
+                raise AssertionError("reductions were taken out before")
+
+    def _cast(self, expr: ex.Cast, places: Places) -> Expr:
+        value = cast(self._operand(expr, expr.operand, places), expr.dtype)
+        # A 16-bit float is rounded here, and computed with in float32 from then on.
+        return cast(value, compute_dtype(expr.dtype))
+
+    def _binary(self, expr: ex.Binary, places: Places) -> Expr:
+        dtype = expr.dtype
+        if expr.function in ex.COMPARISONS:
+            dtype = compute_dtype(promote(expr.left.dtype, expr.right.dtype))
+        a = cast(self._operand(expr, expr.left, places), dtype)
+        b = cast(self._operand(expr, expr.right, places), dtype)
+        return combine(self.context.writer, expr.function, a, b)
+
+    def _select(self, expr: ex.Select, places: Places) -> Expr:
+        condition = cast(self._operand(expr, expr.condition, places), "bool")
+        yes = cast(self._operand(expr, expr.yes, places), expr.dtype)
+        no = cast(self._operand(expr, expr.no, places), expr.dtype)
+        return tirx.Select(condition, yes, no)
+
+    def _position(self, expr: ex.Position, places: Places) -> Index:
+        """Along the axis of the entry's tensor in which the element's coordinate moves."""
+        own = axis(expr.axis)
+        coordinate = Index() if places[0] is None else self.at[places[0]]
+        for entry in expr.view.index:
+            if own in entry.variables():
+                values = {axis(n): Index() for n in range(expr.view.rank)} | {own: coordinate}
+                return entry.substitute(values)
+        return coordinate

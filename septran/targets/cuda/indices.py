@@ -1,0 +1,130 @@
+"""Indices as TensorIR integers, given what each loop index and thread number became."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from tvm import tirx
+
+from septran.targets.cuda.writer import Expr, Writer, both
+from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
+from septran.task.index import Index, IndexLike, Range, Var
+
+
+class Indices:
+    """The variables that are in scope, with their ranges and values."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.values: dict[Var, Expr] = {}
+        self.ranges: dict[Var, Range] = {}
+        self._count = 0
+
+    def fresh(self, value: Expr, least: int, greatest: int) -> Index:
+        """An index that stands for a TensorIR integer with known bounds."""
+        if isinstance(value, tirx.IntImm):
+            return Index((), int(value.value))
+        if least == greatest:
+            return Index((), least)
+        self._count += 1
+        variable = Var(f"@{self._count}")
+        self.bind(variable, value, least, greatest)
+        return Index.of(variable)
+
+    def bind(self, variable: Var, value: Expr, least: int, greatest: int) -> None:
+        """Say what `variable` is."""
+        self.values[variable] = value
+        self.ranges[variable] = (least, max(least, greatest))
+
+    def simplify(self, value: IndexLike) -> Index:
+        """`value` with what the ranges decide."""
+        return Index.of(value).simplify(self.ranges)
+
+    def bounds(self, value: IndexLike) -> Range:
+        """Least and greatest value."""
+        return self.simplify(value).bounds(self.ranges)
+
+    def named(self, stem: str, value: IndexLike) -> Index:
+        """An index that is computed here, once, and stands for its value from now on."""
+        simple = self.simplify(value)
+        single = len(simple.terms) == 1 and simple.terms[0][1] == 1 and not simple.constant
+        if simple.is_constant or (single and isinstance(simple.terms[0][0], Var)):
+            return simple
+        low, high = simple.bounds(self.ranges)
+        return self.fresh(self.writer.bind(stem, self.lower(simple)), low, high)
+
+    def surely_below(self, value: IndexLike, limit: IndexLike) -> bool:
+        """Whether ``value < limit`` always holds."""
+        return self.simplify(Index.of(limit) - value).bounds(self.ranges)[0] > 0
+
+    def below(self, value: IndexLike, limit: IndexLike) -> Expr | None:
+        """The condition ``value < limit``; None where it always holds."""
+        if self.surely_below(value, limit):
+            return None
+        return self.lower(value) < self.lower(limit)
+
+    def inside(self, value: IndexLike, extent: int) -> Expr | None:
+        """The condition ``0 <= value < extent``; None where it always holds."""
+        low, high = self.bounds(value)
+        under = self.lower(value) >= self.writer.index(0) if low < 0 else None
+        over = self.lower(value) < self.writer.index(extent) if high >= extent else None
+        return both(under, over)
+
+    def lower(self, value: IndexLike) -> Expr:
+        """`value` as a TensorIR integer."""
+        value = self.simplify(value)
+        if not value.terms:
+            return self.writer.index(value.constant)
+        total: Expr = None
+        for atom, factor in value.terms:
+            part = self._atom(atom)
+            part = part if factor == 1 else part * self.writer.index(factor)
+            total = part if total is None else total + part
+        return total + self.writer.index(value.constant) if value.constant else total
+
+    def _atom(self, atom: Atom) -> Expr:
+        match atom:
+            case Var():
+                return self.values[atom]
+            case FloorDiv(value, divisor):
+                return self._divide(value, divisor)
+            case Mod(value, divisor):
+                return self._remainder(value, divisor)
+            case Min(operands):
+                return reduce(tirx.Min, map(self.lower, operands))
+            case Max(operands):
+                return reduce(tirx.Max, map(self.lower, operands))
+
+    def _divide(self, value: Index, divisor: int) -> Expr:
+        """Rounded down; processors round towards zero, which is the same from 0 on."""
+        return self._shifted(operator.rshift, tirx.truncdiv, value, divisor, self._log(divisor))
+
+    def _remainder(self, value: Index, divisor: int) -> Expr:
+        mask = None if self._log(divisor) is None else divisor - 1
+        if mask is None and value.bounds(self.ranges)[0] < 0:
+            return self.lower(value) - self._divide(value, divisor) * self.writer.index(divisor)
+        return self._shifted(operator.and_, tirx.truncmod, value, divisor, mask)
+
+    def _shifted(
+        self,
+        quick: Callable[[Any, Any], Any],
+        exact: Callable[[Any, Any], Any],
+        value: Index,
+        divisor: int,
+        power: int | None,
+    ) -> Expr:
+        """By bits for a power of two (right for negative values, too), else by division."""
+        dividend = self.lower(value)
+        if power is not None:
+            return quick(dividend, self.writer.index(power))
+        if value.bounds(self.ranges)[0] < 0:
+            low = dividend - self.writer.index(divisor - 1)
+            dividend = tirx.Select(dividend < self.writer.index(0), low, dividend)
+        return exact(dividend, self.writer.index(divisor))
+
+    @staticmethod
+    def _log(divisor: int) -> int | None:
+        return divisor.bit_length() - 1 if divisor & (divisor - 1) == 0 else None

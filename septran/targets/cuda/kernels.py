@@ -1,0 +1,235 @@
+"""Nests of parallel loops as kernels, and a program as launches of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from septran.dtypes import itemsize
+from septran.targets.cuda import asynchronous as asynchronous
+from septran.targets.cuda.context import Context, Storage, Threads, shared_storage
+from septran.targets.cuda.emitters import PREPARE, THREADS
+from septran.targets.cuda.indices import Indices
+from septran.targets.cuda.launch import Launch, Pointer, Scalar
+from septran.targets.cuda.lowering import elements, enter, own, uniform
+from septran.targets.cuda.unsupported import unsupported
+from septran.targets.cuda.writer import Writer, flat_buffer, sequence
+from septran.task.index import Index
+from septran.tile.loops import used
+from septran.tile.nodes import For, Node, TileProgram
+from septran.tile.substitution import substitute
+
+LARGEST_INDEX = 2**31 - 1
+WARPGROUP = 128
+MOST_HELD = 64
+"""Elements of one buffer that a thread holds before a block gets more threads."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A lowered nest."""
+
+    function: Any
+    """The device PrimFunc."""
+    launch: Launch
+
+
+def lower_kernels(program: TileProgram, target: Any) -> list[Kernel]:
+    """Each nest of parallel loops as a kernel, in the order of the program."""
+    found = list(_nests(program.body))
+    names = [program.name if len(found) == 1 else f"{program.name}_{n}" for n in range(len(found))]
+    return [
+        _Kernel(program, f"{_identifier(name)}_kernel", body, target).lower()
+        for name, body in zip(names, found, strict=True)
+    ]
+
+
+def _nests(body: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
+    """What is launched: parallel loops one by one, sequential loops around them unrolled."""
+    for node in body:
+        if isinstance(node, For) and node.kind != "parallel":
+            for trip in range(node.extent.as_int()):
+                values = {node.variable: Index.of(trip)}
+                yield from _nests(tuple(substitute(n, values) for n in node.body))
+        else:
+            yield (node,)
+
+
+class _Kernel:
+    def __init__(
+        self, program: TileProgram, name: str, body: tuple[Node, ...], target: Any
+    ) -> None:
+        self.program, self.name, self.target = program, name, target
+        self.loops, self.body = _grid(body)
+        block = threads(program, self.body)
+        wide = any(math.prod(b.shape) * b.stages > LARGEST_INDEX for b in program.buffers)
+        self.writer = Writer("int64" if wide else "int32")
+        self.block, self.thread = tirx.Var("block", "int32"), tirx.Var("tid", "int32")
+        shared = flat_buffer("shared", _shared_bytes(program), "uint8", "shared.dyn", 1024)
+        indices = Indices(self.writer)
+        self.context = Context(
+            program, self.writer, indices, Threads(0, block), block, self.thread, shared
+        )
+        self.context.state.update(splits={}, domains={}, uniform=uniform(program))
+
+    def lower(self) -> Kernel:
+        """Write it."""
+        context, names = self.context, used(self.body)
+        head = self._parameters(names)
+        grid = self._decode()
+        self._place_shared(names)
+        for prepare in PREPARE:
+            prepare(context, self.body)
+        guards = [self._guard(loop) for loop in self.loops]
+        body = self.writer.body()
+        with body as inside:
+            enter(context, context.threads, self.body)
+        condition = next((g for g in guards if g is not None), None)
+        with self.writer.when(condition):
+            for statement in inside:
+                self.writer.emit(statement)
+        head += self._tail()
+        return self._function(head, grid)
+
+    def _parameters(self, names: frozenset[str]) -> list[Any]:
+        """Pointers to what it uses in GLOBAL, then the scalars."""
+        context, head = self.context, []
+        for buffer in self.program.buffers:
+            if buffer.memory != "GLOBAL" or buffer.name not in names:
+                continue
+            name = self.writer.name(_identifier(buffer.name))
+            kind = tvm.ir.PointerType(tvm.ir.PrimType(buffer.dtype))
+            pointer = tirx.Var(name, kind)
+            size = buffer.layout.elements(buffer.shape, itemsize(buffer.dtype))
+            flat = tirx.decl_buffer(
+                (size,), buffer.dtype, f"{name}_flat", data=pointer, layout=None
+            )
+            head.append(tirx.DeclBuffer(flat, data=pointer))
+            context.arguments.append((Pointer(buffer.name, buffer.dtype, name), pointer))
+            context.storages[buffer.name] = Storage(
+                buffer.name, buffer.memory, buffer.shape, buffer.dtype, buffer.layout, flat
+            )
+        for scalar in self.program.scalars:
+            variable = tirx.Var(self.writer.name(_identifier(scalar.name)), scalar.dtype)
+            context.scalars[scalar.name] = variable
+            context.arguments.append((Scalar(scalar.name, scalar.dtype), variable))
+        return head
+
+    def _decode(self) -> int:
+        """The loop indices from the number of the block."""
+        context = self.context
+        sizes = [context.indices.bounds(loop.extent)[1] for loop in self._ranged()]
+        total = math.prod(sizes)
+        rest = context.indices.fresh(self.block, 0, total - 1)
+        values: list[Index] = []
+        for size in reversed(sizes):
+            values.insert(0, rest % size)
+            rest = rest // size
+        for loop, value in zip(self.loops, values, strict=True):
+            context.alias(loop.variable, context.indices.named(loop.variable.name, value))
+        return total
+
+    def _ranged(self) -> Iterator[For]:
+        """The loops, each with the ranges of those around it known."""
+        for loop in self.loops:
+            yield loop
+            top = self.context.indices.bounds(loop.extent)[1]
+            self.context.indices.ranges[loop.variable] = (0, max(0, top - 1))
+
+    def _guard(self, loop: For) -> Any:
+        """Whether an iteration exists, for loops whose extent depends on others."""
+        return self.context.indices.below(loop.variable, loop.extent)
+
+    def _place_shared(self, names: frozenset[str]) -> None:
+        """SHARED buffers where the plan has them."""
+        places = {p.buffer: p for p in self.program.plan if p.memory == "SHARED"}
+        for name in sorted(names & places.keys()):
+            buffer, place = self.program.buffer(name), places[name]
+            self.context.storages[name] = shared_storage(self.context, buffer, place.offset_bytes)
+            end = place.offset_bytes + place.size_bytes
+            self.context.shared_bytes = max(self.context.shared_bytes, end)
+
+    def _tail(self) -> list[Any]:
+        """What is known only at the end: shared memory, its views, where scratch memory is."""
+        context, found = self.context, []
+        for scratch in context.scratches:
+            at = context.reserve(scratch.size)
+            found.append(tirx.Bind(scratch.variable, tirx.IntImm("int32", at // 16)))
+        if not (context.views or context.opening or context.shared_bytes):
+            return found
+        views = [tirx.DeclBuffer(v, data=context.shared.data) for v in context.views.values()]
+        return [tirx.AllocBuffer(context.shared), *views, *context.opening, *found]
+
+    def _function(self, head: list[Any], grid: int) -> Kernel:
+        context = self.context
+        body = sequence([*head, *self.writer.written])
+        body = _extent(self.thread, "threadIdx.x", context.block, body)
+        body = _extent(self.block, "blockIdx.x", grid, body)
+        attributes = {
+            "global_symbol": self.name, "tirx.noalias": True, "calling_conv": 2,
+            "target": self.target, "tirx.is_global_func": True,
+        }  # fmt: skip
+        if context.state.get("alone"):  # a block has all registers of its multiprocessor
+            attributes["tirx.launch_bounds_min_blocks_per_sm"] = 1
+        attrs = tvm.ir.make_node("ir.DictAttrs", **attributes)
+        function = tirx.PrimFunc([v for _, v in context.arguments], body, attrs=attrs)
+        arguments = tuple(a for a, _ in context.arguments)
+        cluster = context.state.get("cluster", 1)
+        launch = Launch(
+            self.name, grid, context.block, cluster, context.shared_bytes, arguments
+        )  # fmt: skip
+        return Kernel(function, launch)
+
+
+def _extent(variable: Any, tag: str, extent: int, body: Any) -> Any:
+    axis = tirx.IterVar(tvm.ir.Range(0, extent), variable, tirx.IterVar.ThreadIndex, tag)
+    return tirx.AttrStmt(axis, "thread_extent", tirx.IntImm("int32", extent), body)
+
+
+def _grid(body: tuple[Node, ...]) -> tuple[list[For], tuple[Node, ...]]:
+    """The parallel loops around a body whose iterations are blocks, and what is in them."""
+    loops: list[For] = []
+    while len(body) == 1:
+        (node,) = body
+        if not (isinstance(node, For) and node.kind == "parallel"):
+            break
+        if node.processor in ("WARPGROUP", "WARP", "THREAD"):
+            raise unsupported(
+                node.origin, f"parallel loops over {node.processor} are not written yet"
+            )
+        loops.append(node)
+        body = node.body
+    return loops, body
+
+
+def threads(program: TileProgram, body: tuple[Node, ...]) -> int:
+    """How many threads a block has: what its roles need, or by what it holds in registers."""
+    for rule in THREADS:
+        found = rule(program, body)
+        if found is not None:
+            return found
+    names = used(tuple(own(body)))
+    held = tuple(b for b in program.buffers if b.memory == "REGISTER" and b.name in names)
+    groups = [p.count for p in program.machine.processors if p.name == "WARPGROUP"]
+    most = WARPGROUP * (groups[0] if groups else 1)
+    count = WARPGROUP
+    while count < most and elements(held) > MOST_HELD * count:
+        count *= 2
+    return count
+
+
+def _shared_bytes(program: TileProgram) -> int:
+    memory = next((m for m in program.machine.memories if m.name == "SHARED"), None)
+    return (memory.capacity_bytes if memory is not None else None) or (1 << 16)
+
+
+def _identifier(name: str) -> str:
+    """A name that C takes."""
+    word = re.sub(r"\W", "_", name)
+    return word if word[:1].isalpha() else f"t{word}"

@@ -1,0 +1,259 @@
+"""The host's side of a launch: tables for the C launcher, and its compilation.
+
+The launcher (launcher.h) is C and knows no kernel: it is compiled once, in a fifth of a
+second, and makes functions of apache-tvm-ffi out of cubins and tables.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+
+from septran.dtypes import itemsize
+from septran.errors import TargetError
+from septran.targets.cuda.launch import Argument, CudaProgram, Launch, Pointer, Scalar, TensorMap
+
+MAX_TENSORS, MAX_AXES, MAX_ARGUMENTS, MAX_LAUNCHES = 24, 8, 24, 12
+MAX_SCALARS, MAX_SCRATCH, MAX_NAME, MAP_AXES = 16, 16, 128, 5
+CUDA = 2
+"""kDLCUDA."""
+HERE = Path(__file__).parent
+LIBRARY = "launcher.so"
+
+_MAP_TYPES = {
+    "uint8": 0, "int8": 0, "bool": 0, "float8_e4m3fn": 0, "float8_e5m2": 0, "uint16": 1,
+    "int16": 1, "uint32": 2, "int32": 3, "uint64": 4, "int64": 5, "float16": 6, "float32": 7,
+    "float64": 8, "bfloat16": 9,
+}  # fmt: skip
+"""CUtensorMapDataType; what has no own entry is copied by its bytes."""
+_KINDS = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+"""DLDataTypeCode."""
+
+
+class LauncherError(TargetError):
+    """The C launcher cannot be compiled, or does not hold what a program asks for."""
+
+    code = "SEP572"
+
+
+class DriverError(TargetError):
+    """There is no NVIDIA driver or GPU here, or the driver refused a launch."""
+
+    code = "SEP573"
+
+
+class ArgumentError(TargetError):
+    """A tensor passed to a GPU kernel is not what it was compiled for."""
+
+    code = "SEP574"
+
+
+tvm_ffi.register_error("septran.DriverError", DriverError)
+tvm_ffi.register_error("septran.ArgumentError", ArgumentError)
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor of a call."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class CTensor(ctypes.Structure):
+    """``Tensor`` of launcher.h."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * MAX_NAME), ("code", ctypes.c_int32), ("bits", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("alignment", ctypes.c_int32),
+        ("shape", ctypes.c_int64 * MAX_AXES),
+    )  # fmt: skip
+
+
+class CArgument(ctypes.Structure):
+    """``Argument`` of launcher.h."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int32), ("index", ctypes.c_int32), ("offset", ctypes.c_int64),
+        ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32),
+        ("extents", ctypes.c_uint64 * MAP_AXES), ("strides", ctypes.c_uint64 * MAP_AXES),
+        ("box", ctypes.c_uint32 * MAP_AXES), ("swizzle", ctypes.c_int32),
+    )  # fmt: skip
+
+
+class CLaunch(ctypes.Structure):
+    """``Launch`` of launcher.h."""
+
+    _fields_ = (
+        ("kernel", ctypes.c_char * MAX_NAME), ("grid", ctypes.c_uint32),
+        ("block", ctypes.c_uint32), ("cluster", ctypes.c_uint32),
+        ("shared_bytes", ctypes.c_uint32), ("argument_count", ctypes.c_int32),
+        ("reserved", ctypes.c_int32), ("arguments", CArgument * MAX_ARGUMENTS),
+    )  # fmt: skip
+
+
+class CProgram(ctypes.Structure):
+    """``Program`` of launcher.h."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * MAX_NAME), ("arch", ctypes.c_char * 16),
+        ("device_type", ctypes.c_int32), ("tensor_count", ctypes.c_int32),
+        ("scalar_count", ctypes.c_int32), ("scratch_count", ctypes.c_int32),
+        ("launch_count", ctypes.c_int32), ("reserved", ctypes.c_int32),
+        ("tensors", CTensor * MAX_TENSORS), ("scalar_codes", ctypes.c_int32 * MAX_SCALARS),
+        ("scalar_bits", ctypes.c_int32 * MAX_SCALARS),
+        ("scratch_bytes", ctypes.c_uint64 * MAX_SCRATCH), ("launches", CLaunch * MAX_LAUNCHES),
+    )  # fmt: skip
+
+
+def table(
+    name: str, program: CudaProgram, tensors: Sequence[TensorSpec], device_type: int = CUDA
+) -> CProgram:
+    """What the launcher is told of a program; raises LauncherError where it is too large."""
+    _limit(name, "tensors", len(tensors), MAX_TENSORS)
+    _limit(name, "scalars", len(program.scalars), MAX_SCALARS)
+    _limit(name, "scratch buffers", len(program.scratch), MAX_SCRATCH)
+    _limit(name, "kernels", len(program.launches), MAX_LAUNCHES)
+    result = CProgram(
+        name.encode()[: MAX_NAME - 1], program.arch.encode(), device_type, len(tensors),
+        len(program.scalars), len(program.scratch), len(program.launches),
+    )  # fmt: skip
+    for place, tensor in enumerate(tensors):
+        result.tensors[place] = _tensor(name, tensor, program)
+    for place, (_, dtype) in enumerate(program.scalars):
+        result.scalar_codes[place], result.scalar_bits[place] = _scalar(name, dtype)
+    for place, (_, size) in enumerate(program.scratch):
+        result.scratch_bytes[place] = max(size, 1)
+    buffers = [tensor.name for tensor in tensors] + [buffer for buffer, _ in program.scratch]
+    scalars = [scalar for scalar, _ in program.scalars]
+    for place, launch in enumerate(program.launches):
+        result.launches[place] = _launch(launch, buffers, scalars)
+    return result
+
+
+def _limit(name: str, what: str, count: int, most: int) -> None:
+    if count > most:
+        raise LauncherError(f"{name} has {count} {what}; the launcher holds {most}")
+
+
+def _tensor(name: str, tensor: TensorSpec, program: CudaProgram) -> CTensor:
+    _limit(name, f"axes in {tensor.name}", len(tensor.shape), MAX_AXES)
+    code, bits = dl_type(tensor.dtype)
+    # Copies by 16 bytes, and TMA, want 16; a tensor of torch starts at a multiple of 512.
+    return CTensor(
+        tensor.name.encode()[: MAX_NAME - 1], code, bits, len(tensor.shape), 16,
+        (ctypes.c_int64 * MAX_AXES)(*tensor.shape),
+    )  # fmt: skip
+
+
+def dl_type(dtype: str) -> tuple[int, int]:
+    """DLPack's code and bits of an element type."""
+    return _KINDS[dtype.rstrip("0123456789")], 8 * itemsize(dtype)
+
+
+def _scalar(name: str, dtype: str) -> tuple[int, int]:
+    code, bits = dl_type(dtype)
+    if code == _KINDS["bfloat"] or (code == _KINDS["float"] and bits == 16):
+        message = f"{name} takes a scalar of {dtype}, which kernels cannot be passed by value"
+        raise LauncherError(message, hint="declare it as float32")
+    return code, bits
+
+
+def _launch(launch: Launch, buffers: Sequence[str], scalars: Sequence[str]) -> CLaunch:
+    _limit(launch.kernel, "arguments", len(launch.arguments), MAX_ARGUMENTS)
+    _limit(launch.kernel, "letters", len(launch.kernel), MAX_NAME - 1)
+    result = CLaunch(
+        launch.kernel.encode(), launch.grid, launch.block, launch.cluster, launch.shared_bytes,
+        len(launch.arguments),
+    )  # fmt: skip
+    for place, argument in enumerate(launch.arguments):
+        result.arguments[place] = _argument(argument, buffers, scalars)
+    return result
+
+
+def _argument(argument: Argument, buffers: Sequence[str], scalars: Sequence[str]) -> CArgument:
+    match argument:
+        case TensorMap():
+            return CArgument(
+                0, buffers.index(argument.buffer), argument.offset, _MAP_TYPES[argument.dtype],
+                len(argument.extents), (ctypes.c_uint64 * MAP_AXES)(*argument.extents),
+                (ctypes.c_uint64 * MAP_AXES)(*argument.strides),
+                (ctypes.c_uint32 * MAP_AXES)(*argument.box), argument.swizzle,
+            )  # fmt: skip
+        case Pointer():
+            return CArgument(1, buffers.index(argument.buffer))
+        case Scalar():
+            return CArgument(2, scalars.index(argument.name))
+
+
+def make_function(name: str, table: CProgram, cubin: bytes, library: Path | None = None) -> Any:
+    """A `tvm_ffi.Function` that launches; the driver is opened when it is first called."""
+    module = _module(library or compile_launcher())
+    size = ctypes.sizeof(table)
+    code = ctypes.create_string_buffer(cubin, len(cubin))
+    return module.create(ctypes.addressof(table), size, ctypes.addressof(code), len(cubin))
+
+
+@functools.cache
+def _module(library: Path) -> Any:
+    return tvm_ffi.load_module(str(library))
+
+
+@functools.cache
+def compile_launcher() -> Path:
+    """The launcher as a shared library, once in a process; raises LauncherError."""
+    command = c_compiler()
+    if command is None:
+        raise LauncherError(
+            "launching GPU kernels takes a C compiler, and there is none",
+            hint="install gcc or clang, or set CC",
+        )
+    folder = tempfile.TemporaryDirectory(prefix="septran-cuda-", ignore_cleanup_errors=True)
+    _kept.append(folder)
+    path = Path(folder.name) / LIBRARY
+    done = subprocess.run(
+        [command, "-O2", "-fPIC", "-shared", *include_options(), str(HERE / "launcher.c"),
+         "-o", str(path), *link_options(), "-ldl"],
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    if done.returncode:
+        raise LauncherError(f"{command} refused the launcher:\n{done.stderr.strip()[:2000]}")
+    return path
+
+
+def c_compiler() -> str | None:
+    """$CC, cc, gcc or clang; None where there is none of them."""
+    names = (os.environ.get("CC"), "cc", "gcc", "clang")
+    return next((found for name in names if name and (found := shutil.which(name))), None)
+
+
+def include_options() -> tuple[str, ...]:
+    """For C that includes apache-tvm-ffi's headers."""
+    paths = dict.fromkeys((tvm_ffi.libinfo.find_include_path(), _dlpack()))
+    return tuple(f"-I{path}" for path in paths if path)
+
+
+def link_options() -> tuple[str, ...]:
+    """For libraries that use apache-tvm-ffi, which is loaded before they are."""
+    folder = Path(tvm_ffi.libinfo.find_libtvm_ffi()).parent
+    return (f"-L{folder}", "-ltvm_ffi")
+
+
+def _dlpack() -> str:
+    find = getattr(tvm_ffi.libinfo, "find_dlpack_include_path", None)
+    return str(find()) if find else ""
+
+
+_kept: list[tempfile.TemporaryDirectory[str]] = []
+"""Removed when the process ends."""

@@ -1,0 +1,206 @@
+"""From a tile program to CUDA: one kernel for each nest of parallel loops, node by node.
+
+Emitters. Each node is written by an emitter ``emit(context, node)``, which is looked up in
+the tables of `emitters`:
+
+    NODES[type(node)]                For, Barrier, Role, Acquire, Commit, Wait, Release
+    COPIES[engine of the copy]       load_store, cp_async, tma, ldmatrix, stmatrix
+    COMPUTES[node.instruction]       fragment, simt, mma_sync, wgmma
+
+A module that brings emitters fills these tables at its import; `lowering` imports it. An
+instruction that wants its REGISTER operands in certain fragments puts a function into
+``DEMANDS[instruction]``: ``demand(context, node) -> {buffer: Fragment}``. Functions in
+``PREPARE`` write what a kernel needs at its start; those in ``THREADS`` say how many threads
+its block has.
+
+`Context` is what emitters share:
+
+    context.writer          emit statements: `evaluate(T.ptx[...](...))`, `bind`, `loop`, `when`
+    context.storages[name]  how a buffer is held: `flat` (a TensorIR buffer), `fragment`,
+                            `offset` and `stage_elements` (in elements)
+    context.threads         first thread, count and named barrier of those that run the body
+    context.thread          the thread's number in them, as an `Index`; `context.number` is
+                            threadIdx.x as a TensorIR variable
+    context.lower(index)    an `Index` as a TensorIR integer
+    context.sync()          a barrier of the threads that run the body
+    context.reserve(bytes)  shared memory for the whole kernel; its offset in bytes
+    context.shared_view(dtype)   all of shared memory as elements of a type
+    context.tensor_map(TensorMap(...))   a kernel argument
+    context.state           what a family of emitters remembers, under its own key
+    enter(context, threads, body)   write a role's body: its arrays, then its nodes
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from septran.dtypes import itemsize
+from septran.targets.cuda.context import Context, Threads
+from septran.targets.cuda.copies import emit_statements
+from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES, Emit
+from septran.targets.cuda.fragments import Fragment
+from septran.targets.cuda.inference import infer
+from septran.targets.cuda.registers import declare_one
+from septran.targets.cuda.simt import demand_simt, emit_simt
+from septran.targets.cuda.statements import Split
+from septran.targets.cuda.unsupported import unsupported
+from septran.tile.nodes import (
+    Barrier,
+    Buffer,
+    Compute,
+    Copy,
+    For,
+    Node,
+    Role,
+    TileProgram,
+    nodes,
+    regions,
+)
+
+VECTOR_BYTES = 16
+PLAIN = ("load_store", "ldmatrix", "stmatrix", "stmatrix_tma")
+"""Engines whose copies can be written element by element."""
+
+
+def emit_body(context: Context, body: tuple[Node, ...]) -> None:
+    """Write the nodes of a body in order, each under a comment that says where it is from."""
+    for node in body:
+        if not isinstance(node, For | Role):
+            context.writer.note(describe(node))
+        if isinstance(node, For):  # an iteration before may still read it
+            context.unsettle()
+        _emitter(context, node)(context, node)
+        if isinstance(node, For):
+            context.unsettle()
+
+
+def _emitter(context: Context, node: Node) -> Emit:
+    found: Emit | None
+    match node:
+        case Copy():
+            engine = context.program.channel(node.channel).engine if node.channel else node.engine
+            found, what = COPIES.get(engine), f"a copy by {engine}"
+        case Compute():
+            found, what = COMPUTES.get(node.instruction), f"{node.primitive} by {node.instruction}"
+        case _:
+            found, what = NODES.get(type(node)), f"a {type(node).__name__.lower()}"
+    if found is None:
+        raise unsupported(
+            node.origin,
+            f"{what} cannot be written for {context.program.machine.name}",
+            "bind another engine or instruction in the mapping",
+        )
+    return found
+
+
+def describe(node: Node) -> str:
+    """What a node is and where it comes from, in one line."""
+    match node:
+        case Copy():
+            what = f"{node.target} = copy({node.source}) by {node.engine}: "
+        case Compute():
+            what = f"{node.primitive} -> {node.operands[0]} by {node.instruction}: "
+        case _:
+            what = f"{type(node).__name__.lower()}: "
+    return what + str(node.origin)
+
+
+def emit_for(context: Context, loop: For) -> None:
+    """A loop whose iterations all threads of the body go through together."""
+    unrolled = loop.kind == "unrolled"
+    with context.loop(loop.variable.name, loop.extent, unrolled) as index:
+        context.alias(loop.variable, index)
+        emit_body(context, loop.body)
+    context.loops.pop(loop.variable.name, None)
+
+
+def emit_barrier(context: Context, node: Barrier) -> None:
+    """All threads that run this body meet."""
+    context.sync()
+
+
+def enter(context: Context, threads: Threads, body: tuple[Node, ...]) -> None:
+    """Write a body for some of a block's threads: their arrays first, then its nodes."""
+    with context.role(threads):
+        _lay_out(context, body)
+        emit_body(context, body)
+
+
+def own(body: tuple[Node, ...]) -> Iterator[Node]:
+    """The nodes of a body that its own threads run: not those of roles in it."""
+    for node in body:
+        if isinstance(node, Role):
+            continue
+        yield node
+        if isinstance(node, For):
+            yield from own(node.body)
+
+
+def _lay_out(context: Context, body: tuple[Node, ...]) -> None:
+    """Infer the fragments of the REGISTER buffers that a body uses, and declare them."""
+    buffers = {b.name: b for b in context.program.buffers}
+    splits = _split(context, body)
+    strict, used = _demanded(context, body)
+    buffers |= {b.name: b for split in splits for b in split.made}
+    found = infer(splits, buffers, strict, context.threads.count, _vector(context))
+    context.state["domains"].update(found.domains)
+    for name in used:
+        if name in found.buffers and name not in context.storages:
+            buffer = buffers[name]
+            declare_one(context, name, buffer.shape, buffer.dtype, found.buffers[name])
+
+
+def _split(context: Context, body: tuple[Node, ...]) -> list[Split]:
+    """What is done element by element, as statements."""
+    splits: list[Split] = []
+    for number, node in enumerate(own(body)):
+        plain = isinstance(node, Copy) and node.engine in PLAIN and node.channel is None
+        if plain or (isinstance(node, Compute) and node.primitive != "gemm"):
+            assert isinstance(node, Copy | Compute)
+            split = Split.of(node, f"%{number}.")
+            context.state["splits"][id(node)] = split
+            splits.append(split)
+    return splits
+
+
+def _demanded(
+    context: Context, body: tuple[Node, ...]
+) -> tuple[dict[str, Fragment], dict[str, None]]:
+    """What instructions demand of REGISTER buffers, and all those that a body uses."""
+    strict: dict[str, Fragment] = {}
+    used: dict[str, None] = {}
+    for node in own(body):
+        names = [r.buffer for r in regions(node)]
+        used.update(dict.fromkeys(n for n in names if context.buffer(n).memory == "REGISTER"))
+        if isinstance(node, Compute) and node.instruction in DEMANDS:
+            for name, fragment in DEMANDS[node.instruction](context, node).items():
+                strict.setdefault(name, fragment)
+    return strict, used
+
+
+def _vector(context: Context) -> int:
+    """Elements of the kernel's tensors that 16 bytes hold."""
+    params = [context.buffer(n) for n in context.program.params]
+    sizes = [itemsize(b.dtype) for b in params if itemsize(b.dtype) > 1]
+    return VECTOR_BYTES // min(sizes, default=4)
+
+
+def uniform(program: TileProgram) -> frozenset[str]:
+    """Buffers of which every node touches the same extents: what lies beyond is never read."""
+    seen: dict[str, set[object]] = {}
+    for node in nodes(program.body):
+        for region in regions(node):
+            seen.setdefault(region.buffer, set()).add((region.shape, region.valid, region.index))
+    return frozenset(name for name, kinds in seen.items() if len(kinds) == 1)
+
+
+def elements(buffers: tuple[Buffer, ...]) -> int:
+    """Of the largest buffer."""
+    return max((math.prod(b.shape) for b in buffers), default=1)
+
+
+NODES.update({For: emit_for, Barrier: emit_barrier})
+COPIES["load_store"] = emit_statements
+COMPUTES.update({"fragment": emit_statements, "simt": emit_simt})
+DEMANDS["simt"] = demand_simt

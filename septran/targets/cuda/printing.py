@@ -1,0 +1,34 @@
+"""TensorIR of kernels as CUDA text: TVM's printer, comments, a prelude without headers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from septran.targets.cuda.prelude import lighten
+from septran.targets.cuda.writer import NOTE
+
+_NOTE = re.compile(rf'^(\s*){NOTE}\("((?:[^"\\]|\\.)*)"\);$', re.MULTILINE)
+_MOVED = re.compile(r"\*\((?:half4|nv_bfloat164)\*\)")
+
+
+def target_of(arch: str) -> Any:
+    """TVM's target for an architecture such as ``sm_90a``."""
+    return tvm.target.Target({"kind": "cuda", "arch": arch})
+
+
+def print_cuda(module: Any, target: Any) -> str:
+    """The text of all kernels of a module of device functions."""
+    lowered = tirx.transform.LowerIntrin()(module)
+    build = tvm.get_global_func("target.build.cuda")
+    text = lighten(str(build(lowered, target).inspect_source()))
+    text = _NOTE.sub(lambda m: f"{m[1]}// {_plain(m[2])}", text)
+    # Four 16-bit floats are only ever moved, as 8 bytes.
+    return _MOVED.sub("*(uint2*)", text)
+
+
+def _plain(text: str) -> str:
+    return text.replace('\\"', '"').replace("\\'", "'").rstrip("\\")

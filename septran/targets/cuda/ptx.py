@@ -1,0 +1,42 @@
+"""PTX instructions, by their text, and the few groups of them that belong together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
+
+from septran.dtypes import itemsize
+from septran.targets.cuda.context import Context
+from septran.targets.cuda.writer import Expr
+
+
+def ptx(context: Context, text: str, *operands: Any, pred: Expr | None = None) -> None:
+    """One instruction; `pred` predicates it."""
+    extra = {} if pred is None else {"pred": pred}
+    context.writer.evaluate(T.ptx[text](*operands, **extra))
+
+
+def proxy_fence(context: Context) -> None:
+    """What this thread wrote to or saw in shared memory is seen by wgmma and TMA from here on."""
+    ptx(context, "fence.proxy.async.shared::cta")
+
+
+def elected(context: Context) -> Expr:
+    """Whether this thread is the one of its warp that acts for all; warps must be converged."""
+    return T.cuda.elect_sync()
+
+
+def sums(context: Context, buffer: Any) -> Any:
+    """An accumulator as PTX's operand: 32-bit integers have no sign there."""
+    return words(context, buffer) if str(buffer.dtype) == "int32" else buffer
+
+
+def words(context: Context, buffer: Any, dtype: str = "uint32") -> Any:
+    """A local array seen as 32-bit registers, in the current scope."""
+    size = int(buffer.shape[0]) * itemsize(str(buffer.dtype)) // 4
+    name = context.writer.name(f"{buffer.name}_words")
+    view = tirx.decl_buffer((size,), dtype, name, data=buffer.data, scope="local", layout=None)
+    context.writer.emit(tirx.DeclBuffer(view, data=buffer.data))
+    return view

@@ -1,0 +1,127 @@
+"""Roles: warpgroups of one block that run different bodies beside each other."""
+
+from __future__ import annotations
+
+import math
+
+from septran.targets.cuda import channels
+from septran.targets.cuda.context import Context, Threads
+from septran.targets.cuda.emitters import PREPARE, THREADS
+from septran.targets.cuda.ptx import elected, ptx
+from septran.targets.cuda.wgmma import NAMES, ROWS
+from septran.targets.cuda.writer import both
+from septran.tile.liveness import role_groups
+from septran.tile.nodes import (
+    Acquire,
+    Commit,
+    Compute,
+    Copy,
+    For,
+    Node,
+    Role,
+    TileProgram,
+    Wait,
+    nodes,
+)
+from septran.tile.reach import BOX
+
+SIZES = {"WARPGROUP": 128, "WARP": 32, "THREAD": 1}
+"""Threads of a unit of each level."""
+
+
+def block_threads(program: TileProgram, body: tuple[Node, ...]) -> int | None:
+    """Threads of all roles that stand side by side; None without roles."""
+    groups = [[body[p] for p in group] for group in role_groups(body)]
+    counts = [sum(_size(r) for r in group if isinstance(r, Role)) for group in groups]
+    inner = [block_threads(program, n.body) for n in body if isinstance(n, For)]
+    found = max([*counts, *(n for n in inner if n is not None)], default=None)
+    return found if found is not None else _warpgroups(body)
+
+
+def _warpgroups(body: tuple[Node, ...]) -> int | None:
+    """Without roles, at most two warpgroups with whole tiles of rows of every wgmma."""
+    rows = [
+        node.operands[0].shape[0] // ROWS
+        for node in nodes(body)
+        if isinstance(node, Compute) and node.instruction in NAMES
+    ]
+    return SIZES["WARPGROUP"] * math.gcd(2, *rows) if rows else None
+
+
+def prepare(context: Context, body: tuple[Node, ...]) -> None:
+    """Say which threads take each role, and make the channels' mbarriers."""
+    context.state["body"] = body
+    context.state["roles"] = {}
+    _place(context, body)
+    channels.begin(context, body)
+    if not context.state["roles"]:
+        channels.enter(context, body)
+
+
+def _place(context: Context, body: tuple[Node, ...]) -> None:
+    for group in role_groups(body):
+        first = 0
+        for number, at in enumerate(group):
+            role = body[at]
+            assert isinstance(role, Role)
+            context.state["roles"][id(role)] = Threads(first, _size(role), number + 1)
+            first += _size(role)
+    for node in body:
+        if isinstance(node, For):
+            _place(context, node.body)
+
+
+def _size(role: Role) -> int:
+    return SIZES[role.processor] * role.count
+
+
+def emit_role(context: Context, role: Role) -> None:
+    """The body of a role, run by its threads alone."""
+    threads: Threads = context.state["roles"][id(role)]
+    writer = context.writer
+    after = context.number >= writer.index(threads.first) if threads.first else None
+    end = threads.first + threads.count
+    before = context.number < writer.index(end) if end < context.block else None
+    writer.note(f"role {role.name}: {role.origin}")
+    with writer.when(both(after, before)):
+        if role.registers is not None and any(n is role for n in context.state["body"]):
+            context.state["alone"] = True
+            change = "dec" if role.registers < _average(context) else "inc"
+            ptx(context, f"setmaxnreg.{change}.sync.aligned.u32", role.registers)
+        _run(context, role, threads)
+
+
+def _average(context: Context) -> int:
+    """Registers a thread has when a block begins: an equal share of 64 Ki, in eights."""
+    return min(255, 65536 // context.block // 8 * 8)
+
+
+def _run(context: Context, role: Role, threads: Threads) -> None:
+    """By one thread where all it does is to issue boxes, else by all of the role's."""
+    from septran.targets.cuda.lowering import enter
+
+    if not issues_only(context.program, role):
+        channels.enter(context, role.body)
+        enter(context, threads, role.body)
+        return
+    first = context.number < context.writer.index(threads.first + 32)
+    with context.writer.when(first), context.writer.when(elected(context)):
+        channels.enter(context, role.body)
+        context.state["one thread"] = True
+        enter(context, threads, role.body)
+        context.state["one thread"] = False
+
+
+def issues_only(program: TileProgram, role: Role) -> bool:
+    """Whether a role has nothing but copies of boxes, which a single thread issues."""
+    for node in nodes(role.body):
+        if isinstance(node, Copy):
+            if program.machine.engine(node.engine).completes_by != BOX or node.channel is None:
+                return False
+        elif not isinstance(node, Acquire | Commit | Wait | For):
+            return False
+    return True
+
+
+PREPARE.append(prepare)
+THREADS.insert(0, block_threads)

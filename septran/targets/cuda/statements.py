@@ -1,0 +1,143 @@
+"""Computations as simple statements: element by element, or one reduction at the outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from septran.task import expressions as ex
+from septran.task.index import Index
+from septran.task.tree import TunableValue
+from septran.tile.nodes import Buffer, Compute, Copy, Region
+
+Places = tuple["int | None", ...]
+"""For each axis of an expression, the statement's axis that it goes along; None for one element."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """``target[...] = value``, or a reduction of `value` along one of its axes.
+
+    A statement's axes are those of its value, of a reduction also the reduced one.
+    """
+
+    target: Region
+    value: ex.Expr
+    """Without reductions inside."""
+    function: str | None = None
+    """The reduction; None for an elementwise statement."""
+    axis: int = 0
+    """Of `value`, reduced away."""
+    shape: tuple[int, ...] = ()
+    """Nominal extents of its axes."""
+    valid: tuple[Index, ...] = ()
+
+    def loads(self) -> Iterator[tuple[ex.Load, Places]]:
+        """What it reads, with the statement's axis for each axis of the view."""
+        yield from loads(self.value, placed(self.value, len(self.shape)))
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The statement's axes that its target has, in the order of the target's."""
+        if self.function is None:
+            return tuple(range(len(self.shape)))
+        return tuple(n for n in range(len(self.shape)) if n != self.axis)
+
+
+def placed(expr: ex.Expr, rank: int) -> Places:
+    """Where the axes of an expression lie in a statement of `rank` axes: at the end of them."""
+    skip = rank - len(expr.shape)
+    return tuple(skip + n for n in range(len(expr.shape)))
+
+
+def inner(parent: ex.Expr, child: ex.Expr, places: Places) -> Places:
+    """Where the axes of an operand lie, given those of the node that it belongs to."""
+    if isinstance(parent, ex.Expand):
+        return tuple(p for n, p in enumerate(places) if n not in parent.axes)
+    skip = len(parent.shape) - len(child.shape)
+    found: list[int | None] = []
+    for n, (extent, exists) in enumerate(zip(child.shape, child.valid, strict=True)):
+        single = extent == 1 and exists == Index.of(1) and parent.shape[skip + n] != 1
+        found.append(None if single else places[skip + n])
+    return tuple(found)
+
+
+def loads(expr: ex.Expr, places: Places) -> Iterator[tuple[ex.Load, Places]]:
+    """The loads in an expression, with where their axes lie."""
+    if isinstance(expr, ex.Load):
+        yield expr, places
+    for child in ex.children(expr):
+        yield from loads(child, inner(expr, child, places))
+
+
+@dataclass(frozen=True)
+class Split:
+    """A node as statements in order, and the temporaries that only they use."""
+
+    statements: tuple[Statement, ...]
+    made: tuple[Buffer, ...]
+
+    @staticmethod
+    def of(node: Compute | Copy, prefix: str) -> Split:
+        """With temporaries named after `prefix`."""
+        split = _Splitting(prefix)
+        split.add(node)
+        return Split(tuple(split.found), tuple(split.made))
+
+
+class _Splitting:
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.found: list[Statement] = []
+        self.made: list[Buffer] = []
+
+    def add(self, node: Compute | Copy) -> None:
+        target = node.target if isinstance(node, Copy) else node.operands[0]
+        value = self._without(value_of(node))
+        valid = target.valid
+        if isinstance(node, Copy) and node.zero_fill:
+            valid = tuple(map(Index.of, target.shape))
+        self.found.append(Statement(target, value, None, 0, target.shape, valid))
+
+    def _without(self, expr: ex.Expr) -> ex.Expr:
+        """`expr` with each reduction replaced by a temporary that holds it."""
+        match expr:
+            case ex.Reduce():
+                return self._reduced(expr)
+            case ex.Unary() | ex.Cast() | ex.Expand():
+                return replace(expr, operand=self._without(expr.operand))
+            case ex.Binary():
+                return replace(expr, left=self._without(expr.left), right=self._without(expr.right))
+            case ex.Select():
+                condition, yes, no = map(self._without, (expr.condition, expr.yes, expr.no))
+                return replace(expr, condition=condition, yes=yes, no=no)
+            case _:
+                return expr
+
+    def _reduced(self, expr: ex.Reduce) -> ex.Expr:
+        value = self._without(expr.operand)
+        name = f"{self.prefix}{len(self.made)}"
+        self.made.append(Buffer(name, "REGISTER", expr.shape, expr.dtype, tensor="reduced"))
+        index = tuple(map(Index.of, Region.whole(name, expr.shape).index))
+        spare = Region(name, index, expr.shape, expr.valid)
+        self.found.append(
+            Statement(spare, value, expr.function, expr.axis, value.shape, value.valid)
+        )
+        return ex.Load(spare, expr.dtype)
+
+
+def value_of(node: Compute | Copy) -> ex.Expr:
+    """What a node writes to its target, as an expression."""
+    if isinstance(node, Copy):
+        return ex.Load(node.source, "")
+    attributes: Mapping[str, TunableValue] = dict(node.attributes)
+    match node.primitive:
+        case "fill":
+            value = attributes.get("value", 0)
+            assert not isinstance(value, str)
+            return ex.Constant(value, "bool" if isinstance(value, bool) else "float64")
+        case "copy" | "cast":
+            return ex.Load(node.operands[1], "")
+        case _:
+            assert node.expression is not None
+            return node.expression

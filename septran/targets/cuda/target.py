@@ -1,0 +1,99 @@
+"""The CUDA target: TileProgram -> TensorIR -> CUDA C++ -> cubin."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from septran.dtypes import itemsize
+from septran.targets.base import TensorIR
+from septran.targets.cuda.kernels import lower_kernels
+from septran.targets.cuda.launch import CudaProgram, Launch
+from septran.targets.cuda.printing import print_cuda, target_of
+from septran.tile.nodes import TileProgram
+
+
+@dataclass(frozen=True)
+class KernelIR(TensorIR):
+    """Kernels as TensorIR, one PrimFunc each, with how they are launched."""
+
+    launches: tuple[Launch, ...] = ()
+    program: TileProgram | None = None
+
+    @cached_property
+    def cuda(self) -> CudaProgram:
+        """The CUDA text and its launches."""
+        assert self.program is not None
+        arch = self.program.machine.arch or "sm_80"
+        target = target_of(arch)
+        used = {a.buffer for n in self.launches for a in n.arguments if hasattr(a, "buffer")}
+        scratch = tuple(
+            (b.name, math.prod(b.shape) * itemsize(b.dtype) * b.stages)
+            for b in self.program.buffers
+            if b.memory == "GLOBAL" and b.name not in self.program.params and b.name in used
+        )
+        return CudaProgram(
+            print_cuda(self.module, target),
+            self.launches,
+            scratch,
+            self.program.params,
+            tuple((s.name, s.dtype) for s in self.program.scalars),
+            arch,
+        )
+
+
+@dataclass(frozen=True)
+class CudaTarget:
+    """Serves machines with ``backend: cuda``."""
+
+    name: str = "cuda"
+
+    def lower(self, program: TileProgram) -> KernelIR:
+        """One PrimFunc for each kernel of `program`."""
+        kernels = lower_kernels(program, target_of(program.machine.arch or "sm_80"))
+        module = tvm.IRModule({k.launch.kernel: k.function for k in kernels})
+        return KernelIR(program.name, module, tuple(k.launch for k in kernels), program)
+
+    def build(self, ir: TensorIR, program: TileProgram) -> Any:
+        """Compile for the machine of `program`, where a compiler is found."""
+        from septran.targets.cuda.executable import build
+
+        assert isinstance(ir, KernelIR)
+        return build(ir.cuda, program)
+
+    def emulated(self, ir: TensorIR, program: TileProgram) -> Any:
+        """What runs the same CUDA text on the CPU."""
+        from septran.targets.cuda.emulated import build_emulated
+
+        assert isinstance(ir, KernelIR)
+        return build_emulated(ir.cuda, program)
+
+    def load(self, folder: Path) -> Any:
+        """What `save` of an executable wrote."""
+        from septran.targets.cuda.executable import load
+
+        return load(folder)
+
+    def fingerprint(self) -> str:
+        """TVM's version, the compiler's, and the code that prints, compiles and launches."""
+        from septran.targets.cuda.toolchain import available
+
+        folder, digest = Path(__file__).parent, hashlib.sha256()
+        for file in sorted((*folder.glob("*.py"), folder / "launcher.h", folder / "launcher.c")):
+            digest.update(file.read_bytes())
+        return f"cuda tvm {tvm.__version__} {available()} {digest.hexdigest()[:16]}"
+
+    def missing(self) -> str | None:
+        """Why kernels cannot run here; None when they can."""
+        from septran.targets.cuda.executable import missing
+
+        return missing()
+
+
+TARGET = CudaTarget()

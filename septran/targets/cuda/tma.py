@@ -1,0 +1,204 @@
+"""TMA: copies of boxes between GLOBAL and SHARED, by tensor maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
+
+from septran.dtypes import itemsize
+from septran.targets.cuda.addresses import divisor
+from septran.targets.cuda.channels import leader, ring
+from septran.targets.cuda.context import Context
+from septran.targets.cuda.launch import TensorMap
+from septran.targets.cuda.ptx import ptx
+from septran.targets.cuda.shared import pointer
+from septran.targets.cuda.unsupported import unsupported
+from septran.task.index import Index, axis
+from septran.tile.nodes import Buffer, Copy, Region
+from septran.tile.reach import Box, box, outer, strides
+
+LONGEST = 256
+"""Elements of a box along one axis (cuTensorMapEncodeTiled)."""
+LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a copy is cut into boxes of one tensor map."""
+
+    map: TensorMap
+    starts: tuple[Index, ...]
+    """Coordinate of the first box along each of the map's axes."""
+    boxes: tuple[tuple[tuple[int, ...], int], ...]
+    """For each box, how far it is from the first along each axis, and its byte in the stage."""
+
+    @property
+    def bytes(self) -> int:
+        """What all boxes bring."""
+        return len(self.boxes) * math.prod(self.map.box) * itemsize(self.map.dtype)
+
+
+def plan(context: Context, copy: Copy) -> Plan:
+    """The boxes of a copy; raises UnsupportedNodeError where it is not made of boxes."""
+    program = context.program
+    engine = program.machine.engine(copy.engine)
+    found = box(program, copy, engine)
+    if isinstance(found, str):
+        raise unsupported(copy.origin, f"{copy.engine} cannot copy it: {found}")
+    far, near = outer(program, copy)
+    tensor, tile = program.buffer(far.buffer), program.buffer(near.buffer)
+    order = _order(found, near)
+    widths = strides(tensor)
+    swizzle = tile.layout.parameters[0] if tile.layout.kind == "swizzle" else 0
+    pieces = [_pieces(found, far, tile, n, swizzle) for n in order]
+    axes = [found.axes[n] for n in order]
+    wanted = TensorMap(
+        tensor.name,
+        tensor.dtype,
+        tuple(tensor.shape[a] for a in axes),
+        tuple(widths[a] for a in axes[1:]),
+        tuple(size for size, _ in pieces),
+        swizzle,
+        f"{tensor.name}_map",
+    )
+    if len(axes) == 1:  # a map has at least rows
+        row = tensor.shape[axes[0]] * itemsize(tensor.dtype)
+        wide = -(-row // 16) * 16
+        shape = ((*wanted.extents, 1), (wide,), (*wanted.box, 1))
+        wanted = TensorMap(wanted.buffer, wanted.dtype, *shape, swizzle, wanted.name)
+        order, pieces = [*order, -1], [*pieces, (1, 1)]
+    starts = tuple(found.starts[n] if n >= 0 else Index() for n in order)
+    return Plan(wanted, starts, tuple(_boxes(context, copy, tile, near, pieces)))
+
+
+def _order(found: Box, near: Region) -> list[int]:
+    """The box's axes in the order of the tile's, the contiguous one first; single ones last."""
+    place: dict[int, int] = {}
+    for number, view in enumerate(found.views):
+        if view is not None:
+            at = next(n for n, e in enumerate(near.index) if e.coefficient(axis(view)) == 1)
+            place[number] = len(near.index) - at
+    first, rest = 0, [n for n in range(1, len(found.axes))]
+    return [first, *sorted(rest, key=lambda n: place.get(n, len(near.index) + n))]
+
+
+def _pieces(found: Box, far: Region, tile: Buffer, number: int, swizzle: int) -> tuple[int, int]:
+    """Along one axis: elements of a box, and how many boxes."""
+    view = found.views[number]
+    extent = 1 if view is None else far.shape[view]
+    if number == 0 and swizzle:
+        width = swizzle // itemsize(tile.dtype)
+        return width, -(-extent // width)
+    size = max(n for n in range(1, min(extent, LONGEST) + 1) if extent % n == 0)
+    return size, extent // size
+
+
+def _boxes(
+    context: Context, copy: Copy, tile: Buffer, near: Region, pieces: list[tuple[int, int]]
+) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Where each box begins, in the tensor and in the tile."""
+    width = itemsize(tile.dtype)
+    steps: list[int] = []
+    if tile.layout.kind == "swizzle":
+        steps.append(tile.layout.panel_bytes(tile.shape))
+        pitch = tile.layout.parameters[0]
+    else:
+        steps.append(pieces[0][0] * width)
+        pitch = tile.shape[-1] * width
+        if pieces[0][1] > 1 and math.prod(tile.shape[:-1]) > 1:
+            message = f"rows of {tile.name} are longer than a box of {LONGEST} elements"
+            raise unsupported(copy.origin, message, "lay it out as swizzle128, or copy it else")
+    for size, _ in pieces[1:]:
+        steps.append(size * pitch)
+        pitch *= size
+    _check_whole(copy, near, tile, pieces)
+    for at in _grid([count for _, count in pieces]):
+        offsets = tuple(n * size for n, (size, _) in zip(at, pieces, strict=True))
+        yield offsets, sum(n * step for n, step in zip(at, steps, strict=True))
+
+
+def _check_whole(copy: Copy, near: Region, tile: Buffer, pieces: list[tuple[int, int]]) -> None:
+    """Rows of a box follow each other, so the tile's inner axes must be taken whole."""
+    walked = [size * count for size, count in pieces[1:] if size * count > 1]
+    inner = [extent for extent in reversed(tile.shape[:-1])]
+    if walked[:-1] != [e for e in inner if e > 1][: len(walked) - 1]:
+        raise unsupported(copy.origin, f"{near} is a part of {tile.name} along an inner axis")
+
+
+def _grid(counts: list[int]) -> Iterator[tuple[int, ...]]:
+    if not counts:
+        yield ()
+        return
+    for rest in _grid(counts[1:]):
+        for n in range(counts[0]):
+            yield (n, *rest)
+
+
+def fill_bytes(context: Context, copy: Copy) -> int:
+    """Bytes that a copy's boxes bring, with what they bring beyond the tensor's edges."""
+    return plan(context, copy).bytes
+
+
+def load(context: Context, copy: Copy) -> None:
+    """GLOBAL -> SHARED; the stage's full barrier counts the bytes."""
+    found = ring(context, copy.channel)
+    work = plan(context, copy)
+    variable = context.tensor_map(work.map)
+    stage = context.indices.simplify(copy.target.stage)
+    bar = found.full(context, stage)
+    with leader(context):
+        for coordinates, place in _issued(context, copy, copy.target, work):
+            text = LOAD.format(len(work.map.box))
+            ptx(context, text, place, T.address_of(variable), *coordinates, bar)
+
+
+def store(context: Context, copy: Copy) -> None:
+    """SHARED -> GLOBAL; waited for by counting bulk groups."""
+    work = plan(context, copy)
+    variable = context.tensor_map(work.map)
+    with leader(context):
+        for coordinates, place in _issued(context, copy, copy.source, work):
+            text = STORE.format(len(work.map.box))
+            ptx(context, text, T.address_of(variable), *coordinates, place)
+
+
+def _issued(
+    context: Context, copy: Copy, near: Region, work: Plan
+) -> Iterator[tuple[list[Any], Any]]:
+    """Coordinates and shared address of each box."""
+    start = _start(context, copy, near)
+    firsts = [context.indices.named("at", s) for s in work.starts]
+    for offsets, byte in work.boxes:
+        coordinates = [
+            T.Cast("int32", context.lower(first + n))
+            for first, n in zip(firsts, offsets, strict=True)
+        ]
+        yield coordinates, pointer(context, context.lower(start + byte))
+
+
+def _start(context: Context, copy: Copy, near: Region) -> Index:
+    """Byte of shared memory where the region begins."""
+    storage = context.storages[near.buffer]
+    size = itemsize(storage.dtype)
+    origin = near.origin()
+    row = Index()
+    for entry, extent in zip(origin[:-1], storage.shape[:-1], strict=True):
+        row = row * extent + entry
+    swizzle = storage.layout.kind == "swizzle"
+    pitch = storage.layout.parameters[0] if swizzle else storage.shape[-1] * size
+    byte = row * pitch
+    if swizzle:
+        panel = origin[-1] * size
+        byte = byte + panel // pitch * storage.layout.panel_bytes(storage.shape)
+        if divisor(panel) % pitch or divisor(row) % 8:
+            raise unsupported(copy.origin, f"{near} begins inside of a swizzle's pattern")
+    else:
+        byte = byte + origin[-1] * size
+        if divisor(byte) % 128:
+            raise unsupported(copy.origin, f"{near} does not begin at a multiple of 128 bytes")
+    return (near.stage * storage.stage_elements + storage.offset) * size + byte

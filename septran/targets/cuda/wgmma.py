@@ -1,0 +1,267 @@
+"""wgmma: products by a warpgroup, of tiles in SHARED or of A in registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
+
+from septran.dtypes import itemsize
+from septran.targets.cuda.addresses import divisor
+from septran.targets.cuda.context import Context
+from septran.targets.cuda.fragments import Fragment, register, thread
+from septran.targets.cuda.masks import cleared
+from septran.targets.cuda.ptx import ptx, sums, words
+from septran.targets.cuda.shared import Tile, address, tile
+from septran.targets.cuda.unsupported import unsupported
+from septran.targets.cuda.writer import Expr
+from septran.task.index import Index
+from septran.tile.nodes import Compute, Region
+
+NAMES = ("wgmma", "wgmma_int8", "wgmma_tf32")
+"""Instructions of machine files that are wgmma of some types."""
+ROWS = 64
+"""Rows of one instruction."""
+STEP = 32
+"""Bytes along the summed axis of one instruction, whatever the type."""
+WIDEST = 256
+"""Columns of the widest instruction."""
+GROUP = 128
+"""Threads of a warpgroup."""
+TYPES = {
+    ("float32", "float16"): "f32.f16.f16",
+    ("float32", "bfloat16"): "f32.bf16.bf16",
+    ("float32", "float32"): "f32.tf32.tf32",
+    ("float32", "float8_e4m3fn"): "f32.e4m3.e4m3",
+    ("int32", "int8"): "s32.s8.s8",
+}
+"""PTX types by accumulator and operand."""
+SWIZZLES = {128: 1, 64: 2, 32: 3}
+"""How a descriptor names a swizzle (PTX ISA, matrix descriptor, bits 62 and 63)."""
+
+
+def accumulator(rows: int, columns: int, threads: int) -> Fragment:
+    """Where wgmma keeps a product, and takes A from: rows in equal parts to the warpgroups."""
+    groups = threads // GROUP
+    blocks = rows // (ROWS * groups)
+    row = [
+        thread(groups, GROUP),
+        register(blocks, columns // 2),
+        thread(4, 32),
+        register(2, 2),
+        thread(8, 4),
+    ]
+    column = [register(columns // 8, 4), thread(4, 1), register(2, 1)]
+    return Fragment.of((row, column), threads)
+
+
+def demands(context: Context, node: Compute) -> dict[str, Fragment]:
+    """The fragments that the operands in registers must be."""
+    held = [r for r in node.operands[:2] if context.buffer(r.buffer).memory == "REGISTER"]
+    _check(context, node)
+    return {r.buffer: accumulator(r.shape[0], r.shape[1], context.threads.count) for r in held}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """An operand in SHARED as descriptors address it."""
+
+    tile: Tile
+    major: int
+    """The region's axis whose elements are side by side."""
+    summed: int
+    """The region's axis that is summed over."""
+
+    @property
+    def transposed(self) -> bool:
+        """Whether rows go along M or N instead of the summed axis."""
+        return self.major != self.summed
+
+    @property
+    def high(self) -> int:
+        """A descriptor's upper half (PTX ISA, asynchronous warpgroup matrix): eight rows."""
+        width = self.tile.swizzle
+        return SWIZZLES[width] << 30 | 8 * width >> 4
+
+    @property
+    def leading(self) -> int:
+        """Bytes from one panel to the next; along the summed axis not used, 16 by convention."""
+        return self.tile.panel if self.transposed else 16
+
+    def offset(self, other: int, step: int) -> Index:
+        """Bytes to the part at `other` (along M or N) and at a step of the summed axis."""
+        size = itemsize(self.tile.storage.dtype)
+        if self.transposed:
+            rows = step * (STEP // size)
+            return self.tile.panel_start(other * size) + rows * self.tile.pitch
+        return self.tile.panel_start(step * STEP) + other * self.tile.pitch
+
+
+def _check(context: Context, node: Compute) -> None:
+    rows, columns = node.operands[0].shape
+    groups = context.threads.count // GROUP
+    if rows % (ROWS * groups) or columns % 8:
+        message = (
+            f"wgmma multiplies whole tiles of {ROWS} x 8, and {groups} warpgroups have "
+            f"{rows} x {columns}"
+        )
+        raise unsupported(node.origin, message)
+
+
+DESCRIPTOR = """\
+__forceinline__ __device__ unsigned long long septran_descriptor(unsigned low, unsigned high) {
+  return (unsigned long long)high << 32 | low;
+}
+"""
+
+
+def matrix(context: Context, node: Compute, region: Region, summed: int) -> Matrix:
+    """An operand in SHARED; raises UnsupportedNodeError where descriptors cannot say it."""
+    found = tile(context, region)
+    if isinstance(found, str):
+        raise unsupported(node.origin, f"wgmma cannot read {region}: {found}")
+    if not found.swizzle or found.step != 1:
+        what = f"{region.buffer} is laid out as {found.storage.layout}"
+        raise unsupported(node.origin, f"wgmma cannot read {region}: {what}")
+    if divisor(found.row) % 8 or divisor(found.byte) % found.swizzle:
+        raise unsupported(node.origin, f"wgmma reads whole panels of eight rows, not {region}")
+    result = Matrix(found, found.along, summed)
+    if result.transposed and itemsize(found.storage.dtype) != 2:
+        message = f"wgmma reads {found.storage.dtype} along the summed axis only, not {region}"
+        raise unsupported(node.origin, message, "give the operand transposed, or bind mma_sync")
+    return result
+
+
+def gemm(context: Context, node: Compute, wait: bool = True) -> None:
+    """C += A @ B; with `wait` complete when the next node begins."""
+    issue(context, node)
+    if wait:
+        ptx(context, "wgmma.wait_group.sync.aligned", 0)
+
+
+def issue(context: Context, node: Compute) -> None:
+    """Start a product and commit it as a group."""
+    work = Product.of(context, node)
+    ptx(context, "wgmma.fence.sync.aligned")
+    for block in range(work.blocks):
+        for part in range(work.parts):
+            for step in range(work.steps):
+                work.instruction(block, part, step)
+    ptx(context, "wgmma.commit_group.sync.aligned")
+
+
+@dataclass
+class Product:
+    """One gemm: how many instructions, and their operands."""
+
+    context: Context
+    node: Compute
+    target: Any
+    """The accumulator's local array."""
+    left: Matrix | Any
+    """A: descriptors, or the local array of its registers as words."""
+    right: Matrix
+    blocks: int
+    """Parts of 64 rows of each warpgroup."""
+    parts: int
+    """Parts of the columns."""
+    width: int
+    """Columns of a part."""
+    steps: int
+
+    @staticmethod
+    def of(context: Context, node: Compute) -> Product:
+        """Check shapes and places."""
+        target, left, right = node.operands
+        rows, columns = target.shape
+        groups = context.threads.count // GROUP
+        size = itemsize(context.buffer(right.buffer).dtype)
+        depth = right.shape[0] * size
+        if depth % STEP:
+            raise unsupported(node.origin, f"wgmma sums {STEP // size} at a time, not {right}")
+        in_shared = context.buffer(left.buffer).memory != "REGISTER"
+        a: Any = (
+            matrix(context, node, left, 1) if in_shared else words(context, cleared(context, node))
+        )
+        least = 16 if size == 1 else 8
+        parts = next(p for p in range(1, columns + 1) if _divides(columns, p, least))
+        return Product(
+            context,
+            node,
+            sums(context, context.storages[target.buffer].flat),
+            a,
+            matrix(context, node, right, 0),
+            rows // (ROWS * groups),
+            parts,
+            columns // parts,
+            depth // STEP,
+        )
+
+    def instruction(self, block: int, part: int, step: int) -> None:
+        """One wgmma.mma_async."""
+        context, node = self.context, self.node
+        dtypes = [context.buffer(r.buffer).dtype for r in node.operands]
+        types = TYPES[dtypes[0], dtypes[2]]
+        depth = STEP // itemsize(dtypes[2])
+        target = self.target
+        count = self.width // 2
+        first = (block * self.parts + part) * count
+        registers = [target[first + n] for n in range(count)]
+        text = f"wgmma.mma_async.sync.aligned.m64n{self.width}k{depth}.{types}"
+        a = self.a(block, step)
+        b = self.descriptor(self.right, self.right.offset(part * self.width, step))
+        operands: list[Any] = [*registers, *a, b, self.accumulates(step)]
+        if not types.startswith("s32"):
+            operands += [1, 1]
+        if itemsize(dtypes[2]) == 2:
+            turned = [int(self.left.transposed)] if isinstance(self.left, Matrix) else []
+            operands += [*turned, int(self.right.transposed)]
+        ptx(context, text, *operands)
+
+    def a(self, block: int, step: int) -> list[Expr]:
+        """The descriptor of A, or its four registers."""
+        if isinstance(self.left, Matrix):
+            group = self.context.thread // GROUP
+            rows = self.blocks * ROWS
+            offset = self.left.offset(block * ROWS, step)
+            return [self.descriptor(self.left, offset + self.group_offset(group, rows))]
+        first = (block * self.steps + step) * 4
+        return [self.left[first + n] for n in range(4)]
+
+    def group_offset(self, group: Index, rows: int) -> Index:
+        """Bytes from one warpgroup's rows of A to the next one's."""
+        assert isinstance(self.left, Matrix)
+        lying = self.left.tile
+        if not self.left.transposed:
+            return group * (rows * lying.pitch)
+        return group * (rows * itemsize(lying.storage.dtype) // lying.swizzle * lying.panel)
+
+    def descriptor(self, operand: Matrix, offset: Index) -> Expr:
+        """A matrix descriptor for the part at a byte of shared memory."""
+        context = self.context
+        offset = context.indices.simplify(offset)
+        at = address(context, context.lower(offset - offset.constant))
+        fixed = (offset.constant >> 4) + (operand.leading >> 4 << 16)
+        low = (at >> T.uint32(4)) + T.uint32(fixed)
+        return T.cuda.func_call(
+            "septran_descriptor",
+            low,
+            T.uint32(operand.high),
+            source_code=DESCRIPTOR,
+            return_type="uint64",
+        )
+
+    def accumulates(self, step: int) -> Expr:
+        """Whether an instruction adds to what is there."""
+        if step:
+            return T.ptx.pred(1)
+        first = self.context.first(dict(self.node.attributes))
+        if isinstance(first, bool):
+            return T.ptx.pred(0 if first else 1)
+        return T.ptx.pred(T.if_then_else(first, T.uint32(0), T.uint32(1)))
+
+
+def _divides(columns: int, parts: int, least: int) -> bool:
+    width = columns // parts
+    return columns % parts == 0 and width % least == 0 and width <= WIDEST

@@ -1,0 +1,61 @@
+"""Give each copy an engine that can carry it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from septran.task.index import Range, Var, axis
+from septran.tile.contracts import converts
+from septran.tile.loops import ranges
+from septran.tile.nodes import Copy, Node, Region, Remark, TileProgram, rewrite
+from septran.tile.reach import refusal
+
+NAME = "choose_engines"
+
+
+def choose_engines(program: TileProgram) -> TileProgram:
+    """Take the machine's next engine where the first one cannot carry out a copy."""
+    remarks: list[Remark] = []
+    loops = ranges(program.body)
+
+    def change(node: Node) -> tuple[Node, ...]:
+        if not isinstance(node, Copy):
+            return (node,)
+        if refusal(program, node, program.machine.engine(node.engine)):
+            node = replace(node, source=plain(node.source, loops), target=plain(node.target, loops))
+        chosen, why = _able(program, node)
+        if chosen == node.engine:
+            return (node,)
+        name = program.buffer(node.target.buffer).tensor or node.target.buffer
+        message = f"{name} is copied by {chosen}, not by {node.engine}: {why}"
+        where = node.origin.mapping or node.origin.logic
+        remarks.append(Remark("missed", node.target.buffer, message, None, where, NAME))
+        return (replace(node, engine=chosen),)
+
+    body = rewrite(program.body, change)
+    return program if body == program.body else replace(program, body=body).remark(*remarks)
+
+
+def plain(region: Region, loops: Mapping[Var, Range]) -> Region:
+    """The same region with an index map that shows what its extents allow: ``$1 % 64`` is $1."""
+    known = dict(loops)
+    known.update({axis(n): (0, max(0, extent - 1)) for n, extent in enumerate(region.shape)})
+    return replace(region, index=tuple(entry.simplify(known) for entry in region.index))
+
+
+def _able(program: TileProgram, copy: Copy) -> tuple[str, str]:
+    """The first engine from the copy's own on that can do it, and why its own cannot."""
+    edge = [program.buffer(r.buffer).memory for r in (copy.source, copy.target)]
+    names = [e.name for e in program.machine.engines_for(edge[0], edge[1])]
+    if copy.engine not in names:
+        return copy.engine, ""
+    reasons: list[str] = []
+    for name in names[names.index(copy.engine) :]:
+        why = refusal(program, copy, program.machine.engine(name))
+        if why is None and reasons and not converts(program, replace(copy, engine=name)):
+            why = f"{name} cannot change the layout on the way"
+        if why is None:
+            return name, reasons[0] if reasons else ""
+        reasons.append(why)
+    return copy.engine, ""

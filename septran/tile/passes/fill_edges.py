@@ -1,0 +1,40 @@
+"""Zeros at the edges of tiles for instructions that always sum over whole tiles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from septran.task.index import Index
+from septran.tile.nodes import Compute, Copy, Node, TileProgram, nodes, rewrite
+
+SUMMED = {1: 1, 2: 0}
+"""Axis of gemm's operands A and B that is summed over."""
+
+
+def fill_edges(program: TileProgram) -> TileProgram:
+    """Let copies put zeros where a tile that is summed over whole has no elements."""
+    whole = frozenset(_summed_whole(program))
+    if not whole:
+        return program
+
+    def change(node: Node) -> tuple[Node, ...]:
+        if isinstance(node, Copy) and node.target.buffer in whole and node.target.ragged:
+            return (replace(node, zero_fill=True),)
+        return (node,)
+
+    return replace(program, body=rewrite(program.body, change))
+
+
+def _summed_whole(program: TileProgram) -> set[str]:
+    """Operands of which an instruction sums a ragged axis as if it were not."""
+    found: set[str] = set()
+    for node in nodes(program.body):
+        if not isinstance(node, Compute) or node.primitive != "gemm":
+            continue
+        if not program.machine.instruction(node.instruction).options.get("whole_tiles"):
+            continue
+        for position, axis in SUMMED.items():
+            region = node.operands[position]
+            if region.valid[axis] != Index.of(region.shape[axis]):
+                found.add(region.buffer)
+    return found

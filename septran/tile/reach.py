@@ -1,0 +1,135 @@
+"""What asynchronous engines can carry: boxes of a tensor, or chunks of contiguous bytes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from septran.dtypes import itemsize
+from septran.machine.model import Engine
+from septran.task.index import Index, axis, is_axis
+from septran.tile.bounds import affine
+from septran.tile.layouts import ROW
+from septran.tile.nodes import Buffer, Copy, Region, TileProgram
+
+BOX, CHUNKS = "mbarrier", "group"
+"""`Engine.completes_by` of engines that move boxes, and of those that move chunks."""
+MOST_AXES = 5
+"""Axes of a box (CUDA driver API, cuTensorMapEncodeTiled)."""
+
+
+def refusal(program: TileProgram, copy: Copy, engine: Engine) -> str | None:
+    """Why an engine cannot carry out a copy; None where it can, or nothing is known of it."""
+    if engine.completes_by == BOX:
+        whole = box(program, copy, engine)
+        return whole if isinstance(whole, str) else None
+    if engine.completes_by == CHUNKS:
+        size = chunk_bytes(program, copy, engine)
+        return size if isinstance(size, str) else None
+    return None
+
+
+@dataclass(frozen=True)
+class Box:
+    """A copy as one box: for each axis of a tensor that has more than one element."""
+
+    axes: tuple[int, ...]
+    """Axes of the outer buffer, the last (contiguous) one first."""
+    starts: tuple[Index, ...]
+    """Coordinate of the box along each."""
+    views: tuple[int | None, ...]
+    """The copy's own axis that walks along each; None where it is one element."""
+
+
+def outer(program: TileProgram, copy: Copy) -> tuple[Region, Region]:
+    """The region in main memory, and the one nearer to the processor."""
+    main = program.machine.main_memory.name
+    if program.buffer(copy.source.buffer).memory == main:
+        return copy.source, copy.target
+    return copy.target, copy.source
+
+
+def strides(buffer: Buffer) -> tuple[int, ...]:
+    """Bytes from one element to the next along each axis of a row-major buffer."""
+    widths = [itemsize(buffer.dtype)]
+    for extent in reversed(buffer.shape[1:]):
+        widths.append(widths[-1] * extent)
+    return tuple(reversed(widths))
+
+
+def box(program: TileProgram, copy: Copy, engine: Engine) -> Box | str:
+    """The copy as a box of the tensor in main memory, or why it is none."""
+    far, near = outer(program, copy)
+    tensor, tile = program.buffer(far.buffer), program.buffer(near.buffer)
+    rows = affine(far)
+    if rows is None or tensor.layout != ROW:
+        return f"{far} is not a box of {tensor.name}"
+    widths = strides(tensor)
+    found: list[tuple[int, Index, int | None]] = []
+    for at in reversed(range(len(tensor.shape))):
+        start, factors = rows[at]
+        walked = [(v, factor) for v, factor in factors if far.shape[v] > 1]
+        if len(walked) > 1 or any(factor != 1 for _, factor in walked):
+            return f"{far} does not walk along the axes of {tensor.name} one by one"
+        if tensor.shape[at] == 1 and not walked and found:
+            continue
+        if found and widths[at] % engine.alignment:
+            return (
+                f"rows of {tensor.name} begin every {widths[at]:,} bytes, not a multiple of "
+                f"{engine.alignment}"
+            )
+        found.append((at, start, walked[0][0] if walked else None))
+    views = [v for _, _, v in found if v is not None]
+    if len(set(views)) < len(views) or len(found) > MOST_AXES:
+        return f"{far} is not a box of {tensor.name} with at most {MOST_AXES} axes"
+    axes, starts, walks = zip(*found, strict=True)
+    return _fitting(Box(axes, starts, walks), far, near, tile, engine)
+
+
+def _fitting(found: Box, far: Region, near: Region, tile: Buffer, engine: Engine) -> Box | str:
+    """The box, where its rows are those of the tile."""
+    row = tile.shape[-1] * itemsize(tile.dtype)
+    last = found.views[0]
+    contiguous = last is not None and near.index[-1] - axis(last) == Index()
+    if not contiguous and not (last is None and tile.shape[-1] == 1):
+        return f"what is contiguous in {far.buffer} is not in {tile.name}"
+    if tile.layout == ROW and row % engine.alignment:
+        return f"rows of {tile.name} are {row} bytes, not a multiple of {engine.alignment}"
+    return found
+
+
+def chunk_bytes(program: TileProgram, copy: Copy, engine: Engine) -> int | str:
+    """The largest chunk (of 4, 8 or 16 bytes) that a copy is made of, or why there is none."""
+    far, near = outer(program, copy)
+    tensor, tile = program.buffer(far.buffer), program.buffer(near.buffer)
+    width = itemsize(tensor.dtype)
+    if tensor.dtype != tile.dtype or tensor.layout != ROW:
+        return f"{tensor.name} and {tile.name} do not hold the same bytes"
+    contiguous = _contiguous(far, near)
+    limits = [16, width]
+    if contiguous is not None:
+        offsets = [c * width for _, c in contiguous.terms] + [contiguous.constant * width]
+        row = tile.shape[-1] * width
+        limits = [16, *offsets, row, *strides(tensor)[:-1]]
+    size = math.gcd(*limits)
+    if size < engine.alignment or size < 4:
+        return f"its contiguous bytes begin at multiples of {size}, not of {engine.alignment}"
+    return size
+
+
+def _contiguous(far: Region, near: Region) -> Index | None:
+    """Where a row of the tile begins in the tensor's rows; None where it is scattered."""
+    if not far.index or not near.index:
+        return None
+    for number in range(far.rank):
+        mine = axis(number)
+        start = far.index[-1] - mine
+        others = itertools.chain(far.index[:-1], near.index[:-1], (start,))
+        if (
+            near.index[-1] - mine == Index()
+            and not any(mine in entry.variables() for entry in others)
+            and not any(is_axis(v) for v in start.variables())
+        ):
+            return start
+    return None

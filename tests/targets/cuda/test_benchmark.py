@@ -1,0 +1,169 @@
+"""``python -m benchmarks.gpu`` as far as it goes without a GPU, and its half for a bare machine."""
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from benchmarks import gpu
+from benchmarks.gpu_cases import FAMILIES, LADDER, GpuCase, cases, ladder
+from benchmarks.gpu_prepare import prepare, table
+from septran.mapping.loader import load_mapping
+
+ROOT = Path(__file__).parents[3]
+SMALL = GpuCase("gemm", "gemm", {"M": 256, "N": 512, "K": 128}, "float16")
+
+
+def test_every_family_has_cases_with_names_of_their_own():
+    names = [case.name for family in FAMILIES for case in cases(family)]
+    assert len(names) == len(set(names))
+    assert len(list(cases("odd"))) == 30
+    assert all(name.isidentifier() for name in names)
+
+
+@pytest.mark.parametrize("case", list(ladder()), ids=lambda case: case.label)
+def test_each_step_of_the_ladder_is_a_mapping(case):
+    assert load_mapping(case.mapping("nvidia-h200")).machine.name == "nvidia-h200"
+
+
+def test_each_step_of_the_ladder_changes_something():
+    steps = [(dict(tunables), rules) for _, tunables, rules in LADDER]
+    assert all(a != b for a, b in pairwise(steps))
+
+
+def test_a_dry_run_compiles_counts_and_predicts(cuda_compiler):
+    prepared = prepare(SMALL, "nvidia-h200")
+    assert prepared.error == ""
+    assert prepared.flops == 2 * 256 * 512 * 128
+    assert prepared.bytes_moved == 2 * (256 * 128 + 128 * 512 + 256 * 512)
+    assert prepared.spills == 0
+    assert 0 < prepared.registers <= 255
+    assert 0 < prepared.predicted_seconds < 1e-3
+    _, _, row = table([prepared])
+    assert row.startswith("| gemm_256x512x128_float16 | ")
+
+
+def test_what_cannot_be_compiled_is_a_row():
+    prepared = prepare(GpuCase("x", "gemm", {"M": 8}, "float16"), "nvidia-h200")
+    assert prepared.error
+    _, _, row = table([prepared])
+    assert prepared.error in row
+
+
+def test_an_exported_case_loads_without_septran(tmp_path, cuda_compiler):
+    prepared = prepare(SMALL, "nvidia-h200", tmp_path)
+    assert prepared.error == ""
+    script = f"""
+import sys
+sys.modules["septran"] = sys.modules["tvm"] = None
+from benchmarks import gpu
+from benchmarks.gpu_rivals import exact, rivals
+import json, torch
+place = gpu.Path({str(tmp_path)!r}) / {SMALL.name!r}
+module, meta = gpu.load(place), json.loads((place / gpu.META).read_text())
+given = gpu.inputs(module, "cpu")
+wanted, bound = exact(meta, given)
+found = (given["A"].float() @ given["B"].float()).half()
+print(float(((found.double() - wanted).abs() / bound).max()), sorted(rivals(meta, given)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    part, names = done.stdout.split(" ", 1)
+    assert 0 < float(part) <= 1
+    assert "cuBLAS" in names
+    facts = json.loads((tmp_path / SMALL.name / gpu.META).read_text())
+    assert facts["flops"] == prepared.flops
+
+
+@pytest.mark.parametrize(
+    ("operator", "static"),
+    [
+        ("attention", {"causal": False}), ("attention", {"causal": True}), ("softmax", {}),
+        ("layer_norm", {}), ("rms_norm", {}), ("dequant_gemm", {"bits": 4, "group": 32}),
+        ("conv2d_nhwc", {"stride": 2, "padding": 1}),
+    ],
+)  # fmt: skip
+def test_bounds_hold_for_torch_and_fail_for_wrong_results(operator, static):
+    """Results of the same dtypes are within the bound, and one wrong element is not."""
+    import torch
+
+    from benchmarks.gpu_rivals import exact, unpacked
+
+    torch.manual_seed(0)
+    meta = {"operator": operator, "static": static}
+    half = torch.float16
+    made = {
+        "attention": {n: torch.randn(1, 2, 96, 32).to(half) for n in "QKV"},
+        "softmax": {"X": torch.randn(8, 300).to(half)},
+        "layer_norm": {
+            "X": torch.randn(8, 300).to(half), "W": torch.randn(300).to(half),
+            "bias": torch.randn(300).to(half),
+        },
+        "rms_norm": {"X": torch.randn(8, 300).to(half), "W": torch.randn(300).to(half)},
+        "dequant_gemm": {
+            "A": torch.randn(4, 64).to(half),
+            "W": torch.randint(0, 256, (32, 16), dtype=torch.uint8),
+            "scale": torch.randn(2, 16).to(half), "zero": torch.randint(4, 12, (2, 16)).to(half),
+        },
+        "conv2d_nhwc": {
+            "X": torch.randn(2, 9, 8, 16).to(half), "F": torch.randn(3, 3, 16, 8).to(half),
+        },
+    }[operator]  # fmt: skip
+    single = {name: x.float() if x.is_floating_point() else x for name, x in made.items()}
+    if operator == "dequant_gemm":
+        found = single["A"] @ unpacked(meta, made).half().float()
+    elif operator == "conv2d_nhwc":
+        planes, weights = single["X"].permute(0, 3, 1, 2), single["F"].permute(3, 2, 0, 1)
+        found = torch.conv2d(planes, weights, None, 2, 1).permute(0, 2, 3, 1)
+    else:
+        found = exact(meta, single)[0].float()
+    wanted, bound = exact(meta, made)
+    assert wanted.shape == found.shape
+    away = (found.half().double() - wanted).abs() / bound
+    assert float(away.max()) <= 1
+    wrong = found.half().double()
+    wrong.view(-1)[3] += 0.05 * float(wanted.abs().mean()) + 1e-3
+    assert float(((wrong - wanted).abs() / bound).max()) > 1
+
+
+def test_the_page_has_ratios_means_and_goals():
+    meta = {
+        "operator": "gemm", "dims": {"M": 64}, "dtype": "float16", "static": {"causal": True},
+        "label": "", "flops": 2_000_000, "bytes_moved": 1000, "predicted_seconds": 5e-6,
+        "family": "gemm",
+    }  # fmt: skip
+    rows = [
+        gpu.Measured(meta, 0.25, {"SepTran": 1e-5, "cuBLAS": 1.1e-5, "Triton": 2e-5}, 2e-6),
+        gpu.Measured(meta, 3.0, {"SepTran": 1e-6, "cuBLAS": 1e-5}, 2e-6),
+    ]
+    lines = list(gpu.report(rows, "here"))
+    assert lines[4] == (
+        "| gemm 64 float16 causal | 0.25 | 10.0 | 0.2 | 0 | 50% | 1.100 "
+        "| cuBLAS 11.0 us, Triton 20.0 us | 2.00 |"
+    )
+    assert "**WRONG**" in lines[5]  # and its speed does not count
+    assert lines[-1] == "| gemm | 1 | 1.100 | 1.100 | 1.0 | 1.04 |"
+
+
+def test_without_a_gpu_the_command_says_so(tmp_path):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / gpu.META).write_text("{}")
+    with pytest.raises(SystemExit, match="finds no NVIDIA GPU"):
+        gpu.main([str(tmp_path)])
+
+
+def test_without_a_folder_the_command_says_what_it_takes(capsys):
+    with pytest.raises(SystemExit):
+        gpu.main([])
+    assert "--dry-run" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="nothing in"):
+        gpu.main(["/nonexistent"])
