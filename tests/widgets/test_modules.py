@@ -11,9 +11,7 @@ import pytest
 from septran_widgets import modules
 
 VIEWS = sorted(
-    path.stem
-    for path in modules.FOLDER.glob("*.js")
-    if "export default" in path.read_text("utf-8")
+    path.stem for path in modules.FOLDER.glob("*.js") if "export default" in path.read_text("utf-8")
 )
 
 

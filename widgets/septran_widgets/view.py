@@ -11,7 +11,7 @@ import traitlets
 from septran_widgets.modules import script, styles_of
 
 
-class View(anywidget.AnyWidget):  # type: ignore[misc]
+class View(anywidget.AnyWidget):
     """A view of plain data; subclasses name their script by ``module``.
 
     Where it is shown, the static HTML is displayed first, which the script hides once it is
@@ -27,7 +27,7 @@ class View(anywidget.AnyWidget):  # type: ignore[misc]
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Join the script and the style when the class is made."""
-        if cls.module:
+        if cls.__dict__.get("module"):  # anywidget makes further subclasses
             cls._esm = script(cls.module)
             cls._css = styles_of(cls.module)
         super().__init_subclass__(**options)
@@ -39,12 +39,13 @@ class View(anywidget.AnyWidget):  # type: ignore[misc]
         super().__init__(data=data, static_token=token)
 
     def _ipython_display_(self) -> None:
-        from IPython.display import display
+        from IPython.display import publish_display_data
 
+        publish: Any = publish_display_data
         text = self.text or f"<{type(self).__name__}>"
         if self.static:
             html = f'<div class="septran-static {self.static_token}">{self.static}</div>'
-            display({"text/html": html, "text/plain": text}, raw=True)
-        bundle = self._repr_mimebundle_()
+            publish({"text/html": html, "text/plain": text})
+        bundle: Any = self._repr_mimebundle_()
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        display({**data, "text/plain": text}, metadata=metadata, raw=True)
+        publish({**data, "text/plain": text}, metadata)

@@ -1,0 +1,83 @@
+"""From an object to its interactive view; the notebook package is imported only here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from septran.errors import CallError
+
+NEEDED = ("anywidget", "ipywidgets", "traitlets", "IPython", "septran_widgets")
+
+
+class NotebookMissingError(CallError):
+    """Interactive views need packages that are not installed."""
+
+    code = "SEP650"
+
+
+class NothingToExploreError(CallError):
+    """An object that has no interactive view."""
+
+    code = "SEP651"
+
+
+def widgets(module: str) -> Any:
+    """A module of `septran_widgets`; NotebookMissingError says what to install."""
+    try:
+        return importlib.import_module(f"septran_widgets.{module}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in NEEDED:
+            raise
+        raise NotebookMissingError(
+            f"interactive views need {error.name}, which is not installed",
+            hint='pip install "septran[notebook]"',
+        ) from error
+
+
+def explore(thing: Any, **options: Any) -> Any:
+    """The interactive view of an object: show it as the last line of a cell."""
+    for kind in type(thing).__mro__:
+        view = _VIEWS.get(f"{kind.__module__}.{kind.__qualname__}")
+        if view is not None:
+            return view(thing, **options)
+    known = ", ".join(sorted(name.rpartition(".")[2] for name in _VIEWS))
+    raise NothingToExploreError(
+        f"{type(thing).__name__} has no interactive view", hint=f"there are views of {known}"
+    )
+
+
+def _profile(profile: Any) -> Any:
+    from septran.explain.dsa_profile_panel import profile_panel
+    from septran.explain.dsa_timeline import timeline
+    from septran.explain.timeline import timelines
+
+    data = timelines(timeline(profile))
+    return widgets("timeline").Timeline(data, profile_panel(profile), str(profile))
+
+
+def _profiles(comparison: Any) -> Any:
+    from septran.explain.dsa_profile_panel import comparison_panel
+    from septran.explain.dsa_timeline import timeline
+    from septran.explain.timeline import timelines
+
+    pairs = zip(comparison.profiles, comparison.titles, strict=True)
+    data = timelines(*(timeline(profile, title) for profile, title in pairs))
+    return widgets("timeline").Timeline(data, comparison_panel(comparison), str(comparison))
+
+
+def _timeline(timeline: Any) -> Any:
+    from septran.explain.timeline import timelines
+    from septran.explain.timeline_svg import timeline_panel
+
+    static = timeline_panel(timeline)
+    return widgets("timeline").Timeline(timelines(timeline), static, repr(timeline))
+
+
+_VIEWS: dict[str, Callable[..., Any]] = {
+    "septran.targets.dsa.profile.DsaProfile": _profile,
+    "septran.targets.dsa.profile_comparison.ProfileComparison": _profiles,
+    "septran.explain.timeline.Timeline": _timeline,
+}
+"""By the full name of a class, so that nothing is imported before it is shown."""
