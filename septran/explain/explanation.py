@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.errors import SepTranError, nearest
 from septran.explain import movements as moving
+from septran.explain.memory_map import MemoryMap
 from septran.explain.plain import plain
 from septran.explain.remarks import Noted, remarks_text
 from septran.explain.stages import TITLES, to_dict
@@ -138,6 +139,11 @@ class Explanation:
         return ledger(self.tile_program)
 
     @cached_property
+    def memory_map(self) -> MemoryMap:
+        """What lives where over the program, against each memory's capacity."""
+        return MemoryMap(self.tile_program)
+
+    @cached_property
     def prediction(self) -> Prediction:
         """What the performance model says."""
         return predict(self.tile_program)
@@ -204,6 +210,12 @@ class Explanation:
         target = Path(path)
         target.write_text(explanation_page(self), encoding="utf-8")
         return target
+
+    def explore(self) -> Any:
+        """All stages in linked panes, live in a notebook (``septran[notebook]``)."""
+        from septran.explain.live import explore
+
+        return explore(self)
 
     def __str__(self) -> str:
         return self.text()

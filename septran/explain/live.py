@@ -54,7 +54,7 @@ def _profile(profile: Any) -> Any:
     from septran.explain.timeline import timelines
 
     data = timelines(timeline(profile))
-    return widgets("timeline").Timeline(data, profile_panel(profile), str(profile))
+    return widgets("views").Timeline(data, profile_panel(profile), str(profile))
 
 
 def _profiles(comparison: Any) -> Any:
@@ -64,7 +64,7 @@ def _profiles(comparison: Any) -> Any:
 
     pairs = zip(comparison.profiles, comparison.titles, strict=True)
     data = timelines(*(timeline(profile, title) for profile, title in pairs))
-    return widgets("timeline").Timeline(data, comparison_panel(comparison), str(comparison))
+    return widgets("views").Timeline(data, comparison_panel(comparison), str(comparison))
 
 
 def _timeline(timeline: Any) -> Any:
@@ -72,12 +72,46 @@ def _timeline(timeline: Any) -> Any:
     from septran.explain.timeline_svg import timeline_panel
 
     static = timeline_panel(timeline)
-    return widgets("timeline").Timeline(timelines(timeline), static, repr(timeline))
+    return widgets("views").Timeline(timelines(timeline), static, repr(timeline))
+
+
+def _explanation(explanation: Any) -> Any:
+    from septran.explain.explore_panel import explore_panel
+    from septran.explain.links import linked, linked_data
+
+    panes = linked(explanation)
+    static = explore_panel(explanation, panes)
+    return widgets("explorer").Explorer(linked_data(panes), static, repr(explanation))
+
+
+def _kernel(kernel: Any) -> Any:
+    from septran.explain.explanation import Explanation
+
+    return _explanation(Explanation(kernel.stages))
+
+
+def _ledger(ledger: Any) -> Any:
+    from septran.explain.ledger_graph import ledger_graph
+    from septran.explain.stages import mimebundle
+
+    return widgets("views").LedgerGraph(ledger_graph(ledger), *_static(mimebundle(ledger)))
+
+
+def _memory_map(found: Any) -> Any:
+    return widgets("views").MemoryMap(found.to_dict(), *_static(found._repr_mimebundle_()))
+
+
+def _static(bundle: dict[str, str]) -> tuple[str, str]:
+    return bundle["text/html"], bundle["text/plain"]
 
 
 _VIEWS: dict[str, Callable[..., Any]] = {
+    "septran.explain.explanation.Explanation": _explanation,
+    "septran.runtime.kernel.Kernel": _kernel,
     "septran.targets.dsa.profile.DsaProfile": _profile,
     "septran.targets.dsa.profile_comparison.ProfileComparison": _profiles,
     "septran.explain.timeline.Timeline": _timeline,
+    "septran.explain.memory_map.MemoryMap": _memory_map,
+    "septran.tile.ledger.Ledger": _ledger,
 }
 """By the full name of a class, so that nothing is imported before it is shown."""

@@ -25,7 +25,7 @@ def test_a_missing_package_is_named(monkeypatch):
 
     monkeypatch.setattr(live.importlib, "import_module", without)
     with pytest.raises(live.NotebookMissingError, match="anywidget") as caught:
-        live.widgets("timeline")
+        live.widgets("views")
     assert caught.value.hint == 'pip install "septran[notebook]"'
 
 

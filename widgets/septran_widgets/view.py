@@ -24,6 +24,8 @@ class View(anywidget.AnyWidget):
     """All that is shown, as JSON-ready data."""
     static_token = traitlets.Unicode().tag(sync=True)
     """Class of the static HTML that the script hides once it is alive; may be empty."""
+    selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """Keys of the origin of what is chosen, such as ``logic:gemm.py:33``."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Join the script and the style when the class is made."""

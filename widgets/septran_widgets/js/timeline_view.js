@@ -4,6 +4,7 @@ import {bytes, count, large, percent, short} from "./numbers.js";
 import {Axis} from "./axis.js";
 import {sharp} from "./hues.js";
 import {layOut, barAt, boxOf, fills, drawBars} from "./bars.js";
+import {factList, placeList} from "./facts.js";
 import {timelineKeys} from "./timeline_keys.js";
 
 const FOOT = 22;
@@ -45,7 +46,7 @@ export function timelineView(root, data, onSelect = () => {}) {
   state.choose = (bar) => {
     state.chosen = bar;
     refill(why, bar ? facts(bar, unit) : rest(data.timelines, unit));
-    onSelect(bar);
+    onSelect(bar ? bar.origin.keys : []);
     draw();
   };
   state.hover = (bar, x, y) => {
@@ -188,16 +189,18 @@ function pointer(plot, canvas, state, axis) {
 }
 
 function facts(bar, unit) {
-  const rows = [
+  const rate = (amount) => short(amount / (bar.end - bar.start));
+  const amounts = [
+    bar.bytes ? `${bytes(bar.bytes)} ${bar.edge}, ${rate(bar.bytes)} B/${singular(unit)}` : "",
+    bar.flops ? `${large(bar.flops)}FLOP, ${rate(bar.flops)} FLOP/${singular(unit)}` : "",
+  ];
+  return factList([
     ["what", tag("b", {}, bar.count > 1 ? `${bar.label}, ${count(bar.count)} in a row` : bar.label)],
     ["when", `${count(bar.start)} to ${count(bar.end)}: ${count(bar.end - bar.start)} ${unit} in ${bar.lane.group} ${bar.lane.title}`],
-    (bar.bytes || bar.flops) && ["how much", [
-      bar.bytes ? `${bytes(bar.bytes)}${bar.edge ? ` ${bar.edge}` : ""}, ${short(bar.bytes / (bar.end - bar.start))} B/${singular(unit)}` : "",
-      bar.flops ? `${large(bar.flops)}FLOP` : ""].filter(Boolean).join(", ")],
+    ["how much", amounts.filter(Boolean).join(", ")],
     ["why", bar.origin.rule || "not known"],
-    bar.origin.places.length && ["where", tag("span", { class: "sep-mono" }, bar.origin.places.join("  "))],
-  ].filter(Boolean);
-  return tag("dl", { class: "sep-facts" }, rows.map(([name, value]) => [tag("dt", {}, name), tag("dd", {}, value)]));
+    ["where", placeList(bar.origin.places)],
+  ]);
 }
 
 function singular(unit) { return unit === "cycles" ? "cycle" : unit; }
