@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from septran import operators, task
     from septran.compiler import compile, produce_stages
     from septran.errors import SepTranError
-    from septran.explain import compare, explain
+    from septran.explain import compare, explain, explore
     from septran.machine.loader import load_machine
     from septran.mapping.loader import load_mapping
     from septran.mapping.resolve import resolve
@@ -37,6 +37,7 @@ _HOMES = {
     "compare_profiles": "septran.targets.dsa.profile_comparison",
     "compile": "septran.compiler",
     "explain": "septran.explain",
+    "explore": "septran.explain",
     "interpret": "septran.tile.interpreter",
     "load": "septran.runtime.archive",
     "load_machine": "septran.machine.loader",
@@ -51,7 +52,7 @@ _HOMES = {
 
 __all__ = [
     "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "explain",
-    "interpret", "load", "load_machine", "load_mapping", "operators", "place", "produce_stages",
+    "explore", "interpret", "load", "load_machine", "load_mapping", "operators", "place", "produce_stages",
     "resolve", "task", "trace", "verify",
 ]  # fmt: skip
 

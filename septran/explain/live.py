@@ -101,6 +101,13 @@ def _memory_map(found: Any) -> Any:
     return widgets("views").MemoryMap(found.to_dict(), *_static(found._repr_mimebundle_()))
 
 
+def _comparison(comparison: Any) -> Any:
+    from septran.explain.comparison_data import comparison_data
+
+    static = _static(comparison._repr_mimebundle_())
+    return widgets("views").Comparison(comparison_data(comparison), static[0], repr(comparison))
+
+
 def _static(bundle: dict[str, str]) -> tuple[str, str]:
     return bundle["text/html"], bundle["text/plain"]
 
@@ -111,6 +118,7 @@ _VIEWS: dict[str, Callable[..., Any]] = {
     "septran.targets.dsa.profile.DsaProfile": _profile,
     "septran.targets.dsa.profile_comparison.ProfileComparison": _profiles,
     "septran.explain.timeline.Timeline": _timeline,
+    "septran.explain.comparison.Comparison": _comparison,
     "septran.explain.memory_map.MemoryMap": _memory_map,
     "septran.tile.ledger.Ledger": _ledger,
 }

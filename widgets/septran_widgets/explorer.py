@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
-from septran.explain.links import linked, linked_data
+from septran_widgets.page import page
 from septran_widgets.view import View
 
 
 class Explorer(View):
-    """Every stage of a compilation in linked panes."""
+    """Every stage of a compilation in linked panes: `septran.explain.links` makes its data."""
 
     module = "explorer"
 
-    @classmethod
-    def of(cls, explanation: Any) -> Explorer:
-        """The explorer of what `septran.explain` returns."""
-        data = linked_data(linked(explanation))
-        return cls(data, static=explanation.static_html(), text=repr(explanation))
+    def html(self) -> str:
+        """The same explorer as one page that opens without a notebook or a network."""
+        return page(self.data["title"], self.module, self.data)
+
+    def save_html(self, path: str | Path) -> Path:
+        """Write that page."""
+        target = Path(path)
+        target.write_text(self.html(), encoding="utf-8")
+        return target
