@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from septran.explain.comparison_runs import Make, Ran, run
 from septran.explain.explanation import Explanation, Unavailable
 from septran.explain.html import (
     Markup,
@@ -51,6 +52,41 @@ class Comparison:
     names: tuple[str, ...]
     """One for each mapping."""
     explanations: tuple[Explanation, ...]
+    makes: tuple[Make, ...] = field(default=(), repr=False, compare=False)
+    """What compiles each kernel; empty where the stages alone were given."""
+    measured: tuple[Ran, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def runs(self) -> tuple[Ran, ...]:
+        """What was measured under each mapping; without profiles before `measure`."""
+        return self.measured or (Ran(reason="not measured"),) * len(self.names)
+
+    def measure(self) -> Comparison:
+        """The same with each kernel compiled and run on random tensors, where it can be here.
+
+        Simulated machines count cycles and give a timeline; a kernel whose machine is not
+        here keeps the reason.
+        """
+        if not self.makes:
+            raise ValueError("made from finished stages: there is nothing to run")
+        return replace(self, measured=tuple(run(make) for make in self.makes))
+
+    def explore(self) -> Any:
+        """The interactive view of it, in a notebook."""
+        from septran.explain.live import explore
+
+        return explore(self)
+
+    def export_html(self, path: str | Path) -> Path:
+        """Write the interactive view as one file that opens without a network or a notebook."""
+        from septran.explain.comparison_data import comparison_data
+        from septran.explain.live import widgets
+
+        target = Path(path)
+        title = f"{self.explanations[0].name} under {len(self.names)} mappings"
+        text = widgets("page").page(title, "comparison", comparison_data(self))
+        target.write_text(text, "utf-8")
+        return target
 
     @property
     def differences(self) -> tuple[Difference, ...]:

@@ -21,3 +21,9 @@ class MemoryMap(View):
     """What lives where over the program; data of `memory_map.MemoryMap`."""
 
     module = "memory"
+
+
+class Comparison(View):
+    """One logic under several mappings; data of `comparison_data.comparison_data`."""
+
+    module = "comparison"
