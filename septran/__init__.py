@@ -52,8 +52,8 @@ _HOMES = {
 
 __all__ = [
     "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "explain",
-    "explore", "interpret", "load", "load_machine", "load_mapping", "operators", "place", "produce_stages",
-    "resolve", "task", "trace", "verify",
+    "explore", "interpret", "load", "load_machine", "load_mapping", "operators", "place",
+    "produce_stages", "resolve", "task", "trace", "verify",
 ]  # fmt: skip
 
 

@@ -64,6 +64,13 @@ class Origins:
         return {text: tuple(origins) for text, origins in found.items()}
 
     @cached_property
+    def places(self) -> tuple[frozenset[str], ...]:
+        """The places that each reason names, as they are printed."""
+        return tuple(
+            frozenset(str(p) for p in (o.logic, o.mapping) if p is not None) for o in self.whys
+        )
+
+    @cached_property
     def nodes_by_text(self) -> dict[str, tuple[int, ...]]:
         """Numbers of the final program's nodes by what targets write for them."""
         found: defaultdict[str, list[int]] = defaultdict(list)
@@ -79,7 +86,7 @@ class Origins:
         for buffer in self.program.buffers:
             if buffer.origin is not None and buffer.name not in self.program.params:
                 own[buffer.origin.task, buffer.tensor].append(buffer.name)
-        root = {name: (name,) for name in self.program.params}
+        root: dict[str, tuple[str, ...]] = {name: (name,) for name in self.program.params}
         return dict(_held(self.tree.root, root, {k: tuple(v) for k, v in own.items()}))
 
     def tensor(self, path: str, name: str) -> Keys:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from septran.explain.links.model import NO_KEYS, Document, Keys, PassStep, Word
 from septran.explain.links.origins import Origins
@@ -71,32 +70,34 @@ def name_words(text: str, program: TileProgram, suffix: str = "") -> Iterator[Wo
             yield Word(number, match.start(), len(match[0]), keys)
 
 
+Row = tuple[str, Keys]
+
+
 def pass_steps(steps: Sequence[Step], origins: Origins) -> tuple[PassStep, ...]:
     """Each pass with the lines that it wrote and took out."""
-    if not steps:
-        return ()
-    first = steps[0]
-    rows = tuple(("+", text, keys) for text, keys in _rows(first.program, origins))
-    found = [PassStep(first.name, first.summary, rows)]
-    for before, after in pairwise(steps):
-        changed = tuple(_difference(before.program, after.program, origins))
-        found.append(PassStep(after.name, after.summary, changed))
+    found: list[PassStep] = []
+    before: list[Row] = []
+    program: TileProgram | None = None
+    for step in steps:
+        after = before if step.program is program else _rows(step.program, origins)
+        changed = tuple(_difference(before, after))
+        found.append(PassStep(step.name, step.summary, changed))
+        before, program = after, step.program
     return tuple(found)
 
 
-def _rows(program: TileProgram, origins: Origins) -> list[tuple[str, Keys]]:
+def _rows(program: TileProgram, origins: Origins) -> list[Row]:
     text = to_text(program)
     keys = dict(_lines(program, text, origins, numbered=False))
     return [(line, keys.get(n, NO_KEYS)) for n, line in enumerate(text.splitlines(), 1)]
 
 
-def _difference(
-    before: TileProgram, after: TileProgram, origins: Origins
-) -> Iterator[tuple[str, str, Keys]]:
-    old, new = _rows(before, origins), _rows(after, origins)
-    matcher = difflib.SequenceMatcher(
-        None, [text for text, _ in old], [text for text, _ in new], autojunk=False
-    )
+def _difference(old: list[Row], new: list[Row]) -> Iterator[tuple[str, str, Keys]]:
+    texts = [text for text, _ in old], [text for text, _ in new]
+    if texts[0] == texts[1]:
+        yield from ((" ", *row) for row in new)
+        return
+    matcher = difflib.SequenceMatcher(None, *texts, autojunk=False)
     for kind, i, i_end, j, j_end in matcher.get_opcodes():
         if kind == "equal":
             yield from ((" ", *row) for row in new[j:j_end])
