@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.errors import SepTranError, nearest
 from septran.explain import movements as moving
+from septran.explain.element import Journey, follow
 from septran.explain.memory_map import MemoryMap
 from septran.explain.plain import plain
 from septran.explain.remarks import Noted, remarks_text
@@ -142,6 +143,10 @@ class Explanation:
     def memory_map(self) -> MemoryMap:
         """What lives where over the program, against each memory's capacity."""
         return MemoryMap(self.tile_program)
+
+    def follow(self, tensor: str, *at: int) -> Journey:
+        """The way of one element: its tile, its tasks, every copy it takes, by address."""
+        return follow(self.tile_program, tensor, at)
 
     @cached_property
     def prediction(self) -> Prediction:

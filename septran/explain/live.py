@@ -108,6 +108,10 @@ def _comparison(comparison: Any) -> Any:
     return widgets("views").Comparison(comparison_data(comparison), static[0], repr(comparison))
 
 
+def _element(journey: Any) -> Any:
+    return widgets("views").Element(journey, *_static(journey._repr_mimebundle_()))
+
+
 def _static(bundle: dict[str, str]) -> tuple[str, str]:
     return bundle["text/html"], bundle["text/plain"]
 
@@ -119,6 +123,7 @@ _VIEWS: dict[str, Callable[..., Any]] = {
     "septran.targets.dsa.profile_comparison.ProfileComparison": _profiles,
     "septran.explain.timeline.Timeline": _timeline,
     "septran.explain.comparison.Comparison": _comparison,
+    "septran.explain.element.Journey": _element,
     "septran.explain.memory_map.MemoryMap": _memory_map,
     "septran.tile.ledger.Ledger": _ledger,
 }

@@ -32,3 +32,24 @@ def test_a_missing_package_is_named(monkeypatch):
 def test_what_has_no_view_says_so():
     with pytest.raises(live.NothingToExploreError, match="int has no interactive view"):
         live.explore(1)
+
+
+def test_asking_for_another_element_shows_that_one():
+    import septran
+
+    journey = septran.explain("gemm", "dsa-sim", shapes={"M": 64, "N": 64, "K": 64}).follow(
+        "C", 1, 2
+    )
+    view = journey.explore()
+    view.asked = {"tensor": "A", "at": [3, 4]}
+    assert view.data == journey.__class__.to_dict(_followed(journey.program))
+    view.asked = {"tensor": "A", "at": [64, 0]}
+    assert "no element [64, 0]" in view.error
+    view.asked = {"tensor": "A"}
+    assert view.error
+
+
+def _followed(program):
+    from septran.explain.element import follow
+
+    return follow(program, "A", (3, 4))

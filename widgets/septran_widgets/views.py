@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+import traitlets
+
+from septran.errors import SepTranError
 from septran_widgets.view import View
+
+if TYPE_CHECKING:
+    from septran.explain.element import Journey
 
 
 class Timeline(View):
@@ -27,3 +35,31 @@ class Comparison(View):
     """One logic under several mappings; data of `comparison_data.comparison_data`."""
 
     module = "comparison"
+
+
+class Element(View):
+    """The way of one element; a click asks for another one's."""
+
+    module = "element"
+    asked = traitlets.Dict().tag(sync=True)
+    """The element that was clicked: ``{"tensor": "C", "at": [37, 5]}``."""
+    error = traitlets.Unicode().tag(sync=True)
+    """Why what was asked for cannot be shown."""
+
+    def __init__(self, journey: Journey, static: str = "", text: str = "") -> None:
+        """`journey` is shown first."""
+        self.program = journey.program
+        super().__init__(journey.to_dict(), static, text)
+
+    @traitlets.observe("asked")
+    def _follow(self, change: Any) -> None:
+        from septran.explain.element import follow
+
+        wanted = change["new"]
+        try:
+            at = tuple(int(n) for n in wanted["at"])
+            self.data = follow(self.program, str(wanted["tensor"]), at).to_dict()
+        except (SepTranError, KeyError, TypeError, ValueError) as error:
+            self.error = str(error)
+        else:
+            self.error = ""

@@ -146,7 +146,9 @@ export class CodeView {
 
   /** Bring the first lit line into view where none is. */
   follow() {
-    const lit = this.lit();
+    const all = this.lit();
+    const near = all.filter((n) => !this.lines[n - 1].classList.contains("sep-around"));
+    const lit = near.length ? near : all;
     const { scrollTop, clientHeight } = this.body;
     const seen = lit.some((n) => {
       const top = this.lines[n - 1].offsetTop;

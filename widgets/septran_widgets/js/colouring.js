@@ -10,7 +10,7 @@ const WORD = String.raw`[A-Za-z_]\w*`;
 const TRIPLE = String.raw`"""[\s\S]*?(?:"""|$)|'''[\s\S]*?(?:'''|$)`;
 
 const LANGUAGES = {
-  python: { comment: "#[^\\n]*", string: `${TRIPLE}|${STRING}`, extra: String.raw`@[\w.]+`, words: PYTHON },
+  python: { comment: String.raw`#[^\n]*|(?:with )?T\.attr\(\{"origin"[^\n]*|T\.call_extern\("\w+", "septran_note"[^\n]*`, string: `${TRIPLE}|${STRING}`, extra: String.raw`@[\w.]+`, words: PYTHON },
   tile: { comment: "#[^\\n]*", string: STRING, words: TILE },
   yaml: { comment: "(?<=^|[\\s])#[^\\n]*", string: STRING, extra: String.raw`![\w]+|[\w*"'.-]+(?=:(?:\s|$))`, words: "true false null" },
   resolved: { comment: String.raw`\[[^\]\n]*:\d+[^\]\n]*\]`, string: STRING, words: "proc mems tunables bindings layouts copy schedule pipeline warpspecialize consumers registers by as" },

@@ -16,6 +16,20 @@ export class DrawingView {
     for (const group of this.svg.querySelectorAll("g.node")) this.node(group, graph.boxes);
     if (this.nodes.length) this.nodes[0].setAttribute("tabindex", "0");
     this.listen();
+    this.fitted = false;
+    this.sizes = new ResizeObserver(() => this.fit());
+    this.sizes.observe(this.element);
+  }
+
+  /** Begin at a size that can be read, its top in the middle. */
+  fit() {
+    const { clientWidth: width, clientHeight: height } = this.element;
+    if (!width || !height || this.fitted) return;
+    this.fitted = true;
+    const [x, y, w, h] = this.whole;
+    const scale = Math.max(0.8, Math.min(1.1, width / w, height / h));
+    this.home = [x + (w - width / scale) / 2, y, width / scale, height / scale];
+    this.reset();
   }
 
   node(group, boxes) {
@@ -83,7 +97,8 @@ export class DrawingView {
     const next = this.nodes[Math.min(Math.max(n, 0), this.nodes.length - 1)];
     if (!next) return;
     for (const node of this.nodes) node.setAttribute("tabindex", node === next ? "0" : "-1");
-    next.focus();
+    next.focus({ preventScroll: true });
+    this.show(next);
   }
 
   pan(key) {
@@ -101,11 +116,28 @@ export class DrawingView {
     this.box.width = width; this.box.height = height;
   }
 
-  reset() { [this.box.x, this.box.y, this.box.width, this.box.height] = this.whole; }
+  reset() { [this.box.x, this.box.y, this.box.width, this.box.height] = this.home || this.whole; }
+
+  /** Bring a box into view. */
+  show(node) {
+    const { x, y, width, height } = node.getBBox();
+    const matrix = node.getCTM().inverse();
+    const seen = new DOMPoint(0, 0).matrixTransform(matrix);
+    const end = new DOMPoint(this.element.clientWidth, this.element.clientHeight).matrixTransform(matrix);
+    const dx = x < seen.x || x + width > end.x ? x + width / 2 - (seen.x + end.x) / 2 : 0;
+    const dy = y < seen.y || y + height > end.y ? y + height / 2 - (seen.y + end.y) / 2 : 0;
+    this.box.x += dx;
+    this.box.y = Math.min(this.box.y + dy, Math.max(this.whole[1], this.whole[1] + this.whole[3] - this.box.height));
+  }
 
   get text() { return new XMLSerializer().serializeToString(this.svg); }
 
   lit() { return this.nodes.filter((node) => node.classList.contains("sep-lit")); }
 
-  follow() {}
+  follow() {
+    const lit = this.lit();
+    const near = lit.filter((node) => !node.classList.contains("sep-around"));
+    const all = near.length ? near : lit;
+    if (all.length) this.show(all[all.length - 1]);
+  }
 }

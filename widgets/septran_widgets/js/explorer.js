@@ -1,26 +1,48 @@
 // The stage explorer: every stage of a compilation in linked panes.
-import {replaceStatic, tag} from "./dom.js";
+import {tag} from "./dom.js";
 import {Finding} from "./finding.js";
 import {Focus} from "./focus.js";
 import {Pane} from "./pane.js";
+import {saveText} from "./saving.js";
 import {WhyBox} from "./why_box.js";
+import {widgetOf} from "./widget.js";
+
+const SIZES = [9, 10, 11, 12, 13, 14, 16, 18, 21, 24];
 
 /** Panes, the box that says why, search, and the keys that move between them. */
-class Explorer {
-  constructor(data) {
+export class Explorer {
+  /** `kept` is what an explorer of earlier data left by `remember`. */
+  constructor(root, data, { select = () => {}, savePage = null, kept = {} } = {}) {
+    this.root = root;
+    this.data = data;
+    this.select = select;
+    this.savePage = savePage;
+    this.size = kept.size ?? 3;
     this.focus = new Focus(data);
     const actions = { name: data.title.replace(/\W+/g, "_"), maximise: (pane) => this.maximise(pane) };
     this.panes = data.panes.map((pane) => new Pane(pane, this.focus, data.passes, actions));
     this.finding = new Finding(() => this.panes.filter((pane) => !pane.element.hidden));
     this.why = new WhyBox(data, this.focus, (file, line) => this.open(file, line));
     this.grid = tag("div", { class: "sep-grid" }, this.panes.map((pane) => pane.element));
-    this.element = tag("div", {
-      class: "sep-view sep-explorer", role: "region", "aria-label": `Stages of ${data.title}`, "data-lm-suppress-shortcuts": "true",
-    }, tag("div", { class: "sep-head" }, tag("span", { class: "sep-title" }, data.title), this.choices(), tag("span", { class: "sep-spring" }), this.finding.element),
-    this.grid, this.why.element);
-    this.focus.onChange((now) => { if (now && now.held) this.follow(now.source); });
-    this.element.addEventListener("keydown", (event) => this.key(event));
+    root.classList.add("sep-explorer");
+    root.setAttribute("role", "region");
+    root.setAttribute("aria-label", `Stages of ${data.title}`);
+    root.setAttribute("data-lm-suppress-shortcuts", "true"); // the notebook's own keys stay out
+    root.replaceChildren(this.head(), this.grid, this.why.element);
+    this.focus.onChange((now) => this.changed(now));
+    this.listener = (event) => this.key(event);
+    root.addEventListener("keydown", this.listener);
+    this.restore(kept);
+    this.zoom(0);
     this.arrange();
+  }
+
+  head() {
+    const save = this.savePage && tag("button", {
+      class: "sep-button", type: "button", title: "save all of this as one HTML file that opens anywhere", onclick: this.savePage,
+    }, "save page");
+    return tag("div", { class: "sep-head" }, tag("span", { class: "sep-title" }, this.data.title),
+      this.choices(), tag("span", { class: "sep-spring" }), this.finding.element, save);
   }
 
   choices() {
@@ -31,6 +53,11 @@ class Explorer {
       }, pane.pane.title);
       return pane.choice;
     }));
+  }
+
+  changed(now) {
+    if (now && now.held) this.follow(now.source);
+    if (!now || now.held) this.select(now ? this.focus.keys() : []);
   }
 
   toggle(pane) {
@@ -49,6 +76,7 @@ class Explorer {
     for (const other of this.panes) other.element.classList.remove("sep-large");
     this.grid.classList.toggle("sep-one", Boolean(pane) && !now);
     if (pane && !now) pane.element.classList.add("sep-large");
+    for (const other of this.panes) if (other.view && other.view.lit && this.focus.held) other.follow();
   }
 
   follow(source) {
@@ -69,23 +97,64 @@ class Explorer {
       return;
     }
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "/") { this.finding.input.focus(); event.preventDefault(); }
     const pane = this.panes[Number(event.key) - 1];
-    if (pane && /^[1-9]$/.test(event.key)) { this.enter(pane); event.preventDefault(); }
+    if (event.key === "/") this.finding.input.focus();
+    else if (pane && /^[1-9]$/.test(event.key)) this.enter(pane);
+    else if ((event.key === "+" || event.key === "-") && !event.defaultPrevented) this.zoom(event.key === "+" ? 1 : -1);
+    else return;
+    event.preventDefault();
+  }
+
+  /** Larger or smaller texts. */
+  zoom(step) {
+    this.size = Math.min(Math.max(this.size + step, 0), SIZES.length - 1);
+    this.root.style.setProperty("--sep-code-size", `${SIZES[this.size]}px`);
   }
 
   enter(pane) {
     if (pane.element.hidden) this.toggle(pane);
-    const target = pane.element.querySelector(".sep-code, [tabindex='0']");
     const inside = pane.body.querySelector(".sep-code, g.node[tabindex='0']");
-    if (inside || target) (inside || target).focus();
+    if (inside) inside.focus();
+  }
+
+  /** What a later explorer of other data takes over. */
+  remember() {
+    const panes = this.panes.map((pane) => [pane.pane.name, {
+      hidden: pane.element.hidden, entry: pane.entry && pane.entry.title, top: pane.top(),
+    }]);
+    return { size: this.size, panes: Object.fromEntries(panes) };
+  }
+
+  restore({ panes = {} }) {
+    for (const pane of this.panes) {
+      const was = panes[pane.pane.name];
+      if (was && was.hidden) this.toggle(pane);
+      if (was) pane.back(was.entry, was.top);
+    }
+  }
+
+  destroy() {
+    this.root.removeEventListener("keydown", this.listener);
   }
 }
 
-function render({ model, el }) {
-  const explorer = new Explorer(model.get("data"));
-  el.append(explorer.element);
-  return replaceStatic(model.get("static_token"));
+const kept = new WeakMap();
+
+function view(root, data, select, model) {
+  const canSave = Boolean(model.get("can_save"));
+  const savePage = canSave ? () => model.send({ want: "page" }) : null;
+  const explorer = new Explorer(root, data, { select, savePage, kept: kept.get(root) || {} });
+  const heard = (message) => {
+    if (message.page) saveText(`${data.title.replace(/\W+/g, "_")}.html`, message.page, "text/html");
+  };
+  model.on("msg:custom", heard);
+  return {
+    destroy() {
+      model.off("msg:custom", heard);
+      kept.set(root, explorer.remember());
+      explorer.destroy();
+    },
+  };
 }
 
-export default { render };
+export default { render: widgetOf("sep-explorer", view) };

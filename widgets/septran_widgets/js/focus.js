@@ -9,6 +9,7 @@ export class Focus {
     this.lit = new Set();
     this.held = null;
     this.now = null;
+    this.focused = new Set();
     this.listeners = [];
   }
 
@@ -17,7 +18,7 @@ export class Focus {
     if (!set) return;
     if (!this.elements.has(set)) this.elements.set(set, new Set());
     this.elements.get(set).add(element);
-    if (this.lit.has(set)) element.classList.add("sep-lit");
+    if (this.lit.has(set)) this.paint(element, set, true);
   }
 
   /** Forget elements that are no longer shown. */
@@ -62,8 +63,9 @@ export class Focus {
     if (this.now && this.now.source) this.now.source.classList.remove("sep-focus");
     this.now = focus;
     const wanted = this.matching(focus ? focus.sets : []);
+    this.focused = new Set((focus ? focus.sets : []).flatMap((set) => this.sets[set]));
     for (const set of this.lit) if (!wanted.has(set)) this.mark(set, false);
-    for (const set of wanted) if (!this.lit.has(set)) this.mark(set, true);
+    for (const set of wanted) this.mark(set, true);
     this.lit = wanted;
     if (focus && focus.source) focus.source.classList.add("sep-focus");
     for (const listener of this.listeners) listener(focus);
@@ -77,6 +79,17 @@ export class Focus {
   }
 
   mark(set, on) {
-    for (const element of this.elements.get(set) || []) element.classList.toggle("sep-lit", on);
+    for (const element of this.elements.get(set) || []) this.paint(element, set, on);
+  }
+
+  /** What stands for a whole task is lit more softly by a part of it. */
+  paint(element, set, on) {
+    element.classList.toggle("sep-lit", on);
+    element.classList.toggle("sep-around", on && this.around(set));
+  }
+
+  around(set) {
+    const own = this.sets[set].filter((key) => this.data.keys[key].startsWith("task:"));
+    return own.length > 0 && !own.some((key) => this.focused.has(key));
   }
 }

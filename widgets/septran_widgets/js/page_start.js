@@ -1,4 +1,4 @@
-// Starts the one view of an exported page: `view` is the view's module.
+// Starts the one view of an exported page: `page_view` is the view's module.
 const data = JSON.parse(document.getElementById("data").textContent);
 const root = document.documentElement;
 const system = matchMedia("(prefers-color-scheme: dark)");
@@ -13,4 +13,4 @@ choose(system.matches);
 const model = {
   get: (name) => (name === "data" ? data : ""), set() {}, save_changes() {}, on() {}, off() {}, send() {},
 };
-view.render({ model, el: document.getElementById("view") });
+page_view.render({ model, el: document.getElementById("view") });

@@ -88,6 +88,19 @@ export class Pane {
     return true;
   }
 
+  /** How far it is scrolled. */
+  top() {
+    const body = this.view && this.view.body;
+    return body ? body.scrollTop : 0;
+  }
+
+  /** Show a view by its title as it was before. */
+  back(title, top) {
+    const entry = this.entries.find((one) => one.title === title);
+    if (entry && entry !== this.entry) this.show(entry);
+    if (this.view && this.view.body) requestAnimationFrame(() => { this.view.body.scrollTop = top; });
+  }
+
   get view() { return this.entry && this.entry.view; }
 
   async copy() {
