@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from septran.errors import SepTranError, nearest
 from septran.explain import movements as moving
+from septran.explain.access_map import AccessMap, access_map
 from septran.explain.element import Journey, follow
+from septran.explain.layout_map import LayoutMap, layout_map
 from septran.explain.memory_map import MemoryMap
 from septran.explain.plain import plain
 from septran.explain.remarks import Noted, remarks_text
@@ -147,6 +149,14 @@ class Explanation:
     def follow(self, tensor: str, *at: int) -> Journey:
         """The way of one element: its tile, its tasks, every copy it takes, by address."""
         return follow(self.tile_program, tensor, at)
+
+    def layout(self, buffer: str) -> LayoutMap:
+        """Where each element of a buffer of the tile program lies."""
+        return layout_map(self.tile_program, buffer)
+
+    def accesses(self, **block: int) -> AccessMap:
+        """What one block touches, step by step; a block is named by its loop indices."""
+        return access_map(self.tile_program, **block)
 
     @cached_property
     def prediction(self) -> Prediction:

@@ -112,6 +112,14 @@ def _element(journey: Any) -> Any:
     return widgets("views").Element(journey, *_static(journey._repr_mimebundle_()))
 
 
+def _layout(found: Any) -> Any:
+    return widgets("views").Layout(found.to_dict(), *_static(found._repr_mimebundle_()))
+
+
+def _accesses(found: Any) -> Any:
+    return widgets("views").Accesses(found, *_static(found._repr_mimebundle_()))
+
+
 def _static(bundle: dict[str, str]) -> tuple[str, str]:
     return bundle["text/html"], bundle["text/plain"]
 
@@ -124,6 +132,8 @@ _VIEWS: dict[str, Callable[..., Any]] = {
     "septran.explain.timeline.Timeline": _timeline,
     "septran.explain.comparison.Comparison": _comparison,
     "septran.explain.element.Journey": _element,
+    "septran.explain.layout_map.LayoutMap": _layout,
+    "septran.explain.access_map.AccessMap": _accesses,
     "septran.explain.memory_map.MemoryMap": _memory_map,
     "septran.tile.ledger.Ledger": _ledger,
 }

@@ -10,6 +10,7 @@ from septran.errors import SepTranError
 from septran_widgets.view import View
 
 if TYPE_CHECKING:
+    from septran.explain.access_map import AccessMap
     from septran.explain.element import Journey
 
 
@@ -60,6 +61,39 @@ class Element(View):
             at = tuple(int(n) for n in wanted["at"])
             self.data = follow(self.program, str(wanted["tensor"]), at).to_dict()
         except (SepTranError, KeyError, TypeError, ValueError) as error:
+            self.error = str(error)
+        else:
+            self.error = ""
+
+
+class Layout(View):
+    """Where each element of a buffer lies; data of `layout_map.LayoutMap`."""
+
+    module = "layout"
+
+
+class Accesses(View):
+    """What one block touches, step by step; another block can be asked for."""
+
+    module = "access"
+    asked = traitlets.Dict().tag(sync=True)
+    """The block that was chosen: an iteration of each parallel loop."""
+    error = traitlets.Unicode().tag(sync=True)
+    """Why what was asked for cannot be shown."""
+
+    def __init__(self, accesses: AccessMap, static: str = "", text: str = "") -> None:
+        """`accesses` is shown first."""
+        self.program = accesses.program
+        super().__init__(accesses.to_dict(), static, text)
+
+    @traitlets.observe("asked")
+    def _choose(self, change: Any) -> None:
+        from septran.explain.access_map import access_map
+
+        try:
+            block = {str(name): int(n) for name, n in change["new"].items()}
+            self.data = access_map(self.program, **block).to_dict()
+        except (SepTranError, TypeError, ValueError) as error:
             self.error = str(error)
         else:
             self.error = ""
