@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from septran import operators, task
     from septran.compiler import compile, produce_stages
     from septran.errors import SepTranError
-    from septran.explain import compare, explain, explore
+    from septran.explain import compare, edit, explain, explore
     from septran.machine.loader import load_machine
     from septran.mapping.loader import load_mapping
     from septran.mapping.resolve import resolve
@@ -36,6 +36,7 @@ _HOMES = {
     "compare": "septran.explain",
     "compare_profiles": "septran.targets.dsa.profile_comparison",
     "compile": "septran.compiler",
+    "edit": "septran.explain",
     "explain": "septran.explain",
     "explore": "septran.explain",
     "interpret": "septran.tile.interpreter",
@@ -51,8 +52,8 @@ _HOMES = {
 """Where each public name is; imported when first used, as most need only a few."""
 
 __all__ = [
-    "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "explain",
-    "explore", "interpret", "load", "load_machine", "load_mapping", "operators", "place",
+    "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "edit",
+    "explain", "explore", "interpret", "load", "load_machine", "load_mapping", "operators", "place",
     "produce_stages", "resolve", "task", "trace", "verify",
 ]  # fmt: skip
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from septran.explain.comparison import Comparison
     from septran.explain.explanation import Explanation
 
-__all__ = ["compare", "explain", "explore"]
+__all__ = ["compare", "edit", "explain", "explore"]
 
 
 def explain(
@@ -48,6 +48,17 @@ def explore(logic: Any, mapping: Any = None, **named: Any) -> Any:
     Takes what `explain` takes; needs ``pip install "septran[notebook]"``.
     """
     return explain(logic, mapping, **named).explore()
+
+
+def edit(logic: Any, mapping: Any, **named: Any) -> Any:
+    """A mapping as a text that is compiled as it is written, in a notebook.
+
+    Takes what `explain` takes; `mapping` is a file, a text or the name of a machine. Needs
+    ``pip install "septran[notebook]"``.
+    """
+    from septran.explain.live import edit as live_edit
+
+    return live_edit(logic, mapping, **named)
 
 
 def compare(

@@ -120,8 +120,43 @@ def _accesses(found: Any) -> Any:
     return widgets("views").Accesses(found, *_static(found._repr_mimebundle_()))
 
 
+def _mapping_profile(found: Any) -> Any:
+    static = _static(found._repr_mimebundle_())
+    return widgets("views").MappingProfile(found.to_dict(), *static)
+
+
+def _job(job: Any) -> Any:
+    return widgets("running").Running(job.progress)
+
+
 def _static(bundle: dict[str, str]) -> tuple[str, str]:
     return bundle["text/html"], bundle["text/plain"]
+
+
+def edit(logic: Any, mapping: Any, **named: Any) -> Any:
+    """The editor of a mapping; `named` is what `septran.explain` takes besides."""
+    from septran.compiler import compile
+    from septran.explain import explain
+    from septran.explain.editing import mapping_source
+
+    text, folder, name = mapping_source(mapping)
+    widgets_editor = widgets("editor")
+
+    def explained(written: Any) -> Any:
+        return explain(logic, written, **named)
+
+    def compiled(written: Any) -> Any:
+        shapes = named.get("shapes") or _example(logic)
+        return compile(logic, written, **{**named, "shapes": shapes})
+
+    return widgets_editor.Editor(text, folder, name, explained, compiled)
+
+
+def _example(logic: Any) -> Any:
+    from septran.compiler import load_pair
+
+    entry, _ = load_pair(logic, None, None)
+    return entry.function.__globals__.get("EXAMPLE")
 
 
 _VIEWS: dict[str, Callable[..., Any]] = {
@@ -134,6 +169,8 @@ _VIEWS: dict[str, Callable[..., Any]] = {
     "septran.explain.element.Journey": _element,
     "septran.explain.layout_map.LayoutMap": _layout,
     "septran.explain.access_map.AccessMap": _accesses,
+    "septran.explain.mapping_profile.MappingProfile": _mapping_profile,
+    "septran.explain.progress.Job": _job,
     "septran.explain.memory_map.MemoryMap": _memory_map,
     "septran.tile.ledger.Ledger": _ledger,
 }

@@ -237,3 +237,22 @@ class Notebook:
         }"""
         told: str = self.page.evaluate(code, [f"print({expression}, end='')"])
         return told
+
+
+@pytest.fixture
+def assert_accessible() -> Any:
+    """``assert_accessible(page, selector)``: axe finds nothing serious there."""
+    axe_module = pytest.importorskip("axe_playwright_python.sync_playwright")
+
+    def check(page: Any, selector: str) -> None:
+        page.wait_for_timeout(300)  # until colours have faded in
+        found = axe_module.Axe().run(page, context=selector).response["violations"]
+        bad = [v for v in found if v["impact"] in ("serious", "critical")]
+        told = [
+            (v["id"], n["target"], [one["message"] for one in n["any"]])
+            for v in bad
+            for n in v["nodes"][:4]
+        ]
+        assert told == []
+
+    return check

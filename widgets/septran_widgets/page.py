@@ -15,7 +15,7 @@ def page(title: str, module: str, data: dict[str, Any]) -> str:
     """The document of one view: its script, its style and its data."""
     # In a script element only "</" and "<!--" could end the text, so no "<" is left in it.
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
-    code = script(module).replace("export default", "const view =")
+    code = script(module).replace("export default", "const page_view =")
     own, start = ((FOLDER / f).read_text("utf-8") for f in ("page.css", "page_start.js"))
     name = html.escape(title, quote=True)
     return (
@@ -25,5 +25,5 @@ def page(title: str, module: str, data: dict[str, Any]) -> str:
         f"<title>{name}</title>\n<style>{styles_of(module)}{own}</style>\n</head>\n<body>\n"
         '<main id="view"></main>\n<button id="theme" type="button">dark</button>\n'
         f'<script type="application/json" id="data">{text}</script>\n'
-        f'<script type="module">\n{code}\n{start}</script>\n</body>\n</html>\n'
+        f'<script type="module">\n{code}\n{{\n{start}}}\n</script>\n</body>\n</html>\n'
     )

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from septran.explain.explanation import Explanation
 
 
-def linked(explanation: Explanation) -> Linked:
-    """Every stage as a pane; lines and words of one origin share a key."""
+def linked(explanation: Explanation, *, late: bool = True) -> Linked:
+    """Every stage as a pane; lines and words of one origin share a key.
+
+    Without `late` no code is generated: the last two panes stay empty.
+    """
     steps = explanation.passes
     program = explanation.tile_program
     origins = Origins.of(explanation.task_tree, [*(s.program for s in steps), program])
@@ -28,8 +31,8 @@ def linked(explanation: Explanation) -> Linked:
         Pane("task_tree", "Task tree", (tree_document(origins),), graph=tree_graph(origins)),
         Pane("mapping", "Mapping", mapping_documents(resolved, origins)),
         Pane("tile_program", "Tile program", (program_document(program, origins),)),
-        _code_pane("tensor_ir", "TensorIR", explanation.tensor_ir, origins),
-        _code_pane("source", "Source", explanation.source, origins),
+        _code_pane("tensor_ir", "TensorIR", explanation.tensor_ir if late else "", origins),
+        _code_pane("source", "Source", explanation.source if late else "", origins),
     )
     title = f"{explanation.name} on {resolved.machine.name}"
     return Linked(title, panes, origins.whys, about(origins), pass_steps(steps, origins))
@@ -37,7 +40,7 @@ def linked(explanation: Explanation) -> Linked:
 
 def _code_pane(name: str, title: str, stage: Any, origins: Origins) -> Pane:
     if not isinstance(stage, TensorIR | Source):
-        return Pane(name, title, (), note=str(stage))
+        return Pane(name, title, (), note=str(stage) or "being made")
     documents = [code_document(stage, origins)]
     if isinstance(stage, Source):
         documents += further_documents(stage)

@@ -48,6 +48,7 @@ export class CodeView {
       at = start + length;
     }
     paint(line, text, at, text.length, colours);
+    if (!text.trim()) line.setAttribute("aria-label", "empty line");
     this.focus.register(line, set);
     return line;
   }
