@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from septran.explain.html import (
 from septran.explain.movements import size_text, synchronises
 from septran.explain.outline import memory_text
 from septran.explain.page import Section, page
+from septran.explain.progress import Job, Progress, in_background
 from septran.explain.report import time_text
 from septran.explain.stages import TITLES
 from septran.mapping.resolved import Instance
@@ -70,6 +71,24 @@ class Comparison:
         if not self.makes:
             raise ValueError("made from finished stages: there is nothing to run")
         return replace(self, measured=tuple(run(make) for make in self.makes))
+
+    def measure_in_background(self) -> Job[Comparison]:
+        """`measure` beside the notebook: explore the job to watch and to cancel it.
+
+        Cancelled, its result has the kernels that were measured until then.
+        """
+        if not self.makes:
+            raise ValueError("made from finished stages: there is nothing to run")
+        return in_background(self._measured, f"measuring {self.explanations[0].name}",
+                             len(self.makes))  # fmt: skip
+
+    def _measured(self, progress: Progress, keep: Callable[[Comparison], None]) -> None:
+        found = [Ran(reason="cancelled")] * len(self.makes)
+        keep(replace(self, measured=tuple(found)))
+        for number in progress.track(range(len(self.makes))):
+            progress.note = self.names[number]
+            found[number] = run(self.makes[number])
+            keep(replace(self, measured=tuple(found)))
 
     def explore(self) -> Any:
         """The interactive view of it, in a notebook."""

@@ -66,6 +66,12 @@ class Element(View):
             self.error = ""
 
 
+class MappingProfile(View):
+    """What each entry of a mapping costs; data of `mapping_profile.MappingProfile`."""
+
+    module = "mapping_profile"
+
+
 class Layout(View):
     """Where each element of a buffer lies; data of `layout_map.LayoutMap`."""
 
