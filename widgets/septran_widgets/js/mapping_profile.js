@@ -18,7 +18,7 @@ const COLUMNS = [
   { title: "operations", key: "flops", number: true, show: (row) => some(row.flops, large) },
   { title: "of peak", key: "of_peak", number: true, show: (row) => meter(row.of_peak) },
   { title: "waited", key: "waited", number: true, show: (row) => some(row.waited, count) },
-  { title: "line", key: "where", show: (row) => tag("span", { class: "sep-note sep-mono" }, row.where.split("/").at(-1) || "default") },
+  { title: "line", key: "where", show: (row) => tag("span", { class: "sep-note sep-mono", title: row.where }, row.where ? `line ${row.where.split(":").slice(-2).join(":")}` : "default") },
 ];
 
 function view(root, data, onSelect) {
