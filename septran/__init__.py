@@ -68,5 +68,12 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'septran' has no attribute {name!r}")
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext septran``: ``%%logic``, ``%%mapping``, ``%septran`` and short errors."""
+    from septran.explain.live import widgets
+
+    widgets("magics").load(shell)
+
+
 def __dir__() -> list[str]:
     return sorted(__all__)

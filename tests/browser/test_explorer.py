@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 
@@ -66,8 +67,9 @@ def test_by_mouse(open_notebook, machine, assert_accessible):
         found.hover(position={"x": 8, "y": 6})
         assert any("= copy(B" in text for text in lit(page, "tile_program")), pane
 
-    page.locator("[data-pane=task_tree] g.node", has_text="gemm_core").click()
-    assert any("for i in parallel" in text for text in lit(page, "tile_program"))
+    page.locator(".sep-drawing").dblclick(position={"x": 4, "y": 4})  # as it was at first
+    page.locator("[data-pane=task_tree] g.node", has_text="task gemm").first.click()
+    assert any("in A: float32[512, 512]" in text for text in lit(page, "tile_program"))
     page.keyboard.press("Escape")
 
     page.locator(".sep-why").scroll_into_view_if_needed()
@@ -182,7 +184,8 @@ def test_panes_passes_and_pages(open_notebook, tmp_path):
 @pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim"])
 def test_attention_opens_in_two_seconds_and_adds_less_than_a_megabyte(open_notebook, machine):
     notebook = open_notebook(
-        "import septran\ne = septran.explain('attention', " + repr(machine) + ")\ne.source;"
+        "import septran, septran_widgets.explorer\n"
+        f"e = septran.explain('attention', {machine!r})\ne.source;"
     )
     empty = notebook.save()
     code = """([code]) => {
@@ -198,8 +201,5 @@ def test_attention_opens_in_two_seconds_and_adds_less_than_a_megabyte(open_noteb
     state = int(notebook.state("len(__import__('json').dumps(view.get_state(), default=str))"))
     logging.getLogger(__name__).info("%s: %.2f s, %d + %d bytes", machine, took, added, state)
     assert added + state < 1_000_000
-    assert took < 2 * SLOWNESS
-
-
-SLOWNESS = 2.0
-"""Test machines share two cores among several browsers and kernels."""
+    busy = os.getloadavg()[0] / (os.cpu_count() or 1)  # other tests run beside this one
+    assert took < 2 * max(1.0, busy)

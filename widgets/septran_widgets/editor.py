@@ -45,15 +45,10 @@ class Editor(View):
         self.on_msg(self._asked)
 
     @property
-    def text(self) -> str:
+    def yaml(self) -> str:
         """The mapping as it is written, with the chosen values for what is `!tune`."""
         found, mapping = self.draft.text, self.draft.mapping
         return found if mapping is None else settled(found, mapping, self._point)
-
-    @text.setter
-    def text(self, value: str) -> None:
-        if hasattr(self, "_frame"):
-            self._update(value)
 
     def _asked(self, _: Any, question: Any, __: Any) -> None:
         """Answer one question of the view."""
@@ -130,7 +125,7 @@ class Editor(View):
         target = Path(path)
         if target.suffix not in (".yaml", ".yml"):
             raise ValueError(f"{target.name!r} is not a .yaml file")
-        text = self.text
+        text = self.yaml
         if target.exists() and target.read_text("utf-8") != text:
             raise ValueError(f"{target} exists; save under another name")
         target.write_text(text, encoding="utf-8")

@@ -40,7 +40,7 @@ def _document(file: str, tasks: list[TaskNode], origins: Origins) -> Document:
         keys = {f"task:{task.path}"} | origins.whys_of_task(task.path)
         lines.add(task.location.line, keys)
     words = tuple(_words(text, tasks, origins))
-    short = Location(file, 1).short_file
+    short = Location(file, 1).short_file.strip("<>")  # <cell In[3]> has no file
     return Document(short.rpartition("/")[2], "python", text, lines.done(), words, file)
 
 

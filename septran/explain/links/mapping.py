@@ -36,7 +36,8 @@ def _document(file: str, places: dict[Location, set[str]]) -> Document:
         if where.column is not None and where.line <= len(rows):
             length = min(where.length, len(rows[where.line - 1]) - where.column + 1)
             words.append(Word(where.line, where.column - 1, length, frozenset(keys)))
-    short = Location(file, 1).short_file
+    # A text that is in no file has a name such as <mapping 0123abcd>.
+    short = file.strip("<>").split()[0] if file.startswith("<") else Location(file, 1).short_file
     shown = tuple(sorted(_apart(words), key=lambda w: (w.line, w.start)))
     return Document(short.rpartition("/")[2], "yaml", text, lines.done(), shown, file)
 

@@ -69,14 +69,13 @@ class Editor {
   say(note) {
     const data = this.model.get("data");
     const count = data.mistakes.length;
-    this.status.textContent = note || (count ? `${count} mistake${count > 1 ? "s" : ""}` : `compiled in ${seconds(data.seconds)}`);
+    this.status.textContent = note || (count ? `${count} mistake${count > 1 ? "s" : ""}; what is shown below is of the last text without any` : `compiled in ${seconds(data.seconds)}`);
   }
 
   show() {
     const data = this.model.get("data");
     this.text.mark(data.mistakes);
     refill(this.mistakes, data.mistakes.map((one) => this.mistake(one)));
-    this.root.classList.toggle("sep-stale", data.mistakes.length > 0);
     this.say();
     if (data.mistakes.length && data.knobs.length === 0) return; // the last good state stays
     this.knobs.show(data.knobs);
