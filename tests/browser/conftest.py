@@ -218,7 +218,8 @@ class Notebook:
         name = "JupyterLab Dark" if dark else "JupyterLab Light"
         self.command("apputils:change-theme", {"theme": name})
         wanted = "false" if dark else "true"
-        self.page.locator(f"body[data-jp-theme-light='{wanted}']").wait_for(timeout=20_000)
+        body = self.page.locator(f"body[data-jp-theme-light='{wanted}']")
+        body.wait_for(state="attached", timeout=20_000)  # it counts as hidden: it has no height
 
     def save(self) -> int:
         """Save the file; its size in bytes."""

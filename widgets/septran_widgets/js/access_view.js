@@ -1,5 +1,5 @@
 // What one block reads and writes of each tensor, step by step.
-import {tag, refill, variable, onTheme} from "./dom.js";
+import {tag, refill, variable, onTheme, onEntered} from "./dom.js";
 import {sharp} from "./hues.js";
 import {factList, placeList} from "./facts.js";
 import {count} from "./numbers.js";
@@ -48,7 +48,7 @@ function blockChoice(data, model) {
   const now = { ...data.block };
   return Object.entries(data.loops).map(([name, extent]) => {
     const input = tag("input", { type: "number", min: 0, max: extent - 1, value: data.block[name], "aria-label": `${name} of ${extent}`, disabled: !model || extent < 2 });
-    input.addEventListener("change", () => {
+    onEntered(input, () => {
       now[name] = Math.min(extent - 1, Math.max(0, Number(input.value) || 0));
       model.set("asked", { ...now });
       model.save_changes();

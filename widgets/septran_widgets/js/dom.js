@@ -63,3 +63,9 @@ export function onTheme(changed) {
 export function variable(element, name) {
   return getComputedStyle(element).getPropertyValue(name).trim();
 }
+
+/** Call `act` when a number or text has been entered: on Enter, and on leaving a changed field. */
+export function onEntered(input, act) {
+  input.addEventListener("change", act);
+  input.addEventListener("keydown", (event) => { if (event.key === "Enter") act(); });
+}

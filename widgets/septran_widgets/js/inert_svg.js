@@ -8,7 +8,9 @@ const SVG = "http://www.w3.org/2000/svg";
 /** A copy, element by element, of what is known to be harmless. */
 export function inertSvg(text) {
   const parsed = new DOMParser().parseFromString(text, "image/svg+xml");
-  return copied(parsed.documentElement) || document.createElementNS(SVG, "svg");
+  const made = copied(parsed.documentElement) || document.createElementNS(SVG, "svg");
+  if (!made.hasAttribute("viewBox")) made.setAttribute("viewBox", "0 0 1 1"); // not a picture
+  return made;
 }
 
 function copied(source) {

@@ -1,5 +1,5 @@
 // A tensor as a rectangle in which an element can be chosen, by pointer or by numbers.
-import {tag, variable} from "./dom.js";
+import {tag, variable, onEntered} from "./dom.js";
 import {sharp} from "./hues.js";
 
 const MOST = 104;
@@ -16,7 +16,7 @@ export function tensorPicker(tensor, shown, ask) {
   }));
   const now = () => inputs.map((input, n) => Math.min(Math.max(0, Number(input.value) || 0), tensor.shape[n] - 1));
   const go = () => ask(tensor.name, now());
-  for (const input of inputs) input.addEventListener("change", go);
+  for (const input of inputs) onEntered(input, go);
   canvas.addEventListener("click", (event) => {
     const box = canvas.getBoundingClientRect();
     const at = now();

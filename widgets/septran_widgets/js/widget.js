@@ -4,7 +4,8 @@ import {tag, replaceStatic} from "./dom.js";
 /** anywidget's `render` for `view(root, data, onSelect, model)`, which may give {destroy}. */
 export function widgetOf(name, view) {
   return ({ model, el }) => {
-    const root = tag("div", { class: `sep-view ${name}` });
+    // JupyterLab would take Enter and the arrow keys for shortcuts of its own.
+    const root = tag("div", { class: `sep-view ${name}`, "data-lm-suppress-shortcuts": "true" });
     el.append(root);
     const back = replaceStatic(model.get("static_token"));
     const select = (keys) => { model.set("selected", keys); model.save_changes(); };
