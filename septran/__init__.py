@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from septran import operators, task
     from septran.compiler import compile, produce_stages
     from septran.errors import SepTranError
-    from septran.explain import compare, explain
+    from septran.explain import compare, edit, explain, explore
     from septran.machine.loader import load_machine
     from septran.mapping.loader import load_mapping
     from septran.mapping.resolve import resolve
@@ -36,7 +36,9 @@ _HOMES = {
     "compare": "septran.explain",
     "compare_profiles": "septran.targets.dsa.profile_comparison",
     "compile": "septran.compiler",
+    "edit": "septran.explain",
     "explain": "septran.explain",
+    "explore": "septran.explain",
     "interpret": "septran.tile.interpreter",
     "load": "septran.runtime.archive",
     "load_machine": "septran.machine.loader",
@@ -50,9 +52,9 @@ _HOMES = {
 """Where each public name is; imported when first used, as most need only a few."""
 
 __all__ = [
-    "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "explain",
-    "interpret", "load", "load_machine", "load_mapping", "operators", "place", "produce_stages",
-    "resolve", "task", "trace", "verify",
+    "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "edit",
+    "explain", "explore", "interpret", "load", "load_machine", "load_mapping", "operators", "place",
+    "produce_stages", "resolve", "task", "trace", "verify",
 ]  # fmt: skip
 
 
@@ -64,6 +66,13 @@ def __getattr__(name: str) -> Any:
         globals()[name] = value
         return value
     raise AttributeError(f"module 'septran' has no attribute {name!r}")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext septran``: ``%%logic``, ``%%mapping``, ``%septran`` and short errors."""
+    from septran.explain.live import widgets
+
+    widgets("magics").load(shell)
 
 
 def __dir__() -> list[str]:

@@ -85,9 +85,9 @@ class Request:
 
 
 def request(
-    logic: str,
+    logic: str | Task,
     on: str | None = None,
-    mapping: str | None = None,
+    mapping: str | Mapping | None = None,
     shape: list[str] | None = None,
     dtype: list[str] | None = None,
     tunable: list[str] | None = None,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from septran.explain.comparison import Comparison
     from septran.explain.explanation import Explanation
 
-__all__ = ["compare", "explain"]
+__all__ = ["compare", "edit", "explain", "explore"]
 
 
 def explain(
@@ -42,6 +42,25 @@ def explain(
     return Explanation(produce({}), lambda changes: produce(changes).tile_program)
 
 
+def explore(logic: Any, mapping: Any = None, **named: Any) -> Any:
+    """Every stage of a compilation in linked panes, live in a notebook.
+
+    Takes what `explain` takes; needs ``pip install "septran[notebook]"``.
+    """
+    return explain(logic, mapping, **named).explore()
+
+
+def edit(logic: Any, mapping: Any, **named: Any) -> Any:
+    """A mapping as a text that is compiled as it is written, in a notebook.
+
+    Takes what `explain` takes; `mapping` is a file, a text or the name of a machine. Needs
+    ``pip install "septran[notebook]"``.
+    """
+    from septran.explain.live import edit as live_edit
+
+    return live_edit(logic, mapping, **named)
+
+
 def compare(
     logic: Any,
     mappings: Sequence[Any],
@@ -64,7 +83,15 @@ def compare(
         )
         for mapping in mappings
     )  # fmt: skip
-    return Comparison(labels(mappings), explanations)
+    def maker(mapping: Any) -> Any:
+        from septran.compiler import compile  # late: see `explain`
+
+        return lambda: compile(
+            logic, mapping, machine=machine, shapes=shapes, dtypes=dtypes,
+            tunables=tunables, static=static,
+        )  # fmt: skip
+
+    return Comparison(labels(mappings), explanations, tuple(map(maker, mappings)))
 
 
 class _Package(ModuleType):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from septran.explain.comparison_runs import Make, Ran, run
 from septran.explain.explanation import Explanation, Unavailable
 from septran.explain.html import (
     Markup,
@@ -23,6 +24,7 @@ from septran.explain.html import (
 from septran.explain.movements import size_text, synchronises
 from septran.explain.outline import memory_text
 from septran.explain.page import Section, page
+from septran.explain.progress import Job, Progress, in_background
 from septran.explain.report import time_text
 from septran.explain.stages import TITLES
 from septran.mapping.resolved import Instance
@@ -51,6 +53,59 @@ class Comparison:
     names: tuple[str, ...]
     """One for each mapping."""
     explanations: tuple[Explanation, ...]
+    makes: tuple[Make, ...] = field(default=(), repr=False, compare=False)
+    """What compiles each kernel; empty where the stages alone were given."""
+    measured: tuple[Ran, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def runs(self) -> tuple[Ran, ...]:
+        """What was measured under each mapping; without profiles before `measure`."""
+        return self.measured or (Ran(reason="not measured"),) * len(self.names)
+
+    def measure(self) -> Comparison:
+        """The same with each kernel compiled and run on random tensors, where it can be here.
+
+        Simulated machines count cycles and give a timeline; a kernel whose machine is not
+        here keeps the reason.
+        """
+        if not self.makes:
+            raise ValueError("made from finished stages: there is nothing to run")
+        return replace(self, measured=tuple(run(make) for make in self.makes))
+
+    def measure_in_background(self) -> Job[Comparison]:
+        """`measure` beside the notebook: explore the job to watch and to cancel it.
+
+        Cancelled, its result has the kernels that were measured until then.
+        """
+        if not self.makes:
+            raise ValueError("made from finished stages: there is nothing to run")
+        return in_background(self._measured, f"measuring {self.explanations[0].name}",
+                             len(self.makes))  # fmt: skip
+
+    def _measured(self, progress: Progress, keep: Callable[[Comparison], None]) -> None:
+        found = [Ran(reason="cancelled")] * len(self.makes)
+        keep(replace(self, measured=tuple(found)))
+        for number in progress.track(range(len(self.makes))):
+            progress.note = self.names[number]
+            found[number] = run(self.makes[number])
+            keep(replace(self, measured=tuple(found)))
+
+    def explore(self) -> Any:
+        """The interactive view of it, in a notebook."""
+        from septran.explain.live import explore
+
+        return explore(self)
+
+    def export_html(self, path: str | Path) -> Path:
+        """Write the interactive view as one file that opens without a network or a notebook."""
+        from septran.explain.comparison_data import comparison_data
+        from septran.explain.live import widgets
+
+        target = Path(path)
+        title = f"{self.explanations[0].name} under {len(self.names)} mappings"
+        text = widgets("page").page(title, "comparison", comparison_data(self))
+        target.write_text(text, "utf-8")
+        return target
 
     @property
     def differences(self) -> tuple[Difference, ...]:

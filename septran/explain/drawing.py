@@ -28,6 +28,8 @@ class Drawing(graphviz.Digraph):  # type: ignore[misc]
 
     outline: str = ""
     """The same facts as an indented text."""
+    subjects: dict[str, Any]
+    """What the boxes stand for, by their names, where a view asks for it."""
 
     def svg(self) -> str | None:
         """The picture as SVG; None where there is no `dot` to lay it out."""
@@ -63,6 +65,7 @@ def use_dot() -> bool:
 def new(name: str, direction: str = "TB") -> Drawing:
     """An empty drawing in the house style."""
     drawing = Drawing(name=_identifier(name))
+    drawing.subjects = {}
     drawing.attr(
         rankdir=direction, bgcolor=colours.PAPER, fontname=MEASURED, fontsize="11", nodesep="0.25",
         ranksep="0.45", fontcolor=colours.INK, pad="0.15", compound="true",

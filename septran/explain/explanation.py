@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from septran.errors import SepTranError, nearest
 from septran.explain import movements as moving
+from septran.explain.access_map import AccessMap, access_map
+from septran.explain.element import Journey, follow
+from septran.explain.layout_map import LayoutMap, layout_map
+from septran.explain.memory_map import MemoryMap
 from septran.explain.plain import plain
 from septran.explain.remarks import Noted, remarks_text
 from septran.explain.stages import TITLES, to_dict
@@ -138,6 +142,23 @@ class Explanation:
         return ledger(self.tile_program)
 
     @cached_property
+    def memory_map(self) -> MemoryMap:
+        """What lives where over the program, against each memory's capacity."""
+        return MemoryMap(self.tile_program)
+
+    def follow(self, tensor: str, *at: int) -> Journey:
+        """The way of one element: its tile, its tasks, every copy it takes, by address."""
+        return follow(self.tile_program, tensor, at)
+
+    def layout(self, buffer: str) -> LayoutMap:
+        """Where each element of a buffer of the tile program lies."""
+        return layout_map(self.tile_program, buffer)
+
+    def accesses(self, **block: int) -> AccessMap:
+        """What one block touches, step by step; a block is named by its loop indices."""
+        return access_map(self.tile_program, **block)
+
+    @cached_property
     def prediction(self) -> Prediction:
         """What the performance model says."""
         return predict(self.tile_program)
@@ -206,6 +227,12 @@ class Explanation:
         target = Path(path)
         target.write_text(explanation_page(self), encoding="utf-8")
         return target
+
+    def explore(self) -> Any:
+        """All stages in linked panes, live in a notebook (``septran[notebook]``)."""
+        from septran.explain.live import explore
+
+        return explore(self)
 
     def __str__(self) -> str:
         return self.text()

@@ -54,6 +54,7 @@ class _Tasks:
 
     def task(self, node: TaskNode) -> str:
         name, tint = self.fresh(), colours.GREEN.tint if node.leaf else "#ffffff"
+        self.drawing.subjects[name] = node
         lines = [*_task_lines(node)]
         self.drawing.node(
             name, label=label(*lines), fillcolor=tint, tooltip=tooltip(f"{node.path} {node.doc}")
@@ -77,6 +78,7 @@ class _Tasks:
 
     def loop(self, loop: Loop, known: Extents) -> str:
         name = self.fresh()
+        self.drawing.subjects[name] = loop
         tint = (colours.SKY if loop.parallel else colours.GREY).tint
         text = statement_text(loop, known).rstrip(":")
         self.drawing.node(name, label=label(text), shape="box", style="filled", fillcolor=tint)

@@ -34,18 +34,23 @@ def mapping_names() -> tuple[str, ...]:
 
 
 def load_mapping(
-    mapping: str | Path | Mapping | Machine, machine: str | Path | Machine | None = None
+    mapping: str | Path | Mapping | Machine,
+    machine: str | Path | Machine | None = None,
+    *,
+    folder: Path | None = None,
+    name: str | None = None,
 ) -> Mapping:
     """A mapping by its file, its text, or the name of a machine that one comes with.
 
-    `machine` goes before the file's own; a mapping that names none is for cpu-x86.
+    `machine` goes before the file's own; a mapping that names none is for cpu-x86. `folder`
+    is where a text's `extends` and `machine` look first, `name` what its places are called.
     Raises MappingError or MachineError, or Errors with all mistakes of the files.
     """
     if isinstance(mapping, Mapping):
         return mapping if machine is None else _moved(mapping, load_machine(machine))
     if isinstance(mapping, Machine):
         return load_mapping(mapping.name, machine or mapping)
-    source = _source(mapping)
+    source = _source(mapping, folder, name)
     chain = _chain(source)
     wanted, assumed = _machine(chain, machine)
     errors: list[SepTranError] = []
@@ -86,9 +91,9 @@ class _Link:
     folder: Path | None
 
 
-def _source(mapping: str | Path) -> _Source:
+def _source(mapping: str | Path, folder: Path | None, name: str | None) -> _Source:
     if isinstance(mapping, str) and _is_text(mapping):
-        return _Source(mapping, name_text(mapping, "mapping"), None)
+        return _Source(mapping, name or name_text(mapping, "mapping"), folder)
     if isinstance(mapping, str) and not mapping.endswith((".yaml", ".yml")):
         if mapping not in mapping_names():
             known = mapping_names()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -236,6 +237,10 @@ class Kernel(Shown):
         """
         self._latest()
         write_archive(Path(path), self.signature, self.device, self.specialisations)
+
+    def explore(self) -> Any:
+        """All stages in linked panes, live in a notebook (``septran[notebook]``)."""
+        return importlib.import_module("septran.explain.live").explore(self)
 
     def __repr__(self) -> str:
         return f"<Kernel {self.signature}, {len(self._specialisations)} compiled>"

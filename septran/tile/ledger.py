@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -111,6 +112,11 @@ class Ledger(Shown):
             | {place: _place(getattr(row, place)) for place in places}
             for row in self.rows
         ]
+
+    def explore(self) -> Any:
+        """The copies as an interactive graph: memories, bands, and why each is there."""
+        # By name: explain is above this package and may import it, not the other way round.
+        return importlib.import_module("septran.explain.live").explore(self)
 
     def __str__(self) -> str:
         if not self.rows:

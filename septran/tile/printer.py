@@ -20,6 +20,7 @@ from septran.tile.nodes import (
     Copy,
     For,
     Node,
+    Origin,
     Region,
     Release,
     Role,
@@ -78,19 +79,19 @@ class _Printer:
         for place in self.program.plan:
             if place.buffer == buffer.name:
                 text += f" at {place.offset_bytes}"
-        return self._commented(text, str(buffer.origin) if buffer.origin else "")
+        return self._commented(text, buffer.origin)
 
     def _channel(self, channel: Channel) -> str:
         buffers = ", ".join(channel.buffers)
         text = f"{channel.name}: {channel.engine} x {channel.stages} stages of {buffers}"
-        return self._commented(text, str(channel.origin))
+        return self._commented(text, channel.origin)
 
-    def _commented(self, text: str, why: str) -> str:
-        return f"{text}  # {why}" if self.origins and why else text
+    def _commented(self, text: str, why: Origin | None) -> str:
+        return f"{text}  # {why}" if self.origins and why is not None else text
 
     def body(self, nodes: tuple[Node, ...]) -> Iterator[str]:
         for node in nodes:
-            yield self._commented(self.head(node), str(node.origin))
+            yield self._commented(self.head(node), node.origin)
             if isinstance(node, For | Role):
                 inside = list(self.body(node.body)) or ["pass"]
                 yield from (f"{_INDENT}{line}" for line in inside)

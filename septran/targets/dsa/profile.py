@@ -170,6 +170,10 @@ class DsaProfile(Shown):
         """What was achieved beside the machine's roofs, on Matplotlib axes."""
         return _views("dsa_plots").plot_roofline(self, axes)
 
+    def explore(self) -> Any:
+        """The timeline as an interactive view: zoom, pan, and why each command is there."""
+        return _views("live").explore(self)
+
     def to_chrome_trace(self, path: str | Path) -> Path:
         """Write JSON that Perfetto (https://ui.perfetto.dev) and chrome://tracing open."""
         from septran.targets.dsa.chrome_trace import write

@@ -36,6 +36,10 @@ class ProfileComparison(Shown):
         """A Matplotlib figure: the timelines one above the other, on one axis of cycles."""
         return importlib.import_module(f"{_VIEWS}.dsa_plots").plot_comparison(self, end)
 
+    def explore(self) -> Any:
+        """The timelines as one interactive view, on one axis of cycles."""
+        return importlib.import_module(f"{_VIEWS}.live").explore(self)
+
     def to_dict(self) -> dict[str, Any]:
         """The profiles' figures by title."""
         pairs = zip(self.titles, self.profiles, strict=True)

@@ -1,0 +1,54 @@
+"""Origins as views show them: a rule, places, and the keys that link views."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from septran.explain.movements import place_text
+from septran.location import Location
+from septran.tile.nodes import Origin
+
+_PLACES = re.compile(r" \[([^\[\]]+)\]$")
+_PLACE = re.compile(r"(.+?):(\d+)(?::\d+)?")
+
+
+def origin_parts(text: str) -> dict[str, Any]:
+    """The rule, the places and the keys that link views, of the text of an `Origin`.
+
+    >>> origin_parts("A is copied in [gemm.py:33, dsa.mapping.yaml:39:38]")["keys"]
+    ['logic:gemm.py:33', 'mapping:39']
+    """
+    match = _PLACES.search(text)
+    if match is None:
+        return {"rule": text, "places": [], "keys": []}
+    places = [place.strip() for place in match[1].split(", ")]
+    keys = [key for place in places if (key := _key(place))]
+    return {"rule": text[: match.start()], "places": places, "keys": keys}
+
+
+def _key(place: str) -> str | None:
+    found = _PLACE.fullmatch(place)
+    if found is None:
+        return None
+    file = found[1].replace("\\", "/").rpartition("/")[2]
+    return f"mapping:{found[2]}" if file.endswith((".yaml", ".yml")) else f"logic:{file}:{found[2]}"
+
+
+def place_keys(logic: Location | None, mapping: Location | None) -> list[str]:
+    """Keys of a logic line and a mapping line."""
+    keys = []
+    if logic is not None:
+        keys.append(f"logic:{logic.file.replace(chr(92), '/').rpartition('/')[2]}:{logic.line}")
+    if mapping is not None:
+        keys.append(f"mapping:{mapping.line}")
+    return keys
+
+
+def why_of(origin: Origin | None) -> dict[str, Any]:
+    """The rule, the places and the keys of an origin."""
+    if origin is None:
+        return {"rule": "", "places": [], "keys": []}
+    places = [place_text(place) for place in (origin.logic, origin.mapping) if place]
+    keys = [f"task:{origin.task}", *place_keys(origin.logic, origin.mapping)]
+    return {"rule": origin.rule, "places": places, "keys": keys}

@@ -1,0 +1,106 @@
+"""Magics without a browser: a shell of IPython."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("IPython")
+pytest.importorskip("anywidget")
+
+LOGIC = '''%%logic {}
+from septran import task
+
+@task.define(leaf=True)
+def twice_tile(Y, X):
+    Y[:] = X + X
+
+@task.define
+def twice(Y: task.Tensor["N"], X: task.Tensor["N"]):
+    """Y = 2 X."""
+    b = task.tunable("block_N")
+    Yp = task.partition(Y, shape=(b,))
+    Xp = task.partition(X, shape=(b,))
+    for i in task.parallel_range(Yp.shape[0]):
+        task.launch(twice_tile, Yp[i], Xp[i])
+'''
+
+
+@pytest.fixture
+def shell(tmp_path, monkeypatch):
+    from IPython.core.interactiveshell import InteractiveShell
+
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    made = InteractiveShell()
+    made.history_manager.enabled = False
+    made.run_line_magic("load_ext", "septran")
+    yield made
+    made.history_manager.end_session()
+    made.atexit_operations()
+
+
+def run(shell, cell):
+    """The result of a cell; raises what it raised."""
+    found = shell.run_cell(cell, store_history=False)
+    found.raise_error()
+    return found.result
+
+
+def test_a_logic_cell_defines_tasks_and_names_the_entry(shell):
+    assert run(shell, LOGIC.format("mine")).name == "twice"
+    assert shell.user_ns["mine"] is shell.user_ns["twice"]
+    explanation = run(shell, "%septran explain mine --on dsa-sim -s N=4096")
+    assert explanation.mapping.machine.name == "dsa-sim"
+
+
+def test_mistakes_of_a_logic_name_the_cells_line(shell, capsys):
+    run(shell, LOGIC.format(""))
+    wrong = (
+        '%%logic\n\n@task.define\ndef bad(Y: task.Tensor["N"]):\n    task.launch(twice_tile, Y)\n'
+    )
+    run(shell, wrong)
+    with pytest.raises(Exception, match=r"cell In\[\d+\]>:5: twice_tile takes 2 tensors"):
+        run(shell, "%septran explain bad -s N=32")
+    told = capsys.readouterr().out
+    assert "task.launch(twice_tile, Y)" in told
+    assert "Traceback" not in told
+
+
+def test_a_mapping_cell_is_used_by_its_name(shell):
+    run(shell, LOGIC.format("mine"))
+    run(shell, "%%mapping fast\nextends: dsa-sim.mapping.yaml\ntunables:\n  block_N: 256\n")
+    explanation = run(shell, "%septran explain mine --on fast -s N=4096")
+    tunables = {n: s.value for i in explanation.mapping.instances for n, s in i.tunables.items()}
+    assert tunables == {"block_N": 256}
+    assert run(shell, "%septran check mine --on fast -s N=4096")
+
+
+def test_mistakes_of_a_mapping_name_the_cells_line(shell):
+    cell = (
+        "%%mapping m\nextends: dsa-sim.mapping.yaml\n"
+        "rules:\n  - match: {level: entry}\n    proc: HOAST\n"
+    )
+    with pytest.raises(Exception, match=r"cell In\[\d+\]>:5:11: unknown processor 'HOAST'"):
+        run(shell, cell)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("%septran explain", "required: logic"),
+        ("%septran ponder gemm", "invalid choice"),
+        ("%septran explain gemm -s N", "not NAME=VALUE"),
+        ("%%logic\nx = 1\n", "defines no task"),
+        ("%%logic two words\nx = 1\n", "takes one name"),
+    ],
+)
+def test_wrong_words_are_explained(shell, line, said, capsys):
+    with pytest.raises(Exception, match=said):
+        run(shell, line)
+
+
+def test_explore_and_edit_give_widgets(shell):
+    from septran_widgets.editor import Editor
+    from septran_widgets.explorer import Explorer
+
+    assert isinstance(shell.run_line_magic("septran", "explore gemm --on dsa-sim;"), Explorer)
+    assert isinstance(shell.run_line_magic("septran", "edit gemm --on dsa-sim"), Editor)

@@ -1,0 +1,49 @@
+"""Scripts are joined into one module without a build step."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from septran_widgets import modules
+
+VIEWS = sorted(
+    path.stem for path in modules.FOLDER.glob("*.js") if "export default" in path.read_text("utf-8")
+)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_joined_script_imports_nothing(name):
+    text = modules.script(name)
+    assert not re.search(r"^\s*import\b", text, re.MULTILINE)
+    assert text.count("export ") == 1  # the default, which notebooks ask for
+    assert "innerHTML" not in text
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_joined_script_is_valid(name, tmp_path):
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node here to parse it")
+    path = tmp_path / f"{name}.mjs"
+    path.write_text(modules.script(name), "utf-8")
+    subprocess.run([node, "--check", str(path)], check=True)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_scripts_and_styles_ask_nothing_of_a_network(name):
+    text = modules.script(name) + modules.styles_of(name)
+    links = re.findall(r"https?://[^\s\"'`]+", text)
+    assert set(links) <= {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"url\((?!#)", text)
+
+
+def test_files_are_joined_once_and_in_order():
+    assert modules._order("dom") == ["dom"]
+    for name in VIEWS:
+        order = modules._order(name)
+        assert order[-1] == name
+        assert len(order) == len(set(order))

@@ -1,0 +1,71 @@
+// Elements from plain values. Text becomes text nodes, never markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, attributes, children) {
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else element.setAttribute(key, value === true ? "" : String(value));
+  }
+  for (const child of children.flat(Infinity)) {
+    if (child === undefined || child === null || child === false) continue;
+    element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  }
+  return element;
+}
+
+/** An HTML element: `tag("button", {class: "x", onclick: f}, "text", ...)`. */
+export function tag(name, attributes, ...children) {
+  return fill(document.createElement(name), attributes, children);
+}
+
+/** An SVG element. */
+export function svg(name, attributes, ...children) {
+  return fill(document.createElementNS(SVG, name), attributes, children);
+}
+
+/** Put `children` in the place of all that `element` holds. */
+export function refill(element, ...children) {
+  element.replaceChildren();
+  return fill(element, {}, children);
+}
+
+let made = 0;
+/** An identifier that no other view on the page has. */
+export function unique(prefix) {
+  made += 1;
+  return `sep-${prefix}-${made}-${Math.random().toString(36).slice(2, 8)}`;
+}
+
+/** Hide the static picture that stands in for a view; gives what brings it back. */
+export function replaceStatic(token) {
+  const found = token ? document.querySelector(`.${CSS.escape(token)}`) : null;
+  const holder = found && (found.closest(".jp-OutputArea-child") || found);
+  if (!holder) return () => {};
+  const before = holder.style.display;
+  holder.style.display = "none";
+  return () => { holder.style.display = before; };
+}
+
+/** Call `changed` whenever JupyterLab or the system goes from light to dark or back. */
+export function onTheme(changed) {
+  const media = matchMedia("(prefers-color-scheme: dark)");
+  const watcher = new MutationObserver(changed);
+  const options = { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] };
+  watcher.observe(document.body, options);
+  watcher.observe(document.documentElement, options);
+  media.addEventListener("change", changed);
+  return () => { watcher.disconnect(); media.removeEventListener("change", changed); };
+}
+
+/** What a style variable is at `element` now. */
+export function variable(element, name) {
+  return getComputedStyle(element).getPropertyValue(name).trim();
+}
+
+/** Call `act` when a number or text has been entered: on Enter, and on leaving a changed field. */
+export function onEntered(input, act) {
+  input.addEventListener("change", act);
+  input.addEventListener("keydown", (event) => { if (event.key === "Enter") act(); });
+}

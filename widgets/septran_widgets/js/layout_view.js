@@ -1,0 +1,182 @@
+// Where each element of a buffer lies: the tensor on one side, the memory on the other.
+import {tag, refill, variable, onTheme} from "./dom.js";
+import {count} from "./numbers.js";
+import {sharp} from "./hues.js";
+import {factList, placeList, whyBox} from "./facts.js";
+
+const HINT = "Point at an element, or use the arrow keys, to see where it lies. Escape lets go.";
+const SIDE = 430;
+
+/** Put the layout of `data` into `root`. */
+export function layoutView(root, data) {
+  const why = whyBox(HINT);
+  const modes = { order: "order in memory", ...(data.banked ? { bank: "bank" } : {}), ...(data.threads ? { thread: "thread" } : {}) };
+  const state = { mode: data.threads ? "thread" : data.banked ? "bank" : "order", at: null, read: "row" };
+  const logical = panel(`${data.name}[${data.shape.join(", ")}]`, data.rows, data.columns);
+  const places = memoryCells(data);
+  const physical = panel(`${data.memory}, ${places.bytes} bytes a row`, places.rows, places.columns);
+  const conflicts = tag("span", { class: "sep-note" });
+  const paint = () => {
+    drawLogical(logical, data, state, root);
+    drawPhysical(physical, data, places, state, root);
+    refill(conflicts, conflictText(data, state));
+  };
+  const point = (cell) => {
+    state.at = cell;
+    why.pin(cell === null ? null : facts(data, cell, state));
+    paint();
+  };
+  const choice = (label, options, key) => {
+    const select = tag("select", { "aria-label": label }, Object.entries(options).map(([value, words]) => tag("option", { value, selected: value === state[key] }, words)));
+    select.addEventListener("change", () => { state[key] = select.value; paint(); });
+    return tag("label", {}, `${label} `, select);
+  };
+  connect(logical, data.rows, data.columns, (r, c) => point(r * data.columns + c));
+  connect(physical, places.rows, places.columns, (r, c) => { const cell = places.cell[r * places.columns + c]; if (cell >= 0) point(cell); });
+  keys(logical.holder, data, () => state.at, point);
+  refill(root, tag("div", { class: "sep-head" },
+    tag("span", { class: "sep-title" }, `Layout ${data.layout} of ${data.name}`),
+    tag("span", { class: "sep-note" }, `${data.dtype}[${data.shape.join(", ")}] in ${data.memory} of ${data.machine}`), tag("span", { class: "sep-spring" }),
+    choice("Colours show", modes, "mode"), data.banked && [choice("A warp reads a", { row: "row", column: "column" }, "read"), conflicts]),
+  tag("div", { class: "sep-layout" }, logical.element, physical.element), why.box);
+  paint();
+  return { destroy: onTheme(paint) };
+}
+
+function panel(title, rows, columns) {
+  const size = Math.max(3, Math.min(22, Math.floor(SIDE / Math.max(rows, columns))));
+  const canvas = tag("canvas", { "aria-hidden": "true" });
+  const holder = tag("div", { class: "sep-layout-grid sep-scroll", tabindex: "0", role: "application", "aria-roledescription": "grid", "aria-label": `${title}, ${rows} by ${columns}. ${HINT}` }, canvas);
+  return { size, canvas, holder, rows, columns, element: tag("figure", { class: "sep-figure-box" }, tag("figcaption", { class: "sep-mono" }, title), holder) };
+}
+
+/** The cells of the memory in rows of all banks, or of a whole block, each with its element. */
+function memoryCells(data) {
+  const width = data.itemsize;
+  const bytes = Math.max(width, Math.min(data.banks.count * data.banks.bytes, 128));
+  const columns = Math.max(1, Math.floor(bytes / width));
+  const rows = Math.min(256, Math.ceil((Math.max(...data.offsets) + width) / (columns * width)));
+  const cell = new Array(rows * columns).fill(-1);
+  data.offsets.forEach((offset, n) => { const at = offset / width; if (at < cell.length) cell[at] = n; });
+  return { rows, columns, cell, bytes: columns * width };
+}
+
+function bankOf(data, cell) { return Math.floor(data.offsets[cell] / data.banks.bytes) % data.banks.count; }
+
+function colourOf(data, cell, state) {
+  if (state.mode === "thread") return `hsl(${(data.threads[cell] * 137.5) % 360} 55% ${state.dark ? 34 : 78}%)`;
+  if (state.mode === "order") {
+    const share = data.offsets[cell] / data.most;
+    return `hsl(${210 - share * 170} 60% ${state.dark ? 24 + share * 22 : 88 - share * 28}%)`;
+  }
+  const chunk = Math.floor(bankOf(data, cell) / 4);
+  return `hsl(${(chunk * 360) / Math.max(1, data.banks.count / 4)} 55% ${state.dark ? 34 : 80}%)`;
+}
+
+function begin(one, state, root, data) {
+  const context = sharp(one.canvas, one.columns * one.size + 1, one.rows * one.size + 1);
+  state.dark = luminance(variable(root, "--sep-paper")) < 0.5;
+  data.most = data.most || Math.max(1, ...data.offsets);
+  context.clearRect(0, 0, one.canvas.width, one.canvas.height);
+  context.font = `${Math.min(10, one.size * 0.45)}px monospace`;
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  return context;
+}
+
+function luminance(colour) {
+  const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  probe.fillStyle = colour || "#fff";
+  probe.fillRect(0, 0, 1, 1);
+  const [r, g, b] = probe.getImageData(0, 0, 1, 1).data;
+  return (0.3 * r + 0.59 * g + 0.11 * b) / 255;
+}
+
+function square(context, one, r, c, colour, text, ink, lit) {
+  const { size } = one;
+  context.fillStyle = colour;
+  context.fillRect(c * size, r * size, size - (size > 5 ? 1 : 0), size - (size > 5 ? 1 : 0));
+  if (size >= 16 && text !== "") { context.fillStyle = ink; context.fillText(text, c * size + size / 2, r * size + size / 2); }
+  if (!lit) return;
+  context.strokeStyle = ink;
+  context.lineWidth = 2;
+  context.strokeRect(c * size, r * size, Math.max(4, size - 1), Math.max(4, size - 1));
+}
+
+function label(data, cell, state) {
+  if (state.mode === "thread") return data.threads[cell];
+  return state.mode === "bank" ? bankOf(data, cell) : data.offsets[cell] / data.itemsize;
+}
+
+function drawLogical(one, data, state, root) {
+  const context = begin(one, state, root, data), ink = variable(root, "--sep-ink");
+  for (let n = 0; n < data.offsets.length; n += 1) {
+    square(context, one, Math.floor(n / data.columns), n % data.columns, colourOf(data, n, state), label(data, n, state), ink, false);
+  }
+  if (state.at !== null) mark(context, one, Math.floor(state.at / data.columns), state.at % data.columns, ink);
+}
+
+function drawPhysical(one, data, places, state, root) {
+  const context = begin(one, state, root, data), ink = variable(root, "--sep-ink"), none = variable(root, "--sep-faint");
+  let lit = -1;
+  places.cell.forEach((cell, n) => {
+    if (cell === state.at && cell >= 0) lit = n;
+    square(context, one, Math.floor(n / places.columns), n % places.columns, cell < 0 ? none : colourOf(data, cell, state), cell < 0 ? "" : label(data, cell, state), ink, false);
+  });
+  if (lit >= 0) mark(context, one, Math.floor(lit / places.columns), lit % places.columns, ink);
+}
+
+function mark(context, one, r, c, ink) {
+  context.strokeStyle = ink;
+  context.lineWidth = 2.5;
+  context.strokeRect(c * one.size - 0.5, r * one.size - 0.5, Math.max(6, one.size), Math.max(6, one.size));
+}
+
+function connect(one, rows, columns, act) {
+  const move = (event) => {
+    const box = one.canvas.getBoundingClientRect();
+    const r = Math.floor((event.clientY - box.top) / one.size), c = Math.floor((event.clientX - box.left) / one.size);
+    if (r >= 0 && c >= 0 && r < rows && c < columns) act(r, c);
+  };
+  one.canvas.addEventListener("pointermove", move);
+  one.canvas.addEventListener("click", move);
+}
+
+function keys(holder, data, now, point) {
+  const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
+  holder.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") point(null);
+    else if (steps[event.key]) {
+      const at = now(), [dr, dc] = at === null ? [0, 0] : steps[event.key];
+      const r = Math.floor((at || 0) / data.columns) + dr, c = ((at || 0) % data.columns) + dc;
+      point(Math.min(data.rows - 1, Math.max(0, r)) * data.columns + Math.min(data.columns - 1, Math.max(0, c)));
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+}
+
+/** How often the busiest bank is asked when 32 threads read neighbours along one axis. */
+function conflictText(data, state) {
+  const many = Math.min(32, state.read === "row" ? data.columns : data.rows);
+  const asked = new Map();
+  for (let n = 0; n < many; n += 1) {
+    const cell = state.read === "row" ? n : n * data.columns;
+    const bank = bankOf(data, cell), word = Math.floor(data.offsets[cell] / data.banks.bytes);
+    if (!asked.has(bank)) asked.set(bank, new Set());
+    asked.get(bank).add(word);
+  }
+  const ways = Math.max(...[...asked.values()].map((words) => words.size));
+  return ways > 1 ? `${ways}-way bank conflict: ${many} elements in ${asked.size} banks` : `no bank conflict: ${many} elements in ${asked.size} banks`;
+}
+
+function facts(data, cell, state) {
+  const at = `${data.name}[${[...data.shape.slice(0, -2).map(() => 0), ...(data.shape.length > 1 ? [Math.floor(cell / data.columns)] : []), cell % data.columns].join(", ")}]`;
+  return [factList([
+    ["element", tag("b", { class: "sep-mono" }, at)],
+    ["lies at", `byte ${count(data.offsets[cell])}, element ${count(data.offsets[cell] / data.itemsize)} of the buffer`],
+    data.banked && ["bank", `${bankOf(data, cell)} of ${data.banks.count}, 16-byte chunk ${Math.floor(data.offsets[cell] / 16)}`],
+    data.threads && ["thread", `${data.threads[cell]}, its register ${data.slots[cell]}`],
+    ["why", data.why], ["where", placeList(data.places)],
+  ])];
+}
