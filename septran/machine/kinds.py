@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from septran.errors import SepTranError, nearest
 from septran.location import Location
 from septran.machine.positions import TUNE, Node
+from septran.machine.wording import advice, found, quoted
 
 IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
 Schema = dict[str, Any]
@@ -84,7 +85,7 @@ def check(kind: Kind, node: Node, report: Report) -> None:
         else:
             report.tune(kind, node, report)
     elif not kind.accepts(node):
-        report.wrong(f"expected {kind.expected}, not {_found(node)}", node.where, _advice(node))
+        report.wrong(f"expected {kind.expected}, not {found(node)}", node.where, advice(node))
     else:
         kind.check(node, report)
 
@@ -105,7 +106,7 @@ class Text:
 
     def check(self, node: Node, report: Report) -> None:
         if not re.fullmatch(self.pattern, node.text):
-            report.wrong(f"{_quoted(node.text)} is not {self.what}", node.where)
+            report.wrong(f"{quoted(node.text)} is not {self.what}", node.where)
 
     def schema(self) -> Schema:
         return {"type": "string", "pattern": f"^({self.pattern})$"}
@@ -130,7 +131,7 @@ class Choice:
 
     def check(self, node: Node, report: Report) -> None:
         if node.text not in self.words:
-            message = f"{_quoted(node.text)} is not {self.expected}"
+            message = f"{quoted(node.text)} is not {self.expected}"
             report.wrong(message, node.where, nearest(node.text, self.words))
 
     def schema(self) -> Schema:
@@ -379,24 +380,3 @@ def many(kind: Kind) -> Either:
 
 def _same(name: str, known: str) -> bool:
     return fnmatch.fnmatchcase(name, known) if "*" in known else name == known
-
-
-def _found(node: Node) -> str:
-    if isinstance(node.value, Mapping):
-        return "a table"
-    if isinstance(node.value, tuple):
-        return "a list"
-    if node.value is None:
-        return "nothing"
-    kind = {bool: "the flag", int: "the number", float: "the number", str: "the word"}
-    return f"{kind[type(node.value)]} {_quoted(node.text)}"
-
-
-def _advice(node: Node) -> str | None:
-    if node.value in ("yes", "no", "on", "off", "Yes", "No", "On", "Off"):
-        return "write true or false"
-    return None
-
-
-def _quoted(text: str) -> str:
-    return repr(text if len(text) <= 80 else f"{text[:77]}...")

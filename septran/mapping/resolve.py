@@ -25,6 +25,7 @@ from septran.mapping.mistakes import (
 from septran.mapping.names import misspelt, mistakes_in, tensors_of
 from septran.mapping.resolved import Decision, Instance, ResolvedMapping, Setting
 from septran.mapping.rules import Facts, facts_of_task
+from septran.mapping.visibility import canonical, sees
 from septran.task.privileges import accesses
 from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree, statements
 
@@ -158,7 +159,7 @@ class _Task:
             tunables=MappingProxyType(self._tunables()),
             bindings=MappingProxyType(self._bindings(proc, placed)),
             layouts=self._own("layouts"),
-            copy=self._own("copy", canonical=True),
+            copy=self._own("copy", unaliased=True),
             pipeline=pipeline,
             warpspecialize=specialize,
             consumers=self._first("consumers", Setting(1, "default")),
@@ -193,12 +194,12 @@ class _Task:
             merged = {**getattr(plan, key), **merged}
         return MappingProxyType(merged)
 
-    def _own(self, key: str, canonical: bool = False) -> Mapping[str, Setting[str]]:
+    def _own(self, key: str, unaliased: bool = False) -> Mapping[str, Setting[str]]:
         """Entries of a table field that name tensors of this task."""
         tensors = self.tensors
         return MappingProxyType(
             {
-                name: _canonical(self.machine, s) if canonical else s
+                name: canonical(self.machine, s) if unaliased else s
                 for name, s in self._table(key).items()
                 if name in tensors
             }
@@ -212,7 +213,7 @@ class _Task:
                 return Setting(self.machine.host.name, f"default of {self.machine.name}")
             self._report_inherited(outer.value)
             return Setting(outer.value, _INHERITED)
-        proc = _canonical(self.machine, said)
+        proc = canonical(self.machine, said)
         if outer and self.machine.depth(proc.value) < self.machine.depth(outer.value):
             assert self.caller is not None
             levels = ", ".join(p.name for p in self.machine.processors)
@@ -250,7 +251,7 @@ class _Task:
                 mems[name] = self._for_temporary(proc) if temporary else Setting(NONE, _INHERITED)
                 continue
             if said.value != NONE:
-                said = _canonical(self.machine, said)
+                said = canonical(self.machine, said)
                 self._check_visible(name, said, proc)
             mems[name] = said
         return mems
@@ -395,22 +396,3 @@ class _Task:
 
     def _where(self) -> Location | None:
         return self.scope.plans[0].where if self.scope.plans else None
-
-
-def sees(machine: Machine, proc: str, memory: str) -> bool:
-    """Whether tasks on a level can hold tensors in a memory.
-
-    The memory's own level and those inside see it. A level outside, but not the host,
-    holds a tensor in it together with its units, each a part (a block's fragments in its
-    threads' registers).
-    """
-    if machine.sees(proc, memory):
-        return True
-    return machine.processor(proc) != machine.host
-
-
-def _canonical(machine: Machine, setting: Setting[str]) -> Setting[str]:
-    own = machine.canonical(setting.value)
-    if own == setting.value:
-        return setting
-    return Setting(own, f"{setting.reason} ({setting.value})", setting.where)

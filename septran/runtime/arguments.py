@@ -18,8 +18,6 @@ from septran.runtime.arrays import (
     Library,
     Obstacle,
     library_of,
-    overlaps_itself,
-    share_memory,
 )
 from septran.runtime.errors import (
     ArgumentCountError,
@@ -32,6 +30,7 @@ from septran.runtime.errors import (
     ScalarError,
     ShapeError,
 )
+from septran.runtime.overlap import overlaps_itself, share_memory
 from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.task.tree import ScalarParam
 

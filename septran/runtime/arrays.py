@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from septran.dtypes import ALL, numpy_dtype
+from septran.runtime.overlap import Memory
 
 
 @dataclass(frozen=True)
@@ -83,21 +84,6 @@ class Library(Protocol):
         """`x` as an array of this library."""
 
 
-class _Memory:
-    """Memory described to NumPy by address, writable whatever its owner says."""
-
-    def __init__(
-        self, address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, typestr: str
-    ) -> None:
-        self.__array_interface__ = {
-            "version": 3,
-            "data": (address, False),
-            "shape": shape,
-            "strides": strides,
-            "typestr": typestr,
-        }
-
-
 class NumpyLibrary:
     """NumPy arrays in host memory."""
 
@@ -166,11 +152,11 @@ class NumpyLibrary:
             import torch
 
             address, _ = self.memory(x)
-            bits = np.asarray(_Memory(address, x.shape, x.strides, "<i2"))
+            bits = np.asarray(Memory(address, x.shape, x.strides, "<i2"))
             return torch.from_numpy(bits).view(torch.bfloat16)
         if not x.flags.writeable:
             address, _ = self.memory(x)
-            return np.asarray(_Memory(address, x.shape, x.strides, x.dtype.str))
+            return np.asarray(Memory(address, x.shape, x.strides, x.dtype.str))
         return x
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
@@ -362,43 +348,6 @@ def library_of(x: Any) -> Library | None:
     if torch is not None and isinstance(x, torch.Tensor):
         return TORCH
     return None
-
-
-def share_memory(
-    first: tuple[int, tuple[int, ...]],
-    first_shape: tuple[int, ...],
-    first_size: int,
-    second: tuple[int, tuple[int, ...]],
-    second_shape: tuple[int, ...],
-    second_size: int,
-) -> bool:
-    """Whether two arrays, each given by (address, strides), shape and item size, overlap.
-
-    Exact where that is cheap to find out; else a common range of addresses counts.
-    """
-    if 0 in first_shape or 0 in second_shape:
-        return False
-    a = np.asarray(_Memory(first[0], first_shape, first[1], f"|V{first_size}"))
-    b = np.asarray(_Memory(second[0], second_shape, second[1], f"|V{second_size}"))
-    if not np.may_share_memory(a, b):
-        return False
-    try:
-        return bool(np.shares_memory(a, b, max_work=10_000))  # type: ignore[arg-type]  # any bound will do
-    except np.exceptions.TooHardError:
-        return True
-
-
-def overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> bool:
-    """Whether two elements of one array may lie at the same place (broadcast outputs)."""
-    if 0 in shape:
-        return False
-    reach = size
-    axes = sorted((abs(s), n) for n, s in zip(shape, strides, strict=True) if n > 1)
-    for stride, extent in axes:
-        if stride < reach:
-            return True
-        reach += stride * (extent - 1)
-    return False
 
 
 def _stride_text(shape: tuple[int, ...], strides: tuple[int, ...], unit: int) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from septran.task.index import FloorDiv, Index, Max, Min, Mod, Var, axis, is_axis
+from septran.task.atoms import FloorDiv, Max, Min, Mod
+from septran.task.index import Index, Var, axis, is_axis
 from septran.task.views import View
 
 Array = np.ndarray[Any, Any]

@@ -15,60 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Union
 
+from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
+from septran.task.atoms import Var as Var  # part of this module's interface
 
-@dataclass(frozen=True)
-class Var:
-    """A loop index or an axis variable, identified by its name."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
-class FloorDiv:
-    """``value // divisor``, rounded towards minus infinity; `divisor` is positive."""
-
-    value: Index
-    divisor: int
-
-    def __str__(self) -> str:
-        return f"{_bracket(self.value)}//{self.divisor}"
-
-
-@dataclass(frozen=True)
-class Mod:
-    """``value % divisor``, never negative; `divisor` is positive."""
-
-    value: Index
-    divisor: int
-
-    def __str__(self) -> str:
-        return f"{_bracket(self.value)}%{self.divisor}"
-
-
-@dataclass(frozen=True)
-class Min:
-    """The least of its operands."""
-
-    operands: tuple[Index, ...]
-
-    def __str__(self) -> str:
-        return f"min({', '.join(map(str, self.operands))})"
-
-
-@dataclass(frozen=True)
-class Max:
-    """The greatest of its operands."""
-
-    operands: tuple[Index, ...]
-
-    def __str__(self) -> str:
-        return f"max({', '.join(map(str, self.operands))})"
-
-
-Atom = Union[Var, FloorDiv, Mod, Min, Max]
 IndexLike = Union["Index", Var, int]
 Range = tuple[int, int]
 """Inclusive bounds ``(least, greatest)``."""
@@ -135,6 +84,9 @@ class Index:
         quotient, rest = _split(self, divisor)
         if rest.is_constant:
             return quotient + rest.constant // divisor
+        if (inside := _one_extremum(rest)) is not None:  # the order of values is kept
+            kind, operands = inside
+            return quotient + _extremum((o // divisor for o in operands), kind)
         return quotient + Index(((FloorDiv(rest, divisor), 1),))
 
     def __mod__(self, divisor: int) -> Index:
@@ -260,19 +212,30 @@ def _split(index: Index, divisor: int) -> tuple[Index, Index]:
 
 def _extremum(operands: Iterable[IndexLike], kind: type[Min] | type[Max]) -> Index:
     pick = min if kind is Min else max
+    given = list(dict.fromkeys(map(Index.of, operands)))
+    if len(given) == 1:
+        return given[0]
     flat: list[Index] = []
-    for operand in map(Index.of, operands):
-        inner = operand.terms[0] if len(operand.terms) == 1 and not operand.constant else None
-        if inner and isinstance(inner[0], kind) and inner[1] == 1:
-            flat += inner[0].operands
-        else:
-            flat.append(operand)
+    for operand in given:
+        inside = _one_extremum(operand)
+        flat += inside[1] if inside is not None and inside[0] is kind else [operand]
     best: dict[tuple[tuple[Atom, int], ...], int] = {}
     for part in flat:  # those that differ by a constant only are one
         held = best.get(part.terms)
         best[part.terms] = part.constant if held is None else pick(held, part.constant)
     parts = sorted((Index(t, c) for t, c in best.items()), key=str)
     return parts[0] if len(parts) == 1 else Index(((kind(tuple(parts)), 1),))
+
+
+def _one_extremum(index: Index) -> tuple[type[Min] | type[Max], list[Index]] | None:
+    """`index` as one minimum or maximum of sums, where a single one is among its terms."""
+    found = [(a, c) for a, c in index.terms if isinstance(a, Min | Max)]
+    if len(found) != 1:
+        return None
+    atom, factor = found[0]
+    rest = index - Index(((atom, factor),))
+    kind: type[Min] | type[Max] = Min if isinstance(atom, Min) == (factor > 0) else Max
+    return kind, [rest + operand * factor for operand in atom.operands]
 
 
 def _variables(index: Index) -> Iterator[Var]:
@@ -393,8 +356,3 @@ def _try_bounds(index: Index, ranges: Mapping[Var, Range]) -> Range:
     if index.variables() <= ranges.keys():
         return index.bounds(ranges)
     return -_FAR, _FAR
-
-
-def _bracket(index: Index) -> str:
-    simple = index.is_constant or (len(index.terms) == 1 and not index.constant)
-    return str(index) if simple else f"({index})"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 
-from septran.task.index import Index, Max, Min, Range, Var, axis, is_axis
+from septran.task.atoms import Max, Min
+from septran.task.index import Index, Range, Var, axis, is_axis
 from septran.task.views import View
 from septran.tile.nodes import For
 

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from septran.machine.model import Machine
 from septran.task import expressions as ex
-from septran.task.index import Index, IndexLike, Min, axis, maximum, minimum
+from septran.task.atoms import Min
+from septran.task.index import Index, IndexLike, axis, maximum, minimum
 from septran.task.primitives import PRIMITIVES
 from septran.task.views import View
 from septran.tile.nodes import Compute, Copy, For, Node, Region, nodes, regions, writes

@@ -11,7 +11,8 @@ import numpy as np
 
 from septran.dtypes import is_float, itemsize, numpy_dtype
 from septran.errors import TileError
-from septran.task.index import Atom, FloorDiv, Index, Max, Min, Mod, Var, axis
+from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
+from septran.task.index import Index, Var, axis
 from septran.tile.bounds import affine
 from septran.tile.nodes import Buffer, Origin, Region
 from septran.tile.rings import located

@@ -27,6 +27,16 @@ def test_cases_depend_on_their_seed_alone():
     assert make_case(7) != make_case(8)
 
 
+def test_padded_windows_in_panels_of_one():
+    """Seed 9158 once: the mask of a vector of one lane."""
+    case = dataclasses.replace(
+        make_case(0), logic="conv2d", mapping="cpu-x86", machine="cpu-x86", dtype="bfloat16",
+        shapes={"X": (1, 1, 13, 14), "F": (5, 1, 1, 1)}, static={"stride": 2, "padding": 1},
+        tunables={"block_M": 64, "block_N": 3, "block_K": 1},
+    )  # fmt: skip
+    assert run_case(case).kind == "right"
+
+
 def test_a_dropped_copy_is_found(monkeypatch):
     """The check can fail: without the copies of a machine, its results are wrong."""
     whole = campaign.interpret

@@ -9,19 +9,8 @@ from typing import Any
 from tvm import tirx
 
 from septran.targets.cpu.writer import Expr, Writer
-from septran.task.index import (
-    Atom,
-    FloorDiv,
-    Index,
-    IndexLike,
-    Max,
-    Min,
-    Mod,
-    Range,
-    Var,
-    axis,
-    is_axis,
-)
+from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
+from septran.task.index import Index, IndexLike, Range, Var, axis, is_axis
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Region
 

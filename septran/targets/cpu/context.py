@@ -13,7 +13,8 @@ from septran.machine.model import Machine
 from septran.targets.cpu.addresses import Access, Indices, Storage
 from septran.targets.cpu.simd import VectorUnit
 from septran.targets.cpu.writer import Expr, Writer
-from septran.task.index import Index, IndexLike, Max, Min, Range, Var
+from septran.task.atoms import Max, Min
+from septran.task.index import Index, IndexLike, Range, Var
 from septran.tile.nodes import Region
 
 MOST_VALUES = 4096

@@ -17,18 +17,8 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.writer import Expr
-from septran.task.index import (
-    FloorDiv,
-    Index,
-    Max,
-    Min,
-    Mod,
-    Var,
-    axis,
-    ceil_div,
-    maximum,
-    minimum,
-)
+from septran.task.atoms import FloorDiv, Max, Min, Mod
+from septran.task.index import Index, Var, axis, ceil_div, maximum, minimum
 
 MOST_PIECES = 2
 """Of one vector; views with more are read element by element."""

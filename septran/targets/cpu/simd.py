@@ -91,6 +91,8 @@ def first_lanes(count: Expr, lanes: int) -> Expr:
     """The mask of the first `count` lanes."""
     if isinstance(count, int):
         count = tirx.const(count, "int32")
+    if lanes == 1:  # a vector of one is a scalar
+        return tirx.const(0, "int32") < cast(count, "int32")
     ramp = tirx.Ramp(tirx.const(0, "int32"), 1, lanes)
     return ramp < tirx.Broadcast(cast(count, "int32"), lanes)
 

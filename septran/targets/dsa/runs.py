@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from septran.task.index import ZERO, FloorDiv, Index, Max, Min, Mod, Var
+from septran.task.atoms import FloorDiv, Max, Min, Mod
+from septran.task.index import ZERO, Index, Var
 
 
 @dataclass(frozen=True)

@@ -185,15 +185,16 @@ class _Builder:
         while paths:
             path = paths.pop(0)
             if path[-1] == target:
-                return [self._edge(a, b, param, asked) for a, b in _pairs(path)]
+                return [self._edge(a, b, param, asked) for a, b in itertools.pairwise(path)]
             for memory in self.machine.memories:
                 if memory.name not in seen and self._joined(path[-1], memory.name, param):
                     seen.add(memory.name)
                     paths.append([*path, memory.name])
+        edges = sorted({f"{a}->{b}" for engine in self.machine.engines for a, b in engine.moves})
         raise NoRouteError(
             f"no engine of {self.machine.name} moves {param.name} between {source} and {target}",
             origin.mapping or origin.logic,
-            hint=f"edges: {', '.join(_edges(self.machine))}",
+            hint=f"edges: {', '.join(edges)}",
         )
 
     def _joined(self, a: str, b: str, param: Param) -> bool:
@@ -396,11 +397,3 @@ def _unused(name: str, taken: dict[str, Buffer]) -> str:
         number += 1
         candidate = f"{name}_{number}"
     return candidate
-
-
-def _pairs(path: list[str]) -> list[tuple[str, str]]:
-    return list(itertools.pairwise(path))
-
-
-def _edges(machine: Machine) -> list[str]:
-    return sorted({f"{a}->{b}" for e in machine.engines for a, b in e.moves})

@@ -15,7 +15,7 @@ from septran.targets.dsa.context import UnsupportedNodeError
 from septran.targets.dsa.dependences import orders
 from septran.targets.dsa.lowering import lower_program
 from septran.targets.dsa.queues import Queues
-from septran.targets.dsa.steps import Fence, Loop, Stepper, walk
+from septran.targets.dsa.steps import Fence, Loop, Stepper, Work, walk
 from septran.tile.nodes import Role
 
 MACHINES = ("dsa-sim", "npu-cube")
@@ -93,7 +93,8 @@ def test_what_one_nest_writes_and_another_reads_is_ordered_once_in_front_of_it()
     steps, needed, queues = steps_of(program)
     second = steps[-1]
     assert isinstance(second, Loop)
-    pairs = {(queues.names[o.before], queues.names[o.after]) for o in needed[second]}
+    first = next(step for step in walk((second,)) if isinstance(step, Work))
+    pairs = {(queues.names[o.before], queues.names[o.after]) for o in needed[first]}
     assert ("dma_out", "dma_in") in pairs
 
 
