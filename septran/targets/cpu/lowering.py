@@ -40,6 +40,9 @@ SLACK_BYTES = 256
 PARALLEL_WORK = 1 << 15
 """Operations below which waking other threads costs more than it saves."""
 
+GEMM_RATE = 8
+"""Multiply-adds of a product in the time of another operation."""
+
 
 class UnsupportedNodeError(TargetError):
     """A node of the tile program means nothing to a CPU."""
@@ -251,7 +254,7 @@ def _work(loop: For) -> int:
         if isinstance(node, Compute | Copy):
             each = max((math.prod(r.shape) for r in regions(node)), default=0)
             if isinstance(node, Compute) and node.primitive == "gemm":
-                each *= node.operands[1].shape[1]
+                each = each * node.operands[1].shape[1] // GEMM_RATE
             total += each * trips(around)
     return total
 
