@@ -273,6 +273,8 @@ class Request:
     """For hints that name what to change."""
     persistent: bool = False
     """Whether units stay and walk over the parallel iterations."""
+    raster: int = 0
+    """Rows of a grid that are taken together; 0 for row by row."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from septran.errors import TileError
 from septran.task.index import Index, Range, Var, axis
-from septran.tile.bounds import count, greatest, iterations, least, ranges_of, samples
+from septran.tile.bounds import greatest, iterations, least, ranges_of, samples
 from septran.tile.loops import walk
 from septran.tile.nodes import (
     Barrier,
@@ -146,10 +147,16 @@ class _Loop:
     def _meet(self, write: _Use, other: _Use) -> bool:
         """Paint what each iteration writes, and look for two colours on one element."""
         most = 1 << 16 if self.full else 1 << 11
-        if count((self.loop, *write.loops)) > most or count((self.loop, *other.loops)) > most:
+        if self._trips(write) > most or self._trips(other) > most:
             return False  # too many to enumerate; the interpreter still runs them
         ends = samples(self.outer, {}, 2 if not self.full else 64)
         return any(self._meet_at(write, other, dict(values)) for values in ends)
+
+    def _trips(self, use: _Use) -> int:
+        """How many iterations of this loop and those inside there are at most."""
+        known = ranges_of((*self.outer, self.loop, *use.loops))
+        spans = (known[loop.variable] for loop in (self.loop, *use.loops))
+        return math.prod(high - low + 1 for low, high in spans)
 
     def _meet_at(self, write: _Use, other: _Use, outer: dict[Var, int]) -> bool:
         buffer = self.program.buffer(write.region.buffer)

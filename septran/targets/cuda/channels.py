@@ -113,7 +113,7 @@ def enter(context: Context, body: tuple[Node, ...]) -> None:
     for found in context.state.get(KEY, {}).values():
         if not (found.mbarriers and found.restarts):
             continue
-        sides = {"full": Wait, "empty": Acquire}
+        sides: dict[str, type[Wait | Acquire]] = {"full": Wait, "empty": Acquire}
         for side, kind in sides.items():
             if any(isinstance(n, kind) and n.channel == found.channel.name for n in nodes(body)):
                 bits = context.writer.allocate(f"{found.channel.name}_{side}", 1, "uint32")

@@ -75,7 +75,10 @@ class Indices:
 
     def lower(self, value: IndexLike) -> Expr:
         """`value` as a TensorIR integer."""
-        value = self.simplify(value)
+        return self._lower(self.simplify(value))
+
+    def _lower(self, value: Index) -> Expr:
+        """What is simple already."""
         if not value.terms:
             return self.writer.index(value.constant)
         total: Expr = None
@@ -94,9 +97,9 @@ class Indices:
             case Mod(value, divisor):
                 return self._remainder(value, divisor)
             case Min(operands):
-                return reduce(tirx.Min, map(self.lower, operands))
+                return reduce(tirx.Min, map(self._lower, operands))
             case Max(operands):
-                return reduce(tirx.Max, map(self.lower, operands))
+                return reduce(tirx.Max, map(self._lower, operands))
 
     def _divide(self, value: Index, divisor: int) -> Expr:
         """Rounded down; processors round towards zero, which is the same from 0 on."""
@@ -105,7 +108,7 @@ class Indices:
     def _remainder(self, value: Index, divisor: int) -> Expr:
         mask = None if self._log(divisor) is None else divisor - 1
         if mask is None and value.bounds(self.ranges)[0] < 0:
-            return self.lower(value) - self._divide(value, divisor) * self.writer.index(divisor)
+            return self._lower(value) - self._divide(value, divisor) * self.writer.index(divisor)
         return self._shifted(operator.and_, tirx.truncmod, value, divisor, mask)
 
     def _shifted(
@@ -117,7 +120,7 @@ class Indices:
         power: int | None,
     ) -> Expr:
         """By bits for a power of two (right for negative values, too), else by division."""
-        dividend = self.lower(value)
+        dividend = self._lower(value)
         if power is not None:
             return quick(dividend, self.writer.index(power))
         if value.bounds(self.ranges)[0] < 0:

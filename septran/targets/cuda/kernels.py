@@ -19,6 +19,7 @@ from septran.targets.cuda.indices import Indices
 from septran.targets.cuda.launch import Launch, Pointer, Scalar
 from septran.targets.cuda.lowering import elements, enter, own, uniform
 from septran.targets.cuda.unsupported import unsupported
+from septran.targets.cuda.roles import hoisted
 from septran.targets.cuda.writer import Writer, flat_buffer, sequence
 from septran.task.index import Index
 from septran.tile.loops import used
@@ -66,7 +67,8 @@ class _Kernel:
         self, program: TileProgram, name: str, body: tuple[Node, ...], target: Any
     ) -> None:
         self.program, self.name, self.target = program, name, target
-        self.loops, self.body = _grid(body)
+        self.loops, inside = _grid(body)
+        self.body = hoisted(inside)
         block = threads(program, self.body)
         wide = any(math.prod(b.shape) * b.stages > LARGEST_INDEX for b in program.buffers)
         self.writer = Writer("int64" if wide else "int32")
@@ -199,6 +201,8 @@ def _grid(body: tuple[Node, ...]) -> tuple[list[For], tuple[Node, ...]]:
         (node,) = body
         if not (isinstance(node, For) and node.kind == "parallel"):
             break
+        if node.processor is None and loops and loops[-1].processor is not None:
+            break  # the turns of one block
         if node.processor in ("WARPGROUP", "WARP", "THREAD"):
             raise unsupported(
                 node.origin, f"parallel loops over {node.processor} are not written yet"

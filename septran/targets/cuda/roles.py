@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from septran.targets.cuda import channels
 from septran.targets.cuda.context import Context, Threads
@@ -46,6 +47,22 @@ def _warpgroups(body: tuple[Node, ...]) -> int | None:
         if isinstance(node, Compute) and node.instruction in NAMES
     ]
     return SIZES["WARPGROUP"] * math.gcd(2, *rows) if rows else None
+
+
+def hoisted(body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """A loop around roles as roles around the loop: each goes on as soon as it can.
+
+    Their channels hold them together; the slots of a channel begin anew in each iteration.
+    """
+    if len(body) != 1 or not isinstance(body[0], For):
+        return body
+    loop = body[0]
+    inside = hoisted(loop.body)
+    if not inside or not all(isinstance(n, Role) for n in inside):
+        return body
+    return tuple(
+        replace(n, body=(replace(loop, body=n.body),)) for n in inside if isinstance(n, Role)
+    )
 
 
 def prepare(context: Context, body: tuple[Node, ...]) -> None:

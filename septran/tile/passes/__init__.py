@@ -15,6 +15,7 @@ from septran.tile.passes.insert_sync import insert_sync
 from septran.tile.passes.persist import persist
 from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
+from septran.tile.passes.rasterise import rasterise
 from septran.tile.passes.stream_panels import stream_panels
 from septran.tile.passes.turn_tiles import turn_tiles
 
@@ -26,6 +27,7 @@ PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     infer_layouts,
     choose_engines,
     fill_edges,
+    rasterise,
     persist,
     pipeline_loops,
     assign_roles,

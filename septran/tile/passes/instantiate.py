@@ -388,7 +388,13 @@ def _request(instance: Instance) -> Request:
         instance.pipeline.where,
         tuple((name, setting.value) for name, setting in sorted(instance.tunables.items())),
         "persistent" in instance.schedule and bool(instance.schedule["persistent"].value),
+        _raster(instance),
     )
+
+
+def _raster(instance: Instance) -> int:
+    setting = instance.schedule.get("raster")
+    return setting.value if setting is not None and isinstance(setting.value, int) else 0
 
 
 def _unused(name: str, taken: dict[str, Buffer]) -> str:

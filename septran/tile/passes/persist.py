@@ -56,6 +56,8 @@ class _Persisting:
         turn = Var(self.names.fresh("turn"))
         sizes = [n.extent.as_int() for n in nest[1:]]
         total = loop.extent * math.prod(sizes)
+        if total.is_constant:
+            units = max(1, min(units, total.as_int()))
         flat = Index.of(turn) * units + unit
         values: dict[Var, Index] = {}
         for inner, size in zip(reversed(nest[1:]), reversed(sizes), strict=True):

@@ -5,8 +5,10 @@ import pytest
 from septran import operators
 from septran.compiler import produce_stages
 from septran.operators import Case
+from septran.targets.cuda import emitters
 from septran.targets.cuda.launch import Pointer, Scalar
 from septran.targets.cuda.target import TARGET, KernelIR
+from septran.targets.cuda.unsupported import UnsupportedNodeError
 
 MACHINES = ("nvidia-a100", "nvidia-h200")
 FIRST = [operators.cases(name)[0] for name in operators.names()]
@@ -98,3 +100,11 @@ def test_tensor_ir_is_a_function_for_each_kernel() -> None:
     stage = kernel("gemm_splitk")
     assert len(stage.module.functions) == 2
     assert "blockIdx.x" in stage.text
+
+
+def test_an_instruction_without_an_emitter_is_named_where_it_is_used(monkeypatch) -> None:
+    monkeypatch.delitem(emitters.COMPUTES, "fragment")
+    with pytest.raises(UnsupportedNodeError, match=r"(fill|map) by fragment") as error:
+        kernel("softmax")
+    assert error.value.code == "SEP580"
+    assert "softmax.py" in str(error.value)

@@ -1,0 +1,128 @@
+"""Tensor cores and asynchronous copies: right in the emulator, in every order of events."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import septran
+from septran.targets.cuda.emulated import emulation
+from septran.targets.cuda.target import TARGET
+
+MAPPINGS = Path(__file__).parents[3] / "mappings"
+MODES = ("eager", "late", "random")
+CASES = {
+    "wgmma": ("gemm", "nvidia-h200", {"M": 200, "N": 72, "K": 136}, "float16", {}),
+    "wgmma turned": (
+        "gemm", "nvidia-h200", {"M": 136, "N": 72, "K": 96}, "bfloat16",
+        {"trans_a": True, "trans_b": True},
+    ),
+    "wgmma int8": ("gemm", "nvidia-h200", {"M": 72, "N": 48, "K": 96}, "int8", {"trans_b": True}),
+    "mma": ("gemm", "nvidia-a100", {"M": 80, "N": 72, "K": 100}, "float16", {}),
+    "mma int8": ("gemm", "nvidia-a100", {"M": 48, "N": 40, "K": 96}, "int8", {}),
+    "A in registers": (
+        "attention", "nvidia-h200", {"B": 1, "H": 1, "G": 1, "M": 130, "N": 150, "D": 64},
+        "float16", {"causal": True},
+    ),
+    "A in registers of mma": (
+        "attention", "nvidia-a100", {"B": 1, "H": 1, "G": 1, "M": 64, "N": 150, "D": 32},
+        "bfloat16", {"causal": True},
+    ),
+    "chunks for roles": (
+        "conv2d_nhwc", "nvidia-h200", {"B": 1, "H": 12, "W": 14, "C": 16, "R": 3, "S": 3, "O": 24},
+        "float16", {},
+    ),
+    "tiles that threads write": (
+        "dequant_gemm", "nvidia-h200", {"M": 64, "N": 64, "K": 128}, "float16", {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_kernel_is_right_in_every_mode(name):
+    operator, machine, shapes, dtype, static = CASES[name]
+    kernel = septran.compile(
+        operator, machine, emulate=True, shapes=shapes, dtypes=dtype, static=static
+    )
+    for mode in MODES:
+        with emulation(mode=mode, seed=3):
+            kernel.check().raise_if_wrong()
+
+
+def test_tf32_is_exact_where_its_bits_suffice(tmp_path):
+    text = (MAPPINGS / "nvidia-h200.mapping.yaml").read_text()
+    text = re.sub(r"\[wgmma, [^]]*\]", "[wgmma_tf32, simt]", text)
+    mapping = tmp_path / "tf32.mapping.yaml"
+    mapping.write_text(text)
+    shapes = {"M": 64, "N": 40, "K": 100}
+    kernel = septran.compile("gemm", str(mapping), emulate=True, shapes=shapes)
+    random = np.random.default_rng(0)
+    a = random.integers(-9, 9, (64, 100)).astype("float32")
+    b = random.integers(-9, 9, (100, 40)).astype("float32")
+    assert np.array_equal(kernel(a, b), a @ b)
+
+
+def cuda(operator, machine, **options):
+    stages = septran.produce_stages(operator, machine, **options)
+    return TARGET.lower(stages.tile_program).cuda
+
+
+def count(text: str, instruction: str) -> int:
+    """Calls of what TVM prints for an instruction, without its definition."""
+    return len(re.findall(rf"^\s+\w*{instruction}\w*\(", text, re.MULTILINE))
+
+
+def test_a_gemm_for_hopper_has_two_consumer_warpgroups():
+    found = cuda("gemm", "nvidia-h200", dtypes="float16")
+    (launch,) = found.launches
+    assert launch.block == 3 * 128
+    assert {a.name for a in launch.arguments} >= {"A_map", "B_map", "C_map"}
+    text = found.source
+    assert "setmaxnreg.dec.sync.aligned.u32 40;" in text
+    assert "setmaxnreg.inc.sync.aligned.u32 232;" in text
+    assert "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16" in text
+    assert count(text, "ptx_wgmma_f16_ss") == 4  # block_K 64 by 16
+    assert count(text, "stmatrix_sync_aligned_m8n8_x4") == 4 * 4  # panels by 16 columns
+    assert "wgmma.wait_group.sync.aligned 1;" in text
+    for what in ("acquire", "wait", "release", "gemm -> acc"):
+        assert re.search(rf"// {what}.*\[septran/operators/gemm.py:\d+, mappings/", text), what
+
+
+def test_chunks_wait_by_counting_groups_with_one_barrier_an_iteration():
+    text = cuda("gemm", "nvidia-a100", dtypes="float16").source
+    loop = text[text.index("for (int k = 0") :]
+    loop = loop[: loop.index("for (int k_2")]
+    assert count(loop, "async_wait_group_2") == 1
+    assert count(loop, "cta_sync") == 1
+
+
+def test_probabilities_stay_in_registers():
+    stages = septran.produce_stages("attention", "nvidia-h200", dtypes="float16")
+    assert not any(b.name == "P_SHARED" for b in stages.tile_program.buffers)
+    text = TARGET.lower(stages.tile_program).cuda.source
+    assert "ptx_wgmma_f16_rs" in text
+
+
+def test_other_consumers_registers_and_stages_change_the_kernel():
+    text = (MAPPINGS / "nvidia-h200.mapping.yaml").read_text()
+    for old, new, seen in [
+        ("consumers: 2", "consumers: 1", lambda f: f.launches[0].block == 2 * 128),
+        (
+            "producer: 40",
+            "producer: 56",
+            lambda f: "setmaxnreg.dec.sync.aligned.u32 56" in f.source,
+        ),
+        ("pipeline: 4", "pipeline: 2", lambda f: f.launches[0].shared_bytes < 2 * 49152 + 40000),
+        ("warpspecialize: true", "warpspecialize: false", lambda f: "setmaxnreg" not in f.source),
+    ]:
+        assert old in text
+        changed = text.replace(old, new)
+        if "false" in new:
+            changed = re.sub(r"\n *roles:.*", "", changed)
+        stages = septran.produce_stages(
+            "gemm", changed, dtypes="float16", tunables={"block_M": 128, "block_N": 128}
+        )
+        assert seen(TARGET.lower(stages.tile_program).cuda), new
