@@ -41,7 +41,10 @@ def test_writing_turning_running_saving(open_notebook, assert_accessible):
         ".includes('A_SPM: float32[128, 64]')",
         timeout=30_000,
     )
-    assert "value: 64}" in area.input_value()
+    page.wait_for_function(
+        "() => document.querySelector('.sep-editor textarea').value.includes('value: 64}')",
+        timeout=30_000,
+    )
     assert "# 2 x (128 + 64) x K in the scratchpad" in area.input_value()
     assert "us" in view.locator(".sep-figures dd").first.inner_text()
 

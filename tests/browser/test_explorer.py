@@ -84,7 +84,7 @@ def test_by_mouse(open_notebook, machine, assert_accessible):
 
 
 def test_by_keyboard(open_notebook):
-    notebook = open_notebook(EXPLORE.format("gemm", "dsa-sim"))
+    notebook = open_notebook("1", EXPLORE.format("gemm", "dsa-sim"), "2")
     page = notebook.page
     explorer(notebook)
     page.locator(".sep-search").focus()

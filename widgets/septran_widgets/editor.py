@@ -68,7 +68,11 @@ class Editor(View):
                     answer = {"note": f"saved as {self.save(question['path'])}"}
         except (SepTranError, OSError, ValueError) as error:
             answer = {"note": str(error).splitlines()[0]}
-        self.send({"number": number, **answer})
+        except Exception as error:
+            answer = {"note": f"a mistake of SepTran itself: {type(error).__name__}: {error}"}
+            raise
+        finally:  # the view waits for it
+            self.send({"number": number, **answer})
 
     def _turn(self, text: str, place: Any, value: Any) -> str:
         knob = self._knob(place)

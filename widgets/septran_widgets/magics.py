@@ -34,10 +34,12 @@ def _told(shell: Any, kind: type[BaseException], error: BaseException, *_: Any, 
 
 
 @magics_class
-class SepTranMagics(Magics):  # type: ignore[misc]
+class SepTranMagics(Magics):
     """Cells that hold a logic or a mapping, and a command line."""
 
-    @cell_magic  # type: ignore[misc]
+    shell: Any
+
+    @cell_magic
     def logic(self, line: str, cell: str) -> Any:
         """Run a cell that defines tasks; errors name its lines.
 
@@ -61,7 +63,7 @@ class SepTranMagics(Magics):  # type: ignore[misc]
             self.shell.user_ns[name] = entry
         return entry
 
-    @cell_magic  # type: ignore[misc]
+    @cell_magic
     def mapping(self, line: str, cell: str) -> Any:
         """Read a cell as a mapping; errors name its lines. ``%%mapping NAME`` keeps it."""
         name = _one_name(line, "%%mapping")
@@ -72,7 +74,7 @@ class SepTranMagics(Magics):  # type: ignore[misc]
         self.shell.user_ns[name] = loaded
         return None
 
-    @line_magic  # type: ignore[misc]
+    @line_magic
     def septran(self, line: str) -> Any:
         """``%septran explain|explore|edit|run|check|compile LOGIC [--on MACHINE] [-s M=64]``.
 
@@ -129,7 +131,9 @@ def _carried_out(given: argparse.Namespace, logic: Any, mapping: Any) -> Any:
         return explanation if given.verb == "explain" else explanation.explore()
     shapes = asked.settings.get("shapes") or asked.logic.function.__globals__.get("EXAMPLE")
     kernel = septran.compile(asked.logic, asked.mapping, **{**asked.settings, "shapes": shapes})
-    return {"run": kernel.profile, "check": kernel.check, "compile": lambda: kernel}[given.verb]()
+    if given.verb == "compile":
+        return kernel
+    return kernel.profile() if given.verb == "run" else kernel.check()
 
 
 def _asked(given: argparse.Namespace, logic: Any, mapping: Any) -> Request:

@@ -2,6 +2,7 @@
 import {refill, replaceStatic, tag} from "./dom.js";
 import {KnobsView} from "./knobs_view.js";
 import {bytes, seconds} from "./numbers.js";
+import {ownKeys} from "./own_keys.js";
 import {Explorer} from "./stages.js";
 import {TextEditor} from "./text_editor.js";
 
@@ -25,7 +26,7 @@ class Editor {
     const button = (label, action) => tag("button", { class: "sep-button", type: "button", onclick: action }, label);
     root.setAttribute("role", "region");
     root.setAttribute("aria-label", model.get("data").title);
-    root.setAttribute("data-lm-suppress-shortcuts", "true");
+    ownKeys(root);
     root.append(
       tag("div", { class: "sep-head" }, tag("span", { class: "sep-title" }, model.get("data").title), this.status,
         tag("span", { class: "sep-spring" }), button("run", () => this.ask({ want: "run" })), this.path,

@@ -25,7 +25,6 @@ export class Explorer {
     root.classList.add("sep-explorer");
     root.setAttribute("role", "region");
     root.setAttribute("aria-label", `Stages of ${data.title}`);
-    root.setAttribute("data-lm-suppress-shortcuts", "true"); // the notebook's own keys stay out
     root.replaceChildren(this.head(), this.grid, this.why.element);
     this.focus.onChange((now) => this.changed(now));
     this.listener = (event) => this.key(event);
