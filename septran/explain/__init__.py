@@ -83,6 +83,7 @@ def compare(
         )
         for mapping in mappings
     )  # fmt: skip
+
     def maker(mapping: Any) -> Any:
         from septran.compiler import compile  # late: see `explain`
 

@@ -18,8 +18,8 @@ from septran.targets.cuda.emitters import PREPARE, THREADS
 from septran.targets.cuda.indices import Indices
 from septran.targets.cuda.launch import Launch, Pointer, Scalar
 from septran.targets.cuda.lowering import elements, enter, own, uniform
-from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.roles import hoisted
+from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import Writer, flat_buffer, sequence
 from septran.task.index import Index
 from septran.tile.loops import used
