@@ -28,6 +28,8 @@ GROUP, ROWS, SPAN = 128, 64, 128
 """Threads of a warpgroup; rows and bytes of a panel."""
 PANELS = 2
 """That a warpgroup goes round."""
+SPARE = 4096
+"""Bytes that are left for what threads tell each other."""
 BARRIERS = 8
 """First named barrier of the warpgroups."""
 
@@ -58,6 +60,8 @@ def plan(context: Context, node: Copy) -> Box | str:
         return "its rows are not a multiple of 64 for each warpgroup"
     if source.shape[1] * itemsize(source.dtype) % SPAN:
         return "its rows are not a multiple of 128 bytes"
+    if _base(context, panels=1) is None:
+        return "there is no shared memory left for it"
     near = Buffer(source.name, source.memory, source.shape, source.dtype)
     found = box(replace(program, buffers=_with(program.buffers, near)), node, engine)
     if isinstance(found, str):
@@ -67,6 +71,23 @@ def plan(context: Context, node: Copy) -> Box | str:
         if view is not None and not _clipped(node, found, number, tensor.shape):
             return "more of the tensor lies beyond what exists of the tile"
     return found
+
+
+def _base(context: Context, panels: int) -> int | None:
+    """Where so many panels a warpgroup begin in shared memory; None where they do not fit."""
+    held: dict[str, tuple[int, int]] = context.state.setdefault("epilogues", {})
+    key = str(context.threads)
+    if key not in held:
+        size = context.threads.count // GROUP * panels * ROWS * SPAN
+        memory = context.program.machine.memory("SHARED")
+        room = (memory.capacity_bytes or 0) - SPARE - context.shared_bytes
+        if size > room - 1024:
+            return None
+        if panels < PANELS and _base(context, panels + 1) is not None:
+            return held[key][0]
+        held[key] = (context.reserve(size, 1024), panels)
+    base, count = held[key]
+    return base if count >= panels else None
 
 
 def _with(buffers: tuple[Buffer, ...], changed: Buffer) -> tuple[Buffer, ...]:
@@ -95,15 +116,13 @@ class _Epilogue:
         groups = context.threads.count // GROUP
         rows, width = source.shape[0] // groups, SPAN // itemsize(source.dtype)
         group = context.indices.named("group", context.thread // GROUP)
-        size = groups * PANELS * ROWS * SPAN
-        key = f"epilogue of {context.threads}"
-        if key not in context.state:
-            context.state[key] = context.reserve(size, 1024)
-        base: int = context.state[key]
+        count = PANELS if _base(context, PANELS) is not None else 1
+        base = _base(context, count)
+        assert base is not None
         panels = [(r, c) for r in range(0, rows, ROWS) for c in range(0, source.shape[1], width)]
         for number, (row, column) in enumerate(panels):
-            at = group * (PANELS * ROWS * SPAN) + base + number % PANELS * ROWS * SPAN
-            self.fill(source, at, group, row, column, width)
+            at = group * (count * ROWS * SPAN) + base + number % count * ROWS * SPAN
+            self.fill(source, at, group, row, column, width, count)
             self.store(at, group * rows + row, column, width)
         with context.writer.when(self.first):
             ptx(context, "cp.async.bulk.wait_group.read", 0)
@@ -120,12 +139,19 @@ class _Epilogue:
         ptx(self.context, "bar.sync", number, T.uint32(GROUP))
 
     def fill(
-        self, source: Storage, at: Index, group: Index, row: int, column: int, width: int
+        self,
+        source: Storage,
+        at: Index,
+        group: Index,
+        row: int,
+        column: int,
+        width: int,
+        count: int,
     ) -> None:
         """Put one panel into shared memory once its last store has been read."""
         context = self.context
         with context.writer.when(self.first):
-            ptx(context, "cp.async.bulk.wait_group.read", PANELS - 1)
+            ptx(context, "cp.async.bulk.wait_group.read", count - 1)
         self.meet(group)
         fragment = source.fragment
         assert fragment is not None

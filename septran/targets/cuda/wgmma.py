@@ -98,6 +98,14 @@ class Matrix:
         return self.tile.panel_start(step * STEP) + other * self.tile.pitch
 
 
+def _ready(context: Context, registers: Any) -> Any:
+    """Registers that hold A now: what fills them must not be moved between the instructions."""
+    for number in range(int(registers.shape[0])):
+        call = T.cuda.func_call("septran_keep", registers[number], source_code=KEEP)
+        context.writer.evaluate(call)
+    return registers
+
+
 def _check(context: Context, node: Compute) -> None:
     rows, columns = node.operands[0].shape
     groups = context.threads.count // GROUP
@@ -109,6 +117,11 @@ def _check(context: Context, node: Compute) -> None:
         raise unsupported(node.origin, message)
 
 
+KEEP = """\
+__forceinline__ __device__ void septran_keep(unsigned& value) {
+  asm volatile("" : "+r"(value) : : "memory");
+}
+"""
 DESCRIPTOR = """\
 __forceinline__ __device__ unsigned long long septran_descriptor(unsigned low, unsigned high) {
   return (unsigned long long)high << 32 | low;
@@ -182,7 +195,9 @@ class Product:
             raise unsupported(node.origin, f"wgmma sums {STEP // size} at a time, not {right}")
         in_shared = context.buffer(left.buffer).memory != "REGISTER"
         a: Any = (
-            matrix(context, node, left, 1) if in_shared else words(context, cleared(context, node))
+            matrix(context, node, left, 1)
+            if in_shared
+            else _ready(context, words(context, cleared(context, node)))
         )
         least = 16 if size == 1 else 8
         parts = next(p for p in range(1, columns + 1) if _divides(columns, p, least))
