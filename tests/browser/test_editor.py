@@ -56,7 +56,7 @@ def test_writing_turning_running_saving(open_notebook, assert_accessible):
 
     # and is saved with its comments
     view.get_by_role("textbox", name="file to save as").fill("mine.mapping.yaml")
-    view.get_by_role("button", name="save as").click()
+    view.get_by_role("button", name="save as", exact=True).click()
     page.wait_for_function(
         "() => document.querySelector('.sep-editor .sep-head').innerText.includes('saved as')",
         timeout=30_000,
