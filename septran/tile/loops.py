@@ -35,9 +35,12 @@ def walk(
             yield from walk(node.body, loops)
 
 
-def trips(loops: Iterable[For]) -> int:
-    """How often a body under `loops` runs, each extent at its greatest."""
-    known: dict[Var, Range] = {}
+def trips(loops: Iterable[For], outer: Mapping[Var, Range] | None = None) -> int:
+    """How often a body under `loops` runs, each extent at its greatest.
+
+    `outer` bounds the indices of loops around them.
+    """
+    known = dict(outer or {})
     count = 1
     for loop in loops:
         top = max(0, loop.extent.bounds(known)[1])

@@ -21,8 +21,8 @@ from septran.targets.cpu.microkernel import EXACT_STEPS, emit_gemms
 from septran.targets.cpu.simd import fence
 from septran.targets.cpu.vector import emit_maps
 from septran.targets.cpu.writer import Writer, flat_buffer
-from septran.task.index import Index, axis
-from septran.tile.loops import trips, used, walk
+from septran.task.index import Index, Range, Var, axis
+from septran.tile.loops import ranges, trips, used, walk
 from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, regions, writes
 
 Emitter = Callable[[Context, Sequence[Compute], Sequence[Buffer]], None]
@@ -187,7 +187,7 @@ class _Lowering:
         """A nest of parallel loops, as one loop whose iterations the threads share."""
         nest = _nest(loop)
         total = loop.extent * math.prod(inner.extent.as_int() for inner in nest[1:])
-        spread = _work(loop) >= PARALLEL_WORK
+        spread = _work(loop, ranges(self.program.body)) >= PARALLEL_WORK
         with self.context.loop("unit", total, spread) as unit:
             for inner in reversed(nest[1:]):
                 size = inner.extent.as_int()
@@ -247,15 +247,15 @@ def _nest(loop: For) -> list[For]:
     return nest
 
 
-def _work(loop: For) -> int:
-    """About how many operations all iterations do together."""
+def _work(loop: For, known: Mapping[Var, Range]) -> int:
+    """About how many operations all iterations do together, where loops around are bounded."""
     total = 0
     for node, around in walk((loop,)):
         if isinstance(node, Compute | Copy):
             each = max((math.prod(r.shape) for r in regions(node)), default=0)
             if isinstance(node, Compute) and node.primitive == "gemm":
                 each = each * node.operands[1].shape[1] // GEMM_RATE
-            total += each * trips(around)
+            total += each * trips(around, known)
     return total
 
 
