@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from septran.targets.cuda.emulator.emulate import Emulation, emulate
 from septran.targets.cuda.emulator.errors import (
+    AlignmentError,
     ArrivalError,
     BoundsError,
     DeadlockError,
@@ -32,6 +33,7 @@ from septran.targets.cuda.emulator.errors import (
 )
 
 __all__ = [
+    "AlignmentError",
     "ArrivalError",
     "BoundsError",
     "DeadlockError",

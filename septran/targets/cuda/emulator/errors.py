@@ -3,7 +3,8 @@
 EmulationError               SEP583  any of the below
 ├── UnknownInstructionError  SEP584  an instruction or function that it does not know
 ├── UnmodelledError          SEP585  something that it knows and does not model
-├── BoundsError              SEP586  an access outside a memory, or not aligned
+├── BoundsError              SEP586  an access outside a memory
+├── AlignmentError           SEP596  an access that is not aligned as it must be
 ├── UnwrittenError           SEP587  a read of shared memory that nobody has written
 ├── UnfinishedError          SEP588  data of asynchronous work that was not waited for
 ├── ProxyError               SEP589  a fence between threads and engines is missing
@@ -70,9 +71,15 @@ class UnmodelledError(EmulationError):
 
 
 class BoundsError(EmulationError):
-    """An access outside shared memory or an array, or one that is not aligned."""
+    """An access outside shared memory or an array."""
 
     code = "SEP586"
+
+
+class AlignmentError(EmulationError):
+    """An access at an address that is not a multiple of what it must be."""
+
+    code = "SEP596"
 
 
 class UnwrittenError(EmulationError):
@@ -124,7 +131,7 @@ class MisuseError(EmulationError):
 
 
 FAULTS: tuple[type[EmulationError], ...] = (
-    EmulationError, BoundsError, BoundsError, UnwrittenError, UnfinishedError, ProxyError,
+    EmulationError, BoundsError, AlignmentError, UnwrittenError, UnfinishedError, ProxyError,
     RegisterError, RaceError, DeadlockError, ArrivalError, MisuseError, UnmodelledError,
 )  # fmt: skip
 """By the runtime's numbers (``Fault`` in runtime/interface.h)."""

@@ -37,13 +37,22 @@ EMU_INLINE T shuffle_as(unsigned mask, T value, int source) {
   __builtin_memcpy(&result, &bits, sizeof(T));
   return result;
 }
+// Bytes that the runtime has already been told of.
+template <class T>
+__attribute__((noinline, no_sanitize("thread"))) T load_from(const void* at) {
+  T v;
+  __builtin_memcpy(&v, at, sizeof(T));
+  return v;
+}
+template <class T>
+__attribute__((noinline, no_sanitize("thread"))) void store_to(void* at, T v) {
+  __builtin_memcpy(at, &v, sizeof(T));
+}
 template <class T, class F>
 EMU_INLINE T atomically(T* p, F change) {
-  T* at = static_cast<T*>(memory_atomic(p, sizeof(T)));
-  T before, after;
-  __builtin_memcpy(&before, at, sizeof(T));
-  after = change(before);
-  __builtin_memcpy(at, &after, sizeof(T));
+  void* at = memory_atomic(p, sizeof(T));
+  T before = load_from<T>(at);
+  store_to<T>(at, change(before));
   return before;
 }
 }  // namespace emu

@@ -84,18 +84,6 @@ inline uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
 }
 inline float max_nan(float a, float b) { return a != a || b != b ? __builtin_nanf("") : std::fmax(a, b); }
 inline float min_nan(float a, float b) { return a != a || b != b ? __builtin_nanf("") : std::fmin(a, b); }
-// Typed access by ld and st.
-template <class T>
-EMU_INLINE T load_from(const void* at) {
-  T v;
-  __builtin_memcpy(&v, at, sizeof(T));
-  return v;
-}
-template <class T>
-EMU_INLINE void store_to(void* at, T v) {
-  __builtin_memcpy(at, &v, sizeof(T));
-}
-
 // How a fiber enters a kernel; what it reads here is not the kernel's doing.
 template <class... P, size_t... I>
 __attribute__((no_sanitize("thread"))) inline void spread(void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {

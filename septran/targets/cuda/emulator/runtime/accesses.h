@@ -32,7 +32,8 @@ inline void check_inside(const Thread& t, const Block& b, uint32_t address, uint
   if (inside(b, address, bytes)) return;
   fail_at(Fault::bounds, t,
           text("%s %llu bytes at ", what, (unsigned long long)bytes) + place(b, address) +
-              text(", which has %u bytes", machine->request.shared_bytes),
+              text(", which has %u bytes", is_static(b, address) ? b.static_end - b.static_base
+                                                                 : machine->request.shared_bytes),
           {site});
 }
 inline Block& block_of(const Thread& t, uint32_t address) {

@@ -35,9 +35,13 @@ inline std::string name(const Agent& a) {
 }
 
 // The address as users know it: bytes from the start of dynamic or static shared memory.
+inline bool is_static(const Block& b, uint32_t address) {
+  bool only = !machine->request.shared_bytes;
+  return b.static_end > b.static_base && (only || address >= b.static_base);
+}
 inline std::string place(const Block& b, uint32_t address) {
-  if (address >= b.static_base && b.static_end > b.static_base && address < b.static_end)
-    return text("byte %u of static shared memory", address - b.static_base);
+  if (is_static(b, address)) 
+    return text("byte %d of static shared memory", int(address) - int(b.static_base));
   return text("byte %d of dynamic shared memory", int(address) - int(b.dynamic_base));
 }
 

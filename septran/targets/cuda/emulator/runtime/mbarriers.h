@@ -117,19 +117,23 @@ void mbarrier_complete(uint32_t address, uint32_t bytes) {
 }
 
 // A thread that asks again and again: others must get on, and what is in flight must land.
+// Where nobody but those that ask has anything to do, they wait for ever.
 inline void poll(Thread& t) {
+  Machine& m = *machine;
   t.time += 32;
-  auto& in_flight = machine->cluster.in_flight;
-  if (machine->ready.empty() && !in_flight.empty()) land_one();
-  else if (machine->ready.empty() && ++t.since > 10000) {
+  uint64_t everybody = 4ull * m.cluster.live;
+  if (++m.asked > everybody && !m.cluster.in_flight.empty()) {
+    m.asked = 0;
+    land_one();
+  } else if (m.asked > 64 * everybody) {
     t.waiting.what = "a loop of mbarrier.test_wait";
-    machine->running = nullptr;
-    Fiber::change(t.fiber, machine->scheduler);
+    m.running = nullptr;
+    Fiber::change(t.fiber, m.scheduler);
   }
-  uint64_t since = t.since;
+  uint64_t asked = m.asked;
   make_ready(&t);
+  m.asked = asked;
   give_way();
-  t.since = since;
 }
 inline void await(Thread& t, Mbarrier& m, uint32_t parity, bool acquires) {
   wait_until({"mbarrier.try_wait", m.block, m.address, int64_t(parity & 1)}, m.waiters,
@@ -146,9 +150,7 @@ inline bool test(Thread& t, Mbarrier& m, uint32_t parity, bool acquires) {
   return true;
 }
 bool mbarrier_test(uint32_t address, uint32_t parity, bool acquires) {
-  uint64_t since = current->since;
   EMU_ENTER;
-  t.since = since;
   return test(t, mbarrier(t, address, "mbarrier.test_wait"), parity, acquires);
 }
 bool mbarrier_wait(uint32_t address, uint32_t parity, bool acquires) {

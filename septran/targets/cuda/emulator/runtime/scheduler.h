@@ -10,6 +10,7 @@ inline bool later(const Thread* a, const Thread* b) {
 inline void make_ready(Thread* t) {
   if (t->ready || t->done) return;
   t->ready = true;
+  machine->asked = 0;
   auto& ready = machine->ready;
   ready.push_back(t);
   if (!machine->random_order()) std::push_heap(ready.begin(), ready.end(), later);

@@ -198,7 +198,7 @@ struct Machine {
   std::vector<Site> sites;
   std::vector<uint8_t> arena_memory;
   std::vector<Cell> cell_memory;
-  uint64_t first_block_trace = 0;
+  uint64_t asked = 0;  // times that threads asked in vain since another was made ready
   uintptr_t image_low = 0, image_high = 0;
   size_t agent_limit = 0;
 
