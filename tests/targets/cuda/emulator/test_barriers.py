@@ -41,7 +41,8 @@ def test_ping_pong_by_named_barriers(run, seed):
           asm volatile("bar.sync %0, 64;" :: "r"(w == 1 ? 1 : 2) : "memory");
           if (l % 32 == 0) { if (w == 1 && i == 0) s[0] = 0; o[s[0]] = w; s[0] += 1; }
           __syncwarp();
-          if (!(w == 0 && i == 5)) asm volatile("bar.arrive %0, 64;" :: "r"(w == 1 ? 2 : 1) : "memory");
+          if (w == 1 || i < 5)
+            asm volatile("bar.arrive %0, 64;" :: "r"(w == 1 ? 2 : 1) : "memory");
         }""",
         seed=seed,
     )
@@ -134,9 +135,8 @@ def test_registers_of_all_warps_must_fit(run):
     run(body, block=256)
 
 
-CLUSTER = (
-    'asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;");'
-)
+CLUSTER = """asm volatile("barrier.cluster.arrive.release.aligned;"
+                           "barrier.cluster.wait.acquire.aligned;");"""
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
@@ -145,7 +145,8 @@ def test_blocks_of_a_cluster_read_each_other(run, seed):
         f"""s[l] = n; {CLUSTER}
         uint32_t rank, a; int v;
         asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(a) : "r"(at(s + 31 - l)), "r"((rank + 1) % 4));
+        asm("mapa.shared::cluster.u32 %0, %1, %2;"
+            : "=r"(a) : "r"(at(s + 31 - l)), "r"((rank + 1) % 4));
         asm volatile("ld.shared::cluster.s32 %0, [%1];" : "=r"(v) : "r"(a));
         o[n] = v; {CLUSTER}""",
         block=32, grid=8, cluster=4, seed=seed,

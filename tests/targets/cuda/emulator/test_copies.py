@@ -201,7 +201,7 @@ def test_copies_by_threads_fill_with_zeros(launch, ptx, size, seed):
 def test_copies_that_are_not_waited_for(launch, ptx, seed):
     x, o = np.zeros(512, np.uint8), np.zeros(512, np.uint8)
     text = ptx + COPY.replace("CACHE", "cg").replace("SIZE", "16").replace("PAUSE", "")
-    with pytest.raises(UnfinishedError, match="a cp.async of thread"):
+    with pytest.raises(UnfinishedError, match=r"a cp\.async of thread"):
         launch(text, {"x": x, "o": o}, seed=seed)
 
 
@@ -279,11 +279,13 @@ BAD_MAPS = {
     "a stride": ({"strides": (40,)}, MisuseError, "multiples of 16"),
     "a box too large": ({"box": (16, 257)}, MisuseError, "256 is the most"),
     "rows no multiple of 16": ({"box": (3, 2)}, MisuseError, "no multiple of 16"),
-    "rows over the swizzle": ({"box": (16, 2), "swizzle": 32}, MisuseError, "longer than the swizzle"),
+    "rows over the swizzle": ({"box": (16, 2), "swizzle": 32}, MisuseError,
+                             "longer than the swizzle"),
     "rows under the swizzle": ({"box": (8, 2), "swizzle": 64}, UnmodelledError, "not modelled"),
     "more than the array": ({"extents": (16, 9)}, BoundsError, "reaches 576 bytes into x"),
     "an offset": ({"offset": 8}, MisuseError, "no multiple of 16"),
-    "too many axes": ({"extents": (16,) * 6, "strides": (64,) * 5, "box": (16,) * 6}, MisuseError, "6 axes"),
+    "too many axes": ({"extents": (16,) * 6, "strides": (64,) * 5, "box": (16,) * 6}, MisuseError,
+                      "6 axes"),
 }  # fmt: skip
 
 

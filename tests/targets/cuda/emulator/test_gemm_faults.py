@@ -87,7 +87,7 @@ FAULTS = {
                             UnfinishedError),
     "one_stage_too_few": ("#define STAGES 3", "#define STAGES 4", BoundsError),
     "accumulators_read_too_early": ("wg_commit();\n    wg_wait();",
-                                    "wg_commit();\n    d[3] += 1.f;\n    wg_wait();", RegisterError),
+                                    "wg_commit(); d[3] += 1.f; wg_wait();", RegisterError),
     "accumulators_written_behind_the_fence": ("wg_fence();\n", "wg_fence(); d[0] = 0;\n",
                                               RegisterError),
     "stage_overrun": ("a + s * 8192, &A", "a + (s + 4) * 8192 + 128, &A", EmulationError),

@@ -24,7 +24,8 @@ def test_ldmatrix(launch, ptx, count, turned):
         + f"""for (int i = l; i < {count * 64}; i += 32) s[i] = x[i];
       __syncwarp();
       uint32_t r[{count}];
-      asm volatile("ldmatrix.sync.aligned.m8n8.x{count}{turned}.shared.b16 {{{registers}}}, [%{count}];"
+      asm volatile("ldmatrix.sync.aligned.m8n8.x{count}{turned}.shared.b16 "
+        "{{{registers}}}, [%{count}];"
         : {outputs} : "r"(at(s + l % {8 * count} * 8)));
       for (int i = 0; i < {count}; ++i) o[l * {count} + i] = r[i]; }}"""
     )
@@ -44,8 +45,10 @@ def test_stmatrix(launch, ptx, turned):
     text = (
         ptx
         + HEAD % "const uint32_t* x, unsigned short* o"
-        + f"""asm volatile("stmatrix.sync.aligned.m8n8.x4{turned}.shared.b16 [%0], {{%1, %2, %3, %4}};"
-        :: "r"(at(s + l * 8)), "r"(x[l * 4]), "r"(x[l * 4 + 1]), "r"(x[l * 4 + 2]), "r"(x[l * 4 + 3]));
+        + f"""const uint32_t* r = x + 4 * l;
+      asm volatile("stmatrix.sync.aligned.m8n8.x4{turned}.shared.b16 [%0], "
+        "{{%1, %2, %3, %4}};"
+        :: "r"(at(s + l * 8)), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]));
       __syncwarp();
       for (int i = l; i < 256; i += 32) o[i] = s[i]; }}"""
     )
@@ -101,11 +104,13 @@ def test_mma(launch, ptx, random, name):
     names = [f"%{4 + i}" for i in range(n + halves)]
     text = (
         ptx
-        + f"""extern "C" __global__ void k(const uint32_t* a, const uint32_t* b, {word}* c, {word}* o) {{
+        + f"""extern "C" __global__ void k(const uint32_t* a, const uint32_t* b, {word}* c,
+                                       {word}* o) {{
       int l = threadIdx.x; {word}* d = c + 4 * l;
       {word} r0 = d[0], r1 = d[1], r2 = d[2], r3 = d[3];
       asm volatile("mma.sync.aligned.m16n8k{k}.row.col.{result}.{kinds}.{kinds}.{result} "
-        "{{%0, %1, %2, %3}}, {{{", ".join(names[:n])}}}, {{{", ".join(names[n:])}}}, {{%0, %1, %2, %3}};"
+        "{{%0, %1, %2, %3}}, {{{", ".join(names[:n])}}}, "
+        "{{{", ".join(names[n:])}}}, {{%0, %1, %2, %3}};"
         : "+{letter}"(r0), "+{letter}"(r1), "+{letter}"(r2), "+{letter}"(r3) : {inputs});
       o[4 * l] = r0; o[4 * l + 1] = r1; o[4 * l + 2] = r2; o[4 * l + 3] = r3; }}"""
     )

@@ -224,7 +224,8 @@ def test_unwritten_operands_are_nan_or_an_error(launch, ptx):
       s[l] = 1.f;
       __syncwarp();
       uint32_t r;
-      asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r) : "r"(at(s + l % 8 * 8)));
+      asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
+                   : "=r"(r) : "r"(at(s + l % 8 * 8)));
       o[l] = ((__half*)&r)[0];
     }"""
     )

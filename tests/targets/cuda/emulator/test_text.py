@@ -15,7 +15,10 @@ from septran.targets.dsa.simulator import TRACE
 
 
 def test_assembly_is_taken_apart():
-    text = 'x; asm volatile("{ mov.b32 %0, %1; }\\n" "add %0;" : "=r"(a[i, 2]) : "r"(f(b, c)), "n"(3) : "memory"); y'
+    text = (
+        'x; asm volatile("{ mov.b32 %0, %1; }\\n" "add %0;" : "=r"(a[i, 2]) : '
+        '"r"(f(b, c)), "n"(3) : "memory"); y'
+    )
     (found,) = statements(text)
     assert text[found.start : found.end].startswith("asm volatile")
     assert text[found.end :] == " y"
@@ -37,9 +40,10 @@ def test_lines_stay_where_they_are():
 
 UNKNOWN = {
     'asm volatile("tcgen05.alloc.sync %0, 32;" :: "r"(1));': "tcgen05.alloc.sync",
-    'asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0}, {%1}, {%1}, {%0};" : "+d"(x) : "d"(x));':
+    'asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0}, {%1}, {%1}, {%0};"'
+    ' : "+d"(x) : "d"(x));':
         "mma.sync.aligned.m8n8k4",
-    'asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {%0, %1}, %2, %2, 1, 1, 1, 0, 0;"'
+    'asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {%0, %1}, %2, %2, 1, 1, 1, 0, 0;"'  # noqa: E501
     ' : "+r"(i), "+r"(i) : "l"(0));': "m64n8k16.f16",
     'asm volatile("bar.sync 3;");': "bar.sync",
     'asm volatile("mov.u32 %0, %%nosuch;" : "=r"(i));': "neither a register nor a number",
@@ -64,7 +68,7 @@ def test_unknown_instructions_are_errors_with_their_line(launch, line):
 
 def test_unknown_functions_are_named(launch):
     with pytest.raises(
-        UnknownInstructionError, match="unknown function or type '__nosuch'.*line 1"
+        UnknownInstructionError, match=r"unknown function or type '__nosuch'.*line 1"
     ):
         launch(
             'extern "C" __global__ void k(int* o) { __nosuch(o); }', {"o": np.zeros(1, np.int32)}
@@ -88,8 +92,11 @@ def test_origins_are_comments_at_the_same_or_an_outer_depth():
 
 
 def test_scalars_and_several_launches():
-    text = """extern "C" __global__ void first(float* t, int n, float f) { t[threadIdx.x] = n * f; }
-    extern "C" __global__ void second(const float* t, float* o) { o[threadIdx.x] = t[threadIdx.x] + 1; }"""
+    text = """
+    extern "C" __global__ void first(float* t, int n, float f) { t[threadIdx.x] = n * f; }
+    extern "C" __global__ void second(const float* t, float* o) {
+      o[threadIdx.x] = t[threadIdx.x] + 1;
+    }"""
     pointers = Pointer("t", "float32", "t"), Pointer("o", "float32", "o")
     launches = (
         Launch("first", 1, 32, 1, 0, (pointers[0], Scalar("n", "int32"), Scalar("f", "float32"))),

@@ -45,7 +45,8 @@ def kernel(ptx, kind, n, d_a, d_b, *, turns="", fragment=False, steps=1, advance
       wg_fence();
       for (int x = 0; x < {steps}; ++x) {{
         asm volatile("{{.reg .pred p; setp.ne.b32 p, %{last + 1}, 0;\\n"
-          "wgmma.mma_async.sync.aligned.m64n{n}k{k}.{result}.{kind}.{kind} {{{d}}}, {left}, %{last}, p"
+          "wgmma.mma_async.sync.aligned.m64n{n}k{k}.{result}.{kind}.{kind} "
+          "{{{d}}}, {left}, %{last}, p"
           "{"" if result == "s32" else ", 1, 1"}{turns};}}\\n"
           : {outs} : {gives}, "r"(x));
       }}
