@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from septran.errors import TargetError
+from septran.machine.as_json import from_json, to_json
 from septran.machine.model import Machine
 from septran.targets.base import Source
 from septran.targets.cuda import toolchain
@@ -29,7 +30,6 @@ from septran.targets.cuda.launcher import (
 )
 from septran.targets.cuda.records import program_from, program_to
 from septran.targets.cuda.toolchain import NoCompilerError
-from septran.targets.dsa.machine_json import from_json, to_json
 from septran.tile.nodes import TileProgram
 
 

@@ -16,6 +16,7 @@ import tvm
 import tvm_ffi
 
 from septran.errors import TargetError
+from septran.machine.as_json import from_json, to_json
 from septran.machine.model import Machine
 from septran.targets.base import Source, TensorIR
 from septran.targets.cpu.build import compile_module
@@ -23,7 +24,6 @@ from septran.targets.cpu.isa import host_arch
 from septran.targets.dsa.codegen import generate
 from septran.targets.dsa.jit import JitProgram, recording
 from septran.targets.dsa.limits import check_limits
-from septran.targets.dsa.machine_json import from_json, to_json
 from septran.targets.dsa.native import LIBRARY, CProgram, compile_code
 from septran.targets.dsa.steps import core_count, workspaces
 from septran.targets.dsa.toolchain import compiler

@@ -12,11 +12,11 @@ import tvm
 
 import septran
 from septran.compiler import produce_stages
+from septran.machine.as_json import from_json, to_json
 from septran.machine.loader import load_machine
 from septran.runtime.kernel import Kernel
 from septran.targets.dsa.build import ArgumentError, as_bytes
 from septran.targets.dsa.jit import JitProgram
-from septran.targets.dsa.machine_json import from_json, to_json
 from septran.targets.dsa.native import LIBRARY, CProgram
 from septran.targets.dsa.target import TARGET
 from septran.targets.dsa.toolchain import compiler
