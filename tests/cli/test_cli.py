@@ -175,7 +175,7 @@ def test_a_wrong_result_exits_with_1(monkeypatch):
 
 
 def test_a_machine_without_a_code_generator_is_a_mistake():
-    result = septran("run", "gemm", "--on", "nvidia-h200", code=1)
+    result = septran("run", "gemm", "--on", "amd-mi300x", code=1)
     assert "SEP501" in result.stderr
     assert "inspected and interpreted" in result.stderr
 
