@@ -57,6 +57,14 @@ def _profile(profile: Any) -> Any:
     return widgets("views").Timeline(data, profile_panel(profile), str(profile))
 
 
+def _emulated(profile: Any) -> Any:
+    from septran.explain.emulated_panel import emulated_panel, timeline
+    from septran.explain.timeline import timelines
+
+    data = timelines(timeline(profile))
+    return widgets("views").Timeline(data, emulated_panel(profile), str(profile))
+
+
 def _profiles(comparison: Any) -> Any:
     from septran.explain.dsa_profile_panel import comparison_panel
     from septran.explain.dsa_timeline import timeline
@@ -164,6 +172,7 @@ _VIEWS: dict[str, Callable[..., Any]] = {
     "septran.runtime.kernel.Kernel": _kernel,
     "septran.targets.dsa.profile.DsaProfile": _profile,
     "septran.targets.dsa.profile_comparison.ProfileComparison": _profiles,
+    "septran.targets.cuda.emulated_profile.EmulatedProfile": _emulated,
     "septran.explain.timeline.Timeline": _timeline,
     "septran.explain.comparison.Comparison": _comparison,
     "septran.explain.element.Journey": _element,

@@ -39,10 +39,20 @@ def _panel(thing: Any) -> Markup:
     from septran.explain.dsa_profile_panel import shown_of_dsa
     from septran.explain.kernel_panel import shown  # late: the runtime
 
-    found = shown(thing) or shown_of_dsa(thing)
+    found = shown(thing) or shown_of_dsa(thing) or _emulated(thing)
     if found is None:
         raise TypeError(f"{type(thing).__name__} has no view")
     return found
+
+
+def _emulated(thing: Any) -> Markup | None:
+    from septran.targets.cuda.emulated_profile import EmulatedProfile
+
+    if not isinstance(thing, EmulatedProfile):
+        return None
+    from septran.explain.emulated_panel import emulated_panel
+
+    return emulated_panel(thing)
 
 
 def stage_kind(stage: Any) -> str | None:

@@ -33,6 +33,7 @@ KINDS = {
     "matrix": Kind("matrix unit", "green", "dotted"),
     "vector": Kind("vector unit", "orange", "crossed"),
     "compute": Kind("computation", "green", "solid"),
+    "threads": Kind("threads at work", "orange", "crossed"),
     "block": Kind("blocks", "purple", "solid"),
     "wait": Kind("waits", "grey", "thin"),
     "sync": Kind("synchronisation", "grey", "solid"),

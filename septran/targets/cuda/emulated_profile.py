@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,13 +30,22 @@ class EmulatedProfile(Shown):
     def __str__(self) -> str:
         counts = self.run.statistics
         lines = [f"{self.name} on {self.machine}, emulated ({self.mode}): {counts['steps']} steps"]
-        lines += [f"  {text}" for text in _amounts(counts)]
+        lines += [f"  {text}" for text in self.amounts()]
         lines += [
             f"  bank conflicts: {found.wavefronts} wavefronts where {found.ideal} would do, at "
             f"{found.place}"
             for found in self.run.conflicts[:WORST]
         ]
         return "\n".join(lines)
+
+    def amounts(self) -> tuple[str, ...]:
+        """What was moved and computed, in sentences."""
+        return tuple(_amounts(self.run.statistics))
+
+    def explore(self) -> Any:
+        """The timeline as an interactive view: zoom, pan, and why each bar is there."""
+        # By name: explain is above every target and may import it, not the other way round.
+        return importlib.import_module("septran.explain.live").explore(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Counts by name, and the lines with bank conflicts."""
