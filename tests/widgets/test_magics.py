@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+
 import pytest
 
 pytest.importorskip("IPython")
@@ -36,6 +38,7 @@ def shell(tmp_path, monkeypatch):
     yield made
     made.history_manager.end_session()
     made.atexit_operations()
+    atexit.unregister(made.atexit_operations)  # else it complains at exit that all is gone
 
 
 def run(shell, cell):
