@@ -14,17 +14,18 @@ from septran.runtime.arguments import Bound, Scalar, bind, check_against, scalar
 from septran.runtime.arrays import NUMPY, Library
 from septran.runtime.calls import DirectCall, Plan, call_key, direct_call, plan_for
 from septran.runtime.checks import Check, check, sample
-from septran.runtime.errors import NoLogicError, NothingToProfileError, NotSpecialisedError
+from septran.runtime.errors import NoLogicError, NotSpecialisedError
 from septran.runtime.export import export_source
 from septran.runtime.gpu import measure_on_gpu, on_device, to_device
 from septran.runtime.profile import Profile, measure, profile
+from septran.runtime.rehearsal import rehearsal
 from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.runtime.stages import Stages
 from septran.stage import Shown
 from septran.targets.base import SelfProfiling
 from septran.task.reference import run_tree
 from septran.tile.interpreter import interpret
-from septran.tile.nodes import Remark, TileProgram
+from septran.tile.nodes import Remark
 
 if TYPE_CHECKING:
     from septran.targets.dsa.profile import DsaProfile
@@ -177,7 +178,7 @@ class Kernel(Shown):
         specialisation, bound, scalars = self._bound(tensors, out, named)
         executable = specialisation.stages.executable
         if isinstance(executable, SelfProfiling):
-            return self._told(executable, specialisation, bound, scalars)
+            return rehearsal(self.name, specialisation, bound, scalars, self.device).profile()
         if out is None:
             out = self(*tensors, **named)  # so that allocation is not timed
             out = out if isinstance(out, tuple) else (out,)
@@ -198,29 +199,16 @@ class Kernel(Shown):
         moved = tuple(to_device(x, self.device) for x in tensors)
         return moved, {name: to_device(x, self.device) for name, x in named.items()}
 
-    def _told(
-        self,
-        executable: SelfProfiling,
-        specialisation: Specialisation,
-        bound: Bound,
-        scalars: Sequence[Scalar],
-    ) -> DsaProfile:
-        """The profile that an executable makes itself, of a run on copies of the outputs."""
-        if any(0 in (t.shape or ()) for t in specialisation.tensors):
-            raise NothingToProfileError(
-                f"{self.name} launches nothing for empty tensors, so there is no run to profile"
-            )
-        library, arguments = bound.library, []
-        for tensor in specialisation.tensors:
-            x = self._array(tensor, bound)
-            given = tensor.writes and tensor.name in bound.arrays
-            arguments.append(library.copied(x) if given else self._compact(tensor, x, library))
-        program = specialisation.stages.tile_program
-        told: DsaProfile = executable.profile(
-            program if isinstance(program, TileProgram) else None,
-            *map(library.passed, arguments), *scalars,
-        )  # fmt: skip
-        return told
+    def timeline(self, *tensors: Any, **named: Any) -> Any:
+        """When each engine, warp or block of one call worked: a `Timeline` of its own run.
+
+        On a CPU the kernel is compiled once more, so that its blocks note when they run; on
+        a DSA and in the GPU's emulator it is the trace of `profile`. NoTimelineError elsewhere.
+        """
+        tensors, named = self._inputs(tensors, named)
+        run = rehearsal(self.name, *self._bound(tensors, None, named), self.device)
+        # By name: explain is above the runtime and may import it, not the other way round.
+        return importlib.import_module("septran.explain.kernel_timeline").timeline_of(run)
 
     def export(self, folder: str | Path) -> Path:
         """Write the latest compilation as source that builds without SepTran and TVM.

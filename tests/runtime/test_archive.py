@@ -210,3 +210,28 @@ def test_without_a_c_compiler_the_error_says_so(kernel, tmp_path, monkeypatch):
 
 def _unlinkable(self, folder):
     raise TypeError("expected str, bytes or os.PathLike object, not NoneType")
+
+
+def test_a_loaded_kernel_is_saved_again_even_without_a_compiler(saved, tmp_path, monkeypatch):
+    loaded = septran.load(saved)
+    monkeypatch.setenv("PATH", "")
+    loaded.save(tmp_path / "again.zip")
+    assert (septran.load(tmp_path / "again.zip")(A, B) == loaded(A, B)).all()
+
+
+def test_a_kernel_from_the_cache_is_saved(tmp_path):
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    code = (
+        "import septran, sys\n"
+        "k = septran.compile('softmax', 'cpu-x86', shapes={'M': 7, 'N': 9})\n"
+        "k.save(sys.argv[1])\n"
+        "print(septran.load(sys.argv[1])(__import__('numpy').zeros((7, 9), 'float32')).sum())"
+    )
+    environment = {**os.environ, "SEPTRAN_CACHE_DIR": str(folder)}
+    for name in ("first", "second"):  # the second process finds it in the cache
+        run = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / f"{name}.zip")], cwd=ROOT,
+            env=environment, capture_output=True, text=True, timeout=300, check=True,
+        )  # fmt: skip
+        assert float(run.stdout) == pytest.approx(7)

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,8 @@ class CpuExecutable:
     module: Any
     """The `tvm.runtime.Module`."""
     function: Any
+    library: bytes | None = field(default=None, repr=False)
+    """The shared library where this was loaded from one: TVM does not link such code again."""
     checks_arguments: bool = True
     """TVM's function refuses other shapes, dtypes, layouts and devices before it starts."""
 
@@ -68,11 +70,10 @@ class CpuExecutable:
 
     def save(self, folder: Path) -> None:
         """A shared library, and beside it what its text and name were."""
-        from tvm.runtime import Executable
-
-        with tempfile.TemporaryDirectory(dir=folder) as work:
-            _reserve(Path(work) / "room", 2 * len(self.source.parts["assembly"]))
-            Executable(self.module).export_library(str(folder / LIBRARY), workspace_dir=work)
+        if self.library is not None:
+            (folder / LIBRARY).write_bytes(self.library)
+        else:
+            self._link(folder)
         facts = {
             "name": self.name,
             "arch": self.arch,
@@ -81,6 +82,13 @@ class CpuExecutable:
             "facts": dict(self.source.facts),
         }
         (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+    def _link(self, folder: Path) -> None:
+        from tvm.runtime import Executable
+
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            _reserve(Path(work) / "room", 2 * len(self.source.parts["assembly"]))
+            Executable(self.module).export_library(str(folder / LIBRARY), workspace_dir=work)
 
 
 def _reserve(file: Path, size: int) -> None:
@@ -121,8 +129,11 @@ def load(folder: Path) -> CpuExecutable:
     """What `CpuExecutable.save` wrote."""
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     source = Source(facts["name"], "llvm", facts["text"], facts["parts"], facts["facts"])
-    module = tvm.runtime.load_module(str(folder / LIBRARY))
-    return _loaded(facts["name"], facts["arch"], source, module)
+    library = folder / LIBRARY
+    module = tvm.runtime.load_module(str(library))
+    return replace(
+        _loaded(facts["name"], facts["arch"], source, module), library=library.read_bytes()
+    )
 
 
 def annotated(ir: TensorIR) -> str:

@@ -40,6 +40,9 @@ SLACK_BYTES = 256
 PARALLEL_WORK = 1 << 15
 """Operations below which waking other threads costs more than it saves."""
 
+UNIT = "unit"
+"""The name of a nest's index where its iterations, the blocks, are shared by threads."""
+
 GEMM_RATE = 8
 """Multiply-adds of a product in the time of another operation."""
 
@@ -50,10 +53,14 @@ class UnsupportedNodeError(TargetError):
     code = "SEP510"
 
 
-def lower_program(program: TileProgram) -> Any:
-    """The PrimFunc of `program`: parameters in its order, then its scalars."""
+def lower_program(program: TileProgram, writer: Writer | None = None) -> Any:
+    """The PrimFunc of `program`: parameters in its order, then its scalars.
+
+    `writer` is a new one of a subclass where more is to be written than the kernel needs.
+    """
     wide = any(math.prod(b.shape) * b.stages > LARGEST_INDEX for b in program.buffers)
-    writer = Writer("int64" if wide else "int32")
+    writer = writer or Writer()
+    writer.index_dtype = "int64" if wide else "int32"
     context = Context(writer, Indices(writer), program.machine, vector_unit(program.machine))
     params = [_parameter(context, program, program.buffer(name)) for name in program.params]
     scalars = [tirx.Var(writer.name(s.name), s.dtype) for s in program.scalars]
@@ -188,7 +195,7 @@ class _Lowering:
         nest = _nest(loop)
         total = loop.extent * math.prod(inner.extent.as_int() for inner in nest[1:])
         spread = _work(loop, ranges(self.program.body)) >= PARALLEL_WORK
-        with self.context.loop("unit", total, spread) as unit:
+        with self.context.loop(UNIT, total, spread) as unit:
             for inner in reversed(nest[1:]):
                 size = inner.extent.as_int()
                 self.context.alias(inner.variable, self.context.variable("i", unit % size))
@@ -245,6 +252,14 @@ def _nest(loop: For) -> list[For]:
             break
         nest.append(inner)
     return nest
+
+
+def nests(program: TileProgram) -> tuple[For, ...]:
+    """The loops whose iterations are blocks, in program order."""
+    return tuple(
+        node for node, around in walk(program.body)
+        if isinstance(node, For) and _spreads(node) and not any(map(_spreads, around))
+    )  # fmt: skip
 
 
 def _work(loop: For, known: Mapping[Var, Range]) -> int:
