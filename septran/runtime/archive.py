@@ -32,6 +32,8 @@ from septran.runtime.stages import NAMES, Stages, Step
 from septran.stage import Stage
 from septran.targets.registry import target_for
 from septran.task.tree import ScalarParam
+from septran.tile.nodes import TileProgram
+
 
 if TYPE_CHECKING:
     from septran.runtime.kernel import Kernel
@@ -49,6 +51,8 @@ class SavedStage(Stage):
 
     name: str
     text: str
+    backend: str
+    """The target of the machine that the kernel was compiled for."""
 
     def __str__(self) -> str:
         return self.text
@@ -150,7 +154,7 @@ def _fill(
             (inside / "stages" / f"{name}.txt").write_text(str(stage), encoding="utf-8")
         entries.append(
             {
-                "backend": stages.tile_program.machine.backend,
+                "backend": _backend(stages.tile_program),
                 "tensors": [asdict(t) for t in specialisation.tensors],
                 "scalars": [asdict(s) for s in specialisation.scalars],
                 "limits": asdict(specialisation.limits),
@@ -164,6 +168,10 @@ def _fill(
         "compiled": entries,
     }
     (folder / ARCHIVE).write_text(json.dumps(data, indent=1, sort_keys=True), encoding="utf-8")
+
+
+def _backend(program: TileProgram | SavedStage) -> str:
+    return program.backend if isinstance(program, SavedStage) else program.machine.backend
 
 
 def _save(name: str, executable: Executable, folder: Path) -> None:
@@ -219,7 +227,7 @@ def _specialisation(place: _Place, number: int, entry: dict[str, Any]) -> Specia
     def text(name: str) -> Step:
         file = f"{name}.txt"
         return lambda _: SavedStage(
-            name, (place.folder / folder / "stages" / file).read_text(encoding="utf-8")
+            name, (place.folder / folder / "stages" / file).read_text(encoding="utf-8"), backend
         )
 
     steps = {name: text(name) for name in NAMES if name != "source"}

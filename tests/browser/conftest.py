@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ ROOT = Path(__file__).parents[2]
 TOKEN = "t0k"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+PATIENCE = 120_000
+"""Milliseconds to wait for anything: other tests share the machine."""
 READY = """async () => {
   const app = window.jupyterapp;
   if (!app) return false;
@@ -58,7 +61,13 @@ def browser(executable: str) -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=executable, headless=True, args=FLAGS)
-        yield running
+
+        def new_page(**options: Any) -> Any:
+            page = running.new_page(**options)
+            page.set_default_timeout(PATIENCE)
+            return page
+
+        yield SimpleNamespace(new_page=new_page)
         running.close()
 
 
@@ -219,7 +228,7 @@ class Notebook:
         self.command("apputils:change-theme", {"theme": name})
         wanted = "false" if dark else "true"
         body = self.page.locator(f"body[data-jp-theme-light='{wanted}']")
-        body.wait_for(state="attached", timeout=20_000)  # it counts as hidden: it has no height
+        body.wait_for(state="attached", timeout=PATIENCE)  # it counts as hidden: it has no height
 
     def save(self) -> int:
         """Save the file; its size in bytes."""

@@ -11,7 +11,7 @@ def test_writing_turning_running_saving(open_notebook, assert_accessible):
     )
     page = notebook.page
     view = page.locator(".sep-editor")
-    view.wait_for(timeout=60_000)
+    view.wait_for()
     area = view.locator("textarea")
     mistakes = view.locator(".sep-mistakes li")
     status = view.locator(".sep-head [role=status]").first
@@ -21,14 +21,14 @@ def test_writing_turning_running_saving(open_notebook, assert_accessible):
         "e => { const at = e.value.indexOf('CORE') + 4; e.focus(); e.setSelectionRange(at, at); }"
     )
     page.keyboard.type("X")
-    mistakes.first.wait_for(timeout=30_000)
+    mistakes.first.wait_for()
     assert "unknown processor 'COREX'" in mistakes.first.inner_text()
     wrong = view.locator(".sep-wrong")
     assert wrong.locator(".sep-squiggle").all_inner_texts() == ["COREX"]
     assert area.get_attribute("aria-invalid") == "true"
     assert_accessible(page, ".sep-editor")
     page.keyboard.press("Backspace")
-    page.wait_for_function("() => !document.querySelector('.sep-mistakes li')", timeout=30_000)
+    page.wait_for_function("() => !document.querySelector('.sep-mistakes li')")
 
     # a slider by keyboard: the text, the program and the prediction follow
     program = view.locator("[data-pane=tile_program] .sep-code")
@@ -39,11 +39,9 @@ def test_writing_turning_running_saving(open_notebook, assert_accessible):
     page.wait_for_function(
         "() => document.querySelector('[data-pane=tile_program] .sep-code').innerText"
         ".includes('A_SPM: float32[128, 64]')",
-        timeout=30_000,
     )
     page.wait_for_function(
         "() => document.querySelector('.sep-editor textarea').value.includes('value: 64}')",
-        timeout=30_000,
     )
     assert "# 2 x (128 + 64) x K in the scratchpad" in area.input_value()
     assert "us" in view.locator(".sep-figures dd").first.inner_text()
@@ -51,7 +49,7 @@ def test_writing_turning_running_saving(open_notebook, assert_accessible):
     # on request it runs
     view.get_by_role("button", name="run", exact=True).click()
     page.wait_for_function(
-        "() => document.querySelector('.sep-measured').innerText.includes('cycles')", timeout=60_000
+        "() => document.querySelector('.sep-measured').innerText.includes('cycles')"
     )
 
     # and is saved with its comments
@@ -59,7 +57,6 @@ def test_writing_turning_running_saving(open_notebook, assert_accessible):
     view.get_by_role("button", name="save as", exact=True).click()
     page.wait_for_function(
         "() => document.querySelector('.sep-editor .sep-head').innerText.includes('saved as')",
-        timeout=30_000,
     )
     saved = (notebook.lab.notebooks / "mine.mapping.yaml").read_text("utf-8")
     assert saved == area.input_value()

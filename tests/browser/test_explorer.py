@@ -28,7 +28,7 @@ def line(page, pane, text, nth=0):
 
 def explorer(notebook):
     found = notebook.page.locator(".sep-explorer")
-    found.wait_for(timeout=60_000)
+    found.wait_for()
     return found
 
 

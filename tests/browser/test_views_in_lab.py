@@ -30,7 +30,7 @@ def test_a_timeline_a_ledger_and_a_map_take_the_place_of_their_pictures(
     )  # fmt: skip
     page = notebook.page
     for name in ("sep-timeline", "sep-ledger", "sep-memory"):
-        page.locator(f".{name}").scroll_into_view_if_needed(timeout=30_000)
+        page.locator(f".{name}").scroll_into_view_if_needed()
         page.locator(f".{name}").wait_for()
     assert page.locator(".septran-static").count() == 3
     assert not any(one.is_visible() for one in page.locator(".septran-static").all())
@@ -53,15 +53,15 @@ def test_another_element_and_another_block_are_asked_of_the_kernel(open_notebook
     )
     page = notebook.page
     view = page.locator(".sep-element-view")
-    view.wait_for(timeout=30_000)
+    view.wait_for()
     assert "Where C[37, 5] comes from" in view.inner_text()
     view.get_by_label("A, index 0 of 256").fill("200")
     view.get_by_label("A, index 0 of 256").press("Enter")
-    view.get_by_text("Where A[200, 0] goes to").wait_for(timeout=10_000)
+    view.get_by_text("Where A[200, 0] goes to").wait_for()
     view.locator(".sep-picker", has_text="B float32").locator("canvas").click(
         position={"x": 20, "y": 30}
     )
-    view.get_by_text("Where B[").wait_for(timeout=10_000)
+    view.get_by_text("Where B[").wait_for()
     view.locator(".sep-step").first.click()
     assert "byte" in view.locator(".sep-why").inner_text()
 
@@ -77,7 +77,7 @@ def test_cancelling_takes_less_than_a_second(open_notebook):
     notebook = open_notebook("import time", SLOW)
     page = notebook.page
     view = page.locator(".sep-progress-view")
-    view.get_by_text("left").wait_for(timeout=30_000)
+    view.get_by_text("left").wait_for()
     assert "of 1,000" in view.inner_text()
     button = view.get_by_role("button", name="cancel")
     button.focus()
@@ -97,7 +97,7 @@ def test_a_comparison_is_explored_and_exported(open_notebook, tmp_path, browser)
         f"c.export_html({str(path)!r})\nc.explore()",
     )
     view = notebook.page.locator(".sep-comparison")
-    view.get_by_role("tab", name="Timelines").click(timeout=30_000)
+    view.get_by_role("tab", name="Timelines").click()
     assert view.locator(".sep-lane-title").count() == 2
 
     page = browser.new_page()
