@@ -34,7 +34,6 @@ from septran.targets.registry import target_for
 from septran.task.tree import ScalarParam
 from septran.tile.nodes import TileProgram
 
-
 if TYPE_CHECKING:
     from septran.runtime.kernel import Kernel
     from septran.targets.base import Executable
