@@ -1,9 +1,9 @@
-"""An emulated GPU run as a timeline and as HTML: counts, lanes, lines with bank conflicts."""
+"""A profile of emulated CUDA: its counts, one multiprocessor's timeline, bank conflicts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,61 +24,65 @@ from septran.explain.timeline_svg import timeline_svg
 if TYPE_CHECKING:
     from septran.targets.cuda.emulated_profile import EmulatedProfile
 
-CONFLICTS = 12
-"""Lines with bank conflicts that are listed."""
-KINDS = {
-    "tma load": "in", "bulk load": "in", "tma store": "out", "bulk store": "out",
-    "wgmma": "matrix", "mma": "matrix", "threads": "threads",
-}  # fmt: skip
-"""What the bars of a command are; every other command is a wait."""
+WARPGROUP = 4
+"""Warps that do the same; the first of them stands for all."""
+KINDS = {"load": "in", "store": "out", "wgmma": "matrix", "mma": "matrix", "threads": "threads"}
+"""Kind of bar by the last word of a command; those that begin with ``wait`` are waits."""
 
 
-def timeline(profile: EmulatedProfile, title: str = "") -> Timeline:
-    """Everything that was carried out, in steps: they order things and are no time."""
-    name = title or f"{profile.name} on {profile.machine}, emulated ({profile.mode})"
-    records = tuple(_records(profile))
-    end = max((record.end for record in records), default=0)
-    note = "steps of the emulator order things; they are no time of a GPU"
-    return Timeline(name, "steps", end, records, (note,))
+def shown_of_emulated(thing: object) -> Markup | None:
+    """The panel of an emulated run; None for anything else."""
+    from septran.targets.cuda.emulated_profile import EmulatedProfile
 
-
-def _records(profile: EmulatedProfile) -> Iterator[Record]:
-    from septran.targets.cuda.emulator.trace import COMMANDS
-
-    run = profile.run
-    several = len(set(run.trace["core"].tolist())) > 1
-    for row in np.sort(run.trace, order=("core", "queue", "start")):
-        command = COMMANDS[int(row["command"])]
-        yield Record(
-            lane=run.queues[int(row["queue"])], start=int(row["start"]), end=int(row["end"]),
-            kind=KINDS.get(command, "wait"), label=command,
-            group=f"multiprocessor {int(row['core'])}" if several else "",
-            origin=run.origins.get(int(row["line"]), f"line {int(row['line'])} of the source"),
-            bytes=int(row["bytes"]), flops=int(row["flops"]),
-        )  # fmt: skip
+    return emulated_panel(thing) if isinstance(thing, EmulatedProfile) else None
 
 
 def emulated_panel(profile: EmulatedProfile) -> Markup:
-    """Everything of one emulated run; complete without a script, network or kernel."""
-    found = timeline(profile)
-    title = join([strong(profile.name), f" on {profile.machine}, emulated ({profile.mode})"])
-    alt = f"Timeline of {found.title}: {found.end:,} steps"
-    return panel(
-        title,
-        *(paragraph(line.strip()) for line in profile.amounts()),
-        paragraph(found.notes[0]),
-        picture(timeline_svg(found), alt),
-        *_conflicts(profile),
-    )
+    """Everything of one run; complete without a script, network or kernel."""
+    title = join([strong(profile.name), " on ", profile.machine, f", emulated ({profile.mode})"])
+    body: list[Markup] = [paragraph("; ".join(profile.amounts))]
+    if len(profile.run.trace):
+        times = timeline(profile)
+        body.append(paragraph(*times.notes))
+        body.append(picture(timeline_svg(times), f"Timeline of {times.title}"))
+    conflicts = profile.run.conflicts
+    if conflicts:
+        rows = [(c.wavefronts, c.ideal, mono(str(c.place)[:400])) for c in conflicts]
+        summary = f"bank conflicts at {len(conflicts)} lines"
+        body.append(details(summary, table(["wavefronts", "least possible", "line"], rows)))
+    else:
+        body.append(paragraph("no bank conflicts"))
+    return panel(title, *body)
 
 
-def _conflicts(profile: EmulatedProfile) -> Iterator[Markup]:
-    found = profile.run.conflicts[:CONFLICTS]
-    if not found:
-        yield paragraph("no bank conflicts in shared memory")
-        return
-    rows: list[tuple[Any, ...]] = [
-        (mono(c.place), f"{c.wavefronts:,}", f"{c.ideal:,}") for c in found
-    ]
-    head = ("line", "wavefronts", "at best")
-    yield details("bank conflicts in shared memory", table(head, rows, head[1:]))
+def timeline(profile: EmulatedProfile, core: int | None = 0) -> Timeline:
+    """What one multiprocessor did, a lane a warpgroup; all of them and their warps for None.
+
+    In steps: they order things, and are no time of a GPU.
+    """
+    records = tuple(_records(profile, core))
+    end = max((record.end for record in records), default=0)
+    notes = ("steps order what happens; they are no time of a GPU",)
+    title = f"{profile.name} on {profile.machine}, emulated ({profile.mode})"
+    return Timeline(title, "steps", end, records, notes)
+
+
+def _records(profile: EmulatedProfile, core: int | None) -> Iterator[Record]:
+    from septran.targets.cuda.emulator.trace import COMMANDS
+
+    trace, queues = profile.run.trace, profile.run.queues
+    if core is not None:
+        trace = trace[(trace["core"] == core) & (trace["end"] > trace["start"])]
+    for row in trace[np.lexsort((trace["start"], trace["queue"], trace["core"]))]:
+        lane = queues[int(row["queue"])]
+        if core is not None and lane.startswith("warp") and int(lane.split()[1]) % WARPGROUP:
+            continue
+        command = COMMANDS[int(row["command"])]
+        kind = "wait" if command.startswith("wait") else KINDS[command.split()[-1]]
+        line = int(row["line"])
+        yield Record(
+            lane=lane, start=int(row["start"]), end=int(row["end"]), kind=kind, label=command,
+            group=f"multiprocessor {int(row['core'])}",
+            bytes=int(row["bytes"]), flops=int(row["flops"]),
+            origin=profile.run.origins.get(line, f"line {line} of the source"),
+        )  # fmt: skip

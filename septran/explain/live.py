@@ -61,7 +61,7 @@ def _emulated(profile: Any) -> Any:
     from septran.explain.emulated_panel import emulated_panel, timeline
     from septran.explain.timeline import timelines
 
-    data = timelines(timeline(profile))
+    data = timelines(timeline(profile, None))
     return widgets("views").Timeline(data, emulated_panel(profile), str(profile))
 
 

@@ -37,22 +37,13 @@ def _panel(thing: Any) -> Markup:
     if isinstance(thing, Ledger):
         return panel(join([strong("Data movement"), " of ", thing.name]), ledger_panel(thing))
     from septran.explain.dsa_profile_panel import shown_of_dsa
+    from septran.explain.emulated_panel import shown_of_emulated
     from septran.explain.kernel_panel import shown  # late: the runtime
 
-    found = shown(thing) or shown_of_dsa(thing) or _emulated(thing)
+    found = shown(thing) or shown_of_dsa(thing) or shown_of_emulated(thing)
     if found is None:
         raise TypeError(f"{type(thing).__name__} has no view")
     return found
-
-
-def _emulated(thing: Any) -> Markup | None:
-    from septran.targets.cuda.emulated_profile import EmulatedProfile
-
-    if not isinstance(thing, EmulatedProfile):
-        return None
-    from septran.explain.emulated_panel import emulated_panel
-
-    return emulated_panel(thing)
 
 
 def stage_kind(stage: Any) -> str | None:

@@ -23,7 +23,7 @@ def profile():
 
 
 def test_a_bar_a_record_in_lanes_of_engines_and_warps(profile):
-    found = timeline(profile)
+    found = timeline(profile, None)
     assert found.unit == "steps"
     assert len(found.records) == len(profile.run.trace)
     lanes = list(dict.fromkeys(record.lane for record in found.records))
@@ -34,6 +34,11 @@ def test_a_bar_a_record_in_lanes_of_engines_and_warps(profile):
     copied = sum(r.bytes for r in found.records if r.kind == "in")
     assert copied == profile.run.statistics["tma_load_bytes"] == 2 * 128 * 128 * 2
     assert sum(r.flops for r in found.records) == 2 * 128**3
+
+
+def test_one_multiprocessor_has_a_lane_a_warpgroup(profile):
+    lanes = {record.lane for record in timeline(profile).records}
+    assert lanes == {"copy engine", "tensor cores", "warp 0", "warp 4", "warp 8"}
 
 
 def test_bars_say_why_they_are_there(profile):

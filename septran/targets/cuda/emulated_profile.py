@@ -30,7 +30,7 @@ class EmulatedProfile(Shown):
     def __str__(self) -> str:
         counts = self.run.statistics
         lines = [f"{self.name} on {self.machine}, emulated ({self.mode}): {counts['steps']} steps"]
-        lines += [f"  {text}" for text in self.amounts()]
+        lines += [f"  {text}" for text in self.amounts]
         lines += [
             f"  bank conflicts: {found.wavefronts} wavefronts where {found.ideal} would do, at "
             f"{found.place}"
@@ -38,13 +38,17 @@ class EmulatedProfile(Shown):
         ]
         return "\n".join(lines)
 
+    @property
     def amounts(self) -> tuple[str, ...]:
-        """What was moved and computed, in sentences."""
+        """What was loaded, stored and computed, in words."""
         return tuple(_amounts(self.run.statistics))
 
+    def timeline(self, core: int = 0) -> Any:
+        """What one multiprocessor did when, in steps; `.explore()` makes it live."""
+        return importlib.import_module("septran.explain.emulated_panel").timeline(self, core)
+
     def explore(self) -> Any:
-        """The timeline as an interactive view: zoom, pan, and why each bar is there."""
-        # By name: explain is above every target and may import it, not the other way round.
+        """The timeline of all multiprocessors as an interactive view."""
         return importlib.import_module("septran.explain.live").explore(self)
 
     def to_dict(self) -> dict[str, Any]:
