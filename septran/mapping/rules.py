@@ -5,6 +5,7 @@ key of ``match``     holds for a task instance when
 ==================== =================================================================
 ``task``             the name that was launched is one of these (``*`` allowed)
 ``variant``          the function that was traced for it is
+``within``           a task of one of these names launches it, directly or not
 ``level``            so many launches lie between the entry (``entry`` or 0) and it
 ``loops``            ``parallel``: its launch is in a parallel loop; ``sequential``: not
 ``leaf``             ``true``/``false``; ``elementwise``: a leaf of tensor expressions
@@ -122,6 +123,7 @@ def matches(match: Match, facts: Facts, machine: Machine) -> bool:
     return (
         _among(facts.task, match.task)
         and _among(facts.variant, match.variant)
+        and _below(facts.path, match.within)
         and (not match.level or facts.level in match.level)
         and match.parallel in (None, facts.parallel)
         and match.leaf in (None, facts.leaf)
@@ -150,6 +152,11 @@ def _particular(match: Match) -> bool:
 def _among(name: str, patterns: Iterable[str]) -> bool:
     wanted = tuple(patterns)
     return not wanted or any(fnmatch.fnmatchcase(name, p) for p in wanted)
+
+
+def _below(path: str, patterns: Iterable[str]) -> bool:
+    wanted, above = tuple(patterns), (step.partition("#")[0] for step in path.split("/")[:-1])
+    return not wanted or any(_among(task, wanted) for task in above)
 
 
 def _uses(facts: Facts, primitives: Iterable[str]) -> bool:

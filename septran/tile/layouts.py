@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from septran.task.index import Index, IndexLike
 
-KINDS = ("row", "column", "padded", "panels", "fractal", "swizzle")
+KINDS = ("row", "column", "padded", "panels", "fractal", "swizzle", "footprint")
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Layout:
     panels     (axis, w)    axis cut into panels of w; within a panel w is contiguous
     fractal    (r, c)       last two axes cut into r x c blocks, blocks row by row
     swizzle    (bytes,)     row, with 16-byte chunks permuted by row within `bytes`
+    footprint  (axes...)    the tensor's own elements around a view, its axes in that order;
+                            `stage_footprints` makes it a row layout of that box
     ========== ============ ===========================================================
     """
 
@@ -38,6 +40,8 @@ class Layout:
         if not match or match[1] not in KINDS:
             raise ValueError(f"unknown layout {text!r}; there are {', '.join(KINDS)}")
         numbers = tuple(int(n) for n in re.findall(r"\d+", match[2] or match[3] or ""))
+        if match[1] == "footprint":
+            return Layout(match[1], numbers)
         wanted = {"row": 0, "column": 0, "padded": 1, "swizzle": 1}.get(match[1], 2)
         if len(numbers) != wanted:
             raise ValueError(f"layout {match[1]} takes {wanted} number(s), not {len(numbers)}")

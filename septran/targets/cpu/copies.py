@@ -194,8 +194,9 @@ class _Move:
                 body(at)
                 return
             extent = self.source.region.valid[rest[0]]
-            with self.context.loop("i", extent, spread) as i:
-                nest({**at, rest[0]: i}, rest[1:], False)
+            single = extent == Index.of(1)  # the next loop is the one to spread
+            with self.context.loop("i", extent, spread and not single) as i:
+                nest({**at, rest[0]: i}, rest[1:], spread and single)
 
         nest({}, axes, parallel)
 

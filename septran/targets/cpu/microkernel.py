@@ -15,7 +15,8 @@ from septran.dtypes import accumulator_dtype, itemsize
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.elements import contiguity, read, widen, write
+from septran.targets.cpu.elements import read, write
+from septran.targets.cpu.streams import Walk, stream, walk
 from septran.targets.cpu.writer import Expr
 from septran.task.index import Index, Var
 from septran.tile.nodes import Buffer, Compute
@@ -53,6 +54,8 @@ class Operands:
     """Of the summed axis that exist."""
     first: Index | None
     """C is overwritten where this is 0 and summed into elsewhere; None: always summed."""
+    walk: Walk = Walk()
+    """How the steps are counted."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ def emit_gemm(context: Context, node: Compute) -> None:
     """``C += A @ B`` for the extents that exist, or ``C = A @ B`` in a first step."""
     c, a, b = map(context.access, node.operands)
     steps = context.variable("steps", node.operands[1].valid[1])
-    operands = Operands(c, a, b, steps, _first(context, node))
+    way = walk(context, ((a, 1), (b, 0)), steps)
+    operands = Operands(c, a, b, steps, _first(context, node), way)
     shape = register_tile(context, node, operands)
     high, wide = (context.variable(s, v) for s, v in zip("mn", c.region.valid, strict=True))
 
@@ -167,7 +171,19 @@ def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile)
         for chunk in shape.chunks:
             simd.store(writer, row, writer.index(chunk), zero, shape.lanes)
     _prefetch(context, operands.c, shape, tile)
-    step = _steps(context, operands, shape, tile, rows)
+    _sum_up(context, operands, shape, _steps(context, operands, shape, tile, rows))
+    _update(context, operands, shape, tile, rows)
+
+
+def _sum_up(
+    context: Context, operands: Operands, shape: Shape, step: Callable[[Index], None]
+) -> None:
+    """All steps of k."""
+    if operands.walk.extents:
+        with operands.walk.loops(context) as steps:
+            for digits in steps:
+                step(operands.walk.step(digits))
+        return
     whole = context.variable("whole", operands.steps // shape.unroll)
     with context.loop("k", whole) as k:
         for u in range(shape.unroll):
@@ -175,7 +191,6 @@ def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile)
     if shape.unroll > 1:
         with context.loop("k", operands.steps - whole * shape.unroll) as k:
             step(whole * shape.unroll + k)
-    _update(context, operands, shape, tile, rows)
 
 
 def _prefetch(context: Context, c: Access, shape: Shape, tile: Tile) -> None:
@@ -194,11 +209,12 @@ def _steps(
 ) -> Callable[[Index], None]:
     """What one step of k does: a column of A times a row of B."""
     writer = context.writer
-    column_of_a = _stream(context, operands.a, (tile.row, Index()), 1, tile.rows)
-    row_of_b = _stream(context, operands.b, (Index(), tile.column), 0, shape.columns)
+    walk = operands.walk
+    column_of_a = stream(context, operands.a, (tile.row, Index()), 1, range(tile.rows), walk)
+    row_of_b = stream(context, operands.b, (Index(), tile.column), 0, shape.chunks, walk)
 
     def step(k: Index) -> None:
-        at = context.variable("k", k)
+        at = k if walk.extents else context.variable("k", k)
         vectors = []
         for c in shape.chunks:
             count = _count(context, operands.b, tile, c)
@@ -218,33 +234,6 @@ def _count(context: Context, access: Access, tile: Tile, chunk: int) -> Expr | N
     if tile.columns is None or access.storage.owned:
         return None
     return context.lower(tile.columns - chunk)
-
-
-Stream = Callable[[Index, int, int, str, "Expr | None"], Expr]
-"""Loads ``(k, number, lanes, dtype, count)`` of a strip or panel."""
-
-
-def _stream(
-    context: Context, access: Access, start: tuple[Index, Index], k_axis: int, span: int
-) -> Stream:
-    """How to load the `number`-th element or vector of a strip or panel at step k."""
-    across = 1 - k_axis
-    along_k, step = access.stride(k_axis), contiguity(access, start, across, span)
-    base = context.variable("at", access.at(start))
-
-    def general(k: Index, number: int, lanes: int, dtype: str, count: Expr | None) -> Expr:
-        spot = list(start)
-        spot[k_axis], spot[across] = k, start[across] + number
-        return simd.cast(read(context, access, spot, lanes, across, count), dtype)
-
-    def direct(k: Index, number: int, lanes: int, dtype: str, count: Expr | None) -> Expr:
-        if count is not None or along_k is None or step is None:
-            return general(k, number, lanes, dtype, count)
-        offset = context.lower(base + k * along_k + number * step)
-        value = simd.load(access.storage.flat, offset, lanes, step)
-        return simd.cast(widen(value, access.storage.dtype), dtype)
-
-    return direct
 
 
 def _update(
