@@ -15,7 +15,7 @@ from septran.dtypes import accumulator_dtype, itemsize
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.elements import read, write
+from septran.targets.cpu.results import Shape, Tile, prefetch, update
 from septran.targets.cpu.streams import Walk, stream, walk
 from septran.targets.cpu.writer import Expr
 from septran.task.index import Index, Var
@@ -23,24 +23,6 @@ from septran.tile.nodes import Buffer, Compute
 
 EXACT_STEPS = {"int8": 1024, "uint8": 256}
 """Products of these types that sum exactly in float32's 24 bits."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The register tile of one gemm and the type it sums in."""
-
-    rows: int
-    columns: int
-    lanes: int
-    """Of one TensorIR vector; LLVM splits it into registers."""
-    dtype: str
-    unroll: int = 1
-    """Steps of k in one iteration."""
-
-    @property
-    def chunks(self) -> range:
-        """First columns of the vectors of one row."""
-        return range(0, self.columns, self.lanes)
 
 
 @dataclass(frozen=True)
@@ -58,17 +40,6 @@ class Operands:
     """How the steps are counted."""
 
 
-@dataclass(frozen=True)
-class Tile:
-    """One register tile: where it starts in C, and how much of it exists."""
-
-    row: Index
-    rows: int
-    column: Index
-    columns: Index | None
-    """None when all do."""
-
-
 def emit_gemms(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
     """Each of the nodes."""
     del private  # a gemm's operands are held by others, too
@@ -78,7 +49,7 @@ def emit_gemms(context: Context, nodes: Sequence[Compute], private: Sequence[Buf
 
 def emit_gemm(context: Context, node: Compute) -> None:
     """``C += A @ B`` for the extents that exist, or ``C = A @ B`` in a first step."""
-    c, a, b = map(context.access, node.operands)
+    c, a, b = _oriented(context, node)
     steps = context.variable("steps", node.operands[1].valid[1])
     way = walk(context, ((a, 1), (b, 0)), steps)
     operands = Operands(c, a, b, steps, _first(context, node), way)
@@ -94,6 +65,18 @@ def emit_gemm(context: Context, node: Compute) -> None:
         _strips(context, high, shape.rows, strip)
 
     _panels(context, wide, shape.columns, panel)
+
+
+def _oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
+    """C, A and B; or all three transposed, where vectors can be had of A and not of B.
+
+    The transposed product is the same sums: elements of B are then what is broadcast.
+    """
+    c, a, b = map(context.access, node.operands)
+    if b.run(1) > 1 or a.run(0) <= 1:
+        return c, a, b
+    turned = [context.access(r.transposed((1, 0))) for r in node.operands]
+    return turned[0], turned[2], turned[1]
 
 
 def register_tile(context: Context, node: Compute, operands: Operands) -> Shape:
@@ -170,9 +153,9 @@ def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile)
     for row in rows:
         for chunk in shape.chunks:
             simd.store(writer, row, writer.index(chunk), zero, shape.lanes)
-    _prefetch(context, operands.c, shape, tile)
+    prefetch(context, operands.c, shape, tile)
     _sum_up(context, operands, shape, _steps(context, operands, shape, tile, rows))
-    _update(context, operands, shape, tile, rows)
+    update(context, operands.c, operands.first, shape, tile, rows)
 
 
 def _sum_up(
@@ -191,17 +174,6 @@ def _sum_up(
     if shape.unroll > 1:
         with context.loop("k", operands.steps - whole * shape.unroll) as k:
             step(whole * shape.unroll + k)
-
-
-def _prefetch(context: Context, c: Access, shape: Shape, tile: Tile) -> None:
-    """Ask for a whole tile of C now, so that it is in L1 when the k loop ends."""
-    if tile.columns is not None:
-        return
-    line = 64 // itemsize(c.storage.held)
-    for row in range(tile.rows):
-        for column in range(0, shape.columns, line):
-            at = context.lower(c.at((tile.row + row, tile.column + column)))
-            simd.prefetch(context.writer, c.storage.flat, at, 3, write=True)
 
 
 def _steps(
@@ -234,52 +206,3 @@ def _count(context: Context, access: Access, tile: Tile, chunk: int) -> Expr | N
     if tile.columns is None or access.storage.owned:
         return None
     return context.lower(tile.columns - chunk)
-
-
-def _update(
-    context: Context, operands: Operands, shape: Shape, tile: Tile, rows: list[Any]
-) -> None:
-    """Put the tile into C: over it in a first step, else onto it."""
-    if operands.first is None:
-        _put(context, operands.c, shape, tile, rows, onto=True)
-        return
-    with context.writer.body() as over:
-        _put(context, operands.c, shape, tile, rows, onto=False)
-    if operands.first == Index():
-        context.writer.choose(True, over, [])
-        return
-    with context.writer.body() as onto:
-        _put(context, operands.c, shape, tile, rows, onto=True)
-    context.writer.choose(context.lower(operands.first) == 0, over, onto)
-
-
-def _put(
-    context: Context, c: Access, shape: Shape, tile: Tile, rows: list[Any], onto: bool
-) -> None:
-    writer = context.writer
-    exact = tile.columns.constant if tile.columns and tile.columns.is_constant else shape.columns
-    for i, row in enumerate(rows):
-        for chunk in shape.chunks:
-            if chunk >= exact:
-                continue
-            count = _left(context, tile, chunk, shape.lanes)
-            spot = (tile.row + i, tile.column + chunk)
-            value = simd.load(row, writer.index(chunk), shape.lanes)
-            if onto:
-                value = _sum(context, read(context, c, spot, shape.lanes, 1, count), value)
-            write(context, c, spot, value, 1, count)
-
-
-def _left(context: Context, tile: Tile, chunk: int, lanes: int) -> Expr | None:
-    """How many lanes of a vector of C exist; None when all do."""
-    if tile.columns is None:
-        return None
-    if tile.columns.is_constant and tile.columns.constant >= chunk + lanes:
-        return None
-    return context.lower(tile.columns - chunk)
-
-
-def _sum(context: Context, old: Expr, value: Expr) -> Expr:
-    """`old` plus the tile's sum, in the type of C's arithmetic."""
-    dtype = simd.element_of(old)
-    return context.writer.bind("c", old + simd.cast(value, dtype))
