@@ -164,8 +164,8 @@ def _sum_up(
     """All steps of k."""
     if operands.walk.extents:
         with operands.walk.loops(context) as steps:
-            for digits in steps:
-                step(operands.walk.step(digits))
+            for k in steps:
+                step(k)
         return
     whole = context.variable("whole", operands.steps // shape.unroll)
     with context.loop("k", whole) as k:

@@ -8,10 +8,9 @@ a part once they are counted by loops of their own: the *walk*.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, with_axes
@@ -30,69 +29,70 @@ Stream = Callable[[Index, int, int, str, "Expr | None"], Expr]
 
 @dataclass(frozen=True)
 class Walk:
-    """The summed axis as nested loops; a single one where nothing divides it."""
+    """The summed axis as nested loops, in any order; a single one where nothing divides it."""
 
     extents: tuple[int, ...] = ()
-    """Of the loops, outermost first; empty: one loop over all steps."""
+    """How often each digit of a step's number counts, most significant first; empty: one loop."""
+    order: tuple[int, ...] = ()
+    """The digits, by the nesting of their loops, outermost first."""
 
     def unrolled(self) -> int:
         """How many of the innermost loops are written out."""
-        count = 0
-        while count < len(self.extents) and (
-            math.prod(self.extents[-count - 1 :]) <= MOST_UNROLLED
-        ):
+        count, total = 0, 1
+        for number in reversed(self.order):
+            total *= self.extents[number]
+            if total > MOST_UNROLLED:
+                break
             count += 1
         return count
 
-    def step(self, digits: list[Index]) -> Index:
-        """The number of a step, from the loops' indices."""
+    def number(self, digits: Mapping[int, Index]) -> Index:
+        """A step's number from its digits."""
         total = Index()
-        for digit, extent in zip(digits, self.extents, strict=True):
-            total = total * extent + digit
+        for n, extent in enumerate(self.extents):
+            total = total * extent + digits[n]
         return total
 
     @contextmanager
-    def loops(self, context: Context) -> Iterator[list[list[Index]]]:
-        """Open the loops that are not written out; the steps inside, by their digits."""
-        inner = self.extents[len(self.extents) - self.unrolled() :]
-        outer = list(self.extents[: len(self.extents) - len(inner)])
-        steps: list[list[Index]] = [[]]
-        for extent in inner:
-            steps = [[*step, Index.of(n)] for step in steps for n in range(extent)]
-
-        @contextmanager
-        def nest(rest: list[int], at: list[Index]) -> Iterator[list[Index]]:
-            if not rest:
-                yield at
-                return
-            with (
-                context.loop("k", rest[0]) as digit,
-                nest(rest[1:], [*at, digit]) as found,
-            ):
-                yield found
-
-        with nest(outer, []) as at:
-            yield [[*at, *step] for step in steps]
+    def loops(self, context: Context) -> Iterator[list[Index]]:
+        """Open the loops that are not written out; the numbers of the steps inside."""
+        split = len(self.order) - self.unrolled()
+        inner: list[dict[int, Index]] = [{}]
+        for n in self.order[split:]:
+            inner = [{**step, n: Index.of(i)} for step in inner for i in range(self.extents[n])]
+        with ExitStack() as opened:
+            outer = {
+                n: opened.enter_context(context.loop("k", self.extents[n]))
+                for n in self.order[:split]
+            }
+            yield [self.number({**outer, **step}) for step in inner]
 
 
 def walk(context: Context, operands: tuple[tuple[Access, int], ...], steps: Index) -> Walk:
     """How to count the steps so that more of the operands, each with its summed axis, divide."""
     if not steps.is_constant:
         return Walk()
-    found: set[int] = set()
-    for access, number in operands:
-        found |= {c for entry in (access.offset,) for c in _cuts(entry, axis(number))}
-    chain = [*sorted(c for c in found if 1 < c < steps.constant), steps.constant]
+    cuts = {c for access, number in operands for c in _cuts(access.offset, axis(number))}
+    chain = [*sorted(c for c in cuts if 1 < c < steps.constant), steps.constant]
     if len(chain) == 1 or any(b % a for a, b in zip(chain, chain[1:], strict=False)):
         return Walk()
-    extents = [b // a for a, b in zip([1, *chain], chain, strict=False)]
-    digits = Walk(tuple(reversed(extents)))
-    better = any(
-        _parts(context, access, number, digits) is not None
-        and _parts(context, access, number, Walk()) is None
+    extents = tuple(b // a for a, b in zip([1, *chain], chain, strict=False))[::-1]
+    digits = Walk(extents, tuple(range(len(extents))))
+    found = [
+        (_parts(context, access, number, digits), _parts(context, access, number, Walk()))
         for access, number in operands
-    )
-    return digits if better else Walk()
+    ]
+    if not any(by_digits and not at_once for by_digits, at_once in found):
+        return Walk()
+    return replace(digits, order=_order(found[0][0], digits))
+
+
+def _order(parts: tuple[Index, Index] | None, digits: Walk) -> tuple[int, ...]:
+    """Digits with short strides in what is broadcast innermost: each row then is one stream."""
+    if parts is None:
+        return digits.order
+    strides = [abs(parts[1].coefficient(_digit(n))) for n in digits.order]
+    return tuple(sorted(digits.order, key=lambda n: -strides[n]))
 
 
 def _cuts(index: Index, variable: Var) -> Iterator[int]:
@@ -110,21 +110,27 @@ def _cuts(index: Index, variable: Var) -> Iterator[int]:
 def _parts(
     context: Context, access: Access, number: int, steps: Walk
 ) -> tuple[Index, Index] | None:
-    """The offset of step 0, and what the walk's digits (``@0``, ``@1``..) add to it.
+    """The offset of step 0, and what the walk's digits add to it.
 
     None where the two cannot be told apart, or an element may not exist.
     """
     if any(access.leaving):
         return None
     known = with_axes(access.region, context.indices.ranges)
-    digits = [Var(f"@digit{n}") for n in range(max(1, len(steps.extents)))]
+    digits = [_digit(n) for n in range(max(1, len(steps.extents)))]
     extents = steps.extents or (max(2, access.region.shape[number]),)
     known |= {d: (0, max(1, e - 1)) for d, e in zip(digits, extents, strict=True)}
-    k = Index.of(digits[0]) if not steps.extents else steps.step([Index.of(d) for d in digits])
+    k = Index.of(digits[0])
+    if steps.extents:
+        k = steps.number({n: Index.of(d) for n, d in enumerate(digits)})
     moved = access.offset.substitute({axis(number): k}).simplify(known)
     along = Index(tuple((a, c) for a, c in moved.terms if a in digits))
     rest = moved - along
     return None if not rest.variables().isdisjoint(digits) else (rest, along)
+
+
+def _digit(number: int) -> Var:
+    return Var(f"@digit{number}")
 
 
 def stream(
