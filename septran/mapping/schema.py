@@ -134,7 +134,7 @@ MATCH = Record(
         "machine_feature": Field(
             many(_WORD), "a part that the machine must have, or `asynchronous`"
         ),
-        "when": Field(Formula(), "a condition over dimensions, extents and dtype that is true"),
+        "when": Field(Formula(), "a condition over dimensions, flags, extents and dtype"),
     },
     "match",
 )

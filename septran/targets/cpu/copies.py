@@ -75,7 +75,8 @@ class _Move:
         """Vectors along contiguous rows; square blocks where the source's rows are others."""
         size = self.context.unit.lanes("float32")
         turned = self._turned_axis(size)
-        if turned is not None and self.target.stride(self.along) == 1 != self.source.stride(self.along):
+        strides = self.target.stride(self.along), self.source.stride(self.along)
+        if turned is not None and strides[0] == 1 != strides[1]:
             self._turned_rows(turned, size)
             return
         self._outer(lambda at: self._row(at, self.lanes(0)), self.parallel)

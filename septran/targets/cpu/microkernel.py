@@ -36,7 +36,7 @@ class Operands:
     """Of the summed axis that exist."""
     first: Index | None
     """C is overwritten where this is 0 and summed into elsewhere; None: always summed."""
-    walk: Walk = Walk()
+    walk: Walk
     """How the steps are counted."""
 
 

@@ -108,7 +108,8 @@ def _put_turned(
     for chunk in range(0, shape.columns, size):
         for top in range(0, tile.rows, size):
             count = min(size, tile.rows - top)
-            block = [simd.load(row, context.writer.index(chunk), size) for row in rows[top:][:count]]
+            some, at = rows[top : top + count], context.writer.index(chunk)
+            block = [simd.load(row, at, size) for row in some]
             block += [simd.constant(0, shape.dtype, size)] * (size - count)
             columns = transposed(context.writer, [context.writer.bind("t", v) for v in block])
             for n, column in enumerate(columns):

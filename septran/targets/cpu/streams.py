@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, with_axes
@@ -74,7 +75,7 @@ def walk(context: Context, operands: tuple[tuple[Access, int], ...], steps: Inde
         return Walk()
     cuts = {c for access, number in operands for c in _cuts(access.offset, axis(number))}
     chain = [*sorted(c for c in cuts if 1 < c < steps.constant), steps.constant]
-    if len(chain) == 1 or any(b % a for a, b in zip(chain, chain[1:], strict=False)):
+    if len(chain) == 1 or any(b % a for a, b in pairwise(chain)):
         return Walk()
     extents = tuple(b // a for a, b in zip([1, *chain], chain, strict=False))[::-1]
     digits = Walk(extents, tuple(range(len(extents))))

@@ -73,7 +73,8 @@ def _staged(program: TileProgram, buffer: Buffer, known: Mapping[Var, Range]) ->
         why = why or "where the view lies is not the same box in every iteration"
         message = f"{buffer.name} is copied element by element: {why}"
         plain = replace(buffer, layout=ROW)
-        return _with_buffer(program, plain).remark(Remark("missed", buffer.name, message, passed=NAME))
+        remark = Remark("missed", buffer.name, message, passed=NAME)
+        return _with_buffer(program, plain).remark(remark)
     window = copy.source
     into = _moves(program, copy, box, known)
 
@@ -139,9 +140,7 @@ def _moves(
 ) -> tuple[Node, ...]:
     """Zeros where the box lies outside of the tensor, and a copy of the rest."""
     spans = _inside(program.buffer(copy.source.buffer).shape, box, known)
-    index = tuple(
-        start + axis(box.order.index(n)) for n, start in enumerate(box.starts)
-    )
+    index = tuple(start + axis(box.order.index(n)) for n, start in enumerate(box.starts))
     full = tuple(map(Index.of, box.shape))
     source = Region(copy.source.buffer, index, box.shape, full, spans is None)
     source = replace(source, stage=copy.source.stage)
