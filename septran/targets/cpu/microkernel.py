@@ -23,6 +23,8 @@ from septran.tile.nodes import Buffer, Compute
 
 EXACT_STEPS = {"int8": 1024, "uint8": 256}
 """Products of these types that sum exactly in float32's 24 bits."""
+CHAINS = 8
+"""Sums at a time that keep two units of four cycles' latency busy."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def emit_gemm(context: Context, node: Compute) -> None:
         def strip(row: Index, rows: int) -> None:
             _microkernel(context, operands, narrow, Tile(row, rows, column, columns))
 
-        _strips(context, high, shape.rows, strip)
+        _strips(context, high, narrow, strip)
 
     _panels(context, wide, shape.columns, panel)
 
@@ -132,8 +134,18 @@ def _panels(
             body(whole * size, rest)
 
 
-def _strips(context: Context, extent: Index, size: int, body: Callable[[Index, int], None]) -> None:
+def _strips(
+    context: Context, extent: Index, shape: Shape, body: Callable[[Index, int], None]
+) -> None:
     """Run `body` on whole strips, then on the rows left, each number with its own code."""
+    size = shape.rows
+    if (even := _even_strips(context, extent, shape)) is not None:
+        tall, low = even
+        with context.loop("strip", tall) as strip:
+            body(strip * size, size)
+        with context.loop("strip", low) as strip:
+            body(strip * (size - 1) + tall * size, size - 1)
+        return
     whole = context.variable("strips", extent // size)
     with context.loop("strip", whole) as strip:
         body(strip * size, size)
@@ -144,6 +156,22 @@ def _strips(context: Context, extent: Index, size: int, body: Callable[[Index, i
         if rest:
             with context.writer.when(rests == [rest] or left == rest):
                 body(whole * size, rest)
+
+
+def _even_strips(context: Context, extent: Index, shape: Shape) -> tuple[int, int] | None:
+    """Numbers of whole strips and of those a row lower, where what is left would be too low.
+
+    A few rows have too few sums to hide the latency of an FMA behind each other.
+    """
+    values = context.values(extent)
+    if values is None or len(values) != 1 or shape.rows < 2:
+        return None
+    whole, rest = divmod(values[0], shape.rows)
+    registers = shape.columns // context.unit.lanes(shape.dtype)
+    low = shape.rows - rest
+    if rest == 0 or rest * registers >= CHAINS or whole + 1 < low:
+        return None
+    return whole + 1 - low, low
 
 
 def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile) -> None:
