@@ -84,6 +84,7 @@ class Match:
 
     task: tuple[str, ...] = ()
     variant: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
     primitive: tuple[str, ...] = ()
     level: tuple[int, ...] = ()
     parallel: bool | None = None

@@ -211,6 +211,7 @@ def _match(node: Node) -> Match:
     return Match(
         task=_words(node, "task"),
         variant=_words(node, "variant"),
+        within=_words(node, "within"),
         primitive=_words(node, "primitive"),
         level=tuple(0 if w == "entry" else int(w) for w in _words(node, "level")),
         parallel=None if loops is None else loops.text == "parallel",

@@ -90,7 +90,7 @@ class _Resolution:
 
     def visit(self, task: TaskNode, launch: Launch | None, caller: _Caller | None) -> None:
         """Resolve a task, then those that it launches."""
-        facts = facts_of_task(task, dict(self.tree.dims))
+        facts = facts_of_task(task, dict(self.tree.dims), dict(self.tree.static))
         try:
             scope = Scope.of(
                 self.mapping,

@@ -5,6 +5,7 @@ key of ``match``     holds for a task instance when
 ==================== =================================================================
 ``task``             the name that was launched is one of these (``*`` allowed)
 ``variant``          the function that was traced for it is
+``within``           a task of one of these names launches it, directly or not
 ``level``            so many launches lie between the entry (``entry`` or 0) and it
 ``loops``            ``parallel``: its launch is in a parallel loop; ``sequential``: not
 ``leaf``             ``true``/``false``; ``elementwise``: a leaf of tensor expressions
@@ -14,8 +15,8 @@ key of ``match``     holds for a task instance when
 ``holds``            ``parallel``: a loop of its own body is parallel; ``nothing``: none is
 ``machine_feature``  the machine has a part of that name; ``asynchronous``: an engine
                      that copies beside computation
-``when``             this condition over dimensions, its tensors' extents (``A_0``) and
-                     ``dtype`` is true: ``when: C_0 * C_1 <= 256 * 256``
+``when``             this condition over dimensions, static flags, its tensors' extents
+                     (``A_0``) and ``dtype`` is true: ``when: C_0 * C_1 <= 256 * 256``
 ==================== =================================================================
 
 All keys of a rule must hold. For each field the first rule that matches and gives the
@@ -30,7 +31,7 @@ from __future__ import annotations
 import fnmatch
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from septran.errors import nearest
 from septran.machine.model import Machine
@@ -62,6 +63,8 @@ class Facts:
     """What a leaf uses; None while its body is not known."""
     spreads: bool = False
     """Whether a loop of its body is parallel; False while that is not known."""
+    static: Mapping[str, Value] = field(default_factory=dict)
+    """The entry's static flags."""
 
     @property
     def dtype(self) -> str:
@@ -71,29 +74,29 @@ class Facts:
         return next((d for d in reversed(list(self.dtypes.values())) if counts[d] == most), "")
 
     def values(self) -> dict[str, Value]:
-        """What conditions can name: dimensions, ``A_0`` (extents), ``A_dtype``, ``dtype``."""
+        """What conditions can name: dimensions, flags, extents (``A_0``), ``dtype``..."""
         known: dict[str, Value] = {}
         for tensor, shape in self.shapes.items():
             known |= {f"{tensor}_{n}": extent for n, extent in enumerate(shape)}
         known |= {f"{tensor}_dtype": dtype for tensor, dtype in self.dtypes.items()}
-        return {**known, **self.dims, "dtype": self.dtype, "level": self.level}
+        return {**self.static, **known, **self.dims, "dtype": self.dtype, "level": self.level}
 
 
 def facts_of_site(site: LaunchSite) -> Facts:
     """What is known before the body is traced."""
     return Facts(
         site.task, site.variant, site.path, site.level, site.leaf, site.parallel,
-        site.shapes, site.dtypes, site.dims,
+        site.shapes, site.dtypes, site.dims, static=site.static,
     )  # fmt: skip
 
 
-def facts_of_task(task: TaskNode, dims: Mapping[str, int]) -> Facts:
+def facts_of_task(task: TaskNode, dims: Mapping[str, int], static: Mapping[str, Value]) -> Facts:
     """What is known of a traced task."""
     spreads = any(isinstance(s, Loop) and s.parallel for s in statements(task.body))
     return Facts(
         task.name, task.variant, task.path, task.level, task.leaf, task.parallel,
         {p.name: p.shape for p in task.params}, {p.name: p.dtype for p in task.params},
-        dims, primitives_of(task), spreads,
+        dims, primitives_of(task), spreads, static,
     )  # fmt: skip
 
 
@@ -122,6 +125,7 @@ def matches(match: Match, facts: Facts, machine: Machine) -> bool:
     return (
         _among(facts.task, match.task)
         and _among(facts.variant, match.variant)
+        and _below(facts.path, match.within)
         and (not match.level or facts.level in match.level)
         and match.parallel in (None, facts.parallel)
         and match.leaf in (None, facts.leaf)
@@ -150,6 +154,11 @@ def _particular(match: Match) -> bool:
 def _among(name: str, patterns: Iterable[str]) -> bool:
     wanted = tuple(patterns)
     return not wanted or any(fnmatch.fnmatchcase(name, p) for p in wanted)
+
+
+def _below(path: str, patterns: Iterable[str]) -> bool:
+    wanted, above = tuple(patterns), (step.partition("#")[0] for step in path.split("/")[:-1])
+    return not wanted or any(_among(task, wanted) for task in above)
 
 
 def _uses(facts: Facts, primitives: Iterable[str]) -> bool:

@@ -115,6 +115,7 @@ MATCH = Record(
     {
         "task": Field(many(_PATTERN), "the launched task's name, perhaps with *"),
         "variant": Field(many(_PATTERN), "the function that was traced for it"),
+        "within": Field(many(_PATTERN), "a task that launches it, directly or through others"),
         "primitive": Field(many(_PRIMITIVE), "a leaf that uses it; map: a tensor expression"),
         "level": Field(
             many(Either((Whole(least=0, most=64), Choice(("entry",))))),
@@ -133,7 +134,7 @@ MATCH = Record(
         "machine_feature": Field(
             many(_WORD), "a part that the machine must have, or `asynchronous`"
         ),
-        "when": Field(Formula(), "a condition over dimensions, extents and dtype that is true"),
+        "when": Field(Formula(), "a condition over dimensions, flags, extents and dtype"),
     },
     "match",
 )

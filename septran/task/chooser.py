@@ -36,6 +36,8 @@ class LaunchSite:
     """Extents of the entry's named dimensions."""
     variant: str = ""
     """The variant that was chosen; empty while it is being chosen."""
+    static: Mapping[str, TunableValue] = field(default_factory=dict)
+    """The entry's static flags: a convolution's stride."""
 
 
 class Chooser(Protocol):

@@ -188,6 +188,7 @@ class Tracer:
 
     chooser: Chooser
     dims: dict[str, int] = field(default_factory=dict)
+    static: dict[str, TunableValue] = field(default_factory=dict)
     ranges: dict[Var, Range] = field(default_factory=dict)
     extents: dict[Var, Index] = field(default_factory=dict)
     """How often each loop turns, outer loops first."""
@@ -272,7 +273,7 @@ class Tracer:
             bool(caller and caller.parallel),
             {n: v[0] for n, v in zip(names, views, strict=True)},
             {n: v[2] for n, v in zip(names, views, strict=True)},
-            caller.site.path if caller else None, where, dict(self.dims),
+            caller.site.path if caller else None, where, dict(self.dims), "", dict(self.static),
         )  # fmt: skip
 
     def _chosen(self, task: Task, site: LaunchSite, where: Location) -> Task:
@@ -345,9 +346,10 @@ def trace(
         views.append((shape, tuple(map(Index.of, shape)), dtype))
     given = dict(static or {})
     scalars, keywords = entry_keywords(logic, given)
+    fixed = {k: v for k, v in keywords.items() if not isinstance(v, Expression)}
+    tracer.static = fixed
     with _tracing(tracer):
         root = tracer.run(logic, views, keywords, logic.location)
-    fixed = {k: v for k, v in keywords.items() if not isinstance(v, Expression)}
     return TaskTree(root, scalars, tuple(sorted(fixed.items())), tuple(dims.items()), logic.file)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from septran.task.index import Index, IndexLike
 
-KINDS = ("row", "column", "padded", "panels", "fractal", "swizzle")
+KINDS = ("row", "column", "padded", "panels", "fractal", "swizzle", "footprint")
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class Layout:
     fractal    (r, c)       last two axes cut into r x c blocks, blocks row by row
     swizzle    (bytes,)     last axis cut into panels of `bytes` (32, 64 or 128), each with
                             its rows one after another; 16-byte chunks permuted by row
+    footprint  (axes...)    the tensor's own elements around a view, its axes in that order;
+                            `stage_footprints` makes it a row layout of that box
     ========== ============ ===========================================================
 
     A swizzle is that of NVIDIA's hardware, a permutation of address bits: of the address
@@ -42,6 +44,8 @@ class Layout:
         if not match or match[1] not in KINDS:
             raise ValueError(f"unknown layout {text!r}; there are {', '.join(KINDS)}")
         numbers = tuple(int(n) for n in re.findall(r"\d+", match[2] or match[3] or ""))
+        if match[1] == "footprint":
+            return Layout(match[1], numbers)
         wanted = {"row": 0, "column": 0, "padded": 1, "swizzle": 1}.get(match[1], 2)
         if len(numbers) != wanted:
             raise ValueError(f"layout {match[1]} takes {wanted} number(s), not {len(numbers)}")

@@ -72,7 +72,13 @@ class _Move:
         return math.gcd(width, 2 * self.context.unit.bytes // widest)
 
     def rows(self) -> None:
-        """Vectors along contiguous rows."""
+        """Vectors along contiguous rows; square blocks where the source's rows are others."""
+        size = self.context.unit.lanes("float32")
+        turned = self._turned_axis(size)
+        strides = self.target.stride(self.along), self.source.stride(self.along)
+        if turned is not None and strides[0] == 1 != strides[1]:
+            self._turned_rows(turned, size)
+            return
         self._outer(lambda at: self._row(at, self.lanes(0)), self.parallel)
 
     def _row(self, at: Spot, lanes: int) -> None:
@@ -125,6 +131,29 @@ class _Move:
         if not self.context.divides(size, extent):
             with self.context.loop("i", extent - whole * size) as i:
                 self._panel({**at, axis: whole * size + i}, panel, width)
+
+    def _turned_rows(self, axis: int, size: int) -> None:
+        """Blocks turned in registers, then what is left of either axis."""
+        tall, wide = self.source.region.valid[axis], self.extent
+        down = self.context.variable("blocks", tall // size)
+        across = self.context.variable("blocks", wide // size)
+
+        def rows(at: Spot) -> None:
+            with self.context.loop("block", down) as i:
+                with self.context.loop("block", across) as j:
+                    self._block({**at, self.along: j * size, axis: i * size}, axis)
+                rest = self.rest(across * size)
+                if rest is not None:
+                    with (
+                        self.context.loop("i", size) as row,
+                        self.context.loop("v", rest) as v,
+                    ):
+                        self._vector({**at, axis: i * size + row}, across * size + v, 1)
+            if not self.context.divides(size, tall):
+                with self.context.loop("i", tall - down * size) as row:
+                    self._row({**at, axis: down * size + row}, self.lanes(0))
+
+        self._outer(rows, self.parallel, axis)
 
     def _block(self, at: Spot, axis: int) -> None:
         context, size = self.context, self.context.unit.lanes("float32")
@@ -194,8 +223,9 @@ class _Move:
                 body(at)
                 return
             extent = self.source.region.valid[rest[0]]
-            with self.context.loop("i", extent, spread) as i:
-                nest({**at, rest[0]: i}, rest[1:], False)
+            single = extent == Index.of(1)  # the next loop is the one to spread
+            with self.context.loop("i", extent, spread and not single) as i:
+                nest({**at, rest[0]: i}, rest[1:], spread and single)
 
         nest({}, axes, parallel)
 

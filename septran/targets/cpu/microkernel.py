@@ -15,31 +15,16 @@ from septran.dtypes import accumulator_dtype, itemsize
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.elements import contiguity, read, widen, write
+from septran.targets.cpu.results import Shape, Tile, prefetch, update
+from septran.targets.cpu.streams import Walk, stream, walk
 from septran.targets.cpu.writer import Expr
 from septran.task.index import Index, Var
 from septran.tile.nodes import Buffer, Compute
 
 EXACT_STEPS = {"int8": 1024, "uint8": 256}
 """Products of these types that sum exactly in float32's 24 bits."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The register tile of one gemm and the type it sums in."""
-
-    rows: int
-    columns: int
-    lanes: int
-    """Of one TensorIR vector; LLVM splits it into registers."""
-    dtype: str
-    unroll: int = 1
-    """Steps of k in one iteration."""
-
-    @property
-    def chunks(self) -> range:
-        """First columns of the vectors of one row."""
-        return range(0, self.columns, self.lanes)
+CHAINS = 8
+"""Sums at a time that keep two units of four cycles' latency busy."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +38,8 @@ class Operands:
     """Of the summed axis that exist."""
     first: Index | None
     """C is overwritten where this is 0 and summed into elsewhere; None: always summed."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One register tile: where it starts in C, and how much of it exists."""
-
-    row: Index
-    rows: int
-    column: Index
-    columns: Index | None
-    """None when all do."""
+    walk: Walk
+    """How the steps are counted."""
 
 
 def emit_gemms(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
@@ -75,9 +51,10 @@ def emit_gemms(context: Context, nodes: Sequence[Compute], private: Sequence[Buf
 
 def emit_gemm(context: Context, node: Compute) -> None:
     """``C += A @ B`` for the extents that exist, or ``C = A @ B`` in a first step."""
-    c, a, b = map(context.access, node.operands)
+    c, a, b = _oriented(context, node)
     steps = context.variable("steps", node.operands[1].valid[1])
-    operands = Operands(c, a, b, steps, _first(context, node))
+    way = walk(context, ((a, 1), (b, 0)), steps)
+    operands = Operands(c, a, b, steps, _first(context, node), way)
     shape = register_tile(context, node, operands)
     high, wide = (context.variable(s, v) for s, v in zip("mn", c.region.valid, strict=True))
 
@@ -87,9 +64,21 @@ def emit_gemm(context: Context, node: Compute) -> None:
         def strip(row: Index, rows: int) -> None:
             _microkernel(context, operands, narrow, Tile(row, rows, column, columns))
 
-        _strips(context, high, shape.rows, strip)
+        _strips(context, high, narrow, strip)
 
     _panels(context, wide, shape.columns, panel)
+
+
+def _oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
+    """C, A and B; or all three transposed, where vectors can be had of A and not of B.
+
+    The transposed product is the same sums: elements of B are then what is broadcast.
+    """
+    c, a, b = map(context.access, node.operands)
+    if b.run(1) > 1 or a.run(0) <= 1:
+        return c, a, b
+    turned = [context.access(r.transposed((1, 0))) for r in node.operands]
+    return turned[0], turned[2], turned[1]
 
 
 def register_tile(context: Context, node: Compute, operands: Operands) -> Shape:
@@ -145,8 +134,18 @@ def _panels(
             body(whole * size, rest)
 
 
-def _strips(context: Context, extent: Index, size: int, body: Callable[[Index, int], None]) -> None:
+def _strips(
+    context: Context, extent: Index, shape: Shape, body: Callable[[Index, int], None]
+) -> None:
     """Run `body` on whole strips, then on the rows left, each number with its own code."""
+    size = shape.rows
+    if (even := _even_strips(context, extent, shape)) is not None:
+        tall, low = even
+        with context.loop("strip", tall) as strip:
+            body(strip * size, size)
+        with context.loop("strip", low) as strip:
+            body(strip * (size - 1) + tall * size, size - 1)
+        return
     whole = context.variable("strips", extent // size)
     with context.loop("strip", whole) as strip:
         body(strip * size, size)
@@ -159,6 +158,22 @@ def _strips(context: Context, extent: Index, size: int, body: Callable[[Index, i
                 body(whole * size, rest)
 
 
+def _even_strips(context: Context, extent: Index, shape: Shape) -> tuple[int, int] | None:
+    """Numbers of whole strips and of those a row lower, where what is left would be too low.
+
+    A few rows have too few sums to hide the latency of an FMA behind each other.
+    """
+    values = context.values(extent)
+    if values is None or len(values) != 1 or shape.rows < 2:
+        return None
+    whole, rest = divmod(values[0], shape.rows)
+    registers = shape.columns // context.unit.lanes(shape.dtype)
+    low = shape.rows - rest
+    if rest == 0 or rest * registers >= CHAINS or whole + 1 < low:
+        return None
+    return whole + 1 - low, low
+
+
 def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile) -> None:
     writer = context.writer
     rows = [writer.allocate("acc", shape.columns, shape.dtype) for _ in range(tile.rows)]
@@ -166,8 +181,20 @@ def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile)
     for row in rows:
         for chunk in shape.chunks:
             simd.store(writer, row, writer.index(chunk), zero, shape.lanes)
-    _prefetch(context, operands.c, shape, tile)
-    step = _steps(context, operands, shape, tile, rows)
+    prefetch(context, operands.c, shape, tile)
+    _sum_up(context, operands, shape, _steps(context, operands, shape, tile, rows))
+    update(context, operands.c, operands.first, shape, tile, rows)
+
+
+def _sum_up(
+    context: Context, operands: Operands, shape: Shape, step: Callable[[Index], None]
+) -> None:
+    """All steps of k."""
+    if operands.walk.extents:
+        with operands.walk.loops(context) as steps:
+            for k in steps:
+                step(k)
+        return
     whole = context.variable("whole", operands.steps // shape.unroll)
     with context.loop("k", whole) as k:
         for u in range(shape.unroll):
@@ -175,18 +202,6 @@ def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile)
     if shape.unroll > 1:
         with context.loop("k", operands.steps - whole * shape.unroll) as k:
             step(whole * shape.unroll + k)
-    _update(context, operands, shape, tile, rows)
-
-
-def _prefetch(context: Context, c: Access, shape: Shape, tile: Tile) -> None:
-    """Ask for a whole tile of C now, so that it is in L1 when the k loop ends."""
-    if tile.columns is not None:
-        return
-    line = 64 // itemsize(c.storage.held)
-    for row in range(tile.rows):
-        for column in range(0, shape.columns, line):
-            at = context.lower(c.at((tile.row + row, tile.column + column)))
-            simd.prefetch(context.writer, c.storage.flat, at, 3, write=True)
 
 
 def _steps(
@@ -194,11 +209,12 @@ def _steps(
 ) -> Callable[[Index], None]:
     """What one step of k does: a column of A times a row of B."""
     writer = context.writer
-    column_of_a = _stream(context, operands.a, (tile.row, Index()), 1, tile.rows)
-    row_of_b = _stream(context, operands.b, (Index(), tile.column), 0, shape.columns)
+    walk = operands.walk
+    column_of_a = stream(context, operands.a, (tile.row, Index()), 1, range(tile.rows), walk)
+    row_of_b = stream(context, operands.b, (Index(), tile.column), 0, shape.chunks, walk)
 
     def step(k: Index) -> None:
-        at = context.variable("k", k)
+        at = k if walk.extents else context.variable("k", k)
         vectors = []
         for c in shape.chunks:
             count = _count(context, operands.b, tile, c)
@@ -218,79 +234,3 @@ def _count(context: Context, access: Access, tile: Tile, chunk: int) -> Expr | N
     if tile.columns is None or access.storage.owned:
         return None
     return context.lower(tile.columns - chunk)
-
-
-Stream = Callable[[Index, int, int, str, "Expr | None"], Expr]
-"""Loads ``(k, number, lanes, dtype, count)`` of a strip or panel."""
-
-
-def _stream(
-    context: Context, access: Access, start: tuple[Index, Index], k_axis: int, span: int
-) -> Stream:
-    """How to load the `number`-th element or vector of a strip or panel at step k."""
-    across = 1 - k_axis
-    along_k, step = access.stride(k_axis), contiguity(access, start, across, span)
-    base = context.variable("at", access.at(start))
-
-    def general(k: Index, number: int, lanes: int, dtype: str, count: Expr | None) -> Expr:
-        spot = list(start)
-        spot[k_axis], spot[across] = k, start[across] + number
-        return simd.cast(read(context, access, spot, lanes, across, count), dtype)
-
-    def direct(k: Index, number: int, lanes: int, dtype: str, count: Expr | None) -> Expr:
-        if count is not None or along_k is None or step is None:
-            return general(k, number, lanes, dtype, count)
-        offset = context.lower(base + k * along_k + number * step)
-        value = simd.load(access.storage.flat, offset, lanes, step)
-        return simd.cast(widen(value, access.storage.dtype), dtype)
-
-    return direct
-
-
-def _update(
-    context: Context, operands: Operands, shape: Shape, tile: Tile, rows: list[Any]
-) -> None:
-    """Put the tile into C: over it in a first step, else onto it."""
-    if operands.first is None:
-        _put(context, operands.c, shape, tile, rows, onto=True)
-        return
-    with context.writer.body() as over:
-        _put(context, operands.c, shape, tile, rows, onto=False)
-    if operands.first == Index():
-        context.writer.choose(True, over, [])
-        return
-    with context.writer.body() as onto:
-        _put(context, operands.c, shape, tile, rows, onto=True)
-    context.writer.choose(context.lower(operands.first) == 0, over, onto)
-
-
-def _put(
-    context: Context, c: Access, shape: Shape, tile: Tile, rows: list[Any], onto: bool
-) -> None:
-    writer = context.writer
-    exact = tile.columns.constant if tile.columns and tile.columns.is_constant else shape.columns
-    for i, row in enumerate(rows):
-        for chunk in shape.chunks:
-            if chunk >= exact:
-                continue
-            count = _left(context, tile, chunk, shape.lanes)
-            spot = (tile.row + i, tile.column + chunk)
-            value = simd.load(row, writer.index(chunk), shape.lanes)
-            if onto:
-                value = _sum(context, read(context, c, spot, shape.lanes, 1, count), value)
-            write(context, c, spot, value, 1, count)
-
-
-def _left(context: Context, tile: Tile, chunk: int, lanes: int) -> Expr | None:
-    """How many lanes of a vector of C exist; None when all do."""
-    if tile.columns is None:
-        return None
-    if tile.columns.is_constant and tile.columns.constant >= chunk + lanes:
-        return None
-    return context.lower(tile.columns - chunk)
-
-
-def _sum(context: Context, old: Expr, value: Expr) -> Expr:
-    """`old` plus the tile's sum, in the type of C's arithmetic."""
-    dtype = simd.element_of(old)
-    return context.writer.bind("c", old + simd.cast(value, dtype))

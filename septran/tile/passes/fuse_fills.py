@@ -92,6 +92,8 @@ def _only_gemm(buffer: str, node: Node) -> tuple[list[For], Compute | None]:
 
 def _tiles_cover(tile: Region, whole: Region, tiles: list[For]) -> bool:
     """Whether the tiles of all iterations make up `whole`: one loop an axis, no gaps."""
+    if tile == whole:
+        return not tiles
     left = {loop.variable: loop for loop in tiles}
     for n in range(len(tile.index)):
         start = tile.index[n] - axis(n)

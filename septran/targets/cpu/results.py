@@ -1,0 +1,158 @@
+"""A gemm's register tile, and how it gets into C: along C's rows, or turned, down its columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from septran.dtypes import itemsize
+from septran.targets.cpu import simd
+from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.elements import read, write
+from septran.targets.cpu.transpose import transposed
+from septran.targets.cpu.writer import Expr
+from septran.task.index import Index
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The register tile of one gemm and the type it sums in."""
+
+    rows: int
+    columns: int
+    lanes: int
+    """Of one TensorIR vector; LLVM splits it into registers."""
+    dtype: str
+    unroll: int = 1
+    """Steps of k in one iteration."""
+
+    @property
+    def chunks(self) -> range:
+        """First columns of the vectors of one row."""
+        return range(0, self.columns, self.lanes)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One register tile: where it starts in C, and how much of it exists."""
+
+    row: Index
+    rows: int
+    column: Index
+    columns: Index | None
+    """None when all do."""
+
+
+def prefetch(context: Context, c: Access, shape: Shape, tile: Tile) -> None:
+    """Ask for a whole tile of C now, so that it is in L1 when the k loop ends."""
+    if tile.columns is not None:
+        return
+    line = 64 // itemsize(c.storage.held)
+    high, wide = (line, 1) if _turned(c) else (1, line)
+    for row in range(0, tile.rows, high):
+        for column in range(0, shape.columns, wide):
+            at = context.lower(c.at((tile.row + row, tile.column + column)))
+            simd.prefetch(context.writer, c.storage.flat, at, 3, write=True)
+
+
+def update(
+    context: Context, c: Access, first: Index | None, shape: Shape, tile: Tile, rows: list[Any]
+) -> None:
+    """Put the tile into C: over it where `first` is 0, else onto it."""
+    if first is None:
+        _put(context, c, shape, tile, rows, onto=True)
+        return
+    with context.writer.body() as over:
+        _put(context, c, shape, tile, rows, onto=False)
+    if first == Index():
+        context.writer.choose(True, over, [])
+        return
+    with context.writer.body() as onto:
+        _put(context, c, shape, tile, rows, onto=True)
+    context.writer.choose(context.lower(first) == 0, over, onto)
+
+
+def _put(
+    context: Context, c: Access, shape: Shape, tile: Tile, rows: list[Any], onto: bool
+) -> None:
+    if _turned(c):
+        _put_turned(context, c, shape, tile, rows, onto)
+        return
+    writer = context.writer
+    exact = tile.columns.constant if tile.columns and tile.columns.is_constant else shape.columns
+    for i, row in enumerate(rows):
+        for chunk in shape.chunks:
+            if chunk >= exact:
+                continue
+            count = _left(context, tile, chunk, shape.lanes)
+            spot = (tile.row + i, tile.column + chunk)
+            value = simd.load(row, writer.index(chunk), shape.lanes)
+            if onto:
+                value = _sum(context, read(context, c, spot, shape.lanes, 1, count), value)
+            write(context, c, spot, value, 1, count)
+
+
+def _turned(c: Access) -> bool:
+    """Whether C is contiguous down its columns, and not along its rows."""
+    return c.stride(1) != 1 and c.stride(0) == 1
+
+
+def _put_turned(
+    context: Context, c: Access, shape: Shape, tile: Tile, rows: list[Any], onto: bool
+) -> None:
+    """Blocks of the tile, turned in registers so that they are written down C's columns."""
+    size = context.unit.lanes(shape.dtype)
+    for chunk in range(0, shape.columns, size):
+        for top in range(0, tile.rows, size):
+            count = min(size, tile.rows - top)
+            some, at = rows[top : top + count], context.writer.index(chunk)
+            block = [simd.load(row, at, size) for row in some]
+            block += [simd.constant(0, shape.dtype, size)] * (size - count)
+            columns = transposed(context.writer, [context.writer.bind("t", v) for v in block])
+            for n, column in enumerate(columns):
+                with context.writer.when(_exists(context, tile, chunk + n)):
+                    spot = (tile.row + top, tile.column + chunk + n)
+                    _put_column(context, c, spot, column, count, onto)
+
+
+def _exists(context: Context, tile: Tile, column: int) -> Expr | bool:
+    if tile.columns is None or context.indices.bounds(tile.columns)[0] > column:
+        return True
+    if tile.columns.is_constant:
+        return False
+    return context.lower(tile.columns) > context.writer.index(column)
+
+
+def _put_column(
+    context: Context, c: Access, spot: tuple[Index, Index], column: Expr, count: int, onto: bool
+) -> None:
+    """The first `count` lanes, in vectors of a power of two: stores under a mask are slow."""
+    done, lanes = 0, simd.lanes_of(column)
+    while done < count:
+        size = 1 << ((count - done).bit_length() - 1)
+        part = column
+        if size < lanes:
+            part = tirx.Shuffle([column], [tirx.const(done + n, "int32") for n in range(size)])
+        at = (spot[0] + done, spot[1])
+        if onto:
+            part = _sum(context, read(context, c, at, size, 0), part)
+        write(context, c, at, part, 0)
+        done += size
+
+
+def _left(context: Context, tile: Tile, chunk: int, lanes: int) -> Expr | None:
+    """How many lanes of a vector of C exist; None when all do."""
+    if tile.columns is None:
+        return None
+    if tile.columns.is_constant and tile.columns.constant >= chunk + lanes:
+        return None
+    return context.lower(tile.columns - chunk)
+
+
+def _sum(context: Context, old: Expr, value: Expr) -> Expr:
+    """`old` plus the tile's sum, in the type of C's arithmetic."""
+    dtype = simd.element_of(old)
+    return context.writer.bind("c", old + simd.cast(value, dtype))
