@@ -262,7 +262,7 @@ class TorchLibrary:
 
     def touched(self, x: Any) -> None:
         """Raise its version, so that autograd sees that saved values have changed."""
-        sys.modules["torch"].autograd.graph.increment_version(x)
+        increment_version()((x,))
 
     def allocator(self, shape: tuple[int, ...], dtype: str, device: str) -> Callable[[], Any]:
         """A fast `empty`."""
@@ -334,6 +334,15 @@ class TorchLibrary:
         if str(x.dtype) == "bfloat16":
             return torch.from_numpy(x.view(np.int16).copy()).view(torch.bfloat16)
         return torch.from_numpy(np.ascontiguousarray(x).reshape(x.shape))
+
+
+@functools.cache
+def increment_version() -> Callable[[tuple[Any, ...]], None]:
+    """What torch calls so, without the checks around it where that is possible."""
+    import torch
+
+    bare = getattr(torch._C, "_increment_version", None)
+    return bare or torch.autograd.graph.increment_version
 
 
 NUMPY = NumpyLibrary()

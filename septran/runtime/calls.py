@@ -8,14 +8,12 @@ do not tell (layout, address, gradient, overlap) is looked at again.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from septran.dtypes import itemsize
 from septran.runtime.arguments import scalar_values
-from septran.runtime.arrays import TORCH, Library
+from septran.runtime.arrays import TORCH, Library, increment_version
 from septran.runtime.signature import Signature, Specialisation
 
 
@@ -71,60 +69,75 @@ class Plan:
         return results[0] if len(results) == 1 else results
 
 
-@dataclass(slots=True)
-class DirectCall:
-    """A call of the only plan there is, by a function that checks its arguments itself.
+DirectCall = Callable[[tuple[Any, ...], Any], Any]
+"""A call of the only plan there is, from its tensors and `out`; see `direct_call`."""
 
-    Shapes, dtypes, layout and device are then its matter: where it refuses them, the long
-    way is gone, and no call is direct any more.
-    """
-
-    plan: Plan
-    kind: Any
-    """torch.Tensor; subclasses go the long way."""
-    sizes: tuple[int, ...]
-    """Bytes of each input."""
-    result_size: int
-    works: bool = True
-
-    def __call__(self, tensors: tuple[Any, ...], out: Any) -> Any:
-        """The result; NotImplemented where the arrays must be looked at more closely."""
-        kind, first, last = self.kind, 0, 0
-        if not self.works or len(tensors) != len(self.sizes):
+DIRECT = """\
+def call(tensors, out):
+    try:
+        {names}, = tensors
+        if {awkward}:
             return NotImplemented
-        try:
-            if out is not None:
-                if type(out) is not kind or out.requires_grad or out.is_neg():
-                    return NotImplemented
-                first = out.data_ptr()
-                last = first + self.result_size
-            for x, size in zip(tensors, self.sizes, strict=True):
-                if type(x) is not kind or x.requires_grad or x.is_neg():
-                    return NotImplemented
-                start = x.data_ptr()
-                if start & 7 or (start < last and first < start + size):
-                    return NotImplemented
-            return NotImplemented if first & 7 else self.plan.launch(tensors, out, {})
-        except (RuntimeError, TypeError, ValueError, NotImplementedError):
-            self.works = False
+        if out is None:
+            out = allocate()
+            run({arguments})
+            return out
+        if type(out) is not kind or out.requires_grad or out.is_neg():
             return NotImplemented
+        run({arguments})
+    except refusals:
+        refused()
+        return NotImplemented
+    touched((out,))
+    return out
+"""
+"""What `direct_call` compiles: loops over the arguments would take as long as the rest."""
+
+REFUSALS = (RuntimeError, TypeError, ValueError, NotImplementedError)
 
 
 def direct_call(
-    plan: Plan, specialisation: Specialisation, signature: Signature
+    plan: Plan,
+    specialisation: Specialisation,
+    signature: Signature,
+    refused: Callable[[], object],
 ) -> DirectCall | None:
-    """Where the plan's function checks its arguments, and they are torch's."""
+    """A call by a function that checks its arguments itself; None where it is not possible.
+
+    Shapes, dtypes, layout, device and shared memory are then its matter: where it refuses
+    them, `refused` is called (no call should be direct any more). What it cannot see is
+    looked at here: other kinds of tensors, gradients, lazy negations. The result is
+    NotImplemented where the long way must be gone.
+    """
     checks = getattr(specialisation.stages.executable, "checks_arguments", False)
     if not checks or plan.library is not TORCH or plan.defaults is None:
         return None
-    sizes = {
-        t.name: math.prod(t.shape or ()) * itemsize(t.dtype or "") for t in specialisation.tensors
-    }
-    inputs = tuple(sizes[t.name] for t in signature.inputs)
-    results = [sizes[t.name] for t in signature.outputs]
+    if len(signature.outputs) != 1:
+        return None
     import torch
 
-    return DirectCall(plan, torch.Tensor, inputs, results[0]) if len(results) == 1 else None
+    names = [f"x{n}" for n in range(len(signature.inputs))]
+    given = ["out", *names]
+    order = range(len(given)) if plan.order is None else plan.order
+    scalars = [f"s{n}" for n in range(len(plan.defaults))]
+    awkward = "type({0}) is not kind or {0}.requires_grad or {0}.is_neg()"
+    text = DIRECT.format(
+        names=", ".join(names),
+        awkward=" or ".join(awkward.format(x) for x in names),
+        arguments=", ".join([*(given[n] for n in order), *scalars]),
+    )
+    known: dict[str, Any] = {
+        "kind": torch.Tensor,
+        "allocate": plan.allocators[0],
+        "run": plan.run,
+        "touched": increment_version(),
+        "refusals": REFUSALS,
+        "refused": refused,
+        **dict(zip(scalars, plan.defaults, strict=True)),
+    }
+    exec(compile(text, "<direct call>", "exec"), known)
+    made: DirectCall = known["call"]
+    return made
 
 
 def plan_for(

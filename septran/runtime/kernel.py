@@ -66,6 +66,7 @@ class Kernel(Shown):
         self._scalars = frozenset(s.name for s in signature.scalars)
         self._plans: dict[Hashable, Plan] = {}
         self._direct: DirectCall | None = None
+        self._refused = False
         self._notes: dict[Remark, None] = {}
         self._lock = threading.RLock()
 
@@ -354,8 +355,14 @@ class Kernel(Shown):
         plan = plan_for(specialisation, self.signature, library, self.device)
         if plan is not None:
             self._plans[key] = plan
-            alone = len(self._specialisations) == 1
-            self._direct = direct_call(plan, specialisation, self.signature) if alone else None
+            alone = len(self._specialisations) == 1 and not self._refused
+            self._direct = (
+                direct_call(plan, specialisation, self.signature, self._refuse) if alone else None
+            )
+
+    def _refuse(self) -> None:
+        """A direct call was refused: its arguments are looked at before all later ones."""
+        self._direct, self._refused = None, True
 
     def _note(self, tensor: str, reason: str) -> None:
         remark = Remark(

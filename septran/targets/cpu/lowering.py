@@ -16,6 +16,7 @@ from septran.targets.cpu.addresses import Indices, Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copies import emit_copy
 from septran.targets.cpu.elements import held_dtype
+from septran.targets.cpu.guards import emit_guards
 from septran.targets.cpu.isa import vector_unit
 from septran.targets.cpu.microkernel import EXACT_STEPS, emit_gemms
 from septran.targets.cpu.simd import fence
@@ -65,6 +66,7 @@ def lower_program(program: TileProgram, writer: Writer | None = None) -> Any:
     params = [_parameter(context, program, program.buffer(name)) for name in program.params]
     scalars = [tirx.Var(writer.name(s.name), s.dtype) for s in program.scalars]
     context.scalars.update(zip((s.name for s in program.scalars), scalars, strict=True))
+    emit_guards(context, program)
     _Lowering(program, context).run()
     return writer.function(program.name, [*params, *scalars])
 
