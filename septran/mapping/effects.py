@@ -17,7 +17,7 @@ from septran.task.tree import Allocate, Launch, Loop, TaskNode, TaskTree, statem
 USED_BY_TARGET: dict[str, tuple[str, ...]] = {
     "cpu": (),
     "dsa": ("persistent",),
-    "cuda": ("persistent", "raster"),
+    "cuda": ("persistent", "raster", "cluster"),
     "rocm": (),
 }
 """Which of ``order``, ``persistent``, ``cluster``, ``raster`` a target makes use of."""
@@ -52,7 +52,7 @@ def settle(
         instance = replace(
             instance, consumers=Setting(1, "default"), registers=MappingProxyType({})
         )
-    used = USED_BY_TARGET.get(machine.backend, ())
+    used = tuple(k for k in USED_BY_TARGET.get(machine.backend, ()) if _able(k, machine))
     for key, scheduled in instance.schedule.items():
         if key not in used:
             drop(key, _unscheduled(key, machine), scheduled.where)
@@ -71,8 +71,12 @@ def _idle(task: TaskNode, machine: Machine, asynchronous: bool) -> str | None:
     return None
 
 
+def _able(key: str, machine: Machine) -> bool:
+    return key != "cluster" or "clusters" in machine.vendor
+
+
 def _unscheduled(key: str, machine: Machine) -> str:
-    if key == "cluster" and "clusters" not in machine.vendor:
+    if not _able(key, machine):
         return f"{machine.name} has no clusters"
     return f"code for {machine.name} does not depend on it in this version"
 
