@@ -53,9 +53,13 @@ def settle(
             instance, consumers=Setting(1, "default"), registers=MappingProxyType({})
         )
     used = tuple(k for k in USED_BY_TARGET.get(machine.backend, ()) if _able(k, machine))
+    spreads = any(isinstance(s, Loop) and s.parallel for s in statements(task.body))
     for key, scheduled in instance.schedule.items():
         if key not in used:
             drop(key, _unscheduled(key, machine), scheduled.where)
+        elif not spreads:
+            drop(key, f"{task.variant} has no parallel loop", scheduled.where)
+    used = used if spreads else ()
     instance = replace(
         instance,
         schedule=MappingProxyType({k: s for k, s in instance.schedule.items() if k in used}),
@@ -137,7 +141,7 @@ def distinct(decisions: Iterable[Decision], instances: Iterable[Instance]) -> tu
         for i in instances
         for setting, plain in ((i.pipeline, 1), (i.warpspecialize, False))
         if setting.value != plain
-    }
+    } | {setting.where for i in instances for setting in i.schedule.values()}
     found: dict[tuple[str, Location | None, str], Decision] = {}
     for decision in decisions:
         if decision.kind == "no-effect" and decision.where is not None:

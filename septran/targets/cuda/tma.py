@@ -99,9 +99,7 @@ def plan(context: Context, copy: Copy) -> Plan:
     return Plan(wanted, starts, tuple(b for b in boxes if b[0][dealt] < elements), share)
 
 
-def _deal(
-    pieces: list[tuple[int, int]], parts: int, tile: Buffer, swizzle: int
-) -> int | None:
+def _deal(pieces: list[tuple[int, int]], parts: int, tile: Buffer, swizzle: int) -> int | None:
     """The axis along which boxes are dealt out; boxes are cut where there are too few of them."""
     if parts == 1:
         return None

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from septran.dtypes import itemsize
 from septran.task.index import Index, Var
-from septran.tile.loops import bytes_of, depends, walk
+from septran.tile.clusters import grid, same_for_all, shareable
+from septran.tile.loops import bytes_of, walk
 from septran.tile.nodes import Copy, For, Node, Remark, Request, Role, TileProgram
-from septran.tile.reach import BOX
 from septran.tile.substitution import Names, substitute
 
 NAME = "form_clusters"
@@ -24,34 +24,6 @@ def form_clusters(program: TileProgram) -> TileProgram:
     """
     work = _Clusters(program, Names.of_loops(program.body))
     return replace(program, body=tuple(map(work.node, program.body))).remark(*work.remarks)
-
-
-def shareable(program: TileProgram, copy: Copy) -> bool:
-    """Whether the copy's engine can send what it brings to several blocks."""
-    engine = program.machine.engine(copy.engine)
-    ends = [program.buffer(r.buffer).memory for r in (copy.source, copy.target)]
-    main = program.machine.main_memory.name
-    return engine.completes_by == BOX and ends[0] == main and ends[1] != main
-
-
-def same_for_all(copy: Copy, loops: Sequence[For], variable: Var) -> bool:
-    """Whether a copy under `loops` is the same in all iterations of an outer loop."""
-    extents = {v for loop in loops for v in loop.extent.variables()}
-    regions = (copy.source, copy.target)
-    return variable not in extents and not any(depends(r, variable) for r in regions)
-
-
-def grid(loop: For) -> list[For]:
-    """The nest of parallel loops that begins here, over one level."""
-    nest = [loop]
-    while len(nest[-1].body) == 1:
-        inner = nest[-1].body[0]
-        if not isinstance(inner, For) or inner.kind != "parallel" or inner.cluster:
-            break
-        if inner.processor != loop.processor:
-            break
-        nest.append(inner)
-    return nest
 
 
 @dataclass
@@ -77,6 +49,9 @@ class _Clusters:
             return loop
         saved = [self.saved(nest, n) for n in range(len(nest))]
         sizes: dict[int, int] = {}
+        if math.prod(request.cluster[: -len(nest)]) > 1:
+            only = f"the grid has {len(nest)} loop{'s'[: len(nest) - 1]}"
+            self.remark("no-effect", loop, f"`cluster` has no effect beyond that: {only}")
         for at, asked in self.asked(request.cluster, saved).items():
             extent = nest[at].extent.as_int()
             size = max(n for n in range(1, min(asked, extent) + 1) if extent % n == 0)
@@ -137,12 +112,10 @@ class _Clusters:
             whole[at] = size
             rule = f"{size} blocks along {nest[at].variable} are a cluster: they share tiles"
             origin = replace(nest[0].origin, rule=rule)
-            ranks.append(replace(
-                nest[at], variable=rank, extent=Index.of(size), origin=origin, cluster=True, body=(),
-            ))  # fmt: skip
+            ranks.append(For(rank, Index.of(size), "parallel", nest[at].processor, (), origin))
         body = tuple(substitute(n, values) for n in nest[-1].body)
         for inner in reversed(ranks):
-            body = (replace(inner, body=body),)
+            body = (replace(inner, body=body, cluster=True),)
         for outer, size in zip(reversed(nest), reversed(whole), strict=True):
             outer = replace(outer, extent=Index.of(outer.extent.as_int() // size), body=body)
             body = (outer,)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from septran.task.index import Var
+from septran.tile.clusters import in_step, same_for_all, shareable
 from septran.tile.loops import walk
-from septran.tile.nodes import Commit, Copy, For, Node, Release, Role, TileProgram, Wait
-from septran.tile.passes.form_clusters import same_for_all, shareable
+from septran.tile.nodes import Copy, For, Node, Role, TileProgram
 
 NAME = "multicast"
 
@@ -44,7 +43,7 @@ class _Multicast:
             for n, loop in enumerate(loops)
             if loop.cluster
             and same_for_all(copy, loops[n + 1 :], loop.variable)
-            and self.in_step(str(copy.channel), loop.variable)
+            and in_step(self.program, copy.channel, loop.variable)
         ]
         if not over:
             return copy
@@ -56,11 +55,3 @@ class _Multicast:
             f"brings 1/{count} of it and sends that to all (multicast)"
         )
         return replace(found, origin=replace(copy.origin, rule=rule))
-
-    def in_step(self, channel: str, variable: Var) -> bool:
-        """Whether a channel has as many fills and uses in each of the blocks."""
-        for node, loops in walk(self.program.body):
-            if isinstance(node, Copy | Commit | Wait | Release) and node.channel == channel:
-                if any(variable in loop.extent.variables() for loop in loops):
-                    return False
-        return True

@@ -7,8 +7,8 @@ import math
 from dataclasses import replace
 
 from septran.task.index import Index, Var
+from septran.tile.clusters import grid
 from septran.tile.nodes import For, Node, Remark, Role, TileProgram
-from septran.tile.passes.form_clusters import grid
 from septran.tile.substitution import Names, substitute
 
 NAME = "persist"
