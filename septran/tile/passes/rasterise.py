@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from septran.task.index import Index, Var
@@ -47,6 +48,12 @@ class _Rasters:
             self.remark("missed", rows, "`raster` is for grids of two loops of constant extent")
             return rows
         first, second = nest
+        units = self.program.machine.processor(str(rows.processor)).count
+        count = math.prod(n.extent.as_int() for n in nest)
+        if count <= units:
+            rule = f"all {count} tiles run at one time, in any order (raster: {asked})"
+            self.remark("decision", rows, rule)
+            return rows
         if _group(first, asked) < 2 <= _group(second, asked):
             first, second = second, first
         group, across = _group(first, asked), second.extent.as_int()
