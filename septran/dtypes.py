@@ -7,15 +7,20 @@ from typing import Any
 
 import numpy as np
 
-FLOATS = ("float16", "bfloat16", "float32", "float64")
+FLOATS = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn")
+SHORT = ("float16", "bfloat16", "float8_e4m3fn")
+"""Floats of 16 and 8 bits: arithmetic on them is done in float32."""
+_FOREIGN = ("bfloat16", "float8_e4m3fn")
+"""Types that NumPy has from ml_dtypes, a dependency of TVM."""
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 ALL = (*FLOATS, *SIGNED, *UNSIGNED, "bool")
 
-_BYTES = {"bfloat16": 2, "bool": 1}
+_BYTES = {"bfloat16": 2, "bool": 1, "float8_e4m3fn": 1}
 _EPSILON = {
     "float16": 2.0**-11,
     "bfloat16": 2.0**-8,
+    "float8_e4m3fn": 2.0**-4,
     "float32": 2.0**-24,
     "float64": 2.0**-53,
 }
@@ -39,8 +44,8 @@ def unit_roundoff(dtype: str) -> float:
 
 
 def compute_dtype(dtype: str) -> str:
-    """The type in which arithmetic on `dtype` is done: 16-bit floats in float32."""
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
+    """The type in which arithmetic on `dtype` is done: 16- and 8-bit floats in float32."""
+    return "float32" if dtype in SHORT else dtype
 
 
 def accumulator_dtype(dtype: str) -> str:
@@ -52,10 +57,13 @@ def accumulator_dtype(dtype: str) -> str:
 
 @functools.cache
 def promote(*dtypes: str) -> str:
-    """The common type, as NumPy's, with bfloat16 + float16 = float32."""
+    """The common type, as NumPy's, with bfloat16 + float16 = float32; 8-bit floats give way."""
     kinds = set(dtypes)
     if len(kinds) == 1:
         return dtypes[0]
+    if "float8_e4m3fn" in kinds:  # each float has all of its numbers
+        rest = {d for d in kinds if is_float(d)} - {"float8_e4m3fn"}
+        return promote(*sorted(rest)) if rest else "float8_e4m3fn"
     if "bfloat16" in kinds:
         rest = {d for d in kinds if d != "bfloat16" and is_float(d)}
         return "bfloat16" if not rest else promote("float32", *rest)
@@ -66,10 +74,15 @@ def promote(*dtypes: str) -> str:
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
-    """The NumPy type of the same bits (bfloat16 from ml_dtypes)."""
-    if dtype == "bfloat16":
-        import ml_dtypes  # a dependency of TVM; imported late to keep imports fast
+    """The NumPy type of the same bits (bfloat16 and float8 from ml_dtypes)."""
+    if dtype in _FOREIGN:
+        import ml_dtypes  # imported late to keep imports fast
 
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
+        foreign: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype))
+        return foreign
     return np.dtype(dtype)
+
+
+def bits_dtype(dtype: str) -> str | None:
+    """The integers that hold its bits, of a type that NumPy and torch exchange by them only."""
+    return {"bfloat16": "int16", "float8_e4m3fn": "int8"}.get(dtype)

@@ -17,7 +17,7 @@ from septran.task.tree import Allocate, Launch, Loop, TaskNode, TaskTree, statem
 USED_BY_TARGET: dict[str, tuple[str, ...]] = {
     "cpu": (),
     "dsa": ("persistent",),
-    "cuda": ("persistent", "raster"),
+    "cuda": ("persistent", "raster", "cluster"),
     "rocm": (),
 }
 """Which of ``order``, ``persistent``, ``cluster``, ``raster`` a target makes use of."""
@@ -52,10 +52,14 @@ def settle(
         instance = replace(
             instance, consumers=Setting(1, "default"), registers=MappingProxyType({})
         )
-    used = USED_BY_TARGET.get(machine.backend, ())
+    used = tuple(k for k in USED_BY_TARGET.get(machine.backend, ()) if _able(k, machine))
+    spreads = any(isinstance(s, Loop) and s.parallel for s in statements(task.body))
     for key, scheduled in instance.schedule.items():
         if key not in used:
             drop(key, _unscheduled(key, machine), scheduled.where)
+        elif not spreads:
+            drop(key, f"{task.variant} has no parallel loop", scheduled.where)
+    used = used if spreads else ()
     instance = replace(
         instance,
         schedule=MappingProxyType({k: s for k, s in instance.schedule.items() if k in used}),
@@ -71,8 +75,12 @@ def _idle(task: TaskNode, machine: Machine, asynchronous: bool) -> str | None:
     return None
 
 
+def _able(key: str, machine: Machine) -> bool:
+    return key != "cluster" or "clusters" in machine.vendor
+
+
 def _unscheduled(key: str, machine: Machine) -> str:
-    if key == "cluster" and "clusters" not in machine.vendor:
+    if not _able(key, machine):
         return f"{machine.name} has no clusters"
     return f"code for {machine.name} does not depend on it in this version"
 
@@ -133,7 +141,7 @@ def distinct(decisions: Iterable[Decision], instances: Iterable[Instance]) -> tu
         for i in instances
         for setting, plain in ((i.pipeline, 1), (i.warpspecialize, False))
         if setting.value != plain
-    }
+    } | {setting.where for i in instances for setting in i.schedule.values()}
     found: dict[tuple[str, Location | None, str], Decision] = {}
     for decision in decisions:
         if decision.kind == "no-effect" and decision.where is not None:

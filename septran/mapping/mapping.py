@@ -91,6 +91,7 @@ class Match:
     leaf: bool | None = None
     leaf_kind: tuple[str, ...] = ()
     spreads: bool | None = None
+    reaches: tuple[str, ...] = ()
     dtype: tuple[str, ...] = ()
     machine_feature: tuple[str, ...] = ()
     when: Condition | None = None
@@ -98,7 +99,8 @@ class Match:
     @property
     def needs_body(self) -> bool:
         """Whether it can be decided only when the task's body is known."""
-        return bool(self.primitive or self.leaf_kind or self.spreads is not None)
+        body = self.primitive or self.leaf_kind or self.reaches
+        return bool(body) or self.spreads is not None
 
 
 @dataclass(frozen=True)

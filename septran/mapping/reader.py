@@ -218,6 +218,7 @@ def _match(node: Node) -> Match:
         leaf=True if kinds else flag,
         leaf_kind=kinds,
         spreads=None if holds is None else holds.text == "parallel",
+        reaches=_words(node, "reaches"),
         dtype=_words(node, "dtype"),
         machine_feature=_words(node, "machine_feature"),
         when=condition(when) if when else None,

@@ -13,6 +13,7 @@ key of ``match``     holds for a task instance when
 ``primitive``        it is a leaf that uses one of these; ``map``: a tensor expression
 ``dtype``            the commonest element type of its tensors is one of these
 ``holds``            ``parallel``: a loop of its own body is parallel; ``nothing``: none is
+``reaches``          it or a task below it uses one of these primitives
 ``machine_feature``  the machine has a part of that name; ``asynchronous``: an engine
                      that copies beside computation
 ``when``             this condition over dimensions, static flags, its tensors' extents
@@ -20,10 +21,10 @@ key of ``match``     holds for a task instance when
 ==================== =================================================================
 
 All keys of a rule must hold. For each field the first rule that matches and gives the
-field wins, after what an instance says. ``primitive`` and the kinds of ``leaf`` need the
-task's body, so rules by them cannot choose variants or tunables. The built-in leaves
-``fill`` and ``copy`` follow only rules by task, variant, leaf or primitive: they run
-where their caller does.
+field wins, after what an instance says. ``primitive``, ``reaches`` and the kinds of
+``leaf`` need the task's body, so rules by them cannot choose variants or tunables. The
+built-in leaves ``fill`` and ``copy`` follow only rules by task, variant, leaf or primitive:
+they run where their caller does.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class Facts:
     """Whether a loop of its body is parallel; False while that is not known."""
     static: Mapping[str, Value] = field(default_factory=dict)
     """The entry's static flags."""
+    below: frozenset[str] = frozenset()
+    """What it and the tasks below it use; empty while that is not known."""
 
     @property
     def dtype(self) -> str:
@@ -97,6 +100,7 @@ def facts_of_task(task: TaskNode, dims: Mapping[str, int], static: Mapping[str, 
         task.name, task.variant, task.path, task.level, task.leaf, task.parallel,
         {p.name: p.shape for p in task.params}, {p.name: p.dtype for p in task.params},
         dims, primitives_of(task), spreads, static,
+        frozenset(p for inner in task.walk() for p in primitives_of(inner)),
     )  # fmt: skip
 
 
@@ -132,6 +136,7 @@ def matches(match: Match, facts: Facts, machine: Machine) -> bool:
         and (not match.leaf_kind or any(_is(kind, facts) for kind in match.leaf_kind))
         and (not match.primitive or (facts.leaf and _uses(facts, match.primitive)))
         and match.spreads in (None, facts.spreads)
+        and (not match.reaches or not facts.below.isdisjoint(match.reaches))
         and (not match.dtype or facts.dtype in match.dtype)
         and (not match.machine_feature or all(has(machine, f) for f in match.machine_feature))
         and (match.when is None or match.when.holds(facts.values()))

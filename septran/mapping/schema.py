@@ -130,6 +130,7 @@ MATCH = Record(
         "holds": Field(
             Choice(("parallel", "nothing")), "whether a loop of its own body is parallel"
         ),
+        "reaches": Field(many(_PRIMITIVE), "it or a task below it uses one of these primitives"),
         "dtype": Field(many(Choice(ALL)), "the commonest element type of its tensors"),
         "machine_feature": Field(
             many(_WORD), "a part that the machine must have, or `asynchronous`"

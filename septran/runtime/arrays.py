@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from septran.dtypes import ALL, numpy_dtype
+from septran.dtypes import ALL, bits_dtype, numpy_dtype
 from septran.runtime.overlap import Memory
 
 
@@ -148,12 +148,13 @@ class NumpyLibrary:
 
     def passed(self, x: Any) -> Any:
         """DLPack exports neither read-only arrays nor bfloat16: go round by the address."""
-        if self.dtype(x) == "bfloat16":
+        held = bits_dtype(self.dtype(x))
+        if held is not None:
             import torch
 
             address, _ = self.memory(x)
-            bits = np.asarray(Memory(address, x.shape, x.strides, "<i2"))
-            return torch.from_numpy(bits).view(torch.bfloat16)
+            bits = np.asarray(Memory(address, x.shape, x.strides, np.dtype(held).str))
+            return torch.from_numpy(bits).view(getattr(torch, self.dtype(x)))
         if not x.flags.writeable:
             address, _ = self.memory(x)
             return np.asarray(Memory(address, x.shape, x.strides, x.dtype.str))
@@ -317,22 +318,25 @@ class TorchLibrary:
         return x.data_ptr(), tuple(s * x.itemsize for s in x.stride())
 
     def numpy(self, x: Any) -> np.ndarray[Any, Any]:
-        """A NumPy array of the same content; bfloat16 by its bits."""
+        """A NumPy array of the same content; bfloat16 and float8 by their bits."""
         import torch
 
         plain = x.detach().resolve_neg().resolve_conj().cpu()
-        if plain.dtype is not torch.bfloat16:
+        dtype = str(plain.dtype).removeprefix("torch.")
+        held = bits_dtype(dtype)
+        if held is None:
             array: np.ndarray[Any, Any] = plain.numpy()
             return array
-        bits: np.ndarray[Any, Any] = plain.contiguous().view(torch.int16).numpy()
-        return bits.view(numpy_dtype("bfloat16"))
+        bits: np.ndarray[Any, Any] = plain.contiguous().view(getattr(torch, held)).numpy()
+        return bits.view(numpy_dtype(dtype))
 
     def like_numpy(self, x: np.ndarray[Any, Any]) -> Any:
         """`x` as a tensor."""
         import torch
 
-        if str(x.dtype) == "bfloat16":
-            return torch.from_numpy(x.view(np.int16).copy()).view(torch.bfloat16)
+        held = bits_dtype(str(x.dtype))
+        if held is not None:
+            return torch.from_numpy(x.view(held).copy()).view(getattr(torch, str(x.dtype)))
         return torch.from_numpy(np.ascontiguousarray(x).reshape(x.shape))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.dtypes import is_float, numpy_dtype, promote, unit_roundoff
+from septran.dtypes import bits_dtype, is_float, numpy_dtype, promote, unit_roundoff
 from septran.task.expressions import COMPARISONS
 
 Array = np.ndarray[Any, Any]
@@ -169,11 +169,11 @@ def reduce(function: str, x: Bounded, axis: int, dtype: str) -> Bounded:
 
 
 def _info(dtype: str) -> Any:
-    if dtype == "bfloat16":
+    if bits_dtype(dtype) is not None:
         import ml_dtypes
 
         limits: Any = ml_dtypes.finfo  # it has no annotations
-        return limits("bfloat16")
+        return limits(dtype)
     return np.finfo(dtype)
 
 

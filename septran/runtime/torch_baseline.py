@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from septran.dtypes import bits_dtype
 from septran.runtime.duel import Duel, duel
 
 SECONDS = 1.0
@@ -58,8 +59,9 @@ def beside_torch(
 
 
 def _tensor(torch: Any, array: Any) -> Any:
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+    held = bits_dtype(array.dtype.name)
+    if held is not None:
+        return torch.from_numpy(array.view(held)).view(getattr(torch, array.dtype.name))
     return torch.from_numpy(array)
 
 

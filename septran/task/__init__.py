@@ -63,6 +63,7 @@ from septran.task.tracing import launch, trace
 from septran.task.tree import TaskTree
 
 float16, bfloat16, float32, float64 = "float16", "bfloat16", "float32", "float64"
+float8_e4m3fn = "float8_e4m3fn"
 int8, int16, int32, int64 = "int8", "int16", "int32", "int64"
 uint8, uint16, uint32, uint64 = "uint8", "uint16", "uint32", "uint64"
 inf = float("inf")
@@ -71,8 +72,8 @@ __all__ = [
     "Chooser", "DefaultChooser", "In", "InOut", "LaunchSite", "Out", "Task", "TaskTree",
     "Tensor", "abs", "accumulator_dtype", "bfloat16", "call_primitive", "cdiv", "ceil",
     "complete", "compute_dtype", "copy", "cos", "define", "empty", "equal", "erf", "exp",
-    "exp2", "fill", "find_entry", "float16", "float32", "float64", "floor", "floor_divide",
-    "full", "gelu", "greatest", "index", "inf", "infer_outputs", "int8", "int16", "int32",
+    "exp2", "fill", "find_entry", "float8_e4m3fn", "float16", "float32", "float64", "floor",
+    "floor_divide", "full", "gelu", "greatest", "index", "inf", "infer_outputs", "int8", "int16", "int32",
     "int64", "is_float", "launch", "least", "load_entry", "load_logic", "log", "log2", "max",
     "maximum", "min", "minimum", "parallel_range", "partition", "power", "relu", "round",
     "rsqrt", "run", "run_tree", "sequential_range", "sigmoid", "silu", "sin", "sqrt",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.dtypes import numpy_dtype
+from septran.dtypes import bits_dtype, is_float, numpy_dtype
 from septran.errors import CallError
 from septran.task.chooser import Chooser
 from septran.task.definition import Task
@@ -139,7 +139,7 @@ class _Run:
         kind = _wide(numpy_dtype(statement.dtype), self.wide)
         fill = statement.fill
         if fill is None:
-            fill = np.nan if kind.kind == "f" or statement.dtype == "bfloat16" else 0
+            fill = np.nan if is_float(statement.dtype) else 0
         array = np.full(statement.shape, fill, kind)
         return _Held(array, View.whole(statement.name, statement.shape, statement.valid))
 
@@ -186,18 +186,20 @@ def _array(value: Any) -> Array:
 
 
 def _from_torch(value: Any) -> Array:
-    if str(value.dtype) == "torch.bfloat16":
-        bits: Array = value.detach().cpu().view(dtype=_torch_int16(value)).numpy()
-        narrow: Array = bits.view(numpy_dtype("bfloat16"))
+    dtype = str(value.dtype).removeprefix("torch.")
+    held = bits_dtype(dtype)
+    if held is not None:
+        bits: Array = value.detach().cpu().view(dtype=_torch_type(held)).numpy()
+        narrow: Array = bits.view(numpy_dtype(dtype))
         return narrow
     array: Array = value.detach().cpu().numpy()
     return array
 
 
-def _torch_int16(value: Any) -> Any:
+def _torch_type(name: str) -> Any:
     import sys
 
-    return sys.modules["torch"].int16
+    return getattr(sys.modules["torch"], name)
 
 
 def _wide(kind: np.dtype[Any], wide: bool) -> np.dtype[Any]:

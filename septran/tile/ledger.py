@@ -46,7 +46,7 @@ class Entry:
     target: str
     """The memory it goes to."""
     bytes: int
-    """Of one trip, of a full tile."""
+    """Of one trip, of a full tile; of a multicast, the part that one block brings."""
     trips: int
     total_bytes: int
     """Of all trips, ragged tiles counted as they are; 0 where it was removed."""
@@ -158,14 +158,15 @@ def _entry(program: TileProgram, copy: Copy, loops: tuple[For, ...], in_role: bo
     source, target = (program.buffer(r.buffer) for r in (copy.source, copy.target))
     width = itemsize(source.dtype)
     trips, elements = amount(copy.source, loops)
+    many = copy.receivers
     return Entry(
         tensor=_tensor(program, copy),
         source=source.memory,
         target=target.memory,
-        bytes=bytes_of(copy.source, width),
+        bytes=bytes_of(copy.source, width) // many,
         trips=trips,
-        total_bytes=elements * width,
-        engine=copy.engine,
+        total_bytes=elements * width // many,
+        engine=f"{copy.engine}, multicast to {many} blocks" if many > 1 else copy.engine,
         state=HIDDEN if _is_hidden(program, copy, loops, in_role) else EXPOSED,
         reason=copy.origin.rule,
         logic=copy.origin.logic,

@@ -6,6 +6,7 @@ line, the mapping line and the rule that made it; passes keep it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Union
@@ -111,6 +112,14 @@ class Copy:
     channel: str | None = None
     """The channel that its completion is waited for on; None for a synchronous copy."""
     zero_fill: bool = False
+    multicast: tuple[tuple[Var, int], ...] = ()
+    """Loops over the blocks of a cluster, with their extents, on which it does not depend:
+    each of those blocks brings a part and sends it to all of them."""
+
+    @property
+    def receivers(self) -> int:
+        """Blocks that get what one of them brings."""
+        return math.prod(extent for _, extent in self.multicast)
 
 
 @dataclass(frozen=True)
@@ -197,6 +206,8 @@ class For:
     specialize: bool = False
     """Whether producers and consumers are to be different roles."""
     consumers: int = 1
+    cluster: bool = False
+    """Whether its iterations are the blocks of one cluster, which run at the same time."""
 
 
 @dataclass(frozen=True)
@@ -275,6 +286,8 @@ class Request:
     """Whether units stay and walk over the parallel iterations."""
     raster: int = 0
     """Rows of a grid that are taken together; 0 for row by row."""
+    cluster: tuple[int, ...] = ()
+    """Blocks of a cluster along the innermost parallel loops; one number: along the best."""
 
 
 @dataclass(frozen=True)

@@ -122,8 +122,9 @@ class _Printer:
     def _copy(self, node: Copy) -> str:
         zero = ", zero_fill" if node.zero_fill else ""
         channel = f" on {node.channel}" if node.channel else ""
+        many = f", multicast to {node.receivers} blocks" if node.multicast else ""
         source, target = self._region(node.source), self._region(node.target)
-        return f"{target} = copy({source}{zero})  by {node.engine}{channel}"
+        return f"{target} = copy({source}{zero})  by {node.engine}{channel}{many}"
 
     def _compute(self, node: Compute) -> str:
         target = self._region(node.operands[0])
@@ -172,6 +173,7 @@ def _for(node: For) -> str:
     match node.kind:
         case "parallel":
             over = f" over {node.processor}" if node.processor else ""
+            over += " of a cluster" if node.cluster else ""
             line = f"for {variable} in parallel({extent}){over}"
         case "unrolled":
             line = f"for {variable} in unrolled({extent})"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from septran.errors import SepTranError, raise_all
 from septran.tile.nodes import TileProgram
 from septran.tile.scopes import blocks
+from septran.tile.verify_clusters import check_clusters
 from septran.tile.verify_names import check_names
 from septran.tile.verify_places import check_places
 from septran.tile.verify_races import check_races
@@ -28,5 +29,6 @@ def verify(program: TileProgram, *, full: bool = False) -> None:
     top = blocks(program)
     found += check_places(program, top)
     found += check_regions(program, full)
+    found += check_clusters(program)
     found += check_races(program, top, full)
     raise_all(found or check_sync(program, top, full))

@@ -13,7 +13,7 @@ from septran.targets.cpu.context import Context
 from septran.targets.cpu.writer import Expr
 from septran.task.index import Index, Var, axis
 
-HELD = {"bfloat16": "uint16", "bool": "uint8"}
+HELD = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "bool": "uint8"}
 """Types that TensorIR has no good arithmetic for, and what their bits are held as."""
 
 
@@ -27,6 +27,8 @@ def widen(value: Expr, dtype: str) -> Expr:
     if dtype == "bfloat16" and simd.element_of(value) == "uint16":
         wide = simd.cast(value, "uint32")
         return simd.bits(wide << simd.constant(16, "uint32", simd.lanes_of(value)), "float32")
+    if dtype == "float8_e4m3fn" and simd.element_of(value) == "uint8":
+        return _from_e4m3(value)
     if dtype == "bool":
         return simd.unequal(value, simd.constant(0, simd.element_of(value), simd.lanes_of(value)))
     return simd.cast(value, compute_dtype(dtype))
@@ -36,6 +38,8 @@ def narrow(context: Context, value: Expr, dtype: str, held: str) -> Expr:
     """A computed value as it is stored in a buffer of `dtype` whose elements are `held`."""
     if held == "uint16" and dtype == "bfloat16":
         return _round_to_bfloat16(context, value)
+    if held == "uint8" and dtype == "float8_e4m3fn":
+        return _round_to_e4m3(context, value)
     if dtype == "bool" and simd.element_of(value) != "bool":
         lanes = simd.lanes_of(value)
         value = simd.unequal(value, simd.constant(0, simd.element_of(value), lanes))
@@ -59,6 +63,43 @@ def _round_to_bfloat16(context: Context, value: Expr) -> Expr:
     rounded = (raw + number(0x7FFF) + odd) >> number(16)
     kept = tirx.Select(value == value, rounded, number(0x7FC0))
     return simd.cast(kept, "uint16")
+
+
+def _from_e4m3(value: Expr) -> Expr:
+    """Its seven bits as the upper ones of a float32's exponent and fraction, times 2**120."""
+    lanes = simd.lanes_of(value)
+
+    def number(n: int) -> Expr:
+        return simd.constant(n, "uint32", lanes)
+
+    raw = simd.cast(value, "uint32")
+    small = simd.bits((raw & number(0x7F)) << number(20), "float32")
+    size = simd.bits(small * simd.constant(2.0**120, "float32", lanes), "uint32")
+    size = tirx.Select((raw & number(0x7F)) == number(0x7F), number(0x7FC00000), size)
+    return simd.bits(size | ((raw & number(0x80)) << number(24)), "float32")
+
+
+def _round_to_e4m3(context: Context, value: Expr) -> Expr:
+    """To nearest, ties to even; NaN where it is beyond the largest, 448."""
+    lanes = simd.lanes_of(value)
+
+    def number(n: int) -> Expr:
+        return simd.constant(n, "uint32", lanes)
+
+    def real(x: float) -> Expr:
+        return simd.constant(x, "float32", lanes)
+
+    value = context.writer.bind("x", simd.cast(value, "float32"))
+    raw = context.writer.bind("u", simd.bits(value, "uint32"))
+    size = context.writer.bind("size", simd.bits(raw & number(0x7FFFFFFF), "float32"))
+    scaled = context.writer.bind("u", simd.bits(size * real(2.0**-120), "uint32"))
+    odd = (scaled >> number(20)) & number(1)
+    normal = (scaled + number(0x7FFFF) + odd) >> number(20)
+    # Below 2**-6 numbers are multiples of 2**-9: one unit of what 2**14 is added to.
+    tiny = simd.bits(size + real(2.0**14), "uint32") - simd.bits(real(2.0**14), "uint32")
+    found = tirx.Select(size < real(2.0**-6), tiny, normal)
+    kept = tirx.Select(size <= real(464.0), found, number(0x7F))
+    return simd.cast(kept | ((raw >> number(24)) & number(0x80)), "uint8")
 
 
 def read(

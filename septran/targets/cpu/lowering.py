@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm import tirx
 
-from septran.dtypes import itemsize
+from septran.dtypes import SHORT, itemsize
 from septran.errors import TargetError
 from septran.targets.cpu.addresses import Indices, Storage
 from septran.targets.cpu.context import Context
@@ -147,7 +147,7 @@ class _Lowering:
 
     def _held(self, buffer: Buffer) -> str:
         """Short types that only gemm reads are widened once, when they are packed."""
-        wide = {"float16", "bfloat16", *EXACT_STEPS}
+        wide = {*SHORT, *EXACT_STEPS}
         if buffer.dtype in wide and _only_for_gemm(self.program.body, buffer.name):
             return "float32"
         return held_dtype(buffer.dtype)

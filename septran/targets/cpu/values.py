@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tvm import tirx
 
-from septran.dtypes import compute_dtype, is_float, promote
+from septran.dtypes import SHORT, compute_dtype, is_float, promote
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
@@ -140,7 +140,7 @@ class Evaluation:
             return simd.unequal(
                 value, simd.constant(0, simd.element_of(value), simd.lanes_of(value))
             )
-        if expr.dtype in ("float16", "bfloat16"):  # rounded, and used in float32 from then on
+        if expr.dtype in SHORT:  # rounded, and used in float32 from then on
             return rounded(self.context, value, expr.dtype)
         return simd.cast(value, expr.dtype)
 

@@ -16,13 +16,14 @@ from typing import Any
 
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
+from septran.targets.cuda.clusters import Over, cluster, meet, remote_arrive
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.pending import pending
 from septran.targets.cuda.ptx import proxy_fence, ptx
 from septran.targets.cuda.shared import pointer
 from septran.targets.cuda.wgmma import NAMES
 from septran.targets.cuda.writer import Expr
-from septran.task.index import Index
+from septran.task.index import Index, Var
 from septran.tile.nodes import (
     Acquire,
     Barrier,
@@ -63,6 +64,10 @@ class Ring:
     """On a full barrier, a fill."""
     readers: int = 1
     """Warps that release a fill."""
+    peers: tuple[Mapping[Var, int], ...] = ()
+    """Steps to the blocks of the cluster whose copies write here, itself first; () if alone."""
+    peer: Any = None
+    """The rank that this lane tells when its warp has released a fill."""
     fills: Mapping[tuple[str, Index], tuple[Copy, ...]] = field(default_factory=dict)
     parities: dict[str, Any] = field(default_factory=dict)
     """Registers of parities: of the ``full`` barriers and of the ``empty`` ones."""
@@ -96,10 +101,22 @@ def begin(context: Context, body: tuple[Node, ...]) -> None:
                 slot = Index.of(stage)
                 init = "mbarrier.init.shared.b64"
                 ptx(context, init, ring.full(context, slot), T.uint32(ring.arrivals))
-                ptx(context, init, ring.empty(context, slot), T.uint32(ring.readers))
+                arrivals = ring.readers * max(1, len(ring.peers))
+                ptx(context, init, ring.empty(context, slot), T.uint32(arrivals))
         ptx(context, "fence.mbarrier_init.release.cluster")
         ptx(context, "fence.proxy.async.shared::cta")
-    context.writer.evaluate(T.cuda.cta_sync())
+    if any(r.peers for r in made):
+        context.writer.note("no block of the cluster writes to another before its barriers are")
+        meet(context)
+    else:
+        context.writer.evaluate(T.cuda.cta_sync())
+
+
+def end(context: Context) -> None:
+    """At the end of a kernel: no block goes while others of its cluster may write to it."""
+    if any(r.peers for r in context.state.get(KEY, {}).values()):
+        context.writer.note("no block of the cluster ends before all are done with its memory")
+        meet(context)
 
 
 def ring(context: Context, channel: str | None) -> Ring:
@@ -109,8 +126,12 @@ def ring(context: Context, channel: str | None) -> Ring:
 
 
 def enter(context: Context, body: tuple[Node, ...]) -> None:
-    """At the start of a role (or of a kernel without roles): registers for parities."""
+    """At the start of a role (or of a kernel without roles): registers for parities, ranks."""
     for found in context.state.get(KEY, {}).values():
+        if found.peers and any(
+            isinstance(n, Release) and n.channel == found.channel.name for n in nodes(body)
+        ):
+            found.peer = _peer(context, found)
         if not (found.mbarriers and found.restarts):
             continue
         sides: dict[str, type[Wait | Acquire]] = {"full": Wait, "empty": Acquire}
@@ -119,6 +140,15 @@ def enter(context: Context, body: tuple[Node, ...]) -> None:
                 bits = context.writer.allocate(f"{found.channel.name}_{side}", 1, "uint32")
                 context.writer.store(bits, 0, T.uint32(0))
                 found.parities[side] = bits
+
+
+def _peer(context: Context, found: Ring) -> Expr:
+    """The rank of the block that each lane's number stands for."""
+    ranks = [context.lower(cluster(context).rank(steps)) for steps in found.peers]
+    lane, value = context.number % context.writer.index(32), ranks[-1]
+    for number, rank in reversed(list(enumerate(ranks[:-1]))):
+        value = T.if_then_else(lane == context.writer.index(number), rank, value)
+    return context.writer.bind("peer", value)
 
 
 def _ring(context: Context, channel: Channel, body: tuple[Node, ...]) -> Ring | None:
@@ -137,6 +167,9 @@ def _ring(context: Context, channel: Channel, body: tuple[Node, ...]) -> Ring | 
     if not boxes:
         found.arrivals = 128 * sum(r.count for r in fillers) if fillers else context.block
     found.fills = dict(_fills(channel.name, body))
+    shared: list[Over] = [c.multicast for c in mine if c.multicast]
+    if shared:
+        found.peers = cluster(context).peers(shared)
     return found
 
 
@@ -248,7 +281,9 @@ def await_barrier(context: Context, found: Ring, index: Index, side: str) -> Ind
     """Wait for a barrier of a fill; the fill's stage."""
     slot, parity = place(context, found, index, side)
     at = found.full(context, slot) if side == "full" else found.empty(context, slot)
-    context.writer.evaluate(T.cuda.mbarrier_wait(at, parity))
+    remote = found.peers and side == "empty"  # who arrives is in another block
+    wait = T.cuda.mbarrier_wait_acquire_cluster if remote else T.cuda.mbarrier_wait
+    context.writer.evaluate(wait(at, parity))
     flip(context, found, slot, side)
     return slot
 
@@ -278,6 +313,11 @@ def release(context: Context, node: Release) -> None:
         return  # who fills the stage again meets its readers first
     slot = context.indices.simplify(node.index % found.channel.stages)
     context.writer.evaluate(T.cuda.warp_sync())
+    if found.peers:
+        told = context.lower(context.thread % 32) < context.writer.index(len(found.peers))
+        with context.writer.when(told):
+            remote_arrive(context, found.empty(context, slot), found.peer)
+        return
     first = context.lower(context.thread % 32) == context.writer.index(0)
     with context.writer.when(first):
         ptx(context, "mbarrier.arrive.shared.b64", found.empty(context, slot), T.uint32(1))

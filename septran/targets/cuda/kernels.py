@@ -13,6 +13,8 @@ from tvm import tirx
 
 from septran.dtypes import itemsize
 from septran.targets.cuda import asynchronous as asynchronous
+from septran.targets.cuda.channels import end
+from septran.targets.cuda.clusters import Cluster, cluster
 from septran.targets.cuda.context import Context, Storage, Threads, shared_storage
 from septran.targets.cuda.emitters import PREPARE, THREADS
 from septran.targets.cuda.indices import Indices
@@ -79,6 +81,7 @@ class _Kernel:
             program, self.writer, indices, Threads(0, block), block, self.thread, shared
         )
         self.context.state.update(splits={}, domains={}, uniform=uniform(program))
+        self.context.state["cluster"] = Cluster.of(self.loops)
 
     def lower(self) -> Kernel:
         """Write it."""
@@ -92,6 +95,7 @@ class _Kernel:
         body = self.writer.body()
         with body as inside:
             enter(context, context.threads, self.body)
+            end(context)
         condition = next((g for g in guards if g is not None), None)
         with self.writer.when(condition):
             for statement in inside:
@@ -182,10 +186,8 @@ class _Kernel:
         attrs = tvm.ir.make_node("ir.DictAttrs", **attributes)
         function = tirx.PrimFunc([v for _, v in context.arguments], body, attrs=attrs)
         arguments = tuple(a for a, _ in context.arguments)
-        cluster = context.state.get("cluster", 1)
-        launch = Launch(
-            self.name, grid, context.block, cluster, context.shared_bytes, arguments
-        )  # fmt: skip
+        size = cluster(context).size
+        launch = Launch(self.name, grid, context.block, size, context.shared_bytes, arguments)
         return Kernel(function, launch)
 
 

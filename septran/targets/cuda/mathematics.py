@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from tvm import tirx
 
-from septran.dtypes import is_float
+from septran.dtypes import SHORT, is_float
 from septran.targets.cuda.writer import Expr, Writer
 from septran.task.expressions import COMPARISONS
 
@@ -63,9 +63,9 @@ def cast(value: Expr, dtype: str) -> Expr:
         return tirx.NE(value, constant(0, kind))
     if kind == "bool":
         return tirx.Select(value, constant(1, dtype), constant(0, dtype))
-    if dtype in ("float16", "bfloat16") and kind != "float32":
+    if dtype in SHORT and kind != "float32":
         value = tirx.Cast("float32", value)
-    if kind in ("float16", "bfloat16") and dtype != "float32":
+    if kind in SHORT and dtype != "float32":
         value = tirx.Cast("float32", value)
     return tirx.Cast(dtype, value)
 

@@ -58,6 +58,11 @@ struct nv_bfloat16 {
 typedef nv_bfloat16 __nv_bfloat16;
 struct alignas(4) nv_bfloat162 { nv_bfloat16 x, y; };
 """
+FLOAT8_BITS = {
+    "e4m3": "fabsf(x) <= 464.0f ? uint8_t(pair) : uint8_t(0x7f)",
+    "e5m2": "uint8_t(pair)",
+}
+"""The conversion saturates; what rounds to more than 448 is NaN, as in the language's reference."""
 FLOAT8 = """\
 struct __nv_fp8_@KIND@ {
   uint8_t bits;
@@ -65,7 +70,7 @@ struct __nv_fp8_@KIND@ {
   __device__ __forceinline__ __nv_fp8_@KIND@(float x) {
     uint16_t pair;
     asm("cvt.rn.satfinite.@KIND@x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
-    bits = uint8_t(pair);
+    bits = @BITS@;
   }
   __device__ __forceinline__ operator float() const {
     uint32_t pair;
@@ -107,7 +112,8 @@ def prelude(body: str) -> str:
         parts.append(BFLOAT16)
     for kind, short in (("e4m3", "fp8_e4_t"), ("e5m2", "fp8_e5_t")):
         if words & {f"__nv_fp8_{kind}", short}:
-            parts.append(FLOAT8.replace("@KIND@", kind).replace("@SHORT@", short))
+            text = FLOAT8.replace("@KIND@", kind).replace("@SHORT@", short)
+            parts.append(text.replace("@BITS@", FLOAT8_BITS[kind]))
     if any(word.startswith("CUDART_") for word in words):
         parts.append(FLOATS)
     return f"{BEGIN}\n{''.join(parts)}{END}"

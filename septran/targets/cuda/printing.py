@@ -12,7 +12,8 @@ from septran.targets.cuda.prelude import lighten
 from septran.targets.cuda.writer import NOTE
 
 _NOTE = re.compile(rf'^(\s*){NOTE}\("((?:[^"\\]|\\.)*)"\);$', re.MULTILINE)
-_MOVED = re.compile(r"\*\((?:half4|nv_bfloat164)\*\)")
+_MOVED = re.compile(r"\*\((half4|nv_bfloat164|__nv_fp8x[24]_e4m3)\*\)")
+_BYTES = {"__nv_fp8x2_e4m3": "ushort", "__nv_fp8x4_e4m3": "uint"}
 
 
 def target_of(arch: str) -> Any:
@@ -26,8 +27,8 @@ def print_cuda(module: Any, target: Any) -> str:
     build = tvm.get_global_func("target.build.cuda")
     text = lighten(str(build(lowered, target).inspect_source()))
     text = _NOTE.sub(lambda m: f"{m[1]}// {_plain(m[2])}", text)
-    # Four 16-bit floats are only ever moved, as 8 bytes.
-    return _MOVED.sub("*(uint2*)", text)
+    # Four 16-bit floats are only ever moved, as 8 bytes; so are vectors of 8-bit ones.
+    return _MOVED.sub(lambda m: f"*({_BYTES.get(m[1], 'uint2')}*)", text)
 
 
 def _plain(text: str) -> str:

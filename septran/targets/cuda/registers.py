@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tvm import tirx
 
+from septran.dtypes import SHORT
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.fragments import Digit, Fragment
 from septran.targets.cuda.inference import link
@@ -123,7 +124,7 @@ def declare_one(
 
 def zero(dtype: str) -> Expr:
     """0 of a type that is stored."""
-    if dtype in ("float16", "bfloat16"):
+    if dtype in SHORT:
         return tirx.Cast(dtype, tirx.FloatImm("float32", 0.0))
     if dtype.startswith("float"):
         return tirx.FloatImm(dtype, 0.0)

@@ -12,6 +12,7 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 from septran.dtypes import itemsize
 from septran.targets.cuda.addresses import divisor
 from septran.targets.cuda.channels import leader, ring
+from septran.targets.cuda.clusters import cluster
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.launch import TensorMap
 from septran.targets.cuda.ptx import ptx
@@ -36,11 +37,25 @@ class Plan:
     """Coordinate of the first box along each of the map's axes."""
     boxes: tuple[tuple[tuple[int, ...], int], ...]
     """For each box, how far it is from the first along each axis, and its byte in the stage."""
+    share: Share | None = None
+    """How the boxes are dealt out to the blocks of a multicast; those are the first block's."""
 
     @property
     def bytes(self) -> int:
-        """What all boxes bring."""
-        return len(self.boxes) * math.prod(self.map.box) * itemsize(self.map.dtype)
+        """What all boxes of all blocks bring."""
+        count = len(self.boxes) * (self.share.parts if self.share else 1)
+        return count * math.prod(self.map.box) * itemsize(self.map.dtype)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one of several blocks copies: its boxes are so far behind those of the one before."""
+
+    parts: int
+    axis: int
+    """Of the map."""
+    elements: int
+    bytes: int
 
 
 def plan(context: Context, copy: Copy) -> Plan:
@@ -56,6 +71,7 @@ def plan(context: Context, copy: Copy) -> Plan:
     widths = strides(tensor)
     swizzle = tile.layout.parameters[0] if tile.layout.kind == "swizzle" else 0
     pieces = [_pieces(found, far, tile, n, swizzle) for n in order]
+    dealt = _deal(pieces, copy.receivers, tile, swizzle)
     axes = [found.axes[n] for n in order]
     wanted = TensorMap(
         tensor.name,
@@ -73,7 +89,31 @@ def plan(context: Context, copy: Copy) -> Plan:
         wanted = TensorMap(wanted.buffer, wanted.dtype, *shape, swizzle, wanted.name)
         order, pieces = [*order, -1], [*pieces, (1, 1)]
     starts = tuple(found.starts[n] if n >= 0 else Index() for n in order)
-    return Plan(wanted, starts, tuple(_boxes(context, copy, tile, near, pieces)))
+    boxes = tuple(_boxes(copy, tile, near, pieces))
+    if dealt is None:
+        return Plan(wanted, starts, boxes)
+    size, count = pieces[dealt]
+    elements = count // copy.receivers * size
+    second = tuple(elements if n == dealt else 0 for n in range(len(pieces)))
+    share = Share(copy.receivers, dealt, elements, dict(boxes)[second])
+    return Plan(wanted, starts, tuple(b for b in boxes if b[0][dealt] < elements), share)
+
+
+def _deal(pieces: list[tuple[int, int]], parts: int, tile: Buffer, swizzle: int) -> int | None:
+    """The axis along which boxes are dealt out; boxes are cut where there are too few of them."""
+    if parts == 1:
+        return None
+    for number, (_, count) in enumerate(pieces):
+        if count % parts == 0:
+            return number
+    width = swizzle or tile.shape[-1] * itemsize(tile.dtype)
+    pitch, unit = width, 8 * swizzle or 128
+    for number, (size, _) in list(enumerate(pieces))[1:]:
+        if size % parts == 0 and size // parts * pitch % unit == 0:
+            pieces[number] = (size // parts, parts)
+            return number
+        pitch *= size * pieces[number][1]
+    return None
 
 
 def _order(found: Box, near: Region) -> list[int]:
@@ -99,7 +139,7 @@ def _pieces(found: Box, far: Region, tile: Buffer, number: int, swizzle: int) ->
 
 
 def _boxes(
-    context: Context, copy: Copy, tile: Buffer, near: Region, pieces: list[tuple[int, int]]
+    copy: Copy, tile: Buffer, near: Region, pieces: list[tuple[int, int]]
 ) -> Iterator[tuple[tuple[int, ...], int]]:
     """Where each box begins, in the tensor and in the tile."""
     width = itemsize(tile.dtype)
@@ -113,9 +153,9 @@ def _boxes(
         if pieces[0][1] > 1 and math.prod(tile.shape[:-1]) > 1:
             message = f"rows of {tile.name} are longer than a box of {LONGEST} elements"
             raise unsupported(copy.origin, message, "lay it out as swizzle128, or copy it else")
-    for size, _ in pieces[1:]:
+    for size, count in pieces[1:]:
         steps.append(size * pitch)
-        pitch *= size
+        pitch *= size * count
     _check_whole(copy, near, tile, pieces)
     for at in _grid([count for _, count in pieces]):
         offsets = tuple(n * size for n, (size, _) in zip(at, pieces, strict=True))
@@ -151,10 +191,20 @@ def load(context: Context, copy: Copy) -> None:
     variable = context.tensor_map(work.map)
     stage = context.indices.simplify(copy.target.stage)
     bar = found.full(context, stage)
-    with leader(context):
+    text, mask = LOAD.format(len(work.map.box)), []
+    if copy.multicast:
+        text, mask = f"{text}.multicast::cluster", [cluster(context).mask(context, copy.multicast)]
+    with leader(context), context.writer.when(_issues(context, copy, work)):
         for coordinates, place in _issued(context, copy, copy.target, work):
-            text = LOAD.format(len(work.map.box))
-            ptx(context, text, place, T.address_of(variable), *coordinates, bar)
+            ptx(context, text, place, T.address_of(variable), *coordinates, bar, *mask)
+
+
+def _issues(context: Context, copy: Copy, work: Plan) -> Any:
+    """Whether this block copies: where boxes cannot be dealt out, one block brings all of them."""
+    if not copy.multicast or work.share:
+        return None
+    part = cluster(context).part(copy.multicast)
+    return context.lower(part) == context.writer.index(0)
 
 
 def store(context: Context, copy: Copy) -> None:
@@ -171,8 +221,12 @@ def _issued(
     context: Context, copy: Copy, near: Region, work: Plan
 ) -> Iterator[tuple[list[Any], Any]]:
     """Coordinates and shared address of each box."""
-    start = _start(context, copy, near)
-    firsts = [context.indices.named("at", s) for s in work.starts]
+    start, starts = _start(context, copy, near), list(work.starts)
+    if work.share:
+        part = cluster(context).part(copy.multicast)
+        starts[work.share.axis] = starts[work.share.axis] + part * work.share.elements
+        start = start + part * work.share.bytes
+    firsts = [context.indices.named("at", s) for s in starts]
     for offsets, byte in work.boxes:
         coordinates = [
             T.Cast("int32", context.lower(first + n))

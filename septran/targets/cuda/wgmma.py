@@ -19,7 +19,7 @@ from septran.targets.cuda.writer import Expr
 from septran.task.index import Index
 from septran.tile.nodes import Compute, Region
 
-NAMES = ("wgmma", "wgmma_int8", "wgmma_tf32")
+NAMES = ("wgmma", "wgmma_fp8", "wgmma_int8", "wgmma_tf32")
 """Instructions of machine files that are wgmma of some types."""
 ROWS = 64
 """Rows of one instruction."""

@@ -9,9 +9,11 @@ from septran.tile.passes.assign_roles import assign_roles
 from septran.tile.passes.choose_engines import choose_engines
 from septran.tile.passes.eliminate_copies import eliminate_copies
 from septran.tile.passes.fill_edges import fill_edges
+from septran.tile.passes.form_clusters import form_clusters
 from septran.tile.passes.fuse_fills import fuse_fills
 from septran.tile.passes.infer_layouts import infer_layouts
 from septran.tile.passes.insert_sync import insert_sync
+from septran.tile.passes.multicast import multicast
 from septran.tile.passes.persist import persist
 from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
@@ -29,10 +31,12 @@ PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     infer_layouts,
     choose_engines,
     fill_edges,
+    form_clusters,
     rasterise,
     persist,
     pipeline_loops,
     assign_roles,
+    multicast,
     insert_sync,
     plan_memory,
 )

@@ -387,14 +387,17 @@ def _request(instance: Instance) -> Request:
         tuple(sorted(instance.registers.items())),
         instance.pipeline.where,
         tuple((name, setting.value) for name, setting in sorted(instance.tunables.items())),
-        "persistent" in instance.schedule and bool(instance.schedule["persistent"].value),
-        _raster(instance),
+        *_schedule(instance),
     )
 
 
-def _raster(instance: Instance) -> int:
-    setting = instance.schedule.get("raster")
-    return setting.value if setting is not None and isinstance(setting.value, int) else 0
+def _schedule(instance: Instance) -> tuple[bool, int, tuple[int, ...]]:
+    """`persistent`, `raster` and `cluster` as a request has them."""
+    given = {key: setting.value for key, setting in instance.schedule.items()}
+    raster, cluster = given.get("raster"), given.get("cluster", ())
+    assert isinstance(cluster, int | list | tuple)
+    sizes = (cluster,) if isinstance(cluster, int) else tuple(cluster)
+    return bool(given.get("persistent")), raster if isinstance(raster, int) else 0, sizes
 
 
 def _unused(name: str, taken: dict[str, Buffer]) -> str:

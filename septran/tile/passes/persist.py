@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
 from septran.task.index import Index, Var
+from septran.tile.clusters import grid
 from septran.tile.nodes import For, Node, Remark, Role, TileProgram
 from septran.tile.substitution import Names, substitute
 
@@ -46,38 +48,48 @@ class _Persisting:
     def _deal(self, loop: For) -> For:
         """The nest as units and turns."""
         assert loop.processor is not None
-        nest = [loop]
-        while len(nest[-1].body) == 1 and self._continues(nest[-1].body[0], loop):
-            inner = nest[-1].body[0]
-            assert isinstance(inner, For)
-            nest.append(inner)
-        units = self.program.machine.processor(loop.processor).count
-        unit = Var(self.names.fresh(loop.processor.lower()))
-        turn = Var(self.names.fresh("turn"))
+        nest = grid(loop)
+        nest = [loop, *itertools.takewhile(lambda n: n.extent.is_constant, nest[1:])]
+        ranks = clusters(nest[-1])
+        each = math.prod(r.extent.as_int() for r in ranks)
+        units = self.program.machine.processor(loop.processor).count // each
         sizes = [n.extent.as_int() for n in nest[1:]]
         total = loop.extent * math.prod(sizes)
-        if total.is_constant:
-            units = max(1, min(units, total.as_int()))
+        if total.is_constant and total.as_int() <= units:
+            rule = f"each of {total.as_int() * each} iterations has a {loop.processor} of its own"
+            self._remark(loop, f"{rule}: none stays for a second one (persistent)")
+            return loop
+        unit = Var(self.names.fresh(loop.processor.lower()))
+        turn = Var(self.names.fresh("turn"))
         flat = Index.of(turn) * units + unit
         values: dict[Var, Index] = {}
         for inner, size in zip(reversed(nest[1:]), reversed(sizes), strict=True):
             values[inner.variable], flat = flat % size, flat // size
         values[loop.variable] = flat
-        body = tuple(substitute(n, values) for n in nest[-1].body)
-        rule = f"{units} {loop.processor} stay and take the iterations in turn (persistent)"
+        body = tuple(substitute(n, values) for n in (ranks or nest)[-1].body)
+        who = f"{units} clusters of {each}" if ranks else str(units)
+        rule = f"{who} {loop.processor} stay and take the iterations in turn (persistent)"
         origin = replace(loop.origin, rule=rule)
         extent = (total - unit + (units - 1)) // units
         turns = replace(nest[-1], variable=turn, extent=extent, processor=None, body=body)
-        self.remarks.append(
-            Remark("decision", loop.origin.task, rule, None, loop.origin.mapping, NAME)
-        )
-        return For(unit, Index.of(units), "parallel", loop.processor, (turns,), origin)
+        self._remark(loop, rule)
+        inside: For = turns
+        for rank in reversed(ranks):
+            inside = replace(rank, body=(inside,))
+        return For(unit, Index.of(units), "parallel", loop.processor, (inside,), origin)
 
-    def _continues(self, node: Node, loop: For) -> bool:
-        """Whether a loop belongs to the same nest."""
-        return (
-            isinstance(node, For)
-            and node.processor == loop.processor
-            and node.kind == "parallel"
-            and node.extent.is_constant
-        )
+    def _remark(self, loop: For, message: str) -> None:
+        where = loop.origin.mapping
+        self.remarks.append(Remark("decision", loop.origin.task, message, None, where, NAME))
+
+
+def clusters(loop: For) -> list[For]:
+    """The loops over the blocks of a cluster right inside of a loop."""
+    found: list[For] = []
+    while len(loop.body) == 1:
+        inner = loop.body[0]
+        if not (isinstance(inner, For) and inner.cluster):
+            break
+        found.append(inner)
+        loop = inner
+    return found

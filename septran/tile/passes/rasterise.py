@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from septran.task.index import Index, Var
+from septran.tile.clusters import grid
 from septran.tile.nodes import For, Node, Remark, Role, TileProgram
 from septran.tile.substitution import Names, substitute
 
@@ -38,31 +40,49 @@ class _Rasters:
 
     def grid(self, rows: For, asked: int) -> For:
         """Two loops around a tile as one."""
-        columns = rows.body[0]
-        if (
-            len(rows.body) != 1
-            or not isinstance(columns, For)
-            or columns.kind != "parallel"
-            or columns.processor != rows.processor
-            or not (columns.extent.is_constant and rows.extent.is_constant)
-        ):
+        nest = grid(rows)
+        if len(nest) > 2:  # the innermost two are the tiles of one operand by another
+            inner = self.grid(nest[1], asked)
+            return replace(rows, body=(inner,))
+        if len(nest) < 2 or not all(n.extent.is_constant for n in nest):
             self.remark("missed", rows, "`raster` is for grids of two loops of constant extent")
             return rows
-        down, across = rows.extent.as_int(), columns.extent.as_int()
-        group = max(n for n in range(1, min(asked, down) + 1) if down % n == 0)
+        first, second = nest
+        units = self.program.machine.processor(str(rows.processor)).count
+        count = math.prod(n.extent.as_int() for n in nest)
+        if count <= units:
+            rule = f"all {count} tiles run at one time, in any order (raster: {asked})"
+            self.remark("decision", rows, rule)
+            return rows
+        if _group(first, asked) < 2 <= _group(second, asked):
+            first, second = second, first
+        group, across = _group(first, asked), second.extent.as_int()
+        if group < 2:
+            counts = " x ".join(str(n.extent.as_int()) for n in nest)
+            message = f"`raster: {asked}` changes nothing: {counts} tiles are no groups of rows"
+            self.remark("missed", rows, message)
+            return rows
         tile = Var(self.names.fresh("tile"))
         at = Index.of(tile)
-        row = at // (group * across) * group + at % group
-        column = at % (group * across) // group
-        body = tuple(substitute(n, {rows.variable: row, columns.variable: column})
-                     for n in columns.body)  # fmt: skip
-        rule = f"tiles are taken in groups of {group} rows, column by column (raster: {asked})"
+        values = {
+            first.variable: at // (group * across) * group + at % group,
+            second.variable: at % (group * across) // group,
+        }
+        body = tuple(substitute(n, values) for n in nest[1].body)
+        what = ("rows, column by column", "columns, row by row")[first is nest[1]]
+        rule = f"tiles are taken in groups of {group} {what} (raster: {asked})"
         self.remark("decision", rows, rule)
+        extent = Index.of(first.extent.as_int() * across)
         origin = replace(rows.origin, rule=rule)
-        return replace(
-            columns, variable=tile, extent=Index.of(down * across), body=body, origin=origin
-        )
+        return replace(nest[1], variable=tile, extent=extent, body=body, origin=origin)
 
     def remark(self, kind: str, loop: For, message: str) -> None:
         where = loop.origin.mapping
         self.remarks.append(Remark(kind, loop.origin.task, message, None, where, NAME))
+
+
+def _group(loop: For, asked: int) -> int:
+    """The number nearest to what is asked for of which a loop has whole groups."""
+    extent = loop.extent.as_int()
+    found = [n for n in range(1, min(2 * asked, extent) + 1) if extent % n == 0]
+    return min(found, key=lambda n: (abs(n - asked), n))

@@ -1,0 +1,135 @@
+"""Clusters and multicast in the generated CUDA: right in every order of events, faults found."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import septran
+from septran.machine.loader import load_machine
+from septran.targets.cuda.compile import compile_text
+from septran.targets.cuda.emulated import emulation
+from septran.targets.cuda.emulator import EmulationError, emulate
+from septran.targets.cuda.target import TARGET
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++")
+H200 = load_machine("nvidia-h200")
+TILES = {"block_M": 64, "block_N": 64, "block_K": 32}
+SIZES = {"M": 256, "N": 128, "K": 200}
+PLAIN = "{match: {loops: parallel}, warpspecialize: false, pipeline: 2}"
+
+
+def machine(blocks):
+    """An H200 with few multiprocessors, so that small grids have several turns."""
+    processors = [replace(p, count=blocks) if p.name == "BLOCK" else p for p in H200.processors]
+    return replace(H200, processors=tuple(processors))
+
+
+def mapping(field, *rules):
+    lines = (f"{{match: {{holds: parallel}}, {field}}}", *rules)
+    return "extends: nvidia-h200.mapping.yaml\nrules:\n" + "".join(f"  - {x}\n" for x in lines)
+
+
+CASES = {
+    "columns of two": ("gemm", SIZES, "cluster: [2, 1]", (), 132),
+    "rows of two, ragged": ("gemm", {"M": 100, "N": 250, "K": 72}, "cluster: [1, 2]", (), 132),
+    "four by two": ("gemm", {"M": 256, "N": 128, "K": 64}, "cluster: [4, 2]", (), 132),
+    "persistent": (
+        "gemm", {"M": 384, "N": 128, "K": 72}, "cluster: 2, persistent: true, raster: 3", (), 4,
+    ),
+    "without roles": ("gemm", SIZES, "cluster: [2, 1]", (PLAIN,), 132),
+    "keys and values": (
+        "attention", {"B": 1, "H": 1, "G": 1, "M": 256, "N": 100, "D": 64}, "cluster: 2", (), 132,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_cluster_is_right_in_every_mode(name):
+    operator, shapes, field, rules, blocks = CASES[name]
+    kernel = septran.compile(
+        operator, mapping(field, *rules), machine=machine(blocks), shapes=shapes, dtypes="float16",
+        tunables=TILES if operator == "gemm" else {"block_M": 64, "block_N": 64}, emulate=True,
+    )  # fmt: skip
+    for mode in ("eager", "late", "random"):
+        with emulation(mode=mode, seed=3):
+            kernel.check().raise_if_wrong()
+    (launch,) = kernel.stages.tensor_ir.cuda.launches
+    assert launch.cluster > 1
+    assert launch.grid % launch.cluster == 0
+
+
+def lowered(field="cluster: [2, 1]", **options):
+    shapes = options.pop("shapes", {"M": 128, "N": 128, "K": 320})
+    stages = septran.produce_stages(
+        "gemm", mapping(field), shapes=shapes, dtypes="float16", tunables=TILES | options
+    )
+    return TARGET.lower(stages.tile_program).cuda
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return lowered()
+
+
+def run(program, mode="late"):
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-4, 5, s).astype("float16") for s in ((128, 320), (320, 128)))
+    c = np.full((128, 128), np.nan, np.float16)
+    emulate(program, {"A": a, "B": b, "C": c}, mode=mode, seed=1, machine=H200)
+    return np.array_equal(c, a.astype("float32") @ b.astype("float32"))
+
+
+END = "  // no block of the cluster ends before all are done with its memory\n"
+FAULTS = {
+    "a remote arrival is missing": ("(thread & 31) < 2", "(thread & 31) < 1"),
+    "both arrivals go to the block itself": ("int peer = condval;", "int peer = rank;"),
+    "the mask names one block": ("(ushort)3)", "(ushort)1)"),
+    "the mask names a block that is not there": ("(ushort)3)", "(ushort)5)"),
+    "both blocks bring the same half": (r"\(rank \* (2048|16)\)", "0"),
+    "the halves are swapped in the tensor": (r"\(rank \* 16\)", "((1 - rank) * 16)"),
+    "one arrival for two blocks is waited for": (r"\(uint\)8\)", "(uint)4)"),
+    "fewer bytes are waited for": (r", \(uint\)8192\)", ", (uint)6144)"),
+    "a block ends before the others": (re.escape(END) + r"(.*\n){2}", ""),
+    "no barrier before the first copy": (r"  // no block of the cluster w.*\n(.*\n){2}", ""),
+}  # fmt: skip
+
+
+def test_the_pair_is_right(pair):
+    assert pair.launches[0].cluster == 2
+    assert all(run(pair, mode) for mode in ("eager", "late", "random"))
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_in_the_handshake_of_a_cluster_is_found(pair, name):
+    old, new = FAULTS[name]
+    pattern = old if "\\" in old else re.escape(old)
+    text, count = re.subn(pattern, new, pair.source)
+    assert count, name
+    broken = replace(pair, source=text)
+    found = []
+    for mode in ("late", "random", "eager"):
+        try:
+            found.append(not run(broken, mode))
+        except EmulationError:
+            found.append(True)
+    assert any(found)
+
+
+def test_what_is_generated_is_clean_for_the_compiler(cuda_compiler):
+    """Warnings are errors, nothing spills, and the instructions are those of clusters."""
+    shapes = {"M": 4096, "N": 4096, "K": 512}
+    program = lowered(
+        "cluster: 2, persistent: true, raster: 8", shapes=shapes, block_M=128, block_N=256,
+        block_K=64,
+    )  # fmt: skip
+    (launch,) = program.launches
+    assert (launch.grid, launch.cluster) == (132, 2)
+    assert "multicast::cluster" in program.source
+    built = compile_text(program.source, "sm_90a")
+    assert not built.advisories
+    assert [(f.spill_store_bytes, f.spill_load_bytes) for f in built.figures] == [(0, 0)]
