@@ -17,7 +17,7 @@ from septran.task.tree import Allocate, Launch, Loop, TaskNode, TaskTree, statem
 USED_BY_TARGET: dict[str, tuple[str, ...]] = {
     "cpu": (),
     "dsa": ("persistent",),
-    "cuda": ("persistent", "raster"),
+    "cuda": ("persistent", "raster", "overlap", "turns"),
     "rocm": (),
 }
 """Which of ``order``, ``persistent``, ``cluster``, ``raster`` a target makes use of."""

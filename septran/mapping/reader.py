@@ -21,7 +21,7 @@ from septran.mapping.mistakes import (
 from septran.mapping.resolved import Setting
 from septran.mapping.tune import Candidate, Dimension, read_tune
 
-_SCHEDULE = ("order", "persistent", "cluster", "raster")
+_SCHEDULE = ("order", "persistent", "cluster", "raster", "overlap", "turns")
 
 
 def across(document: Node) -> Iterator[SepTranError]:

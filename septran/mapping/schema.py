@@ -97,6 +97,8 @@ SETTINGS = {
     "persistent": Field(Flag(), "as many units as fit walk over the tiles"),
     "cluster": Field(Either((Whole(most=16), ListOf(Whole(most=16), 1, 3))), "blocks a cluster"),
     "raster": Field(Either((Whole(most=1024), _WORD)), "order of tiles over the grid"),
+    "overlap": Field(Flag(), "products of neighbouring iterations run beside each other"),
+    "turns": Field(Flag(), "consumers whose products overlap take turns in issuing them"),
 }
 """What an instance and a rule have in common."""
 

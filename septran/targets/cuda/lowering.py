@@ -36,6 +36,7 @@ import math
 from collections.abc import Iterator
 
 from septran.dtypes import itemsize
+from septran.targets.cuda import inflight
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.copies import emit_statements
 from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES, Emit
@@ -68,11 +69,14 @@ def emit_body(context: Context, body: tuple[Node, ...]) -> None:
     for node in body:
         if not isinstance(node, For | Role):
             context.writer.note(describe(node))
+        inflight.settle(context, node)
         if isinstance(node, For):  # an iteration before may still read it
             context.unsettle()
         _emitter(context, node)(context, node)
+        inflight.note(context, node)
         if isinstance(node, For):
             context.unsettle()
+    inflight.settle(context)
 
 
 def _emitter(context: Context, node: Node) -> Emit:

@@ -12,6 +12,7 @@ from septran.tile.passes.fill_edges import fill_edges
 from septran.tile.passes.fuse_fills import fuse_fills
 from septran.tile.passes.infer_layouts import infer_layouts
 from septran.tile.passes.insert_sync import insert_sync
+from septran.tile.passes.overlap_products import overlap_products
 from septran.tile.passes.persist import persist
 from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
@@ -31,6 +32,7 @@ PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     persist,
     pipeline_loops,
     assign_roles,
+    overlap_products,
     insert_sync,
     plan_memory,
 )

@@ -387,9 +387,15 @@ def _request(instance: Instance) -> Request:
         tuple(sorted(instance.registers.items())),
         instance.pipeline.where,
         tuple((name, setting.value) for name, setting in sorted(instance.tunables.items())),
-        "persistent" in instance.schedule and bool(instance.schedule["persistent"].value),
+        _asked(instance, "persistent"),
         _raster(instance),
+        _asked(instance, "overlap"),
+        _asked(instance, "turns"),
     )
+
+
+def _asked(instance: Instance, key: str) -> bool:
+    return key in instance.schedule and bool(instance.schedule[key].value)
 
 
 def _raster(instance: Instance) -> int:
