@@ -36,7 +36,7 @@ import math
 from collections.abc import Iterator
 
 from septran.dtypes import itemsize
-from septran.targets.cuda import inflight
+from septran.targets.cuda import inflight, turns
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.copies import emit_statements
 from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES, Emit
@@ -66,13 +66,15 @@ PLAIN = ("load_store", "ldmatrix", "stmatrix", "stmatrix_tma")
 
 def emit_body(context: Context, body: tuple[Node, ...]) -> None:
     """Write the nodes of a body in order, each under a comment that says where it is from."""
-    for node in body:
+    for position, node in enumerate(body):
         if not isinstance(node, For | Role):
             context.writer.note(describe(node))
         inflight.settle(context, node)
         if isinstance(node, For):  # an iteration before may still read it
             context.unsettle()
+        turns.before(context, body, position)
         _emitter(context, node)(context, node)
+        turns.after(context, body, position)
         inflight.note(context, node)
         if isinstance(node, For):
             context.unsettle()
@@ -124,11 +126,14 @@ def emit_barrier(context: Context, node: Barrier) -> None:
     context.sync()
 
 
-def enter(context: Context, threads: Threads, body: tuple[Node, ...]) -> None:
+def enter(
+    context: Context, threads: Threads, body: tuple[Node, ...], role: Role | None = None
+) -> None:
     """Write a body for some of a block's threads: their arrays first, then its nodes."""
     with context.role(threads):
         _lay_out(context, body)
-        emit_body(context, body)
+        with turns.taken(context, role):
+            emit_body(context, body)
 
 
 def own(body: tuple[Node, ...]) -> Iterator[Node]:
