@@ -21,6 +21,10 @@ class Indices:
         self.writer = writer
         self.values: dict[Var, Expr] = {}
         self.ranges: dict[Var, Range] = {}
+        self.tops: dict[Var, Index] = {}
+        """The extents of the loops that are open, by their indices."""
+        self.unrolled: set[Var] = set()
+        """Indices of unrolled loops: constants in the end."""
         self._count = 0
 
     def fresh(self, value: Expr, least: int, greatest: int) -> Index:
@@ -58,13 +62,39 @@ class Indices:
 
     def surely_below(self, value: IndexLike, limit: IndexLike) -> bool:
         """Whether ``value < limit`` always holds."""
-        return self.simplify(Index.of(limit) - value).bounds(self.ranges)[0] > 0
+        return self.least(Index.of(limit) - value) > 0
+
+    def least(self, value: IndexLike) -> int:
+        """No value is below it: by ranges, and as loop indices stay below their loops' extents."""
+        simple = self.simplify(value)
+        found = simple.bounds(self.ranges)[0]
+        for atom, factor in simple.terms:
+            rest = simple - Index(((atom, factor),))
+            if isinstance(atom, Min | Max):
+                parts = [self.least(rest + part * factor) for part in atom.operands]
+                reached = isinstance(atom, Max) == (factor > 0)
+                return max(found, max(parts) if reached else min(parts))
+            top = self.tops.get(atom) if isinstance(atom, Var) and factor < 0 else None
+            if top is not None and atom not in rest.variables():
+                return max(found, self.least(rest + (top - 1) * factor))
+        return found
 
     def below(self, value: IndexLike, limit: IndexLike) -> Expr | None:
         """The condition ``value < limit``; None where it always holds."""
         if self.surely_below(value, limit):
             return None
-        return self.lower(value) < self.lower(limit)
+        left, right = self.sides(value, limit)
+        return left < right
+
+    def sides(self, left: IndexLike, right: IndexLike) -> tuple[Expr, Expr]:
+        """Both sides of a comparison, what unrolled loops make constant on the left one.
+
+        The right one is then the same for all of their iterations, and computed once.
+        """
+        gap = self.simplify(Index.of(left) - right)
+        fixed = tuple(t for t in gap.terms if t[0] in self.unrolled)
+        ours = Index(fixed, gap.constant)
+        return self._lower(ours), self._lower(self.simplify(ours - gap))
 
     def inside(self, value: IndexLike, extent: int) -> Expr | None:
         """The condition ``0 <= value < extent``; None where it always holds."""

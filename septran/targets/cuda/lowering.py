@@ -46,9 +46,13 @@ from septran.targets.cuda.registers import declare_one
 from septran.targets.cuda.simt import demand_simt, emit_simt
 from septran.targets.cuda.statements import Split
 from septran.targets.cuda.unsupported import unsupported
+from septran.targets.cuda.writer import ROLLED
+from septran.task.index import Index
 from septran.tile.nodes import (
+    Acquire,
     Barrier,
     Buffer,
+    Commit,
     Compute,
     Copy,
     For,
@@ -115,10 +119,21 @@ def describe(node: Node) -> str:
 def emit_for(context: Context, loop: For) -> None:
     """A loop whose iterations all threads of the body go through together."""
     unrolled = loop.kind == "unrolled"
+    if not unrolled and loop.extent != Index.of(1) and _only_issues(loop.body):
+        context.writer.note(ROLLED)  # copies of its body would cost registers, and bring nothing
     with context.loop(loop.variable.name, loop.extent, unrolled) as index:
         context.alias(loop.variable, index)
+        context.indices.tops[loop.variable] = loop.extent
         emit_body(context, loop.body)
     context.loops.pop(loop.variable.name, None)
+
+
+def _only_issues(body: tuple[Node, ...]) -> bool:
+    """Whether a body does nothing but to issue copies."""
+    return all(
+        isinstance(n, Acquire | Commit) or (isinstance(n, Copy) and n.channel is not None)
+        for n in body
+    )
 
 
 def emit_barrier(context: Context, node: Barrier) -> None:
