@@ -6,7 +6,6 @@ from septran.targets.cuda.context import Context
 from septran.tile.loops import used
 from septran.tile.nodes import (
     Copy,
-    For,
     Node,
     Placement,
     Role,

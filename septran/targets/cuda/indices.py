@@ -12,6 +12,7 @@ from tvm import tirx
 from septran.targets.cuda.writer import Expr, Writer, both
 from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
 from septran.task.index import Index, IndexLike, Range, Var
+from septran.tile.bounds import lowest
 
 
 class Indices:
@@ -62,22 +63,7 @@ class Indices:
 
     def surely_below(self, value: IndexLike, limit: IndexLike) -> bool:
         """Whether ``value < limit`` always holds."""
-        return self.least(Index.of(limit) - value) > 0
-
-    def least(self, value: IndexLike) -> int:
-        """No value is below it: by ranges, and as loop indices stay below their loops' extents."""
-        simple = self.simplify(value)
-        found = simple.bounds(self.ranges)[0]
-        for atom, factor in simple.terms:
-            rest = simple - Index(((atom, factor),))
-            if isinstance(atom, Min | Max):
-                parts = [self.least(rest + part * factor) for part in atom.operands]
-                reached = isinstance(atom, Max) == (factor > 0)
-                return max(found, max(parts) if reached else min(parts))
-            top = self.tops.get(atom) if isinstance(atom, Var) and factor < 0 else None
-            if top is not None and atom not in rest.variables():
-                return max(found, self.least(rest + (top - 1) * factor))
-        return found
+        return lowest(Index.of(limit) - value, self.ranges, self.tops) > 0
 
     def below(self, value: IndexLike, limit: IndexLike) -> Expr | None:
         """The condition ``value < limit``; None where it always holds."""

@@ -43,29 +43,26 @@ def taken(context: Context, role: Role | None) -> Iterator[None]:
 
 def before(context: Context, body: tuple[Node, ...], position: int) -> None:
     """Wait for this warpgroup's turn where a run of products begins."""
-    if KEY in context.state and _product(context, body, position):
-        if not _neighbour(context, body, position, -1):
-            _bar(context, "bar.sync", _group(context))
+    if _edge(context, body, position, -1):
+        _bar(context, "bar.sync", _group(context))
 
 
 def after(context: Context, body: tuple[Node, ...], position: int) -> None:
     """Hand the turn on where a run of products ends."""
-    if KEY in context.state and _product(context, body, position):
-        if not _neighbour(context, body, position, 1):
-            count = context.state[KEY].count
-            _bar(context, "bar.arrive", (_group(context) + 1) % count)
+    if _edge(context, body, position, 1):
+        count = context.state[KEY].count
+        _bar(context, "bar.arrive", (_group(context) + 1) % count)
 
 
-def _product(context: Context, body: tuple[Node, ...], position: int) -> bool:
-    return asynchronous(context.program, body[position])
-
-
-def _neighbour(context: Context, body: tuple[Node, ...], position: int, step: int) -> bool:
-    """Whether the next product in a direction belongs to the same run."""
+def _edge(context: Context, body: tuple[Node, ...], position: int, step: int) -> bool:
+    """Whether a node is the first (-1) or last (1) product of a run in which turns are taken."""
+    program = context.program
+    if KEY not in context.state or not asynchronous(program, body[position]):
+        return False
     position += step
     while 0 <= position < len(body) and isinstance(body[position], Wait | Release):
         position += step
-    return 0 <= position < len(body) and _product(context, body, position)
+    return not (0 <= position < len(body) and asynchronous(program, body[position]))
 
 
 def _group(context: Context) -> Index:
