@@ -42,8 +42,9 @@ _WORD = Text(r"[A-Za-z0-9_.+-]{1,64}", "a word")
 _VALUE: Kind = Either((Whole(least=0), Flag(), Number(positive=False), _WORD))
 _CASE = Record(
     {
-        "when": Field(Formula(), "condition over dimensions, shapes and dtype", required=True),
+        "when": Field(Formula(), "condition over dimensions, shapes and dtype"),
         "value": Field(_VALUE, "the value where it holds", required=True),
+        "multiple": Field(Whole(most=1024), "a smaller dimension's tile is rounded up to"),
     },
     "a case",
 )
