@@ -12,10 +12,14 @@ from septran import operators
 from septran.compiler import compile as compile_kernel
 from septran.errors import SepTranError
 from septran.operators import Case
+from septran.runtime.checks import Check
+from septran.runtime.kernel import Kernel
 from septran.runtime.profile import Profile
 
 MACHINES = ("cpu-x86", "dsa-sim", "npu-cube")
 """Those that run here: this processor, and the simulated ones."""
+EMULATED = ("nvidia-h200", "nvidia-a100")
+"""Those whose generated code an emulator runs."""
 SAMPLES = 5
 """Of a time; cycles are always the same."""
 _WIDTH = 28
@@ -35,7 +39,7 @@ class Cell:
     seconds: float | None
     """Of the fastest call; None on simulated machines."""
     cycles: int | None
-    """Of a call, simulated; None on real machines."""
+    """Of a call, simulated; None on real machines, and emulated ones, which have no time."""
     message: str
     """What went wrong; empty when right."""
 
@@ -111,6 +115,7 @@ def measure_matrix(
     *,
     jobs: int = 1,
     first: bool = False,
+    emulate: bool = False,
     show: Callable[[Cell], None] = lambda _: None,
 ) -> Matrix:
     """Run the cases of operators (all where None) on machines.
@@ -120,6 +125,7 @@ def measure_matrix(
         machines: By name; each needs a backend that runs here.
         jobs: Processes side by side, whose times then disturb each other.
         first: Only the first case of each operator.
+        emulate: Run generated GPU code on the CPU, in every order of its asynchronous copies.
         show: Called with each cell when it is there.
 
     Raises:
@@ -135,38 +141,63 @@ def measure_matrix(
     cells: list[Cell] = []
     if jobs == 1:
         for case, machine in asked:
-            cells.append(measure_cell(case, machine))
+            cells.append(measure_cell(case, machine, emulate))
             show(cells[-1])
         return Matrix(tuple(cells))
     from multiprocessing import get_context
 
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for cell in pool.map(measure_cell, *zip(*asked, strict=True)):
+        how = [emulate] * len(asked)
+        for cell in pool.map(measure_cell, *zip(*asked, strict=True), how):
             cells.append(cell)
             show(cell)
     return Matrix(tuple(cells))
 
 
-def measure_cell(case: Case, machine: str) -> Cell:
-    """One case on one machine: checked with random inputs, then timed."""
+def measure_cell(case: Case, machine: str, emulate: bool = False) -> Cell:
+    """One case on one machine: checked with random inputs, then timed; or emulated."""
     try:
         kernel = compile_kernel(
-            case.operator, machine, shapes=case.sizes, dtypes=case.dtype, static=case.static
-        )
+            case.operator, machine, shapes=case.sizes, dtypes=case.dtype, static=case.static,
+            emulate=emulate,
+        )  # fmt: skip
         inputs = kernel.sample()
+        if emulate:
+            return _cell(case, machine, _emulated(kernel, inputs), None, None)
         check = kernel.check(**inputs)
         profile = kernel.profile(**inputs, repeat=SAMPLES)
     except SepTranError as error:
         return Cell(case, machine, False, float("inf"), 0, None, None, str(error))
+    if isinstance(profile, Profile):
+        return _cell(case, machine, [check], profile.best, None)
+    return _cell(case, machine, [check], None, int(profile.cycles))
+
+
+def _emulated(kernel: Kernel, inputs: dict[str, Any]) -> list[Check]:
+    """A check in each order in which asynchronous operations may take effect."""
+    from septran.targets.cuda.emulated import MODES, emulation
+
+    checks: list[Check] = []
+    for mode in MODES:
+        with emulation(mode):
+            checks.append(kernel.check(**inputs))
+    return checks
+
+
+def _cell(
+    case: Case, machine: str, checks: list[Check], seconds: float | None, cycles: int | None
+) -> Cell:
+    outputs = [output for check in checks for output in check.outputs]
+    wrong = [str(check) for check in checks if not check.right]
     return Cell(
         case,
         machine,
-        check.right,
-        max((output.worst for output in check.outputs), default=0.0),
-        sum(output.unknown for output in check.outputs),
-        profile.best if isinstance(profile, Profile) else None,
-        None if isinstance(profile, Profile) else int(profile.cycles),
-        "" if check.right else str(check),
+        not wrong,
+        max((output.worst for output in outputs), default=0.0),
+        max((output.unknown for output in outputs), default=0),
+        seconds,
+        cycles,
+        wrong[0] if wrong else "",
     )
 
 

@@ -22,6 +22,10 @@ Jobs = Annotated[
     int, typer.Option("--jobs", "-j", min=1, help="Processes side by side; times suffer.")
 ]
 First = Annotated[bool, typer.Option("--first", help="Only the first case of each operator.")]
+Emulate = Annotated[
+    bool,
+    typer.Option("--emulate", help="Run generated GPU code on the CPU, in every order of events."),
+]
 Markdown = Annotated[
     bool, typer.Option("--markdown", help="The table of the README: one row an operator.")
 ]
@@ -37,6 +41,7 @@ def matrix(
     operators: Operators = None,
     jobs: Jobs = 1,
     first: First = False,
+    emulate: Emulate = False,
     markdown: Markdown = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -52,15 +57,17 @@ def matrix(
       septran matrix
       septran matrix --on cpu-x86,dsa-sim --operators gemm,attention
       septran matrix --jobs 2 --json
+      septran matrix --emulate --on nvidia-h200 --first
     """  # noqa: D301  # \b is typer's mark for lines to keep
-    from septran.matrix import MACHINES, measure_matrix
+    from septran.matrix import EMULATED, MACHINES, measure_matrix
 
     def show(cell: Any) -> None:
         if sys.stderr.isatty():
             sys.stderr.write(f"\r\033[K{cell.case.operator} on {cell.machine}")
 
+    machines = _split(on) or (EMULATED if emulate else MACHINES)
     found = measure_matrix(
-        _split(operators), _split(on) or MACHINES, jobs=jobs, first=first, show=show
+        _split(operators), machines, jobs=jobs, first=first, emulate=emulate, show=show
     )
     if sys.stderr.isatty():
         sys.stderr.write("\r\033[K")

@@ -15,6 +15,7 @@ from septran.mapping.mistakes import TunableError, UnknownVariantError
 from septran.mapping.resolved import Setting
 from septran.mapping.rules import Facts, facts_of_site, instance_for, rules_for
 from septran.task.chooser import LaunchSite
+from septran.task.padding import Padded
 from septran.task.tree import TunableValue
 
 
@@ -96,7 +97,22 @@ class MappingChooser:
         if found is None:
             return default
         _check_kind(name, found, default)
-        return found.value
+        return _padded(found.value, self._multiple(scope, facts, name))
+
+    def _multiple(self, scope: Scope, facts: Facts, name: str) -> int:
+        """What the mapping rounds small tiles up to, also where the caller gives the value."""
+        for table in (*scope.tables(), self.mapping.tunables):
+            preference = preferred(table, name)
+            case = pick(preference, facts, name) if preference is not None else None
+            if case is not None:
+                return case.multiple
+        return 1
+
+
+def _padded(value: TunableValue, multiple: int) -> TunableValue:
+    if multiple == 1 or not isinstance(value, int) or isinstance(value, bool):
+        return value
+    return Padded(value, multiple)
 
 
 def tunable(

@@ -17,10 +17,10 @@ from septran.task.tree import Allocate, Launch, Loop, TaskNode, TaskTree, statem
 USED_BY_TARGET: dict[str, tuple[str, ...]] = {
     "cpu": (),
     "dsa": ("persistent",),
-    "cuda": ("persistent", "raster", "cluster"),
+    "cuda": ("persistent", "raster", "cluster", "overlap", "turns"),
     "rocm": (),
 }
-"""Which of ``order``, ``persistent``, ``cluster``, ``raster`` a target makes use of."""
+"""Which keys of a schedule a target makes use of."""
 
 
 def settle(

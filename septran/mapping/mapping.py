@@ -31,6 +31,8 @@ class Case:
     value: TunableValue
     where: Location
     when: Condition | None = None
+    multiple: int = 1
+    """A tile of a smaller dimension is rounded up to a multiple of it."""
 
 
 @dataclass(frozen=True)

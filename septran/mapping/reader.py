@@ -21,7 +21,7 @@ from septran.mapping.mistakes import (
 from septran.mapping.resolved import Setting
 from septran.mapping.tune import Candidate, Dimension, read_tune
 
-_SCHEDULE = ("order", "persistent", "cluster", "raster")
+_SCHEDULE = ("order", "persistent", "cluster", "raster", "overlap", "turns")
 
 
 def across(document: Node) -> Iterator[SepTranError]:
@@ -195,10 +195,12 @@ def _tunables(node: Node, reason: str) -> Table[str, Preference]:
 def _cases(node: Node) -> Iterator[Case]:
     plain = _first(node)
     for element in plain.elements if not plain.items else (plain,):
-        when = element.get("when")
-        chosen = element.items["value"] if when else element
+        when, multiple = element.get("when"), element.get("multiple")
+        chosen = element.items["value"] if element.items else element
         value = _first(chosen).value
-        yield Case(value, chosen.where, condition(when) if when else None)  # type: ignore[arg-type]
+        holds = condition(when) if when else None
+        step = int(_first(multiple).value) if multiple else 1  # type: ignore[arg-type]
+        yield Case(value, chosen.where, holds, step)  # type: ignore[arg-type]
 
 
 def _match(node: Node) -> Match:

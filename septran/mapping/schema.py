@@ -42,8 +42,9 @@ _WORD = Text(r"[A-Za-z0-9_.+-]{1,64}", "a word")
 _VALUE: Kind = Either((Whole(least=0), Flag(), Number(positive=False), _WORD))
 _CASE = Record(
     {
-        "when": Field(Formula(), "condition over dimensions, shapes and dtype", required=True),
+        "when": Field(Formula(), "condition over dimensions, shapes and dtype"),
         "value": Field(_VALUE, "the value where it holds", required=True),
+        "multiple": Field(Whole(most=1024), "a smaller dimension's tile is rounded up to"),
     },
     "a case",
 )
@@ -97,6 +98,8 @@ SETTINGS = {
     "persistent": Field(Flag(), "as many units as fit walk over the tiles"),
     "cluster": Field(Either((Whole(most=16), ListOf(Whole(most=16), 1, 3))), "blocks a cluster"),
     "raster": Field(Either((Whole(most=1024), _WORD)), "order of tiles over the grid"),
+    "overlap": Field(Flag(), "products of neighbouring iterations run beside each other"),
+    "turns": Field(Flag(), "consumers whose products overlap take turns in issuing them"),
 }
 """What an instance and a rule have in common."""
 

@@ -11,6 +11,7 @@ from septran.location import Location
 from septran.task import expressions as ex
 from septran.task.errors import IndexingError, PartitionError, ShapeError, ViewError
 from septran.task.index import Index, IndexLike, Range, Var, axis, ceil_div, minimum
+from septran.task.padding import fitted
 from septran.task.reach import greatest, least
 from septran.task.symbols import Expression, apply, as_index, extent, is_full, nominal, symbol
 from septran.task.views import View
@@ -133,7 +134,7 @@ class Partition:
                 raise PartitionError(f"block extent {size} is not positive", where)
         self.tile = tile
         pairs = zip(block, tile.view.shape, strict=True)
-        self.block = tuple(max(1, min(int(b), n)) for b, n in pairs)
+        self.block = tuple(fitted(b, n) for b, n in pairs)
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -167,7 +168,7 @@ class Partition:
                     at = grid + at
                 self._inside(n, at, grid)
                 offsets.append(at * self.block[n])
-                extents.append(min(self.block[n], self.tile.view.shape[n]))  # 0 if it is empty
+                extents.append(self.block[n] if self.tile.view.shape[n] else 0)
         return self.tile._with(self.tile.view.block(tuple(offsets), tuple(extents)))
 
     def _inside(self, n: int, at: Index, grid: Index) -> None:

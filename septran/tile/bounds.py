@@ -63,6 +63,36 @@ def least(index: Index, known: Mapping[Var, Range]) -> int:
     return -greatest(-index, known) if index.terms else index.constant
 
 
+def lowest(index: Index, known: Mapping[Var, Range], tops: Mapping[Var, Index]) -> int:
+    """A lower bound, as loop indices stay below the extents `tops` of their loops, too.
+
+    ``i - k`` is at least 0 where k goes to ``i + 1``, which ranges alone do not tell.
+    """
+    simple = index.simplify(known)
+    found = simple.bounds(known)[0]
+    for atom, factor in simple.terms:
+        rest = simple - Index(((atom, factor),))
+        if isinstance(atom, Min | Max):
+            parts = [lowest(rest + part * factor, known, tops) for part in atom.operands]
+            reached = isinstance(atom, Max) == (factor > 0)
+            return max(found, max(parts) if reached else min(parts))
+        top = tops.get(atom) if isinstance(atom, Var) and factor < 0 else None
+        if top is not None and atom not in rest.variables():
+            return max(found, lowest(rest + (top - 1) * factor, known, tops))
+    return found
+
+
+def alternatives(index: Index) -> Iterator[Index]:
+    """The indices of which it is the least: without its minima."""
+    for atom, factor in index.terms:
+        if isinstance(atom, Min) and factor > 0:
+            rest = index - Index(((atom, factor),))
+            for part in atom.operands:
+                yield from alternatives(rest + part * factor)
+            return
+    yield index
+
+
 def ranges_of(loops: tuple[For, ...]) -> dict[Var, Range]:
     """The inclusive range of each index of nested loops, outermost first."""
     known: dict[Var, Range] = {}

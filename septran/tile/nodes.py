@@ -222,6 +222,8 @@ class Role:
     origin: Origin = field(compare=False)
     registers: int | None = None
     """Registers a thread, where the mapping says."""
+    turns: bool = False
+    """Whether its units issue the products of a loop one after the other, not at one time."""
 
 
 Node = Union[Copy, Compute, Acquire, Commit, Wait, Release, Barrier, For, Role]
@@ -288,6 +290,10 @@ class Request:
     """Rows of a grid that are taken together; 0 for row by row."""
     cluster: tuple[int, ...] = ()
     """Blocks of a cluster along the innermost parallel loops; one number: along the best."""
+    overlap: bool = False
+    """Whether asynchronous products of neighbouring iterations run beside each other."""
+    turns: bool = False
+    """Whether consumers take turns in issuing them."""
 
 
 @dataclass(frozen=True)

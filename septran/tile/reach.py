@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from septran.dtypes import itemsize
 from septran.machine.model import Engine
-from septran.task.index import Index, axis, is_axis
-from septran.tile.bounds import affine
+from septran.task.index import Index, Range, Var, axis, is_axis
+from septran.tile.bounds import affine, alternatives, lowest
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Buffer, Copy, Region, TileProgram
 
@@ -27,6 +28,34 @@ def refusal(program: TileProgram, copy: Copy, engine: Engine) -> str | None:
     if engine.completes_by == CHUNKS:
         size = chunk_bytes(program, copy, engine)
         return size if isinstance(size, str) else None
+    return None
+
+
+def unfilled(
+    program: TileProgram,
+    copy: Copy,
+    engine: Engine,
+    known: Mapping[Var, Range],
+    tops: Mapping[Var, Index],
+) -> str | None:
+    """Why an engine cannot put the zeros that a copy asks for; None where it can.
+
+    A box has zeros where its tensor ends, and only there: what else is left out of a tile
+    comes along with it.
+    """
+    found = box(program, copy, engine) if engine.completes_by == BOX and copy.zero_fill else ""
+    if not isinstance(found, Box):
+        return None
+    far = outer(program, copy)[0]
+    tensor = program.buffer(far.buffer)
+    for at, start, view in zip(found.axes, found.starts, found.views, strict=True):
+        if view is None:
+            continue
+        whole, left = Index.of(far.shape[view]), Index.of(tensor.shape[at]) - start
+        for some in alternatives(far.valid[view]):
+            ends = (lowest(some - end, known, tops) >= 0 for end in (whole, left))
+            if not any(ends):
+                return f"{far} ends before {tensor.name} does, and what follows is not zero"
     return None
 
 

@@ -118,7 +118,10 @@ class Context:
         most = self.indices.bounds(top)[1]
         bound = top.constant if top.is_constant else self.lower(top)
         with self.writer.loop(stem, bound, unrolled) as variable:
-            yield self.indices.fresh(variable, 0, max(0, most - 1))
+            index = self.indices.fresh(variable, 0, max(0, most - 1))
+            if unrolled:
+                self.indices.unrolled.update(index.variables())
+            yield index
 
     def alias(self, variable: Var, value: Index) -> None:
         """Let a loop index of the program stand for `value` from now on."""

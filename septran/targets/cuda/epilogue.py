@@ -13,6 +13,7 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 from septran.dtypes import itemsize
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.copies import emit_statements
+from septran.targets.cuda.idle_memory import idle, reused
 from septran.targets.cuda.launch import TensorMap
 from septran.targets.cuda.ptx import proxy_fence, ptx
 from septran.targets.cuda.shared import Tile, pointer
@@ -60,7 +61,7 @@ def plan(context: Context, node: Copy) -> Box | str:
         return "its rows are not a multiple of 64 for each warpgroup"
     if source.shape[1] * itemsize(source.dtype) % SPAN:
         return "its rows are not a multiple of 128 bytes"
-    if _base(context, panels=1) is None:
+    if _base(context, node, panels=1) is None:
         return "there is no shared memory left for it"
     near = Buffer(source.name, source.memory, source.shape, source.dtype)
     found = box(replace(program, buffers=_with(program.buffers, near)), node, engine)
@@ -73,7 +74,7 @@ def plan(context: Context, node: Copy) -> Box | str:
     return found
 
 
-def _base(context: Context, panels: int) -> int | None:
+def _base(context: Context, node: Copy, panels: int) -> int | None:
     """Where so many panels a warpgroup begin in shared memory; None where they do not fit."""
     held: dict[str, tuple[int, int]] = context.state.setdefault("epilogues", {})
     key = str(context.threads)
@@ -81,11 +82,15 @@ def _base(context: Context, panels: int) -> int | None:
         size = context.threads.count // GROUP * panels * ROWS * SPAN
         memory = context.program.machine.memory("SHARED")
         room = (memory.capacity_bytes or 0) - SPARE - context.shared_bytes
-        if size > room - 1024:
-            return None
-        if panels < PANELS and _base(context, panels + 1) is not None:
+        if panels < PANELS and _base(context, node, panels + 1) is not None:
             return held[key][0]
-        held[key] = (context.reserve(size, 1024), panels)
+        if size > room - 1024:
+            free = idle(context, node, size)
+            if free is None:
+                return None
+            held[key] = (free, panels)
+        else:
+            held[key] = (context.reserve(size, 1024), panels)
     base, count = held[key]
     return base if count >= panels else None
 
@@ -116,9 +121,11 @@ class _Epilogue:
         groups = context.threads.count // GROUP
         rows, width = source.shape[0] // groups, SPAN // itemsize(source.dtype)
         group = context.indices.named("group", context.thread // GROUP)
-        count = PANELS if _base(context, PANELS) is not None else 1
-        base = _base(context, count)
+        count = PANELS if _base(context, self.node, PANELS) is not None else 1
+        base = _base(context, self.node, count)
         assert base is not None
+        if reused(context, base):
+            context.sync()  # all of these threads have read what was there
         panels = [(r, c) for r in range(0, rows, ROWS) for c in range(0, source.shape[1], width)]
         for number, (row, column) in enumerate(panels):
             at = group * (count * ROWS * SPAN) + base + number % count * ROWS * SPAN

@@ -9,12 +9,14 @@ from tvm import tirx
 
 from septran.dtypes import compute_dtype, promote
 from septran.targets.cuda.context import Context
-from septran.targets.cuda.mathematics import apply, cast, combine, constant
+from septran.targets.cuda.mathematics import apply, cast, combine, compare, constant
 from septran.targets.cuda.statements import Places, inner
 from septran.targets.cuda.writer import Expr
 from septran.task import expressions as ex
 from septran.task.index import Index, axis
 
+FAR = 1 << 30
+"""Numbers below it, added to a position, are positions still."""
 Reader = Callable[[ex.Load, Places], Expr]
 """The element of a view that a statement's element needs, in the view's own dtype."""
 
@@ -77,10 +79,36 @@ class Evaluation:
     def _binary(self, expr: ex.Binary, places: Places) -> Expr:
         dtype = expr.dtype
         if expr.function in ex.COMPARISONS:
+            left, right = (
+                self._index(side, inner(expr, side, places)) for side in (expr.left, expr.right)
+            )
+            if left is not None and right is not None:
+                return compare(expr.function, *self.context.indices.sides(left, right))
             dtype = compute_dtype(promote(expr.left.dtype, expr.right.dtype))
         a = cast(self._operand(expr, expr.left, places), dtype)
         b = cast(self._operand(expr, expr.right, places), dtype)
         return combine(self.context.writer, expr.function, a, b)
+
+    def _index(self, expr: ex.Expr, places: Places) -> Index | None:
+        """An expression of positions and whole numbers as an index; None where it is not one."""
+        match expr:
+            case ex.Position():
+                return self._position(expr, places)
+            case ex.IndexValue():
+                return expr.index
+            case ex.Constant(value=int(value)) if abs(value) < FAR and expr.dtype != "bool":
+                return Index.of(value)
+            case ex.Expand():
+                return self._index(expr.operand, inner(expr, expr.operand, places))
+            case ex.Binary(function="add" | "subtract", dtype="int64"):
+                left, right = (
+                    self._index(side, inner(expr, side, places)) for side in (expr.left, expr.right)
+                )
+                if left is None or right is None:
+                    return None
+                return left + right if expr.function == "add" else left - right
+            case _:
+                return None
 
     def _select(self, expr: ex.Select, places: Places) -> Expr:
         condition = cast(self._operand(expr, expr.condition, places), "bool")

@@ -12,6 +12,7 @@ from tvm import tirx
 from septran.targets.cuda.writer import Expr, Writer, both
 from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
 from septran.task.index import Index, IndexLike, Range, Var
+from septran.tile.bounds import lowest
 
 
 class Indices:
@@ -21,6 +22,10 @@ class Indices:
         self.writer = writer
         self.values: dict[Var, Expr] = {}
         self.ranges: dict[Var, Range] = {}
+        self.tops: dict[Var, Index] = {}
+        """The extents of the loops that are open, by their indices."""
+        self.unrolled: set[Var] = set()
+        """Indices of unrolled loops: constants in the end."""
         self._count = 0
 
     def fresh(self, value: Expr, least: int, greatest: int) -> Index:
@@ -58,13 +63,24 @@ class Indices:
 
     def surely_below(self, value: IndexLike, limit: IndexLike) -> bool:
         """Whether ``value < limit`` always holds."""
-        return self.simplify(Index.of(limit) - value).bounds(self.ranges)[0] > 0
+        return lowest(Index.of(limit) - value, self.ranges, self.tops) > 0
 
     def below(self, value: IndexLike, limit: IndexLike) -> Expr | None:
         """The condition ``value < limit``; None where it always holds."""
         if self.surely_below(value, limit):
             return None
-        return self.lower(value) < self.lower(limit)
+        left, right = self.sides(value, limit)
+        return left < right
+
+    def sides(self, left: IndexLike, right: IndexLike) -> tuple[Expr, Expr]:
+        """Both sides of a comparison, what unrolled loops make constant on the left one.
+
+        The right one is then the same for all of their iterations, and computed once.
+        """
+        gap = self.simplify(Index.of(left) - right)
+        fixed = tuple(t for t in gap.terms if t[0] in self.unrolled)
+        ours = Index(fixed, gap.constant)
+        return self._lower(ours), self._lower(self.simplify(ours - gap))
 
     def inside(self, value: IndexLike, extent: int) -> Expr | None:
         """The condition ``0 <= value < extent``; None where it always holds."""

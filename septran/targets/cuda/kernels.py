@@ -30,6 +30,8 @@ from septran.tile.substitution import substitute
 
 LARGEST_INDEX = 2**31 - 1
 WARPGROUP = 128
+AMPERE = 80
+"""The first architecture with `max.NaN`."""
 MOST_HELD = 64
 """Elements of one buffer that a thread holds before a block gets more threads."""
 
@@ -73,7 +75,7 @@ class _Kernel:
         self.body = hoisted(inside)
         block = threads(program, self.body)
         wide = any(math.prod(b.shape) * b.stages > LARGEST_INDEX for b in program.buffers)
-        self.writer = Writer("int64" if wide else "int32")
+        self.writer = Writer("int64" if wide else "int32", _generation(program) >= AMPERE)
         self.block, self.thread = tirx.Var("block", "int32"), tirx.Var("tid", "int32")
         shared = flat_buffer("shared", _shared_bytes(program), "uint8", "shared.dyn", 1024)
         indices = Indices(self.writer)
@@ -233,6 +235,11 @@ def threads(program: TileProgram, body: tuple[Node, ...]) -> int:
 def _shared_bytes(program: TileProgram) -> int:
     memory = next((m for m in program.machine.memories if m.name == "SHARED"), None)
     return (memory.capacity_bytes if memory is not None else None) or (1 << 16)
+
+
+def _generation(program: TileProgram) -> int:
+    """The number in ``sm_90a``; 0 where there is none."""
+    return int("".join(c for c in program.machine.arch if c.isdigit()) or 0)
 
 
 def _identifier(name: str) -> str:

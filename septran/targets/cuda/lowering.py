@@ -36,6 +36,7 @@ import math
 from collections.abc import Iterator
 
 from septran.dtypes import itemsize
+from septran.targets.cuda import inflight, turns
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.copies import emit_statements
 from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES, Emit
@@ -45,9 +46,13 @@ from septran.targets.cuda.registers import declare_one
 from septran.targets.cuda.simt import demand_simt, emit_simt
 from septran.targets.cuda.statements import Split
 from septran.targets.cuda.unsupported import unsupported
+from septran.targets.cuda.writer import ROLLED
+from septran.task.index import Index
 from septran.tile.nodes import (
+    Acquire,
     Barrier,
     Buffer,
+    Commit,
     Compute,
     Copy,
     For,
@@ -65,14 +70,19 @@ PLAIN = ("load_store", "ldmatrix", "stmatrix", "stmatrix_tma")
 
 def emit_body(context: Context, body: tuple[Node, ...]) -> None:
     """Write the nodes of a body in order, each under a comment that says where it is from."""
-    for node in body:
+    for position, node in enumerate(body):
         if not isinstance(node, For | Role):
             context.writer.note(describe(node))
+        inflight.settle(context, node)
         if isinstance(node, For):  # an iteration before may still read it
             context.unsettle()
+        turns.before(context, body, position)
         _emitter(context, node)(context, node)
+        turns.after(context, body, position)
+        inflight.note(context, node)
         if isinstance(node, For):
             context.unsettle()
+    inflight.settle(context)
 
 
 def _emitter(context: Context, node: Node) -> Emit:
@@ -109,10 +119,21 @@ def describe(node: Node) -> str:
 def emit_for(context: Context, loop: For) -> None:
     """A loop whose iterations all threads of the body go through together."""
     unrolled = loop.kind == "unrolled"
+    if not unrolled and loop.extent != Index.of(1) and _only_issues(loop.body):
+        context.writer.note(ROLLED)  # copies of its body would cost registers, and bring nothing
     with context.loop(loop.variable.name, loop.extent, unrolled) as index:
         context.alias(loop.variable, index)
+        context.indices.tops[loop.variable] = loop.extent
         emit_body(context, loop.body)
     context.loops.pop(loop.variable.name, None)
+
+
+def _only_issues(body: tuple[Node, ...]) -> bool:
+    """Whether a body does nothing but to issue copies."""
+    return all(
+        isinstance(n, Acquire | Commit) or (isinstance(n, Copy) and n.channel is not None)
+        for n in body
+    )
 
 
 def emit_barrier(context: Context, node: Barrier) -> None:
@@ -120,11 +141,14 @@ def emit_barrier(context: Context, node: Barrier) -> None:
     context.sync()
 
 
-def enter(context: Context, threads: Threads, body: tuple[Node, ...]) -> None:
+def enter(
+    context: Context, threads: Threads, body: tuple[Node, ...], role: Role | None = None
+) -> None:
     """Write a body for some of a block's threads: their arrays first, then its nodes."""
     with context.role(threads):
         _lay_out(context, body)
-        emit_body(context, body)
+        with turns.taken(context, role):
+            emit_body(context, body)
 
 
 def own(body: tuple[Node, ...]) -> Iterator[Node]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 from tvm import tirx
+from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import SHORT, is_float
 from septran.targets.cuda.writer import Expr, Writer
@@ -30,6 +31,15 @@ _PLAIN: Mapping[str, Callable[[Expr, Expr], Expr]] = {
     "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
     "left_shift": lambda a, b: a << b, "right_shift": lambda a, b: a >> b,
 }  # fmt: skip
+
+EXTREME = """\
+__forceinline__ __device__ float {name}(float a, float b) {{
+  float result;
+  asm("{function}.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}}
+"""
+"""One instruction from sm_80 on."""
 
 
 def dtype_of(value: Expr) -> str:
@@ -109,6 +119,11 @@ def combine(writer: Writer, function: str, a: Expr, b: Expr) -> Expr:
     return _PLAIN[function](a, b)
 
 
+def compare(function: str, a: Expr, b: Expr) -> Expr:
+    """A comparison of two values of one type."""
+    return _COMPARE[function](a, b)
+
+
 def extreme(writer: Writer, function: str, a: Expr, b: Expr) -> Expr:
     """``max`` or ``min``; NaN where one of the two is NaN."""
     dtype = dtype_of(a)
@@ -116,6 +131,10 @@ def extreme(writer: Writer, function: str, a: Expr, b: Expr) -> Expr:
         return tirx.Or(a, b) if function == "max" else tirx.And(a, b)
     if not is_float(dtype):
         return tirx.Max(a, b) if function == "max" else tirx.Min(a, b)
+    if dtype == "float32" and writer.nan_extremes:
+        name = f"septran_{function}"
+        code = EXTREME.format(name=name, function=function)
+        return T.cuda.func_call(name, a, b, source_code=code, return_type="float32")
     a, b = writer.bind("a", a), writer.bind("b", b)
     first = a > b if function == "max" else a < b
     return tirx.Select(tirx.Or(first, tirx.NE(a, a)), a, b)

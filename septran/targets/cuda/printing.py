@@ -9,7 +9,7 @@ import tvm
 from tvm import tirx
 
 from septran.targets.cuda.prelude import lighten
-from septran.targets.cuda.writer import NOTE
+from septran.targets.cuda.writer import NOTE, ROLLED
 
 _NOTE = re.compile(rf'^(\s*){NOTE}\("((?:[^"\\]|\\.)*)"\);$', re.MULTILINE)
 _MOVED = re.compile(r"\*\((half4|nv_bfloat164|__nv_fp8x[24]_e4m3)\*\)")
@@ -26,9 +26,15 @@ def print_cuda(module: Any, target: Any) -> str:
     lowered = tirx.transform.LowerIntrin()(module)
     build = tvm.get_global_func("target.build.cuda")
     text = lighten(str(build(lowered, target).inspect_source()))
-    text = _NOTE.sub(lambda m: f"{m[1]}// {_plain(m[2])}", text)
+    text = _NOTE.sub(_line, text)
     # Four 16-bit floats are only ever moved, as 8 bytes; so are vectors of 8-bit ones.
     return _MOVED.sub(lambda m: f"*({_BYTES.get(m[1], 'uint2')}*)", text)
+
+
+def _line(note: re.Match[str]) -> str:
+    """A comment, or the pragma that it stands for."""
+    words = _plain(note[2])
+    return f"{note[1]}{words if words == ROLLED else f'// {words}'}"
 
 
 def _plain(text: str) -> str:

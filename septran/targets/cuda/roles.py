@@ -119,7 +119,7 @@ def _run(context: Context, role: Role, threads: Threads) -> None:
 
     if not issues_only(context.program, role):
         channels.enter(context, role.body)
-        enter(context, threads, role.body)
+        enter(context, threads, role.body, role)
         return
     first = context.number < context.writer.index(threads.first + 32)
     with context.writer.when(first), context.writer.when(elected(context)):

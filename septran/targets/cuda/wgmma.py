@@ -8,6 +8,7 @@ from typing import Any
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
+from septran.targets.cuda import inflight
 from septran.targets.cuda.addresses import divisor
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import Fragment, register, thread
@@ -146,11 +147,10 @@ def matrix(context: Context, node: Compute, region: Region, summed: int) -> Matr
     return result
 
 
-def gemm(context: Context, node: Compute, wait: bool = True) -> None:
-    """C += A @ B; with `wait` complete when the next node begins."""
+def gemm(context: Context, node: Compute) -> None:
+    """C += A @ B, under way until something needs its operands."""
     issue(context, node)
-    if wait:
-        ptx(context, "wgmma.wait_group.sync.aligned", 0)
+    inflight.add(context, node)
 
 
 def issue(context: Context, node: Compute) -> None:

@@ -13,13 +13,17 @@ Expr = Any
 """A TensorIR expression, or an int that becomes one."""
 NOTE = "septran_note"
 """The call that stands for a comment line until the text is printed."""
+ROLLED = "#pragma unroll 1"
+"""A note that becomes this line: the loop after it stays one."""
 
 
 class Writer:
     """A stack of statement lists: the innermost open body is the last."""
 
-    def __init__(self, index_dtype: str = "int32") -> None:
+    def __init__(self, index_dtype: str = "int32", nan_extremes: bool = False) -> None:
         self.index_dtype = index_dtype
+        self.nan_extremes = nan_extremes
+        """Whether the machine has instructions for the greater of two floats, or NaN."""
         self._bodies: list[list[Any]] = [[]]
         self._counts: dict[str, int] = {}
 

@@ -14,6 +14,7 @@ from septran.tile.passes.fuse_fills import fuse_fills
 from septran.tile.passes.infer_layouts import infer_layouts
 from septran.tile.passes.insert_sync import insert_sync
 from septran.tile.passes.multicast import multicast
+from septran.tile.passes.overlap_products import overlap_products
 from septran.tile.passes.persist import persist
 from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
@@ -29,14 +30,15 @@ PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     fuse_fills,
     turn_tiles,
     infer_layouts,
-    choose_engines,
     fill_edges,
+    choose_engines,
     form_clusters,
     rasterise,
     persist,
     pipeline_loops,
     assign_roles,
     multicast,
+    overlap_products,
     insert_sync,
     plan_memory,
 )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from septran.machine.model import Engine
 from septran.task.index import Range, Var, axis
 from septran.tile.contracts import converts
 from septran.tile.loops import ranges
-from septran.tile.nodes import Copy, Node, Region, Remark, TileProgram, rewrite
-from septran.tile.reach import refusal
+from septran.tile.nodes import Copy, For, Node, Region, Remark, TileProgram, nodes, rewrite
+from septran.tile.reach import refusal, unfilled
 
 NAME = "choose_engines"
 
@@ -18,13 +19,17 @@ def choose_engines(program: TileProgram) -> TileProgram:
     """Take the machine's next engine where the first one cannot carry out a copy."""
     remarks: list[Remark] = []
     loops = ranges(program.body)
+    tops = {n.variable: n.extent for n in nodes(program.body) if isinstance(n, For)}
+
+    def refused(copy: Copy, engine: Engine) -> str | None:
+        return refusal(program, copy, engine) or unfilled(program, copy, engine, loops, tops)
 
     def change(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, Copy):
             return (node,)
-        if refusal(program, node, program.machine.engine(node.engine)):
+        if refused(node, program.machine.engine(node.engine)):
             node = replace(node, source=plain(node.source, loops), target=plain(node.target, loops))
-        chosen, why = _able(program, node)
+        chosen, why = _able(program, node, refused)
         if chosen == node.engine:
             return (node,)
         name = program.buffer(node.target.buffer).tensor or node.target.buffer
@@ -44,7 +49,9 @@ def plain(region: Region, loops: Mapping[Var, Range]) -> Region:
     return replace(region, index=tuple(entry.simplify(known) for entry in region.index))
 
 
-def _able(program: TileProgram, copy: Copy) -> tuple[str, str]:
+def _able(
+    program: TileProgram, copy: Copy, refused: Callable[[Copy, Engine], str | None]
+) -> tuple[str, str]:
     """The first engine from the copy's own on that can do it, and why its own cannot."""
     edge = [program.buffer(r.buffer).memory for r in (copy.source, copy.target)]
     names = [e.name for e in program.machine.engines_for(edge[0], edge[1])]
@@ -52,7 +59,7 @@ def _able(program: TileProgram, copy: Copy) -> tuple[str, str]:
         return copy.engine, ""
     reasons: list[str] = []
     for name in names[names.index(copy.engine) :]:
-        why = refusal(program, copy, program.machine.engine(name))
+        why = refused(copy, program.machine.engine(name))
         if why is None and reasons and not converts(program, replace(copy, engine=name)):
             why = f"{name} cannot change the layout on the way"
         if why is None:

@@ -30,6 +30,7 @@ from septran.tile.nodes import (
     regions,
     writes,
 )
+from septran.tile.products import completed
 from septran.tile.substitution import Names, simplified
 
 NAME = "insert_sync"
@@ -299,8 +300,12 @@ class _Inward(_Handshake):
         inserted.put(first, Wait(name, number, wait))
         if last < first:  # nobody uses it
             inserted.put(first, Release(name, number, done))
-        else:
+            return
+        end = completed(self.program, inserted.body, last)
+        if end is None:
             inserted.put(last, Release(name, number, done), behind=True)
+        else:  # a product reads on until something needs what it makes
+            inserted.put(end, Release(name, number, done))
 
 
 class _Outward(_Handshake):
