@@ -42,6 +42,7 @@ rules:
   - {match: {level: entry}, proc: HOST, mems: {"*": GLOBAL}}
   - {match: {loops: parallel}, proc: CORE, mems: {C: ACC}}
   - {match: {primitive: gemm}, mems: {A: SPM, B: SPM}}
+tunables: {block_M: 32, block_N: 32, block_K: 32}
 """
     kernel = septran.compile("gemm", text, shapes={"M": 32, "N": 32, "K": 32})
     entries = mapping_profile(kernel.stages.mapping, kernel.profile()).entries
