@@ -18,6 +18,7 @@ from septran.commands import (
     lint,
     machines,
     matrix,
+    notebooks,
     ops,
     run,
     schema,
@@ -25,7 +26,8 @@ from septran.commands import (
 from septran.errors import SepTranError
 
 COMMANDS = (
-    run, explain, compare, lint, schema, machines, ops, matrix, fuzz, cache, doctor,
+    run, explain, compare, lint, schema, machines, ops, matrix, fuzz, notebooks, cache,
+    doctor,
 )  # fmt: skip
 """In the order of the help."""
 FULL_TRACEBACK = "SEPTRAN_FULL_TRACEBACK"

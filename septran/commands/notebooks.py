@@ -1,0 +1,84 @@
+"""``septran notebooks``: the tutorials, listed, or copied to where one can work on them."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from septran.errors import CallError
+
+TUTORIALS = {"en": ".", "zh": "zh"}
+"""The folder of each language, in that of the notebooks."""
+
+
+class Language(StrEnum):
+    """What the tutorials are written in."""
+
+    en = "en"
+    zh = "zh"
+
+
+class TutorialExistsError(CallError):
+    """A file that copied tutorials would replace."""
+
+    code = "SEP657"
+
+
+Target = Annotated[
+    Path | None, typer.Argument(metavar="[DIR]", help="Where to copy them; a list if absent.")
+]
+Chosen = Annotated[Language, typer.Option("--language", "-l", help="English or Chinese.")]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Replace notebooks that are there.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(notebooks)
+
+
+def notebooks(folder: Target = None, language: Chosen = Language.en, force: Force = False) -> None:
+    """List the tutorials, or copy them to a folder of yours.
+
+    \b
+    Examples:
+      septran notebooks
+      septran notebooks tutorials
+      septran notebooks tutorials --language zh
+    """  # noqa: D301  # \b is typer's mark for lines to keep
+    found = tutorials(language)
+    if folder is None:
+        width = max(len(path.stem) for path in found)
+        typer.echo("\n".join(f"{path.stem:{width}}  {title(path)}" for path in found))
+        return
+    there = [path.name for path in found if (folder / path.name).exists()]
+    if there and not force:
+        raise TutorialExistsError(
+            f"{folder} already has {', '.join(there)}", hint="another folder, or --force"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in found:
+        (folder / path.name).write_bytes(path.read_bytes())
+    typer.echo(f"{len(found)} notebooks are in {folder}; open them with: jupyter lab {folder}")
+
+
+def notebooks_root() -> Path:
+    """The folder of the notebooks, in a checkout or in an installed package."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "_notebooks"
+    return installed if installed.is_dir() else package.parent / "notebooks"
+
+
+def tutorials(language: str = "en") -> list[Path]:
+    """The notebooks of a language, in order."""
+    return sorted((notebooks_root() / TUTORIALS[language]).glob("[0-9]*.ipynb"))
+
+
+def title(notebook: Path) -> str:
+    """A notebook's first heading."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    text = "".join(cells[0]["source"])
+    return text.splitlines()[0].lstrip("# ")

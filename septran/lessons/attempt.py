@@ -1,0 +1,72 @@
+"""One answer to a lesson, with everything that its goals may measure, made when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from septran.mapping.loader import load_mapping
+from septran.mapping.mapping import Mapping as LoadedMapping
+
+if TYPE_CHECKING:
+    from septran.explain.explanation import Explanation
+    from septran.runtime.kernel import Kernel
+    from septran.tile.ledger import Ledger
+    from septran.tile.nodes import TileProgram
+
+EMULATED = ("cuda",)
+"""Backends whose generated code an emulator runs, here and everywhere."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A logic under a mapping, at fixed sizes; what raises, raises SepTranError."""
+
+    logic: Any
+    """A task, or the name of an operator."""
+    mapping: Any
+    """A text, a file, a machine's name or a loaded mapping."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Shapes, dtypes and static values, as `septran.compile` takes them."""
+
+    @cached_property
+    def plan(self) -> LoadedMapping:
+        """The mapping as it was read."""
+        return load_mapping(self.mapping)
+
+    @cached_property
+    def explanation(self) -> Explanation:
+        """Every stage and its reasons: ``.ledger``, ``.prediction``, ``.remarks``, ..."""
+        from septran.explain import explain
+
+        return explain(self.logic, self.plan, **self.settings)
+
+    @property
+    def program(self) -> TileProgram:
+        """The tile program."""
+        return self.explanation.tile_program
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is moved, and why."""
+        return self.explanation.ledger
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """Something to run: the host's code, a simulated DSA, an emulated GPU."""
+        from septran.compiler import compile
+
+        emulate = self.plan.machine.backend in EMULATED
+        return compile(self.logic, self.plan, emulate=emulate, **self.settings)
+
+    @cached_property
+    def check(self) -> Any:
+        """One run on random input beside the exact result, by the bound of rounding."""
+        return self.kernel.check()
+
+    @cached_property
+    def profile(self) -> Any:
+        """What the simulator or emulator counted; times, on a CPU."""
+        return self.kernel.profile()

@@ -1,0 +1,40 @@
+"""Lessons and verdicts as static HTML."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from septran.explain import colours
+from septran.explain.html import Markup, chip, code, faint, h, panel, paragraph, strong, table, tag
+
+if TYPE_CHECKING:
+    from septran.lessons.lesson import Lesson
+    from septran.lessons.verdict import Verdict
+
+
+def lesson_panel(lesson: Lesson) -> Markup:
+    """The story, the goals, and the mapping to mend."""
+    goals = tag("ul", *(tag("li", goal.text) for goal in lesson.goals), style="margin:2px 0;")
+    parts = [paragraph(lesson.story), paragraph(strong("Goals")), goals]
+    if lesson.mends == "mapping":
+        parts.append(code(lesson.mapping.strip() + "\n", "yaml"))
+    return panel(strong(f"Lesson: {lesson.title}"), *parts)
+
+
+def verdict_panel(verdict: Verdict) -> Markup:
+    """A row a goal, or the mistake."""
+    hue = colours.GREEN if verdict.passed else colours.VERMILION
+    mark = chip("passed" if verdict.passed else "not yet", hue)
+    title = Markup(h(mark) + h(f" {verdict.title}: {verdict.headline}"))
+    if verdict.error:
+        return panel(title, code(verdict.error + "\n"))
+    rows = [
+        (
+            chip("yes" if reached else "no", colours.GREEN if reached else colours.VERMILION),
+            text,
+            found,
+            faint(hint),
+        )
+        for text, reached, found, hint in verdict.graded
+    ]
+    return panel(title, table(("", "goal", "found", "hint"), rows))
