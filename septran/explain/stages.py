@@ -37,9 +37,10 @@ def _panel(thing: Any) -> Markup:
     if isinstance(thing, Ledger):
         return panel(join([strong("Data movement"), " of ", thing.name]), ledger_panel(thing))
     from septran.explain.dsa_profile_panel import shown_of_dsa
+    from septran.explain.emulated_panel import shown_of_emulated
     from septran.explain.kernel_panel import shown  # late: the runtime
 
-    found = shown(thing) or shown_of_dsa(thing)
+    found = shown(thing) or shown_of_dsa(thing) or shown_of_emulated(thing)
     if found is None:
         raise TypeError(f"{type(thing).__name__} has no view")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,13 +30,26 @@ class EmulatedProfile(Shown):
     def __str__(self) -> str:
         counts = self.run.statistics
         lines = [f"{self.name} on {self.machine}, emulated ({self.mode}): {counts['steps']} steps"]
-        lines += [f"  {text}" for text in _amounts(counts)]
+        lines += [f"  {text}" for text in self.amounts]
         lines += [
             f"  bank conflicts: {found.wavefronts} wavefronts where {found.ideal} would do, at "
             f"{found.place}"
             for found in self.run.conflicts[:WORST]
         ]
         return "\n".join(lines)
+
+    @property
+    def amounts(self) -> tuple[str, ...]:
+        """What was loaded, stored and computed, in words."""
+        return tuple(_amounts(self.run.statistics))
+
+    def timeline(self, core: int = 0) -> Any:
+        """What one multiprocessor did when, in steps; `.explore()` makes it live."""
+        return importlib.import_module("septran.explain.emulated_panel").timeline(self, core)
+
+    def explore(self) -> Any:
+        """The timeline of the first multiprocessor as an interactive view."""
+        return self.timeline().explore()
 
     def to_dict(self) -> dict[str, Any]:
         """Counts by name, and the lines with bank conflicts."""
