@@ -10,8 +10,9 @@ from pathlib import Path
 
 _PACKAGE = str(Path(__file__).parent)
 _INSIDE = _PACKAGE + os.sep
-_LOGIC = tuple(
-    os.path.join(_PACKAGE, *folder, "") for folder in (("operators",), ("lessons", "exercises"))
+_LOGIC = (
+    _INSIDE + "operators" + os.sep,
+    f"{_INSIDE}lessons{os.sep}exercises{os.sep}",
 )
 """Folders of the package that hold logic, like a user's own."""
 
