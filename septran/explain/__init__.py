@@ -64,7 +64,7 @@ def edit(logic: Any, mapping: Any, **named: Any) -> Any:
 
 def compare(
     logic: Any,
-    mappings: Sequence[Any],
+    mappings: Sequence[Any] | Mapping[str, Any],
     *,
     machine: Any = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
@@ -73,11 +73,16 @@ def compare(
     static: Mapping[str, Any] | None = None,
     passes: Sequence[Any] = (),
 ) -> Comparison:
-    """One logic under several mappings: what differs in each stage, and what it costs."""
+    """One logic under several mappings: what differs in each stage, and what it costs.
+
+    A dict gives each mapping the name that it is shown by.
+    """
     from septran.explain.comparison import Comparison, labels
 
     if not mappings:
         raise ValueError("compare needs at least one mapping")
+    names = tuple(mappings) if isinstance(mappings, Mapping) else labels(mappings)
+    mappings = tuple(mappings.values()) if isinstance(mappings, Mapping) else mappings
     explanations = tuple(
         explain(
             logic, mapping, machine=machine, shapes=shapes, dtypes=dtypes,
@@ -94,7 +99,7 @@ def compare(
             tunables=tunables, static=static, passes=passes,
         )  # fmt: skip
 
-    return Comparison(labels(mappings), explanations, tuple(map(maker, mappings)))
+    return Comparison(names, explanations, tuple(map(maker, mappings)))
 
 
 class _Package(ModuleType):

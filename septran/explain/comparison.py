@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from septran.explain.comparison_runs import Make, Ran, run
+from septran.explain.comparison_runs import Make, Ran, run, timelines
 from septran.explain.explanation import Explanation, Unavailable
 from septran.explain.html import (
     Markup,
@@ -124,6 +124,8 @@ class Comparison:
     def figures(self) -> tuple[tuple[str, ...], ...]:
         """Rows of the table: a title, then one value for each mapping."""
         columns = [_figures(explanation) for explanation in self.explanations]
+        if self.measured:
+            columns = [{**c, **_measured(r)} for c, r in zip(columns, self.measured, strict=True)]
         titles = dict.fromkeys(title for column in columns for title in column)
         return tuple((t, *(column.get(t, ABSENT) for column in columns)) for t in titles)
 
@@ -190,6 +192,8 @@ class Comparison:
             Section("figures", "Figures", figures, open=True),
             Section("keys", f"Mappings ({len(rows)} keys differ)", keys, open=True),
         ]
+        if pictures := timelines(self.names, self.measured):
+            sections.insert(1, Section("timelines", "Timelines on one axis", pictures, open=True))
         for n in range(1, len(self.names)):
             for stage, title in TITLES.items():
                 text = self.stage_diff(stage, n)
@@ -267,6 +271,14 @@ def _figures(explanation: Explanation) -> dict[str, str]:
         if limit.kind == "edge":
             figures[f"bytes {limit.name}"] = size_text(limit.amount)
     return figures
+
+
+def _measured(ran: Ran) -> dict[str, str]:
+    """What a run adds to the figures."""
+    if ran.profile is None:
+        return {"measured": ran.reason}
+    found = {"measured time": ABSENT if ran.seconds is None else time_text(ran.seconds)}
+    return found | ({"measured cycles": f"{ran.cycles:,}"} if ran.cycles else {})
 
 
 def labels(mappings: Sequence[Any]) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from septran.errors import SepTranError
+from septran.explain.html import Markup, join, paragraph, strong
 
 Make = Callable[[], Any]
 """Compiles the kernel of one mapping."""
@@ -47,3 +48,15 @@ def run(make: Make) -> Ran:
         return Ran(reason=error.message)
     except (ImportError, OSError) as error:
         return Ran(reason=f"{type(error).__name__}: {error}")
+
+
+def timelines(names: Sequence[str], runs: Sequence[Ran]) -> Markup:
+    """The lanes of every simulated run, one above the other on one axis; empty without any."""
+    from septran.explain.dsa_profile_panel import timeline_picture
+
+    last = max((ran.cycles or 0 for ran in runs), default=0)
+    parts: list[Markup] = []
+    for name, ran in zip(names, runs, strict=False):
+        if ran.cycles and hasattr(ran.profile, "lanes"):
+            parts += [paragraph(strong(name)), timeline_picture(ran.profile, last)]
+    return join(parts)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import septran
 from septran.explain.comparison import ABSENT, Comparison, labels
 from septran.explain.explanation import Explanation
 from septran.mapping.resolved import Setting
@@ -114,3 +115,25 @@ def test_mappings_are_named_after_their_files():
     text = "machine: x\nrules: []\n"
     names = labels(["maps/a.mapping.yaml", "other/a.mapping.yaml", text, "cpu-x86"])
     assert names == ("a", "a (2)", "mapping 3", "cpu-x86")
+
+
+def test_a_run_adds_its_figures_and_its_timeline():
+    rule = """
+machine: dsa-sim
+rules:
+  - {match: {level: entry}, proc: HOST, mems: {"*": GLOBAL}}
+  - {match: {loops: parallel}, proc: CORE, mems: {C: ACC}, pipeline: 2}
+  - {match: {primitive: gemm}, mems: {A: SPM, B: SPM}}
+tunables: {block_M: 32, block_N: 32, block_K: 32}
+"""
+    mappings = {"two stages": rule, "one stage": rule.replace("pipeline: 2", "pipeline: 1")}
+    compared = septran.compare("gemm", mappings, shapes={"M": 64, "N": 64, "K": 128})
+    assert compared.names == ("two stages", "one stage")
+    assert "measured cycles" not in str(compared)
+    run = compared.measure()
+    cycles = dict((row[0], row[1:]) for row in run.figures())["measured cycles"]
+    assert cycles == tuple(f"{ran.cycles:,}" for ran in run.measured)
+    html = run._repr_mimebundle_()["text/html"]
+    assert "Timelines on one axis" in html
+    assert html.count("Timeline of") == 2
+    assert "Timelines on one axis" not in compared._repr_mimebundle_()["text/html"]
