@@ -44,6 +44,6 @@ LESSON = Lesson(
     solution=START.replace(
         "mems: {C: REGISTER, acc: SHARED}", "mems: {C: REGISTER, acc: REGISTER}\n    pipeline: 3"
     ),
-    shapes={"M": 256, "N": 256, "K": 256},
+    shapes={"M": 256, "N": 256, "K": 512},
     dtypes="float16",
 )
