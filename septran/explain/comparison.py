@@ -190,7 +190,7 @@ class Comparison:
         keys = table(("task", "key", *self.names), rows) if rows else paragraph("no differences")
         sections = [
             Section("figures", "Figures", figures, open=True),
-            Section("keys", f"Mappings ({len(rows)} keys differ)", keys, open=True),
+            Section("keys", f"Mappings ({_count(len(rows))})", keys, open=True),
         ]
         if pictures := timelines(self.names, self.measured):
             sections.insert(1, Section("timelines", "Timelines on one axis", pictures, open=True))
@@ -201,6 +201,10 @@ class Comparison:
                 head = f"{title}: {self.names[0]} and {self.names[n]} ({note})"
                 sections.append(Section(f"{stage}_{n}", head, diff(text) if text else h("")))
         return sections
+
+
+def _count(keys: int) -> str:
+    return "1 key differs" if keys == 1 else f"{keys} keys differ"
 
 
 def _changed(text: str) -> int:

@@ -172,12 +172,12 @@ def _lane(profile: DsaProfile, core: int, queue: str, top: int, last: int) -> It
 def _bars(
     spans: Any, top: float, height: float, last: int, fill: str, line: str | None = None
 ) -> Iterator[Markup]:
+    shapes = []
     for start, end in _joined(spans, last):
         x, width = LEFT + start / last * WIDTH, max(0.4, (end - start) / last * WIDTH)
-        yield tag(
-            "rect", x=f"{x:.2f}", y=f"{top:g}", width=f"{width:.2f}", height=f"{height:g}",
-            fill=fill, stroke=line,
-        )  # fmt: skip
+        shapes.append(f"M{x:.1f} {top:g}h{width:.1f}v{height:g}h-{width:.1f}z")
+    if shapes:  # one element for all: a notebook keeps the whole text
+        yield tag("path", d="".join(shapes), fill=fill, stroke=line)
 
 
 def _joined(spans: Any, last: int) -> Any:

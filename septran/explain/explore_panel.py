@@ -23,6 +23,8 @@ from septran.explain.movements import Movement, place_text
 if TYPE_CHECKING:
     from septran.explain.explanation import Explanation
 
+FEW = 12
+"""Copies and waits that are shown unfolded."""
 TEXT = 60_000
 """Characters of one text."""
 
@@ -34,7 +36,9 @@ def explore_panel(explanation: Explanation, linked: Linked) -> Markup:
     if svg is not None:
         drawing = picture(svg, f"Task tree of {explanation.name}")
         parts.append(details("Task tree", drawing, open=True))
-    parts.append(details("Copies and waits", _movements(explanation.movements), open=svg is None))
+    found = explanation.movements
+    few = svg is None or len(found) <= FEW
+    parts.append(details("Copies and waits", _movements(found), open=few))
     for pane in linked.panes:
         if pane.name != "task_tree":
             documents = pane.documents[:1]

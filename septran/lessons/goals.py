@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from septran.explain.movements import size_text
 from septran.explain.report import time_text
 from septran.lessons.attempt import Attempt
 from septran.lessons.lesson import Goal, Outcome
+from septran.task import run
 from septran.tile.ledger import HIDDEN, REMOVED
 
 ORDERS: tuple[str | int, ...] = ("early", "late", 0)
@@ -103,3 +107,32 @@ def predicted_at_most(seconds: float, hint: str = "") -> Goal:
         return Outcome(found <= seconds, time_text(found))
 
     return Goal(f"predicted to take at most {time_text(seconds)}", judge, hint)
+
+
+def agrees(
+    text: str,
+    reference: Callable[..., Any],
+    inputs: Callable[[], tuple[Any, ...]],
+    within: float = 1e-9,
+    dtype: str | None = "float64",
+    hint: str = "",
+) -> Goal:
+    """The sequential run of the logic beside a function on NumPy arrays in float64.
+
+    `within` is the greatest difference as a share of the greatest value; `dtype` is what the
+    logic computes in, its own element types where None.
+    """
+
+    def judge(attempt: Attempt) -> Outcome:
+        arrays = inputs()
+        with np.errstate(all="ignore"):
+            found = np.asarray(run(attempt.logic, *arrays, dtype=dtype), np.float64)
+            wanted = reference(*(x.astype(np.float64) for x in arrays))
+            worst = float(np.abs(found - wanted).max() / np.abs(wanted).max())
+        if not np.isfinite(worst):
+            return Outcome(
+                False, f"{np.count_nonzero(~np.isfinite(found)):,} elements are no number"
+            )
+        return Outcome(worst <= within, f"differs by {worst:.1e} of the greatest value")
+
+    return Goal(text, judge, hint)

@@ -1,13 +1,9 @@
-"""A scratchpad of a quarter of the size: tiles have to become smaller, and still overlap."""
+"""A mapping whose tiles do not fit; tiles that do, and do not move too much."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from septran.lessons.goals import at_most_cycles, hides, right
+from septran.lessons.goals import moves_at_most, right
 from septran.lessons.lesson import Lesson
-from septran.machine.loader import load_machine
-from septran.machine.model import Machine
 
 START = """
 machine: dsa-sim
@@ -15,32 +11,23 @@ rules:
   - {match: {level: entry}, proc: HOST, mems: {"*": GLOBAL}}
   - {match: {loops: parallel}, proc: CORE, mems: {C: ACC}, pipeline: 2}
   - {match: {primitive: gemm}, mems: {A: SPM, B: SPM}}
-tunables: {block_M: 128, block_N: 128, block_K: 128}
+tunables: {block_M: 128, block_N: 256, block_K: 128}
 """
-
-
-def small() -> Machine:
-    """`dsa-sim` with 64 KiB of scratchpad."""
-    machine = load_machine("dsa-sim")
-    memories = tuple(
-        replace(m, capacity_bytes=64 << 10) if m.name == "SPM" else m for m in machine.memories
-    )
-    return replace(machine, name="dsa-small", memories=memories)
-
 
 LESSON = Lesson(
     title="Fit the scratchpad",
-    story="This DSA has 64 KiB of scratchpad, and the mapping wants two stages of tiles of "
-    "128 x 128 in float32, 256 KiB. The compiler makes do: it brings them in smaller steps, in "
-    "one stage, and nothing travels while the matrix unit works. Find tiles that fit in two.",
+    story="These tiles are too large for the memories of the machine. Tiny ones would fit, and "
+    "would fetch the same elements again and again. Find some that fit and move little.",
     logic="gemm",
     mapping=START,
     goals=(
         right(),
-        hides("A", "B", hint="keep `pipeline: 2`"),
-        at_most_cycles(150_000, "C's blocks decide how often A and B are read, not block_K"),
+        moves_at_most(
+            7 << 19,
+            hint="A is read N / block_N times, B is read M / block_M times; block_K decides only "
+            "how much is there at one time",
+        ),
     ),
-    solution=START.replace("block_K: 128", "block_K: 32"),
-    shapes={"M": 256, "N": 256, "K": 512},
-    machine=small(),
+    solution=START.replace("block_N: 256", "block_N: 128").replace("block_K: 128", "block_K: 64"),
+    shapes={"M": 256, "N": 384, "K": 512},
 )

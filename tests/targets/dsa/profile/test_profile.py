@@ -151,7 +151,7 @@ def test_the_svg_has_a_bar_a_command(two_stages):
     svg = timeline_svg(two_stages)
     assert svg.startswith("<svg")
     assert "<title>product" in svg
-    assert svg.count('height="18"') == 2 * STEPS + STEPS + 1
+    assert svg.count("v18h") == 2 * STEPS + STEPS + 1
 
 
 def test_comparison_puts_them_beside_each_other(one_stage, two_stages):
