@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from septran.targets.dsa.profile import DsaProfile
     from septran.targets.dsa.profile_comparison import ProfileComparison
 
-_MAPPING = re.compile(r"[^\s\[,]+\.ya?ml:\d+(:\d+)?")
+_MAPPING = re.compile(r"([^\s\[,]+\.ya?ml|<mapping \w+>):\d+(:\d+)?")
 
 
 def timeline_table(profile: DsaProfile) -> pd.DataFrame:

@@ -18,6 +18,8 @@ def origin_parts(text: str) -> dict[str, Any]:
 
     >>> origin_parts("A is copied in [gemm.py:33, dsa.mapping.yaml:39:38]")["keys"]
     ['logic:gemm.py:33', 'mapping:39']
+    >>> origin_parts("A is copied in [<mapping 3f2a>:6:42]")["keys"]
+    ['mapping:6']
     """
     match = _PLACES.search(text)
     if match is None:
@@ -32,7 +34,9 @@ def _key(place: str) -> str | None:
     if found is None:
         return None
     file = found[1].replace("\\", "/").rpartition("/")[2]
-    return f"mapping:{found[2]}" if file.endswith((".yaml", ".yml")) else f"logic:{file}:{found[2]}"
+    # A mapping that was given as a text is called <mapping 3f2a...>.
+    mapping = file.endswith((".yaml", ".yml")) or file.startswith("<mapping ")
+    return f"mapping:{found[2]}" if mapping else f"logic:{file}:{found[2]}"
 
 
 def place_keys(logic: Location | None, mapping: Location | None) -> list[str]:

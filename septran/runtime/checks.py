@@ -35,6 +35,11 @@ class Check:
     def __str__(self) -> str:
         return "\n".join([*map(str, self.outputs), *self.touched])
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What a notebook shows: the words, not the fields."""
+        del cycle
+        printer.text(str(self))
+
     def raise_if_wrong(self) -> Check:
         """Itself; raises WrongResultError where anything is wrong."""
         if self.right:

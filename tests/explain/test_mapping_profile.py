@@ -35,6 +35,21 @@ def test_the_instruction_is_at_its_binding_and_copies_at_the_memory(found):
     assert all(0 < e.of_peak <= 1.001 for e in [*binding, *copies])
 
 
+def test_lines_of_a_mapping_that_was_given_as_text_are_found_too():
+    text = """
+machine: dsa-sim
+rules:
+  - {match: {level: entry}, proc: HOST, mems: {"*": GLOBAL}}
+  - {match: {loops: parallel}, proc: CORE, mems: {C: ACC}}
+  - {match: {primitive: gemm}, mems: {A: SPM, B: SPM}}
+tunables: {block_M: 32, block_N: 32, block_K: 32}
+"""
+    kernel = septran.compile("gemm", text, shapes={"M": 32, "N": 32, "K": 32})
+    entries = mapping_profile(kernel.stages.mapping, kernel.profile()).entries
+    copies = {e.value: e.bytes for e in entries if e.key == "mems" and e.bytes}
+    assert copies == {"C: ACC": 4096, "A: SPM": 4096, "B: SPM": 4096}
+
+
 def test_it_is_json_text_and_html(found):
     _, entries = found
     assert json.loads(json.dumps(entries.to_dict()))["cycles"] == entries.cycles
