@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from septran.targets.dsa.profile_comparison import compare_profiles
     from septran.task import trace
     from septran.tile.interpreter import interpret
+    from septran.tile.own_passes import tile_pass
     from septran.tile.place import place
     from septran.tile.verify import verify
 
@@ -46,6 +47,7 @@ _HOMES = {
     "place": "septran.tile.place",
     "produce_stages": "septran.compiler",
     "resolve": "septran.mapping.resolve",
+    "tile_pass": "septran.tile.own_passes",
     "trace": "septran.task",
     "verify": "septran.tile.verify",
 }
@@ -54,7 +56,7 @@ _HOMES = {
 __all__ = [
     "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "edit",
     "explain", "explore", "interpret", "load", "load_machine", "load_mapping", "operators", "place",
-    "produce_stages", "resolve", "task", "trace", "verify",
+    "produce_stages", "resolve", "task", "tile_pass", "trace", "verify",
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping as MappingOf
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from septran.tile.place import place
 
 if TYPE_CHECKING:
     from septran.machine.model import Machine
+    from septran.tile.own_passes import OwnPass
 
 Logic = Task | str | Path
 """A task, the name of a library operator, or the path of a logic file."""
@@ -57,6 +59,7 @@ def compile(  # the verb that users expect
     dtypes: MappingOf[str, str] | str | None = None,
     tunables: MappingOf[str, TunableValue] | None = None,
     static: MappingOf[str, Any] | None = None,
+    passes: Sequence[OwnPass] = (),
     logic_file: str | Path | None = None,
     mapping_file: str | Path | None = None,
     emulate: bool = False,
@@ -72,6 +75,7 @@ def compile(  # the verb that users expect
         dtypes: Element types of parameters by name, or one for all; float32 where None.
         tunables: Values that go before the mapping's.
         static: Values of the logic's static flags.
+        passes: Passes of one's own, made by `septran.tile_pass`.
         logic_file: The same as `logic`.
         mapping_file: The same as `mapping`.
         emulate: Run the generated GPU code on the CPU, thread by thread, on arrays in the
@@ -87,10 +91,9 @@ def compile(  # the verb that users expect
     def specialise(
         given: MappingOf[str, tuple[int, ...]], types: MappingOf[str, str]
     ) -> Specialisation:
+        kinds_now, changed = dict(kinds) | dict(types), dict(tunables or {})
         return Specialisation.of(
-            _stages(
-                entry, plan, given, dict(kinds) | dict(types), dict(tunables or {}), flags, emulate
-            )
+            _stages(entry, plan, given, kinds_now, changed, flags, passes, emulate)
         )
 
     backend = plan.machine.backend
@@ -113,6 +116,7 @@ def produce_stages(
     dtypes: MappingOf[str, str] | str | None = None,
     tunables: MappingOf[str, TunableValue] | None = None,
     static: MappingOf[str, Any] | None = None,
+    passes: Sequence[OwnPass] = (),
 ) -> Stages:
     """The stages of one compilation, each made when it is first looked at.
 
@@ -128,7 +132,7 @@ def produce_stages(
             hint="pass shapes={'A': (128, 64), ...} or shapes={'M': 128, ...}",
         )
     full = extents(entry, wanted, flags)
-    return _stages(entry, plan, full, _dtypes(entry, dtypes), dict(tunables or {}), flags)
+    return _stages(entry, plan, full, _dtypes(entry, dtypes), dict(tunables or {}), flags, passes)
 
 
 def _stages(
@@ -138,6 +142,7 @@ def _stages(
     dtypes: MappingOf[str, str],
     tunables: MappingOf[str, TunableValue],
     static: MappingOf[str, Any],
+    passes: Sequence[OwnPass],
     emulate: bool = False,
 ) -> Stages:
     """Logic -> task tree -> resolved mapping -> tile program -> TensorIR -> executable."""
@@ -148,10 +153,11 @@ def _stages(
         {
             "task_tree": lambda _: trace(entry, full, types, chooser, static),
             "mapping": lambda s: _reported(resolve(s.task_tree, plan), tunables),
-            "tile_program": lambda s: place(s.mapping)[-1].program,
+            "tile_program": lambda s: place(s.mapping, passes=passes)[-1].program,
             "tensor_ir": lambda s: target_for(backend).lower(s.tile_program),
             "executable": lambda s: _executable(s, backend, emulate),
-        }
+        },
+        passes,
     )
 
 

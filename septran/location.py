@@ -10,7 +10,11 @@ from pathlib import Path
 
 _PACKAGE = str(Path(__file__).parent)
 _INSIDE = _PACKAGE + os.sep
-_OPERATORS = _INSIDE + "operators" + os.sep
+_LOGIC = (
+    _INSIDE + "operators" + os.sep,
+    f"{_INSIDE}lessons{os.sep}exercises{os.sep}",
+)
+"""Folders of the package that hold logic, like a user's own."""
 
 
 @dataclass(frozen=True, order=True)
@@ -43,7 +47,7 @@ class Location:
     def of_caller(cls) -> Location:
         """The innermost frame outside SepTran's own machinery.
 
-        The operator library counts as user code: it is logic like any other.
+        The operator library and the lessons count as user code: it is logic like any other.
         Works in notebook cells, too, as IPython feeds `linecache`.
         """
         frame = sys._getframe(1)
@@ -53,7 +57,7 @@ class Location:
 
 
 def _internal(file: str) -> bool:
-    return file.startswith(_INSIDE) and not file.startswith(_OPERATORS)
+    return file.startswith(_INSIDE) and not file.startswith(_LOGIC)
 
 
 def _short(file: str) -> str:

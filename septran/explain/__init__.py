@@ -23,6 +23,7 @@ def explain(
     dtypes: Any = None,
     tunables: Mapping[str, Any] | None = None,
     static: Mapping[str, Any] | None = None,
+    passes: Sequence[Any] = (),
 ) -> Explanation:
     """Every stage of a compilation, and why each copy, wait and choice in it is there.
 
@@ -36,7 +37,7 @@ def explain(
     def produce(changes: Mapping[str, Any]) -> Any:
         return produce_stages(
             logic, mapping, machine=machine, shapes=shapes, dtypes=dtypes,
-            tunables={**(tunables or {}), **changes}, static=static,
+            tunables={**(tunables or {}), **changes}, static=static, passes=passes,
         )  # fmt: skip
 
     return Explanation(produce({}), lambda changes: produce(changes).tile_program)
@@ -70,6 +71,7 @@ def compare(
     dtypes: Any = None,
     tunables: Mapping[str, Any] | None = None,
     static: Mapping[str, Any] | None = None,
+    passes: Sequence[Any] = (),
 ) -> Comparison:
     """One logic under several mappings: what differs in each stage, and what it costs.
 
@@ -84,7 +86,7 @@ def compare(
     explanations = tuple(
         explain(
             logic, mapping, machine=machine, shapes=shapes, dtypes=dtypes,
-            tunables=tunables, static=static,
+            tunables=tunables, static=static, passes=passes,
         )
         for mapping in mappings
     )  # fmt: skip
@@ -94,7 +96,7 @@ def compare(
 
         return lambda: compile(
             logic, mapping, machine=machine, shapes=shapes, dtypes=dtypes,
-            tunables=tunables, static=static,
+            tunables=tunables, static=static, passes=passes,
         )  # fmt: skip
 
     return Comparison(names, explanations, tuple(map(maker, mappings)))

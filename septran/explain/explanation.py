@@ -134,7 +134,7 @@ class Explanation:
     @cached_property
     def passes(self) -> tuple[Step, ...]:
         """The tile program as each pass left it."""
-        return place(self.mapping)
+        return place(self.mapping, passes=getattr(self._stages, "passes", ()))
 
     @cached_property
     def ledger(self) -> Ledger:

@@ -29,12 +29,12 @@ class Attempt:
     mapping: Any
     """A text, a file, a machine's name or a loaded mapping."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Shapes, dtypes and static values, as `septran.compile` takes them."""
+    """Shapes, dtypes, static values, machine and passes, as `septran.compile` takes them."""
 
     @cached_property
     def plan(self) -> LoadedMapping:
         """The mapping as it was read."""
-        return load_mapping(self.mapping)
+        return load_mapping(self.mapping, self.settings.get("machine"))
 
     @cached_property
     def explanation(self) -> Explanation:

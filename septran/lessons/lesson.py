@@ -36,7 +36,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Lesson(Shown):
-    """A fixed logic and a mapping to repair, or, where `mends` is ``logic``, the reverse."""
+    """A fixed logic and a mapping to repair; or the logic, or a pass (`septran.tile_pass`)."""
 
     title: str
     story: str
@@ -47,23 +47,31 @@ class Lesson(Shown):
     """The mapping as a text; where the mapping is to be mended, the one to start from."""
     goals: tuple[Goal, ...]
     solution: Any
-    """An answer that reaches every goal: a mapping's text, or a task."""
+    """An answer that reaches every goal: a mapping's text, a task, or a pass."""
     shapes: Mapping[str, Any] = field(default_factory=dict)
     """Sizes that every attempt is compiled for."""
     dtypes: Any = None
     static: Mapping[str, Any] | None = None
     mends: str = "mapping"
-    """``mapping`` or ``logic``."""
+    """``mapping``, ``logic`` or ``pass``."""
+    machine: Any = None
+    """Where not the one that the mapping names: a `septran.machine.model.Machine`, or a file."""
+    broken: Any = None
+    """The pass to start from, where a pass is to be mended."""
 
     @property
     def start(self) -> Any:
         """What is to be mended, as it is now."""
-        return self.mapping if self.mends == "mapping" else self.logic
+        return {"mapping": self.mapping, "logic": self.logic, "pass": self.broken}[self.mends]
 
     def attempt(self, answer: Any) -> Attempt:
         """`answer` in its place beside what is fixed."""
         settings = {"shapes": self.shapes, "dtypes": self.dtypes, "static": self.static}
         given = {name: value for name, value in settings.items() if value}
+        if self.machine is not None:
+            given["machine"] = self.machine
+        if self.mends == "pass":
+            return Attempt(self.logic, self.mapping, {**given, "passes": [answer]})
         if self.mends == "mapping":
             return Attempt(self.logic, answer, given)
         return Attempt(answer, self.mapping, given)
@@ -84,7 +92,8 @@ class Lesson(Shown):
 
     def _same_machine(self, attempt: Attempt) -> None:
         """Another machine is no repair."""
-        wanted = Attempt(self.logic, self.mapping).plan.machine.name
+        given = {} if self.machine is None else {"machine": self.machine}
+        wanted = Attempt(self.logic, self.mapping, given).plan.machine.name
         if attempt.plan.machine.name != wanted:
             raise SepTranError(f"this lesson is about {wanted}, not {attempt.plan.machine.name}")
 

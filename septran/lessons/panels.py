@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from septran.explain import colours
-from septran.explain.html import Markup, chip, code, faint, h, panel, paragraph, strong, table, tag
+from septran.explain.html import (
+    Markup,
+    chip,
+    code,
+    faint,
+    h,
+    join,
+    mono,
+    panel,
+    paragraph,
+    strong,
+    table,
+    tag,
+)
 
 if TYPE_CHECKING:
     from septran.lessons.lesson import Lesson
@@ -14,11 +27,19 @@ if TYPE_CHECKING:
 
 def lesson_panel(lesson: Lesson) -> Markup:
     """The story, the goals, and the mapping to mend."""
-    goals = tag("ul", *(tag("li", goal.text) for goal in lesson.goals), style="margin:2px 0;")
-    parts = [paragraph(lesson.story), paragraph(strong("Goals")), goals]
+    goals = tag(
+        "ul", *(tag("li", prose(goal.text)) for goal in lesson.goals), style="margin:2px 0;"
+    )
+    parts = [paragraph(prose(lesson.story)), paragraph(strong("Goals")), goals]
     if lesson.mends == "mapping":
         parts.append(code(lesson.mapping.strip() + "\n", "yaml"))
     return panel(strong(f"Lesson: {lesson.title}"), *parts)
+
+
+def prose(text: str) -> Markup:
+    """Words, with what is between backticks in the letters of code."""
+    parts = text.split("`")
+    return join([mono(part) if n % 2 else h(part) for n, part in enumerate(parts)])
 
 
 def verdict_panel(verdict: Verdict) -> Markup:
@@ -31,9 +52,9 @@ def verdict_panel(verdict: Verdict) -> Markup:
     rows = [
         (
             chip("yes" if reached else "no", colours.GREEN if reached else colours.VERMILION),
-            text,
+            prose(text),
             found,
-            faint(hint),
+            faint(prose(hint)),
         )
         for text, reached, found, hint in verdict.graded
     ]

@@ -39,6 +39,9 @@ _PROTOTYPE = Text(
 _VENDOR_WORD = Text(
     r"[A-Za-z_][A-Za-z0-9_]*([./-][A-Za-z0-9_]+){0,8}", "a C name or a header's file name"
 )
+_VENDOR_KEY = Text(
+    rf"{IDENTIFIER}(\.{IDENTIFIER})?", "a name, or a command and an instruction: mma.gemv"
+)
 
 PROCESSOR = Record(
     {
@@ -139,7 +142,7 @@ MACHINE = Record(
                         Whole(least=0),
                         Flag(),
                         ListOf(_VENDOR_WORD),
-                        TableOf(NAME, Either((_VENDOR_WORD, Whole(least=0), _PROTOTYPE))),
+                        TableOf(_VENDOR_KEY, Either((_VENDOR_WORD, Whole(least=0), _PROTOTYPE))),
                     )
                 ),
             ),

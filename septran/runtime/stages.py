@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from septran.errors import nearest
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from septran.targets.base import Executable, Source, TensorIR
     from septran.task.tree import TaskTree
     from septran.tile.nodes import TileProgram
+    from septran.tile.own_passes import OwnPass
 
 NAMES = ("task_tree", "mapping", "tile_program", "tensor_ir", "source")
 """In the order of the compilation."""
@@ -30,7 +31,9 @@ class Stages:
     is a step for it, too (an executable from the cache knows the places of its making).
     """
 
-    def __init__(self, steps: Mapping[str, Step]) -> None:
+    def __init__(self, steps: Mapping[str, Step], passes: Sequence[OwnPass] = ()) -> None:
+        """`passes` are those of the caller's own that `steps` place the program with."""
+        self.passes = tuple(passes)
         self._steps = dict(steps)
         self._made: dict[str, Any] = {}
         self._seconds: dict[str, float] = {}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from septran.mapping.resolved import ResolvedMapping
 from septran.tile.nodes import TileProgram
+from septran.tile.own_passes import OwnPass, in_order
 from septran.tile.passes import PASSES
 from septran.tile.passes.instantiate import instantiate
 from septran.tile.verify import verify
@@ -25,18 +26,22 @@ class Step:
 
 
 def place(
-    resolved: ResolvedMapping, check: Callable[[TileProgram], None] | None = None
+    resolved: ResolvedMapping,
+    check: Callable[[TileProgram], None] | None = None,
+    *,
+    passes: Sequence[OwnPass] = (),
 ) -> tuple[Step, ...]:
     """Run every pass in order and keep what each one gives; the last is the result.
 
     `check` runs on the result: the verifier, unless `SEPTRAN_VERIFY=0` switches it off.
-    Raises TileError.
+    `passes` are the caller's own, made by `septran.tile_pass`. Raises TileError.
     """
     if check is None and os.environ.get("SEPTRAN_VERIFY", "1") != "0":
         check = verify
+    order = in_order(PASSES, passes)
     program = instantiate(resolved)
     steps = [Step("instantiate", _summary(instantiate), program)]
-    for transform in PASSES:
+    for transform in order:
         program = transform(program)
         steps.append(Step(transform.__name__, _summary(transform), program))
     if check is not None:
@@ -45,4 +50,5 @@ def place(
 
 
 def _summary(function: Callable[..., TileProgram]) -> str:
-    return (function.__doc__ or "").strip().splitlines()[0]
+    text = (function.__doc__ or "").strip()
+    return text.splitlines()[0] if text else ""

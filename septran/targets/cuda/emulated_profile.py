@@ -94,12 +94,13 @@ class EmulatedProfile(Shown):
 def _amounts(counts: Any) -> Iterator[str]:
     for what, name in (("TMA loads", "tma_load"), ("TMA stores", "tma_store")):
         if counts[f"{name}s"]:
-            yield f"{counts[f'{name}s']} {what}, {counts[f'{name}_bytes']} bytes"
+            yield f"{counts[f'{name}s']:,} {what}, {counts[f'{name}_bytes']:,} bytes"
     if counts["copies"]:
-        yield f"{counts['copies']} asynchronous copies, {counts['copy_bytes']} bytes"
+        yield f"{counts['copies']:,} asynchronous copies, {counts['copy_bytes']:,} bytes"
     if counts["wgmma"] or counts["mma"]:
-        yield f"{counts['wgmma']} wgmma, {counts['mma']} mma.sync, {counts['flops']} operations"
+        products = f"{counts['wgmma']:,} wgmma, {counts['mma']:,} mma.sync"
+        yield f"{products}, {counts['flops']:,} operations"
     yield (
-        f"{counts['global_load_bytes']} bytes loaded from and {counts['global_store_bytes']} "
+        f"{counts['global_load_bytes']:,} bytes loaded from and {counts['global_store_bytes']:,} "
         "stored to global memory by threads"
     )

@@ -278,7 +278,7 @@ class _Printer:
         problem = self.vendor.problem(extern, constants, dtype, exact)
         if problem:
             raise LimitError(problem, self.vendor.where(command.name), hint=self.origin or None)
-        return self.vendor.call(extern, texts, dtype)
+        return self.vendor.call(extern, texts, dtype, constants.get("queue"))
 
     def _address(self, value: Any) -> str:
         if getattr(getattr(value, "op", None), "name", "") != "tirx.address_of":

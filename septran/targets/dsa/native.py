@@ -80,7 +80,9 @@ class CProgram:
 def compile_code(vendor: Vendor, code: Code, buffers: int, scalars: Sequence[str]) -> CProgram:
     """The C of a kernel with the recorder of its machine; raises CompileError."""
     folder = Path(tempfile.mkdtemp(prefix=f"{code.name[:40]}-", dir=scratch()))
-    _write(folder, "kernel.c", code.text)
+    # What lines.h includes is not included again: a header may be without a guard.
+    once = code.text.replace(f'#include "{vendor.header}"\n', "\n", 1)
+    _write(folder, "kernel.c", once)
     _write(folder, "lines.h", line_macros(vendor))
     library = folder / LIBRARY
     where = vendor.header_path.parent

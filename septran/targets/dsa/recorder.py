@@ -20,7 +20,16 @@ from septran.targets.dsa.commands import (
     VALUE,
     Argument,
 )
-from septran.targets.dsa.vendor import INTEGERS, KEYS, POINTER, Function, Vendor, floating, members
+from septran.targets.dsa.vendor import (
+    INTEGERS,
+    KEYS,
+    POINTER,
+    Function,
+    Vendor,
+    base,
+    floating,
+    members,
+)
 
 BEGIN, TAKE, LINE = "septran_begin", "septran_take", "septran_line"
 """What the recorder exports: start anew for a core, hand the records over, the line."""
@@ -94,7 +103,10 @@ def recorder_source(vendor: Vendor) -> str:
     """The C of the library for a machine."""
     parts = [_HEAD.format(header=vendor.header)]
     for key, function in vendor.functions.items():
-        parts += _pointers(vendor, function) if key == POINTER else _recorders(key, function)
+        if key == POINTER:
+            parts += _pointers(vendor, function)
+        else:
+            parts += _recorders(key, function, vendor.queue_of(key))
     return "\n".join(parts)
 
 
@@ -119,13 +131,16 @@ def _pointers(vendor: Vendor, function: Function) -> Iterator[str]:
         )
 
 
-def _recorders(key: str, function: Function) -> Iterator[str]:
+def _recorders(key: str, function: Function, queue: int | None) -> Iterator[str]:
+    """`queue` is the only one that it serves, where it is of one instruction alone."""
     parameters = ", ".join(f"{p.type} {p.name}" for p in function.parameters) or "void"
     given = {p.name for p in function.parameters}
     for extern, member, dtype in members(key, function):
         fills = []
-        for place, argument in enumerate(KEYS[key].arguments):
-            value = _value(argument, key, given, dtype)
+        for place, argument in enumerate(KEYS[base(key)].arguments):
+            value = _value(argument, base(key), given, dtype)
+            if argument.name == "queue" and value is None and queue is not None:
+                value = str(queue)
             if value is not None:
                 fills.append(f"    septran_arguments[{place}] = {value};")
         start = f"septran_next({CODES[extern]});"

@@ -16,7 +16,7 @@ from septran.location import Location
 from septran.machine.model import Machine
 from septran.machine.positions import Node, parse
 from septran.targets.dsa.commands import COMMANDS, DTYPES, EXTERNS, VALUE, Command
-from septran.targets.dsa.queues import Queues
+from septran.targets.dsa.queues import Queues, queue_of
 
 
 class VendorError(TargetError):
@@ -40,6 +40,8 @@ KEYS: Mapping[str, Command] = {
     },
 }
 """What `functions` may have."""
+OF = "."
+"""Between a command and an instruction: ``mma.gemv`` is the function of that one alone."""
 _PROTOTYPE = re.compile(r"\s*(?P<result>[\w\s]*?[\s*])(?P<name>[\w{}]+)\s*\((?P<rest>.*)\)\s*;?\s*")
 _PARAMETER = re.compile(r"\s*(?P<type>.*?[\s*])(?P<name>\w+)\s*")
 
@@ -136,9 +138,10 @@ class Vendor:
         given: Mapping[str, Any] = self.machine.vendor.get("functions") or {}
         found = {}
         for name, text in given.items():
-            if name not in KEYS:
+            if base(name) not in KEYS or name.startswith(POINTER + OF):
                 message = f"vendor.functions has {name!r}, which is no command"
-                raise VendorError(message, self.where(name), hint=nearest(name, KEYS))
+                raise VendorError(message, self.where(name), hint=nearest(base(name), KEYS))
+            self._check_instruction(name)
             try:
                 found[name] = parse_prototype(str(text))
             except ValueError as error:
@@ -148,8 +151,35 @@ class Vendor:
         self._check_distinct(found)
         return found
 
+    def _check_instruction(self, key: str) -> None:
+        """Whether a function of one instruction can be told from those of others: by queue."""
+        word = key.partition(OF)[2]
+        if OF not in key:
+            return
+        names = [i.name for i in self.machine.instructions]
+        if word not in names:
+            message = f"vendor.functions has {key!r}, and there is no instruction {word!r}"
+            raise VendorError(message, self.where(key), hint=nearest(word, names))
+        own = self.machine.instruction(word)
+        for other in self.machine.instructions:
+            alike = other.primitive == own.primitive and queue_of(other) == queue_of(own)
+            if alike and other != own:
+                raise VendorError(
+                    f"{word} has a function of its own, and shares its queue with {other.name}",
+                    self.where(key),
+                    hint=f"give {word} a queue of its own: options: {{queue: {word.upper()}}}",
+                )
+
+    def queue_of(self, key: str) -> int | None:
+        """Number of the queue that a function's commands go to, where it is of one alone."""
+        word = key.partition(OF)[2]
+        if not word:
+            return None
+        return Queues(self.machine).numbers[queue_of(self.machine.instruction(word))]
+
     def _check(self, name: str, function: Function) -> None:
-        known = {"offset"} if name == POINTER else {a.name for a in KEYS[name].arguments}
+        command = KEYS[base(name)]
+        known = {"offset"} if name == POINTER else {a.name for a in command.arguments}
         for parameter in function.parameters:
             if parameter.name not in known:
                 raise VendorError(
@@ -161,7 +191,7 @@ class Vendor:
         twice = next((n for n in names if names.count(n) > 1), None)
         if twice:
             raise VendorError(f"{function.name} has {twice!r} twice", self.where(name))
-        family = name != POINTER and len(KEYS[name].functions) > 1
+        family = name != POINTER and len(command.functions) > 1
         needed = "{memory}" if name == POINTER else "{function}" if family else ""
         if needed not in function.name:
             message = f"{function.name} is for all of {name}, so its name needs {needed}"
@@ -176,12 +206,20 @@ class Vendor:
                     message = f"{name} is for {key} and for {owner[name]}"
                     raise VendorError(message, self.where(key), hint="give one another name")
 
-    def key(self, command: Command, dtype: str) -> str:
-        """Of `functions`, for a command that computes in a dtype."""
+    def key(self, command: Command, dtype: str, queue: int | None = None) -> str:
+        """Of `functions`, for a command that computes in a dtype and goes to a queue."""
         exact = f"{command.name}{INTEGERS}"
-        return (
-            exact if exact in self.functions and not floating(dtype or "float32") else command.name
-        )
+        whole = not floating(dtype or "float32")
+        for wish in (exact, command.name) if whole else (command.name,):
+            own = self._own.get((wish, queue))
+            if own is not None or wish in self.functions:
+                return own or wish
+        return command.name
+
+    @cached_property
+    def _own(self) -> Mapping[tuple[str, int | None], str]:
+        """The functions of single instructions, by command and queue."""
+        return {(base(key), self.queue_of(key)): key for key in self.functions if OF in key}
 
     def function(self, key: str) -> Function:
         """The function of a command; raises VendorError where the vendor has none."""
@@ -194,10 +232,12 @@ class Vendor:
             )
         return self.functions[key]
 
-    def call(self, extern: str, arguments: Mapping[str, str], dtype: str) -> str:
-        """The C call of one command, its arguments given as C texts."""
+    def call(
+        self, extern: str, arguments: Mapping[str, str], dtype: str, queue: int | None = None
+    ) -> str:
+        """The C call of one command to a queue, its arguments given as C texts."""
         command, function = EXTERNS[extern]
-        mine = self.function(self.key(command, dtype))
+        mine = self.function(self.key(command, dtype, queue))
         given = ", ".join(arguments[p.name] for p in mine.parameters)
         return f"{mine.named(short(function), dtype)}({given})"
 
@@ -221,10 +261,13 @@ class Vendor:
         says that its value is one of a double.
         """
         command, _ = EXTERNS[extern]
-        mine = self.function(self.key(command, dtype))
+        key = self.key(command, dtype, constants.get("queue"))
+        mine = self.function(key)
         passed = {p.name: p.type for p in mine.parameters}
         for argument in command.arguments:
-            known = argument.name == "type" and mine.typed
+            known = (argument.name == "type" and mine.typed) or (
+                argument.name == "queue" and OF in key
+            )
             if argument.name not in passed and not known and constants.get(argument.name) != 0:
                 value = constants.get(argument.name)
                 what = "computed" if value is None else f"{value:,}"
@@ -270,6 +313,11 @@ def floating(dtype: str) -> bool:
     return "float" in dtype
 
 
+def base(key: str) -> str:
+    """The command of a key of `functions`, without the instruction."""
+    return key.partition(OF)[0]
+
+
 def short(function: str) -> str:
     """The family member's name in C: ``reduce_sum`` is ``sum``, ``add_imm`` is ``add``."""
     return function.removeprefix("reduce_").removesuffix("_imm")
@@ -277,8 +325,8 @@ def short(function: str) -> str:
 
 def members(key: str, function: Function) -> list[tuple[str, str, str]]:
     """All externs that a vendor function stands for: extern, name in C, dtype or empty."""
-    command = KEYS[key]
-    integers = key.endswith(INTEGERS)
+    command = KEYS[base(key)]
+    integers = base(key).endswith(INTEGERS)
     dtypes = [d for d in DTYPES if not (integers and floating(d))] if function.typed else [""]
     return [
         (extern, function.named(short(member), dtype), dtype)

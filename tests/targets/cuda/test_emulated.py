@@ -98,3 +98,17 @@ def test_the_command_line_checks_a_product_in_every_mode(tmp_path):
     text = CliRunner().invoke(app, words).output
     assert "late: they take effect as late as waits allow" in text
     assert "C: right" in text
+
+
+def test_a_profile_shows_itself_with_its_timeline(kernel):
+    profile = kernel.profile()
+    shown = profile._repr_mimebundle_()
+    assert "emulated (eager)" in shown["text/html"]
+    assert "image/svg+xml" in shown["text/html"]
+    assert "<script" not in shown["text/html"]
+    times = profile.timeline()
+    assert times.unit == "steps"
+    lanes = {record.lane for record in times.records}
+    assert "warp 0" in lanes
+    assert "warp 1" not in lanes  # the first of a warpgroup stands for all
+    assert all(record.end <= times.end for record in times.records)

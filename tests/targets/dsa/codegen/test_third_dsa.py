@@ -152,6 +152,13 @@ def test_a_header_that_disagrees_is_an_error_of_c(acme, random, monkeypatch, old
     )
 
 
+def test_a_header_needs_no_guard(acme, random, monkeypatch):
+    monkeypatch.setenv("SEPTRAN_CACHE", "0")
+    header = acme / "acme.h"
+    header.write_text(header.read_text().replace("#pragma once", ""))
+    check(compiled(acme), random)
+
+
 def test_a_header_that_changes_is_read_again(acme, random):
     check(compiled(acme), random)
     header = acme / "acme.h"

@@ -1,0 +1,107 @@
+"""Passes of a user's own among the compiler's: `tile_pass` says where each one goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from septran.errors import TileError, nearest
+from septran.tile.nodes import TileProgram
+
+Transform = Callable[[TileProgram], TileProgram]
+FIRST = "instantiate"
+"""What makes the first program; passes can only come after it."""
+
+
+class PassPlaceError(TileError):
+    """It is not said, or not known, where among the compiler's passes one of one's own goes."""
+
+    code = "SEP437"
+
+
+class PassResultError(TileError):
+    """A pass of one's own gave something that is no tile program."""
+
+    code = "SEP436"
+
+
+@dataclass(frozen=True)
+class OwnPass:
+    """A function from tile program to tile program, with its place in the order of passes."""
+
+    function: Transform
+    before: str | None = None
+    after: str | None = None
+
+    @property
+    def __name__(self) -> str:  # as functions have it: passes are listed by their names
+        return self.function.__name__
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        return self.function.__doc__
+
+    def __call__(self, program: TileProgram) -> TileProgram:
+        """Run it; raises PassResultError."""
+        result: Any = self.function(program)
+        if not isinstance(result, TileProgram):
+            raise PassResultError(
+                f"the pass {self.__name__} gave {type(result).__name__}, not a tile program",
+                hint="return the program, or dataclasses.replace(program, ...)",
+            )
+        return result
+
+
+def tile_pass(
+    *, before: str | None = None, after: str | None = None
+) -> Callable[[Transform], OwnPass]:
+    """Make a pass of a function; `before` or `after` names the pass that it goes beside.
+
+    ``septran.compile(..., passes=[mine])`` runs it, as `explain`, `place` and their like do;
+    the verifier checks what all passes together have made.
+    """
+    if (before is None) == (after is None):
+        raise PassPlaceError(
+            "a pass goes either before or after another one",
+            hint='say @septran.tile_pass(before="insert_sync"), for example',
+        )
+    return lambda function: OwnPass(function, before, after)
+
+
+def in_order(compilers: Sequence[Transform], own: Sequence[OwnPass] = ()) -> tuple[Transform, ...]:
+    """The compiler's passes with a user's own in their places; raises PassPlaceError.
+
+    Those that go after the same pass follow each other as they are given; one may go beside
+    another of one's own that was given before it.
+    """
+    order: list[Transform] = list(compilers)
+    behind: dict[str, int] = {}
+    for one in own:
+        if not isinstance(one, OwnPass):
+            name = getattr(one, "__name__", repr(one))
+            raise PassPlaceError(
+                f"it is not said where the pass {name} goes",
+                hint='write @septran.tile_pass(after="...") above it',
+            )
+        names = [transform.__name__ for transform in order]
+        anchor = one.before or one.after or ""
+        if one.before is not None:
+            at = _position(names, anchor, one)
+        else:
+            at = 0 if anchor == FIRST else _position(names, anchor, one) + 1
+            at += behind.get(anchor, 0)
+            behind[anchor] = behind.get(anchor, 0) + 1
+        order.insert(at, one)
+    return tuple(order)
+
+
+def _position(names: Sequence[str], anchor: str, one: OwnPass) -> int:
+    if anchor not in names:
+        side = "before" if one.before is not None else "after"
+        known = ", ".join((FIRST, *names))
+        raise PassPlaceError(
+            f"{one.__name__} goes {side} {anchor}, which is no pass; there are {known}",
+            hint=nearest(anchor, names),
+        )
+    return names.index(anchor)
