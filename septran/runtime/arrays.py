@@ -148,13 +148,14 @@ class NumpyLibrary:
 
     def passed(self, x: Any) -> Any:
         """DLPack exports neither read-only arrays nor bfloat16: go round by the address."""
-        held = bits_dtype(self.dtype(x))
+        dtype = str(self.dtype(x))
+        held = bits_dtype(dtype)
         if held is not None:
             import torch
 
             address, _ = self.memory(x)
             bits = np.asarray(Memory(address, x.shape, x.strides, np.dtype(held).str))
-            return torch.from_numpy(bits).view(getattr(torch, self.dtype(x)))
+            return torch.from_numpy(bits).view(getattr(torch, dtype))
         if not x.flags.writeable:
             address, _ = self.memory(x)
             return np.asarray(Memory(address, x.shape, x.strides, x.dtype.str))
