@@ -32,6 +32,7 @@ from typing import Any
 from benchmarks.gpu_cases import FAMILIES, GOALS, QUICK, GpuCase, cases
 
 META = "case.json"
+LADDER_FAMILY = "ladder"
 FLUSH_BYTES = 256 << 20
 ROUNDS = 30
 CALLS = 2000
@@ -221,7 +222,11 @@ def report(measured: Iterable[Measured], head: str) -> Iterator[str]:
     yield "| case | right | us | TFLOP/s | GB/s | of the model | ratio | beside | host us |"
     yield "|" + " --- |" * 9
     ratios: dict[str, list[float]] = {}
+    steps: list[Measured] = []
     for row in measured:
+        if row.meta["family"] == LADDER_FAMILY:
+            steps.append(row)
+            continue
         yield line(row)
         if row.error_of_bound <= 1 and len(row.seconds) > 1:
             ratios.setdefault(row.meta["family"], []).append(row.ratio)
@@ -233,6 +238,24 @@ def report(measured: Iterable[Measured], head: str) -> Iterator[str]:
             mean = math.exp(statistics.fmean(map(math.log, values)))
             must, aim = GOALS[family]
             yield f"| {family} | {len(values)} | {mean:.3f} | {min(values):.3f} | {must} | {aim} |"
+    if steps:
+        yield ""
+        yield from climbed(steps)
+
+
+def climbed(steps: Sequence[Measured]) -> Iterator[str]:
+    """The ladder: each step beside the one before it and the library."""
+    yield "| step of the mapping | right | us | TFLOP/s | times the step before | of the library |"
+    yield "|" + " --- |" * 6
+    before = 0.0
+    for row in sorted(steps, key=lambda row: str(row.meta["label"])):
+        label = str(row.meta["label"]).partition(" ")[2]
+        right = f"{row.error_of_bound:.2f}" if row.error_of_bound <= 1 else "**WRONG**"
+        gain = f"{before / row.ours:.2f}" if before else ""
+        ratio = f"{row.ratio:.3f}" if len(row.seconds) > 1 else ""
+        rate = row.meta["flops"] / row.ours / 1e12
+        yield f"| {label} | {right} | {row.ours * 1e6:.1f} | {rate:.1f} | {gain} | {ratio} |"
+        before = row.ours
 
 
 def line(row: Measured) -> str:
@@ -261,15 +284,23 @@ def chosen(families: Sequence[str], quick: bool) -> Iterator[GpuCase]:
 
 
 def _prepared(options: argparse.Namespace) -> Iterator[str]:
-    from benchmarks.gpu_prepare import prepare, table
+    from benchmarks.gpu_prepare import ladder_table, prepare, table
 
-    made = (
-        prepare(case, options.machine, options.export)
-        for case in chosen(options.families, options.quick)
-    )
-    yield f"`python -m benchmarks.gpu` without a GPU: compiled for {options.machine}"
-    yield ""
-    yield from table(made)
+    def made(families: Sequence[str]) -> Iterator[Any]:
+        for case in chosen(families, options.quick):
+            yield prepare(case, options.machine, options.export)
+
+    yield f"`python -m benchmarks.gpu --dry-run`: compiled for {options.machine}, run nowhere."
+    yield "Counts are of PTX instructions in the text; predictions are bounds by peak figures."
+    plain = [family for family in options.families if family != LADDER_FAMILY]
+    if plain:
+        yield ""
+        yield from table(made(plain))
+    if LADDER_FAMILY in options.families:
+        yield ""
+        yield "## What each field of the mapping brings: gemm"
+        yield ""
+        yield from ladder_table(made([LADDER_FAMILY]))
 
 
 def _here() -> str:

@@ -76,25 +76,30 @@ def attention(n: int, causal: bool, heads: int = 16, d: int = 128) -> GpuCase:
 
 
 BLOCK = "match: {loops: parallel}"
+GRID = "match: {holds: parallel}"
 PRODUCT = "match: {primitive: gemm}"
 PLAIN = f"{{{BLOCK}, pipeline: 1, warpspecialize: false}}"
 DEEP = f"{{{BLOCK}, pipeline: 4, warpspecialize: false}}"
 ROLES = f"{{{BLOCK}, pipeline: 4, warpspecialize: true}}"
+ROUND = f"{{{GRID}, persistent: false, raster: 1}}"
+STAYS = f"{{{GRID}, persistent: true, raster: 1}}"
+GROUPS = f"{{{GRID}, persistent: true, raster: 8}}"
+CLUSTERS = f"{{{GRID}, persistent: true, raster: 8, cluster: 2}}"
 SMALL = {"block_M": 64, "block_N": 64, "block_K": 32}
 MIDDLE = {"block_M": 128, "block_N": 128, "block_K": 64}
 LARGE = {"block_M": 128, "block_N": 256, "block_K": 64}
 
 LADDER: tuple[tuple[str, Mapping[str, int], tuple[str, ...]], ...] = (
-    ("FMA units", SMALL, (f"{{{PRODUCT}, binding: {{gemm: simt}}}}", PLAIN)),
-    ("mma_sync", SMALL, (f"{{{PRODUCT}, binding: {{gemm: mma_sync}}}}", PLAIN)),
-    ("wgmma", SMALL, (PLAIN,)),
-    ("tile 128x128", MIDDLE, (PLAIN,)),
-    ("4 stages", MIDDLE, (DEEP,)),
-    ("roles", MIDDLE, (ROLES,)),
-    ("tile 128x256", LARGE, (ROLES,)),
-    ("persistent", LARGE, (ROLES, f"{{{BLOCK}, persistent: true}}")),
-    ("raster 8", LARGE, (ROLES, f"{{{BLOCK}, persistent: true, raster: 8}}")),
-    ("cluster 2", LARGE, (ROLES, f"{{{BLOCK}, persistent: true, raster: 8, cluster: 2}}")),
+    ("FMA units", SMALL, (f"{{{PRODUCT}, binding: {{gemm: simt}}}}", PLAIN, ROUND)),
+    ("mma_sync", SMALL, (f"{{{PRODUCT}, binding: {{gemm: mma_sync}}}}", PLAIN, ROUND)),
+    ("wgmma", SMALL, (PLAIN, ROUND)),
+    ("tile 128x128", MIDDLE, (PLAIN, ROUND)),
+    ("4 stages", MIDDLE, (DEEP, ROUND)),
+    ("roles", MIDDLE, (ROLES, ROUND)),
+    ("tile 128x256", LARGE, (ROLES, ROUND)),
+    ("persistent", LARGE, (ROLES, STAYS)),
+    ("raster 8", LARGE, (ROLES, GROUPS)),
+    ("cluster 2", LARGE, (ROLES, CLUSTERS)),
 )
 """Label, tunables and rules; each step adds one thing to the one before."""
 

@@ -7,9 +7,13 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.gpu_cases import GpuCase
+
+if TYPE_CHECKING:
+    from septran.tile.nodes import TileProgram
+    from septran.tune.model import Prediction
 
 META = "case.json"
 
@@ -27,6 +31,12 @@ class Prepared:
     predicted_seconds: float
     seconds: float
     """Of compiling, from the logic to the cubin."""
+    stages: int = 0
+    """Of the deepest ring of asynchronous copies into shared memory."""
+    copied: int = 0
+    """Bytes that all blocks together bring from main memory or its cache."""
+    fetched: int = 0
+    """Those of them that no block beside brings at the same time, by the model."""
 
     @property
     def registers(self) -> int:
@@ -62,9 +72,11 @@ def prepare(case: GpuCase, machine: str, folder: Path | None = None) -> Prepared
         )  # fmt: skip
         elapsed = time.perf_counter() - start
         done, program = work(kernel.stages.task_tree), kernel.stages.tile_program
+        expected = predict(program)
         result = Prepared(
             case, "", kernel.stages.source.facts, done.flops, done.bytes_moved,
-            predict(program).seconds, elapsed,
+            expected.seconds, elapsed, max((c.stages for c in program.channels), default=1),
+            *_traffic(program, expected),
         )  # fmt: skip
         if folder is not None:
             target = folder / case.name
@@ -75,6 +87,16 @@ def prepare(case: GpuCase, machine: str, folder: Path | None = None) -> Prepared
         line = lines[0] if isinstance(error, SepTranError) else lines[-1]
         return Prepared(case, f"{type(error).__name__}: {line}", {}, 0, 0, 0.0, 0.0)
     return result
+
+
+def _traffic(program: TileProgram, expected: Prediction) -> tuple[int, int]:
+    """Bytes into blocks, and from main memory."""
+    from septran.tile.ledger import ledger
+
+    main = program.machine.main_memory.name
+    into = sum(n for edge, n in ledger(program).edges.items() if edge.startswith(f"{main} -> "))
+    limits = (x for x in expected.limits if x.kind == "edge")
+    return into, int(sum(x.amount for x in limits if x.name.startswith(f"{main} -> ")))
 
 
 def _dtypes(case: GpuCase) -> dict[str, str] | str:
@@ -117,4 +139,36 @@ def table(prepared: Iterable[Prepared]) -> Iterable[str]:
             f"{row.flops / 1e9:.1f}", f"{row.bytes_moved / 1e6:.1f}",
             f"{row.predicted_seconds * 1e6:.1f}", f"{rate:.0f}", f"{row.seconds:.2f}",
         )  # fmt: skip
+        yield "| " + " | ".join(map(str, cells)) + " |"
+
+
+STEPS = (
+    "| step | what is new in the mapping | blocks | threads | cluster | stages | registers | "
+    "spill bytes | shared bytes | wgmma | TMA | setmaxnreg | GB into blocks | GB from memory | "
+    "predicted us |"
+)
+
+
+def ladder_table(prepared: Iterable[Prepared]) -> Iterable[str]:
+    """What each field of the mapping changes, as far as that is known without a GPU."""
+    yield STEPS
+    yield "|" + " --- |" * (STEPS.count("|") - 1)
+    before: set[str] = set()
+    for row in prepared:
+        label = row.case.label.partition(" ")[2]
+        if row.error:
+            yield f"| {label} | {row.error} |" + " |" * (STEPS.count("|") - 3)
+            continue
+        facts = row.facts
+        counts = [
+            facts.get(name, 0) for name in ("wgmma.mma_async", "cp.async.bulk.tensor", "setmaxnreg")
+        ]
+        fields = [f"{k}: {v}" for k, v in row.case.tunables.items()] + [*row.case.rules]
+        cells = (
+            label, "; ".join(f"`{f}`" for f in fields if f not in before), facts["grid"],
+            facts["threads a block"], facts.get("blocks a cluster", 1), row.stages, row.registers,
+            row.spills, row.shared, *counts, f"{row.copied / 1e9:.2f}", f"{row.fetched / 1e9:.2f}",
+            f"{row.predicted_seconds * 1e6:.0f}",
+        )  # fmt: skip
+        before = set(fields)
         yield "| " + " | ".join(map(str, cells)) + " |"

@@ -10,7 +10,8 @@ assumptions, which `Prediction.notes` repeats for readers:
 - matrix units compute ragged tiles in full, vector units what exists of them;
 - each call of a primitive reads each operand once;
 - what caches hold is read from the smallest one that the whole tensor fits in, except
-  for the first time;
+  for the first time; of a cache that the hardware fills by itself (``vendor: {cache: ...}``),
+  what blocks of one wave read in common comes from main memory once;
 - latencies, synchronisation and launches are free.
 """
 
@@ -29,6 +30,7 @@ from septran.tile.cycle_bound import CycleBound, cycle_bound
 from septran.tile.ledger import amount as exact_amount
 from septran.tile.loops import depends, trips, walk
 from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
+from septran.tune.waves import distinct_share
 
 COSTLY = ("exp", "exp2", "log", "log2", "tanh", "sigmoid", "erf", "sin", "cos", "power")
 COSTLY_STEPS = 8
@@ -205,7 +207,7 @@ class _Usage:
         width = itemsize(buffer.dtype)
         total = exact_amount(region, loops)[1] * width
         if memory.name != self.machine.main_memory.name or not _cached(self.machine):
-            yield total, memory
+            yield total * self._first(region, loops), memory
             return
         holder = _holder(self.machine, math.prod(buffer.shape) * width)
         if holder.name == memory.name:
@@ -217,6 +219,12 @@ class _Usage:
         self.seen.add(region)
         yield first, memory
         yield total - first, holder
+
+    def _first(self, region: Region, loops: tuple[For, ...]) -> float:
+        """The part of a region's reads that no cache of the hardware's own answers."""
+        if "cache" not in self.machine.vendor or not any(loop.processor for loop in loops):
+            return 1.0
+        return distinct_share(region, loops, self.units, self.machine.processors[1].name)
 
     def _edge(
         self,

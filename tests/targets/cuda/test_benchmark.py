@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import septran
 from benchmarks import gpu
 from benchmarks.gpu_cases import FAMILIES, LADDER, GpuCase, cases, ladder
-from benchmarks.gpu_prepare import prepare, table
+from benchmarks.gpu_prepare import ladder_table, prepare, table
 from septran.mapping.loader import load_mapping
 
 ROOT = Path(__file__).parents[3]
@@ -29,9 +30,29 @@ def test_each_step_of_the_ladder_is_a_mapping(case):
     assert load_mapping(case.mapping("nvidia-h200")).machine.name == "nvidia-h200"
 
 
-def test_each_step_of_the_ladder_changes_something():
-    steps = [(dict(tunables), rules) for _, tunables, rules in LADDER]
-    assert all(a != b for a, b in pairwise(steps))
+def test_each_step_of_the_ladder_changes_the_program():
+    programs = [
+        septran.produce_stages(
+            case.operator, case.mapping("nvidia-h200"), shapes=dict(case.dims), dtypes=case.dtype,
+            tunables=dict(case.tunables),
+        ).tile_program
+        for case in ladder(4096)
+    ]  # fmt: skip
+    assert len(programs) == len(LADDER)
+    assert all(str(a) != str(b) for a, b in pairwise(programs))
+    assert "multicast to 2 blocks" in str(programs[-1])
+
+
+def test_the_ladder_tells_what_each_step_costs(cuda_compiler):
+    made = [prepare(case, "nvidia-h200") for case in list(ladder())[-3:]]
+    assert [row.error for row in made] == [""] * 3
+    persistent, raster, cluster = made
+    assert persistent.fetched > raster.fetched  # neighbours share more rows and columns
+    assert persistent.copied == raster.copied > cluster.copied
+    assert all(row.spills == 0 and row.stages == 4 for row in made)
+    assert cluster.facts["blocks a cluster"] == 2
+    *_, last = ladder_table(made)
+    assert last.startswith("| cluster 2 | `{match: {holds: parallel}, persistent: true, raster: 8")
 
 
 def test_a_dry_run_compiles_counts_and_predicts(cuda_compiler):
@@ -148,6 +169,18 @@ def test_the_page_has_ratios_means_and_goals():
     )
     assert "**WRONG**" in lines[5]  # and its speed does not count
     assert lines[-1] == "| gemm | 1 | 1.100 | 1.100 | 1.0 | 1.04 |"
+
+
+def test_the_ladder_is_a_table_of_its_own():
+    def step(label, seconds):
+        meta = {"family": "ladder", "label": label, "flops": 4_000_000}
+        return gpu.Measured(meta, 0.5, {"SepTran": seconds, "cuBLAS": 1e-5}, 2e-6)
+
+    lines = list(gpu.report([step("01 roles", 1e-5), step("00 wgmma", 2e-5)], "here"))
+    assert lines[-2:] == [
+        "| wgmma | 0.50 | 20.0 | 0.2 |  | 0.500 |",
+        "| roles | 0.50 | 10.0 | 0.4 | 2.00 | 1.000 |",
+    ]
 
 
 def test_without_a_gpu_the_command_says_so(tmp_path):
