@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from septran.explain.html import Markup, join, mono, panel, strong, table
+from septran.explain.html import Markup, faint, join, mono, panel, strong, table
 from septran.explain.links.mapping import settings
 from septran.mapping.resolved import Instance, ResolvedMapping
 
@@ -150,4 +150,6 @@ def _panel(found: MappingProfile) -> Markup:
     ]  # fmt: skip
     head = ("task", "entry", "cycles", "of the run", "bytes", "of peak", "waited", "line")
     title = join([strong(found.name), f": {found.cycles:,} cycles by entry of the mapping"])
-    return panel(title, table(head, rows, head[2:7]))
+    left = ", ".join(f"{where}: {cycles:,} cycles" for where, cycles in found.other.items())
+    note = [faint(f"decided by no entry: {left}")] if left else []
+    return panel(title, table(head, rows, head[2:7]), *note)
