@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,9 @@ pytest.importorskip("nbformat", reason="nbformat comes with septran[notebook]")
 
 
 def refresh_module():
-    spec = importlib.util.spec_from_file_location("refresh", FOLDER / "refresh.py")
+    spec = importlib.util.spec_from_file_location("notebooks_refresh", FOLDER / "refresh.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
