@@ -291,7 +291,10 @@ def _prepared(options: argparse.Namespace) -> Iterator[str]:
             yield prepare(case, options.machine, options.export)
 
     yield f"`python -m benchmarks.gpu --dry-run`: compiled for {options.machine}, run nowhere."
-    yield "Counts are of PTX instructions in the text; predictions are bounds by peak figures."
+    yield (
+        "Counts are of PTX instructions in the text. Predictions are bounds by peak figures of the "
+        "machine file; compile times depend on what else ran."
+    )
     plain = [family for family in options.families if family != LADDER_FAMILY]
     if plain:
         yield ""

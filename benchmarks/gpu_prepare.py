@@ -153,7 +153,7 @@ def ladder_table(prepared: Iterable[Prepared]) -> Iterable[str]:
     """What each field of the mapping changes, as far as that is known without a GPU."""
     yield STEPS
     yield "|" + " --- |" * (STEPS.count("|") - 1)
-    before: set[str] = set()
+    before: list[str] = []
     for row in prepared:
         label = row.case.label.partition(" ")[2]
         if row.error:
@@ -164,11 +164,13 @@ def ladder_table(prepared: Iterable[Prepared]) -> Iterable[str]:
             facts.get(name, 0) for name in ("wgmma.mma_async", "cp.async.bulk.tensor", "setmaxnreg")
         ]
         fields = [f"{k}: {v}" for k, v in row.case.tunables.items()] + [*row.case.rules]
+        changes = [f"`{f}`" for f in fields if f not in before]
+        changes = changes or [f"without `{f}`" for f in before if f not in fields]
         cells = (
-            label, "; ".join(f"`{f}`" for f in fields if f not in before), facts["grid"],
+            label, "; ".join(changes), facts["grid"],
             facts["threads a block"], facts.get("blocks a cluster", 1), row.stages, row.registers,
             row.spills, row.shared, *counts, f"{row.copied / 1e9:.2f}", f"{row.fetched / 1e9:.2f}",
             f"{row.predicted_seconds * 1e6:.0f}",
         )  # fmt: skip
-        before = set(fields)
+        before = fields
         yield "| " + " | ".join(map(str, cells)) + " |"

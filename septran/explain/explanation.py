@@ -123,13 +123,21 @@ class Explanation:
 
     @property
     def remarks(self) -> tuple[Noted, ...]:
-        """What resolution and the passes decided or could not do."""
+        """What resolution, passes and (once they have run) code generators decided or missed."""
         found: dict[tuple[str, str, str], Noted] = {}
         every: list[Noted] = [*self.mapping.decisions, *self.tile_program.remarks]
+        if "tensor_ir" in self._stages.made:
+            every += self.code_remarks
         for remark in every:
             # The tile program carries the decisions of the resolution on.
             found.setdefault((remark.kind, remark.about, remark.message), remark)
         return tuple(found.values())
+
+    @property
+    def code_remarks(self) -> tuple[Noted, ...]:
+        """What the code generator decided or could not do."""
+        found: tuple[Noted, ...] = getattr(self.tensor_ir, "remarks", ())
+        return found
 
     @cached_property
     def passes(self) -> tuple[Step, ...]:
@@ -183,7 +191,9 @@ class Explanation:
         stage = self.stage(name)
         text = str(stage).rstrip("\n") + "\n"
         if name == "source" and stage.language == "cuda":  # of compiled code, not in its text
-            text = "".join(f"// {fact}: {value}\n" for fact, value in stage.facts.items()) + text
+            told = [f"{fact}: {value}" for fact, value in stage.facts.items()]
+            told += [f"{r.kind}: {r.message}" for r in self.code_remarks]
+            text = "".join(f"// {line}\n" for line in told) + text
         if name == "tile_program":
             program = self.tile_program
             text += f"\nCopies and waits\n----------------\n{moving.to_text(program)}"

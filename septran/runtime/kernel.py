@@ -96,6 +96,8 @@ class Kernel(Shown):
         if not self._specialisations:
             return tuple(self._notes)
         made: tuple[Remark, ...] = getattr(self.stages.tile_program, "remarks", ())
+        if "tensor_ir" in self.stages.made:
+            made += getattr(self.stages.tensor_ir, "remarks", ())
         return (*made, *self._notes)
 
     def __call__(self, *tensors: Any, out: Any = None, **named: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import septran
+
 BLOCK = "product/block"
 
 
@@ -107,3 +109,16 @@ def test_the_order_of_a_pipelines_statements_is_reported(bench):
     resolved = bench.resolve(on_block("pipeline: {stages: 1, order: [1, 0]}"))
     messages = [d.message for d in resolved.decisions if d.kind == "no-effect"]
     assert any(m.startswith("`pipeline.order` has no effect") for m in messages)
+
+
+def test_the_schedule_is_that_of_the_task_with_the_parallel_loop():
+    """Of a task that is launched in a loop, but has none of its own, it says nothing."""
+    rule = "{match: {task: gemm_block}, persistent: true, raster: 4, cluster: 2}"
+    text = f"extends: nvidia-h200.mapping.yaml\nrules: [{rule}]"
+    found = septran.produce_stages("gemm", text).mapping
+    assert [m for m in idle(found) if "parallel" in m] == [
+        f"`{key}` has no effect: gemm_block has no parallel loop"
+        for key in ("persistent", "cluster", "raster")
+    ]
+    text = text.replace("task: gemm_block", "task: gemm_core")
+    assert not [m for m in idle(septran.produce_stages("gemm", text).mapping) if "loop" in m]

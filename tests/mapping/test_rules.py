@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import septran
 from septran.mapping.mistakes import ConditionError, UnknownVariantError
 
 BLOCK, TILE, FILL = "product/block", "product/block/tile", "product/block/fill"
@@ -143,3 +144,13 @@ def test_an_unknown_variant_is_an_error(bench):
 def test_other_operators_rules_do_not_matter(bench):
     text = "rules: [{match: {task: other}, variant: x, mems: {Q: L2}, proc: CORE}]"
     assert bench.resolve(text).decisions[1:] == ()
+
+
+def test_a_rule_by_what_a_task_reaches():
+    """The product is in a leaf launches below; a softmax has none."""
+    rule = "{match: {holds: parallel, reaches: gemm}, raster: 3}"
+    text = f"extends: nvidia-h200.mapping.yaml\nrules: [{rule}]"
+    for operator, found in (("gemm", [3]), ("softmax", [])):
+        resolved = septran.produce_stages(operator, text).mapping
+        given = [i.schedule["raster"].value for i in resolved.instances if "raster" in i.schedule]
+        assert given == found

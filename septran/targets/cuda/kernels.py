@@ -25,7 +25,7 @@ from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import Writer, flat_buffer, sequence
 from septran.task.index import Index
 from septran.tile.loops import used
-from septran.tile.nodes import For, Node, TileProgram
+from septran.tile.nodes import For, Node, Remark, TileProgram
 from septran.tile.substitution import substitute
 
 LARGEST_INDEX = 2**31 - 1
@@ -43,6 +43,8 @@ class Kernel:
     function: Any
     """The device PrimFunc."""
     launch: Launch
+    remarks: tuple[Remark, ...] = ()
+    """What the code generator decided, or could not do."""
 
 
 def lower_kernels(program: TileProgram, target: Any) -> list[Kernel]:
@@ -190,7 +192,7 @@ class _Kernel:
         arguments = tuple(a for a, _ in context.arguments)
         size = cluster(context).size
         launch = Launch(self.name, grid, context.block, size, context.shared_bytes, arguments)
-        return Kernel(function, launch)
+        return Kernel(function, launch, tuple(context.remarks))
 
 
 def _extent(variable: Any, tag: str, extent: int, body: Any) -> Any:

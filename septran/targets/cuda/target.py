@@ -16,7 +16,7 @@ from septran.targets.base import TensorIR
 from septran.targets.cuda.kernels import lower_kernels
 from septran.targets.cuda.launch import CudaProgram, Launch
 from septran.targets.cuda.printing import print_cuda, target_of
-from septran.tile.nodes import TileProgram
+from septran.tile.nodes import Remark, TileProgram
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class KernelIR(TensorIR):
 
     launches: tuple[Launch, ...] = ()
     program: TileProgram | None = None
+    remarks: tuple[Remark, ...] = ()
+    """What the code generator decided, or could not do, and why."""
 
     @cached_property
     def cuda(self) -> CudaProgram:
@@ -58,7 +60,8 @@ class CudaTarget:
         """One PrimFunc for each kernel of `program`."""
         kernels = lower_kernels(program, target_of(program.machine.arch or "sm_80"))
         module = tvm.IRModule({k.launch.kernel: k.function for k in kernels})
-        return KernelIR(program.name, module, tuple(k.launch for k in kernels), program)
+        remarks = tuple(dict.fromkeys(r for k in kernels for r in k.remarks))
+        return KernelIR(program.name, module, tuple(k.launch for k in kernels), program, remarks)
 
     def build(self, ir: TensorIR, program: TileProgram) -> Any:
         """Compile for the machine of `program`, where a compiler is found."""

@@ -4,6 +4,7 @@ import pytest
 
 from septran import operators
 from septran.compiler import produce_stages
+from septran.explain import explain
 from septran.operators import Case
 from septran.targets.cuda import emitters
 from septran.targets.cuda.launch import Pointer, Scalar
@@ -108,3 +109,14 @@ def test_an_instruction_without_an_emitter_is_named_where_it_is_used(monkeypatch
         kernel("softmax")
     assert error.value.code == "SEP580"
     assert "softmax.py" in str(error.value)
+
+
+def test_remarks_of_the_code_generator_reach_kernel_and_explanation() -> None:
+    """A fragment that no stmatrix takes is stored by threads, and that is said."""
+    options = {"shapes": {"M": 64, "N": 72, "K": 64}, "dtypes": "float32"}
+    (remark,) = kernel("gemm", "nvidia-h200", **options).remarks
+    assert remark.message.startswith("C is stored by threads, not by TMA: ")
+    explanation = explain("gemm", "nvidia-h200", **options)
+    assert remark not in explanation.remarks  # nothing is lowered yet
+    assert f"// missed: {remark.message}\n" in explanation.text("source")
+    assert remark in explanation.remarks
