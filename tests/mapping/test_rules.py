@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import septran
+from septran.compiler import produce_stages
 from septran.mapping.mistakes import ConditionError, UnknownVariantError
 
 BLOCK, TILE, FILL = "product/block", "product/block/tile", "product/block/fill"
@@ -45,10 +46,30 @@ def procs(bench, match):
         ("{level: 1, task: tile}", []),
         ("{task: block, when: C_0 > 0 and dtype == 'float32'}", [BLOCK]),
         ("{task: block, when: C_0 < 0}", []),
+        ("{within: product}", [BLOCK, TILE]),  # fill and copy follow their caller
+        ("{within: 'b*', leaf: gemm}", [TILE]),
+        ("{within: [tile, block], task: tile}", [TILE]),
+        ("{within: tile}", []),
+        ("{task: product, within: product}", []),
     ],
 )
 def test_what_a_match_is_for(bench, match, paths):
     assert procs(bench, match) == paths
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_conditions_name_static_flags(stride):
+    text = """
+        machine: cpu-x86
+        rules:
+          - {match: {level: entry}, proc: HOST, mems: {"*": DRAM}}
+          - {match: {task: gemm_core, when: stride > 1}, mems: {B: L3}}
+        tunables: {"block_*": 64}
+    """
+    shapes = {"B": 1, "C": 4, "H": 6, "W": 6, "O": 4, "R": 1, "S": 1}
+    stages = produce_stages("conv2d", text, shapes=shapes, static={"stride": stride})
+    placed = stages.mapping.instance("conv2d/gemm_core").mems
+    assert ("B" in placed and placed["B"].value == "L3") == (stride > 1)
 
 
 def test_a_condition_of_a_match_names_what_the_task_has(bench):

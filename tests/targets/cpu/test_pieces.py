@@ -23,13 +23,21 @@ CASES = [  # batch, channels, height, width, outputs, rows, columns, stride, pad
 ]
 
 
+PACKED = """
+    extends: cpu-x86.mapping.yaml
+    rules:
+      - {match: {task: gemm_core}, proc: HOST, variant: gemm_by_panels, mems: {"*": NONE}}
+"""
+"""Windows are packed into panels, as they are in place in the shipped mapping."""
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_windows_are_right(case):
     b, c, h, w, o, r, s, stride, padding, dilation = case
     torch.manual_seed(0)
     x, f = torch.randn(b, c, h, w), torch.randn(o, c, r, s)
     flags = {"stride": stride, "padding": padding, "dilation": dilation}
-    result = septran.compile("conv2d", "cpu-x86", static=flags)(x, f)
+    result = septran.compile("conv2d", PACKED, static=flags)(x, f)
     exact = torch.nn.functional.conv2d(x.double(), f.double(), None, stride, padding, dilation)
     size = torch.nn.functional.conv2d(
         x.double().abs(), f.double().abs(), None, stride, padding, dilation
@@ -43,12 +51,12 @@ def test_what_lies_outside_is_not_read():
     around[:, :, 1:17] = 1.0
     x, f = around[:, :, 1:17], torch.ones(4, 1, 3, 3)
     assert x.is_contiguous()  # so that the kernel reads it where it is, between the NaNs
-    result = septran.compile("conv2d", "cpu-x86", static={"padding": 1})(x, f)
+    result = septran.compile("conv2d", PACKED, static={"padding": 1})(x, f)
     assert not result.isnan().any()
 
 
 def test_windows_without_padding_or_steps_are_rows():
     shapes = {"B": 1, "C": 64, "H": 28, "W": 28, "O": 64, "R": 1, "S": 1}
-    text = annotated(produce_stages("conv2d", "cpu-x86", shapes=shapes).tensor_ir)
+    text = annotated(produce_stages("conv2d", PACKED, shapes=shapes).tensor_ir)
     assert "truncmod" not in text
     assert "masked" not in text
