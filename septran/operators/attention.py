@@ -32,16 +32,17 @@ def softmax_step(P, acc, m, l, S, Q, K, *, scale: task.static, ahead: task.stati
     """Fold one block of scores into the running maximum, sum and output."""
     new = task.empty(m.shape, task.float32, name="new")
     old = task.empty(m.shape, task.float32, name="old")
+    T = task.empty(S.shape, task.float32, name="T")
     E = task.empty(S.shape, task.float32, name="E")
     scaled = S * scale
     if ahead is not None:
         seen = task.index(K, 0)[None, :] <= task.index(Q, 0)[:, None] + ahead
         scaled = task.where(seen, scaled, -task.inf)
-    E[:, :] = scaled
-    new[:] = task.maximum(m, task.max(E, axis=1))
+    T[:, :] = scaled
+    new[:] = task.maximum(m, task.max(T, axis=1))
     shift = task.where(task.equal(new, -task.inf), 0.0, new)  # a row without keys so far
     old[:] = task.exp(m - shift)
-    E[:, :] = task.exp(E - shift[:, None])
+    E[:, :] = task.exp(T - shift[:, None])
     P[:, :] = E
     l[:] = l * old + task.sum(E, axis=1)
     m[:] = new

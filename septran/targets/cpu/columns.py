@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from septran.dtypes import accumulator_dtype, compute_dtype, itemsize
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.elements import write
+from septran.targets.cpu.elements import stored, write
 from septran.targets.cpu.reductions import Accumulator
-from septran.targets.cpu.statements import Statement, columnwise
+from septran.targets.cpu.statements import Statement, columnwise, regions_of
 from septran.targets.cpu.values import Evaluation, Point, operand_point
 from septran.targets.cpu.writer import Expr
 from septran.task import expressions as ex
@@ -21,28 +21,78 @@ from septran.tile.nodes import Region
 
 Accesses = Mapping[Region, Access]
 COSTLY = {"exp", "exp2", "tanh", "sigmoid", "erf", "log", "log2", "sin", "cos", "power"}
-"""Functions that need many registers: two vectors at a time are enough for them."""
+"""Functions whose loops wait for the processor more than for memory."""
 
 
 def emit_row(
-    context: Context, run: Sequence[Statement], at: tuple[Index, ...], accesses: Accesses
+    context: Context,
+    loops: Sequence[Sequence[Statement]],
+    at: tuple[Index, ...],
+    accesses: Accesses,
+    passed: Collection[str],
 ) -> None:
-    """Do inner statements in order; what depends only on its own column shares a loop."""
-    rest = list(run)
-    read: list[Access] | None = None
-    while rest:
-        first = rest[0]
+    """Do what `row_loops` found in order; the buffers in `passed` are never stored."""
+    wide = [run for run in loops if not _alone_in_row(run[0], len(at))]
+    far = _far(context, wide[0], at, accesses) if len(wide) > 1 else []
+    asking = _asking(wide)
+    for run in loops:
+        first = run[0]
         if _scalar(first, len(at)):
-            rest.pop(0)
             value = Evaluation(context, accesses).value(first.value, first.point(at, Index()))
             write(context, accesses[first.target], at, value)
-        elif first.function is not None and not first.horizontal:
-            _Vertical(context, rest.pop(0), at, accesses).emit()
+        elif _vertical(first):
+            _Vertical(context, first, at, accesses).emit()
         else:
-            count = _shared(rest, len(at))
-            _Columns(context, rest[:count], at, accesses, read or []).emit()
-            read = [] if read is not None else _far(context, rest[:count], at, accesses)
-            rest = rest[count:]
+            _Columns(context, run, at, accesses, far if run is asking else [], passed).emit()
+
+
+def _asking(loops: Sequence[Sequence[Statement]]) -> Sequence[Statement] | None:
+    """Of a row's loops, the one that brings the next row near.
+
+    One that computes for long hides it; else the last: results go to memory beside it.
+    """
+    costly = [run for run in loops[1:] if any(_costly(s) for s in run)]
+    return next(iter([*costly, *loops[-1:]]), None)
+
+
+def _costly(statement: Statement) -> bool:
+    return any(
+        isinstance(node, ex.Unary | ex.Binary) and node.function in COSTLY
+        for node in ex.walk(statement.value)
+    )
+
+
+def row_loops(run: Sequence[Statement], depth: int) -> list[list[Statement]]:
+    """Inner statements in order, those that depend only on their own column together."""
+    rest, loops = list(run), []
+    while rest:
+        count = 1 if _alone_in_row(rest[0], depth) else _shared(rest, depth)
+        loops.append(rest[:count])
+        rest = rest[count:]
+    return loops
+
+
+def passing(loops: Sequence[Sequence[Statement]], depth: int, names: Collection[str]) -> set[str]:
+    """Of `names`, the buffers whose elements go from statement to statement of one loop."""
+    found = set()
+    for name in names:
+        users = [run for run in loops if any(r.buffer == name for s in run for r in regions_of(s))]
+        if len(users) != 1 or _alone_in_row(users[0][0], depth):
+            continue
+        first = next(s for s in users[0] if any(r.buffer == name for r in regions_of(s)))
+        read = any(r.buffer == name for r in regions_of(first)[1:])
+        if first.target.buffer == name and first.function is None and not read:
+            found.add(name)
+    return found
+
+
+def _alone_in_row(statement: Statement, depth: int) -> bool:
+    """Whether it shares no loop over columns."""
+    return _scalar(statement, depth) or _vertical(statement)
+
+
+def _vertical(statement: Statement) -> bool:
+    return statement.function is not None and not statement.horizontal
 
 
 def _far(
@@ -50,7 +100,7 @@ def _far(
 ) -> list[Access]:
     """What a row's first loop has to bring from afar, row after row.
 
-    A second loop, which finds it near, has the time to ask for the next row's.
+    A later loop, which finds it near, can ask for the next row's.
     """
     found = []
     for statement in run:
@@ -74,8 +124,7 @@ def _shared(rest: Sequence[Statement], depth: int) -> int:
     count = 1
     while count < len(rest):
         following = rest[count]
-        vertical = following.function is not None and not following.horizontal
-        if _scalar(following, depth) or vertical or _extent(following) != _extent(rest[0]):
+        if _alone_in_row(following, depth) or _extent(following) != _extent(rest[0]):
             break
         if not columnwise(rest[: count + 1], depth):
             break
@@ -89,7 +138,7 @@ def _extent(statement: Statement) -> Index:
 
 def vector_lanes(context: Context, run: Sequence[Statement], accesses: Accesses) -> tuple[int, int]:
     """Lanes of one register for what is computed, and of the vectors worked on at once."""
-    widest, costly = 1, False
+    widest = 1
     for statement in run:
         widest = max(widest, itemsize(compute_dtype(accesses[statement.target].storage.dtype)))
         for node in ex.walk(statement.value):
@@ -97,7 +146,6 @@ def vector_lanes(context: Context, run: Sequence[Statement], accesses: Accesses)
                 widest = max(widest, itemsize(compute_dtype(accesses[node.view].storage.dtype)))
             elif isinstance(node, ex.Unary | ex.Select | ex.Cast):
                 widest = max(widest, itemsize(compute_dtype(node.dtype)))
-            costly |= isinstance(node, ex.Unary | ex.Binary) and node.function in COSTLY
     lanes = context.unit.bytes // widest
     return lanes, lanes * 4
 
@@ -112,6 +160,8 @@ class _Columns:
     accesses: Accesses
     ahead: Sequence[Access]
     """Of which the next row is asked for."""
+    passed: Collection[str]
+    """Buffers of which each vector is used at once, and never again."""
 
     def emit(self) -> None:
         """Whole vectors first, then what is left under a mask."""
@@ -167,16 +217,21 @@ class _Columns:
         lanes: int,
         count: Index | None,
     ) -> None:
-        left = None if count is None else self.context.lower(count)
+        context = self.context
+        left = None if count is None else context.lower(count)
         for statement, total in zip(self.run, sums, strict=True):
             value = evaluation.value(statement.value, self._point(statement, start, lanes, count))
             if total is not None:
                 total.add(simd.broadcast(simd.cast(value, total.dtype), lanes), left)
                 continue
-            spot = (*self.at, start)
             target = self.accesses[statement.target]
+            value = simd.broadcast(value, lanes)
+            if statement.target.buffer in self.passed:
+                evaluation.keep(statement.target.buffer, stored(context, value, target.storage))
+                continue
+            spot = (*self.at, start)
             shown = None if _alone(target) else left
-            write(self.context, target, spot, simd.broadcast(value, lanes), len(self.at), shown)
+            write(context, target, spot, value, len(self.at), shown)
 
 
 def _alone(target: Access) -> bool:

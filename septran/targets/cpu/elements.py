@@ -8,7 +8,7 @@ from tvm import tirx
 
 from septran.dtypes import compute_dtype
 from septran.targets.cpu import simd
-from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.writer import Expr
 from septran.task.index import Index, Var, axis
@@ -48,6 +48,14 @@ def narrow(context: Context, value: Expr, dtype: str, held: str) -> Expr:
         one, none = simd.constant(1, held, lanes), simd.constant(0, held, lanes)
         return tirx.Select(value, one, none)
     return simd.cast(value, held)
+
+
+def stored(context: Context, value: Expr, storage: Storage) -> Expr:
+    """What would be read again, had `value` been written."""
+    if simd.element_of(value) == storage.dtype == storage.held:
+        return value
+    short = narrow(context, value, storage.dtype, storage.held)
+    return widen(context.writer.bind("s", short), storage.dtype)
 
 
 def _round_to_bfloat16(context: Context, value: Expr) -> Expr:

@@ -28,6 +28,8 @@ _MAGIC = 12582912.0
 """1.5 * 2^23: added to a small float, it leaves the nearest integer in the low bits."""
 _BIASES = 254.0
 """Twice that of float32's exponents."""
+FEWEST_LANES = 8
+"""Of float32: a register of AVX2. One comparison of it decides for a wider vector."""
 _EXP = (1.3814598e-3, 8.3687166e-3, 4.1668388e-2, 0.16666521, 0.49999994)
 """Of (exp(r) - 1 - r) / r^2 where |r| <= ln2/2, so that exp errs by at most 2^-28 (Remez)."""
 _TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -0.33333281942)
@@ -61,19 +63,38 @@ def _scale(writer: Writer, value: Expr, raw: Expr) -> Expr:
 def _in_range(
     writer: Writer, x: Expr, limit: float, plain: Callable[[], Expr], careful: Callable[[], Expr]
 ) -> Expr:
-    """`plain` where no lane is beyond `limit`, which it seldom is, else `careful`."""
+    """`plain` where no lane is beyond `limit`, which it seldom is, else `careful`.
+
+    `plain` is computed in any case: only what every iteration of a loop does has its
+    constants loaded before the loop.
+    """
     lanes = lanes_of(x)
     if lanes == 1:
         return careful()
-    inside = simd.every(magnitude_of(x) <= like(x, limit))
-    result = writer.allocate("e", lanes, "float32")
-    ways = []
-    for way in (plain, careful):
-        with writer.body() as body:
-            simd.store(writer, result, writer.index(0), way(), lanes)
-        ways.append(body)
-    writer.choose(inside, *ways)
-    return simd.load(result, writer.index(0), lanes)
+    zero, result = writer.index(0), writer.allocate("e", lanes, "float32")
+    simd.store(writer, result, zero, plain(), lanes)
+    with writer.when(simd.expected(tirx.Not(_none_beyond(writer, x, limit)), False)):
+        simd.store(writer, result, zero, careful(), lanes)
+    return simd.load(result, zero, lanes)
+
+
+def _none_beyond(writer: Writer, x: Expr, limit: float) -> Expr:
+    """Whether all magnitudes are at most `limit`; false where one is NaN.
+
+    As integers, magnitudes are ordered like floats, and NaN is above infinity: whole
+    registers are joined first, so that one comparison is left.
+    """
+    sizes, lanes = simd.bits(magnitude_of(x), "int32"), lanes_of(x)
+    while lanes > FEWEST_LANES:
+        spare = writer.allocate("size", lanes, "int32")
+        simd.store(writer, spare, writer.index(0), sizes, lanes)
+        lanes //= 2
+        low, high = (
+            writer.bind("size", simd.load(spare, writer.index(start), lanes))
+            for start in (0, lanes)
+        )
+        sizes = writer.bind("size", tirx.Select(low > high, low, high))
+    return simd.every(simd.bits(sizes, "float32") <= constant(limit, "float32", lanes))
 
 
 def exp(writer: Writer, x: Expr) -> Expr:

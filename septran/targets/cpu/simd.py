@@ -183,6 +183,11 @@ def every(mask: Expr) -> Expr:
     return call("bool", 1, "llvm.vector.reduce.and", mask)
 
 
+def expected(condition: Expr, value: bool) -> Expr:
+    """A condition that nearly always is `value`: the other way gets no registers."""
+    return call("bool", 1, "llvm.expect", condition, tirx.const(value, "bool"))
+
+
 def unequal(left: Expr, right: Expr) -> Expr:
     """Whether two lanes differ; true of NaN, too, which TVM's own comparison is not."""
     return tirx.Not(tirx.EQ(left, right))

@@ -66,6 +66,13 @@ class Evaluation:
     """By the expression's identity and where it was evaluated."""
     reciprocals: dict[int, Reciprocal] = field(default_factory=dict)
     """Of divisors that are the same in all lanes, by the quotient's identity."""
+    kept: dict[str, Expr] = field(default_factory=dict)
+    """Vectors of buffers that are not stored."""
+
+    def keep(self, buffer: str, value: Expr) -> None:
+        """Let loads of a buffer at this point give `value`."""
+        truth = simd.element_of(value) == "bool"
+        self.kept[buffer] = value if truth else self.context.writer.bind("v", value)
 
     def inside(self) -> Evaluation:
         """For a loop in this one's body: it knows what was computed before the loop."""
@@ -130,6 +137,8 @@ class Evaluation:
 
     def _load(self, expr: ex.Load, point: Point) -> Expr:
         assert isinstance(expr.view, Region)
+        if expr.view.buffer in self.kept:
+            return self.kept[expr.view.buffer]
         access = self.accesses[expr.view]
         count = None if point.count is None else self.context.lower(point.count)
         return read(self.context, access, point.at, point.lanes, point.along or 0, count)

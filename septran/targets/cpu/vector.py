@@ -3,18 +3,19 @@
 Statements of one leaf that depend on each other only within a row are done together, a
 row at a time, so that the row stays in L1; within a row, those that depend on each other
 only within a column share one loop over vectors. A temporary that nobody else uses
-shrinks to a row, or to one element, which LLVM keeps in a register.
+shrinks to a row, or to one element, which LLVM keeps in a register; one that only hands
+vectors on within a loop is not stored at all.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from septran.dtypes import compute_dtype, itemsize
 from septran.targets.cpu.addresses import Access, Storage
-from septran.targets.cpu.columns import emit_row
+from septran.targets.cpu.columns import emit_row, passing, row_loops
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import held_dtype
 from septran.targets.cpu.simd import fence
@@ -42,15 +43,25 @@ def emit_maps(context: Context, nodes: Sequence[Compute], private: Sequence[Buff
     """Do the nodes in order; `private` buffers are used by no other node."""
     found, made = statements(nodes)
     own = {b.name: b for b in (*private, *made)}
-    _Fusion(context, own).level(recomputed(found, own), 0, (), {})
+    run = recomputed(found, own)
+    fusion = _Fusion(context, own, _passing(run, own))
+    fusion.level(run, 0, (), fusion.start())
 
 
 @dataclass
 class _Fusion:
     context: Context
     private: dict[str, Buffer]
+    passed: Collection[str]
+    """Private buffers that are never stored."""
     storages: dict[str, Storage] = field(default_factory=dict)
     """Of private buffers, as far as they have been allocated."""
+
+    def start(self) -> dict[str, frozenset[int]]:
+        """What is known of buffers' shapes before the first loop: nothing is left of some."""
+        gone = {n: frozenset(range(len(self.private[n].shape))) for n in sorted(self.passed)}
+        self._allocate(list(gone), gone)
+        return gone
 
     def level(
         self,
@@ -67,7 +78,8 @@ class _Fusion:
             mine = [n for n, home in homes.items() if home == number]
             if axes is None:
                 self._allocate(mine, shrunk)
-                emit_row(self.context, part, at, self._accesses(part, shrunk))
+                loops = row_loops(part, depth)
+                emit_row(self.context, loops, at, self._accesses(part, shrunk), self.passed)
                 continue
             deeper = dict(shrunk)
             for name in mine:
@@ -134,6 +146,20 @@ class _Fusion:
     def _worth(self, part: list[Statement]) -> bool:
         work = max(math.prod(s.value.shape) for s in part)
         return work >= PARALLEL_ELEMENTS and not self.context.parallel
+
+
+def _passing(run: list[Statement], private: Collection[str], depth: int = 0) -> set[str]:
+    """The buffers of which each vector goes from statement to statement of one inner loop."""
+    found: set[str] = set()
+    for part, axes in _parts(run, depth):
+        inside = {id(s) for s in part}
+        elsewhere = {r.buffer for s in run if id(s) not in inside for r in regions_of(s)}
+        mine = set(private) - elsewhere
+        if axes is None:
+            found |= passing(row_loops(part, depth), depth, mine)
+        else:
+            found |= _passing(part, mine, depth + 1)
+    return found
 
 
 def _parts(run: list[Statement], depth: int) -> list[Part]:

@@ -114,3 +114,23 @@ def test_a_second_loop_asks_for_the_next_row():
     near, far = (stages("softmax", {"M": m, "N": 1024}) for m in (16, 1024))
     assert "prefetch" not in near.source.parts["assembly"]
     assert "prefetcht1" in far.source.parts["assembly"]
+
+
+def test_the_loop_that_has_time_to_spare_asks():
+    def asking(operator: str) -> int:
+        text = stages(operator, {"M": 8192, "N": 4096}).tensor_ir.text
+        loops = re.split(r"for v\w* in range", text)[1:]
+        found = [n for n, loop in enumerate(loops) if "prefetch" in loop]
+        assert len(loops) == 3 and len(found) == 1
+        return found[0]
+
+    assert asking("softmax") == 1, "exponentials hide it"
+    assert asking("layer_norm") == 2, "results leave beside it"
+
+
+def test_what_one_loop_hands_on_is_not_stored():
+    shapes = {"Q": (1, 1, 48, 64), "K": (1, 1, 512, 64), "V": (1, 1, 512, 64)}
+    text = stages("attention", shapes).tensor_ir.text
+    room = dict(re.findall(r"(\w+) = T\.alloc_buffer\(\((\d+),\)", text))
+    assert room["E"] == "1"
+    assert not re.search(r"\bE\[", text)

@@ -68,6 +68,21 @@ def test_special_values_are_as_in_numpy(function, dtype):
     np.testing.assert_allclose(y, expected, rtol=3e-7)
 
 
+@pytest.mark.parametrize("function", ["exp", "exp2"])
+@pytest.mark.parametrize("lanes", [8, 16, 32])
+def test_one_lane_out_of_range_is_found_in_any_register(function, lanes):
+    odd = np.array([np.nan, np.inf, -np.inf, 88.5, -100.0, 126.5, -140.0, 1e30], "f4")
+    run = compiled(function, "float32", 1, lanes, lanes)
+    for place in range(lanes):
+        for value in odd:
+            x = np.linspace(-3, 3, lanes).astype("f4")
+            x[place] = value
+            y = np.empty_like(x)
+            run(x, y)
+            with np.errstate(over="ignore", under="ignore"):
+                np.testing.assert_allclose(y, EXACT[function](x.astype("f8")).astype("f4"), 3e-7)
+
+
 SIMPLE = ["abs", "sqrt", "floor", "ceil", "round", "log", "log2", "sin", "cos", "neg"]
 
 
