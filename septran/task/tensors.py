@@ -11,8 +11,8 @@ from septran.location import Location
 from septran.task import expressions as ex
 from septran.task.errors import IndexingError, PartitionError, ShapeError, ViewError
 from septran.task.index import Index, IndexLike, Range, Var, axis, ceil_div, minimum
-from septran.task.reach import greatest, least
 from septran.task.padding import fitted
+from septran.task.reach import greatest, least
 from septran.task.symbols import Expression, apply, as_index, extent, is_full, nominal, symbol
 from septran.task.views import View
 

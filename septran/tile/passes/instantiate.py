@@ -36,9 +36,9 @@ from septran.tile.nodes import (
     Origin,
     Region,
     Remark,
-    Request,
     TileProgram,
 )
+from septran.tile.requests import request_of
 
 
 class NoRouteError(TileError):
@@ -66,7 +66,7 @@ def instantiate(resolved: ResolvedMapping) -> TileProgram:
         buffers=tuple(builder.buffers.values()),
         body=body,
         remarks=remarks,
-        requests=tuple(_request(i) for i in resolved.instances),
+        requests=tuple(request_of(i) for i in resolved.instances),
     )
 
 
@@ -345,7 +345,7 @@ class _Body:
         body = tuple(self.nodes(loop.body))
         processor = self._spread(loop)
         kind = "parallel" if loop.parallel else "sequential"
-        asked = _request(self.instance)
+        asked = request_of(self.instance)
         for variable, extent in reversed(tuple(zip(loop.variables, loop.extents, strict=True))):
             what = f"over {processor}" if processor else f"on one {self.instance.proc.value}"
             rule = f"{self.task.name} iterates {variable} {what}"
@@ -376,31 +376,6 @@ def _whole(buffer: Buffer, valid: tuple[Index, ...]) -> Region:
 
 def _regions(value: ex.Expr) -> tuple[Region, ...]:
     return tuple(view for view in ex.loads(value) if isinstance(view, Region))
-
-
-def _request(instance: Instance) -> Request:
-    return Request(
-        instance.path,
-        instance.pipeline.value,
-        instance.warpspecialize.value,
-        instance.consumers.value,
-        tuple(sorted(instance.registers.items())),
-        instance.pipeline.where,
-        tuple((name, setting.value) for name, setting in sorted(instance.tunables.items())),
-        _asked(instance, "persistent"),
-        _raster(instance),
-        _asked(instance, "overlap"),
-        _asked(instance, "turns"),
-    )
-
-
-def _asked(instance: Instance, key: str) -> bool:
-    return key in instance.schedule and bool(instance.schedule[key].value)
-
-
-def _raster(instance: Instance) -> int:
-    setting = instance.schedule.get("raster")
-    return setting.value if setting is not None and isinstance(setting.value, int) else 0
 
 
 def _unused(name: str, taken: dict[str, Buffer]) -> str:
