@@ -56,6 +56,9 @@ def test_two_products_are_under_way_and_warpgroups_take_turns():
     order = re.findall(
         r"bar_sync|f16_ss_mma|f16_rs_mma|bar_arrive|wait_group_sync_aligned_\d|expf|st_shared", loop
     )
+    waited = loop.index("wait_group_sync_aligned_0")
+    assert loop.index("P_ptr)[") < waited  # words of P are read by the product in flight
+    assert re.search(r"P_ptr\[[^]]*\] = |\(P_ptr \+", loop).start() > waited
     brief = [a for n, a in enumerate(order) if n == 0 or order[n - 1] != a]
     assert brief[:9] == [
         "bar_sync", "f16_ss_mma", "f16_rs_mma", "bar_arrive", "wait_group_sync_aligned_1", "expf",
