@@ -79,7 +79,9 @@ def test_without_the_key_nothing_changes():
     ],
 )
 def test_why_it_has_no_effect_is_said(operator, shapes, why):
-    mapping = MAPPING.replace("{task: attention_block}", "{loops: parallel}")
+    mapping = MAPPING.replace(
+        "{task: [attention_block, attention_bias_block]}", "{loops: parallel}"
+    )
     mapping = mapping.replace(
         "    turns: true",
         "    turns: true\n    proc: BLOCK\n"
