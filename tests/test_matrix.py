@@ -96,3 +96,17 @@ def test_times_have_units():
     case = operators.cases("reduce")[0]
     costs = [Cell(case, "cpu-x86", True, 0, 0, s, None, "").cost for s in (2e-6, 3e-3)]
     assert costs == ["2 us", "3 ms"]
+
+
+def test_generated_gpu_code_is_emulated_in_every_order():
+    found = measure_matrix(["gemm"], ["nvidia-h200"], first=True, emulate=True)
+    (cell,) = found.cells
+    assert cell.right
+    assert cell.worst <= 1
+    assert (cell.cycles, cell.seconds, cell.cost) == (None, None, "")
+
+
+def test_a_machine_without_an_emulator_says_so():
+    (cell,) = measure_matrix(["gemm"], ["dsa-sim"], first=True, emulate=True).cells
+    assert not cell.right
+    assert "emulat" in cell.message

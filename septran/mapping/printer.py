@@ -11,6 +11,7 @@ from septran.machine.model import NONE, Machine
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mapping import Match, Plan
 from septran.mapping.resolved import Instance, ResolvedMapping, Setting
+from septran.task.padding import Padded
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.+-]*")
 _WORDS = ("true", "false", "null", "yes", "no", "on", "off")
@@ -204,6 +205,8 @@ def _flow(value: Any) -> str:
         return _quoted(value)
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Padded):
+        return f"{{value: {int(value)}, multiple: {value.multiple}}}"
     if isinstance(value, Iterable):
         return "[" + ", ".join(map(_flow, value)) + "]"
     return str(value)

@@ -344,7 +344,7 @@ class _Task:
             elif setting.value != value:
                 found[name] = Setting(value, "given with the call")
             else:
-                found[name] = setting
+                found[name] = replace(setting, value=value)  # which may be one that is rounded up
         return found
 
     def _bindings(self, proc: Setting[str], placed: Mapping[str, str]) -> dict[str, Setting[str]]:

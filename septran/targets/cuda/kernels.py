@@ -171,6 +171,14 @@ class _Kernel:
         for scratch in context.scratches:
             at = context.reserve(scratch.size)
             found.append(tirx.Bind(scratch.variable, tirx.IntImm("int32", at // 16)))
+        limit = context.program.machine.memory("SHARED").capacity_bytes
+        if limit is not None and context.shared_bytes > limit:
+            raise unsupported(
+                self.body[0].origin,
+                f"{self.name} needs {context.shared_bytes:,} bytes of shared memory of {limit:,}, "
+                "with what its threads exchange",
+                "lower `pipeline`, or the tunables that set the shapes of its tiles",
+            )
         if not (context.views or context.opening or context.shared_bytes):
             return found
         views = [tirx.DeclBuffer(v, data=context.shared.data) for v in context.views.values()]

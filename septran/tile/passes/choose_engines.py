@@ -63,6 +63,6 @@ def _able(
         if why is None and reasons and not converts(program, replace(copy, engine=name)):
             why = f"{name} cannot change the layout on the way"
         if why is None:
-            return name, reasons[0] if reasons else ""
-        reasons.append(why)
+            return name, "; ".join(reasons)
+        reasons.append(why if not reasons else f"nor by {name}: {why}")
     return copy.engine, ""

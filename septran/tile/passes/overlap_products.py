@@ -9,6 +9,7 @@ from typing import NamedTuple
 from septran.task.index import Index, Range, Var, minimum
 from septran.tile.loops import map_regions, ranges, used
 from septran.tile.nodes import (
+    Buffer,
     Compute,
     Copy,
     For,
@@ -73,7 +74,7 @@ class _Parts(NamedTuple):
 @dataclass
 class _Overlaps:
     program: TileProgram
-    buffers: list[object] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)
     done: list[Remark] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
 

@@ -20,9 +20,12 @@ def staged(operator, machine, **options):
     [
         (72, "tma", None),
         (76, "cp_async", "rows of B begin every 152 bytes, not a multiple of 16"),
-        (75, "load_store", "rows of B begin every 150 bytes, not a multiple of 16"),
+        (
+            75, "load_store", "rows of B begin every 150 bytes, not a multiple of 16; nor by "
+            "cp_async: its contiguous bytes begin at multiples of 2, not of 4",
+        ),
     ],
-)
+)  # fmt: skip
 def test_rows_decide(n, engine, why):
     shapes = {"M": 128, "N": n, "K": 128}
     program, engines = staged("gemm", "nvidia-h200", shapes=shapes, dtypes="float16")
@@ -64,3 +67,16 @@ def test_ragged_steps_of_the_sum_are_filled_with_zeros():
     ragged = [c for c in copies if c.target.buffer in ("A_SHARED", "B_SHARED")]
     assert ragged
     assert all(c.zero_fill for c in ragged if c.target.ragged)
+
+
+def test_a_box_cannot_put_zeros_before_its_tensor_ends():
+    shapes = {"B": 1, "H": 1, "G": 1, "M": 130, "N": 300, "D": 64}
+    options = {"dtypes": "float16", "shapes": shapes}
+    program, engines = staged("attention", "nvidia-h200", static={"causal": True}, **options)
+    assert (engines["K_SHARED"], engines["V_SHARED"]) == ("tma", "cp_async")
+    assert any("ends before V does" in r.message for r in program.remarks)
+    _, engines = staged("attention", "nvidia-h200", **options)
+    assert engines["V_SHARED"] == "tma"
+    shapes["M"] = 300  # the last query of each block sees all keys that are there, or ends a tile
+    _, engines = staged("attention", "nvidia-h200", static={"causal": True}, **options)
+    assert engines["V_SHARED"] == "tma"
