@@ -121,7 +121,8 @@ def test_the_loop_that_has_time_to_spare_asks():
         text = stages(operator, {"M": 8192, "N": 4096}).tensor_ir.text
         loops = re.split(r"for v\w* in range", text)[1:]
         found = [n for n, loop in enumerate(loops) if "prefetch" in loop]
-        assert len(loops) == 3 and len(found) == 1
+        assert len(loops) == 3
+        assert len(found) == 1
         return found[0]
 
     assert asking("softmax") == 1, "exponentials hide it"
