@@ -41,7 +41,7 @@ SLACK_BYTES = 256
 PARALLEL_WORK = 1 << 15
 """Operations below which waking other threads costs more than it saves."""
 
-GEMM_RATE = 8
+GEMM_RATE = 12
 """Multiply-adds of a product in the time of another operation."""
 
 

@@ -23,6 +23,11 @@ from septran.tile.nodes import Buffer, Compute
 EXACT_STEPS = {"int8": 1024, "uint8": 256}
 """Products of these types that sum exactly in float32's 24 bits."""
 
+FMAS_IN_FLIGHT = 8
+"""Independent ones that keep the units busy: two a cycle, each done after four."""
+MOST_HEIGHTS = 2
+"""Numbers of rows of one product that strips of about the same height are written for."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -36,10 +41,17 @@ class Shape:
     unroll: int = 1
     """Steps of k in one iteration."""
 
+    registers: int = 2
+    """That one row takes."""
+
     @property
     def chunks(self) -> range:
         """First columns of the vectors of one row."""
         return range(0, self.columns, self.lanes)
+
+    def idles(self, rows: int) -> bool:
+        """Whether whole strips leave rows whose sums are too few to keep the units busy."""
+        return 0 < rows % self.rows * self.registers < FMAS_IN_FLIGHT and rows > self.rows
 
 
 @dataclass(frozen=True)
@@ -87,7 +99,7 @@ def emit_gemm(context: Context, node: Compute) -> None:
         def strip(row: Index, rows: int) -> None:
             _microkernel(context, operands, narrow, Tile(row, rows, column, columns))
 
-        _strips(context, high, shape.rows, strip)
+        _strips(context, high, narrow, strip)
 
     _panels(context, wide, shape.columns, panel)
 
@@ -104,16 +116,20 @@ def register_tile(context: Context, node: Compute, operands: Operands) -> Shape:
     while columns % (lanes * 2) == 0:
         lanes *= 2
     unroll = int(instruction.options.get("unroll", 1))
-    return Shape(rows, columns, lanes, dtype, unroll)
+    return Shape(rows, columns, lanes, dtype, unroll, columns // register)
 
 
 def _narrowed(context: Context, shape: Shape, columns: Index | None) -> Shape:
-    """The register tile for what is left of the columns: no register without any of them."""
+    """The register tile for what is left of the columns: no register without any of them.
+
+    Fewer columns leave registers for more rows.
+    """
     if columns is None or not columns.is_constant:
         return shape
     register = context.unit.lanes(shape.dtype)
     width = -(-columns.constant // register) * register
-    return replace(shape, columns=width, lanes=min(shape.lanes, width & -width))
+    rows, lanes = shape.rows * (shape.columns // width), min(shape.lanes, width & -width)
+    return replace(shape, rows=rows, columns=width, lanes=lanes, registers=width // register)
 
 
 def _sum_dtype(operands: Operands) -> str:
@@ -141,22 +157,48 @@ def _panels(
     rest = context.indices.simplify(extent - whole * size)
     if not context.divides(size, extent) and context.indices.bounds(rest)[1] > 0:
         rest = context.variable("rest", rest)
+        values = [v for v in context.values(extent) or () if v % size]
+        known = Index.of(values[0] % size) if len({v % size for v in values}) == 1 else rest
         with context.writer.when(rest.is_constant or context.lower(rest) > 0):
-            body(whole * size, rest)
+            body(whole * size, known)
 
 
-def _strips(context: Context, extent: Index, size: int, body: Callable[[Index, int], None]) -> None:
-    """Run `body` on whole strips, then on the rows left, each number with its own code."""
+def _strips(
+    context: Context, extent: Index, shape: Shape, body: Callable[[Index, int], None]
+) -> None:
+    """Run `body` on whole strips, then on the rows left, each number with its own code.
+
+    Where so few would be left that their sums wait for each other, all strips are of about
+    the same height instead.
+    """
+    values, size = context.values(extent), shape.rows
+    if values is not None and len(values) <= MOST_HEIGHTS and any(map(shape.idles, values)):
+        for value in values:
+            with context.writer.when(len(values) == 1 or context.lower(extent) == value):
+                _even_strips(context, value, size, body)
+        return
     whole = context.variable("strips", extent // size)
     with context.loop("strip", whole) as strip:
         body(strip * size, size)
-    values = context.values(extent)
     rests = sorted({v % size for v in values} if values is not None else range(size))
     left = context.lower(extent - whole * size)
     for rest in rests:
         if rest:
             with context.writer.when(rests == [rest] or left == rest):
                 body(whole * size, rest)
+
+
+def _even_strips(
+    context: Context, extent: int, size: int, body: Callable[[Index, int], None]
+) -> None:
+    """As few strips as there must be, of two heights that differ by one."""
+    count = -(-extent // size)
+    height, higher = divmod(extent, max(1, count))
+    with context.loop("strip", higher) as strip:
+        body(strip * (height + 1), height + 1)
+    if height:
+        with context.loop("strip", count - higher) as strip:
+            body(strip * height + higher * (height + 1), height)
 
 
 def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile) -> None:

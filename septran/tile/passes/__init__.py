@@ -13,10 +13,12 @@ from septran.tile.passes.insert_sync import insert_sync
 from septran.tile.passes.persist import persist
 from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
+from septran.tile.passes.read_in_place import read_in_place
 from septran.tile.passes.stream_panels import stream_panels
 
 PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     eliminate_copies,
+    read_in_place,
     stream_panels,
     fuse_fills,
     infer_layouts,
