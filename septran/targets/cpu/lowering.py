@@ -44,7 +44,7 @@ PARALLEL_WORK = 1 << 15
 UNIT = "unit"
 """The name of a nest's index where its iterations, the blocks, are shared by threads."""
 
-GEMM_RATE = 8
+GEMM_RATE = 12
 """Multiply-adds of a product in the time of another operation."""
 
 

@@ -23,8 +23,10 @@ from septran.tile.nodes import Buffer, Compute
 
 EXACT_STEPS = {"int8": 1024, "uint8": 256}
 """Products of these types that sum exactly in float32's 24 bits."""
-CHAINS = 8
-"""Sums at a time that keep two units of four cycles' latency busy."""
+FMAS_IN_FLIGHT = 8
+"""Independent ones that keep the units busy: two a cycle, each done after four."""
+MOST_HEIGHTS = 2
+"""Numbers of rows of one product that strips of about the same height are written for."""
 
 
 @dataclass(frozen=True)
@@ -93,16 +95,20 @@ def register_tile(context: Context, node: Compute, operands: Operands) -> Shape:
     while columns % (lanes * 2) == 0:
         lanes *= 2
     unroll = int(instruction.options.get("unroll", 1))
-    return Shape(rows, columns, lanes, dtype, unroll)
+    return Shape(rows, columns, lanes, dtype, unroll, columns // register)
 
 
 def _narrowed(context: Context, shape: Shape, columns: Index | None) -> Shape:
-    """The register tile for what is left of the columns: no register without any of them."""
+    """The register tile for what is left of the columns: no register without any of them.
+
+    Fewer columns leave registers for more rows.
+    """
     if columns is None or not columns.is_constant:
         return shape
     register = context.unit.lanes(shape.dtype)
     width = -(-columns.constant // register) * register
-    return replace(shape, columns=width, lanes=min(shape.lanes, width & -width))
+    rows, lanes = shape.rows * (shape.columns // width), min(shape.lanes, width & -width)
+    return replace(shape, rows=rows, columns=width, lanes=lanes, registers=width // register)
 
 
 def _sum_dtype(operands: Operands) -> str:
@@ -130,26 +136,29 @@ def _panels(
     rest = context.indices.simplify(extent - whole * size)
     if not context.divides(size, extent) and context.indices.bounds(rest)[1] > 0:
         rest = context.variable("rest", rest)
+        values = [v for v in context.values(extent) or () if v % size]
+        known = Index.of(values[0] % size) if len({v % size for v in values}) == 1 else rest
         with context.writer.when(rest.is_constant or context.lower(rest) > 0):
-            body(whole * size, rest)
+            body(whole * size, known)
 
 
 def _strips(
     context: Context, extent: Index, shape: Shape, body: Callable[[Index, int], None]
 ) -> None:
-    """Run `body` on whole strips, then on the rows left, each number with its own code."""
-    size = shape.rows
-    if (even := _even_strips(context, extent, shape)) is not None:
-        tall, low = even
-        with context.loop("strip", tall) as strip:
-            body(strip * size, size)
-        with context.loop("strip", low) as strip:
-            body(strip * (size - 1) + tall * size, size - 1)
+    """Run `body` on whole strips, then on the rows left, each number with its own code.
+
+    Where so few would be left that their sums wait for each other, all strips are of about
+    the same height instead.
+    """
+    values, size = context.values(extent), shape.rows
+    if values is not None and len(values) <= MOST_HEIGHTS and any(_idles(shape, v) for v in values):
+        for value in values:
+            with context.writer.when(len(values) == 1 or context.lower(extent) == value):
+                _even_strips(context, value, size, body)
         return
     whole = context.variable("strips", extent // size)
     with context.loop("strip", whole) as strip:
         body(strip * size, size)
-    values = context.values(extent)
     rests = sorted({v % size for v in values} if values is not None else range(size))
     left = context.lower(extent - whole * size)
     for rest in rests:
@@ -158,20 +167,22 @@ def _strips(
                 body(whole * size, rest)
 
 
-def _even_strips(context: Context, extent: Index, shape: Shape) -> tuple[int, int] | None:
-    """Numbers of whole strips and of those a row lower, where what is left would be too low.
+def _idles(shape: Shape, rows: int) -> bool:
+    """Whether whole strips leave rows whose sums are too few to keep the units busy."""
+    return 0 < rows % shape.rows * shape.registers < FMAS_IN_FLIGHT and rows > shape.rows
 
-    A few rows have too few sums to hide the latency of an FMA behind each other.
-    """
-    values = context.values(extent)
-    if values is None or len(values) != 1 or shape.rows < 2:
-        return None
-    whole, rest = divmod(values[0], shape.rows)
-    registers = shape.columns // context.unit.lanes(shape.dtype)
-    low = shape.rows - rest
-    if rest == 0 or rest * registers >= CHAINS or whole + 1 < low:
-        return None
-    return whole + 1 - low, low
+
+def _even_strips(
+    context: Context, extent: int, size: int, body: Callable[[Index, int], None]
+) -> None:
+    """As few strips as there must be, of two heights that differ by one."""
+    count = -(-extent // size)
+    height, higher = divmod(extent, max(1, count))
+    with context.loop("strip", higher) as strip:
+        body(strip * (height + 1), height + 1)
+    if height:
+        with context.loop("strip", count - higher) as strip:
+            body(strip * height + higher * (height + 1), height)
 
 
 def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile) -> None:

@@ -28,6 +28,8 @@ class Shape:
     dtype: str
     unroll: int = 1
     """Steps of k in one iteration."""
+    registers: int = 2
+    """That one row takes."""
 
     @property
     def chunks(self) -> range:

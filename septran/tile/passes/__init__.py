@@ -19,6 +19,7 @@ from septran.tile.passes.persist import persist
 from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
 from septran.tile.passes.rasterise import rasterise
+from septran.tile.passes.read_in_place import read_in_place
 from septran.tile.passes.stage_footprints import stage_footprints
 from septran.tile.passes.stream_panels import stream_panels
 from septran.tile.passes.turn_tiles import turn_tiles
@@ -26,6 +27,7 @@ from septran.tile.passes.turn_tiles import turn_tiles
 PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     eliminate_copies,
     stage_footprints,
+    read_in_place,
     stream_panels,
     fuse_fills,
     turn_tiles,

@@ -64,7 +64,7 @@ def test_rows_of_a_softmax_are_done_one_by_one_in_registers():
 
 
 def test_every_part_of_the_source_says_where_it_is_from():
-    made = stages("gemm", GEMM)
+    made = stages("gemm", {"M": 300, "N": 160, "K": 160})  # rows that B is packed for
     notes = [line for line in made.source.text.splitlines() if line.strip().startswith("# ")]
     assert any("B is DRAM" in n and "cpu-x86.mapping.yaml" in n for n in notes)
     assert any("gemm_tile calls gemm" in n and "operators/gemm.py" in n for n in notes)
@@ -80,8 +80,13 @@ def test_equal_programs_give_equal_text():
 def test_large_tensors_are_addressed_by_64_bits():
     shapes = {"M": 1 << 16, "N": (1 << 16) + 1}
     text = stages("softmax", shapes, dtypes="float16").tensor_ir.text
-    assert "int64" in text
-    assert "int64" not in stages("softmax", {"M": 8, "N": 8}).tensor_ir.text
+    assert "int64" in _accesses(text)
+    assert "int64" not in _accesses(stages("softmax", {"M": 8, "N": 8}).tensor_ir.text)
+
+
+def _accesses(text: str) -> str:
+    """Without the assertions, which count bytes."""
+    return "\n".join(line for line in text.splitlines() if "share memory" not in line)
 
 
 def test_a_saved_kernel_runs_after_loading(tmp_path):

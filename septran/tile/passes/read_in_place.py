@@ -1,0 +1,160 @@
+"""Leave operands of few products where they are: packing them would take longer than it saves.
+
+A copy into a cache is no necessity, as a gemm reads its operands anywhere. It makes rows of B
+adjacent, which is worth its time where many rows of A come by, or where B's own rows would
+throw each other out of the caches.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from septran.dtypes import itemsize
+from septran.tile.loops import covers, depends, trips, walk
+from septran.tile.nodes import (
+    Buffer,
+    Compute,
+    Copy,
+    For,
+    Node,
+    Region,
+    RemovedCopy,
+    Role,
+    TileProgram,
+    nodes,
+    reads,
+    rewrite,
+    writes,
+)
+
+NAME = "read_in_place"
+FEW_ROWS = 12
+"""Of A, for which B is read in place wherever its rows lie: a packed B is touched as often."""
+SOME_ROWS = 144
+"""Of A, for which it is where its rows stay in a cache; for more, packing pays."""
+LINE = 64
+"""Bytes that a cache brings at once, and that a gemm takes of a row of B at once."""
+PART = 4
+"""Of a larger cache that B may take."""
+WAYS = 8
+"""Lines at the same place of a first-level cache."""
+_B = 2
+"""Place of the operand whose rows are read as vectors."""
+
+
+def read_in_place(program: TileProgram) -> TileProgram:
+    """Drop copies into caches of what gemms read as fast where it is."""
+    work = _Work(program)
+    body = work.inside(program.body, ())
+    if not work.removed:
+        return program
+    names = {removed.copy.target.buffer for removed in work.removed}
+    buffers = tuple(b for b in program.buffers if b.name not in names)
+    removed = program.removed + tuple(work.removed)
+    return replace(program, body=body, buffers=buffers, removed=removed)
+
+
+@dataclass
+class _Work:
+    program: TileProgram
+    removed: list[RemovedCopy] = field(default_factory=list)
+
+    def inside(self, body: tuple[Node, ...], loops: tuple[For, ...]) -> tuple[Node, ...]:
+        """A body without such copies, its gemms reading their sources."""
+        result: list[Node] = []
+        rest = list(body)
+        while rest:
+            node = rest.pop(0)
+            if isinstance(node, Copy) and (reason := self._reason(node, tuple(rest))):
+                self.removed.append(RemovedCopy(node, NAME, reason, trips(loops)))
+                rest = list(rewrite(tuple(rest), partial(_redirected, node)))
+                continue
+            if isinstance(node, For | Role):
+                around = (*loops, node) if isinstance(node, For) else loops
+                node = replace(node, body=self.inside(node.body, around))
+            result.append(node)
+        return tuple(result)
+
+    def _reason(self, copy: Copy, following: tuple[Node, ...]) -> str | None:
+        """Why a copy is not worth its time; None where it may be."""
+        if not self._optional(copy):
+            return None
+        rows = self._rows(copy, following)
+        if rows is None:
+            return None
+        if rows <= FEW_ROWS:
+            return f"only {rows} rows are multiplied by it"
+        if rows <= SOME_ROWS and self._stays(copy.source):
+            return f"its rows stay in a cache for the {rows} that are multiplied by them"
+        return None
+
+    def _rows(self, copy: Copy, following: tuple[Node, ...]) -> int | None:
+        """How many rows are multiplied by a copy; None where it has other uses."""
+        name, dtype, rows, uses = copy.target.buffer, self._source(copy).dtype, 0, 1
+        for node, loops in walk(following):
+            if name not in _names(node):
+                continue
+            if not isinstance(node, Compute) or node.primitive != "gemm":
+                return None
+            c, a, b = node.operands
+            again = [loop for loop in loops if not depends(b, loop.variable)]
+            if name in (c.buffer, a.buffer) or self.program.buffer(c.buffer).dtype != dtype:
+                return None
+            rows += a.shape[0] * trips(again)
+            uses += 1
+        everywhere = sum(name in _names(n) for n in nodes(self.program.body))
+        return rows if rows and uses == everywhere else None
+
+    def _optional(self, copy: Copy) -> bool:
+        """Whether a copy only makes compact what lies in adjacent elements, unchanged."""
+        target, source = self.program.buffer(copy.target.buffer), self._source(copy)
+        strides = copy.source.strides()
+        if not self.program.machine.memory(target.memory).cached or strides is None:
+            return False
+        if copy.channel or copy.zero_fill or copy.source.padded or copy.source.rank != 2:
+            return False
+        alone = strides[-1] == {1: 1} and all(1 not in row for row in strides[:-1])
+        wide = source.dtype == target.dtype and source.dtype in ("float32", "float64")
+        unchanged = source.name in self.program.params and all(
+            r.buffer != source.name for n in nodes(self.program.body) for r in writes(n)
+        )
+        return alone and wide and unchanged and covers(copy.target, target.shape)
+
+    def _source(self, copy: Copy) -> Buffer:
+        return self.program.buffer(copy.source.buffer)
+
+    def _stays(self, source: Region) -> bool:
+        """Whether a line of each row fits in a core's first cache, or all in a part of its last."""
+        buffer, strides = self.program.buffer(source.buffer), source.strides()
+        assert strides is not None
+        step = itemsize(buffer.dtype) * sum(
+            row.get(0, 0) * math.prod(buffer.shape[n + 1 :]) for n, row in enumerate(strides)
+        )
+        machine = self.program.machine
+        core = machine.processors[-1].name
+        caches = [m for m in machine.memories if m.cached and m.visible_to == core]
+        sizes = sorted(m.capacity_bytes or 0 for m in caches)
+        if not sizes or step == 0:
+            return False
+        way = sizes[0] // WAYS
+        places = min(way // LINE, way // math.gcd(step, way))
+        rows = source.shape[0]
+        return rows <= places * WAYS or rows * step <= sizes[-1] // PART
+
+
+def _names(node: Node) -> set[str]:
+    """The buffers that a node itself touches."""
+    if isinstance(node, For | Role):
+        return set()
+    return {r.buffer for r in (*reads(node), *writes(node))}
+
+
+def _redirected(copy: Copy, node: Node) -> tuple[Node, ...]:
+    """A gemm that reads the source of `copy` in place of its target."""
+    if not isinstance(node, Compute) or copy.target.buffer not in _names(node):
+        return (node,)
+    operands = list(node.operands)
+    operands[_B] = copy.source.compose(operands[_B])
+    return (replace(node, operands=tuple(operands)),)

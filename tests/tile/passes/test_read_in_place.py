@@ -1,0 +1,56 @@
+"""What few rows are multiplied by is not packed; everything else is, as the mapping asks."""
+
+from __future__ import annotations
+
+import pytest
+
+import septran
+from septran.tile.nodes import Copy, nodes
+from septran.tile.passes.read_in_place import NAME
+
+
+def program(m, n, k, machine="cpu-x86", **options):
+    shapes = {"M": m, "N": n, "K": k}
+    return septran.compile("gemm", machine, shapes=shapes, **options).stages.tile_program
+
+
+def copied(made):
+    return {node.source.buffer for node in nodes(made.body) if isinstance(node, Copy)}
+
+
+def in_place(made):
+    return [removed for removed in made.removed if removed.by == NAME]
+
+
+def test_few_rows_need_no_packed_operand_wherever_its_rows_lie():
+    made = program(7, 4096, 512)
+    assert copied(made) == set()
+    assert [r.reason for r in in_place(made)] == ["only 7 rows are multiplied by it"]
+    assert {b.name for b in made.buffers} == {"A", "B", "C"}
+
+
+def test_some_rows_need_none_that_stays_in_a_cache():
+    made = program(100, 100, 100)
+    assert copied(made) == set()
+    assert "stay in a cache for the" in in_place(made)[0].reason
+
+
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((512, 512, 512), {}),  # many rows
+        ((64, 4096, 1024), {}),  # rows of B at the same places of the caches
+        ((7, 512, 512), {"static": {"trans_b": True}}),  # columns of B are not adjacent
+        ((7, 512, 512), {"dtypes": "float16"}),  # widened once, when it is packed
+    ],
+)
+def test_the_rest_is_packed(shape, options):
+    made = program(*shape, **options)
+    assert in_place(made) == []
+    assert "B" in copied(made)
+
+
+def test_copies_into_memories_that_hardware_does_not_fill_stay():
+    made = program(7, 64, 64, "dsa-sim")
+    assert in_place(made) == []
+    assert "B" in copied(made)
