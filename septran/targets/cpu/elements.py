@@ -121,6 +121,9 @@ def read(
     """`lanes` elements from `at` on along an axis; only the first `count` if given."""
     storage = access.storage
     exists = inside(context, access, at, along, lanes)
+    register = context.unit.lanes(str(storage.flat.dtype))
+    if exists is not None and lanes > register and lanes % register == 0:
+        return _by_registers(context, access, at, lanes, along, count)
     if exists is not None:
         return widen(_padded(context, access, at, lanes, along, count, exists), storage.dtype)
     offset = access.at(at)
@@ -168,6 +171,24 @@ def inside(
     for condition in rest:
         total = tirx.And(total, condition)
     return total
+
+
+def _by_registers(
+    context: Context,
+    access: Access,
+    at: Sequence[Index],
+    lanes: int,
+    along: int,
+    count: Expr | None,
+) -> Expr:
+    """A vector that may leave its tensor, a register at a time: see `pieces.Masked.masks`."""
+    size = context.unit.lanes(str(access.storage.flat.dtype))
+    parts = []
+    for start in range(0, lanes, size):
+        spot = [entry + start if n == along else entry for n, entry in enumerate(at)]
+        left = None if count is None else count - start
+        parts.append(read(context, access, spot, size, along, left))
+    return tirx.Shuffle(parts, list(range(lanes)))
 
 
 def _padded(

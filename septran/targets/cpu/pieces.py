@@ -47,7 +47,12 @@ class Masked:
     offset: Index
     low: Expr
     high: Expr
-    mask: Expr
+    masks: tuple[Expr, ...]
+    """Of the elements from the first lane's to the last one's, a register after the other.
+
+    Not of all as one: LLVM splits wider vectors, takes a half that no lane needs for undefined,
+    and an undefined mask for a full one (tests/targets/cpu/test_pieces.py has such a case).
+    """
 
 
 @dataclass(frozen=True)
@@ -174,29 +179,45 @@ class Pieces:
                 fits = self.context.lower(entry) < writer.index(extent)
                 high = tirx.Select(fits, high, writer.index(0))
         high = writer.bind("high", high)
-        ramp = tirx.Ramp(writer.index(0), writer.index(1), lanes * self.step)
         first, end = low, high
         if self.step > 1:  # the elements between two lanes' are not read at the end
             first, end = low * self.step, high * self.step - (self.step - 1)
-        wide = lanes * self.step
-        mask = tirx.And(ramp >= simd.broadcast(first, wide), ramp < simd.broadcast(end, wide))
+        width = min(lanes * self.step, self._register)
+
+        def mask(start: int) -> Expr:
+            ramp = tirx.Ramp(writer.index(start), writer.index(1), width)
+            above = ramp >= simd.broadcast(first, width)
+            return tirx.And(above, ramp < simd.broadcast(end, width))
+
         offset = self.context.variable("from", piece.offset)
-        return Masked(offset, low, high, mask)
+        masks = tuple(mask(start) for start in range(0, lanes * self.step, width))
+        return Masked(offset, low, high, masks)
+
+    @property
+    def _register(self) -> int:
+        """Elements of one of the processor's registers."""
+        return self.context.unit.lanes(str(self.access.storage.flat.dtype))
 
     def load(self, pieces: Sequence[Masked], offsets: Sequence[Index], whole: bool) -> Expr:
         """A vector; `whole`: all of it is known to be in the first piece."""
-        flat, value = self.access.storage.flat, None
+        flat, values = self.access.storage.flat, None
         for piece, offset in zip(pieces, offsets, strict=True):
-            at = self.context.lower(offset)
-            wide = simd.lanes_of(piece.mask)
+            width, at = simd.lanes_of(piece.masks[0]), self.context.lower(offset)
             if whole and self.step == 1:
-                return simd.load(flat, at, wide)
-            value = simd.masked_load(flat, at, piece.mask, value)
+                return simd.load(flat, at, width * len(piece.masks))
+            values = [
+                simd.masked_load(flat, at + n * width, mask, None if values is None else values[n])
+                for n, mask in enumerate(piece.masks)
+            ]
             if whole:
                 break
-        if self.step == 1:
-            return value
-        return tirx.Shuffle([value], list(range(0, simd.lanes_of(value), self.step)))
+        assert values is not None
+        size = sum(map(simd.lanes_of, values))
+        return (
+            values[0]
+            if self.step == 1 == len(values)
+            else tirx.Shuffle(values, list(range(0, size, self.step)))
+        )
 
 
 def period(access: Access, number: int) -> int:

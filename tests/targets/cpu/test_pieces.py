@@ -20,6 +20,7 @@ CASES = [  # batch, channels, height, width, outputs, rows, columns, stride, pad
     (1, 5, 20, 9, 8, 3, 2, 1, 2, 2),
     (1, 4, 6, 5, 8, 3, 3, 1, 1, 1),  # more pieces than are read by vectors
     (1, 30, 24, 24, 8, 3, 3, 3, 1, 1),  # steps of three
+    (2, 3, 11, 14, 5, 3, 2, 2, 2, 1),  # half of a vector's lanes are known to be in no piece
 ]
 
 
