@@ -21,6 +21,8 @@ USED_BY_TARGET: dict[str, tuple[str, ...]] = {
     "rocm": (),
 }
 """Which keys of a schedule a target makes use of."""
+OF_PARALLEL_LOOPS = ("order", "persistent", "raster", "cluster")
+"""Keys of a schedule that say how parallel iterations go over processors."""
 
 
 def settle(
@@ -57,9 +59,9 @@ def settle(
     for key, scheduled in instance.schedule.items():
         if key not in used:
             drop(key, _unscheduled(key, machine), scheduled.where)
-        elif not spreads:
+        elif key in OF_PARALLEL_LOOPS and not spreads:
             drop(key, f"{task.variant} has no parallel loop", scheduled.where)
-    used = used if spreads else ()
+    used = used if spreads else tuple(k for k in used if k not in OF_PARALLEL_LOOPS)
     instance = replace(
         instance,
         schedule=MappingProxyType({k: s for k, s in instance.schedule.items() if k in used}),

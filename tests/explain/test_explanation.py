@@ -19,6 +19,8 @@ PAYLOAD = '"><script>pwned=1</script><img src=x onerror=pwned=1>\\'
 class Stages:
     """Finished stages; those that are exceptions are raised when they are read."""
 
+    passes = ()
+
     def __init__(self, **stages):
         self.made = stages
         self.asked = []

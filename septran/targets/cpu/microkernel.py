@@ -23,8 +23,6 @@ from septran.tile.nodes import Buffer, Compute
 
 EXACT_STEPS = {"int8": 1024, "uint8": 256}
 """Products of these types that sum exactly in float32's 24 bits."""
-FMAS_IN_FLIGHT = 8
-"""Independent ones that keep the units busy: two a cycle, each done after four."""
 MOST_HEIGHTS = 2
 """Numbers of rows of one product that strips of about the same height are written for."""
 
@@ -151,7 +149,7 @@ def _strips(
     the same height instead.
     """
     values, size = context.values(extent), shape.rows
-    if values is not None and len(values) <= MOST_HEIGHTS and any(_idles(shape, v) for v in values):
+    if values is not None and len(values) <= MOST_HEIGHTS and any(map(shape.idles, values)):
         for value in values:
             with context.writer.when(len(values) == 1 or context.lower(extent) == value):
                 _even_strips(context, value, size, body)
@@ -165,11 +163,6 @@ def _strips(
         if rest:
             with context.writer.when(rests == [rest] or left == rest):
                 body(whole * size, rest)
-
-
-def _idles(shape: Shape, rows: int) -> bool:
-    """Whether whole strips leave rows whose sums are too few to keep the units busy."""
-    return 0 < rows % shape.rows * shape.registers < FMAS_IN_FLIGHT and rows > shape.rows
 
 
 def _even_strips(

@@ -16,6 +16,9 @@ from septran.targets.cpu.transpose import transposed
 from septran.targets.cpu.writer import Expr
 from septran.task.index import Index
 
+FMAS_IN_FLIGHT = 8
+"""Independent ones that keep the units busy: two a cycle, each done after four."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -35,6 +38,10 @@ class Shape:
     def chunks(self) -> range:
         """First columns of the vectors of one row."""
         return range(0, self.columns, self.lanes)
+
+    def idles(self, rows: int) -> bool:
+        """Whether whole strips leave rows whose sums are too few to keep the units busy."""
+        return 0 < rows % self.rows * self.registers < FMAS_IN_FLIGHT and rows > self.rows
 
 
 @dataclass(frozen=True)

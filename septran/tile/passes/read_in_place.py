@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from septran.dtypes import itemsize
-from septran.tile.loops import covers, depends, trips, walk
+from septran.tile.loops import covers, depends, ranges, trips, walk
 from septran.tile.nodes import (
     Buffer,
     Compute,
@@ -102,7 +102,7 @@ class _Work:
             again = [loop for loop in loops if not depends(b, loop.variable)]
             if name in (c.buffer, a.buffer) or self.program.buffer(c.buffer).dtype != dtype:
                 return None
-            rows += a.shape[0] * trips(again)
+            rows += a.shape[0] * trips(again, ranges(self.program.body))
             uses += 1
         everywhere = sum(name in _names(n) for n in nodes(self.program.body))
         return rows if rows and uses == everywhere else None
