@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -23,6 +24,9 @@ CASES = {
     "softmax": {"M": 37, "N": 50},
     "conv2d": {"B": 1, "C": 3, "H": 7, "W": 9, "O": 5, "R": 3, "S": 2},
 }
+EQUIVALENT = {"softmax": 1, "conv2d": 1}
+"""Mutants that change no result: of a maximum that rounding hides, of zeros turned for rows and
+columns that do not exist."""
 EVERY = 12
 """Mutants an operator and kind, at most, evenly spread."""
 
@@ -63,21 +67,32 @@ KINDS = {"a wrong store": (is_store, spoiled), "an iteration less": (is_loop, sh
 
 @contextmanager
 def changed(wanted, change, number):
-    """Every statement of a kind is counted, and that of a number changed."""
+    """Every statement of a kind gets its number, and that of `number` is changed.
+
+    A numbered statement is no longer of the kind: bodies are written into others later.
+    """
     emit, count = Writer.emit, 0
 
     def mutated(self, statement):
         nonlocal count
         if wanted(statement):
             statement = change(statement) if count == number else statement
+            statement = tirx.AttrStmt(0, "number", tirx.const(count, "int32"), statement)
             count += 1
         emit(self, statement)
 
     Writer.emit = mutated
     try:
-        yield lambda: count
+        yield
     finally:
         Writer.emit = emit
+
+
+def numbers_in(program, wanted):
+    """Numbers of the statements that are in the kernel: some are written and then not needed."""
+    with changed(wanted, spoiled, None):
+        function = lower_program(program)
+    return sorted({int(n) for n in re.findall(r'"number": (\d+)', str(function))})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -98,19 +113,19 @@ def test_mutants_of_the_lowering_are_found(name, kind):
     wanted, change = KINDS[kind]
 
     def compiled(number, change=change):
-        with changed(wanted, change, number) as count:
+        with changed(wanted, change, number):
             module = tvm.IRModule({program.name: lower_program(program)})
-        return compile_module(module, host_arch())[program.name], count()
+        return compile_module(module, host_arch())[program.name]
 
-    function, total = compiled(-1)
-    assert right(function, 0)
-    numbers = sorted({int(n) for n in np.linspace(0, total - 1, min(total, EVERY))})
-    missed = [n for n in numbers if right(compiled(n)[0], n + 1)]
+    assert right(compiled(-1), 0)
+    there = numbers_in(program, wanted)
+    places = np.linspace(0, len(there) - 1, min(len(there), EVERY))
+    numbers = sorted({there[int(n)] for n in places})
+    missed = [n for n in numbers if right(compiled(n), n + 1)]
     unreached = []
     for number in missed:  # code for other edges than those of these shapes
         with suppress(RuntimeError):
-            right(compiled(number, stop)[0], 0)
+            right(compiled(number, stop), 0)
             unreached.append(number)
-    # At least 95 % of all must be found (one of softmax's 12 stores is not found, of 65 and more)
-    assert len(missed) - len(unreached) <= (1 if name == "softmax" else 0), (missed, unreached)
+    assert len(missed) - len(unreached) <= EQUIVALENT.get(name, 0), (missed, unreached)
     assert len(missed) < len(numbers) / 2
