@@ -25,7 +25,7 @@ def test_dtypes_name_tensors_and_types():
 
 @pytest.fixture(scope="module")
 def stages():
-    shapes = {"M": 40, "N": 300, "K": 300}
+    shapes = {"M": 700, "N": 300, "K": 300}
     return septran.produce_stages("gemm", "cpu-x86", shapes=shapes)
 
 

@@ -153,13 +153,14 @@ def test_panes_passes_and_pages(open_notebook, tmp_path):
         choice.select_option(index=n)
         added = re.search(r"\+(\d+)", name)
         assert program.locator(".sep-added").count() == (int(added[1]) if added else 0)
-    choice.select_option(index=next(n for n, name in enumerate(names) if "insert_sync" in name))
+    sync = next(n for n, name in enumerate(names) if "insert_sync" in name)
+    choice.select_option(index=sync)
     wait = program.locator(".sep-added", has_text="wait(A_B_in").first
     wait.hover()
     assert count(page, "mapping") > 0
     program.locator(".sep-diff").focus()
     page.keyboard.press("ArrowLeft")
-    assert "assign_roles" in choice.evaluate("e => e.selectedOptions[0].textContent")
+    assert choice.evaluate("e => e.selectedOptions[0].textContent") == names[sync - 1]
 
     view.get_by_role("button", name="TensorIR", exact=True).click()
     assert view.locator("[data-pane=tensor_ir]").is_hidden()

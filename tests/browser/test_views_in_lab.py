@@ -67,10 +67,10 @@ def test_another_element_and_another_block_are_asked_of_the_kernel(open_notebook
 
     blocks = page.locator(".sep-access-view")
     blocks.scroll_into_view_if_needed()
-    blocks.get_by_label("core of 2").fill("1")
-    blocks.get_by_label("core of 2").press("Enter")
+    blocks.get_by_label("i of 2").fill("1")
+    blocks.get_by_label("i of 2").press("Enter")
     page.wait_for_timeout(1000)
-    assert blocks.get_by_label("core of 2").input_value() == "1"
+    assert blocks.get_by_label("i of 2").input_value() == "1"
 
 
 def test_cancelling_takes_less_than_a_second(open_notebook):

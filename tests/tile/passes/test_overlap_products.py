@@ -35,7 +35,7 @@ def test_the_next_product_is_issued_before_the_last_one_of_this_iteration():
     loop = next(n for n in role.body if isinstance(n, For))
     assert role.turns
     assert [n for n in written(loop.body) if n in ("S", "acc", "P", "E")] == [
-        "S", "acc", "E", "E", "P", "acc",
+        "S", "acc", "E", "P", "acc",
     ]  # fmt: skip
     assert loop.extent.as_int() == 3
     assert written(role.body)[-2:] == ["acc", "O_REGISTER"]
@@ -48,7 +48,7 @@ def test_what_a_product_in_flight_reads_is_released_when_its_result_is_needed():
         for n in loop.body
         if isinstance(n, Release | Compute)
     ]
-    assert kinds[:4] == ["S", "acc", "release K_in", "E"]
+    assert kinds[:4] == ["S", "acc", "release K_in", "T"]
     assert kinds[-3:] == ["release V_in", "P", "acc"]
 
 

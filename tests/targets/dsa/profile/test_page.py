@@ -13,7 +13,7 @@ from septran.targets.dsa.profile import DsaProfile
 from septran.targets.dsa.vendor import parse_prototype
 
 PAGE = (Path(__file__).parents[4] / "docs" / "dsa.md").read_text(encoding="utf-8")
-(VENDOR,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.S | re.M)
+VENDOR, _of_one_instruction = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.S | re.M)
 FUNCTIONS = yaml.safe_load(VENDOR)["vendor"]["functions"]
 
 
