@@ -52,7 +52,7 @@ def data() -> dict[str, Any]:
         "comparison": comparison_data(compared),
         "element": explanation.follow("C", 37, 5).to_dict(),
         "layout": cube.layout("A_L0A").to_dict(),
-        "access": cube.accesses(core=0).to_dict(),
+        "access": cube.accesses(i=0).to_dict(),
         "mapping_profile": mapping_profile(kernel.stages.mapping, profile).to_dict(),
         "progress": progress.to_dict(),
     }
