@@ -28,7 +28,7 @@ def run(tmp_path):
         found = subprocess.run(
             [sys.executable, "-W", "ignore::DeprecationWarning", WORKERS, *map(str, job)],
             env=environment | {"SEPTRAN_CACHE_DIR": str(tmp_path / "cache")},
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert found.returncode == 0, found.stderr
         assert "Error" not in found.stderr

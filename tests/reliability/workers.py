@@ -165,7 +165,7 @@ def interrupt(rounds):
         assert caught == int(rounds)
         assert not list((Cache.default().root / "staging").iterdir())
 
-    assert status(forked(job)) == 0
+    assert status(forked(job), 240) == 0  # 10 s alone; other tests run beside it
 
 
 if __name__ == "__main__":
