@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from septran.dtypes import itemsize
-from septran.tile.loops import covers, depends, ranges, trips, walk
+from septran.tile.loops import covers, ranges, trips, walk
 from septran.tile.nodes import (
     Buffer,
     Compute,
@@ -99,7 +99,9 @@ class _Work:
             if not isinstance(node, Compute) or node.primitive != "gemm":
                 return None
             c, a, b = node.operands
-            again = [loop for loop in loops if not depends(b, loop.variable)]
+            # A loop that only cuts the rows short, as a causal mask does, reads the same ones.
+            moving = {v for part in (*b.index, b.stage) for v in part.variables()}
+            again = [loop for loop in loops if loop.variable not in moving]
             if name in (c.buffer, a.buffer) or self.program.buffer(c.buffer).dtype != dtype:
                 return None
             rows += a.shape[0] * trips(again, ranges(self.program.body))

@@ -54,3 +54,12 @@ def test_copies_into_memories_that_hardware_does_not_fill_stay():
     made = program(7, 64, 64, "dsa-sim")
     assert in_place(made) == []
     assert "B" in copied(made)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_keys_that_all_blocks_of_queries_read_stay_packed(causal):
+    shapes = {"B": 1, "H": 1, "G": 1, "M": 1024, "N": 1024, "D": 64}
+    static = {"causal": causal}
+    stages = septran.produce_stages("attention", "cpu-x86", shapes=shapes, static=static)
+    copied = {n.target.buffer for n in nodes(stages.tile_program.body) if isinstance(n, Copy)}
+    assert {"K_L3", "V_L3"} <= copied
