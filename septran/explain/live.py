@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from septran.errors import CallError
+
+if TYPE_CHECKING:
+    from septran.explain.html import Markup
+    from septran.explain.timeline import Timeline
 
 NEEDED = ("anywidget", "ipywidgets", "traitlets", "IPython", "septran_widgets")
 
@@ -51,36 +55,36 @@ def explore(thing: Any, **options: Any) -> Any:
 def _profile(profile: Any) -> Any:
     from septran.explain.dsa_profile_panel import profile_panel
     from septran.explain.dsa_timeline import timeline
-    from septran.explain.timeline import timelines
 
-    data = timelines(timeline(profile))
-    return widgets("views").Timeline(data, profile_panel(profile), str(profile))
+    return _lanes([timeline(profile)], profile_panel(profile), str(profile))
 
 
 def _emulated(profile: Any) -> Any:
     from septran.explain.emulated_panel import emulated_panel, timeline
-    from septran.explain.timeline import timelines
 
-    data = timelines(timeline(profile, None))
-    return widgets("views").Timeline(data, emulated_panel(profile), str(profile))
+    return _lanes([timeline(profile, None)], emulated_panel(profile), str(profile))
 
 
 def _profiles(comparison: Any) -> Any:
     from septran.explain.dsa_profile_panel import comparison_panel
     from septran.explain.dsa_timeline import timeline
-    from septran.explain.timeline import timelines
 
     pairs = zip(comparison.profiles, comparison.titles, strict=True)
-    data = timelines(*(timeline(profile, title) for profile, title in pairs))
-    return widgets("views").Timeline(data, comparison_panel(comparison), str(comparison))
+    found = [timeline(profile, title) for profile, title in pairs]
+    return _lanes(found, comparison_panel(comparison), str(comparison))
 
 
 def _timeline(timeline: Any) -> Any:
-    from septran.explain.timeline import timelines
     from septran.explain.timeline_svg import timeline_panel
 
-    static = timeline_panel(timeline)
-    return widgets("views").Timeline(timelines(timeline), static, repr(timeline))
+    return _lanes([timeline], timeline_panel(timeline), repr(timeline))
+
+
+def _lanes(found: Sequence[Timeline], static: Markup, text: str) -> Any:
+    """Timelines one above the other; `static` and `text` are what is shown without a kernel."""
+    from septran.explain.timeline import timelines
+
+    return widgets("views").Timeline(timelines(*found), static, text)
 
 
 def _explanation(explanation: Any) -> Any:

@@ -94,6 +94,8 @@ def call(tensors, out):
 """What `direct_call` compiles: loops over the arguments would take as long as the rest."""
 
 REFUSALS = (RuntimeError, TypeError, ValueError, NotImplementedError)
+"""What TVM's checks, guards and DLPack's exchange raise before any work: the long way then says
+what is wrong, or copies what has to be copied."""
 
 
 def direct_call(

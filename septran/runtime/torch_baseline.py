@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from septran.dtypes import bits_dtype
+from septran.runtime.arrays import TORCH
 from septran.runtime.duel import Duel, duel
 
 SECONDS = 1.0
@@ -46,7 +46,7 @@ def beside_torch(
     name, function = found
     if threads is not None:
         torch.set_num_threads(threads)
-    tensors = [_tensor(torch, np.ascontiguousarray(array)) for array in inputs]
+    tensors = [TORCH.like_numpy(np.ascontiguousarray(array)) for array in inputs]
     try:
         with torch.inference_mode():
             function(*tensors)
@@ -56,13 +56,6 @@ def beside_torch(
     with torch.inference_mode():
         timed = duel(lambda: ours(*tensors, out=result), lambda: function(*tensors), seconds)
     return Beside(name, torch.__version__, timed)
-
-
-def _tensor(torch: Any, array: Any) -> Any:
-    held = bits_dtype(array.dtype.name)
-    if held is not None:
-        return torch.from_numpy(array.view(held)).view(getattr(torch, array.dtype.name))
-    return torch.from_numpy(array)
 
 
 _Named = tuple[str, Callable[..., Any]]

@@ -61,6 +61,9 @@ class _Work:
     program: TileProgram
     removed: list[RemovedCopy] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.known = ranges(self.program.body)
+
     def inside(self, body: tuple[Node, ...], loops: tuple[For, ...]) -> tuple[Node, ...]:
         """A body without such copies, its gemms reading their sources."""
         result: list[Node] = []
@@ -104,7 +107,7 @@ class _Work:
             again = [loop for loop in loops if loop.variable not in moving]
             if name in (c.buffer, a.buffer) or self.program.buffer(c.buffer).dtype != dtype:
                 return None
-            rows += a.shape[0] * trips(again, ranges(self.program.body))
+            rows += a.shape[0] * trips(again, self.known)
             uses += 1
         everywhere = sum(name in _names(n) for n in nodes(self.program.body))
         return rows if rows and uses == everywhere else None
