@@ -90,12 +90,12 @@ def _seen(K, Q, ahead):
 
 @task.define
 def attention_head(O, Q, K, V, *, scale: task.static, ahead: task.static):
-    """One head: queries in blocks, each on its own."""
-    queries = task.tunable("block_M")
-    Op = task.partition(O, shape=(queries, O.shape[1]))
-    Qp = task.partition(Q, shape=(queries, Q.shape[1]))
-    for i in task.parallel_range(Op.shape[0]):
-        task.launch(attention_block, Op[i, 0], Qp[i, 0], K, V, scale=scale, ahead=ahead)
+    """A head of keys and the heads of queries that share it: blocks, each on its own."""
+    block = (1, task.tunable("block_M"), Q.shape[2])
+    Op, Qp = task.partition(O, shape=block), task.partition(Q, shape=block)
+    for h, i in task.parallel_range(*Op.shape[:2]):
+        o, q = Op[h, i, 0][0], Qp[h, i, 0][0]
+        task.launch(attention_block, o, q, K, V, scale=scale, ahead=ahead)
 
 
 @task.define
@@ -111,9 +111,11 @@ def attention(
     """O = softmax(scale * Q K^T) V for each batch and head."""
     factor = 1.0 / math.sqrt(max(1, Q.shape[3])) if scale is None else scale
     ahead = K.shape[2] - Q.shape[2] if causal else None
-    for b, g, h in task.parallel_range(*K.shape[:2], heads_a_group(Q, K)):
-        q = g * heads_a_group(Q, K) + h
-        task.launch(attention_head, O[b, q], Q[b, q], K[b, g], V[b, g], scale=factor, ahead=ahead)
+    heads = (1, heads_a_group(Q, K), *Q.shape[2:])
+    Op, Qp = task.partition(O, shape=heads), task.partition(Q, shape=heads)
+    for b, g in task.parallel_range(*K.shape[:2]):
+        o, q = Op[b, g, 0, 0][0], Qp[b, g, 0, 0][0]
+        task.launch(attention_head, o, q, K[b, g], V[b, g], scale=factor, ahead=ahead)
 
 
 def heads_a_group(Q, K):
