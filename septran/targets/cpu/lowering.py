@@ -13,6 +13,7 @@ from tvm import tirx
 from septran.dtypes import SHORT, itemsize
 from septran.errors import TargetError
 from septran.targets.cpu.addresses import Indices, Storage
+from septran.targets.cpu.ahead import coming
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copies import emit_copy
 from septran.targets.cpu.elements import held_dtype
@@ -22,7 +23,7 @@ from septran.targets.cpu.microkernel import EXACT_STEPS, emit_gemms
 from septran.targets.cpu.simd import fence
 from septran.targets.cpu.vector import emit_maps
 from septran.targets.cpu.writer import Writer, flat_buffer
-from septran.task.index import Index, Range, Var, axis
+from septran.task.index import Index, Range, Var, axis, minimum
 from septran.tile.loops import ranges, trips, used, walk
 from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, regions, writes
 
@@ -188,26 +189,48 @@ class _Lowering:
         if _spreads(loop) and not self.context.parallel:
             self._parallel(loop)
             return
+        around = self.context.coming
         with self.context.loop(loop.variable.name, loop.extent) as index:
             self.context.alias(loop.variable, index)
+            inside = {}
+            if loop.extent.is_constant:
+                turns = loop.extent.constant
+                inside = {n: a.within(index, turns) for n, a in around.items()}
+                following = {loop.variable: minimum(index + 1, turns - 1)}
+                inside |= coming(self.context, self.program, loop.body, following)
+            self.context.coming = inside
             self._body(loop.body)
+        self.context.coming = around
 
     def _parallel(self, loop: For) -> None:
         """A nest of parallel loops, as one loop whose iterations the threads share."""
         nest = _nest(loop)
         total = loop.extent * math.prod(inner.extent.as_int() for inner in nest[1:])
         spread = _work(loop, ranges(self.program.body)) >= PARALLEL_WORK
+        around = self.context.coming
         with self.context.loop(UNIT, total, spread) as unit:
-            for inner in reversed(nest[1:]):
-                size = inner.extent.as_int()
-                self.context.alias(inner.variable, self.context.variable("i", unit % size))
-                unit = self.context.variable("i", unit // size)
-            self.context.alias(loop.variable, unit)
+            for inner, index in self._digits(nest, unit).items():
+                self.context.alias(inner, index)
+            self.context.coming = {}
+            if total.is_constant:
+                following = self._digits(nest, minimum(unit + 1, total.constant - 1))
+                body = nest[-1].body
+                self.context.coming = coming(self.context, self.program, body, following)
             elsewhere = {n for names in self.temporary.values() for n in names}
             for name in self.private.get(loop, ()):
                 if name not in elsewhere:
                     self._allocate(name)
             self._body(nest[-1].body)
+        self.context.coming = around
+
+    def _digits(self, nest: Sequence[For], unit: Index) -> dict[Var, Index]:
+        """The indices of a nest's loops at one of its iterations."""
+        found = {}
+        for inner in reversed(nest[1:]):
+            size = inner.extent.as_int()
+            found[inner.variable] = self.context.variable("i", unit % size)
+            unit = self.context.variable("i", unit // size)
+        return {**found, nest[0].variable: unit}
 
 
 def groups(body: tuple[Node, ...]) -> list[tuple[Node, ...]]:

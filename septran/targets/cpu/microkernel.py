@@ -14,6 +14,7 @@ from typing import Any
 from septran.dtypes import accumulator_dtype, itemsize
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.ahead import RAREST, Ahead
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.results import Shape, Tile, prefetch, update
 from septran.targets.cpu.streams import Walk, stream, walk
@@ -40,6 +41,8 @@ class Operands:
     """C is overwritten where this is 0 and summed into elsewhere; None: always summed."""
     walk: Walk
     """How the steps are counted."""
+    ahead: Ahead | None
+    """What is asked for meanwhile."""
 
 
 def emit_gemms(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
@@ -54,7 +57,7 @@ def emit_gemm(context: Context, node: Compute) -> None:
     c, a, b = _oriented(context, node)
     steps = context.variable("steps", node.operands[1].valid[1])
     way = walk(context, ((a, 1), (b, 0)), steps)
-    operands = Operands(c, a, b, steps, _first(context, node), way)
+    operands = Operands(c, a, b, steps, _first(context, node), way, _ahead(context, a, b))
     shape = register_tile(context, node, operands)
     high, wide = (context.variable(s, v) for s, v in zip("mn", c.region.valid, strict=True))
 
@@ -67,6 +70,12 @@ def emit_gemm(context: Context, node: Compute) -> None:
         _strips(context, high, narrow, strip)
 
     _panels(context, wide, shape.columns, panel)
+
+
+def _ahead(context: Context, a: Access, b: Access) -> Ahead | None:
+    """What the next iteration puts into one of the operands; another gemm need not ask again."""
+    found = [context.coming.pop(o.region.buffer, None) for o in (a, b)]
+    return next((ahead for ahead in found if ahead), None)
 
 
 def _oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
@@ -186,26 +195,67 @@ def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile)
         for chunk in shape.chunks:
             simd.store(writer, row, writer.index(chunk), zero, shape.lanes)
     prefetch(context, operands.c, shape, tile)
-    _sum_up(context, operands, shape, _steps(context, operands, shape, tile, rows))
+    step = _steps(context, operands, shape, tile, rows)
+    _sum_up(context, operands, shape, step, _asking(context, operands, shape, tile))
     update(context, operands.c, operands.first, shape, tile, rows)
 
 
 def _sum_up(
-    context: Context, operands: Operands, shape: Shape, step: Callable[[Index], None]
+    context: Context,
+    operands: Operands,
+    shape: Shape,
+    step: Callable[[Index], None],
+    asking: Asking | None,
 ) -> None:
     """All steps of k."""
+    every = asking.every if asking else 1
     if operands.walk.extents:
-        with operands.walk.loops(context) as steps:
+        with operands.walk.loops(context, every) as (steps, turn):
+            if asking:
+                asking.ask(context, turn)
             for k in steps:
                 step(k)
         return
-    whole = context.variable("whole", operands.steps // shape.unroll)
+    at_once = max(shape.unroll, every)
+    whole = context.variable("whole", operands.steps // at_once)
     with context.loop("k", whole) as k:
-        for u in range(shape.unroll):
-            step(k * shape.unroll + u)
-    if shape.unroll > 1:
-        with context.loop("k", operands.steps - whole * shape.unroll) as k:
-            step(whole * shape.unroll + k)
+        if asking:
+            asking.ask(context, k)
+        for u in range(at_once):
+            step(k * at_once + u)
+    if at_once > 1:
+        with context.loop("k", operands.steps - whole * at_once) as k:
+            step(whole * at_once + k)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What a tile asks for while it is summed."""
+
+    ahead: Ahead
+    first: Index
+    """The number of the first line."""
+    every: int
+    """Steps from one line to the next."""
+
+    def ask(self, context: Context, turn: Index) -> None:
+        """Ask for the next line."""
+        self.ahead.ask(context, self.first + turn)
+
+
+def _asking(context: Context, operands: Operands, shape: Shape, tile: Tile) -> Asking | None:
+    """So often that all tiles together ask for every line."""
+    ahead = operands.ahead
+    if ahead is None:
+        return None
+    high, wide = operands.c.region.shape
+    panels = -(-wide // shape.columns)
+    total = ahead.turns * panels * high
+    every = operands.a.region.shape[1] * total // (ahead.lines * shape.rows)
+    if every > RAREST:
+        return None
+    done = (ahead.turn * panels + tile.column // shape.columns) * high + tile.row
+    return Asking(ahead, context.variable("line", done * ahead.lines // total), max(1, every))
 
 
 def _steps(

@@ -55,18 +55,36 @@ class Walk:
         return total
 
     @contextmanager
-    def loops(self, context: Context) -> Iterator[list[Index]]:
-        """Open the loops that are not written out; the numbers of the steps inside."""
+    def loops(self, context: Context, every: int = 1) -> Iterator[tuple[list[Index], Index]]:
+        """Open the loops that are not written out: the numbers of the steps inside, and the turn.
+
+        About `every` steps are inside at least, where the loops' extents divide so.
+        """
         split = len(self.order) - self.unrolled()
         inner: list[dict[int, Index]] = [{}]
         for n in self.order[split:]:
             inner = [{**step, n: Index.of(i)} for step in inner for i in range(self.extents[n])]
+        part = 1
+        if split:
+            last = self.order[split - 1]
+            part = _divisor(self.extents[last], every // len(inner))
+
         with ExitStack() as opened:
-            outer = {
-                n: opened.enter_context(context.loop("k", self.extents[n]))
-                for n in self.order[:split]
-            }
-            yield [self.number({**outer, **step}) for step in inner]
+            outer: dict[int, Index] = {}
+            turn = Index()
+            for n in self.order[:split]:
+                size = part if n == last else 1
+                index = opened.enter_context(context.loop("k", self.extents[n] // size))
+                turn = turn * (self.extents[n] // size) + index
+                outer[n] = index * size
+            if split:
+                inner = [{**step, last: outer[last] + i} for i in range(part) for step in inner]
+            yield [self.number({**outer, **step}) for step in inner], turn
+
+
+def _divisor(value: int, most: int) -> int:
+    """The greatest divisor of `value` that is at most `most`."""
+    return next((n for n in range(min(value, most), 1, -1) if value % n == 0), 1)
 
 
 def walk(context: Context, operands: tuple[tuple[Access, int], ...], steps: Index) -> Walk:

@@ -1,0 +1,95 @@
+"""What the next block of a loop packs, asked for while the products of this one are summed.
+
+Packing waits for memory and computing does not: a panel of weights that few rows are
+multiplied by costs as much time to bring as to use. So a microkernel asks for a line of the
+next panel's source every few steps, and finds it in L2 when it is packed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from septran.dtypes import itemsize
+from septran.targets.cpu import simd
+from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.context import Context
+from septran.task.index import Index, Var, minimum
+from septran.tile.loops import walk
+from septran.tile.nodes import Compute, Copy, Node, TileProgram
+
+LINE = 64
+"""Bytes that are asked for at once."""
+RAREST = 64
+"""Steps between two lines beyond which packing takes too little time to be worth asking."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """The next source of a packed operand, and how often its gemm runs meanwhile."""
+
+    access: Access
+    along: int
+    """The axis with adjacent elements."""
+    turn: Index = Index()
+    turns: int = 1
+    """Which of how many runs of the gemm this is."""
+
+    @property
+    def _wide(self) -> int:
+        """Lines of a row."""
+        return -(-self.access.region.shape[self.along] * self._size // LINE)
+
+    @property
+    def _size(self) -> int:
+        return itemsize(self.access.storage.held)
+
+    @property
+    def lines(self) -> int:
+        """Of the whole source."""
+        return self.access.region.shape[1 - self.along] * self._wide
+
+    def within(self, turn: Index, turns: int) -> Ahead:
+        """The same inside of another loop."""
+        return replace(self, turn=self.turn * turns + turn, turns=self.turns * turns)
+
+    def ask(self, context: Context, number: Index) -> None:
+        """Ask for the line of that number, or for the last."""
+        number = context.variable("line", minimum(number, self.lines - 1))
+        row = context.variable("row", number // self._wide)
+        column = (number - row * self._wide) * (LINE // self._size)
+        spot = (row, column) if self.along else (column, row)
+        at = context.lower(self.access.at(spot))
+        simd.prefetch(context.writer, self.access.storage.flat, at, 2)
+
+
+def coming(
+    context: Context, program: TileProgram, body: Sequence[Node], following: Mapping[Var, Index]
+) -> dict[str, Ahead]:
+    """For each buffer that `body` packs for a gemm, what `following` iteration puts there."""
+    found = {}
+    core = program.machine.processors[-1].name
+    multiplied = {
+        r.buffer
+        for node, _ in walk(tuple(body))
+        if isinstance(node, Compute) and node.primitive == "gemm"
+        for r in node.operands[1:]
+    }
+    for node in body:
+        if not isinstance(node, Copy) or node.target.buffer not in multiplied:
+            continue
+        source = program.buffer(node.source.buffer)
+        if (
+            math.prod(source.shape) * itemsize(source.dtype) <= context.cache_bytes(core)
+            or node.source.rank != 2
+        ):
+            continue
+        entries = tuple(e.substitute(following) for e in node.source.index)
+        if entries == node.source.index:
+            continue
+        access = context.access(replace(node.source, index=entries))
+        strides = [access.stride(n) for n in range(2)]
+        if 1 in strides and None not in strides and not any(access.leaving):
+            found[node.target.buffer] = Ahead(access, strides.index(1))
+    return found
