@@ -210,9 +210,7 @@ def _sum_up(
     """All steps of k."""
     every = asking.every if asking else 1
     if operands.walk.extents:
-        with operands.walk.loops(context, every) as (steps, turn):
-            if asking:
-                asking.ask(context, turn)
+        with operands.walk.loops(context, asking) as steps:
             for k in steps:
                 step(k)
         return

@@ -55,31 +55,29 @@ class Walk:
         return total
 
     @contextmanager
-    def loops(self, context: Context, every: int = 1) -> Iterator[tuple[list[Index], Index]]:
-        """Open the loops that are not written out: the numbers of the steps inside, and the turn.
+    def loops(self, context: Context, asking: Asking | None = None) -> Iterator[list[Index]]:
+        """Open the loops that are not written out; the numbers of the steps inside.
 
-        About `every` steps are inside at least, where the loops' extents divide so.
+        The innermost is cut in two where something is to be asked for in between.
         """
         split = len(self.order) - self.unrolled()
         inner: list[dict[int, Index]] = [{}]
         for n in self.order[split:]:
             inner = [{**step, n: Index.of(i)} for step in inner for i in range(self.extents[n])]
-        part = 1
-        if split:
-            last = self.order[split - 1]
-            part = _divisor(self.extents[last], every // len(inner))
-
+        outer: dict[int, Index] = {}
+        turn = Index()
         with ExitStack() as opened:
-            outer: dict[int, Index] = {}
-            turn = Index()
             for n in self.order[:split]:
-                size = part if n == last else 1
-                index = opened.enter_context(context.loop("k", self.extents[n] // size))
-                turn = turn * (self.extents[n] // size) + index
-                outer[n] = index * size
-            if split:
-                inner = [{**step, last: outer[last] + i} for i in range(part) for step in inner]
-            yield [self.number({**outer, **step}) for step in inner], turn
+                size = 1
+                if asking and n == self.order[split - 1]:
+                    size = _divisor(self.extents[n], asking.every // len(inner))
+                count = self.extents[n] // size
+                index = opened.enter_context(context.loop("k", count))
+                turn, outer[n] = turn * count + index, index * size
+                if asking and n == self.order[split - 1]:
+                    asking.ask(context, turn)
+                    outer[n] += opened.enter_context(context.loop("k", size))
+            yield [self.number({**outer, **step}) for step in inner]
 
 
 def _divisor(value: int, most: int) -> int:
