@@ -57,8 +57,9 @@ class Ahead:
     def ask(self, context: Context, number: Index) -> None:
         """Ask for the line of that number, or for the last."""
         number = context.variable("line", minimum(number, self.lines - 1))
-        row = context.variable("row", number // self._wide)
-        column = (number - row * self._wide) * (LINE // self._size)
+        high = self.access.region.shape[1 - self.along]
+        line = context.variable("column", number // high)
+        row, column = number - line * high, line * (LINE // self._size)
         spot = (row, column) if self.along else (column, row)
         at = context.lower(self.access.at(spot))
         simd.prefetch(context.writer, self.access.storage.flat, at, 2)

@@ -196,7 +196,8 @@ class _Lowering:
             if loop.extent.is_constant:
                 turns = loop.extent.constant
                 inside = {n: a.within(index, turns) for n, a in around.items()}
-                following = {loop.variable: minimum(index + 1, turns - 1)}
+                again = self.context.variable("next", minimum(index + 1, turns - 1))
+                following = {loop.variable: again}
                 inside |= coming(self.context, self.program, loop.body, following)
             self.context.coming = inside
             self._body(loop.body)
@@ -213,7 +214,8 @@ class _Lowering:
                 self.context.alias(inner, index)
             self.context.coming = {}
             if total.is_constant:
-                following = self._digits(nest, minimum(unit + 1, total.constant - 1))
+                again = self.context.variable("next", minimum(unit + 1, total.constant - 1))
+                following = self._digits(nest, again)
                 body = nest[-1].body
                 self.context.coming = coming(self.context, self.program, body, following)
             elsewhere = {n for names in self.temporary.values() for n in names}
