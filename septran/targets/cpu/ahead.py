@@ -19,6 +19,7 @@ from septran.task.index import Index, Var, minimum
 from septran.tile.loops import walk
 from septran.tile.nodes import Compute, Copy, Node, TileProgram
 
+ZERO = Index()
 LINE = 64
 """Bytes that are asked for at once."""
 RAREST = 64
@@ -32,7 +33,7 @@ class Ahead:
     access: Access
     along: int
     """The axis with adjacent elements."""
-    turn: Index = Index()
+    turn: Index = ZERO
     turns: int = 1
     """Which of how many runs of the gemm this is."""
 
@@ -63,6 +64,34 @@ class Ahead:
         spot = (row, column) if self.along else (column, row)
         at = context.lower(self.access.at(spot))
         simd.prefetch(context.writer, self.access.storage.flat, at, 2)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The next panel of an operand that is read in place."""
+
+    access: Access
+    column: Index
+
+    @property
+    def lines(self) -> int:
+        """One a row, as wide as a panel."""
+        return self.access.region.shape[0]
+
+    def ask(self, context: Context, number: Index) -> None:
+        """Ask for the line of that row, or of the last."""
+        row = context.variable("line", minimum(number, self.lines - 1))
+        at = context.lower(self.access.at((row, self.column)))
+        simd.prefetch(context.writer, self.access.storage.flat, at, 2)
+
+
+def far(context: Context, access: Access) -> bool:
+    """Whether a region is read in place, row after row, from a tensor larger than L2."""
+    held = math.prod(access.storage.shape) * itemsize(access.storage.held)
+    core = context.machine.processors[-1].name
+    if access.storage.owned or held <= context.cache_bytes(core) or any(access.leaving):
+        return False
+    return access.stride(1) == 1 and access.stride(0) is not None
 
 
 def coming(

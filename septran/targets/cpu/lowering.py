@@ -109,7 +109,7 @@ class _Lowering:
     """For each group of neighbours, the buffers that only it uses."""
     nest: tuple[For, ...] = ()
     """The loops around, as far as their extents are known."""
-    number: Index = Index()
+    number: Index = field(default_factory=Index)
     """Of their iteration, counted through."""
 
     def run(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from septran.dtypes import accumulator_dtype, itemsize
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
-from septran.targets.cpu.ahead import RAREST, Ahead
+from septran.targets.cpu.ahead import RAREST, Ahead, Beside, far
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.results import Shape, Tile, prefetch, update
 from septran.targets.cpu.streams import Walk, stream, walk
@@ -214,13 +214,14 @@ def _sum_up(
             for k in steps:
                 step(k)
         return
-    at_once = max(shape.unroll, every)
+    at_once = every * shape.unroll
     whole = context.variable("whole", operands.steps // at_once)
     with context.loop("k", whole) as k:
         if asking:
             asking.ask(context, k)
-        for u in range(at_once):
-            step(k * at_once + u)
+        with context.loop("k", at_once // shape.unroll) as part:
+            for u in range(shape.unroll):
+                step(k * at_once + part * shape.unroll + u)
     if at_once > 1:
         with context.loop("k", operands.steps - whole * at_once) as k:
             step(whole * at_once + k)
@@ -230,7 +231,7 @@ def _sum_up(
 class Asking:
     """What a tile asks for while it is summed."""
 
-    ahead: Ahead
+    ahead: Ahead | Beside
     first: Index
     """The number of the first line."""
     every: int
@@ -245,7 +246,7 @@ def _asking(context: Context, operands: Operands, shape: Shape, tile: Tile) -> A
     """So often that all tiles together ask for every line."""
     ahead = operands.ahead
     if ahead is None:
-        return None
+        return _beside(context, operands, shape, tile)
     high, wide = operands.c.region.shape
     panels = -(-wide // shape.columns)
     total = ahead.turns * panels * high
@@ -253,7 +254,23 @@ def _asking(context: Context, operands: Operands, shape: Shape, tile: Tile) -> A
     if every > RAREST:
         return None
     done = (ahead.turn * panels + tile.column // shape.columns) * high + tile.row
-    return Asking(ahead, context.variable("line", done * ahead.lines // total), max(1, every))
+    return Asking(ahead, context.variable("line", done * ahead.lines // total), _rounded(every))
+
+
+def _beside(context: Context, operands: Operands, shape: Shape, tile: Tile) -> Asking | None:
+    """The next panel of B, where it is read in place and far away."""
+    b, high = operands.b, operands.c.region.shape[0]
+    every = high // shape.rows
+    if tile.columns is not None or every > RAREST or not far(context, b):
+        return None
+    beside = Beside(b, tile.column + shape.columns)
+    first = context.variable("line", tile.row * beside.lines // high)
+    return Asking(beside, first, _rounded(every))
+
+
+def _rounded(every: int) -> int:
+    """A power of two, which divides most numbers of steps."""
+    return 1 << max(0, every.bit_length() - 1)
 
 
 def _steps(
