@@ -85,6 +85,22 @@ class Beside:
         simd.prefetch(context.writer, self.access.storage.flat, at, 2)
 
 
+@dataclass(frozen=True)
+class Below:
+    """The next rows of an operand that is read in place."""
+
+    access: Access
+    row: Index
+    rows: int
+
+    def ask(self, context: Context, number: Index) -> None:
+        """Ask for a line of each of the rows."""
+        column = number * (LINE // itemsize(self.access.storage.held))
+        for row in range(self.rows):
+            at = context.lower(self.access.at((self.row + row, column)))
+            simd.prefetch(context.writer, self.access.storage.flat, at, 2)
+
+
 def far(context: Context, access: Access) -> bool:
     """Whether a region is read in place, row after row, from a tensor larger than L2."""
     held = math.prod(access.storage.shape) * itemsize(access.storage.held)

@@ -14,7 +14,7 @@ from typing import Any
 from septran.dtypes import accumulator_dtype, itemsize
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
-from septran.targets.cpu.ahead import RAREST, Ahead, Beside, far
+from septran.targets.cpu.ahead import RAREST, LINE, Ahead, Below, Beside, far
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.results import Shape, Tile, prefetch, update
 from septran.targets.cpu.streams import Walk, stream, walk
@@ -24,6 +24,8 @@ from septran.tile.nodes import Buffer, Compute
 
 EXACT_STEPS = {"int8": 1024, "uint8": 256}
 """Products of these types that sum exactly in float32's 24 bits."""
+MOST_PANELS = 2
+"""Of B that a block of A is read in place for with its next rows asked for in each."""
 MOST_HEIGHTS = 2
 """Numbers of rows of one product that strips of about the same height are written for."""
 
@@ -231,7 +233,7 @@ def _sum_up(
 class Asking:
     """What a tile asks for while it is summed."""
 
-    ahead: Ahead | Beside
+    ahead: Ahead | Below | Beside
     first: Index
     """The number of the first line."""
     every: int
@@ -246,7 +248,7 @@ def _asking(context: Context, operands: Operands, shape: Shape, tile: Tile) -> A
     """So often that all tiles together ask for every line."""
     ahead = operands.ahead
     if ahead is None:
-        return _beside(context, operands, shape, tile)
+        return _beside(context, operands, shape, tile) or _below(context, operands, shape, tile)
     high, wide = operands.c.region.shape
     panels = -(-wide // shape.columns)
     total = ahead.turns * panels * high
@@ -266,6 +268,15 @@ def _beside(context: Context, operands: Operands, shape: Shape, tile: Tile) -> A
     beside = Beside(b, tile.column + shape.columns)
     first = context.variable("line", tile.row * beside.lines // high)
     return Asking(beside, first, _rounded(every))
+
+
+def _below(context: Context, operands: Operands, shape: Shape, tile: Tile) -> Asking | None:
+    """The next strip of A, where it is read in place and far away, by the first panels."""
+    a, panels = operands.a, -(-operands.c.region.shape[1] // shape.columns)
+    if panels > MOST_PANELS or not far(context, a):
+        return None
+    line = LINE // itemsize(a.storage.held)
+    return Asking(Below(a, tile.row + tile.rows, tile.rows), Index(), line)
 
 
 def _rounded(every: int) -> int:
