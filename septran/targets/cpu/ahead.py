@@ -1,8 +1,9 @@
-"""What the next block of a loop packs, asked for while the products of this one are summed.
+"""What a gemm needs next, asked for while it sums: memory is waited for beside computing.
 
-Packing waits for memory and computing does not: a panel of weights that few rows are
-multiplied by costs as much time to bring as to use. So a microkernel asks for a line of the
-next panel's source every few steps, and finds it in L2 when it is packed.
+A panel of weights that few rows are multiplied by takes as long to bring as to use. So a
+microkernel asks for a line every few steps: of what the next iteration of the loops around
+packs (`Ahead`), or, of operands read in place, of the next panel of B (`Beside`) or the next
+strip of A (`Below`). Nothing depends on what is asked for; it may well not exist.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from septran.tile.nodes import Compute, Copy, Node, TileProgram
 ZERO = Index()
 LINE = 64
 """Bytes that are asked for at once."""
+OFTENEST = 4
+"""Steps between two lines below which asking takes more time than it saves."""
 RAREST = 64
 """Steps between two lines beyond which packing takes too little time to be worth asking."""
 
@@ -101,6 +104,21 @@ class Below:
             simd.prefetch(context.writer, self.access.storage.flat, at, 2)
 
 
+@dataclass(frozen=True)
+class Asking:
+    """What a tile asks for while it is summed."""
+
+    ahead: Ahead | Below | Beside
+    first: Index
+    """The number of the first line."""
+    every: int
+    """Steps from one line to the next."""
+
+    def ask(self, context: Context, turn: Index) -> None:
+        """Ask for the next line."""
+        self.ahead.ask(context, self.first + turn)
+
+
 def far(context: Context, access: Access) -> bool:
     """Whether a region is read in place, row after row, from a tensor larger than L2."""
     held = math.prod(access.storage.shape) * itemsize(access.storage.held)
@@ -126,10 +144,8 @@ def coming(
         if not isinstance(node, Copy) or node.target.buffer not in multiplied:
             continue
         source = program.buffer(node.source.buffer)
-        if (
-            math.prod(source.shape) * itemsize(source.dtype) <= context.cache_bytes(core)
-            or node.source.rank != 2
-        ):
+        held = math.prod(source.shape) * itemsize(source.dtype)
+        if held <= context.cache_bytes(core) or node.source.rank != 2:
             continue
         entries = tuple(e.substitute(following) for e in node.source.index)
         if entries == node.source.index:

@@ -14,7 +14,7 @@ from typing import Any
 from septran.dtypes import accumulator_dtype, itemsize
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
-from septran.targets.cpu.ahead import RAREST, LINE, Ahead, Below, Beside, far
+from septran.targets.cpu.ahead import LINE, OFTENEST, RAREST, Ahead, Asking, Below, Beside, far
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.results import Shape, Tile, prefetch, update
 from septran.targets.cpu.streams import Walk, stream, walk
@@ -216,32 +216,18 @@ def _sum_up(
             for k in steps:
                 step(k)
         return
-    at_once = every * shape.unroll
+    parts = max(1, every // shape.unroll)
+    at_once = parts * shape.unroll
     whole = context.variable("whole", operands.steps // at_once)
     with context.loop("k", whole) as k:
         if asking:
             asking.ask(context, k)
-        with context.loop("k", at_once // shape.unroll) as part:
+        with context.loop("k", parts) as part:
             for u in range(shape.unroll):
                 step(k * at_once + part * shape.unroll + u)
     if at_once > 1:
         with context.loop("k", operands.steps - whole * at_once) as k:
             step(whole * at_once + k)
-
-
-@dataclass(frozen=True)
-class Asking:
-    """What a tile asks for while it is summed."""
-
-    ahead: Ahead | Below | Beside
-    first: Index
-    """The number of the first line."""
-    every: int
-    """Steps from one line to the next."""
-
-    def ask(self, context: Context, turn: Index) -> None:
-        """Ask for the next line."""
-        self.ahead.ask(context, self.first + turn)
 
 
 def _asking(context: Context, operands: Operands, shape: Shape, tile: Tile) -> Asking | None:
@@ -253,7 +239,7 @@ def _asking(context: Context, operands: Operands, shape: Shape, tile: Tile) -> A
     panels = -(-wide // shape.columns)
     total = ahead.turns * panels * high
     every = operands.a.region.shape[1] * total // (ahead.lines * shape.rows)
-    if every > RAREST:
+    if not OFTENEST <= every <= RAREST:
         return None
     done = (ahead.turn * panels + tile.column // shape.columns) * high + tile.row
     return Asking(ahead, context.variable("line", done * ahead.lines // total), _rounded(every))
@@ -263,7 +249,7 @@ def _beside(context: Context, operands: Operands, shape: Shape, tile: Tile) -> A
     """The next panel of B, where it is read in place and far away."""
     b, high = operands.b, operands.c.region.shape[0]
     every = high // shape.rows
-    if tile.columns is not None or every > RAREST or not far(context, b):
+    if tile.columns is not None or not OFTENEST <= every <= RAREST or not far(context, b):
         return None
     beside = Beside(b, tile.column + shape.columns)
     first = context.variable("line", tile.row * beside.lines // high)
@@ -281,7 +267,7 @@ def _below(context: Context, operands: Operands, shape: Shape, tile: Tile) -> As
 
 def _rounded(every: int) -> int:
     """A power of two, which divides most numbers of steps."""
-    return 1 << max(0, every.bit_length() - 1)
+    return 1 << (every.bit_length() - 1)
 
 
 def _steps(

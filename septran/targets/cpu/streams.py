@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, with_axes
+from septran.targets.cpu.ahead import Asking
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import contiguity, read, widen
 from septran.targets.cpu.writer import Expr
