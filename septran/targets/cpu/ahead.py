@@ -9,7 +9,7 @@ strip of A (`Below`). Nothing depends on what is asked for; it may well not exis
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from septran.dtypes import itemsize
@@ -129,10 +129,32 @@ def far(context: Context, access: Access) -> bool:
 
 
 def coming(
-    context: Context, program: TileProgram, body: Sequence[Node], following: Mapping[Var, Index]
+    context: Context,
+    program: TileProgram,
+    body: Sequence[Node],
+    following: Callable[[], Mapping[Var, Index]],
 ) -> dict[str, Ahead]:
-    """For each buffer that `body` packs for a gemm, what `following` iteration puts there."""
-    found = {}
+    """For each buffer that `body` packs for a gemm, what the next iteration puts there.
+
+    `following` gives the loop indices of that iteration; it writes code, so it is only called
+    where there is anything to ask for.
+    """
+    copies = _packing(context, program, body)
+    if not copies:
+        return {}
+    moved, found = following(), {}
+    for copy in copies:
+        entries = tuple(e.substitute(moved) for e in copy.source.index)
+        access = context.access(replace(copy.source, index=entries))
+        strides = [access.stride(n) for n in range(2)]
+        still = entries == copy.source.index
+        if not still and 1 in strides and None not in strides and not any(access.leaving):
+            found[copy.target.buffer] = Ahead(access, strides.index(1))
+    return found
+
+
+def _packing(context: Context, program: TileProgram, body: Sequence[Node]) -> list[Copy]:
+    """The copies in `body` of parts of more than L2 holds, for a gemm in it."""
     core = program.machine.processors[-1].name
     multiplied = {
         r.buffer
@@ -140,18 +162,11 @@ def coming(
         if isinstance(node, Compute) and node.primitive == "gemm"
         for r in node.operands[1:]
     }
+    found = []
     for node in body:
-        if not isinstance(node, Copy) or node.target.buffer not in multiplied:
-            continue
-        source = program.buffer(node.source.buffer)
-        held = math.prod(source.shape) * itemsize(source.dtype)
-        if held <= context.cache_bytes(core) or node.source.rank != 2:
-            continue
-        entries = tuple(e.substitute(following) for e in node.source.index)
-        if entries == node.source.index:
-            continue
-        access = context.access(replace(node.source, index=entries))
-        strides = [access.stride(n) for n in range(2)]
-        if 1 in strides and None not in strides and not any(access.leaving):
-            found[node.target.buffer] = Ahead(access, strides.index(1))
+        if isinstance(node, Copy) and node.target.buffer in multiplied and node.source.rank == 2:
+            source = program.buffer(node.source.buffer)
+            held = math.prod(source.shape) * itemsize(source.dtype)
+            if held > context.cache_bytes(core):
+                found.append(node)
     return found

@@ -209,8 +209,11 @@ class _Lowering:
     def _coming(self, loop: For) -> dict[str, Ahead]:
         """What the next iteration of the loops around, of which `loop` is the innermost, packs."""
         total = math.prod(around.extent.as_int() for around in self.nest)
-        after = self.context.variable("next", minimum(self.number + 1, total - 1))
-        following = self._digits(self.nest, after)
+
+        def following() -> dict[Var, Index]:
+            after = self.context.variable("next", minimum(self.number + 1, total - 1))
+            return self._digits(self.nest, after)
+
         return coming(self.context, self.program, loop.body, following)
 
     def _parallel(self, loop: For) -> None:
@@ -221,9 +224,9 @@ class _Lowering:
         with self.context.loop(UNIT, total, spread) as unit:
             for inner, index in self._digits(nest, unit).items():
                 self.context.alias(inner, index)
-            self.context.coming, self.nest, self.number = {}, (), unit
+            self.context.coming, self.nest, self.number = {}, (), Index()
             if total.is_constant:
-                self.nest = tuple(nest)
+                self.nest, self.number = tuple(nest), unit
                 self.context.coming = self._coming(nest[-1])
             elsewhere = {n for names in self.temporary.values() for n in names}
             for name in self.private.get(loop, ()):

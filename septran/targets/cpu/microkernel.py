@@ -26,6 +26,8 @@ EXACT_STEPS = {"int8": 1024, "uint8": 256}
 """Products of these types that sum exactly in float32's 24 bits."""
 MOST_PANELS = 2
 """Of B that a block of A is read in place for with its next rows asked for in each."""
+MOST_COUNTED = 2**31 - 1
+"""Lines times rows that are counted in the kernel's integers."""
 MOST_HEIGHTS = 2
 """Numbers of rows of one product that strips of about the same height are written for."""
 
@@ -239,7 +241,7 @@ def _asking(context: Context, operands: Operands, shape: Shape, tile: Tile) -> A
     panels = -(-wide // shape.columns)
     total = ahead.turns * panels * high
     every = operands.a.region.shape[1] * total // (ahead.lines * shape.rows)
-    if not OFTENEST <= every <= RAREST:
+    if not OFTENEST <= every <= RAREST or total * ahead.lines > MOST_COUNTED:
         return None
     done = (ahead.turn * panels + tile.column // shape.columns) * high + tile.row
     return Asking(ahead, context.variable("line", done * ahead.lines // total), _rounded(every))
