@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from septran.machine.model import Machine
 from septran.targets.cpu.addresses import Access, Indices, Storage
@@ -16,6 +16,9 @@ from septran.targets.cpu.writer import Expr, Writer
 from septran.task.atoms import Max, Min
 from septran.task.index import Index, IndexLike, Range, Var
 from septran.tile.nodes import Region
+
+if TYPE_CHECKING:
+    from septran.targets.cpu.ahead import Ahead
 
 MOST_VALUES = 4096
 """Combinations of loop indices that are tried to list an index's values."""
@@ -31,6 +34,8 @@ class Context:
     unit: VectorUnit
     storages: dict[str, Storage] = field(default_factory=dict)
     scalars: dict[str, Any] = field(default_factory=dict)
+    coming: dict[str, Ahead] = field(default_factory=dict)
+    """What the next iteration of the loop around packs, by the buffer it goes to."""
     parallel: bool = False
     """Whether a parallel loop is open: TVM's pool does not nest."""
 

@@ -13,6 +13,7 @@ from tvm import tirx
 from septran.dtypes import SHORT, itemsize
 from septran.errors import TargetError
 from septran.targets.cpu.addresses import Indices, Storage
+from septran.targets.cpu.ahead import Ahead, coming
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copies import emit_copy
 from septran.targets.cpu.elements import held_dtype
@@ -22,7 +23,7 @@ from septran.targets.cpu.microkernel import EXACT_STEPS, emit_gemms
 from septran.targets.cpu.simd import fence
 from septran.targets.cpu.vector import emit_maps
 from septran.targets.cpu.writer import Writer, flat_buffer
-from septran.task.index import Index, Range, Var, axis
+from septran.task.index import Index, Range, Var, axis, minimum
 from septran.tile.loops import ranges, trips, used, walk
 from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, regions, writes
 
@@ -106,6 +107,10 @@ class _Lowering:
     """For each loop that is spread over cores, the buffers that only it uses."""
     temporary: dict[tuple[Node, ...], list[str]] = field(default_factory=dict)
     """For each group of neighbours, the buffers that only it uses."""
+    nest: tuple[For, ...] = ()
+    """The loops around, as far as their extents are known."""
+    number: Index = field(default_factory=Index)
+    """Of their iteration, counted through."""
 
     def run(self) -> None:
         """The whole body, after the buffers that no loop or neighbourhood has to itself."""
@@ -188,9 +193,28 @@ class _Lowering:
         if _spreads(loop) and not self.context.parallel:
             self._parallel(loop)
             return
+        around, nest, number = self.context.coming, self.nest, self.number
         with self.context.loop(loop.variable.name, loop.extent) as index:
             self.context.alias(loop.variable, index)
+            if loop.extent.is_constant:
+                turns = loop.extent.constant
+                inside = {name: a.within(index, turns) for name, a in around.items()}
+                self.nest, self.number = (*nest, loop), number * turns + index
+                self.context.coming = inside | self._coming(loop)
+            else:
+                self.context.coming, self.nest, self.number = {}, (), Index()
             self._body(loop.body)
+        self.context.coming, self.nest, self.number = around, nest, number
+
+    def _coming(self, loop: For) -> dict[str, Ahead]:
+        """What the next iteration of the loops around, of which `loop` is the innermost, packs."""
+        total = math.prod(around.extent.as_int() for around in self.nest)
+
+        def following() -> dict[Var, Index]:
+            after = self.context.variable("next", minimum(self.number + 1, total - 1))
+            return self._digits(self.nest, after)
+
+        return coming(self.context, self.program, loop.body, following)
 
     def _parallel(self, loop: For) -> None:
         """A nest of parallel loops, as one loop whose iterations the threads share."""
@@ -198,16 +222,27 @@ class _Lowering:
         total = loop.extent * math.prod(inner.extent.as_int() for inner in nest[1:])
         spread = _work(loop, ranges(self.program.body)) >= PARALLEL_WORK
         with self.context.loop(UNIT, total, spread) as unit:
-            for inner in reversed(nest[1:]):
-                size = inner.extent.as_int()
-                self.context.alias(inner.variable, self.context.variable("i", unit % size))
-                unit = self.context.variable("i", unit // size)
-            self.context.alias(loop.variable, unit)
+            for inner, index in self._digits(nest, unit).items():
+                self.context.alias(inner, index)
+            self.context.coming, self.nest, self.number = {}, (), Index()
+            if total.is_constant:
+                self.nest, self.number = tuple(nest), unit
+                self.context.coming = self._coming(nest[-1])
             elsewhere = {n for names in self.temporary.values() for n in names}
             for name in self.private.get(loop, ()):
                 if name not in elsewhere:
                     self._allocate(name)
             self._body(nest[-1].body)
+        self.context.coming, self.nest, self.number = {}, (), Index()
+
+    def _digits(self, nest: Sequence[For], unit: Index) -> dict[Var, Index]:
+        """The indices of a nest's loops at one of its iterations."""
+        found = {}
+        for inner in reversed(nest[1:]):
+            size = inner.extent.as_int()
+            found[inner.variable] = self.context.variable("i", unit % size)
+            unit = self.context.variable("i", unit // size)
+        return {**found, nest[0].variable: unit}
 
 
 def groups(body: tuple[Node, ...]) -> list[tuple[Node, ...]]:

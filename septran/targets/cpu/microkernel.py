@@ -14,6 +14,7 @@ from typing import Any
 from septran.dtypes import accumulator_dtype, itemsize
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.ahead import LINE, OFTENEST, RAREST, Ahead, Asking, Below, Beside, far
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.results import Shape, Tile, prefetch, update
 from septran.targets.cpu.streams import Walk, stream, walk
@@ -23,6 +24,10 @@ from septran.tile.nodes import Buffer, Compute
 
 EXACT_STEPS = {"int8": 1024, "uint8": 256}
 """Products of these types that sum exactly in float32's 24 bits."""
+MOST_PANELS = 2
+"""Of B that a block of A is read in place for with its next rows asked for in each."""
+MOST_COUNTED = 2**31 - 1
+"""Lines times rows that are counted in the kernel's integers."""
 MOST_HEIGHTS = 2
 """Numbers of rows of one product that strips of about the same height are written for."""
 
@@ -40,6 +45,8 @@ class Operands:
     """C is overwritten where this is 0 and summed into elsewhere; None: always summed."""
     walk: Walk
     """How the steps are counted."""
+    ahead: Ahead | None
+    """What is asked for meanwhile."""
 
 
 def emit_gemms(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
@@ -54,7 +61,7 @@ def emit_gemm(context: Context, node: Compute) -> None:
     c, a, b = _oriented(context, node)
     steps = context.variable("steps", node.operands[1].valid[1])
     way = walk(context, ((a, 1), (b, 0)), steps)
-    operands = Operands(c, a, b, steps, _first(context, node), way)
+    operands = Operands(c, a, b, steps, _first(context, node), way, _ahead(context, a, b))
     shape = register_tile(context, node, operands)
     high, wide = (context.variable(s, v) for s, v in zip("mn", c.region.valid, strict=True))
 
@@ -67,6 +74,12 @@ def emit_gemm(context: Context, node: Compute) -> None:
         _strips(context, high, narrow, strip)
 
     _panels(context, wide, shape.columns, panel)
+
+
+def _ahead(context: Context, a: Access, b: Access) -> Ahead | None:
+    """What the next iteration puts into one of the operands; another gemm need not ask again."""
+    found = [context.coming.pop(o.region.buffer, None) for o in (a, b)]
+    return next((ahead for ahead in found if ahead), None)
 
 
 def _oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
@@ -186,26 +199,77 @@ def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile)
         for chunk in shape.chunks:
             simd.store(writer, row, writer.index(chunk), zero, shape.lanes)
     prefetch(context, operands.c, shape, tile)
-    _sum_up(context, operands, shape, _steps(context, operands, shape, tile, rows))
+    step = _steps(context, operands, shape, tile, rows)
+    _sum_up(context, operands, shape, step, _asking(context, operands, shape, tile))
     update(context, operands.c, operands.first, shape, tile, rows)
 
 
 def _sum_up(
-    context: Context, operands: Operands, shape: Shape, step: Callable[[Index], None]
+    context: Context,
+    operands: Operands,
+    shape: Shape,
+    step: Callable[[Index], None],
+    asking: Asking | None,
 ) -> None:
     """All steps of k."""
+    every = asking.every if asking else 1
     if operands.walk.extents:
-        with operands.walk.loops(context) as steps:
+        with operands.walk.loops(context, asking) as steps:
             for k in steps:
                 step(k)
         return
-    whole = context.variable("whole", operands.steps // shape.unroll)
+    parts = max(1, every // shape.unroll)
+    at_once = parts * shape.unroll
+    whole = context.variable("whole", operands.steps // at_once)
     with context.loop("k", whole) as k:
-        for u in range(shape.unroll):
-            step(k * shape.unroll + u)
-    if shape.unroll > 1:
-        with context.loop("k", operands.steps - whole * shape.unroll) as k:
-            step(whole * shape.unroll + k)
+        if asking:
+            asking.ask(context, k)
+        with context.loop("k", parts) as part:
+            for u in range(shape.unroll):
+                step(k * at_once + part * shape.unroll + u)
+    if at_once > 1:
+        with context.loop("k", operands.steps - whole * at_once) as k:
+            step(whole * at_once + k)
+
+
+def _asking(context: Context, operands: Operands, shape: Shape, tile: Tile) -> Asking | None:
+    """So often that all tiles together ask for every line."""
+    ahead = operands.ahead
+    if ahead is None:
+        return _beside(context, operands, shape, tile) or _below(context, operands, shape, tile)
+    high, wide = operands.c.region.shape
+    panels = -(-wide // shape.columns)
+    total = ahead.turns * panels * high
+    every = operands.a.region.shape[1] * total // (ahead.lines * shape.rows)
+    if not OFTENEST <= every <= RAREST or total * ahead.lines > MOST_COUNTED:
+        return None
+    done = (ahead.turn * panels + tile.column // shape.columns) * high + tile.row
+    return Asking(ahead, context.variable("line", done * ahead.lines // total), _rounded(every))
+
+
+def _beside(context: Context, operands: Operands, shape: Shape, tile: Tile) -> Asking | None:
+    """The next panel of B, where it is read in place and far away."""
+    b, high = operands.b, operands.c.region.shape[0]
+    every = high // shape.rows
+    if tile.columns is not None or not OFTENEST <= every <= RAREST or not far(context, b):
+        return None
+    beside = Beside(b, tile.column + shape.columns)
+    first = context.variable("line", tile.row * beside.lines // high)
+    return Asking(beside, first, _rounded(every))
+
+
+def _below(context: Context, operands: Operands, shape: Shape, tile: Tile) -> Asking | None:
+    """The next strip of A, where it is read in place and far away, by the first panels."""
+    a, panels = operands.a, -(-operands.c.region.shape[1] // shape.columns)
+    if panels > MOST_PANELS or not far(context, a):
+        return None
+    line = LINE // itemsize(a.storage.held)
+    return Asking(Below(a, tile.row + tile.rows, tile.rows), Index(), line)
+
+
+def _rounded(every: int) -> int:
+    """A power of two, which divides most numbers of steps."""
+    return 1 << (every.bit_length() - 1)
 
 
 def _steps(

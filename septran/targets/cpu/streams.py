@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, with_axes
+from septran.targets.cpu.ahead import Asking
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import contiguity, read, widen
 from septran.targets.cpu.writer import Expr
@@ -55,18 +56,34 @@ class Walk:
         return total
 
     @contextmanager
-    def loops(self, context: Context) -> Iterator[list[Index]]:
-        """Open the loops that are not written out; the numbers of the steps inside."""
+    def loops(self, context: Context, asking: Asking | None = None) -> Iterator[list[Index]]:
+        """Open the loops that are not written out; the numbers of the steps inside.
+
+        The innermost is cut in two where something is to be asked for in between.
+        """
         split = len(self.order) - self.unrolled()
         inner: list[dict[int, Index]] = [{}]
         for n in self.order[split:]:
             inner = [{**step, n: Index.of(i)} for step in inner for i in range(self.extents[n])]
+        outer: dict[int, Index] = {}
+        turn = Index()
         with ExitStack() as opened:
-            outer = {
-                n: opened.enter_context(context.loop("k", self.extents[n]))
-                for n in self.order[:split]
-            }
+            for n in self.order[:split]:
+                size = 1
+                if asking and n == self.order[split - 1]:
+                    size = _divisor(self.extents[n], asking.every // len(inner))
+                count = self.extents[n] // size
+                index = opened.enter_context(context.loop("k", count))
+                turn, outer[n] = turn * count + index, index * size
+                if asking and n == self.order[split - 1]:
+                    asking.ask(context, turn)
+                    outer[n] += opened.enter_context(context.loop("k", size))
             yield [self.number({**outer, **step}) for step in inner]
+
+
+def _divisor(value: int, most: int) -> int:
+    """The greatest divisor of `value` that is at most `most`."""
+    return next((n for n in range(min(value, most), 1, -1) if value % n == 0), 1)
 
 
 def walk(context: Context, operands: tuple[tuple[Access, int], ...], steps: Index) -> Walk:

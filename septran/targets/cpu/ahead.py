@@ -1,0 +1,172 @@
+"""What a gemm needs next, asked for while it sums: memory is waited for beside computing.
+
+A panel of weights that few rows are multiplied by takes as long to bring as to use. So a
+microkernel asks for a line every few steps: of what the next iteration of the loops around
+packs (`Ahead`), or, of operands read in place, of the next panel of B (`Beside`) or the next
+strip of A (`Below`). Nothing depends on what is asked for; it may well not exist.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from septran.dtypes import itemsize
+from septran.targets.cpu import simd
+from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.context import Context
+from septran.task.index import Index, Var, minimum
+from septran.tile.loops import walk
+from septran.tile.nodes import Compute, Copy, Node, TileProgram
+
+ZERO = Index()
+LINE = 64
+"""Bytes that are asked for at once."""
+OFTENEST = 4
+"""Steps between two lines below which asking takes more time than it saves."""
+RAREST = 64
+"""Steps between two lines beyond which packing takes too little time to be worth asking."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """The next source of a packed operand, and how often its gemm runs meanwhile."""
+
+    access: Access
+    along: int
+    """The axis with adjacent elements."""
+    turn: Index = ZERO
+    turns: int = 1
+    """Which of how many runs of the gemm this is."""
+
+    @property
+    def _wide(self) -> int:
+        """Lines of a row."""
+        return -(-self.access.region.shape[self.along] * self._size // LINE)
+
+    @property
+    def _size(self) -> int:
+        return itemsize(self.access.storage.held)
+
+    @property
+    def lines(self) -> int:
+        """Of the whole source."""
+        return self.access.region.shape[1 - self.along] * self._wide
+
+    def within(self, turn: Index, turns: int) -> Ahead:
+        """The same inside of another loop."""
+        return replace(self, turn=self.turn * turns + turn, turns=self.turns * turns)
+
+    def ask(self, context: Context, number: Index) -> None:
+        """Ask for the line of that number, or for the last."""
+        number = context.variable("line", minimum(number, self.lines - 1))
+        high = self.access.region.shape[1 - self.along]
+        line = context.variable("column", number // high)
+        row, column = number - line * high, line * (LINE // self._size)
+        spot = (row, column) if self.along else (column, row)
+        at = context.lower(self.access.at(spot))
+        simd.prefetch(context.writer, self.access.storage.flat, at, 2)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The next panel of an operand that is read in place."""
+
+    access: Access
+    column: Index
+
+    @property
+    def lines(self) -> int:
+        """One a row, as wide as a panel."""
+        return self.access.region.shape[0]
+
+    def ask(self, context: Context, number: Index) -> None:
+        """Ask for the line of that row, or of the last."""
+        row = context.variable("line", minimum(number, self.lines - 1))
+        at = context.lower(self.access.at((row, self.column)))
+        simd.prefetch(context.writer, self.access.storage.flat, at, 2)
+
+
+@dataclass(frozen=True)
+class Below:
+    """The next rows of an operand that is read in place."""
+
+    access: Access
+    row: Index
+    rows: int
+
+    def ask(self, context: Context, number: Index) -> None:
+        """Ask for a line of each of the rows."""
+        column = number * (LINE // itemsize(self.access.storage.held))
+        for row in range(self.rows):
+            at = context.lower(self.access.at((self.row + row, column)))
+            simd.prefetch(context.writer, self.access.storage.flat, at, 2)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What a tile asks for while it is summed."""
+
+    ahead: Ahead | Below | Beside
+    first: Index
+    """The number of the first line."""
+    every: int
+    """Steps from one line to the next."""
+
+    def ask(self, context: Context, turn: Index) -> None:
+        """Ask for the next line."""
+        self.ahead.ask(context, self.first + turn)
+
+
+def far(context: Context, access: Access) -> bool:
+    """Whether a region is read in place, row after row, from a tensor larger than L2."""
+    held = math.prod(access.storage.shape) * itemsize(access.storage.held)
+    core = context.machine.processors[-1].name
+    if access.storage.owned or held <= context.cache_bytes(core) or any(access.leaving):
+        return False
+    return access.stride(1) == 1 and access.stride(0) is not None
+
+
+def coming(
+    context: Context,
+    program: TileProgram,
+    body: Sequence[Node],
+    following: Callable[[], Mapping[Var, Index]],
+) -> dict[str, Ahead]:
+    """For each buffer that `body` packs for a gemm, what the next iteration puts there.
+
+    `following` gives the loop indices of that iteration; it writes code, so it is only called
+    where there is anything to ask for.
+    """
+    copies = _packing(context, program, body)
+    if not copies:
+        return {}
+    moved, found = following(), {}
+    for copy in copies:
+        entries = tuple(e.substitute(moved) for e in copy.source.index)
+        access = context.access(replace(copy.source, index=entries))
+        strides = [access.stride(n) for n in range(2)]
+        still = entries == copy.source.index
+        if not still and 1 in strides and None not in strides and not any(access.leaving):
+            found[copy.target.buffer] = Ahead(access, strides.index(1))
+    return found
+
+
+def _packing(context: Context, program: TileProgram, body: Sequence[Node]) -> list[Copy]:
+    """The copies in `body` of parts of more than L2 holds, for a gemm in it."""
+    core = program.machine.processors[-1].name
+    multiplied = {
+        r.buffer
+        for node, _ in walk(tuple(body))
+        if isinstance(node, Compute) and node.primitive == "gemm"
+        for r in node.operands[1:]
+    }
+    found = []
+    for node in body:
+        if isinstance(node, Copy) and node.target.buffer in multiplied and node.source.rank == 2:
+            source = program.buffer(node.source.buffer)
+            held = math.prod(source.shape) * itemsize(source.dtype)
+            if held > context.cache_bytes(core):
+                found.append(node)
+    return found

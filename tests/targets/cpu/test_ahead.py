@@ -1,0 +1,127 @@
+"""What a gemm asks for while it sums: lines that come next, each of them, and nothing near."""
+
+from __future__ import annotations
+
+import pytest
+
+import septran
+from septran.machine.loader import load_machine
+from septran.targets.cpu import simd
+from septran.targets.cpu.addresses import Access, Indices, Storage
+from septran.targets.cpu.ahead import LINE, Ahead, Below, Beside
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.isa import vector_unit
+from septran.targets.cpu.threads import set_threads, usable_cores
+from septran.targets.cpu.writer import Writer, flat_buffer
+from septran.task.index import Index, axis
+from septran.tile.layouts import ROW
+from septran.tile.nodes import Region
+
+ELEMENTS = LINE // 4
+HEAVY = {"B": 1, "C": 256, "H": 7, "W": 7, "O": 270, "R": 3, "S": 3}
+"""Weights of 2.4 MiB for 49 pixels."""
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Flat offsets that are asked for, as far as they are constants."""
+    found: list[int] = []
+    monkeypatch.setattr(simd, "prefetch", lambda _w, _b, at, _level: found.append(int(at)))
+    return found
+
+
+def context() -> Context:
+    machine, writer = load_machine("cpu-x86"), Writer()
+    return Context(writer, Indices(writer), machine, vector_unit(machine))
+
+
+def rows_of(held: Context, shape: tuple[int, int], part: tuple[int, int]) -> Access:
+    """The first `part` of a tensor of rows."""
+    flat = flat_buffer("X", shape[0] * shape[1], "float32")
+    storage = Storage("X", shape, "float32", ROW, flat, "float32")
+    region = Region("X", (Index.of(axis(0)), Index.of(axis(1))), part, tuple(map(Index.of, part)))
+    return Access.of(storage, region, held.indices.ranges)
+
+
+@pytest.mark.parametrize("part", [(16, 512), (512, 64), (5, 33)])
+def test_every_line_of_the_next_panel_is_asked_for_once(asked, part):
+    held = context()
+    coming = Ahead(rows_of(held, (600, 1024), part), 1)
+    for number in range(coming.lines):
+        coming.ask(held, Index.of(number))
+    wanted = {r * 1024 + c for r in range(part[0]) for c in range(0, part[1], ELEMENTS)}
+    assert set(asked) == wanted
+    assert len(asked) == len(wanted)
+
+
+def test_what_is_asked_for_ends_with_the_last_line(asked):
+    held = context()
+    coming = Ahead(rows_of(held, (64, 64), (4, 32)), 1)
+    coming.ask(held, Index.of(coming.lines - 1))
+    coming.ask(held, Index.of(coming.lines + 5))
+    assert asked == [3 * 64 + 16, 3 * 64 + 16]
+
+
+def test_runs_in_inner_loops_are_counted_through():
+    held = context()
+    outer = Ahead(rows_of(held, (64, 64), (4, 32)), 1).within(Index.of(2), 3)
+    inner = outer.within(Index.of(1), 4)
+    assert (inner.turn, inner.turns) == (Index.of(9), 12)
+
+
+def test_the_next_panel_and_the_next_strip_lie_beside_and_below(asked):
+    held = context()
+    access = rows_of(held, (64, 256), (64, 256))
+    Beside(access, Index.of(16)).ask(held, Index.of(3))
+    Below(access, Index.of(6), 2).ask(held, Index.of(1))
+    assert asked == [3 * 256 + 16, 6 * 256 + 16, 7 * 256 + 16]
+
+
+def code(operator: str, shapes: dict[str, int], **static: int) -> str:
+    stages = septran.produce_stages(operator, "cpu-x86", shapes=shapes, static=static)
+    return stages.tensor_ir.text
+
+
+def from_afar(text: str, name: str) -> int:
+    """How many places ask for lines of a tensor into L2."""
+    return sum(
+        "llvm.prefetch" in line and f"address_of({name}_flat" in line and line.endswith("0, 2, 1)")
+        for line in text.splitlines()
+    )
+
+
+@pytest.mark.parametrize("operator", ["conv2d", "conv2d_nhwc"])
+def test_weights_of_the_next_panel_are_asked_for_where_they_are_far(operator):
+    assert from_afar(code(operator, HEAVY, padding=1), "F") > 0
+    assert from_afar(code(operator, {**HEAVY, "C": 16, "O": 32}, padding=1), "F") == 0
+
+
+def test_weights_that_very_many_pixels_use_are_not():
+    assert from_afar(code("conv2d_nhwc", {**HEAVY, "H": 56, "W": 56}, padding=1), "F") == 0
+
+
+@pytest.mark.parametrize("operator", ["conv2d", "conv2d_nhwc"])
+def test_pixels_that_are_read_in_place_are_asked_for(operator):
+    shapes = {"B": 1, "C": 512, "H": 31, "W": 33, "O": 32, "R": 1, "S": 1}
+    assert from_afar(code(operator, shapes), "X") > 0
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("case", [
+    ("conv2d", HEAVY, {"padding": 1}),
+    ("conv2d_nhwc", HEAVY, {"padding": 1}),
+    ("conv2d_nhwc", {**HEAVY, "B": 2, "R": 2, "S": 1}, {"stride": 2, "dilation": 2}),
+    ("conv2d_nhwc", {**HEAVY, "C": 128, "O": 1025, "R": 1, "S": 1}, {}),
+    ("conv2d", {"B": 1, "C": 490, "H": 31, "W": 33, "O": 50, "R": 1, "S": 1}, {}),
+    ("conv2d_nhwc", {"B": 1, "C": 490, "H": 31, "W": 33, "O": 50, "R": 1, "S": 1}, {}),
+    ("gemm", {"M": 9, "N": 700, "K": 333}, {}),
+], ids=str)  # fmt: skip
+def test_what_is_asked_for_changes_no_result(case, threads):
+    operator, shapes, static = case
+    before = usable_cores()
+    set_threads(threads)
+    try:
+        result = septran.compile(operator, "cpu-x86", shapes=shapes, static=static).check()
+    finally:
+        set_threads(before)
+    assert result.right, str(result)
