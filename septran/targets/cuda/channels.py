@@ -42,6 +42,8 @@ from septran.tile.nodes import (
 from septran.tile.reach import BOX
 
 KEY = "channels"
+GATHER = "gather"
+"""The engine of copies through registers."""
 WARPS = 4
 """Of a warpgroup."""
 
@@ -71,6 +73,11 @@ class Ring:
     fills: Mapping[tuple[str, Index], tuple[Copy, ...]] = field(default_factory=dict)
     parities: dict[str, Any] = field(default_factory=dict)
     """Registers of parities: of the ``full`` barriers and of the ``empty`` ones."""
+
+    @property
+    def gathers(self) -> bool:
+        """Whether threads write what they have read: it is there when they arrive."""
+        return self.inward and self.channel.engine == GATHER
 
     @property
     def mbarriers(self) -> bool:
@@ -166,6 +173,8 @@ def _ring(context: Context, channel: Channel, body: tuple[Node, ...]) -> Ring | 
     found.readers = WARPS * sum(r.count for r in readers) if readers else context.block // 32
     if not boxes:
         found.arrivals = 128 * sum(r.count for r in fillers) if fillers else context.block
+    if found.gathers:
+        found.arrivals //= 32
     found.fills = dict(_fills(channel.name, body))
     shared: list[Over] = [c.multicast for c in mine if c.multicast]
     if shared:
@@ -365,9 +374,25 @@ def commit(context: Context, node: Commit) -> None:
             ptx(context, "cp.async.bulk.commit_group")
     elif found.boxes:
         return  # the bytes that the barrier expects close it
+    elif found.gathers:
+        _gathered(context, found, node)
     elif found.mbarriers:
         slot = context.indices.simplify(node.index % found.channel.stages)
         arrive = "cp.async.mbarrier.arrive.noinc.shared.b64"
         ptx(context, arrive, found.full(context, slot))
     else:
         ptx(context, "cp.async.commit_group")
+
+
+def _gathered(context: Context, found: Ring, node: Commit) -> None:
+    """What threads wrote is there when each of their warps says so, or when they meet."""
+    if not found.mbarriers:
+        ptx(context, "cp.async.commit_group")  # of no copies: groups are counted over channels
+        return
+    if read_by_proxy(context.program, found.channel.buffers):
+        proxy_fence(context)
+    context.writer.evaluate(T.cuda.warp_sync())
+    slot = context.indices.simplify(node.index % found.channel.stages)
+    first = context.lower(context.thread % 32) == context.writer.index(0)
+    with context.writer.when(first):
+        ptx(context, "mbarrier.arrive.shared.b64", found.full(context, slot), T.uint32(1))
