@@ -28,7 +28,7 @@ from septran.tile.reach import near_axis
 
 WORD = 4
 """Bytes of a register."""
-KEPT = 24
+KEPT = 40
 """Registers of a thread that hold no data: addresses, loop indices, what is put together."""
 PLENTY = 64
 """Registers for data where no role says how many a thread has."""
@@ -127,9 +127,10 @@ class _Units:
         context, threads = self.context, self.context.threads.count
         counts = [-(-self.node.target.shape[n] // self.steps.get(n, 1)) for n in self.order]
         rounds = -(-prod(counts) // threads)
-        batch = max(1, min(rounds, self._room() // self.words))
+        parts = -(-rounds // max(1, self._room() // self.words))
+        batch = -(-rounds // parts)
         context.writer.note(ROLLED)
-        with context.loop("part", Index.of(-(-rounds // batch))) as part:
+        with context.loop("part", Index.of(parts)) as part:
             held = self.hold(batch)
             for phase in (self.read, self.write):
                 with context.loop("r", Index.of(batch), unrolled=True) as number:
