@@ -18,17 +18,18 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.dtypes import itemsize
 from septran.targets.cuda.addresses import CHUNK, Access, divisor
-from septran.targets.cuda.unaligned import ALIGN, FETCH, FETCH_WORD, TURN
+from septran.targets.cuda.unaligned import ALIGN, FETCH, FETCH_WORD, HERE, TURN
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.registers import zero
 from septran.targets.cuda.writer import ROLLED, Expr, both
-from septran.task.index import Index, Var
+from septran.task.atoms import Atom, FloorDiv, Mod
+from septran.task.index import Index, Var, maximum, minimum
 from septran.tile.nodes import Copy
 from septran.tile.reach import near_axis
 
 WORD = 4
 """Bytes of a register."""
-KEPT = 40
+KEPT = 48
 """Registers of a thread that hold no data: addresses, loop indices, what is put together."""
 PLENTY = 64
 """Registers for data where no role says how many a thread has."""
@@ -38,59 +39,59 @@ def copy(context: Context, node: Copy) -> None:
     """Read the units of a copy and write them, batch by batch."""
     along = near_axis(node.target)
     assert along is not None
-    accesses = (
-        Access(context, context.storages[node.source.buffer], node.source),
-        Access(context, context.storages[node.target.buffer], node.target),
-    )
-    kind: type[_Units] = _Elements
-    if _follows(context, node, accesses[0], along):
-        kind = _Rows
-    elif (across := _across(context, node, accesses[0], along)) is not None:
-        _Turned(context, node, *accesses, along, across).issue()
-        return
-    kind(context, node, *accesses, along).issue()
-
-
-def _variables(context: Context, node: Copy) -> tuple[Index, ...]:
-    """A coordinate that stands for any along each axis of the copy."""
-    found: list[Index] = []
-    for number, extent in enumerate(node.target.shape):
-        variable = Var(f"@any{number}")
-        context.indices.bind(variable, None, 0, max(0, extent - 1))
-        found.append(Index() if extent == 1 else Index.of(variable))
-    return tuple(found)
-
-
-def _steps_by_one(context: Context, node: Copy, source: Access, number: int) -> bool:
-    """Whether what follows along an axis of the copy follows in GLOBAL, and is all there."""
-    at = _variables(context, node)
-    if not at[number].terms:
-        return False
-    (mine,) = at[number].variables()
-    if mine in (source.flat(at) - at[number]).variables():
-        return False
-    inside = source.region.at(at)
-    if not source.region.padded or not any(mine in e.variables() for e in inside):
-        return True
-    if any(mine in entry.variables() for entry in inside[:-1]):
-        return False
-    low, high = context.indices.bounds(inside[-1])
-    return low >= 0 and high < source.storage.shape[-1]
-
-
-def _follows(context: Context, node: Copy, source: Access, along: int) -> bool:
-    """Whether 16 bytes of a tile's row are 16 bytes of the tensor."""
-    row = context.storages[node.target.buffer].shape[-1] * itemsize(source.storage.dtype)
-    return row % CHUNK == 0 and _steps_by_one(context, node, source, along)
-
-
-def _across(context: Context, node: Copy, source: Access, along: int) -> int | None:
-    """The axis along which bytes follow each other in GLOBAL, where that is not the tile's."""
-    row = context.storages[node.target.buffer].shape[-1]
-    if itemsize(source.storage.dtype) != 1 or row % CHUNK:
-        return None
+    source = Access(context, context.storages[node.source.buffer], node.source)
+    target = Access(context, context.storages[node.target.buffer], node.target)
+    lanes = CHUNK // itemsize(target.storage.dtype)
     others = (n for n in range(node.target.rank) if n != along)
-    return next((n for n in others if _steps_by_one(context, node, source, n)), None)
+    across = next((n for n in others if _follows(context, node, source, n, WORD)), None)
+    if target.storage.shape[-1] % lanes:
+        _Elements(context, node, source, target, along).issue()
+    elif _follows(context, node, source, along, lanes):
+        _Rows(context, node, source, target, along).issue()
+    elif lanes == CHUNK and across is not None:
+        _Turned(context, node, source, target, along, across).issue()
+    else:
+        _Elements(context, node, source, target, along).issue()
+
+
+def _follows(context: Context, node: Copy, source: Access, number: int, lanes: int) -> bool:
+    """Whether runs of so many elements along an axis follow each other in GLOBAL, too."""
+    lane, at = Var("@lane"), []
+    context.indices.bind(lane, None, 0, lanes - 1)
+    for n, extent in enumerate(node.target.shape):
+        variable = Var(f"@any{n}")
+        context.indices.bind(variable, None, 0, max(0, extent - 1))
+        at.append(Index.of(variable) * lanes + Index.of(lane) if n == number else Index.of(variable))
+    places = [_parted(source.flat(at), lane, lanes)]
+    if source.region.padded:
+        entries = [_parted(e, lane, lanes) for e in source.region.at(at)]
+        places.append(entries.pop())
+        if any(lane in entry.variables() for entry in entries):
+            return False
+    return not any(lane in (place - Index.of(lane)).variables() for place in places)
+
+
+def _parted(index: Index, lane: Var, lanes: int) -> Index:
+    """The same, a lane outside of divisions that it does not change."""
+    total = Index((), index.constant)
+    for atom, factor in index.terms:
+        total = total + _parted_atom(atom, lane, lanes) * factor
+    return total
+
+
+def _parted_atom(atom: Atom, lane: Var, lanes: int) -> Index:
+    if not isinstance(atom, FloorDiv | Mod):
+        return Index(((atom, 1),), 0)
+    value = _parted(atom.value, lane, lanes)
+    rest = value - Index.of(lane)
+    steady = lane not in rest.variables() and divisor(rest) % lanes == 0
+    if not steady or atom.divisor % lanes:
+        lane_part, rest = Index(), value
+    else:
+        lane_part = Index.of(lane)
+    if isinstance(atom, Mod):
+        return rest % atom.divisor + lane_part
+    return rest // atom.divisor
 
 
 @dataclass
@@ -127,16 +128,25 @@ class _Units:
         context, threads = self.context, self.context.threads.count
         counts = [-(-self.node.target.shape[n] // self.steps.get(n, 1)) for n in self.order]
         rounds = -(-prod(counts) // threads)
-        parts = -(-rounds // max(1, self._room() // self.words))
-        batch = -(-rounds // parts)
+        batch = min(_power(rounds), _power(max(1, self._room() // self.words)))
+        parts = -(-rounds // batch)
         context.writer.note(ROLLED)
         with context.loop("part", Index.of(parts)) as part:
-            held = self.hold(batch)
+            held, thread = self.hold(batch), self._thread()
             for phase in (self.read, self.write):
                 with context.loop("r", Index.of(batch), unrolled=True) as number:
-                    unit = (part * batch + number) * threads + context.thread
+                    unit = (part * batch + number) * threads + thread
                     inside = context.indices.below(unit, prod(counts))
                     phase(held, number, self._place(unit, counts), inside)
+
+    def _thread(self) -> Index:
+        """The thread's number, from which nothing is computed ahead of the loop: it would spill."""
+        context = self.context
+        array = context.writer.allocate("mine", 1, "int32")
+        context.writer.store(array, 0, T.Cast("int32", context.lower(context.thread)))
+        _call(context, "septran_here", HERE, array[0])
+        value = T.Cast(context.writer.index_dtype, array[0])
+        return context.indices.fresh(context.writer.bind("mine", value), 0, context.threads.count - 1)
 
     def _room(self) -> int:
         """Registers that a thread has for data."""
@@ -181,30 +191,23 @@ class _Units:
 
     def existing(
         self, at: tuple[Index, ...], along: int, inside: Expr | None
-    ) -> tuple[Expr, Expr]:
-        """The place of a run of elements in GLOBAL, and how many of its bytes exist."""
+    ) -> tuple[Any, Expr, Expr]:
+        """Where a run of elements begins in GLOBAL; the first and last of its bytes that exist."""
         context, region, lanes = self.context, self.node.source, self.steps[along]
+        indices, writer = context.indices, context.writer
         others = (n for n in range(region.rank) if n != along)
-        there = both(inside, *(context.indices.below(at[n], region.valid[n]) for n in others))
-        there = both(there, self.within(at))
-        left = context.indices.simplify(region.valid[along] - at[along])
-        count: Expr = T.int32(lanes * self.width)
-        if context.indices.bounds(left)[0] < lanes:
-            some = T.max(T.min(context.lower(left), lanes), 0) * self.width
-            count = T.Cast("int32", some)
-        place = self.source.lower(at)
-        if there is not None:  # nothing is read there, but the address must be one
-            place = T.Select(there, place, context.writer.index(0))
-            count = T.Select(there, count, T.int32(0))
-        return place, count
-
-    def within(self, at: tuple[Index, ...]) -> Expr | None:
-        """Whether a padded window is inside of its tensor there."""
-        if not self.node.source.padded:
-            return None
-        entries = self.source.region.at(at)
-        sides = zip(entries, self.source.storage.shape, strict=True)
-        return both(*(self.context.indices.inside(e, extent) for e, extent in sides))
+        there = both(inside, *(indices.below(at[n], region.valid[n]) for n in others))
+        left, skip = indices.simplify(region.valid[along] - at[along]), Index()
+        if region.padded:
+            *outer, last = self.source.region.at(at)
+            extents = self.source.storage.shape
+            there = both(there, *map(indices.inside, outer, extents[:-1]))
+            left, skip = minimum(left, extents[-1] - last), maximum(0, Index() - last)
+        most, least = minimum(lanes, maximum(0, left)), minimum(lanes, skip)
+        ends = [T.Cast("int32", context.lower(n) * writer.index(self.width)) for n in (least, most)]
+        if there is not None:
+            ends = [T.Select(there, n, T.int32(0)) for n in ends]
+        return self.at(self.source.lower(at)), ends[0], ends[1]
 
     def put(self, array: Any, first: Expr, at: tuple[Index, ...], inside: Expr | None) -> None:
         """Write 16 bytes that four registers hold, from the first on."""
@@ -222,16 +225,15 @@ class _Rows(_Units):
 
     def read(self, held: Any, number: Index, at: tuple[Index, ...], inside: Expr | None) -> None:
         """The aligned vectors in which the bytes lie, as far as they exist."""
-        place, count = self.existing(at, self.along, inside)
+        run = self.existing(at, self.along, inside)
         words = self.registers(held, number)
-        address, end = self.at(place), self.end(CHUNK)
-        _call(self.context, "septran_fetch", FETCH, *words, address, count, *end)
+        _call(self.context, "septran_fetch", FETCH, *words, *run, *self.end(CHUNK))
 
     def write(self, held: Any, number: Index, at: tuple[Index, ...], inside: Expr | None) -> None:
         """Shift the bytes into place; those that do not exist are zero."""
-        place, count = self.existing(at, self.along, inside)
+        run = self.existing(at, self.along, inside)
         words = self.registers(held, number)
-        _call(self.context, "septran_align", ALIGN, *words, self.at(place), count)
+        _call(self.context, "septran_align", ALIGN, *words, *run, *self.end(CHUNK))
         self.put(held, self.context.lower(number * self.words), at, inside)
 
 
@@ -258,11 +260,11 @@ class _Turned(_Units):
         for row, word in enumerate(self.registers(held, number)):
             here = tuple(c + row if n == self.along else c for n, c in enumerate(at))
             exists = self.context.indices.below(here[self.along], self.node.source.valid[self.along])
-            place, count = self.existing(here, self.across, both(inside, exists))
+            address, skip, count = self.existing(here, self.across, both(inside, exists))
             aligned = T.int32(int(divisor(self.source.flat(here)) % WORD == 0))
             _call(
                 self.context, "septran_fetch_word", FETCH_WORD,
-                word, self.at(place), count, *self.end(WORD), aligned,
+                word, address, skip, count, *self.end(WORD), aligned,
             )  # fmt: skip
 
     def write(self, held: Any, number: Index, at: tuple[Index, ...], inside: Expr | None) -> None:
@@ -322,6 +324,11 @@ class _Elements(_Units):
             value = context.writer.load(held, context.lower(number * self.words), self.words)
             place = self.target.lower(at, self.words)
             context.writer.store(self.target.storage.flat, place, value, self.words)
+
+
+def _power(number: int) -> int:
+    """The greatest power of two that is not above a number."""
+    return 1 << number.bit_length() - 1
 
 
 def _call(context: Context, name: str, source: str, *operands: Any) -> None:
