@@ -18,18 +18,18 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.dtypes import itemsize
 from septran.targets.cuda.addresses import CHUNK, Access, divisor
-from septran.targets.cuda.unaligned import ALIGN, FETCH, FETCH_WORD, HERE, TURN
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.registers import zero
+from septran.targets.cuda.runs import follows
+from septran.targets.cuda.unaligned import ALIGN, FETCH, FETCH_WHOLE, FETCH_WORD, HERE, TURN
 from septran.targets.cuda.writer import ROLLED, Expr, both
-from septran.task.atoms import Atom, FloorDiv, Mod
-from septran.task.index import Index, Var, maximum, minimum
+from septran.task.index import Index, maximum, minimum
 from septran.tile.nodes import Copy
 from septran.tile.reach import near_axis
 
 WORD = 4
 """Bytes of a register."""
-KEPT = 48
+KEPT, KEPT_AT_EDGES = 32, 48
 """Registers of a thread that hold no data: addresses, loop indices, what is put together."""
 PLENTY = 64
 """Registers for data where no role says how many a thread has."""
@@ -43,55 +43,15 @@ def copy(context: Context, node: Copy) -> None:
     target = Access(context, context.storages[node.target.buffer], node.target)
     lanes = CHUNK // itemsize(target.storage.dtype)
     others = (n for n in range(node.target.rank) if n != along)
-    across = next((n for n in others if _follows(context, node, source, n, WORD)), None)
+    across = next((n for n in others if follows(context, node, source, n, WORD)), None)
     if target.storage.shape[-1] % lanes:
         _Elements(context, node, source, target, along).issue()
-    elif _follows(context, node, source, along, lanes):
+    elif follows(context, node, source, along, lanes):
         _Rows(context, node, source, target, along).issue()
     elif lanes == CHUNK and across is not None:
         _Turned(context, node, source, target, along, across).issue()
     else:
         _Elements(context, node, source, target, along).issue()
-
-
-def _follows(context: Context, node: Copy, source: Access, number: int, lanes: int) -> bool:
-    """Whether runs of so many elements along an axis follow each other in GLOBAL, too."""
-    lane, at = Var("@lane"), []
-    context.indices.bind(lane, None, 0, lanes - 1)
-    for n, extent in enumerate(node.target.shape):
-        variable = Var(f"@any{n}")
-        context.indices.bind(variable, None, 0, max(0, extent - 1))
-        at.append(Index.of(variable) * lanes + Index.of(lane) if n == number else Index.of(variable))
-    places = [_parted(source.flat(at), lane, lanes)]
-    if source.region.padded:
-        entries = [_parted(e, lane, lanes) for e in source.region.at(at)]
-        places.append(entries.pop())
-        if any(lane in entry.variables() for entry in entries):
-            return False
-    return not any(lane in (place - Index.of(lane)).variables() for place in places)
-
-
-def _parted(index: Index, lane: Var, lanes: int) -> Index:
-    """The same, a lane outside of divisions that it does not change."""
-    total = Index((), index.constant)
-    for atom, factor in index.terms:
-        total = total + _parted_atom(atom, lane, lanes) * factor
-    return total
-
-
-def _parted_atom(atom: Atom, lane: Var, lanes: int) -> Index:
-    if not isinstance(atom, FloorDiv | Mod):
-        return Index(((atom, 1),), 0)
-    value = _parted(atom.value, lane, lanes)
-    rest = value - Index.of(lane)
-    steady = lane not in rest.variables() and divisor(rest) % lanes == 0
-    if not steady or atom.divisor % lanes:
-        lane_part, rest = Index(), value
-    else:
-        lane_part = Index.of(lane)
-    if isinstance(atom, Mod):
-        return rest % atom.divisor + lane_part
-    return rest // atom.divisor
 
 
 @dataclass
@@ -120,20 +80,42 @@ class _Units:
         """The copy's axes, the one that neighbouring threads go along last."""
         return [n for n in range(self.node.target.rank) if n != self.along] + [self.along]
 
-    words = 4
-    """Registers of a unit."""
+    @property
+    def words(self) -> int:
+        """Registers of a unit."""
+        return 4
 
     def issue(self) -> None:
-        """All units: each thread reads a batch, then writes it."""
+        """All units of a copy, of a whole tile without a look at where it ends."""
+        writer, whole = self.context.writer, self.whole()
+        if whole is None:
+            self._loops(self, KEPT_AT_EDGES)
+            return
+        condition, quick = whole
+        with writer.body() as inner:
+            self._loops(quick, KEPT)
+        if condition is None:
+            for statement in inner:
+                writer.emit(statement)
+            return
+        with writer.body() as edge:
+            self._loops(self, KEPT_AT_EDGES)
+        writer.choose(condition, inner, edge)
+
+    def whole(self) -> tuple[Expr | None, _Units] | None:
+        """When tiles have no edge, and the units that such tiles are made of."""
+        return None
+
+    def _loops(self, units: _Units, kept: int) -> None:
+        """Each thread reads a batch of units, then writes it."""
         context, threads = self.context, self.context.threads.count
         counts = [-(-self.node.target.shape[n] // self.steps.get(n, 1)) for n in self.order]
         rounds = -(-prod(counts) // threads)
-        batch = min(_power(rounds), _power(max(1, self._room() // self.words)))
-        parts = -(-rounds // batch)
+        batch = min(_power(rounds), _power(max(1, self._room(kept) // self.words)))
         context.writer.note(ROLLED)
-        with context.loop("part", Index.of(parts)) as part:
+        with context.loop("part", Index.of(-(-rounds // batch))) as part:
             held, thread = self.hold(batch), self._thread()
-            for phase in (self.read, self.write):
+            for phase in (units.read, units.write):
                 with context.loop("r", Index.of(batch), unrolled=True) as number:
                     unit = (part * batch + number) * threads + thread
                     inside = context.indices.below(unit, prod(counts))
@@ -146,12 +128,13 @@ class _Units:
         context.writer.store(array, 0, T.Cast("int32", context.lower(context.thread)))
         _call(context, "septran_here", HERE, array[0])
         value = T.Cast(context.writer.index_dtype, array[0])
-        return context.indices.fresh(context.writer.bind("mine", value), 0, context.threads.count - 1)
+        mine = context.writer.bind("mine", value)
+        return context.indices.fresh(mine, 0, context.threads.count - 1)
 
-    def _room(self) -> int:
+    def _room(self, kept: int) -> int:
         """Registers that a thread has for data."""
         given = self.context.state.get("registers")
-        return PLENTY if given is None else max(0, given - KEPT)
+        return PLENTY if given is None else max(0, given - kept)
 
     def _place(self, unit: Index, counts: Sequence[int]) -> tuple[Index, ...]:
         """The coordinates of a unit's first element."""
@@ -221,7 +204,10 @@ class _Units:
 class _Rows(_Units):
     """16 bytes of a row, from any byte on: two aligned vectors, shifted into the first one."""
 
-    words = 8
+    @property
+    def words(self) -> int:
+        """Two vectors."""
+        return 8
 
     def read(self, held: Any, number: Index, at: tuple[Index, ...], inside: Expr | None) -> None:
         """The aligned vectors in which the bytes lie, as far as they exist."""
@@ -236,6 +222,34 @@ class _Rows(_Units):
         _call(self.context, "septran_align", ALIGN, *words, *run, *self.end(CHUNK))
         self.put(held, self.context.lower(number * self.words), at, inside)
 
+    def whole(self) -> tuple[Expr | None, _Units] | None:
+        """Where all elements exist, and 16 bytes behind the last one."""
+        region, indices = self.node.source, self.context.indices
+        if region.padded:
+            return None
+        last = [Index.of(extent - 1) for extent in region.shape]
+        ends = [indices.below(at, valid) for at, valid in zip(last, region.valid, strict=True)]
+        spare = self.source.flat(last) + CHUNK // self.width
+        ends.append(indices.below(spare, int(self.source.storage.flat.shape[0])))
+        return both(*ends), _Whole(**vars(self))
+
+
+class _Whole(_Rows):
+    """The same where nothing is missing."""
+
+    def read(self, held: Any, number: Index, at: tuple[Index, ...], inside: Expr | None) -> None:
+        """Both vectors."""
+        words, place = self.registers(held, number), self.source.lower(at)
+        with self.context.writer.when(inside):
+            _call(self.context, "septran_fetch_whole", FETCH_WHOLE, *words, self.at(place))
+
+    def write(self, held: Any, number: Index, at: tuple[Index, ...], inside: Expr | None) -> None:
+        """Shift the bytes into place."""
+        words, place = self.registers(held, number), self.at(self.source.lower(at))
+        whole = T.int32(0), T.int32(CHUNK), place, T.int32(0)
+        _call(self.context, "septran_align", ALIGN, *words, place, *whole)
+        self.put(held, self.context.lower(number * self.words), at, inside)
+
 
 @dataclass
 class _Turned(_Units):
@@ -243,7 +257,11 @@ class _Turned(_Units):
 
     across: int
     """The axis along which bytes follow each other in GLOBAL."""
-    words = 16
+
+    @property
+    def words(self) -> int:
+        """A word of each row."""
+        return 16
 
     @property
     def steps(self) -> dict[int, int]:
@@ -257,9 +275,10 @@ class _Turned(_Units):
 
     def read(self, held: Any, number: Index, at: tuple[Index, ...], inside: Expr | None) -> None:
         """A word of each row."""
+        indices, ends = self.context.indices, self.node.source.valid
         for row, word in enumerate(self.registers(held, number)):
             here = tuple(c + row if n == self.along else c for n, c in enumerate(at))
-            exists = self.context.indices.below(here[self.along], self.node.source.valid[self.along])
+            exists = indices.below(here[self.along], ends[self.along])
             address, skip, count = self.existing(here, self.across, both(inside, exists))
             aligned = T.int32(int(divisor(self.source.flat(here)) % WORD == 0))
             _call(

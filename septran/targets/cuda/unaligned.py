@@ -24,6 +24,18 @@ __forceinline__ __device__ void septran_fetch(
 """
 """The two aligned vectors that hold bytes `skip` to `count` (at most 16) from an address on."""
 
+FETCH_WHOLE = """\
+__forceinline__ __device__ void septran_fetch_whole(
+    unsigned& a, unsigned& b, unsigned& c, unsigned& d, unsigned& e, unsigned& f, unsigned& g,
+    unsigned& h, const void* from) {
+  const char* at = (const char*)from - ((unsigned long long)from & 15);
+  uint4 v = *(const uint4*)at, w = *(const uint4*)(at + 16);
+  a = v.x; b = v.y; c = v.z; d = v.w;
+  e = w.x; f = w.y; g = w.z; h = w.w;
+}
+"""
+"""Two aligned vectors from an address on, both of which exist."""
+
 ALIGN = """\
 __forceinline__ __device__ unsigned septran_first(unsigned word, int count) {
   return count >= 4 ? word : count <= 0 ? 0u : word & (0xffffffffu >> (32 - 8 * count));
