@@ -18,6 +18,7 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.targets.cuda.clusters import Over, cluster, meet, remote_arrive
 from septran.targets.cuda.context import Context
+from septran.targets.cuda.fragments import GROUP, WARP
 from septran.targets.cuda.pending import pending
 from septran.targets.cuda.ptx import proxy_fence, ptx
 from septran.targets.cuda.shared import pointer
@@ -44,8 +45,6 @@ from septran.tile.reach import BOX
 KEY = "channels"
 GATHER = "gather"
 """The engine of copies through registers."""
-WARPS = 4
-"""Of a warpgroup."""
 
 
 @dataclass
@@ -152,7 +151,7 @@ def enter(context: Context, body: tuple[Node, ...]) -> None:
 def _peer(context: Context, found: Ring) -> Expr:
     """The rank of the block that each lane's number stands for."""
     ranks = [context.lower(cluster(context).rank(steps)) for steps in found.peers]
-    lane, value = context.number % context.writer.index(32), ranks[-1]
+    lane, value = context.number % context.writer.index(WARP), ranks[-1]
     for number, rank in reversed(list(enumerate(ranks[:-1]))):
         value = T.if_then_else(lane == context.writer.index(number), rank, value)
     return context.writer.bind("peer", value)
@@ -170,11 +169,11 @@ def _ring(context: Context, channel: Channel, body: tuple[Node, ...]) -> Ring | 
     fillers = [r for r in holders if _has(r, Commit, channel.name)]
     apart = bool(readers) and readers != fillers
     found = Ring(channel, boxes, inward, apart, _restarts(channel, body))
-    found.readers = WARPS * sum(r.count for r in readers) if readers else context.block // 32
+    found.readers = (GROUP * sum(r.count for r in readers) or context.block) // WARP
     if not boxes:
-        found.arrivals = 128 * sum(r.count for r in fillers) if fillers else context.block
+        found.arrivals = GROUP * sum(r.count for r in fillers) if fillers else context.block
     if found.gathers:
-        found.arrivals //= 32
+        found.arrivals //= WARP
     found.fills = dict(_fills(channel.name, body))
     shared: list[Over] = [c.multicast for c in mine if c.multicast]
     if shared:
@@ -323,11 +322,11 @@ def release(context: Context, node: Release) -> None:
     slot = context.indices.simplify(node.index % found.channel.stages)
     context.writer.evaluate(T.cuda.warp_sync())
     if found.peers:
-        told = context.lower(context.thread % 32) < context.writer.index(len(found.peers))
+        told = context.lower(context.thread % WARP) < context.writer.index(len(found.peers))
         with context.writer.when(told):
             remote_arrive(context, found.empty(context, slot), found.peer)
         return
-    first = context.lower(context.thread % 32) == context.writer.index(0)
+    first = context.lower(context.thread % WARP) == context.writer.index(0)
     with context.writer.when(first):
         ptx(context, "mbarrier.arrive.shared.b64", found.empty(context, slot), T.uint32(1))
 
@@ -393,6 +392,6 @@ def _gathered(context: Context, found: Ring, node: Commit) -> None:
         proxy_fence(context)
     context.writer.evaluate(T.cuda.warp_sync())
     slot = context.indices.simplify(node.index % found.channel.stages)
-    first = context.lower(context.thread % 32) == context.writer.index(0)
+    first = context.lower(context.thread % WARP) == context.writer.index(0)
     with context.writer.when(first):
         ptx(context, "mbarrier.arrive.shared.b64", found.full(context, slot), T.uint32(1))

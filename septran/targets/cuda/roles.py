@@ -8,6 +8,7 @@ from dataclasses import replace
 from septran.targets.cuda import channels
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.emitters import PREPARE, THREADS
+from septran.targets.cuda.fragments import GROUP, WARP
 from septran.targets.cuda.ptx import elected, ptx
 from septran.targets.cuda.wgmma import NAMES, ROWS
 from septran.targets.cuda.writer import both
@@ -26,7 +27,7 @@ from septran.tile.nodes import (
 )
 from septran.tile.reach import BOX
 
-SIZES = {"WARPGROUP": 128, "WARP": 32, "THREAD": 1}
+SIZES = {"WARPGROUP": GROUP, "WARP": WARP, "THREAD": 1}
 """Threads of a unit of each level."""
 FILE = 65536
 """Registers of a multiprocessor."""
@@ -50,7 +51,7 @@ def _warpgroups(body: tuple[Node, ...]) -> int | None:
         for node in nodes(body)
         if isinstance(node, Compute) and node.instruction in NAMES
     ]
-    return SIZES["WARPGROUP"] * math.gcd(2, *rows) if rows else None
+    return GROUP * math.gcd(2, *rows) if rows else None
 
 
 def hoisted(body: tuple[Node, ...]) -> tuple[Node, ...]:
