@@ -112,7 +112,8 @@ class _Units:
         counts = [-(-self.node.target.shape[n] // self.steps.get(n, 1)) for n in self.order]
         rounds = -(-prod(counts) // threads)
         batch = min(_power(rounds), _power(max(1, self._room(kept) // self.words)))
-        context.writer.note(ROLLED)
+        if batch < rounds:
+            context.writer.note(ROLLED)
         with context.loop("part", Index.of(-(-rounds // batch))) as part:
             held, thread = self.hold(batch), self._thread()
             for phase in (units.read, units.write):

@@ -21,6 +21,14 @@ CASES = {
         {"trans_a": True, "trans_b": True},
     ),
     "wgmma int8": ("gemm", "nvidia-h200", {"M": 72, "N": 48, "K": 96}, "int8", {"trans_b": True}),
+    "chunks of a word": ("gemm", "nvidia-h200", {"M": 130, "N": 258, "K": 134}, "float16", {}),
+    "chunks of a word for mma": (
+        "gemm", "nvidia-a100", {"M": 130, "N": 130, "K": 70}, "float16", {},
+    ),
+    "windows of words": (
+        "conv2d_nhwc", "nvidia-h200", {"B": 1, "H": 9, "W": 10, "C": 18, "R": 3, "S": 3, "O": 24},
+        "float16", {"padding": 1},
+    ),
     "mma": ("gemm", "nvidia-a100", {"M": 80, "N": 72, "K": 100}, "float16", {}),
     "mma int8": ("gemm", "nvidia-a100", {"M": 48, "N": 40, "K": 96}, "int8", {}),
     "A in registers": (
