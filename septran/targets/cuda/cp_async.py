@@ -22,7 +22,9 @@ from septran.tile.nodes import Copy
 from septran.tile.reach import chunk_bytes
 
 UNROLLED = 16
-"""Chunks of a thread whose addresses are known beside each other."""
+"""Chunks of a thread whose addresses are known beside each other, at most."""
+KEPT, EACH = 24, 4
+"""Registers of a role's thread for all else, and for one chunk."""
 
 
 def copy(context: Context, node: Copy) -> None:
@@ -80,12 +82,14 @@ class _Chunks:
     def _over(self, walk: Walk) -> Iterator[None]:
         """Loops over a thread's chunks, of which so many are unrolled that registers suffice."""
         context, digits = self.context, register_digits(walk.fragment)
-        if prod(d.extent for d in digits) <= UNROLLED:
+        given = context.state.get("registers")
+        most = UNROLLED if given is None else min(UNROLLED, max(1, (given - KEPT) // EACH))
+        if prod(d.extent for d in digits) <= most:
             with walk.over(digits):
                 yield
             return
         first, rest = digits[0], digits[1:]
-        room = max(1, UNROLLED // prod(d.extent for d in rest))
+        room = max(1, most // prod(d.extent for d in rest))
         step = max(n for n in range(1, room + 1) if first.extent % n == 0)
         context.writer.note(ROLLED)
         parts = context.loop("part", Index.of(first.extent // step))

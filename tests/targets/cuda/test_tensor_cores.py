@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import septran
+from septran.targets.cuda.compile import compile_text
 from septran.targets.cuda.emulated import emulation
 from septran.targets.cuda.target import TARGET
 
@@ -46,6 +47,9 @@ CASES = {
     "tiles that threads write": (
         "dequant_gemm", "nvidia-h200", {"M": 64, "N": 64, "K": 128}, "float16", {},
     ),
+    "one row of such tiles": (
+        "dequant_gemm", "nvidia-h200", {"M": 1, "N": 64, "K": 128}, "float16", {},
+    ),
 }  # fmt: skip
 
 
@@ -76,6 +80,26 @@ def test_tf32_is_exact_where_its_bits_suffice(tmp_path):
 def cuda(operator, machine, **options):
     stages = septran.produce_stages(operator, machine, **options)
     return TARGET.lower(stages.tile_program).cuda
+
+
+IMAGE = {"B": 8, "H": 56, "W": 56, "C": 64, "R": 3, "S": 3, "O": 64}
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes", "static"),
+    [
+        ("dequant_gemm", {"M": 1, "N": 8192, "K": 8192}, {}),
+        ("dequant_gemm", {"M": 64, "N": 8192, "K": 8192}, {}),
+        ("conv2d_nhwc", IMAGE, {"padding": 1}),
+        ("conv2d", IMAGE, {"padding": 1}),
+        ("gemm", {"M": 2048, "N": 130, "K": 2050}, {}),
+    ],
+)
+def test_no_registers_spill(operator, shapes, static, cuda_compiler):
+    found = cuda(operator, "nvidia-h200", shapes=shapes, dtypes="float16", static=static)
+    built = compile_text(found.source, "sm_90a")
+    assert not built.advisories
+    assert [(f.spill_store_bytes, f.spill_load_bytes) for f in built.figures] == [(0, 0)]
 
 
 def count(text: str, instruction: str) -> int:
