@@ -1,15 +1,14 @@
-"""What asynchronous engines can carry: boxes of a tensor, or chunks of contiguous bytes."""
+"""What asynchronous engines can carry: boxes of a tensor, chunks of contiguous bytes, or any."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from septran.dtypes import itemsize
 from septran.machine.model import Engine
-from septran.task.index import Index, Range, Var, axis, is_axis
+from septran.task.index import Index, Range, Var, axis
 from septran.tile.bounds import affine, alternatives, lowest
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Buffer, Copy, Region, TileProgram
@@ -27,7 +26,25 @@ def refusal(program: TileProgram, copy: Copy, engine: Engine) -> str | None:
         return whole if isinstance(whole, str) else None
     if engine.completes_by == CHUNKS:
         size = chunk_bytes(program, copy, engine)
-        return size if isinstance(size, str) else None
+        return size if isinstance(size, str) and not gathers(program, copy, engine) else None
+    return None
+
+
+def gathers(program: TileProgram, copy: Copy, engine: Engine) -> bool:
+    """Whether an engine takes elements from wherever they are, to where rows of a tile begin."""
+    far, near = outer(program, copy)
+    tensor, tile = program.buffer(far.buffer), program.buffer(near.buffer)
+    same = tensor.dtype == tile.dtype and tensor.layout == ROW
+    return engine.transposes and same and near_axis(near) is not None
+
+
+def near_axis(near: Region) -> int | None:
+    """The region's axis that goes along the rows of its tile, alone and from their start."""
+    for number in range(near.rank):
+        mine = axis(number)
+        rest = near.index[-1] - mine
+        if rest == Index() and not any(mine in e.variables() for e in near.index[:-1]):
+            return number
     return None
 
 
@@ -135,30 +152,26 @@ def chunk_bytes(program: TileProgram, copy: Copy, engine: Engine) -> int | str:
     width = itemsize(tensor.dtype)
     if tensor.dtype != tile.dtype or tensor.layout != ROW:
         return f"{tensor.name} and {tile.name} do not hold the same bytes"
-    contiguous = _contiguous(far, near)
+    contiguous = _contiguous(far, near, tensor)
     limits = [16, width]
     if contiguous is not None:
         offsets = [c * width for _, c in contiguous.terms] + [contiguous.constant * width]
-        row = tile.shape[-1] * width
-        limits = [16, *offsets, row, *strides(tensor)[:-1]]
+        limits = [16, *offsets, tile.shape[-1] * width]
     size = math.gcd(*limits)
     if size < engine.alignment or size < 4:
         return f"its contiguous bytes begin at multiples of {size}, not of {engine.alignment}"
     return size
 
 
-def _contiguous(far: Region, near: Region) -> Index | None:
-    """Where a row of the tile begins in the tensor's rows; None where it is scattered."""
-    if not far.index or not near.index:
+def _contiguous(far: Region, near: Region, tensor: Buffer) -> Index | None:
+    """Where in the tensor, in elements, a row of the tile begins; None where it is scattered."""
+    number = near_axis(near) if far.index else None
+    if number is None:
         return None
-    for number in range(far.rank):
-        mine = axis(number)
-        start = far.index[-1] - mine
-        others = itertools.chain(far.index[:-1], near.index[:-1], (start,))
-        if (
-            near.index[-1] - mine == Index()
-            and not any(mine in entry.variables() for entry in others)
-            and not any(is_axis(v) for v in start.variables())
-        ):
-            return start
-    return None
+    mine = axis(number)
+    steps = [width // itemsize(tensor.dtype) for width in strides(tensor)]
+    flat = sum((e * step for e, step in zip(far.index, steps, strict=True)), Index())
+    if far.padded and any(mine in entry.variables() for entry in far.index[:-1]):
+        return None
+    start = flat.simplify({}) - mine
+    return None if mine in start.variables() else start

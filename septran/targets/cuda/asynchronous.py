@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from septran.targets.cuda import channels, cp_async, epilogue, mma_sync, roles, stores, tma, wgmma
+from septran.targets.cuda import (
+    channels,
+    cp_async,
+    epilogue,
+    gather,
+    mma_sync,
+    roles,
+    stores,
+    tma,
+    wgmma,
+)
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.copies import emit_statements
 from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES
@@ -31,6 +41,7 @@ COPIES.update(
     {
         "tma": _tma,
         "cp_async": cp_async.copy,
+        "gather": gather.copy,
         "stmatrix": stores.copy,
         "stmatrix_tma": epilogue.copy,
         "ldmatrix": emit_statements,

@@ -18,6 +18,7 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.targets.cuda.clusters import Over, cluster, meet, remote_arrive
 from septran.targets.cuda.context import Context
+from septran.targets.cuda.fragments import GROUP, WARP
 from septran.targets.cuda.pending import pending
 from septran.targets.cuda.ptx import proxy_fence, ptx
 from septran.targets.cuda.shared import pointer
@@ -42,8 +43,8 @@ from septran.tile.nodes import (
 from septran.tile.reach import BOX
 
 KEY = "channels"
-WARPS = 4
-"""Of a warpgroup."""
+GATHER = "gather"
+"""The engine of copies through registers."""
 
 
 @dataclass
@@ -71,6 +72,11 @@ class Ring:
     fills: Mapping[tuple[str, Index], tuple[Copy, ...]] = field(default_factory=dict)
     parities: dict[str, Any] = field(default_factory=dict)
     """Registers of parities: of the ``full`` barriers and of the ``empty`` ones."""
+
+    @property
+    def gathers(self) -> bool:
+        """Whether threads write what they have read: it is there when they arrive."""
+        return self.inward and self.channel.engine == GATHER
 
     @property
     def mbarriers(self) -> bool:
@@ -145,7 +151,7 @@ def enter(context: Context, body: tuple[Node, ...]) -> None:
 def _peer(context: Context, found: Ring) -> Expr:
     """The rank of the block that each lane's number stands for."""
     ranks = [context.lower(cluster(context).rank(steps)) for steps in found.peers]
-    lane, value = context.number % context.writer.index(32), ranks[-1]
+    lane, value = context.number % context.writer.index(WARP), ranks[-1]
     for number, rank in reversed(list(enumerate(ranks[:-1]))):
         value = T.if_then_else(lane == context.writer.index(number), rank, value)
     return context.writer.bind("peer", value)
@@ -163,9 +169,11 @@ def _ring(context: Context, channel: Channel, body: tuple[Node, ...]) -> Ring | 
     fillers = [r for r in holders if _has(r, Commit, channel.name)]
     apart = bool(readers) and readers != fillers
     found = Ring(channel, boxes, inward, apart, _restarts(channel, body))
-    found.readers = WARPS * sum(r.count for r in readers) if readers else context.block // 32
+    found.readers = (GROUP * sum(r.count for r in readers) or context.block) // WARP
     if not boxes:
-        found.arrivals = 128 * sum(r.count for r in fillers) if fillers else context.block
+        found.arrivals = GROUP * sum(r.count for r in fillers) if fillers else context.block
+    if found.gathers:
+        found.arrivals //= WARP
     found.fills = dict(_fills(channel.name, body))
     shared: list[Over] = [c.multicast for c in mine if c.multicast]
     if shared:
@@ -314,11 +322,11 @@ def release(context: Context, node: Release) -> None:
     slot = context.indices.simplify(node.index % found.channel.stages)
     context.writer.evaluate(T.cuda.warp_sync())
     if found.peers:
-        told = context.lower(context.thread % 32) < context.writer.index(len(found.peers))
+        told = context.lower(context.thread % WARP) < context.writer.index(len(found.peers))
         with context.writer.when(told):
             remote_arrive(context, found.empty(context, slot), found.peer)
         return
-    first = context.lower(context.thread % 32) == context.writer.index(0)
+    first = context.lower(context.thread % WARP) == context.writer.index(0)
     with context.writer.when(first):
         ptx(context, "mbarrier.arrive.shared.b64", found.empty(context, slot), T.uint32(1))
 
@@ -365,9 +373,25 @@ def commit(context: Context, node: Commit) -> None:
             ptx(context, "cp.async.bulk.commit_group")
     elif found.boxes:
         return  # the bytes that the barrier expects close it
+    elif found.gathers:
+        _gathered(context, found, node)
     elif found.mbarriers:
         slot = context.indices.simplify(node.index % found.channel.stages)
         arrive = "cp.async.mbarrier.arrive.noinc.shared.b64"
         ptx(context, arrive, found.full(context, slot))
     else:
         ptx(context, "cp.async.commit_group")
+
+
+def _gathered(context: Context, found: Ring, node: Commit) -> None:
+    """What threads wrote is there when each of their warps says so, or when they meet."""
+    if not found.mbarriers:
+        ptx(context, "cp.async.commit_group")  # of no copies: groups are counted over channels
+        return
+    if read_by_proxy(context.program, found.channel.buffers):
+        proxy_fence(context)
+    context.writer.evaluate(T.cuda.warp_sync())
+    slot = context.indices.simplify(node.index % found.channel.stages)
+    first = context.lower(context.thread % WARP) == context.writer.index(0)
+    with context.writer.when(first):
+        ptx(context, "mbarrier.arrive.shared.b64", found.full(context, slot), T.uint32(1))

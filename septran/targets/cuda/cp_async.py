@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from math import prod
+
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
-from septran.targets.cuda.addresses import Access
+from septran.targets.cuda.addresses import CHUNK, Access
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import spread
 from septran.targets.cuda.ptx import ptx
 from septran.targets.cuda.registers import Walk, primary, register_digits
 from septran.targets.cuda.unsupported import unsupported
-from septran.targets.cuda.writer import Expr, both
+from septran.targets.cuda.writer import ROLLED, Expr, both
 from septran.task.index import Index, axis
 from septran.tile.nodes import Copy
 from septran.tile.reach import chunk_bytes
+
+UNROLLED = 16
+"""Chunks of a thread whose addresses are known beside each other, at most."""
+KEPT, EACH = 24, 4
+"""Registers of a role's thread for all else, and for one chunk."""
 
 
 def copy(context: Context, node: Copy) -> None:
@@ -23,7 +33,18 @@ def copy(context: Context, node: Copy) -> None:
     size = chunk_bytes(context.program, node, engine)
     if isinstance(size, str):
         raise unsupported(node.origin, f"{node.engine} cannot copy it: {size}")
-    _Chunks(context, node, size).issue()
+    region = node.source
+    whole = replace(region, valid=tuple(map(Index.of, region.shape)))
+    last = [Index.of(extent - 1) for extent in region.shape]
+    inside = both(*map(context.indices.below, last, region.valid))
+    if inside is None or size == CHUNK:
+        _Chunks(context, node, size).issue()
+        return
+    with context.writer.body() as quick:  # many small chunks: each without a look at its edge
+        _Chunks(context, replace(node, source=whole), size).issue()
+    with context.writer.body() as edge:
+        _Chunks(context, node, size).issue()
+    context.writer.choose(inside, quick, edge)
 
 
 class _Chunks:
@@ -47,7 +68,7 @@ class _Chunks:
         order = [n for n in range(len(shape)) if n != self.along] + [self.along]
         layout = spread([shape[n] for n in order], context.threads.count, 1)
         walk = Walk(context, layout)
-        with context.writer.when(primary(context, layout)), walk.over(register_digits(layout)):
+        with context.writer.when(primary(context, layout)), self._over(walk):
             chunk = [Index()] * len(shape)
             inside: Expr | None = None
             for position, axis in enumerate(order):
@@ -56,6 +77,25 @@ class _Chunks:
             chunk[self.along] = chunk[self.along] * self.lanes
             with context.writer.when(inside):
                 self._one(tuple(chunk))
+
+    @contextmanager
+    def _over(self, walk: Walk) -> Iterator[None]:
+        """Loops over a thread's chunks, of which so many are unrolled that registers suffice."""
+        context, digits = self.context, register_digits(walk.fragment)
+        given = context.state.get("registers")
+        most = UNROLLED if given is None else min(UNROLLED, max(1, (given - KEPT) // EACH))
+        if prod(d.extent for d in digits) <= most:
+            with walk.over(digits):
+                yield
+            return
+        first, rest = digits[0], digits[1:]
+        room = max(1, most // prod(d.extent for d in rest))
+        step = max(n for n in range(1, room + 1) if first.extent % n == 0)
+        context.writer.note(ROLLED)
+        parts = context.loop("part", Index.of(first.extent // step))
+        with parts as part, context.loop("r", Index.of(step), True) as number, walk.over(rest):
+            walk.steps[first] = part * step + number
+            yield
 
     def _one(self, at: tuple[Index, ...]) -> None:
         context = self.context

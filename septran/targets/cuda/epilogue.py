@@ -13,6 +13,7 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 from septran.dtypes import itemsize
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.copies import emit_statements
+from septran.targets.cuda.fragments import GROUP
 from septran.targets.cuda.idle_memory import idle, reused
 from septran.targets.cuda.launch import TensorMap
 from septran.targets.cuda.ptx import proxy_fence, ptx
@@ -25,8 +26,8 @@ from septran.tile.layouts import Layout
 from septran.tile.nodes import Buffer, Copy
 from septran.tile.reach import Box, box, strides
 
-GROUP, ROWS, SPAN = 128, 64, 128
-"""Threads of a warpgroup; rows and bytes of a panel."""
+ROWS, SPAN = 64, 128
+"""Rows and bytes of a panel."""
 PANELS = 2
 """That a warpgroup goes round."""
 SPARE = 4096

@@ -21,6 +21,8 @@ from functools import cached_property
 from septran.task.index import Index, IndexLike
 
 WARP = 32
+GROUP = 4 * WARP
+"""Threads of a warp, and of a warpgroup."""
 
 
 @dataclass(frozen=True)

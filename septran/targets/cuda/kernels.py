@@ -17,6 +17,7 @@ from septran.targets.cuda.channels import end
 from septran.targets.cuda.clusters import Cluster, cluster
 from septran.targets.cuda.context import Context, Storage, Threads, shared_storage
 from septran.targets.cuda.emitters import PREPARE, THREADS
+from septran.targets.cuda.fragments import GROUP
 from septran.targets.cuda.indices import Indices
 from septran.targets.cuda.launch import Launch, Pointer, Scalar
 from septran.targets.cuda.lowering import elements, enter, own, uniform
@@ -29,7 +30,6 @@ from septran.tile.nodes import For, Node, Remark, TileProgram
 from septran.tile.substitution import substitute
 
 LARGEST_INDEX = 2**31 - 1
-WARPGROUP = 128
 AMPERE = 80
 """The first architecture with `max.NaN`."""
 MOST_HELD = 64
@@ -235,8 +235,8 @@ def threads(program: TileProgram, body: tuple[Node, ...]) -> int:
     names = used(tuple(own(body)))
     held = tuple(b for b in program.buffers if b.memory == "REGISTER" and b.name in names)
     groups = [p.count for p in program.machine.processors if p.name == "WARPGROUP"]
-    most = WARPGROUP * (groups[0] if groups else 1)
-    count = WARPGROUP
+    most = GROUP * (groups[0] if groups else 1)
+    count = GROUP
     while count < most and elements(held) > MOST_HELD * count:
         count *= 2
     return count

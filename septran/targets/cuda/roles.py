@@ -8,6 +8,7 @@ from dataclasses import replace
 from septran.targets.cuda import channels
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.emitters import PREPARE, THREADS
+from septran.targets.cuda.fragments import GROUP, WARP
 from septran.targets.cuda.ptx import elected, ptx
 from septran.targets.cuda.wgmma import NAMES, ROWS
 from septran.targets.cuda.writer import both
@@ -26,8 +27,12 @@ from septran.tile.nodes import (
 )
 from septran.tile.reach import BOX
 
-SIZES = {"WARPGROUP": 128, "WARP": 32, "THREAD": 1}
+SIZES = {"WARPGROUP": GROUP, "WARP": WARP, "THREAD": 1}
 """Threads of a unit of each level."""
+FILE = 65536
+"""Registers of a multiprocessor."""
+GATHERING = 96
+"""Registers of a thread that copies through them: eight vectors under way, and addresses."""
 
 
 def block_threads(program: TileProgram, body: tuple[Node, ...]) -> int | None:
@@ -46,7 +51,7 @@ def _warpgroups(body: tuple[Node, ...]) -> int | None:
         for node in nodes(body)
         if isinstance(node, Compute) and node.instruction in NAMES
     ]
-    return SIZES["WARPGROUP"] * math.gcd(2, *rows) if rows else None
+    return GROUP * math.gcd(2, *rows) if rows else None
 
 
 def hoisted(body: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -103,14 +108,45 @@ def emit_role(context: Context, role: Role) -> None:
     with writer.when(both(after, before)):
         if role.registers is not None and any(n is role for n in context.state["body"]):
             context.state["alone"] = True
-            change = "dec" if role.registers < _average(context) else "inc"
-            ptx(context, f"setmaxnreg.{change}.sync.aligned.u32", role.registers)
+            count = _registers(context, role)
+            change = "dec" if count < _average(context) else "inc"
+            ptx(context, f"setmaxnreg.{change}.sync.aligned.u32", count)
+            context.state["registers"] = count
         _run(context, role, threads)
+        context.state["registers"] = None
+
+
+def _registers(context: Context, role: Role) -> int:
+    """Registers a thread of a role: as asked, but enough where copies go through them."""
+    assert role.registers is not None
+    groups = [n for n in context.state["body"] if isinstance(n, Role)]
+    movers = [n for n in groups if _gathers(context, n)]
+    if not movers:
+        return role.registers
+    if role in movers:
+        count = max(role.registers, GATHERING)
+        why = "it copies through registers"
+    else:
+        taken = sum(max(m.registers or 0, GATHERING) * _size(m) for m in movers)
+        threads = sum(_size(n) for n in groups if n not in movers)
+        count = min(role.registers, (FILE - taken) // threads // 8 * 8)
+        why = f"the {movers[0].name} copies through registers"
+    if count != role.registers:
+        message = f"the {role.name} has {count} registers a thread, not {role.registers}: {why}"
+        context.remark("missed", role.name, message)
+    return count
+
+
+def _gathers(context: Context, role: Role) -> bool:
+    """Whether a role has copies through registers."""
+    rings = context.state[channels.KEY]
+    names = {n.channel for n in nodes(role.body) if isinstance(n, Copy) and n.channel in rings}
+    return any(rings[name].gathers for name in names)
 
 
 def _average(context: Context) -> int:
-    """Registers a thread has when a block begins: an equal share of 64 Ki, in eights."""
-    return min(255, 65536 // context.block // 8 * 8)
+    """Registers a thread has when a block begins: an equal share of all, in eights."""
+    return min(255, FILE // context.block // 8 * 8)
 
 
 def _run(context: Context, role: Role, threads: Threads) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.targets.cuda.context import Context
+from septran.targets.cuda.fragments import GROUP
 from septran.targets.cuda.ptx import ptx
 from septran.task.index import Index
 from septran.tile.nodes import Node, Release, Role, Wait
@@ -20,8 +21,6 @@ from septran.tile.products import asynchronous
 KEY = "turns"
 BARRIERS = 12
 """First named barrier of the turns."""
-GROUP = 128
-"""Threads of a warpgroup."""
 
 
 @contextmanager

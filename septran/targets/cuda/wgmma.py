@@ -11,7 +11,7 @@ from septran.dtypes import itemsize
 from septran.targets.cuda import inflight
 from septran.targets.cuda.addresses import divisor
 from septran.targets.cuda.context import Context
-from septran.targets.cuda.fragments import Fragment, register, thread
+from septran.targets.cuda.fragments import GROUP, Fragment, register, thread
 from septran.targets.cuda.masks import cleared
 from septran.targets.cuda.ptx import ptx, sums, words
 from septran.targets.cuda.shared import Tile, address, tile
@@ -28,8 +28,6 @@ STEP = 32
 """Bytes along the summed axis of one instruction, whatever the type."""
 WIDEST = 256
 """Columns of the widest instruction."""
-GROUP = 128
-"""Threads of a warpgroup."""
 TYPES = {
     ("float32", "float16"): "f32.f16.f16",
     ("float32", "bfloat16"): "f32.bf16.bf16",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import septran
+from septran.targets.cuda.compile import compile_text
 from septran.targets.cuda.emulated import emulation
 from septran.targets.cuda.target import TARGET
 
@@ -21,6 +22,14 @@ CASES = {
         {"trans_a": True, "trans_b": True},
     ),
     "wgmma int8": ("gemm", "nvidia-h200", {"M": 72, "N": 48, "K": 96}, "int8", {"trans_b": True}),
+    "chunks of a word": ("gemm", "nvidia-h200", {"M": 130, "N": 258, "K": 134}, "float16", {}),
+    "chunks of a word for mma": (
+        "gemm", "nvidia-a100", {"M": 130, "N": 130, "K": 70}, "float16", {},
+    ),
+    "windows of words": (
+        "conv2d_nhwc", "nvidia-h200", {"B": 1, "H": 9, "W": 10, "C": 18, "R": 3, "S": 3, "O": 24},
+        "float16", {"padding": 1},
+    ),
     "mma": ("gemm", "nvidia-a100", {"M": 80, "N": 72, "K": 100}, "float16", {}),
     "mma int8": ("gemm", "nvidia-a100", {"M": 48, "N": 40, "K": 96}, "int8", {}),
     "A in registers": (
@@ -37,6 +46,9 @@ CASES = {
     ),
     "tiles that threads write": (
         "dequant_gemm", "nvidia-h200", {"M": 64, "N": 64, "K": 128}, "float16", {},
+    ),
+    "one row of such tiles": (
+        "dequant_gemm", "nvidia-h200", {"M": 1, "N": 64, "K": 128}, "float16", {},
     ),
 }  # fmt: skip
 
@@ -68,6 +80,26 @@ def test_tf32_is_exact_where_its_bits_suffice(tmp_path):
 def cuda(operator, machine, **options):
     stages = septran.produce_stages(operator, machine, **options)
     return TARGET.lower(stages.tile_program).cuda
+
+
+IMAGE = {"B": 8, "H": 56, "W": 56, "C": 64, "R": 3, "S": 3, "O": 64}
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes", "static"),
+    [
+        ("dequant_gemm", {"M": 1, "N": 8192, "K": 8192}, {}),
+        ("dequant_gemm", {"M": 64, "N": 8192, "K": 8192}, {}),
+        ("conv2d_nhwc", IMAGE, {"padding": 1}),
+        ("conv2d", IMAGE, {"padding": 1}),
+        ("gemm", {"M": 2048, "N": 130, "K": 2050}, {}),
+    ],
+)
+def test_no_registers_spill(operator, shapes, static, cuda_compiler):
+    found = cuda(operator, "nvidia-h200", shapes=shapes, dtypes="float16", static=static)
+    built = compile_text(found.source, "sm_90a")
+    assert not built.advisories
+    assert [(f.spill_store_bytes, f.spill_load_bytes) for f in built.figures] == [(0, 0)]
 
 
 def count(text: str, instruction: str) -> int:

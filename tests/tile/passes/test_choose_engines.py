@@ -21,7 +21,7 @@ def staged(operator, machine, **options):
         (72, "tma", None),
         (76, "cp_async", "rows of B begin every 152 bytes, not a multiple of 16"),
         (
-            75, "load_store", "rows of B begin every 150 bytes, not a multiple of 16; nor by "
+            75, "gather", "rows of B begin every 150 bytes, not a multiple of 16; nor by "
             "cp_async: its contiguous bytes begin at multiples of 2, not of 4",
         ),
     ],
@@ -57,7 +57,7 @@ def test_int8_lies_along_the_sum_for_wgmma():
         "gemm", "nvidia-h200", shapes={"M": 64, "N": 32, "K": 64}, dtypes="int8"
     )
     assert program.buffer("B_SHARED").shape == (32, 64)
-    assert engines["B_SHARED"] == "load_store"
+    assert engines["B_SHARED"] == "gather"
 
 
 def test_ragged_steps_of_the_sum_are_filled_with_zeros():
