@@ -249,6 +249,7 @@ class Execution:
         if not isinstance(node, Acquire | Commit | Wait | Release):
             raise TypeError(node)
         ring, thread = frame.rings[node.channel], frame.thread
+        ring.users.add(thread.name)
         skipped = sum(ring.shifts.get(t.name, 0) for t in thread.line())
         number = node.index.evaluate(frame.values) - skipped
         match node:
