@@ -33,9 +33,10 @@ def timeline_of(run: Rehearsal) -> Timeline:
     title = f"{run.name} on {program.machine.name}"
     if program.machine.backend == "cuda":
         from septran.explain import gpu_timeline
+        from septran.runtime.gpu import device_zeros
         from septran.targets.cuda import marked_run
 
-        return gpu_timeline.timeline(marked_run.record(program, run.arguments), title)
+        return gpu_timeline.timeline(marked_run.record(program, run.arguments, device_zeros), title)
     from septran.explain.cpu_timeline import timeline
     from septran.targets.cpu.marks import record
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import tvm
 
+from septran.targets.cuda.compile import compile_text
+from septran.targets.cuda.emulated import EmulatedExecutable
 from septran.targets.cuda.executable import CudaExecutable
 from septran.targets.cuda.kernels import lower_kernels
 from septran.targets.cuda.launch import CudaProgram
@@ -68,30 +70,28 @@ def marked_program(tile: TileProgram) -> MarkedProgram:
     return MarkedProgram(program, (*specs, room), tuple(notes), tile)
 
 
-def record(tile: TileProgram, arguments: Sequence[Any]) -> tuple[Mark, ...]:
+def record(
+    tile: TileProgram, arguments: Sequence[Any], zeros: Callable[[int], Any]
+) -> tuple[Mark, ...]:
     """Run on a GPU twice (the first time warms caches) and tell what happened when.
 
     `arguments` are tensors in the order of the parameters, then the scalars; what the program
-    writes is written. Raises TargetError where nothing compiles or no GPU is.
+    writes is written. `zeros` makes a tensor of so many int64 beside them. Raises TargetError
+    where nothing compiles or no GPU is.
     """
-    import torch
-
-    from septran.targets.cuda.compile import compile_text
-
     made = marked_program(tile)
     code = compile_text(made.program.source, made.program.arch, tile.name)
     run = CudaExecutable(tile.name, made.program, made.specs, tile.outputs, tile.machine, code)
-    room = torch.zeros(made.words, dtype=torch.int64, device="cuda")
+    room = None
     for _ in range(2):
-        room.zero_()
+        room = zeros(made.words)
         run(*_with(room, tile, arguments))
+    assert room is not None
     return read(made, room.cpu().numpy())
 
 
 def record_emulated(tile: TileProgram, arguments: Sequence[Any]) -> tuple[Mark, ...]:
     """The same in the emulator, whose clock counts steps; arrays are NumPy's."""
-    from septran.targets.cuda.emulated import EmulatedExecutable
-
     made = marked_program(tile)
     room = np.zeros(made.words, np.int64)
     run = EmulatedExecutable(tile.name, made.program, made.specs, tile.machine)

@@ -11,7 +11,8 @@ from septran.explain.kernel_timeline import timeline_of
 from septran.explain.timeline import KINDS
 from septran.targets.cuda import marked_run
 from septran.targets.cuda.compile import compile_text
-from septran.targets.cuda.marked_run import Mark, marked_program, read, record_emulated
+from septran.targets.cuda.emulated import EmulatedExecutable
+from septran.targets.cuda.marked_run import Mark, marked_program, read, record, record_emulated
 from septran.targets.cuda.marks import RECORDS, ROOM, WORDS, Site
 from septran.tile.nodes import Compute, Copy, nodes
 
@@ -151,6 +152,30 @@ def test_marked_text_compiles_without_warnings_and_spills(case, cuda_compiler):
     assert "%globaltimer" not in compile_text(plain.source, plain.arch, name).ptx
 
 
+def test_a_gpu_is_asked_twice_and_the_second_run_is_told(monkeypatch, cuda_compiler):
+    """All of `record` but the GPU: an emulated one takes its place."""
+    torch = pytest.importorskip("torch")
+    logic, machine, shapes, _ = CASES["softmax"]
+    stages = septran.produce_stages(logic, machine, shapes=shapes, dtypes="float16")
+    program, rooms = stages.tile_program, []
+
+    def executable(name, program, specs, outputs, machine, code):
+        assert code.cubin.startswith(b"\x7fELF")
+        return EmulatedExecutable(name, program, specs, machine)
+
+    def zeros(count):
+        rooms.append(torch.zeros(count, dtype=torch.int64))
+        return rooms[-1]
+
+    monkeypatch.setattr(marked_run, "CudaExecutable", executable)
+    x = torch.rand(40, 200, generator=torch.Generator().manual_seed(1)).half()
+    y = torch.zeros_like(x)
+    marks = record(program, (y, x), zeros)
+    assert len(rooms) == 2
+    assert marks == record_emulated(program, (y.numpy(), x.numpy()))
+    np.testing.assert_allclose(y.float().sum(1).numpy(), 1, atol=200 * 2**-11)
+
+
 def site(kind="in"):
     return Site(kind, f"{kind} X", "a rule")
 
@@ -201,7 +226,7 @@ def test_a_gpus_timeline_is_that_of_its_marks(monkeypatch):
     kernel = septran.compile("gemm", "nvidia-h200", shapes={"M": 64, "N": 64, "K": 64})
     seen = []
 
-    def recorded(program, arguments):
+    def recorded(program, arguments, zeros):
         seen.append((program, arguments))
         return (Mark(site(), "producer", "gemm_kernel", 0, 3, 0, 2000),)
 
