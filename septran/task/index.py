@@ -186,11 +186,12 @@ def ceil_div(value: IndexLike, divisor: int) -> Index:
 
 AXES = 16
 """The most axes a view may have."""
+_AXES = tuple(Var(f"${number}") for number in range(AXES))
 
 
 def axis(number: int) -> Var:
     """The variable that stands for a view's own coordinate along one axis."""
-    return Var(f"${number}")
+    return _AXES[number] if 0 <= number < AXES else Var(f"${number}")
 
 
 def is_axis(var: Var) -> bool:

@@ -352,10 +352,14 @@ def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
     return iter(found)
 
 
+_HOLDERS = (For, Role)
+"""Nodes with a body; as a tuple, for a union is made anew wherever it is written."""
+
+
 def _gather(body: tuple[Node, ...], found: list[Node]) -> None:
     for node in body:
         found.append(node)
-        if isinstance(node, For | Role):
+        if isinstance(node, _HOLDERS):
             _gather(node.body, found)
 
 
