@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import os
 import sys
@@ -62,8 +63,13 @@ def _internal(file: str) -> bool:
 
 def _short(file: str) -> str:
     """`file` relative to the package or the working folder where it is inside."""
+    return _relative(file, os.getcwd())  # noqa: PTH109  # a Path takes longer than all the rest
+
+
+@functools.lru_cache(maxsize=256)
+def _relative(file: str, folder: str) -> str:
     path = Path(file)
-    for base in (Path(_PACKAGE).parent, Path.cwd()):
+    for base in (Path(_PACKAGE).parent, Path(folder)):
         if path.is_relative_to(base):
             return path.relative_to(base).as_posix()
     return file

@@ -126,9 +126,10 @@ def _cuda_compiler() -> str:
 
 
 def _cuda_disassembler() -> str:
-    from septran.targets.cuda.toolchain import disassembler
+    from septran.targets.cuda.toolchain import INSTALL_DISASSEMBLER, disassemblers
 
-    return str(disassembler() or "not found: no SASS is shown (pip install nvidia-cuda-nvdisasm)")
+    found = next(iter(disassemblers()), None)
+    return str(found or f"not found: no SASS is shown ({INSTALL_DISASSEMBLER})")
 
 
 def _gpu() -> str:

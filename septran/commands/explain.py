@@ -52,6 +52,11 @@ Passes = Annotated[
     bool, typer.Option("--passes", help="The tile program after each pass that changes it.")
 ]
 
+Part = Annotated[
+    str | None,
+    typer.Option("--part", help="One part of the source alone: ptx, sass; assembly of a CPU's."),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -67,6 +72,7 @@ def explain(
     tunable: options.Tunables = None,
     static: options.Static = None,
     stage: Only = None,
+    part: Part = None,
     passes: Passes = False,
     form: As = Format.text,
     output: Output = None,
@@ -81,17 +87,23 @@ def explain(
       septran explain gemm --on cpu-x86 -s M=512 -s N=384 -s K=256
       septran explain softmax --on dsa-sim --stage tile_program
       septran explain gemm --on nvidia-h200 --format html -o gemm.html
+      septran explain gemm --on nvidia-h200 --dtype float16 --part sass
       septran explain gemm --format report -t block_K=128
       septran explain gemm --on cpu-x86 --format yaml -o gemm.mapping.yaml
     """  # noqa: D301  # \b is typer's mark for lines to keep
     import septran
 
     form = Format.json if as_json else form
-    if form is not Format.text and (stage or passes):
+    if sum(map(bool, (stage, part, passes))) > 1:
+        raise typer.BadParameter("--stage, --part and --passes go one at a time")
+    if form is not Format.text and (stage or part or passes):
         raise typer.BadParameter(f"there is no {form} of one stage", param_hint="--format")
     asked = request(logic, on, mapping, shape, dtype, tunable, static)
     explanation = septran.explain(asked.logic, asked.mapping, **asked.settings)
-    text = _passes(explanation) if passes else _rendered(explanation, form, stage)
+    if part:
+        text = explanation.part(part)
+    else:
+        text = _passes(explanation) if passes else _rendered(explanation, form, stage)
     emit(text, output)
 
 

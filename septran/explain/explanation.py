@@ -16,7 +16,9 @@ from septran.explain.layout_map import LayoutMap, layout_map
 from septran.explain.memory_map import MemoryMap
 from septran.explain.plain import plain
 from septran.explain.remarks import Noted, remarks_text
+from septran.explain.source_parts import NoPartError, part_text, source_text
 from septran.explain.stages import TITLES, to_dict
+from septran.targets.base import Source
 from septran.tile.ledger import Ledger, ledger
 from septran.tile.place import Step, place
 from septran.tune.model import Prediction, predict
@@ -189,11 +191,9 @@ class Explanation:
 
     def _body(self, name: str) -> str:
         stage = self.stage(name)
+        if isinstance(stage, Source):
+            return source_text(stage, self.code_remarks)
         text = str(stage).rstrip("\n") + "\n"
-        if name == "source" and stage.language == "cuda":  # of compiled code, not in its text
-            told = [f"{fact}: {value}" for fact, value in stage.facts.items()]
-            told += [f"{r.kind}: {r.message}" for r in self.code_remarks]
-            text = "".join(f"// {line}\n" for line in told) + text
         if name == "tile_program":
             program = self.tile_program
             text += f"\nCopies and waits\n----------------\n{moving.to_text(program)}"
@@ -202,6 +202,13 @@ class Explanation:
                 text += f"{self.prediction.cycles}\n"
             text += f"\nRemarks\n-------\n{remarks_text(self.remarks)}"
         return text
+
+    def part(self, name: str) -> str:
+        """A part of the source: ``ptx`` or ``sass`` of CUDA; raises NoPartError."""
+        source = self.source
+        if isinstance(source, Unavailable):
+            raise NoPartError(f"{self.name} has no source here: {source.reason}")
+        return part_text(source, name)
 
     def report(self) -> str:
         """At most 120 lines: what limits the kernel, and which mapping keys move it."""

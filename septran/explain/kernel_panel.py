@@ -70,7 +70,15 @@ def profile_panel(profile: Profile) -> Markup:
     nearer = [paragraph(f"nearer roof: {profile.limit}")] if profile.limit else []
     on = f" on {profile.machine}" if profile.machine else ""
     title = join([strong(profile.name), on])
-    return panel(title, table(("", ""), rows), *bars, *nearer)
+    return panel(title, table(("", ""), rows), *bars, *nearer, *_when(profile))
+
+
+def _when(profile: Profile) -> Iterator[Markup]:
+    """The timeline, where one was asked for."""
+    if profile.timeline is not None:
+        from septran.explain.timeline_svg import timeline_panel
+
+        yield timeline_panel(profile.timeline)
 
 
 def _bar(what: str, share: float | None) -> Markup | str:

@@ -23,16 +23,24 @@ def timeline_of(run: Rehearsal) -> Timeline:
     if isinstance(run.specialisation.stages.executable, SelfProfiling):
         return _told(run)
     program = run.program
-    if program is None or program.machine.backend != "cpu":
+    if program is None or program.machine.backend not in ("cpu", "cuda"):
         where = "a kernel loaded from a file" if program is None else program.machine.name
         raise NoTimelineError(
             f"{run.name}: there is no timeline of {where}",
-            hint="compile it from its logic for a CPU or a simulated DSA, or with emulate=True",
+            hint="compile it from its logic for a CPU, an NVIDIA GPU or a simulated DSA, or with "
+            "emulate=True",
         )
+    title = f"{run.name} on {program.machine.name}"
+    if program.machine.backend == "cuda":
+        from septran.explain import gpu_timeline
+        from septran.runtime.gpu import device_zeros
+        from septran.targets.cuda import marked_run
+
+        return gpu_timeline.timeline(marked_run.record(program, run.arguments, device_zeros), title)
     from septran.explain.cpu_timeline import timeline
     from septran.targets.cpu.marks import record
 
-    return timeline(record(program, run.arguments), f"{run.name} on {program.machine.name}")
+    return timeline(record(program, run.arguments), title)
 
 
 def _told(run: Rehearsal) -> Timeline:

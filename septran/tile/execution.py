@@ -164,6 +164,7 @@ class Execution:
         self.handshake = _handshake(program)
         self.meeting = {n.processor for n in nodes(program.body) if isinstance(n, Barrier)}
         self.team: _Team | None = None
+        self.shuffled = schedule.roles == "random"
         self.alone = not any(isinstance(n, Role) for n in nodes(program.body))
 
     def run(self, memory: Any = None) -> None:
@@ -213,7 +214,8 @@ class Execution:
             case _:
                 yield from self._hand_over(node, frame)
         self._tick()
-        if not self.alone:
+        # Nobody waits for a copy or a computation of another: who has priority is still blocked.
+        if not self.alone and (self.shuffled or not isinstance(node, Copy | Compute)):
             yield ()
 
     def _check_reads(self, node: Node, frame: Frame) -> None:
@@ -249,6 +251,7 @@ class Execution:
         if not isinstance(node, Acquire | Commit | Wait | Release):
             raise TypeError(node)
         ring, thread = frame.rings[node.channel], frame.thread
+        ring.users.add(thread.name)
         skipped = sum(ring.shifts.get(t.name, 0) for t in thread.line())
         number = node.index.evaluate(frame.values) - skipped
         match node:

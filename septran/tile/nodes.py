@@ -347,10 +347,20 @@ class TileProgram(Stage):
 
 def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
     """All nodes, loops and roles before what is in them."""
+    found: list[Node] = []
+    _gather(body, found)
+    return iter(found)
+
+
+_HOLDERS = (For, Role)
+"""Nodes with a body; as a tuple, for a union is made anew wherever it is written."""
+
+
+def _gather(body: tuple[Node, ...], found: list[Node]) -> None:
     for node in body:
-        yield node
-        if isinstance(node, For | Role):
-            yield from nodes(node.body)
+        found.append(node)
+        if isinstance(node, _HOLDERS):
+            _gather(node.body, found)
 
 
 def rewrite(body: tuple[Node, ...], change: Callable[[Node], tuple[Node, ...]]) -> tuple[Node, ...]:

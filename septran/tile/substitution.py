@@ -120,10 +120,13 @@ V = TypeVar("V", bound=View)
 
 def _view(view: V, change: Callable[[Index], Index]) -> V:
     index, valid = tuple(map(change, view.index)), tuple(map(change, view.valid))
-    changed = replace(view, index=index, valid=valid)
-    if isinstance(changed, Region):
-        return replace(changed, stage=change(changed.stage))
-    return changed
+    same = index == view.index and valid == view.valid
+    if isinstance(view, Region):
+        stage = change(view.stage)
+        if same and stage == view.stage:
+            return view
+        return replace(view, index=index, valid=valid, stage=stage)
+    return view if same else replace(view, index=index, valid=valid)
 
 
 def _expression(expr: ex.Expr, change: Callable[[Index], Index]) -> ex.Expr:

@@ -11,6 +11,7 @@ import numpy as np
 from septran.errors import TileError
 from septran.task.index import Index, Range, Var, axis
 from septran.tile.bounds import greatest, iterations, least, ranges_of, samples
+from septran.tile.collisions import Owned, collide, owned_boxes
 from septran.tile.loops import walk
 from septran.tile.nodes import (
     Barrier,
@@ -159,6 +160,28 @@ class _Loop:
         return math.prod(high - low + 1 for low, high in spans)
 
     def _meet_at(self, write: _Use, other: _Use, outer: dict[Var, int]) -> bool:
+        theirs = None if self._same(write, other) or other.region.padded else other
+        found = self._boxes_meet(write, theirs, outer)
+        return self._painted(write, theirs, outer) if found is None else found
+
+    def _same(self, write: _Use, other: _Use) -> bool:
+        """Whether the other use is the write itself: each iteration meets all before it."""
+        return other.region == write.region and other.loops == write.loops
+
+    def _boxes_meet(self, write: _Use, other: _Use | None, outer: dict[Var, int]) -> bool | None:
+        """Where regions are boxes inside of their buffer; None where they are not."""
+        buffer = self.program.buffer(write.region.buffer)
+        found: list[list[Owned]] = []
+        for use in (write, *([other] if other is not None else [])):
+            loops = iterations((self.loop, *use.loops), dict(outer))
+            boxes = owned_boxes(use.region, buffer, loops, self.loop.variable)
+            if boxes is None:
+                return None
+            found.append(boxes)
+        return collide(found[0], found[1] if other is not None else [])
+
+    def _painted(self, write: _Use, other: _Use | None, outer: dict[Var, int]) -> bool:
+        """Element by element."""
         buffer = self.program.buffer(write.region.buffer)
         store = Store.of(replace(buffer, dtype="int32"))
         store.array()[...] = -1
@@ -168,8 +191,10 @@ class _Loop:
             if self._foreign(painter, store, values, mine):
                 return True
             painter.write(store, values, np.asarray(mine, np.int32))
+        if other is None:
+            return False
         looker = Access(replace(other.region, padded=False), None)
-        return not other.region.padded and any(
+        return any(
             self._foreign(looker, store, values, values[self.loop.variable])
             for values in iterations((self.loop, *other.loops), dict(outer))
         )

@@ -8,15 +8,15 @@ depend on what was committed and released, one schedule then speaks for all.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from septran.errors import TileError
-from septran.task.index import Index, Range, Var
+from septran.task.index import Range, Var
 from septran.tile.bounds import ends, greatest, least
 from septran.tile.execution import Execution, Frame, Schedule
 from septran.tile.footprint import Box, Cells, footprint, meet, scattered
+from septran.tile.left_out import LeftOut, UnevenError
 from septran.tile.loops import walk
 from septran.tile.nodes import (
     Acquire,
@@ -51,10 +51,23 @@ def check_sync(program: TileProgram, top: Block, full: bool) -> Iterator[TileErr
     """The first thing that is wrong with the hand-overs, if any."""
     if not any(_ordering(n) for n in nodes(program.body)):
         return
-    try:
-        Execution(program, _Clocks(program, full), Schedule(), top).run({})
-    except TileError as error:
+    left_out = LeftOut(program, full)
+    error = _walked(program, top, left_out)
+    if left_out.uneven or (left_out.any and error is not None):  # not sure: leave out no fill
+        error = _walked(program, top, LeftOut(program, full, rings=False))
+    if error is not None:
         yield error
+
+
+def _walked(program: TileProgram, top: Block, left_out: LeftOut) -> TileError | None:
+    """What goes wrong in a walk; `left_out.uneven` where the walk says nothing."""
+    try:
+        Execution(program, _Clocks(program, left_out), Schedule(), top).run({})
+    except TileError as error:
+        return error
+    except UnevenError:
+        left_out.gave_up = True
+    return None
 
 
 def _ordering(node: Node) -> bool:
@@ -117,8 +130,8 @@ class _Summary:
 class _Clocks:
     """Effects that note who touched what, and what they knew."""
 
-    def __init__(self, program: TileProgram, full: bool) -> None:
-        self.program, self.full = program, full
+    def __init__(self, program: TileProgram, left_out: LeftOut) -> None:
+        self.program, self.left_out = program, left_out
         self.clocks: dict[Thread, _Clock] = {}
         self.shared = _shared(program)
         self.scattered = scattered(program) & self.shared
@@ -270,51 +283,7 @@ class _Clocks:
 
     def trips(self, node: For, extent: int, frame: Frame) -> Iterable[int]:
         """The first and last iterations, with fill numbers counted on across the gap."""
-        plain = self.full or extent <= 3
-        jump = None if plain else self._jump(node, extent, frame)
-        if jump is None:
-            yield from range(extent)
-            return
-        first, distance, steps = jump
-        yield from range(first)
-        for ring, step in steps.items():
-            shifts = frame.rings[ring].shifts
-            shifts[frame.thread.name] = shifts.get(frame.thread.name, 0) + step * distance
-        yield from range(first + distance, extent)
-
-    def _jump(
-        self, node: For, extent: int, frame: Frame
-    ) -> tuple[int, int, Mapping[str, int]] | None:
-        """After how many iterations to leave out how many; None where that is not exact."""
-        steps: dict[str, int] = {}
-        variable = node.variable
-        for inner in nodes(node.body):
-            if (
-                isinstance(inner, Acquire | Commit | Wait | Release)
-                and inner.channel in frame.rings
-            ):
-                step = inner.index.coefficient(variable)
-                rest = inner.index - Index.of(variable) * step
-                if variable in rest.variables() or steps.setdefault(inner.channel, step) != step:
-                    return None
-        stages = [frame.rings[name].channel.stages for name in steps]
-        period = math.lcm(*stages, *(b.stages for b in self.program.buffers)) if steps else 1
-        deepest = max(stages, default=0)
-        first, last = (deepest + 2, deepest + 1) if steps else (1, 1)
-        distance = (extent - first - last) // period * period
-        if distance <= 0 or not self._periodic(node, distance, steps, frame):
-            return None
-        return first, distance, steps
-
-    def _periodic(self, node: For, distance: int, steps: Mapping[str, int], frame: Frame) -> bool:
-        if any(s * distance % frame.rings[n].channel.stages for n, s in steps.items()):
-            return False
-        later = {node.variable: Index.of(node.variable) + distance}
-        return all(
-            region.stage.substitute(later) == region.stage
-            for inner in nodes(node.body)
-            for region in regions(inner)
-        )
+        return self.left_out.trips(node, extent, frame)
 
 
 def _shared(program: TileProgram) -> frozenset[str]:

@@ -212,6 +212,7 @@ def test_mistakes_are_printed_without_a_traceback(arguments, said):
         ["run"],
         ["explain", "gemm", "--format", "report", "--stage", "source"],
         ["explain", "gemm", "--stage", "sourse"],
+        ["explain", "gemm", "--stage", "source", "--part", "assembly"],
         ["compare", "gemm", "cpu-x86"],
         ["lint", "gemm.py"],
         ["schema", "logic"],

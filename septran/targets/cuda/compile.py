@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from septran.errors import TargetError
-from septran.targets.cuda.toolchain import Compiler, Nvcc, Nvrtc, compiler, disassembler
+from septran.targets.cuda.toolchain import Compiler, Nvcc, Nvrtc, compiler, disassemblers
 
 SECONDS = 600
 STANDARD = "-std=c++17"
@@ -187,16 +187,22 @@ def _number(pattern: str, text: str) -> int:
 
 @functools.lru_cache(maxsize=64)
 def disassemble(cubin: bytes) -> str | None:
-    """SASS, the machine code as text; None where no disassembler is found."""
-    tool = disassembler()
-    if tool is None:
-        return None
+    """SASS, the machine code as text; None where no disassembler can read it."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        option = "-c" if tool.name == "nvdisasm" else "-sass"
+        told = (_told_by(tool, file.name) for tool in disassemblers())
+        return next(filter(None, told), None)
+
+
+def _told_by(tool: Path, file: str) -> str | None:
+    """What one disassembler says; None where it is older than the code, or broken."""
+    option = "-c" if tool.name == "nvdisasm" else "-sass"
+    try:
         done = subprocess.run(
-            [str(tool), option, file.name], capture_output=True, text=True, check=False,
+            [str(tool), option, file], capture_output=True, text=True, check=False,
             timeout=SECONDS, errors="replace",
         )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
     return done.stdout if done.returncode == 0 else None

@@ -86,7 +86,11 @@ class CudaExecutable:
         else:
             parts["PTX"] = self.compiled.ptx
             sass = disassemble(self.compiled.cubin)
-            if sass is not None:
+            if sass is None:
+                facts["not disassembled"] = (
+                    f"no disassembler is found: {toolchain.INSTALL_DISASSEMBLER}"
+                )
+            else:
                 parts["SASS assembly"] = sass
                 facts |= dict(count_sass(sass))
         return Source(self.name, "cuda", self.program.source, parts, facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from tvm import tirx
 
 from septran.dtypes import itemsize
 from septran.targets.cuda import asynchronous as asynchronous
+from septran.targets.cuda import marks
 from septran.targets.cuda.channels import end
 from septran.targets.cuda.clusters import Cluster, cluster
 from septran.targets.cuda.context import Context, Storage, Threads, shared_storage
@@ -47,14 +49,22 @@ class Kernel:
     """What the code generator decided, or could not do."""
 
 
-def lower_kernels(program: TileProgram, target: Any) -> list[Kernel]:
-    """Each nest of parallel loops as a kernel, in the order of the program."""
+def lower_kernels(
+    program: TileProgram, target: Any, notes: list[marks.Marks] | None = None
+) -> list[Kernel]:
+    """Each nest of parallel loops as a kernel, in the order of the program.
+
+    With `notes`, kernels take notes of when they do what; those of each are appended.
+    """
     found = list(_nests(program.body))
     names = [program.name if len(found) == 1 else f"{program.name}_{n}" for n in range(len(found))]
-    return [
-        _Kernel(program, f"{_identifier(name)}_kernel", body, target).lower()
-        for name, body in zip(names, found, strict=True)
-    ]
+    kernels: list[Kernel] = []
+    for name, body in zip(names, found, strict=True):
+        taken = None
+        if notes is not None:
+            notes.append(taken := marks.Marks(sum(m.words for m in notes)))
+        kernels.append(_Kernel(program, f"{_identifier(name)}_kernel", body, target).lower(taken))
+    return kernels
 
 
 def _nests(body: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
@@ -87,7 +97,7 @@ class _Kernel:
         self.context.state.update(splits={}, domains={}, uniform=uniform(program))
         self.context.state["cluster"] = Cluster.of(self.loops)
 
-    def lower(self) -> Kernel:
+    def lower(self, taken: marks.Marks | None = None) -> Kernel:
         """Write it."""
         context, names = self.context, used(self.body)
         head = self._parameters(names)
@@ -95,17 +105,24 @@ class _Kernel:
         self._place_shared(names)
         for prepare in PREPARE:
             prepare(context, self.body)
+        head += marks.begin(context, taken, self.block, grid)
         guards = [self._guard(loop) for loop in self.loops]
-        body = self.writer.body()
-        with body as inside:
+        with self.writer.body() as inside, self._lane():
             enter(context, context.threads, self.body)
-            end(context)
+            with marks.marked(context, "wait for stores"):
+                end(context)
         condition = next((g for g in guards if g is not None), None)
         with self.writer.when(condition):
             for statement in inside:
                 self.writer.emit(statement)
         head += self._tail()
         return self._function(head, grid)
+
+    def _lane(self) -> AbstractContextManager[None]:
+        """All threads do the same, unless there are roles: those have lanes of their own."""
+        if self.context.state["roles"]:
+            return nullcontext()
+        return marks.lane(self.context, "warpgroup", self.context.threads)
 
     def _parameters(self, names: frozenset[str]) -> list[Any]:
         """Pointers to what it uses in GLOBAL, then the scalars."""

@@ -42,6 +42,7 @@ from septran.targets.cuda.copies import emit_statements
 from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES, Emit
 from septran.targets.cuda.fragments import Fragment
 from septran.targets.cuda.inference import infer
+from septran.targets.cuda.marks import marked
 from septran.targets.cuda.registers import declare_one
 from septran.targets.cuda.simt import demand_simt, emit_simt
 from septran.targets.cuda.statements import Split
@@ -73,16 +74,20 @@ def emit_body(context: Context, body: tuple[Node, ...]) -> None:
     for position, node in enumerate(body):
         if not isinstance(node, For | Role):
             context.writer.note(describe(node))
-        inflight.settle(context, node)
+        with marked(context, "wait for products"):
+            inflight.settle(context, node)
         if isinstance(node, For):  # an iteration before may still read it
             context.unsettle()
-        turns.before(context, body, position)
-        _emitter(context, node)(context, node)
+        with marked(context, "wait for the turn"):
+            turns.before(context, body, position)
+        with marked(context, node):
+            _emitter(context, node)(context, node)
         turns.after(context, body, position)
         inflight.note(context, node)
         if isinstance(node, For):
             context.unsettle()
-    inflight.settle(context)
+    with marked(context, "wait for products"):
+        inflight.settle(context)
 
 
 def _emitter(context: Context, node: Node) -> Emit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tvm import tirx
@@ -15,7 +16,13 @@ from septran.targets.cuda.writer import Expr
 def ptx(context: Context, text: str, *operands: Any, pred: Expr | None = None) -> None:
     """One instruction; `pred` predicates it."""
     extra = {} if pred is None else {"pred": pred}
-    context.writer.evaluate(T.ptx[text](*operands, **extra))
+    context.writer.evaluate(_instruction(text)(*operands, **extra))
+
+
+@functools.cache
+def _instruction(text: str) -> Any:
+    """TVM's instruction of that text, which it looks for in a table."""
+    return T.ptx[text]
 
 
 def proxy_fence(context: Context) -> None:

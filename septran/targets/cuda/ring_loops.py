@@ -8,6 +8,7 @@ from septran.targets.cuda import channels, wgmma
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.lowering import describe
 from septran.targets.cuda.lowering import emit_for as plain_for
+from septran.targets.cuda.marks import marked
 from septran.targets.cuda.ptx import ptx
 from septran.task.index import Index
 from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Node, Release, Wait
@@ -26,9 +27,11 @@ def emit_for(context: Context, loop: For) -> None:
         for node in loop.body:
             if not isinstance(node, Release):
                 context.writer.note(describe(node))
-            _steady(context, loop, node, index)
+            with marked(context, node):
+                _steady(context, loop, node, index)
     context.loops.pop(loop.variable.name, None)
-    ptx(context, WAIT, 0)
+    with marked(context, "wait for products"):
+        ptx(context, WAIT, 0)
     last = context.indices.simplify(loop.extent - 1)
     for node in loop.body:
         if isinstance(node, Release):

@@ -9,6 +9,7 @@ from septran.targets.cuda import channels
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.emitters import PREPARE, THREADS
 from septran.targets.cuda.fragments import GROUP, WARP
+from septran.targets.cuda.marks import lane
 from septran.targets.cuda.ptx import elected, ptx
 from septran.targets.cuda.wgmma import NAMES, ROWS
 from septran.targets.cuda.writer import both
@@ -155,13 +156,15 @@ def _run(context: Context, role: Role, threads: Threads) -> None:
 
     if not issues_only(context.program, role):
         channels.enter(context, role.body)
-        enter(context, threads, role.body, role)
+        with lane(context, role.name, threads):
+            enter(context, threads, role.body, role)
         return
     first = context.number < context.writer.index(threads.first + 32)
     with context.writer.when(first), context.writer.when(elected(context)):
         channels.enter(context, role.body)
         context.state["one thread"] = True
-        enter(context, threads, role.body)
+        with lane(context, role.name, threads, single=True):
+            enter(context, threads, role.body)
         context.state["one thread"] = False
 
 

@@ -25,6 +25,7 @@ from septran.errors import TargetError
 VARIABLE = "SEPTRAN_CUDA_COMPILER"
 """``nvrtc``, ``nvcc``, ``none``, or the path of an nvcc or of a libnvrtc."""
 INSTALL = "pip install nvidia-cuda-nvrtc"
+INSTALL_DISASSEMBLER = "pip install nvidia-cuda-nvdisasm"
 
 
 class NoCompilerError(TargetError):
@@ -133,20 +134,33 @@ def nvcc() -> Nvcc | None:
     return next(filter(None, (_nvcc_at(folder / "nvcc") for folder in folders)), None)
 
 
-def disassembler() -> Path | None:
-    """Nvdisasm or cuobjdump: what shows machine code; None where there is neither."""
-    return _disassembler(os.environ.get("PATH"), tuple(sys.path))
+def disassemblers() -> tuple[Path, ...]:
+    """What shows machine code, nvdisasm before cuobjdump: PATH, Python packages, toolkits.
+
+    All of them, as one that is older than the compiler cannot read what it made.
+    """
+    return _disassemblers(os.environ.get("PATH"), tuple(sys.path))
 
 
 @functools.cache
-def _disassembler(path: str | None, places: tuple[str, ...]) -> Path | None:
+def _disassemblers(path: str | None, places: tuple[str, ...]) -> tuple[Path, ...]:
     del path, places
-    folders = [*_package_folders("bin"), *(root / "bin" for root in _toolkits())]
-    for name in ("nvdisasm", "cuobjdump"):
-        for found in (shutil.which(name), *(folder / name for folder in folders)):
-            if found and Path(found).is_file():
-                return Path(found)
-    return None
+    folders = [
+        *_package_folders("bin"), *_triton_folders(), *(root / "bin" for root in _toolkits()),
+    ]  # fmt: skip
+    found = (
+        Path(program)
+        for name in ("nvdisasm", "cuobjdump")
+        for program in (shutil.which(name), *(folder / name for folder in folders))
+        if program and os.access(program, os.X_OK) and Path(program).is_file()
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _triton_folders() -> Iterator[Path]:
+    """Where Triton, which comes with torch for CUDA, has its copies of NVIDIA's programs."""
+    for place in dict.fromkeys(sys.path):
+        yield Path(place or ".") / "triton" / "backends" / "nvidia" / "bin"
 
 
 @functools.cache

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
@@ -213,34 +215,35 @@ class Product:
 
     def instruction(self, block: int, part: int, step: int) -> None:
         """One wgmma.mma_async."""
-        context, node = self.context, self.node
-        dtypes = [context.buffer(r.buffer).dtype for r in node.operands]
-        types = TYPES[dtypes[0], dtypes[2]]
-        depth = STEP // itemsize(dtypes[2])
-        target = self.target
-        count = self.width // 2
-        first = (block * self.parts + part) * count
-        registers = [target[first + n] for n in range(count)]
-        text = f"wgmma.mma_async.sync.aligned.m64n{self.width}k{depth}.{types}"
+        first = (block * self.parts + part) * (self.width // 2)
         a = self.a(block, step)
         b = self.descriptor(self.right, self.right.offset(part * self.width, step))
-        operands: list[Any] = [*registers, *a, b, self.accumulates(step)]
-        if not types.startswith("s32"):
-            operands += [1, 1]
-        if itemsize(dtypes[2]) == 2:
-            turned = [int(self.left.transposed)] if isinstance(self.left, Matrix) else []
-            operands += [*turned, int(self.right.transposed)]
-        ptx(context, text, *operands)
+        name, source = self.function
+        call = T.cuda.func_call(
+            name, self.target.ptr_to([first]), a, b, self.accumulates(step), source_code=source
+        )
+        self.context.writer.evaluate(call)
 
-    def a(self, block: int, step: int) -> list[Expr]:
-        """The descriptor of A, or its four registers."""
+    @cached_property
+    def function(self) -> tuple[str, str]:
+        """What issues an instruction, by its name and text."""
+        dtypes = [self.context.buffer(r.buffer).dtype for r in self.node.operands]
+        size = itemsize(dtypes[2])
+        turned = (isinstance(self.left, Matrix) and self.left.transposed, self.right.transposed)
+        shape = f"m64n{self.width}k{STEP // size}"
+        return function(
+            f"{shape}.{TYPES[dtypes[0], dtypes[2]]}", self.width // 2,
+            isinstance(self.left, Matrix), turned if size == 2 else None,
+        )  # fmt: skip
+
+    def a(self, block: int, step: int) -> Expr:
+        """The descriptor of A, or a pointer to its four registers."""
         if isinstance(self.left, Matrix):
             group = self.context.thread // GROUP
             rows = self.blocks * ROWS
             offset = self.left.offset(block * ROWS, step)
-            return [self.descriptor(self.left, offset + self.group_offset(group, rows))]
-        first = (block * self.steps + step) * 4
-        return [self.left[first + n] for n in range(4)]
+            return self.descriptor(self.left, offset + self.group_offset(group, rows))
+        return self.left.ptr_to([(block * self.steps + step) * 4])
 
     def group_offset(self, group: Index, rows: int) -> Index:
         """Bytes from one warpgroup's rows of A to the next one's."""
@@ -268,11 +271,49 @@ class Product:
     def accumulates(self, step: int) -> Expr:
         """Whether an instruction adds to what is there."""
         if step:
-            return T.ptx.pred(1)
+            return T.uint32(1)
         first = self.context.first(dict(self.node.attributes))
         if isinstance(first, bool):
-            return T.ptx.pred(0 if first else 1)
-        return T.ptx.pred(T.if_then_else(first, T.uint32(0), T.uint32(1)))
+            return T.uint32(0 if first else 1)
+        return T.if_then_else(first, T.uint32(0), T.uint32(1))
+
+
+@functools.cache
+def function(
+    kind: str, count: int, in_shared: bool, turned: tuple[bool, bool] | None
+) -> tuple[str, str]:
+    """A device function that issues ``wgmma.mma_async`` of a `kind`: its name and text.
+
+    The accumulator's `count` registers, and A's where it is not `in_shared`, go by a pointer: an
+    operand each would be most of what there is to lower and to print. `turned` says whether A (in
+    shared memory) and B are transposed, for types that can be.
+    """
+    whole = kind.endswith(".s8.s8")
+    register, letter = ("uint32_t", "r") if whole else ("float", "f")
+    a = ["%0"] if in_shared else [f"%{n}" for n in range(4)]
+    places = [f"%{n}" for n in range(count + len(a) + 2)]
+    left, right, scale = places[count : count + len(a)], places[-2], places[-1]
+    flags = [] if whole else [1, 1]
+    if turned is not None:
+        flags += [int(t) for t in (turned if in_shared else turned[1:])]
+    operands = [
+        f"{{{', '.join(places[:count])}}}", left[0] if in_shared else f"{{{', '.join(left)}}}",
+        right, "add", *map(str, flags),
+    ]  # fmt: skip
+    text = (
+        f"{{ .reg .pred add; setp.ne.b32 add, {scale}, 0; "
+        f"wgmma.mma_async.sync.aligned.{kind} {', '.join(operands)}; }}"
+    )
+    outs = ", ".join(f'"+{letter}"(d[{n}])' for n in range(count))
+    given = '"l"(a)' if in_shared else ", ".join(f'"r"(a[{n}])' for n in range(4))
+    parts = ["septran_wgmma", "ss" if in_shared else "rs", kind.replace(".", "_")]
+    name = "_".join([*parts, *map(str, flags)])
+    source = (
+        f"__forceinline__ __device__ void {name}({register}* d, "
+        f"{'uint64_t a' if in_shared else 'uint32_t* a'}, uint64_t b, uint32_t scale) {{\n"
+        f'  asm volatile("{text}" : {outs} : {given}, "l"(b), "r"(scale));\n}}\n'
+    )
+    return name, source
 
 
 def _divides(columns: int, parts: int, least: int) -> bool:

@@ -31,7 +31,7 @@ def test_the_source_stage_has_text_code_and_figures(compiled):
     source = compiled.stages.source
     assert source.language == "cuda"
     assert ".target sm_90a" in source.parts["PTX"]
-    if toolchain.disassembler() is not None:
+    if toolchain.disassemblers():
         assert "HGMMA" in source.parts["SASS assembly"]
         assert source.facts["HGMMA"] >= source.facts["wgmma.mma_async"] > 0
 

@@ -116,7 +116,7 @@ def test_a_gemm_for_hopper_has_two_consumer_warpgroups():
     assert "setmaxnreg.dec.sync.aligned.u32 40;" in text
     assert "setmaxnreg.inc.sync.aligned.u32 232;" in text
     assert "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16" in text
-    assert count(text, "ptx_wgmma_f16_ss") == 4  # block_K 64 by 16
+    assert count(text, "septran_wgmma_ss") == 4  # block_K 64 by 16
     assert count(text, "stmatrix_sync_aligned_m8n8_x4") == 4 * 4  # panels by 16 columns
     assert "wgmma.wait_group.sync.aligned 1;" in text
     for what in ("acquire", "wait", "release", "gemm -> acc"):
@@ -135,7 +135,7 @@ def test_probabilities_stay_in_registers():
     stages = septran.produce_stages("attention", "nvidia-h200", dtypes="float16")
     assert not any(b.name == "P_SHARED" for b in stages.tile_program.buffers)
     text = TARGET.lower(stages.tile_program).cuda.source
-    assert "ptx_wgmma_f16_rs" in text
+    assert "septran_wgmma_rs" in text
 
 
 def test_other_consumers_registers_and_stages_change_the_kernel():

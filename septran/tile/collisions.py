@@ -1,0 +1,87 @@
+"""Whether boxes of different owners have an element in common.
+
+Boxes of a whole tensor are painted onto a grid that has one cell between two neighbouring edges:
+exact, and as small as there are tiles, not elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from septran.task.index import Var
+from septran.tile.nodes import Buffer, Region
+from septran.tile.storage import Access
+
+Owned = tuple[int, tuple[tuple[int, int], ...]]
+"""Who has it; first and last coordinate along each axis, the stage first."""
+NOBODY = -1
+MOST_CELLS = 1 << 22
+"""Of a grid; more are not worth while."""
+
+
+def owned_boxes(
+    region: Region, buffer: Buffer, iterations: Iterable[Mapping[Var, int]], owner: Var
+) -> list[Owned] | None:
+    """What a region covers in each iteration; None where that is no box inside of the buffer."""
+    access = Access(region, None)
+    if access.rows is None or not _dense(access):
+        return None
+    found: dict[Owned, None] = {}
+    for values in iterations:
+        extents = access.extents(values)
+        if 0 in extents:
+            continue
+        stage = region.stage.evaluate(values)
+        box = [(stage, stage)]
+        for start, factors in access.rows:
+            low = high = start.evaluate(values)
+            for n, factor in factors:
+                reach = (extents[n] - 1) * factor
+                low, high = (low + reach, high) if factor < 0 else (low, high + reach)
+            box.append((low, high))
+        sizes = (buffer.stages, *buffer.shape)
+        if any(low < 0 or high >= size for (low, high), size in zip(box, sizes, strict=True)):
+            return None
+        found[values[owner], tuple(box)] = None
+    return list(found)
+
+
+def _dense(access: Access) -> bool:
+    """Whether a region has each element of its box: an axis of its own along each axis."""
+    assert access.rows is not None
+    used = [n for _, factors in access.rows for n, _ in factors]
+    return len(used) == len(set(used)) and all(
+        len(factors) <= 1 and all(abs(factor) == 1 for _, factor in factors)
+        for _, factors in access.rows
+    )
+
+
+def collide(painted: Sequence[Owned], seen: Sequence[Owned]) -> bool | None:
+    """Whether two of `painted`, or one of them and one of `seen`, meet and differ in owner.
+
+    None where the grid would have too many cells.
+    """
+    every = [box for _, box in (*painted, *seen)]
+    if not every:
+        return False
+    cuts = [
+        np.unique([edge for low, high in along for edge in (low, high + 1)])
+        for along in zip(*every, strict=True)
+    ]
+    shape = [len(along) - 1 for along in cuts]
+    if math.prod(shape) > MOST_CELLS:
+        return None
+    places = [{int(edge): n for n, edge in enumerate(along)} for along in cuts]
+    grid = np.full(shape, NOBODY, np.int64)
+    for number, (owner, box) in enumerate((*painted, *seen)):
+        cells = grid[
+            tuple(slice(at[low], at[high + 1]) for at, (low, high) in zip(places, box, strict=True))
+        ]
+        if ((cells != owner) & (cells != NOBODY)).any():
+            return True
+        if number < len(painted):
+            cells[...] = owner
+    return False

@@ -1,0 +1,152 @@
+"""Which iterations of a long loop the verifier leaves out: the same ones in every thread.
+
+Threads that hand fills of one ring to each other must leave out equally many of them, or they
+would wait for fills that nobody makes, and a program that hangs might seem to go on. Their loops
+may differ in length (one has its first or last iteration outside): whoever comes to a loop first
+decides, the others follow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from septran.task.index import Index
+from septran.tile.execution import Frame
+from septran.tile.nodes import Acquire, Commit, For, Release, TileProgram, Wait, nodes, regions
+from septran.tile.rings import Ring
+
+SHORT = 3
+"""Iterations of a loop that are always walked."""
+
+
+class UnevenError(Exception):
+    """Threads cannot leave out the same fills: all of them must be walked."""
+
+
+@dataclass
+class LeftOut:
+    """What one walk of a program leaves out."""
+
+    program: TileProgram
+    full: bool
+    """Leave out nothing."""
+    rings: bool = True
+    """Leave out fills; else iterations of loops without hand-overs alone."""
+    gave_up: bool = False
+    """Whether the walk ended early, as threads could not leave out the same."""
+    _steps: dict[int, tuple[For, Mapping[str, int | None]]] = field(default_factory=dict)
+    _touched: dict[int, Ring] = field(default_factory=dict)
+
+    def trips(self, node: For, extent: int, frame: Frame) -> Iterable[int]:
+        """The first and last iterations, with fill numbers counted on across the gap."""
+        if self.full:
+            return range(extent)
+        counts = self._counts(node)
+        steps = {name: counts[name] for name in counts if name in frame.rings}
+        if not steps:
+            return self._plain(node, extent)
+        return self._counted(node, extent, frame, steps)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether threads of a ring left out different numbers: then the walk says nothing."""
+        return self.gave_up or any(
+            len({tuple(ring.left_out.get(name, ())) for name in ring.users}) > 1
+            for ring in self._touched.values()
+        )
+
+    @property
+    def any(self) -> bool:
+        """Whether fills were left out."""
+        return any(any(map(any, ring.left_out.values())) for ring in self._touched.values())
+
+    def _plain(self, node: For, extent: int) -> Iterable[int]:
+        """The first and the last iteration of a loop that counts on no ring."""
+        if extent <= SHORT or not self._repeats(node, extent - 2):
+            return range(extent)
+        return (0, extent - 1)
+
+    def _counted(
+        self, node: For, extent: int, frame: Frame, steps: Mapping[str, int | None]
+    ) -> Iterator[int]:
+        """What every thread of these rings walks in its loop with the same number."""
+        thread = frame.thread.name
+        rings = {name: frame.rings[name] for name in steps}
+        first = max(ring.channel.stages for ring in rings.values()) + 2
+        told = _told(list(rings.values()), thread)
+        distance = self._wanted(extent, first, list(rings.values())) if told is None else told
+        if distance and not self._possible(node, extent, first + distance, steps, rings):
+            if told is not None:
+                raise UnevenError
+            distance = 0
+        for ring in rings.values():
+            self._touched[id(ring)] = ring
+            ring.left_out.setdefault(thread, []).append(distance)
+        yield from range(first if distance else extent)
+        if distance:
+            for name, ring in rings.items():
+                over = (steps[name] or 0) * distance
+                ring.shifts[thread] = ring.shifts.get(thread, 0) + over
+            yield from range(first + distance, extent)
+
+    def _wanted(self, extent: int, first: int, rings: list[Ring]) -> int:
+        """As many as a whole number of rounds of all stages, with some left for the end."""
+        stages = [ring.channel.stages for ring in rings]
+        period = math.lcm(*stages, *(b.stages for b in self.program.buffers))
+        most = extent - first - max(stages) - 1
+        return max(0, most) // period * period if self.rings and extent > SHORT else 0
+
+    def _possible(
+        self, node: For, extent: int, end: int, steps: Mapping[str, int | None],
+        rings: Mapping[str, Ring],
+    ) -> bool:  # fmt: skip
+        """Whether iterations up to `end` may be left out."""
+        distance = end - max(ring.channel.stages for ring in rings.values()) - 2
+        return end < extent and self._repeats(node, distance) and all(
+            step is not None and step * distance % rings[name].channel.stages == 0
+            for name, step in steps.items()
+        )  # fmt: skip
+
+    def _counts(self, node: For) -> Mapping[str, int | None]:
+        """Fills of each channel an iteration; None where their numbers do not tell."""
+        known = self._steps.get(id(node))
+        if known is None or known[0] is not node:
+            known = self._steps[id(node)] = (node, _counts(node))
+        return known[1]
+
+    def _repeats(self, node: For, distance: int) -> bool:
+        """Whether an iteration uses the same stages as the one `distance` before it."""
+        later = {node.variable: Index.of(node.variable) + distance}
+        return all(
+            region.stage.is_constant or region.stage.substitute(later) == region.stage
+            for inner in nodes(node.body)
+            for region in regions(inner)
+        )
+
+
+def _told(rings: list[Ring], thread: str) -> int | None:
+    """What another thread left out in its loop with this number; None where this is the first."""
+    number = len(rings[0].left_out.get(thread, ()))
+    found = {
+        past[number]
+        for ring in rings
+        for other, past in ring.left_out.items()
+        if other != thread and len(past) > number
+    }
+    if len(found) > 1:
+        raise UnevenError
+    return next(iter(found), None)
+
+
+def _counts(node: For) -> Mapping[str, int | None]:
+    steps: dict[str, int | None] = {}
+    variable = node.variable
+    for inner in nodes(node.body):
+        if isinstance(inner, Acquire | Commit | Wait | Release):
+            step = inner.index.coefficient(variable)
+            rest = inner.index - Index.of(variable) * step
+            if variable in rest.variables() or steps.setdefault(inner.channel, step) != step:
+                steps[inner.channel] = None
+    return steps
