@@ -53,11 +53,11 @@ export function replaceStatic(token) {
   return () => sheet.remove();
 }
 
-/** Call `changed` whenever JupyterLab or the system goes from light to dark or back. */
+/** Call `changed` whenever JupyterLab, a page or the system goes from light to dark or back. */
 export function onTheme(changed) {
   const media = matchMedia("(prefers-color-scheme: dark)");
   const watcher = new MutationObserver(changed);
-  const options = { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] };
+  const options = { attributes: true, attributeFilter: ["data-jp-theme-light", "data-theme", "class"] };
   watcher.observe(document.body, options);
   watcher.observe(document.documentElement, options);
   media.addEventListener("change", changed);
