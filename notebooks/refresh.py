@@ -1,13 +1,16 @@
 """Make the notebooks of their sources: ``python notebooks/refresh.py [NAME...]``.
 
 A source, ``sources/NAME.md``, has the text of both languages and the code once. Its code is
-executed once, too, and stored with its outputs, small, in ``NAME.ipynb`` and ``zh/NAME.ipynb``.
+executed once, too, and stored with its outputs, small, in ``NAME.ipynb`` and ``zh/NAME.ipynb``;
+only what lessons say is in the language of each.
 ``--text`` keeps the stored outputs, and executes nothing.
 """
 
 from __future__ import annotations
 
 import base64
+import copy
+import os
 import re
 import sys
 from dataclasses import dataclass, field
@@ -22,6 +25,8 @@ LANGUAGES = {"en": FOLDER, "zh": FOLDER / "zh"}
 LARGEST = 600_000
 """Characters that the outputs of one notebook may have."""
 WIDGET = "application/vnd.jupyter.widget-view+json"
+LESSON = re.compile(r"\bexercise\b")
+"""In every cell of a lesson: what it shows is in the notebook's language."""
 MARK = re.compile(r"<!-- (en|zh) -->")
 WIDE = "\u3000-\u303f\u4e00-\u9fff\uff00-\uffef\u201c\u201d\u2014\u2026"
 KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
@@ -95,18 +100,44 @@ def attach(node: nbformat.NotebookNode) -> None:
     node.source = re.sub(r"\]\(images/([\w.-]+\.svg)\)", r"](attachment:\1)", node.source)
 
 
-def execute(notebook: nbformat.NotebookNode) -> None:
-    """Run all cells, and keep of their outputs what reads well without a kernel."""
-    NotebookClient(
-        notebook, resources={"metadata": {"path": str(FOLDER)}}, store_widget_state=False
-    ).execute()
-    notebook.metadata = nbformat.from_dict(KERNEL)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.metadata.pop("execution", None)
-            for output in cell.outputs:
-                normalise(output)
-            cell.outputs = [o for o in cell.outputs if not is_view(o)]
+def execute(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """Run all cells, and keep of their outputs what reads well without a kernel.
+
+    Gives the code cells as a Chinese notebook has them: lessons speak the reader's language.
+    """
+    folder = {"metadata": {"path": str(FOLDER)}}
+    client = NotebookClient(notebook, resources=folder, store_widget_state=False)
+    os.environ["SEPTRAN_LANGUAGE"] = "en"
+    with client.setup_kernel():
+        for index, cell in enumerate(notebook.cells):
+            client.execute_cell(cell, index)
+        notebook.metadata = nbformat.from_dict(KERNEL)
+        chinese = [in_chinese(client, n) for n, c in enumerate(notebook.cells) if is_code(c)]
+    for cell in (*filter(is_code, notebook.cells), *chinese):
+        cell.metadata.pop("execution", None)
+        for output in cell.outputs:
+            normalise(output)
+        cell.outputs = [o for o in cell.outputs if not is_view(o)]
+    return chinese
+
+
+def in_chinese(client: NotebookClient, index: int) -> nbformat.NotebookNode:
+    """A lesson's cell, run once more; any other one as it is."""
+    cell = client.nb.cells[index]
+    again = nbformat.from_dict(copy.deepcopy(dict(cell)))
+    if LESSON.search(cell.source):
+        again.source = f"__import__('os').environ['SEPTRAN_LANGUAGE'] = 'zh'\n{cell.source}"
+        client.execute_cell(again, index, store_history=False)
+        client.nb.cells[index] = cell
+        for output in again.outputs:
+            if "execution_count" in output:
+                output.execution_count = cell.execution_count
+    return again
+
+
+def is_code(cell: nbformat.NotebookNode) -> bool:
+    """Whether it is a cell that runs."""
+    return bool(cell.cell_type == "code")
 
 
 def is_view(output: nbformat.NotebookNode) -> bool:
@@ -124,14 +155,12 @@ def normalise(output: nbformat.NotebookNode) -> None:
                 data[kind] = re.sub(r"/tmp/ipykernel_\d+/\d+\.py", "notebook", text)
 
 
-def keep_outputs(notebook: nbformat.NotebookNode, old: Path) -> None:
-    """The stored outputs of cells; raises SourceError where the code has changed since."""
-    stored = [c for c in nbformat.read(old, as_version=4).cells if c.cell_type == "code"]
-    fresh = [c for c in notebook.cells if c.cell_type == "code"]
-    if [c.source for c in stored] != [c.source for c in fresh]:
+def stored(notebook: nbformat.NotebookNode, old: Path) -> list[nbformat.NotebookNode]:
+    """The cells with outputs of before; raises SourceError where the code has changed since."""
+    kept = list(filter(is_code, nbformat.read(old, as_version=4).cells))
+    if [c.source for c in kept] != [c.source for c in filter(is_code, notebook.cells)]:
         raise SourceError(f"{old.name}: its code has changed, so it has to be executed")
-    for cell, before in zip(fresh, stored, strict=True):
-        cell.outputs, cell.execution_count = before.outputs, before.execution_count
+    return kept
 
 
 def refresh(name: str, text_only: bool = False) -> None:
@@ -139,17 +168,17 @@ def refresh(name: str, text_only: bool = False) -> None:
     cells = cells_of((FOLDER / "sources" / f"{name}.md").read_text(encoding="utf-8"))
     made = notebook_of(cells, "en")
     if text_only:
-        keep_outputs(made, LANGUAGES["en"] / f"{name}.ipynb")
+        runs = {k: stored(made, folder / f"{name}.ipynb") for k, folder in LANGUAGES.items()}
     else:
-        execute(made)
-    size = sum(len(str(cell.get("outputs", ""))) for cell in made.cells)
+        chinese = execute(made)
+        runs = {"en": list(filter(is_code, made.cells)), "zh": chinese}
+    size = sum(len(str(cell.outputs)) for cell in runs["en"])
     if size > LARGEST:
         sys.exit(f"{name}: its outputs have {size:,} characters, more than {LARGEST:,}")
     for language, folder in LANGUAGES.items():
         twin = notebook_of(cells, language)
-        for cell, run in zip(twin.cells, made.cells, strict=True):
-            if cell.cell_type == "code":
-                cell.outputs, cell.execution_count = run.outputs, run.execution_count
+        for cell, run in zip(filter(is_code, twin.cells), runs[language], strict=True):
+            cell.outputs, cell.execution_count = run.outputs, run.execution_count
         folder.mkdir(exist_ok=True)
         nbformat.write(twin, folder / f"{name}.ipynb")
     sys.stdout.write(f"{name}: {size:,} characters of output\n")

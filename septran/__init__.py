@@ -38,7 +38,6 @@ _HOMES = {
     "compare_profiles": "septran.targets.dsa.profile_comparison",
     "compile": "septran.compiler",
     "edit": "septran.explain",
-    "explain": "septran.explain",
     "explore": "septran.explain",
     "interpret": "septran.tile.interpreter",
     "load": "septran.runtime.archive",
@@ -61,7 +60,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("operators", "task"):
+    if name in ("operators", "task", "explain"):  # calling the last one explains, too
         return importlib.import_module(f"septran.{name}")
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)

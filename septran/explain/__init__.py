@@ -103,10 +103,15 @@ def compare(
 
 
 class _Package(ModuleType):
-    """Lets ``septran.explain(...)`` work whether the name is this package or the function."""
+    """Lets ``septran.explain`` be this package and the function, so that both can be used."""
+
+    __wrapped__ = staticmethod(explain)
+    """Whose signature it has."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Explanation:
         return explain(*arguments, **named)
+
+    __call__.__doc__ = explain.__doc__
 
 
 # Importing any module of this package binds ``septran.explain`` to the package.

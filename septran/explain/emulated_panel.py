@@ -55,27 +55,29 @@ def emulated_panel(profile: EmulatedProfile) -> Markup:
     return panel(title, *body)
 
 
-def timeline(profile: EmulatedProfile, core: int | None = 0) -> Timeline:
-    """What one multiprocessor did, a lane a warpgroup; all of them and their warps for None.
+def timeline(profile: EmulatedProfile, core: int | None = 0, *, warps: bool = False) -> Timeline:
+    """What one multiprocessor did, or all for None; a lane a warpgroup, or one a warp.
 
     In steps: they order things, and are no time of a GPU.
     """
-    records = tuple(_records(profile, core))
+    records = tuple(_records(profile, core, warps))
     end = max((record.end for record in records), default=0)
     notes = ("steps order what happens; they are no time of a GPU",)
     title = f"{profile.name} on {profile.machine}, emulated ({profile.mode})"
     return Timeline(title, "steps", end, records, notes)
 
 
-def _records(profile: EmulatedProfile, core: int | None) -> Iterator[Record]:
+def _records(profile: EmulatedProfile, core: int | None, warps: bool) -> Iterator[Record]:
     from septran.targets.cuda.emulator.trace import COMMANDS
 
     trace, queues = profile.run.trace, profile.run.queues
     if core is not None:
-        trace = trace[(trace["core"] == core) & (trace["end"] > trace["start"])]
+        trace = trace[trace["core"] == core]
+    if not warps:
+        trace = trace[trace["end"] > trace["start"]]
     for row in trace[np.lexsort((trace["start"], trace["queue"], trace["core"]))]:
         lane = queues[int(row["queue"])]
-        if core is not None and lane.startswith("warp") and int(lane.split()[1]) % WARPGROUP:
+        if not warps and lane.startswith("warp") and int(lane.split()[1]) % WARPGROUP:
             continue
         command = COMMANDS[int(row["command"])]
         kind = "wait" if command.startswith("wait") else KINDS[command.split()[-1]]

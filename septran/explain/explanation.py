@@ -161,8 +161,10 @@ class Explanation:
         return follow(self.tile_program, tensor, at)
 
     def layout(self, buffer: str) -> LayoutMap:
-        """Where each element of a buffer of the tile program lies."""
-        return layout_map(self.tile_program, buffer)
+        """Where each element of a buffer of the tile program lies, or which thread holds it."""
+        held = any(b.name == buffer and b.memory == "REGISTER" for b in self.tile_program.buffers)
+        holdings = getattr(self.tensor_ir, "holdings", ()) if held else ()
+        return layout_map(self.tile_program, buffer, holdings)
 
     def accesses(self, **block: int) -> AccessMap:
         """What one block touches, step by step; a block is named by its loop indices."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from septran.dtypes import itemsize
@@ -11,13 +12,13 @@ from septran.errors import CallError, nearest
 from septran.explain.origin_text import why_of
 from septran.tile.nodes import Buffer, TileProgram
 
-ROWS, COLUMNS = 128, 128
+ROWS, COLUMNS = 64, 64
 """Elements that are shown along the last two axes; a layout repeats beyond."""
 BANKS = (32, 4)
 """Banks of a shared memory, and bytes of each that are next to each other."""
 
-Owner = Callable[[tuple[int, ...]], tuple[int, int]]
-"""For an element's coordinates, the thread that holds it and its place there."""
+WARP = 32
+REGISTER_BYTES = 4
 
 
 class NoSuchBufferError(CallError):
@@ -27,12 +28,57 @@ class NoSuchBufferError(CallError):
 
 
 @dataclass(frozen=True)
+class Spread:
+    """How a buffer's elements are spread over threads and their registers."""
+
+    threads: tuple[tuple[int, ...], ...]
+    """For each axis, what each of its coordinates adds to the thread's number."""
+    places: tuple[tuple[int, ...], ...]
+    """The same for the element's number among those of its thread."""
+    count: int
+    """Threads in all."""
+    first: int = 0
+    """The first of them in their block."""
+    copies: int = 1
+    """Threads that hold the same element."""
+    instruction: str = ""
+    """What demands it so; empty where it follows from what the buffer meets."""
+    digits: str = ""
+    """The fragment in the compiler's own notation."""
+
+    @staticmethod
+    def of(holding: Any, buffer: Buffer) -> Spread:
+        """What the code generator of a GPU says of a buffer."""
+        fragment, shape = holding.fragment, buffer.shape
+        return Spread(
+            fragment.parts("thread", shape), fragment.parts("register", shape), fragment.threads,
+            holding.first, holding.copies, holding.instruction, str(fragment),
+        )  # fmt: skip
+
+    def owner(self, at: Sequence[int]) -> tuple[int, int]:
+        """The first thread that holds an element, and the element's number there."""
+        thread = self.first + sum(part[c] for part, c in zip(self.threads, at, strict=True))
+        return thread, sum(part[c] for part, c in zip(self.places, at, strict=True))
+
+    @cached_property
+    def each(self) -> int:
+        """Elements that each thread holds."""
+        return 1 + sum(max(part) for part in self.places)
+
+    def __str__(self) -> str:
+        demand = f", as {self.instruction} demands" if self.instruction else ""
+        copies = f", each in {self.copies} threads" if self.copies > 1 else ""
+        last = self.first + self.count - 1
+        return f"{self.each} elements in each of threads {self.first} to {last}{copies}{demand}"
+
+
+@dataclass(frozen=True)
 class LayoutMap:
     """The layout of one buffer, element by element."""
 
     buffer: Buffer
     machine: str
-    owner: Owner | None = None
+    spread: Spread | None = None
     """Where elements are spread over threads; None where all see one memory."""
     banks: tuple[int, int] = BANKS
     banked: bool = True
@@ -65,7 +111,8 @@ class LayoutMap:
         """JSON-ready; offsets in bytes, row by row."""
         rows, columns = self.window
         cells = [(r, c) for r in range(rows) for c in range(columns)]
-        owners = [self.owner(self.coordinates(r, c)) for r, c in cells] if self.owner else None
+        spread = self.spread
+        owners = [spread.owner(self.coordinates(r, c)) for r, c in cells] if spread else None
         buffer, why = self.buffer, why_of(self.buffer.origin)
         return {
             "name": buffer.name, "memory": buffer.memory, "machine": self.machine,
@@ -76,6 +123,10 @@ class LayoutMap:
             "offsets": [self.offset(r, c) for r, c in cells],
             "threads": [o[0] for o in owners] if owners else None,
             "slots": [o[1] for o in owners] if owners else None,
+            "spread": {
+                "text": str(spread), "digits": spread.digits, "copies": spread.copies,
+                "each": spread.each,
+            } if spread else None,
             "why": why["rule"], "places": why["places"],
         }  # fmt: skip
 
@@ -85,25 +136,37 @@ class LayoutMap:
 
         return explore(self)
 
+    @property
+    def summary(self) -> str:
+        """How it lies, in one line."""
+        return str(self.spread) if self.spread else f"{self.buffer.layout} layout"
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from septran.explain.html import code, join, panel, strong
+        from septran.explain.layout_picture import layout_panel
 
         del include, exclude
-        title = join([strong(self.buffer.name), f" in {self.buffer.memory}"])
-        return {"text/html": str(panel(title, code(str(self)))), "text/plain": str(self)}
+        return {"text/html": str(layout_panel(self)), "text/plain": str(self)}
 
     def __str__(self) -> str:
         rows, columns = (min(n, 16) for n in self.window)
-        width = itemsize(self.buffer.dtype)
-        lines = [f"{self.buffer.name}: {self.buffer.layout}; each element's place, in elements"]
-        for row in range(rows):
-            places = (self.offset(row, column) // width for column in range(columns))
-            lines.append(" ".join(f"{place:5d}" for place in places))
-        return "\n".join(lines) + "\n"
+        return "\n".join([self._title(), *(self._row(row, columns) for row in range(rows))]) + "\n"
+
+    def _title(self) -> str:
+        what = (
+            "each element's thread:number" if self.spread else "each element's place, in elements"
+        )
+        return f"{self.buffer.name}: {self.spread or self.buffer.layout}; {what}"
+
+    def _row(self, row: int, columns: int) -> str:
+        if self.spread is None:
+            width = itemsize(self.buffer.dtype)
+            return " ".join(f"{self.offset(row, column) // width:5d}" for column in range(columns))
+        owners = (self.spread.owner(self.coordinates(row, column)) for column in range(columns))
+        return " ".join(f"{thread:4d}:{place:<3d}" for thread, place in owners).rstrip()
 
 
-def layout_map(program: TileProgram, name: str, owner: Owner | None = None) -> LayoutMap:
-    """The layout of a buffer of a program."""
+def layout_map(program: TileProgram, name: str, holdings: Sequence[Any] = ()) -> LayoutMap:
+    """The layout of a buffer of a program; `holdings` are what a GPU's code generator says."""
     try:
         buffer = program.buffer(name)
     except KeyError as error:
@@ -111,4 +174,6 @@ def layout_map(program: TileProgram, name: str, owner: Owner | None = None) -> L
         raise NoSuchBufferError(f"no buffer {name!r}", hint=nearest(name, names)) from error
     machine = program.machine
     banked = machine.backend in ("cuda", "hip") and buffer.memory != machine.main_memory.name
-    return LayoutMap(buffer, machine.name, owner, banked=banked)
+    found = next((Spread.of(h, buffer) for h in holdings if h.buffer == name), None)
+    banked = banked and found is None and buffer.memory != "REGISTER"
+    return LayoutMap(buffer, machine.name, found, banked=banked)

@@ -9,8 +9,8 @@ from septran.explain.movements import place_text
 from septran.location import Location
 from septran.tile.nodes import Origin
 
-_PLACES = re.compile(r" \[([^\[\]]+)\]$")
-_PLACE = re.compile(r"(.+?):(\d+)(?::\d+)?")
+_PLACES = re.compile(r" \[((?:[^\[\]]|\[\d+\])+)\]$")
+_PLACE = re.compile(r"(.+?):(\d+)(:\d+)?")
 
 
 def origin_parts(text: str) -> dict[str, Any]:
@@ -20,6 +20,8 @@ def origin_parts(text: str) -> dict[str, Any]:
     ['logic:gemm.py:33', 'mapping:39']
     >>> origin_parts("A is copied in [<mapping 3f2a>:6:42]")["keys"]
     ['mapping:6']
+    >>> origin_parts("A is copied in [<cell In[2]>:9, <cell In[3]>:4:7]")["keys"]
+    ['logic:<cell In[2]>:9', 'mapping:4']
     """
     match = _PLACES.search(text)
     if match is None:
@@ -34,8 +36,10 @@ def _key(place: str) -> str | None:
     if found is None:
         return None
     file = found[1].replace("\\", "/").rpartition("/")[2]
-    # A mapping that was given as a text is called <mapping 3f2a...>.
-    mapping = file.endswith((".yaml", ".yml")) or file.startswith("<mapping ")
+    # A mapping that was given as a text is called <mapping 3f2a...>. Cells hold either: of a
+    # logic only the line is known.
+    cell = file.startswith("<cell ") and found[3] is not None
+    mapping = cell or file.endswith((".yaml", ".yml")) or file.startswith("<mapping ")
     return f"mapping:{found[2]}" if mapping else f"logic:{file}:{found[2]}"
 
 

@@ -93,7 +93,7 @@ def copies_nothing_of(tensor: str, hint: str = "") -> Goal:
 
     def judge(attempt: Attempt) -> Outcome:
         rows = [r for r in attempt.ledger.rows if r.tensor == tensor and r.state != REMOVED]
-        found = ", ".join(f"{r.edge}, {r.trips:,} times" for r in rows) or "no copy"
+        found = "; ".join(f"{r.edge}, {r.trips:,} times" for r in rows) or "no copy"
         return Outcome(not rows, found)
 
     return Goal(f"{tensor} is not copied", judge, hint)

@@ -8,6 +8,7 @@ from typing import Any
 
 from septran.errors import SepTranError
 from septran.lessons.attempt import Attempt
+from septran.lessons.language import say
 from septran.lessons.verdict import Verdict
 from septran.stage import Shown
 
@@ -98,10 +99,11 @@ class Lesson(Shown):
             raise SepTranError(f"this lesson is about {wanted}, not {attempt.plan.machine.name}")
 
     def __str__(self) -> str:
-        goals = [f"  - {goal.text}" for goal in self.goals]
-        parts = [self.title, "=" * len(self.title), self.story, "", "Goals:", *goals]
+        goals = [f"  - {say(goal.text)}" for goal in self.goals]
+        title = say(self.title)
+        parts = [title, "=" * len(title), say(self.story), "", f"{say('Goals')}:", *goals]
         if self.mends == "mapping":
-            parts += ["", "The mapping to mend:", "", self.mapping.strip()]
+            parts += ["", f"{say('The mapping to mend')}:", "", self.mapping.strip()]
         return "\n".join(parts) + "\n"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:

@@ -19,6 +19,7 @@ from septran.explain.html import (
     table,
     tag,
 )
+from septran.lessons.language import say
 
 if TYPE_CHECKING:
     from septran.lessons.lesson import Lesson
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
 def lesson_panel(lesson: Lesson) -> Markup:
     """The story, the goals, and the mapping to mend."""
     goals = tag(
-        "ul", *(tag("li", prose(goal.text)) for goal in lesson.goals), style="margin:2px 0;"
+        "ul", *(tag("li", prose(say(goal.text))) for goal in lesson.goals), style="margin:2px 0;"
     )
-    parts = [paragraph(prose(lesson.story)), paragraph(strong("Goals")), goals]
+    parts = [paragraph(prose(say(lesson.story))), paragraph(strong(say("Goals"))), goals]
     if lesson.mends == "mapping":
         parts.append(code(lesson.mapping.strip() + "\n", "yaml"))
-    return panel(strong(f"Lesson: {lesson.title}"), *parts)
+    return panel(strong(f"{say('Lesson')}: {say(lesson.title)}"), *parts)
 
 
 def prose(text: str) -> Markup:
@@ -45,17 +46,17 @@ def prose(text: str) -> Markup:
 def verdict_panel(verdict: Verdict) -> Markup:
     """A row a goal, or the mistake."""
     hue = colours.GREEN if verdict.passed else colours.VERMILION
-    mark = chip("passed" if verdict.passed else "not yet", hue)
-    title = Markup(h(mark) + h(f" {verdict.title}: {verdict.headline}"))
+    mark = chip(say("passed" if verdict.passed else "not yet"), hue)
+    title = Markup(h(mark) + h(f" {say(verdict.title)}: {say(verdict.headline)}"))
     if verdict.error:
         return panel(title, code(verdict.error + "\n"))
     rows = [
         (
-            chip("yes" if reached else "no", colours.GREEN if reached else colours.VERMILION),
-            prose(text),
-            found,
-            faint(prose(hint)),
+            chip(say("yes" if reached else "no"), colours.GREEN if reached else colours.VERMILION),
+            prose(say(text)),
+            say(found),
+            faint(prose(say(hint))),
         )
         for text, reached, found, hint in verdict.graded
     ]
-    return panel(title, table(("", "goal", "found", "hint"), rows))
+    return panel(title, table(("", *map(say, ("goal", "found", "hint"))), rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from septran.lessons.language import say
 from septran.stage import Shown
 
 
@@ -36,10 +37,10 @@ class Verdict(Shown):
         return f"{missing} of {len(self.graded)} goals are not reached yet"
 
     def __str__(self) -> str:
-        lines = [f"{self.title}: {self.headline}"]
+        lines = [f"{say(self.title)}: {say(self.headline)}"]
         for text, reached, found, hint in self.graded:
-            lines.append(f"  {'yes' if reached else 'NO '}  {text}: {found}")
-            lines += [f"       hint: {hint}"] if hint else []
+            lines.append(f"  {say('yes') if reached else say('NO ')}  {say(text)}: {say(found)}")
+            lines += [f"       {say('hint')}: {say(hint)}"] if hint else []
         return "\n".join([*lines, *([self.error] if self.error else [])]) + "\n"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:

@@ -101,7 +101,7 @@ def open_notebook(lab: Lab, browser: Any, request: pytest.FixtureRequest) -> Ite
 
     yield start
     for notebook in opened:
-        notebook.page.close()
+        notebook.close()
     for notebook in opened:
         assert notebook.external == []
         assert notebook.errors == []
@@ -118,6 +118,9 @@ class Lab:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        news = folder / "settings" / "@jupyterlab" / "apputils-extension"
+        news.mkdir(parents=True)
+        (news / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
         self.log = folder / "server.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -212,6 +215,14 @@ class Notebook:
                 return
             self.page.wait_for_timeout(250)
         raise TimeoutError("no kernel")
+
+    def close(self) -> None:
+        """End its kernel, and leave."""
+        heard = list(self.errors)
+        if not self.page.url.startswith("file:"):
+            self.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+        self.page.close()
+        self.errors = heard
 
     def command(self, name: str, arguments: dict[str, Any] | None = None) -> Any:
         """Carry out a command of JupyterLab."""

@@ -1,4 +1,4 @@
-"""The tutorials in a real JupyterLab: all cells run, every view comes alive, copies say why."""
+"""The tutorials in a real JupyterLab: all cells run, and every kind of view in them is used."""
 
 from __future__ import annotations
 
@@ -7,9 +7,29 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.using import USES
+
 FOLDER = Path(__file__).parents[2] / "notebooks"
-TUTORIALS = sorted(path.stem for path in FOLDER.glob("[0-9]*.ipynb"))
 ERROR = "[data-mime-type='application/vnd.jupyter.error']"
+ROOTS = ".jp-OutputArea-output .sep-view:not(.sep-inner)"
+LIVE = (".explore()", "septran.explore(", "septran.edit(")
+VIEWS = {
+    "00_quickstart": {"sep-explorer", "sep-timeline", "sep-comparison"},
+    "10_write_logic": set(),
+    "11_softmax_to_flash_attention": {"sep-explorer"},
+    "12_test_against_reference": set(),
+    "20_read_a_mapping": {
+        "sep-ledger", "sep-memory", "sep-element-view", "sep-mapping-profile", "sep-editor",
+    },
+    "21_pipelining_on_a_dsa": {"sep-timeline"},
+    "22_map_gemm_to_hopper": {"sep-layout-view", "sep-timeline"},
+    "23_compare_mappings": {"sep-comparison"},
+    "24_describe_your_own_dsa": set(),
+    "25_cpu_microkernels": set(),
+    "30_write_a_pass": {"sep-explorer"},
+    "31_add_an_instruction": {"sep-timeline"},
+}  # fmt: skip
+"""The kinds of live views in each tutorial."""
 
 
 def code(name):
@@ -17,17 +37,54 @@ def code(name):
     return ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
 
 
-@pytest.mark.parametrize("name", TUTORIALS)
-def test_all_cells_run_and_views_come_alive(open_notebook, name):
+def test_each_tutorial_is_used_here():
+    assert sorted(VIEWS) == sorted(path.stem for path in FOLDER.glob("[0-9]*.ipynb"))
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_all_cells_run_and_each_kind_of_view_is_used(open_notebook, name, assert_accessible):
     cells = code(name)
-    notebook = open_notebook(*cells)
+    notebook = open_notebook(*cells, height=1400)
     page = notebook.page
     assert page.locator(ERROR).count() == 0
-    views = sum(".explore()" in cell or "septran.explore(" in cell for cell in cells)
-    stand_ins = page.locator(".septran-static")
-    for number in range(stand_ins.count()):  # hidden as soon as its view is alive
-        stand_ins.nth(number).wait_for(state="hidden", timeout=60_000)
-    assert stand_ins.count() <= views  # JupyterLab draws cells that are far away later
+    _come_alive(page, sum(cell.count(word) for cell in cells for word in LIVE))
+    kinds = page.locator(ROOTS).evaluate_all("all => all.map(one => one.classList[1])")
+    assert set(kinds) == VIEWS[name]
+    try:
+        for dark in (False, True):
+            notebook.theme(dark)
+            for kind in sorted(set(kinds)):
+                view = page.locator(f"{ROOTS}.{kind}").first
+                view.scroll_into_view_if_needed()
+                if not dark:
+                    USES[kind](page, view)
+                assert_accessible(page, f".{kind}")
+            _axes_are_readable(page, dark)
+    finally:
+        notebook.theme(dark=False)  # it is the server's
+
+
+def _come_alive(page, number):
+    """All views are drawn, and each has taken the place of its static picture."""
+    page.wait_for_function(
+        "([roots, number]) => document.querySelectorAll(roots).length === number",
+        arg=[ROOTS, number],
+    )
+    for one in page.locator(".septran-static").all():
+        one.wait_for(state="hidden")
+
+
+def _axes_are_readable(page, dark):
+    """The numbers under timelines have a colour that is far from the paper's."""
+    contrast = """([wanted]) => [...document.querySelectorAll('.sep-plot canvas')].every((one) => {
+      if (!one.offsetParent) return true;  // in a tab that is not shown
+      const high = Math.round(13 * devicePixelRatio);
+      const data = one.getContext('2d').getImageData(0, one.height - high, one.width, high).data;
+      const seen = [];
+      for (let n = 0; n < data.length; n += 4) if (data[n + 3] > 200) seen.push(data[n]);
+      return wanted ? Math.max(...seen) > 180 : Math.min(...seen) < 90;
+    })"""
+    page.wait_for_function(contrast, arg=[dark], timeout=20_000)
 
 
 def test_a_click_on_a_copy_of_the_first_tour_says_why(open_notebook):
@@ -40,3 +97,17 @@ def test_a_click_on_a_copy_of_the_first_tour_says_why(open_notebook):
     assert "so it is copied in" in why
     lit = page.locator("[data-pane=logic] .sep-code-line.sep-lit").all_inner_texts()
     assert any("task.launch(tile" in text for text in lit)
+
+
+def test_folded_parts_of_a_panel_open_by_mouse_and_by_keyboard(open_notebook):
+    notebook = open_notebook("import septran\nseptran.explain('gemm', 'dsa-sim')")
+    page = notebook.page
+    heads = page.locator(".jp-OutputArea-output details > summary")
+    heads.first.wait_for()
+    for head in (heads.first, heads.nth(1)):
+        inside = head.locator("xpath=..")
+        was = inside.evaluate("e => e.open")
+        head.click()
+        assert inside.evaluate("e => e.open") != was
+        head.press("Enter")
+        assert inside.evaluate("e => e.open") == was

@@ -10,6 +10,11 @@ kernel = septran.compile("gemm", "dsa-sim", shapes={"M": 256, "N": 128, "K": 256
 profile = kernel.profile()
 explanation = septran.explain("gemm", "npu-cube", shapes={"M": 256, "N": 128, "K": 256})
 """
+LATE = """
+from IPython.display import HTML, display
+display(HTML(f'<div class="septran-static {view.static_token}">a picture</div>'), "late")
+"""
+"""The picture of a view as a slow notebook draws it: after the view."""
 SLOW = """
 from septran.explain.progress import in_background
 def work(progress, keep):
@@ -26,13 +31,14 @@ def test_a_timeline_a_ledger_and_a_map_take_the_place_of_their_pictures(
 ):
     notebook = open_notebook(
         SETUP, "view = profile.explore()\nview", "explanation.ledger.explore()",
-        "explanation.memory_map.explore()",
+        "explanation.memory_map.explore()", LATE,
     )  # fmt: skip
     page = notebook.page
     for name in ("sep-timeline", "sep-ledger", "sep-memory"):
         page.locator(f".{name}").scroll_into_view_if_needed()
         page.locator(f".{name}").wait_for()
-    assert page.locator(".septran-static").count() == 3
+    page.get_by_text("late").last.wait_for(state="attached")
+    assert page.locator(".septran-static").count() == 4
     assert not any(one.is_visible() for one in page.locator(".septran-static").all())
 
     page.locator(".sep-plot").focus()

@@ -23,7 +23,7 @@ def profile():
 
 
 def test_a_bar_a_record_in_lanes_of_engines_and_warps(profile):
-    found = timeline(profile, None)
+    found = timeline(profile, None, warps=True)
     assert found.unit == "steps"
     assert len(found.records) == len(profile.run.trace)
     lanes = list(dict.fromkeys(record.lane for record in found.records))
@@ -39,6 +39,9 @@ def test_a_bar_a_record_in_lanes_of_engines_and_warps(profile):
 def test_one_multiprocessor_has_a_lane_a_warpgroup(profile):
     lanes = {record.lane for record in timeline(profile).records}
     assert lanes == {"copy engine", "tensor cores", "warp 0", "warp 4", "warp 8"}
+    assert {record.group for record in timeline(profile, None).records} == {
+        record.group for record in timeline(profile, None, warps=True).records
+    }
 
 
 def test_bars_say_why_they_are_there(profile):

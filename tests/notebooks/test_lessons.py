@@ -4,7 +4,36 @@ from __future__ import annotations
 
 import pytest
 
-from septran.lessons import NoSuchLessonError, lesson, names
+from septran.lessons import NoSuchLessonError, Verdict, lesson, names
+from septran.lessons.language import in_chinese
+
+
+@pytest.fixture(autouse=True)
+def english(monkeypatch):
+    monkeypatch.setenv("SEPTRAN_LANGUAGE", "en")
+
+
+def _words(name):
+    exercise = lesson(name)
+    yield from (exercise.title, exercise.story)
+    for goal in exercise.goals:
+        yield from (goal.text, goal.hint)
+
+
+@pytest.mark.parametrize("name", names())
+def test_it_speaks_chinese_where_the_reader_does(name, monkeypatch):
+    missing = [words for words in _words(name) if words and in_chinese(words) == words]
+    assert missing == []
+    monkeypatch.setenv("SEPTRAN_LANGUAGE", "zh_CN.UTF-8")
+    exercise = lesson(name)
+    shown = exercise._repr_mimebundle_()
+    for form in ("text/plain", "text/html"):
+        assert in_chinese(exercise.title) in shown[form]
+        assert exercise.story not in shown[form]
+    graded = (("at most 100 cycles", False, "120 cycles", "keep `pipeline: 2`"),)
+    told = str(Verdict(exercise.title, (), graded, ""))
+    assert "最多 100 个周期" in told
+    assert "1 个目标中还有 1 个没有达到" in told
 
 
 @pytest.mark.parametrize("name", names())

@@ -107,3 +107,39 @@ def test_explore_and_edit_give_widgets(shell):
 
     assert isinstance(shell.run_line_magic("septran", "explore gemm --on dsa-sim;"), Explorer)
     assert isinstance(shell.run_line_magic("septran", "edit gemm --on dsa-sim"), Editor)
+
+
+def test_a_reason_leads_to_the_lines_of_both_cells(shell):
+    from septran.explain.origin_text import origin_parts
+
+    run(shell, LOGIC.format("mine"))
+    run(
+        shell,
+        "%%mapping own\nmachine: dsa-sim\nrules:\n"
+        '  - {match: {level: entry}, proc: HOST, mems: {"*": GLOBAL}}\n'
+        "  - {match: {task: twice_tile}, proc: CORE, mems: {X: SPM, Y: SPM}}\n"
+        "tunables: {block_N: 256}\n",
+    )
+    explanation = run(shell, "%septran explain mine --on own -s N=4096")
+    (copy, *_) = [m for m in explanation.movements if m.kind == "copy"]
+    parts = origin_parts(str(copy.origin))
+    launch = next(n for n, line in enumerate(LOGIC.splitlines(), 1) if "task.launch" in line)
+    assert any(
+        k.startswith("logic:<cell In[") and k.endswith(f"]>:{launch}") for k in parts["keys"]
+    )
+    assert "mapping:5" in parts["keys"]
+    assert all("<cell In[" in place for place in parts["places"])
+
+
+def test_the_package_and_the_function_of_one_name_can_both_be_used():
+    import inspect
+
+    import septran
+
+    septran.explain("gemm", "cpu-x86")
+    import septran.explain.live as live_module
+    from septran import explain
+
+    assert callable(live_module.explore)
+    assert explain is septran.explain
+    assert list(inspect.signature(septran.explain).parameters)[:2] == ["logic", "mapping"]

@@ -13,6 +13,11 @@ from septran_widgets import modules
 VIEWS = sorted(
     path.stem for path in modules.FOLDER.glob("*.js") if "export default" in path.read_text("utf-8")
 )
+ROOTS = (
+    "sep-comparison", "sep-memory", "sep-element-view", "sep-access-view", "sep-ledger",
+    "sep-layout-view",
+)  # fmt: skip
+"""The roots of the views that are never a part of another one."""
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -47,3 +52,25 @@ def test_files_are_joined_once_and_in_order():
         order = modules._order(name)
         assert order[-1] == name
         assert len(order) == len(set(order))
+
+
+def test_a_view_looks_the_same_whatever_else_a_notebook_shows():
+    """Sheets of all views are in one document: what one styles, no other view may use."""
+    own = {name: set(modules._order(name)) for name in VIEWS}
+    for sheet in sorted({path.stem for path in modules.FOLDER.glob("*_view.css")}):
+        free = {name for name in _unscoped(sheet) if name != "sep-view"}
+        for view in (name for name in VIEWS if sheet not in own[name]):
+            used = {word for file in own[view] for word in _classes(modules._read(file))}
+            assert not free & used, f"{sheet}.css styles {free & used} of {view}"
+
+
+def _unscoped(sheet):
+    """Classes that a sheet styles outside of its own view's root."""
+    text = re.sub(r"\{[^{}]*\}", ",", (modules.FOLDER / f"{sheet}.css").read_text("utf-8"))
+    selectors = [one.strip() for one in re.split(r"[,{}]", text) if "." in one]
+    free = [one for one in selectors if not one.startswith(tuple(f".{root} " for root in ROOTS))]
+    return {name for one in free for name in _classes(one)}
+
+
+def _classes(text):
+    return set(re.findall(r"(?<!-)\bsep-[a-z][\w-]*", text))

@@ -32,6 +32,13 @@ def style(*names: str) -> str:
 
 
 @cache
+def styles() -> str:
+    """The style sheets of all views in one order, whichever a notebook shows first."""
+    sheets = sorted(path.stem for path in FOLDER.glob("*.css") if path.stem != "page")
+    return style(*sheets)
+
+
+@cache
 def styles_of(name: str) -> str:
     """The style sheets of a script and of all that it imports."""
     return style(*_order(name))

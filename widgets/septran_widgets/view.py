@@ -8,7 +8,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from septran_widgets.modules import script, styles_of
+from septran_widgets.modules import script, styles
 
 
 class View(anywidget.AnyWidget):
@@ -31,7 +31,7 @@ class View(anywidget.AnyWidget):
         """Join the script and the style when the class is made."""
         if cls.__dict__.get("module"):  # anywidget makes further subclasses
             cls._esm = script(cls.module)
-            cls._css = styles_of(cls.module)
+            cls._css = styles()
         super().__init_subclass__(**options)
 
     def __init__(self, data: dict[str, Any], static: str = "", text: str = "") -> None:

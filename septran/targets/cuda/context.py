@@ -11,7 +11,7 @@ from tvm import tirx
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
-from septran.targets.cuda.fragments import Fragment
+from septran.targets.cuda.fragments import Fragment, Holding
 from septran.targets.cuda.indices import Indices
 from septran.targets.cuda.launch import Argument, TensorMap
 from septran.targets.cuda.writer import Expr, Writer
@@ -91,6 +91,8 @@ class Context:
     loops: dict[str, Index] = field(default_factory=dict)
     """The loop indices of the program that are in scope, by name."""
     remarks: list[Remark] = field(default_factory=list)
+    holdings: list[Holding] = field(default_factory=list)
+    """How REGISTER buffers are spread over threads, for those who ask."""
     opening: list[Any] = field(default_factory=list)
     """Statements at the kernel's start, where shared memory is known already."""
     state: dict[str, Any] = field(default_factory=dict)

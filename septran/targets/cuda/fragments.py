@@ -126,6 +126,16 @@ class Fragment:
             for axis in range(self.rank)
         )
 
+    def parts(self, place: str, shape: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        """For each axis what each of its coordinates adds to a thread's or register's number."""
+        return tuple(
+            tuple(
+                sum(c // w % d.extent * d.stride for d, w in self.weighted(n) if d.place == place)
+                for c in range(extent)
+            )
+            for n, extent in enumerate(shape)
+        )
+
     def without(self, axis: int) -> Fragment:
         """The layout of what is left when an axis is reduced away: copies in its threads."""
         return Fragment(self.axes[:axis] + self.axes[axis + 1 :], self.threads).packed()
@@ -157,6 +167,23 @@ class Fragment:
             "(" + " ".join(f"{d.place[0]}{d.extent}:{d.stride}" for d in digits) + ")"
             for digits in self.axes
         )
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A REGISTER buffer as the threads that run a body hold it."""
+
+    buffer: str
+    fragment: Fragment
+    first: int
+    """The first of those threads in their block."""
+    instruction: str = ""
+    """What demands it so; empty where it follows from what the buffer meets."""
+
+    @property
+    def copies(self) -> int:
+        """Threads that hold the same element."""
+        return math.prod(extent for _, extent in self.fragment.idle)
 
 
 def spread(shape: Sequence[int], threads: int, vector: int) -> Fragment:

@@ -19,7 +19,7 @@ from septran.targets.cuda.channels import end
 from septran.targets.cuda.clusters import Cluster, cluster
 from septran.targets.cuda.context import Context, Storage, Threads, shared_storage
 from septran.targets.cuda.emitters import PREPARE, THREADS
-from septran.targets.cuda.fragments import GROUP
+from septran.targets.cuda.fragments import GROUP, Holding
 from septran.targets.cuda.indices import Indices
 from septran.targets.cuda.launch import Launch, Pointer, Scalar
 from septran.targets.cuda.lowering import elements, enter, own, uniform
@@ -47,6 +47,8 @@ class Kernel:
     launch: Launch
     remarks: tuple[Remark, ...] = ()
     """What the code generator decided, or could not do."""
+    holdings: tuple[Holding, ...] = ()
+    """How its REGISTER buffers are spread over threads."""
 
 
 def lower_kernels(
@@ -217,7 +219,7 @@ class _Kernel:
         arguments = tuple(a for a, _ in context.arguments)
         size = cluster(context).size
         launch = Launch(self.name, grid, context.block, size, context.shared_bytes, arguments)
-        return Kernel(function, launch, tuple(context.remarks))
+        return Kernel(function, launch, tuple(context.remarks), tuple(context.holdings))
 
 
 def _extent(variable: Any, tag: str, extent: int, body: Any) -> Any:

@@ -40,7 +40,7 @@ from septran.targets.cuda import inflight, turns
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.copies import emit_statements
 from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES, Emit
-from septran.targets.cuda.fragments import Fragment
+from septran.targets.cuda.fragments import Fragment, Holding
 from septran.targets.cuda.inference import infer
 from septran.targets.cuda.marks import marked
 from septran.targets.cuda.registers import declare_one
@@ -170,14 +170,16 @@ def _lay_out(context: Context, body: tuple[Node, ...]) -> None:
     """Infer the fragments of the REGISTER buffers that a body uses, and declare them."""
     buffers = {b.name: b for b in context.program.buffers}
     splits = _split(context, body)
-    strict, used = _demanded(context, body)
+    strict, demanded, used = _demanded(context, body)
     buffers |= {b.name: b for split in splits for b in split.made}
     found = infer(splits, buffers, strict, context.threads.count, _vector(context))
     context.state["domains"].update(found.domains)
     for name in used:
         if name in found.buffers and name not in context.storages:
-            buffer = buffers[name]
-            declare_one(context, name, buffer.shape, buffer.dtype, found.buffers[name])
+            buffer, fragment = buffers[name], found.buffers[name]
+            declare_one(context, name, buffer.shape, buffer.dtype, fragment)
+            first, by = context.threads.first, demanded.get(name, "")
+            context.holdings.append(Holding(name, fragment, first, by))
 
 
 def _split(context: Context, body: tuple[Node, ...]) -> list[Split]:
@@ -195,9 +197,10 @@ def _split(context: Context, body: tuple[Node, ...]) -> list[Split]:
 
 def _demanded(
     context: Context, body: tuple[Node, ...]
-) -> tuple[dict[str, Fragment], dict[str, None]]:
-    """What instructions demand of REGISTER buffers, and all those that a body uses."""
+) -> tuple[dict[str, Fragment], dict[str, str], dict[str, None]]:
+    """What instructions demand of REGISTER buffers, which, and all those that a body uses."""
     strict: dict[str, Fragment] = {}
+    by: dict[str, str] = {}
     used: dict[str, None] = {}
     for node in own(body):
         names = [r.buffer for r in regions(node)]
@@ -205,7 +208,8 @@ def _demanded(
         if isinstance(node, Compute) and node.instruction in DEMANDS:
             for name, fragment in DEMANDS[node.instruction](context, node).items():
                 strict.setdefault(name, fragment)
-    return strict, used
+                by.setdefault(name, node.instruction)
+    return strict, by, used
 
 
 def _vector(context: Context) -> int:

@@ -13,6 +13,7 @@ import tvm
 
 from septran.dtypes import itemsize
 from septran.targets.base import TensorIR
+from septran.targets.cuda.fragments import Holding
 from septran.targets.cuda.kernels import lower_kernels
 from septran.targets.cuda.launch import CudaProgram, Launch
 from septran.targets.cuda.printing import print_cuda, target_of
@@ -27,6 +28,8 @@ class KernelIR(TensorIR):
     program: TileProgram | None = None
     remarks: tuple[Remark, ...] = ()
     """What the code generator decided, or could not do, and why."""
+    holdings: tuple[Holding, ...] = ()
+    """How REGISTER buffers are spread over threads."""
 
     @cached_property
     def cuda(self) -> CudaProgram:
@@ -61,7 +64,9 @@ class CudaTarget:
         kernels = lower_kernels(program, target_of(program.machine.arch or "sm_80"))
         module = tvm.IRModule({k.launch.kernel: k.function for k in kernels})
         remarks = tuple(dict.fromkeys(r for k in kernels for r in k.remarks))
-        return KernelIR(program.name, module, tuple(k.launch for k in kernels), program, remarks)
+        holdings = tuple(dict.fromkeys(h for k in kernels for h in k.holdings))
+        launches = tuple(k.launch for k in kernels)
+        return KernelIR(program.name, module, launches, program, remarks, holdings)
 
     def build(self, ir: TensorIR, program: TileProgram) -> Any:
         """Compile for the machine of `program`, where a compiler is found."""

@@ -2,7 +2,7 @@
 import {variable} from "./dom.js";
 import {fillOf} from "./hues.js";
 
-const LANE = 26, ROW = 13, TITLE = 26, GAP = 10;
+const LANE = 26, ROW = 13, TITLE = 26, GROUP = 22, GAP = 10;
 
 /** All bars as objects, by lane, with the y of each lane; `height` is that of everything. */
 export function layOut(timelines) {
@@ -12,10 +12,14 @@ export function layOut(timelines) {
     const titled = timelines.length > 1;
     const head = titled ? top : null;
     if (titled) top += TITLE;
-    const first = lanes.length;
+    const first = lanes.length, many = new Set(timeline.lanes.map((lane) => lane.group)).size > 1;
+    let last = null;
     for (const lane of timeline.lanes) {
       const height = LANE + (lane.rows - 1) * ROW;
-      lanes.push({ ...lane, top, height, bars: [], timeline: index, head, number: lanes.length });
+      const groupTop = many && lane.group !== last ? top : null;
+      if (groupTop !== null) top += GROUP;
+      last = lane.group;
+      lanes.push({ ...lane, top, height, groupTop, bars: [], timeline: index, head, number: lanes.length });
       top += height;
     }
     const { lane, row, start, end, what } = timeline.bars;

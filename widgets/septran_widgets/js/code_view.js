@@ -55,7 +55,8 @@ export class CodeView {
 
   listen() {
     this.body.addEventListener("pointerover", (event) => this.over(event));
-    this.body.addEventListener("pointerleave", () => this.focus.point([], null));
+    this.body.addEventListener("pointermove", (event) => { this.at = placeOf(event); });
+    this.body.addEventListener("pointerleave", () => { this.at = null; this.focus.point([], null); });
     this.body.addEventListener("click", (event) => this.click(event));
     this.body.addEventListener("keydown", (event) => this.key(event));
     this.body.addEventListener("focus", () => { if (this.active < 0) this.go(this.firstVisible(), -1, false); });
@@ -67,6 +68,8 @@ export class CodeView {
   }
 
   over(event) {
+    if (placeOf(event) === this.at) return; // the text moved under a pointer that rests
+    this.at = placeOf(event);
     const found = this.target(event);
     if (found) this.focus.point(found.sets, found);
   }
@@ -165,6 +168,8 @@ export class CodeView {
     this.rail.replaceChildren(...[...places].map((at) => tag("i", { style: `top:${at / 2}%` })));
   }
 }
+
+function placeOf(event) { return `${event.clientX} ${event.clientY}`; }
 
 function paint(target, text, from, to, colours) {
   let at = from;

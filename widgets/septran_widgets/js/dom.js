@@ -38,21 +38,26 @@ export function unique(prefix) {
   return `sep-${prefix}-${made}-${Math.random().toString(36).slice(2, 8)}`;
 }
 
-/** Hide the static picture that stands in for a view; gives what brings it back. */
+/** Hide the static picture that stands in for a view; gives what brings it back.
+ *
+ * A notebook may draw the picture after the view, anew, or twice: a rule hides it at any time,
+ * where one that looked for it now would miss it.
+ */
 export function replaceStatic(token) {
-  const found = token ? document.querySelector(`.${CSS.escape(token)}`) : null;
-  const holder = found && (found.closest(".jp-OutputArea-child") || found);
-  if (!holder) return () => {};
-  const before = holder.style.display;
-  holder.style.display = "none";
-  return () => { holder.style.display = before; };
+  if (!token) return () => {};
+  const name = `.${CSS.escape(token)}`, hide = "{ display: none !important; }";
+  const holder = `.jp-OutputArea-child:has(${name}):not(:has(.jp-OutputArea-child))`;
+  const rules = `${name} ${hide}\n${holder} ${hide}`;
+  const sheet = tag("style", {}, rules);
+  document.head.append(sheet);
+  return () => sheet.remove();
 }
 
-/** Call `changed` whenever JupyterLab or the system goes from light to dark or back. */
+/** Call `changed` whenever JupyterLab, a page or the system goes from light to dark or back. */
 export function onTheme(changed) {
   const media = matchMedia("(prefers-color-scheme: dark)");
   const watcher = new MutationObserver(changed);
-  const options = { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] };
+  const options = { attributes: true, attributeFilter: ["data-jp-theme-light", "data-theme", "class"] };
   watcher.observe(document.body, options);
   watcher.observe(document.documentElement, options);
   media.addEventListener("change", changed);

@@ -70,7 +70,7 @@ class Editor {
   say(note) {
     const data = this.model.get("data");
     const count = data.mistakes.length;
-    this.status.textContent = note || (count ? `${count} mistake${count > 1 ? "s" : ""}; what is shown below is of the last text without any` : `compiled in ${seconds(data.seconds)}`);
+    this.status.textContent = note || (count ? `${count} mistake${count > 1 ? "s" : ""}; what is shown below is of the last text without any` : data.seconds ? `compiled in ${seconds(data.seconds)}` : "");
   }
 
   show() {

@@ -1,5 +1,5 @@
 // One element on its way: where it is in its tensor, and each step from memory to memory.
-import {tag, svg, refill} from "./dom.js";
+import {tag, svg, refill, onTheme} from "./dom.js";
 import {count} from "./numbers.js";
 import {factList, placeList, whyBox} from "./facts.js";
 import {roving} from "./roving.js";
@@ -20,14 +20,15 @@ export function elementView(root, data, onSelect = () => {}, model = null) {
   const copies = data.steps.filter((step) => step.kind === "copy").length;
   const way = data.output ? "comes from" : "goes to";
   const steps = list(data, why, onSelect);
+  const pickers = data.tensors.map((tensor) => tensorPicker(tensor, tensor.name === data.tensor ? data : null, ask));
   refill(root,
     tag("div", { class: "sep-head" },
       tag("span", { class: "sep-title" }, `Where ${name} ${way}`),
       tag("span", { class: "sep-note" }, `${data.title} · ${count(copies)} ${copies === 1 ? "copy" : "copies"} in ${count(data.total)} steps${data.total > data.steps.length ? `, ${data.steps.length} shown` : ""}`)),
     tag("div", { class: "sep-element" },
-      tag("div", { class: "sep-pickers" }, data.tensors.map((tensor) => tensorPicker(tensor, tensor.name === data.tensor ? data : null, ask))),
+      tag("div", { class: "sep-pickers" }, pickers.map((one) => one.element)),
       tag("div", { class: "sep-way" }, path(data.tasks), steps, why.box)));
-  return {};
+  return { destroy: onTheme(() => pickers.forEach((one) => one.draw())) };
 }
 
 function path(tasks) {

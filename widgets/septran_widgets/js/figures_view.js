@@ -16,10 +16,13 @@ function row(figure) {
   const most = Math.max(...figure.values.map((value) => value || 0), 0);
   const present = figure.values.filter((value) => value !== null);
   const best = figure.better === "less" ? Math.min(...present) : figure.better === "more" ? Math.max(...present) : null;
-  const several = new Set(present).size > 1;
+  const several = present.some((value) => !alike(value, best));
   return tag("tr", {}, tag("th", { scope: "row" }, figure.title),
-    figure.values.map((value, n) => tag("td", {}, value === null ? tag("span", { class: "sep-note" }, "–") : cell(value, figure, most, n, several && value === best))));
+    figure.values.map((value, n) => tag("td", {}, value === null ? tag("span", { class: "sep-note" }, "–") : cell(value, figure, most, n, several && alike(value, best)))));
 }
+
+/** Whether two figures read the same. */
+function alike(a, b) { return Math.abs(a - b) <= 5e-4 * Math.abs(b); }
 
 function cell(value, figure, most, n, best) {
   const first = figure.values[0];
@@ -27,6 +30,6 @@ function cell(value, figure, most, n, best) {
   return tag("div", { class: "sep-figure" },
     tag("div", { class: "sep-figure-bar", "aria-hidden": "true" }, tag("i", { style: `width: ${most ? (value / most) * 100 : 0}%` })),
     tag("span", { class: "sep-figure-value" }, quantity(value, figure.unit)),
-    tag("span", { class: "sep-note sep-figure-factor" }, factor === null ? "" : `× ${Number(factor.toPrecision(3))}`),
+    tag("span", { class: "sep-note sep-figure-factor" }, factor === null || alike(factor, 1) ? "" : `× ${Number(factor.toPrecision(3))}`),
     best && tag("span", { class: "sep-best", title: "best" }, "best"));
 }

@@ -5,16 +5,18 @@ import {sharp} from "./hues.js";
 import {factList, placeList, whyBox} from "./facts.js";
 
 const HINT = "Point at an element, or use the arrow keys, to see where it lies. Escape lets go.";
-const SIDE = 430;
+const SIDE = 448, WARP = 32, REGISTER = 4;
 
 /** Put the layout of `data` into `root`. */
 export function layoutView(root, data) {
   const why = whyBox(HINT);
-  const modes = { order: "order in memory", ...(data.banked ? { bank: "bank" } : {}), ...(data.threads ? { thread: "thread" } : {}) };
-  const state = { mode: data.threads ? "thread" : data.banked ? "bank" : "order", at: null, read: "row" };
+  const modes = data.threads ? { thread: "thread", warp: "warp", register: "place in its thread" }
+    : { order: "order in memory", ...(data.banked ? { bank: "bank" } : {}) };
+  const state = { mode: data.threads ? "thread" : data.banked ? "bank" : "order", at: null, read: "row", warp: data.threads ? warpOf(data, 0) : 0 };
   const logical = panel(`${data.name}[${data.shape.join(", ")}]`, data.rows, data.columns);
-  const places = memoryCells(data);
-  const physical = panel(`${data.memory}, ${places.bytes} bytes a row`, places.rows, places.columns);
+  const cells = () => (data.threads ? threadCells(data, state.warp) : memoryCells(data));
+  let places = cells();
+  const physical = panel(places.title, places.rows, places.columns);
   const conflicts = tag("span", { class: "sep-note" });
   const paint = () => {
     drawLogical(logical, data, state, root);
@@ -23,6 +25,11 @@ export function layoutView(root, data) {
   };
   const point = (cell) => {
     state.at = cell;
+    if (data.threads && cell !== null && warpOf(data, cell) !== state.warp) {
+      state.warp = warpOf(data, cell);
+      places = cells();
+      refill(physical.caption, places.title);
+    }
     why.pin(cell === null ? null : facts(data, cell, state));
     paint();
   };
@@ -35,8 +42,8 @@ export function layoutView(root, data) {
   connect(physical, places.rows, places.columns, (r, c) => { const cell = places.cell[r * places.columns + c]; if (cell >= 0) point(cell); });
   keys(logical.holder, data, () => state.at, point);
   refill(root, tag("div", { class: "sep-head" },
-    tag("span", { class: "sep-title" }, `Layout ${data.layout} of ${data.name}`),
-    tag("span", { class: "sep-note" }, `${data.dtype}[${data.shape.join(", ")}] in ${data.memory} of ${data.machine}`), tag("span", { class: "sep-spring" }),
+    tag("span", { class: "sep-title" }, data.threads ? `Fragment of ${data.name}` : `Layout ${data.layout} of ${data.name}`),
+    tag("span", { class: "sep-note" }, `${data.dtype}[${data.shape.join(", ")}] in ${data.memory} of ${data.machine}${data.spread ? `: ${data.spread.text}` : ""}`), tag("span", { class: "sep-spring" }),
     choice("Colours show", modes, "mode"), data.banked && [choice("A warp reads a", { row: "row", column: "column" }, "read"), conflicts]),
   tag("div", { class: "sep-layout" }, logical.element, physical.element), why.box);
   paint();
@@ -47,7 +54,8 @@ function panel(title, rows, columns) {
   const size = Math.max(3, Math.min(22, Math.floor(SIDE / Math.max(rows, columns))));
   const canvas = tag("canvas", { "aria-hidden": "true" });
   const holder = tag("div", { class: "sep-layout-grid sep-scroll", tabindex: "0", role: "application", "aria-roledescription": "grid", "aria-label": `${title}, ${rows} by ${columns}. ${HINT}` }, canvas);
-  return { size, canvas, holder, rows, columns, element: tag("figure", { class: "sep-figure-box" }, tag("figcaption", { class: "sep-mono" }, title), holder) };
+  const caption = tag("figcaption", { class: "sep-mono" }, title);
+  return { size, canvas, holder, caption, rows, columns, element: tag("figure", { class: "sep-figure-box" }, caption, holder) };
 }
 
 /** The cells of the memory in rows of all banks, or of a whole block, each with its element. */
@@ -58,13 +66,26 @@ function memoryCells(data) {
   const rows = Math.min(256, Math.ceil((Math.max(...data.offsets) + width) / (columns * width)));
   const cell = new Array(rows * columns).fill(-1);
   data.offsets.forEach((offset, n) => { const at = offset / width; if (at < cell.length) cell[at] = n; });
-  return { rows, columns, cell, bytes: columns * width };
+  return { rows, columns, cell, title: `${data.memory}, ${columns * width} bytes a row` };
 }
+
+/** The registers of one warp: a row a thread, a column an element that it holds. */
+function threadCells(data, warp) {
+  const columns = Math.max(...data.slots) + 1;
+  const cell = new Array(WARP * columns).fill(-1);
+  data.threads.forEach((thread, n) => { if (Math.floor(thread / WARP) === warp) cell[(thread % WARP) * columns + data.slots[n]] = n; });
+  return { rows: WARP, columns, cell, title: `registers of warp ${warp}, a row a thread` };
+}
+
+function warpOf(data, cell) { return Math.floor(data.threads[cell] / WARP); }
 
 function bankOf(data, cell) { return Math.floor(data.offsets[cell] / data.banks.bytes) % data.banks.count; }
 
 function colourOf(data, cell, state) {
-  if (state.mode === "thread") return `hsl(${(data.threads[cell] * 137.5) % 360} 55% ${state.dark ? 34 : 78}%)`;
+  if (data.threads) {
+    const number = state.mode === "register" ? data.slots[cell] : state.mode === "warp" ? warpOf(data, cell) : data.threads[cell];
+    return `hsl(${(number * 137.5) % 360} 55% ${state.dark ? 34 : 78}%)`;
+  }
   if (state.mode === "order") {
     const share = data.offsets[cell] / data.most;
     return `hsl(${210 - share * 170} 60% ${state.dark ? 24 + share * 22 : 88 - share * 28}%)`;
@@ -104,7 +125,7 @@ function square(context, one, r, c, colour, text, ink, lit) {
 }
 
 function label(data, cell, state) {
-  if (state.mode === "thread") return data.threads[cell];
+  if (data.threads) return state.mode === "register" ? data.slots[cell] : state.mode === "warp" ? warpOf(data, cell) : data.threads[cell];
   return state.mode === "bank" ? bankOf(data, cell) : data.offsets[cell] / data.itemsize;
 }
 
@@ -174,9 +195,17 @@ function facts(data, cell, state) {
   const at = `${data.name}[${[...data.shape.slice(0, -2).map(() => 0), ...(data.shape.length > 1 ? [Math.floor(cell / data.columns)] : []), cell % data.columns].join(", ")}]`;
   return [factList([
     ["element", tag("b", { class: "sep-mono" }, at)],
-    ["lies at", `byte ${count(data.offsets[cell])}, element ${count(data.offsets[cell] / data.itemsize)} of the buffer`],
+    !data.threads && ["lies at", `byte ${count(data.offsets[cell])}, element ${count(data.offsets[cell] / data.itemsize)} of the buffer`],
     data.banked && ["bank", `${bankOf(data, cell)} of ${data.banks.count}, 16-byte chunk ${Math.floor(data.offsets[cell] / 16)}`],
-    data.threads && ["thread", `${data.threads[cell]}, its register ${data.slots[cell]}`],
+    data.threads && ["thread", `${data.threads[cell]}: lane ${data.threads[cell] % WARP} of warp ${warpOf(data, cell)}${data.spread.copies > 1 ? `, and ${data.spread.copies - 1} more that hold the same` : ""}`],
+    data.threads && ["register", register(data, cell)],
+    data.spread && ["fragment", tag("span", { class: "sep-mono" }, data.spread.digits)],
     ["why", data.why], ["where", placeList(data.places)],
   ])];
+}
+
+function register(data, cell) {
+  const slot = data.slots[cell], first = Math.floor((slot * data.itemsize) / REGISTER);
+  const part = data.itemsize < REGISTER ? `, bytes ${(slot * data.itemsize) % REGISTER} to ${((slot * data.itemsize) % REGISTER) + data.itemsize - 1} of it` : "";
+  return `element ${slot} of the ${data.spread.each} that it holds: 32-bit register ${first}${part}`;
 }

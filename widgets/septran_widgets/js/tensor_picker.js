@@ -4,7 +4,7 @@ import {sharp} from "./hues.js";
 
 const MOST = 104;
 
-/** The picture of `tensor`; `shown` has the element (`at`) and its `tile` where it is in this one. */
+/** The picture of `tensor` and what draws it; `shown` has the element (`at`) and its `tile` where it is in this one. */
 export function tensorPicker(tensor, shown, ask) {
   const rank = tensor.shape.length;
   const rows = rank > 1 ? tensor.shape[rank - 2] : 1, columns = rank ? tensor.shape[rank - 1] : 1;
@@ -27,8 +27,9 @@ export function tensorPicker(tensor, shown, ask) {
   const element = tag("div", { class: shown ? "sep-picker sep-picker-shown" : "sep-picker" },
     tag("div", {}, tag("b", { class: "sep-mono" }, tensor.name), " ", tag("span", { class: "sep-note" }, `${tensor.dtype}[${tensor.shape.join(", ")}]${tensor.output ? " out" : ""}`)),
     canvas, tag("div", { class: "sep-picker-at" }, "[", inputs.map((input, n) => [n ? ", " : "", input]), "]"));
-  requestAnimationFrame(() => paint(canvas, element, { width, height, rows, columns, rank, shown }));
-  return element;
+  const draw = () => paint(canvas, element, { width, height, rows, columns, rank, shown });
+  requestAnimationFrame(draw);
+  return { element, draw };
 }
 
 function paint(canvas, element, { width, height, rows, columns, rank, shown }) {

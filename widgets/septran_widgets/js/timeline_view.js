@@ -7,7 +7,7 @@ import {layOut, barAt, boxOf, fills, drawBars} from "./bars.js";
 import {factList, placeList} from "./facts.js";
 import {timelineKeys} from "./timeline_keys.js";
 
-const FOOT = 22;
+const FOOT = 22, FRAMES = 30;
 const HELP = "Arrow keys go from bar to bar, plus and minus zoom, Enter shows a bar in full, "
   + "0 shows all, Escape lets go. Control and wheel zoom, dragging pans.";
 
@@ -28,14 +28,17 @@ export function timelineView(root, data, onSelect = () => {}) {
   const draw = () => {
     if (waiting) return;
     waiting = true;
-    requestAnimationFrame(() => { waiting = false; paint(); });
+    requestAnimationFrame(() => { waiting = false; paint(FRAMES); });
   };
   const axis = new Axis(end, draw);
   state.axis = axis;
 
-  function paint() {
+  function paint(tries) {
     const width = plot.clientWidth;
-    if (!width) return;
+    if (!width) {  // JupyterLab hides everything for a moment when its theme changes
+      if (tries) requestAnimationFrame(() => paint(tries - 1));
+      return;
+    }
     axis.width = width;
     const context = sharp(canvas, width, height + FOOT);
     state.fill = state.fill || fills(context, root, data.timelines);
@@ -90,7 +93,6 @@ function head(data, axis, lanes) {
 }
 
 function labels(lanes, timelines, height) {
-  const many = new Set(lanes.map((lane) => lane.group)).size > 1;
   const found = [];
   lanes.forEach((lane, n) => {
     const before = lanes[n - 1];
@@ -99,11 +101,14 @@ function labels(lanes, timelines, height) {
       found.push(tag("div", { class: "sep-lane-title", style: `top: ${lane.head}px` },
         tag("b", {}, timeline.title), ` ${count(timeline.end)} ${timeline.unit}`));
     }
+    if (lane.groupTop !== null) {
+      found.push(tag("div", { class: "sep-lane-group", style: `top: ${lane.groupTop}px` }, lane.group));
+    }
     found.push(tag("div", {
       class: "sep-lane", style: `top: ${lane.top}px; height: ${lane.height}px`,
       title: `${count(lane.count)} commands, ${bytes(lane.bytes)}, waits ${percent(lane.waits)}`,
     },
-    tag("span", { class: "sep-lane-name" }, many ? `${lane.group} ${lane.title}`.trim() : lane.title),
+    tag("span", { class: "sep-lane-name", title: `${lane.group} ${lane.title}`.trim() }, lane.title),
     tag("span", { class: "sep-busy", style: `--busy: ${Math.min(1, lane.busy) * 100}%` }, percent(lane.busy))));
   });
   return tag("div", { class: "sep-labels", style: `height: ${height + FOOT}px` }, found);
