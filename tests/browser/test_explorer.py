@@ -47,7 +47,7 @@ def test_by_mouse(open_notebook, machine, assert_accessible):
     copy.click()  # and held, with the reason
     assert any("task.launch(" in text for text in lit(page, "logic"))
     assert any("mems:" in text for text in lit(page, "mapping"))
-    word = "dma_copy" if machine == "dsa-sim" else "B_L3["
+    word = "dma_copy" if machine == "dsa-sim" else "B_L2["
     assert any(word in text for text in lit(page, "source"))
     why = page.locator(".sep-why").inner_text()
     assert "so it is copied in" in why

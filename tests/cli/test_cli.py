@@ -223,7 +223,7 @@ def test_a_wrong_command_line_exits_with_2(arguments):
 
 
 def test_explain_shows_all_five_stages_with_reasons():
-    text = septran("explain", "gemm", "--on", "cpu-x86", *SMALL, "-s", "M=500").output
+    text = septran("explain", "gemm", "--on", "cpu-x86", *SMALL, "-s", "M=1000").output
     titles = ["1. Task tree", "2. Resolved mapping", "3. Tile program", "4. TensorIR", "5. "]
     places = [text.index(title) for title in titles]
     assert places == sorted(places)

@@ -80,7 +80,7 @@ def test_a_changed_number_changes_the_stages(gemm):
 
 
 def test_mappings_are_compared_stage_by_stage():
-    large = {"M": 300, "N": 64, "K": 96}
+    large = {"M": 1000, "N": 64, "K": 96}
     found = compare("gemm", ["cpu-x86", "dsa-sim"], shapes=large)
     assert found.names == ("cpu-x86", "dsa-sim")
     figures = {row[0]: row[1:] for row in found.figures()}
