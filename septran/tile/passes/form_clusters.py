@@ -52,7 +52,7 @@ class _Clusters:
         if math.prod(request.cluster[: -len(nest)]) > 1:
             only = f"the grid has {len(nest)} loop{'s'[: len(nest) - 1]}"
             self.remark("no-effect", loop, f"`cluster` has no effect beyond that: {only}")
-        for at, asked in self.asked(request.cluster, saved).items():
+        for at, asked in self.asked(request.cluster, nest, saved).items():
             extent = nest[at].extent.as_int()
             size = max(n for n in range(1, min(asked, extent) + 1) if extent % n == 0)
             if asked > 1 and not saved[at]:
@@ -68,10 +68,13 @@ class _Clusters:
                 sizes[at] = size
         return self.cut(nest, sizes) if sizes and self.fits(loop, sizes) else loop
 
-    def asked(self, cluster: tuple[int, ...], saved: Sequence[int]) -> Mapping[int, int]:
+    def asked(
+        self, cluster: tuple[int, ...], nest: Sequence[For], saved: Sequence[int]
+    ) -> Mapping[int, int]:
         """The blocks asked for along each loop; one number goes to the loop that saves most."""
         if len(cluster) == 1:
-            return {max(range(len(saved)), key=lambda n: saved[n]): cluster[0]}
+            several = [loop.extent.constant > 1 for loop in nest]
+            return {max(range(len(nest)), key=lambda n: (several[n], saved[n])): cluster[0]}
         first = len(saved) - len(cluster)
         return {first + n: size for n, size in enumerate(cluster) if first + n >= 0 and size > 1}
 

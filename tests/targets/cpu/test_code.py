@@ -64,7 +64,7 @@ def test_rows_of_a_softmax_are_done_one_by_one_in_registers():
 
 
 def test_every_part_of_the_source_says_where_it_is_from():
-    made = stages("gemm", {"M": 300, "N": 160, "K": 160})  # rows that B is packed for
+    made = stages("gemm", {"M": 1000, "N": 160, "K": 160})  # rows that B is packed for
     notes = [line for line in made.source.text.splitlines() if line.strip().startswith("# ")]
     assert any("B is DRAM" in n and "cpu-x86.mapping.yaml" in n for n in notes)
     assert any("gemm_tile calls gemm" in n and "operators/gemm.py" in n for n in notes)
