@@ -91,11 +91,12 @@ def _seen(K, Q, ahead):
 @task.define
 def attention_head(O, Q, K, V, *, scale: task.static, ahead: task.static):
     """A head of keys and the heads of queries that share it: blocks, each on its own."""
-    block = (1, task.tunable("block_M"), Q.shape[2])
-    Op, Qp = task.partition(O, shape=block), task.partition(Q, shape=block)
-    for h, i in task.parallel_range(*Op.shape[:2]):
-        o, q = Op[h, i, 0][0], Qp[h, i, 0][0]
-        task.launch(attention_block, o, q, K, V, scale=scale, ahead=ahead)
+    block = (task.tunable("block_M"), Q.shape[2])
+    for h in task.parallel_range(Q.shape[0]):
+        Op, Qp = task.partition(O[h], shape=block), task.partition(Q[h], shape=block)
+        for i in task.parallel_range(Op.shape[0]):
+            o, q = Op[i, 0], Qp[i, 0]
+            task.launch(attention_block, o, q, K, V, scale=scale, ahead=ahead)
 
 
 @task.define
@@ -111,10 +112,9 @@ def attention(
     """O = softmax(scale * Q K^T) V for each batch and head."""
     factor = 1.0 / math.sqrt(max(1, Q.shape[3])) if scale is None else scale
     ahead = K.shape[2] - Q.shape[2] if causal else None
-    heads = (1, heads_a_group(Q, K), *Q.shape[2:])
-    Op, Qp = task.partition(O, shape=heads), task.partition(Q, shape=heads)
+    heads = (heads_a_group(Q, K), *Q.shape[2:])
     for b, g in task.parallel_range(*K.shape[:2]):
-        o, q = Op[b, g, 0, 0][0], Qp[b, g, 0, 0][0]
+        o, q = (task.partition(x[b], shape=heads)[g, 0, 0] for x in (O, Q))
         task.launch(attention_head, o, q, K[b, g], V[b, g], scale=factor, ahead=ahead)
 
 
@@ -122,4 +122,4 @@ def heads_a_group(Q, K):
     """Heads of queries that share one head of keys and values."""
     if Q.shape[1] % max(1, K.shape[1]):
         raise ValueError(f"{Q.shape[1]} heads of queries over {K.shape[1]} of keys")
-    return Q.shape[1] // max(1, K.shape[1])
+    return max(1, Q.shape[1] // max(1, K.shape[1]))

@@ -54,12 +54,10 @@ def attention_bias_block(O, Q, K, V, bias, *, scale: task.static):
 def attention_bias_head(O, Q, K, V, bias, *, scale: task.static):
     """A head of keys and the heads of queries that share it: blocks, each on its own."""
     queries = task.tunable("block_M")
-    block = (1, queries, Q.shape[2])
-    Op, Qp = task.partition(O, shape=block), task.partition(Q, shape=block)
-    Bp = task.partition(bias, shape=(1, queries, bias.shape[2]))
-    for h, i in task.parallel_range(*Op.shape[:2]):
-        o, q, added = Op[h, i, 0][0], Qp[h, i, 0][0], Bp[h, i, 0][0]
-        task.launch(attention_bias_block, o, q, K, V, added, scale=scale)
+    for h in task.parallel_range(Q.shape[0]):
+        Op, Qp, Bp = (task.partition(x[h], shape=(queries, x.shape[2])) for x in (O, Q, bias))
+        for i in task.parallel_range(Op.shape[0]):
+            task.launch(attention_bias_block, Op[i, 0], Qp[i, 0], K, V, Bp[i, 0], scale=scale)
 
 
 @task.define
@@ -75,9 +73,8 @@ def attention_bias(
     """O = softmax(scale * Q K^T + bias) V for each batch and head."""
     factor = 1.0 / math.sqrt(max(1, Q.shape[3])) if scale is None else scale
     group = heads_a_group(Q, K)
-    heads = (1, group, *Q.shape[2:])
-    Op, Qp = task.partition(O, shape=heads), task.partition(Q, shape=heads)
-    Bp = task.partition(bias, shape=(1, group, *bias.shape[2:]))
     for b, g in task.parallel_range(*K.shape[:2]):
-        o, q, added = (x[b, g, 0, 0][0] for x in (Op, Qp, Bp))
+        o, q, added = (
+            task.partition(x[b], shape=(group, *x.shape[2:]))[g, 0, 0] for x in (O, Q, bias)
+        )
         task.launch(attention_bias_head, o, q, K[b, g], V[b, g], added, scale=factor)
