@@ -51,6 +51,6 @@ def test_a_dropped_copy_is_found(monkeypatch):
     monkeypatch.setattr(campaign, "interpret", without_copies)
     case = dataclasses.replace(
         make_case(0), logic="gemm", mapping="cpu-x86", machine="cpu-x86", dtype="float32",
-        shapes={"A": (500, 17), "B": (17, 20)}, static={}, tunables={},
+        shapes={"A": (1000, 17), "B": (17, 20)}, static={}, tunables={},
     )  # fmt: skip
     assert run_case(case).kind in ("wrong", "crash")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import sys
 
 import pytest
 
@@ -32,6 +33,7 @@ def shell(tmp_path, monkeypatch):
     from IPython.core.interactiveshell import InteractiveShell
 
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # a shell replaces it
     made = InteractiveShell()
     made.history_manager.enabled = False
     made.run_line_magic("load_ext", "septran")
