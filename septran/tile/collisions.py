@@ -35,13 +35,7 @@ def owned_boxes(
         if 0 in extents:
             continue
         stage = region.stage.evaluate(values)
-        box = [(stage, stage)]
-        for start, factors in access.rows:
-            low = high = start.evaluate(values)
-            for n, factor in factors:
-                reach = (extents[n] - 1) * factor
-                low, high = (low + reach, high) if factor < 0 else (low, high + reach)
-            box.append((low, high))
+        box = [(stage, stage), *access.box(values, extents)]
         sizes = (buffer.stages, *buffer.shape)
         if any(low < 0 or high >= size for (low, high), size in zip(box, sizes, strict=True)):
             return None

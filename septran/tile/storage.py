@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,6 +93,17 @@ class Access:
                 raise self._error(ExtentError, f"has {extent} of {nominal} elements", values)
             found.append(max(0, extent))
         return tuple(found)
+
+    def box(self, values: Mapping[Var, int], extents: Sequence[int]) -> list[tuple[int, int]]:
+        """First and last coordinate along each axis of the buffer, where the map is affine."""
+        found: list[tuple[int, int]] = []
+        for start, factors in self.rows or ():
+            low = high = start.evaluate(values)
+            for n, factor in factors:
+                reach = (extents[n] - 1) * factor
+                low, high = (low + reach, high) if factor < 0 else (low, high + reach)
+            found.append((low, high))
+        return found
 
     def read(self, store: Store, values: Mapping[Var, int]) -> Array:
         """The elements that exist; a window onto the store where that is possible."""

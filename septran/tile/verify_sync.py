@@ -310,17 +310,8 @@ def _shared(program: TileProgram) -> frozenset[str]:
 
 def _box(access: Access, values: Mapping[Var, int]) -> Box:
     """First and last coordinate along each axis of the buffer; all of it where not affine."""
-    if access.rows is None:
-        return ()
-    box: list[tuple[int, int]] = []
     extents = [max(0, v.evaluate(values)) for v in access.region.valid]
-    for start, factors in access.rows:
-        low = high = start.evaluate(values)
-        for n, factor in factors:
-            reach = (extents[n] - 1) * factor
-            low, high = (low + reach, high) if factor < 0 else (low, high + reach)
-        box.append((low, high))
-    return tuple(box)
+    return tuple(access.box(values, extents))
 
 
 def _wide_box(region: Region, known: Mapping[Var, Range]) -> Box:
