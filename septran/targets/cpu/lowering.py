@@ -42,6 +42,9 @@ SLACK_BYTES = 256
 PARALLEL_WORK = 1 << 15
 """Operations below which waking other threads costs more than it saves."""
 
+ENOUGH_UNITS = 64
+"""Iterations of a nest that all cores have enough of, mostly."""
+
 UNIT = "unit"
 """The name of a nest's index where its iterations, the blocks, are shared by threads."""
 
@@ -281,13 +284,21 @@ def _spreads(node: Node) -> bool:
 
 
 def _nest(loop: For) -> list[For]:
-    """The loop and the parallel ones directly in it whose extents are fixed."""
+    """The loop and the parallel ones directly in it whose extents are fixed.
+
+    Those that a core would do by itself join while there are few iterations: a batch of one
+    is no reason to leave the other cores idle.
+    """
     nest = [loop]
+    units = loop.extent.constant if loop.extent.is_constant else ENOUGH_UNITS
     while len(nest[-1].body) == 1:
         inner = nest[-1].body[0]
-        if not (isinstance(inner, For) and _spreads(inner) and inner.extent.is_constant):
+        if not (isinstance(inner, For) and inner.kind == "parallel" and inner.extent.is_constant):
+            break
+        if inner.processor is None and units >= ENOUGH_UNITS:
             break
         nest.append(inner)
+        units *= inner.extent.constant
     return nest
 
 

@@ -17,7 +17,7 @@ from septran.targets.cpu.target import TARGET
 GEMM = {"M": 96, "N": 96, "K": 64}
 
 
-def stages(operator: str, shapes: dict[str, int], arch: str = "avx2", **options):
+def stages(operator: str, shapes: dict[str, object], arch: str = "avx2", **options):
     machine = replace(load_machine("cpu-x86"), arch=arch)
     return septran.produce_stages(operator, "cpu-x86", machine=machine, shapes=shapes, **options)
 
@@ -140,3 +140,11 @@ def test_what_one_loop_hands_on_is_not_stored():
     room = dict(re.findall(r"(\w+) = T\.alloc_buffer\(\((\d+),\)", text))
     assert room["E"] == "1"
     assert not re.search(r"\bE\[", text)
+
+
+@pytest.mark.parametrize(("batch", "units"), [(1, 4), (3, 12), (64, 64)])
+def test_a_small_batch_leaves_no_core_idle(batch, units):
+    """Blocks of heads in a loop over the batch: one nest, until there are enough of them."""
+    shapes = {"Q": (batch, 264, 512), "R": (batch, 264, 64), "L": (batch, 300, 512)}
+    made = stages("mla_decode", {**shapes, "P": (batch, 300, 64)})
+    assert f"for unit in T.parallel({units}):" in made.tensor_ir.text
