@@ -146,6 +146,9 @@ def interrupt(rounds):
             os.kill(os.getpid(), signal.SIGINT)
             delay = 2.0  # Python drops what a signal raises in a destructor: then once more
 
+    # A shell's background jobs are started deaf to SIGINT, and so are their children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
     def job():
         rng = random.Random(os.getpid())
         caught = 0
