@@ -16,11 +16,10 @@ from septran.dtypes import itemsize
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
-from septran.task.index import Index, Var, minimum
+from septran.task.index import ZERO, Index, Var, minimum
 from septran.tile.loops import walk
 from septran.tile.nodes import Compute, Copy, Node, TileProgram
 
-ZERO = Index()
 LINE = 64
 """Bytes that are asked for at once."""
 OFTENEST = 4
@@ -121,9 +120,8 @@ class Asking:
 
 def far(context: Context, access: Access) -> bool:
     """Whether a region is read in place, row after row, from a tensor larger than L2."""
-    held = math.prod(access.storage.shape) * itemsize(access.storage.held)
-    core = context.machine.processors[-1].name
-    if access.storage.owned or held <= context.cache_bytes(core) or any(access.leaving):
+    storage = access.storage
+    if storage.owned or any(access.leaving) or not _large(context, storage.shape, storage.held):
         return False
     return access.stride(1) == 1 and access.stride(0) is not None
 
@@ -155,7 +153,6 @@ def coming(
 
 def _packing(context: Context, program: TileProgram, body: Sequence[Node]) -> list[Copy]:
     """The copies in `body` of parts of more than L2 holds, for a gemm in it."""
-    core = program.machine.processors[-1].name
     multiplied = {
         r.buffer
         for node, _ in walk(tuple(body))
@@ -166,7 +163,12 @@ def _packing(context: Context, program: TileProgram, body: Sequence[Node]) -> li
     for node in body:
         if isinstance(node, Copy) and node.target.buffer in multiplied and node.source.rank == 2:
             source = program.buffer(node.source.buffer)
-            held = math.prod(source.shape) * itemsize(source.dtype)
-            if held > context.cache_bytes(core):
+            if _large(context, source.shape, source.dtype):
                 found.append(node)
     return found
+
+
+def _large(context: Context, shape: Sequence[int], dtype: str) -> bool:
+    """Whether a tensor is more than a core's L2 holds."""
+    core = context.machine.processors[-1].name
+    return math.prod(shape) * itemsize(dtype) > context.cache_bytes(core)
