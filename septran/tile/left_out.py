@@ -77,7 +77,7 @@ class LeftOut:
         first = max(ring.channel.stages for ring in rings.values()) + 2
         told = _told(list(rings.values()), thread)
         distance = self._wanted(extent, first, list(rings.values())) if told is None else told
-        if distance and not self._possible(node, extent, first + distance, steps, rings):
+        if distance and not self._possible(node, extent, first, distance, steps, rings):
             if told is not None:
                 raise UnevenError
             distance = 0
@@ -99,12 +99,11 @@ class LeftOut:
         return max(0, most) // period * period if self.rings and extent > SHORT else 0
 
     def _possible(
-        self, node: For, extent: int, end: int, steps: Mapping[str, int | None],
-        rings: Mapping[str, Ring],
+        self, node: For, extent: int, first: int, distance: int,
+        steps: Mapping[str, int | None], rings: Mapping[str, Ring],
     ) -> bool:  # fmt: skip
-        """Whether iterations up to `end` may be left out."""
-        distance = end - max(ring.channel.stages for ring in rings.values()) - 2
-        return end < extent and self._repeats(node, distance) and all(
+        """Whether so many iterations after the `first` ones may be left out."""
+        return first + distance < extent and self._repeats(node, distance) and all(
             step is not None and step * distance % rings[name].channel.stages == 0
             for name, step in steps.items()
         )  # fmt: skip
