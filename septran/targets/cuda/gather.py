@@ -9,6 +9,7 @@ thread reads a batch of units before it writes the first, so that reads overlap.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -55,7 +56,7 @@ def copy(context: Context, node: Copy) -> None:
 
 
 @dataclass
-class _Units:
+class _Units(ABC):
     """Units of work over the threads: neighbours in GLOBAL by neighbouring threads."""
 
     context: Context
@@ -151,13 +152,13 @@ class _Units:
         """Registers of a batch."""
         return self.context.writer.allocate("held", batch * self.words, "uint32")
 
+    @abstractmethod
     def read(self, held: Any, number: Index, at: tuple[Index, ...], inside: Expr | None) -> None:
         """Bring a unit into registers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(self, held: Any, number: Index, at: tuple[Index, ...], inside: Expr | None) -> None:
         """Put a unit into SHARED."""
-        raise NotImplementedError
 
     def registers(self, held: Any, number: Index, first: int = 0, count: int = 0) -> list[Any]:
         """The registers of a unit, one by one."""

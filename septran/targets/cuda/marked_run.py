@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -54,7 +55,7 @@ class MarkedProgram:
     @property
     def words(self) -> int:
         """Of the room."""
-        return max(1, sum(marks.words for marks in self.marks))
+        return math.prod(self.specs[-1].shape)
 
 
 def marked_program(tile: TileProgram) -> MarkedProgram:
