@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import re
-import time
 
 import pytest
 
@@ -183,24 +180,16 @@ def test_panes_passes_and_pages(open_notebook, tmp_path):
 
 
 @pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim"])
-def test_attention_opens_in_two_seconds_and_adds_less_than_a_megabyte(open_notebook, machine):
+def test_attention_adds_less_than_a_megabyte(open_notebook, machine):
+    """How long it takes to open is measured by ``python -m benchmarks.views``."""
     notebook = open_notebook(
-        "import septran, septran_widgets.explorer\n"
-        f"e = septran.explain('attention', {machine!r})\ne.source;"
+        f"import septran, septran_widgets.explorer\ne = septran.explain('attention', {machine!r})"
     )
     empty = notebook.save()
-    code = """([code]) => {
-      const content = jupyterapp.shell.currentWidget.content;
-      content.widgets[0].model.sharedModel.setSource(code);
-    }"""
-    notebook.page.evaluate(code, ["view = e.explore()\nview"])
-    start = time.perf_counter()
+    notebook.change(0, f"import septran\nview = septran.explore('attention', {machine!r})\nview")
     notebook.run_all()
-    notebook.page.locator(".sep-code-line").first.wait_for()
-    took = time.perf_counter() - start
+    line(notebook.page, "source", "").first.wait_for()
     added = notebook.save() - empty
     state = int(notebook.state("len(__import__('json').dumps(view.get_state(), default=str))"))
-    logging.getLogger(__name__).info("%s: %.2f s, %d + %d bytes", machine, took, added, state)
+    assert added > 10_000
     assert added + state < 1_000_000
-    busy = os.getloadavg()[0] / (os.cpu_count() or 1)  # other tests run beside this one
-    assert took < 2 * max(1.0, busy)

@@ -84,13 +84,13 @@ def _axes_are_readable(page, dark):
       for (let n = 0; n < data.length; n += 4) if (data[n + 3] > 200) seen.push(data[n]);
       return wanted ? Math.max(...seen) > 180 : Math.min(...seen) < 90;
     })"""
-    page.wait_for_function(contrast, arg=[dark], timeout=20_000)
+    page.wait_for_function(contrast, arg=[dark])
 
 
 def test_a_click_on_a_copy_of_the_first_tour_says_why(open_notebook):
     notebook = open_notebook(*code("00_quickstart")[:2])
     page = notebook.page
-    page.locator(".sep-explorer").wait_for(timeout=60_000)
+    page.locator(".sep-explorer").wait_for()
     program = page.locator("[data-pane=tile_program]")
     program.locator(".sep-c-keyword", has_text="copy").first.click()
     why = page.locator(".sep-why").inner_text()
