@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from septran.tile.own_passes import tile_pass
     from septran.tile.place import place
     from septran.tile.verify import verify
+    from septran.tune import tune
 
 __version__ = "0.1.0"
 
@@ -55,12 +56,12 @@ _HOMES = {
 __all__ = [
     "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "edit",
     "explain", "explore", "interpret", "load", "load_machine", "load_mapping", "operators", "place",
-    "produce_stages", "resolve", "task", "tile_pass", "trace", "verify",
+    "produce_stages", "resolve", "task", "tile_pass", "trace", "tune", "verify",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("operators", "task", "explain"):  # calling the last one explains, too
+    if name in ("operators", "task", "explain", "tune"):  # the last two are called, too
         return importlib.import_module(f"septran.{name}")
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)

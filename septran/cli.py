@@ -22,11 +22,12 @@ from septran.commands import (
     ops,
     run,
     schema,
+    tune,
 )
 from septran.errors import SepTranError
 
 COMMANDS = (
-    run, explain, compare, lint, schema, machines, ops, matrix, fuzz, notebooks, cache,
+    run, explain, compare, tune, lint, schema, machines, ops, matrix, fuzz, notebooks, cache,
     doctor,
 )  # fmt: skip
 """In the order of the help."""

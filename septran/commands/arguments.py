@@ -97,8 +97,8 @@ def request(
     from septran.compiler import load_pair
 
     given = dict(_size(text) for text in shape or ())
-    flags = {name: _value(text) for name, text in _pairs(static, "--static")}
-    tuned = {name: _value(text) for name, text in _pairs(tunable, "--tunable")}
+    flags = {name: value_of(text) for name, text in _pairs(static, "--static")}
+    tuned = {name: value_of(text) for name, text in _pairs(tunable, "--tunable")}
     types = _dtypes(dtype or [])
     if mapping is None and on is not None and on.endswith((".yaml", ".yml")):
         raise typer.BadParameter(
@@ -126,14 +126,19 @@ def _with_example(
 
 def _pairs(texts: Iterable[str] | None, option: str) -> Iterable[tuple[str, str]]:
     for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name or not value:
-            raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
-        yield name, value
+        yield name_and_value(text, option)
+
+
+def name_and_value(text: str, option: str) -> tuple[str, str]:
+    """The halves of NAME=VALUE; raises typer.BadParameter."""
+    name, equals, value = text.partition("=")
+    if not equals or not name or not value:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
+    return name, value
 
 
 def _size(text: str) -> tuple[str, int | tuple[int, ...]]:
-    ((name, value),) = _pairs([text], "--shape")
+    name, value = name_and_value(text, "--shape")
     if re.fullmatch(r"\d+", value):
         return name, int(value)
     if re.fullmatch(r"\d+([x,]\d+)+|\d+,", value):
@@ -153,7 +158,7 @@ def _dtypes(texts: list[str]) -> dict[str, str] | str | None:
     return for_all[0] if for_all else dict(_pairs(texts, "--dtype"))
 
 
-def _value(text: str) -> Value:
+def value_of(text: str) -> Value:
     """As YAML would read it: true, 12, 0.5, null or a word."""
     words: dict[str, Value] = {"true": True, "false": False, "none": None, "null": None}
     if text.lower() in words:

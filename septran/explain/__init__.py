@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from septran.packages import make_callable
 
 if TYPE_CHECKING:
     from septran.explain.comparison import Comparison
@@ -102,17 +102,4 @@ def compare(
     return Comparison(names, explanations, tuple(map(maker, mappings)))
 
 
-class _Package(ModuleType):
-    """Lets ``septran.explain`` be this package and the function, so that both can be used."""
-
-    __wrapped__ = staticmethod(explain)
-    """Whose signature it has."""
-
-    def __call__(self, *arguments: Any, **named: Any) -> Explanation:
-        return explain(*arguments, **named)
-
-    __call__.__doc__ = explain.__doc__
-
-
-# Importing any module of this package binds ``septran.explain`` to the package.
-sys.modules[__name__].__class__ = _Package
+make_callable(__name__, explain)

@@ -17,11 +17,9 @@ from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mistakes import MappingSyntaxError, NoMappingError
 from septran.mapping.resolved import ResolvedMapping
-from septran.mapping.tune import Candidate, Dimension
+from septran.mapping.tune import Candidate, Dimension, Point
 
 Explain = Callable[[LoadedMapping], Explanation]
-Point = Mapping[str, Candidate]
-"""The values chosen for what is `!tune`, by the dimensions' names."""
 
 
 @dataclass(frozen=True)

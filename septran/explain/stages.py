@@ -39,8 +39,10 @@ def _panel(thing: Any) -> Markup:
     from septran.explain.dsa_profile_panel import shown_of_dsa
     from septran.explain.emulated_panel import shown_of_emulated
     from septran.explain.kernel_panel import shown  # late: the runtime
+    from septran.explain.tuning_panel import shown_of_tuning
 
     found = shown(thing) or shown_of_dsa(thing) or shown_of_emulated(thing)
+    found = found or shown_of_tuning(thing)
     if found is None:
         raise TypeError(f"{type(thing).__name__} has no view")
     return found

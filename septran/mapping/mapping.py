@@ -164,7 +164,7 @@ class Mapping:
             raise TuneLeftError(
                 f"{first.name} is still !tune, so this mapping cannot be compiled as it is",
                 first.where,
-                hint="run the tuner on it, or write a value; "
+                hint="run `septran tune` on it, or write a value; "
                 f"its space has {self.space().size} combinations",
                 notes=[(f"{d.name} is !tune, too", d.where) for d in others],
             )

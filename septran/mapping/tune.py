@@ -31,6 +31,8 @@ from septran.mapping.mistakes import TuneError
 TYPES = ("choice", "range", "permutation")
 MOST_VALUES = 1 << 20
 Candidate = Union[Value, tuple[Value, ...]]
+Point = Mapping[str, Candidate]
+"""The values chosen for what is `!tune`, by the dimensions' names."""
 
 _ANY: Kind = Either((Whole(least=-(1 << 62), most=1 << 62), Flag(), Number(False), Text()))
 RECORD = Record(

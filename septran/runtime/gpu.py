@@ -28,6 +28,15 @@ def require_gpu() -> Any:
     return torch
 
 
+def runs_here(backend: str) -> bool:
+    """Whether kernels of this backend run, or are simulated, on this machine."""
+    if backend == "cuda":
+        import torch
+
+        return bool(torch.cuda.is_available())
+    return backend in ("cpu", "dsa")
+
+
 def to_device(x: Any, device: str) -> Any:
     """A NumPy array or a tensor of the host as a tensor on a GPU; all else as it is."""
     library = library_of(x)

@@ -23,7 +23,7 @@ VIEWS = {
     },
     "21_pipelining_on_a_dsa": {"sep-timeline"},
     "22_map_gemm_to_hopper": {"sep-layout-view", "sep-timeline"},
-    "23_compare_mappings": {"sep-comparison"},
+    "23_compare_mappings": {"sep-comparison", "sep-progress-view"},
     "24_describe_your_own_dsa": set(),
     "25_cpu_microkernels": set(),
     "30_write_a_pass": {"sep-explorer"},

@@ -228,10 +228,20 @@ def _until(page: Any, done: Any) -> None:
     raise AssertionError("it did not happen")
 
 
+def use_progress(page: Any, view: Any) -> None:
+    """It has come to its end, says what it found, and can no longer be cancelled."""
+    del page
+    view.get_by_role("status").get_by_text("done").wait_for()
+    bar = view.locator("progress")
+    assert bar.evaluate("e => e.value === e.max && e.max > 1")
+    assert "best" in view.inner_text()
+    assert view.get_by_role("button", name="cancel").is_hidden()
+
+
 USES = {
     "sep-explorer": use_explorer, "sep-timeline": use_timeline, "sep-ledger": use_ledger,
     "sep-memory": use_memory, "sep-comparison": use_comparison, "sep-element-view": use_element,
     "sep-mapping-profile": use_mapping_profile, "sep-editor": use_editor,
-    "sep-layout-view": use_layout,
+    "sep-layout-view": use_layout, "sep-progress-view": use_progress,
 }  # fmt: skip
 """By the class of a view's root."""

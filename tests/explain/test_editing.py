@@ -7,8 +7,8 @@ import pytest
 import septran
 from septran.errors import SepTranError
 from septran.explain.editing import draft, mapping_source, turned
-from septran.explain.settling import settled
 from septran.mapping.loader import load_mapping
+from septran.mapping.settling import settled
 
 
 def explained(mapping):

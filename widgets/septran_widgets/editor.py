@@ -12,7 +12,7 @@ from septran.errors import SepTranError
 from septran.explain.editing import Draft, Explain, Knob, draft, turned
 from septran.explain.html import Markup, code, panel, strong
 from septran.explain.links import linked, linked_data
-from septran.explain.settling import settled
+from septran.mapping.settling import settled
 from septran_widgets.view import View
 
 Figure = tuple[str, float | str, str, float | None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from septran.explain.html import panel, paragraph, strong
 from septran.explain.progress import Progress
 from septran_widgets.view import View
 
@@ -16,7 +17,8 @@ class Running(View):
     def __init__(self, progress: Progress) -> None:
         """Follow `progress` until it ends."""
         self.progress = progress
-        super().__init__(progress.to_dict(), "", str(progress))
+        static = panel(strong(progress.title), paragraph("goes on beside the notebook"))
+        super().__init__(progress.to_dict(), static, str(progress))
         self.on_msg(self._clicked)
         progress.listen(self._moved)
 

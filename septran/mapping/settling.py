@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from septran.explain.editing import Point
 from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.tune import Point
 
 
 def settled(text: str, mapping: LoadedMapping, point: Point) -> str:

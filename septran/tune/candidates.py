@@ -1,0 +1,64 @@
+"""What a search goes through: the combinations of a mapping's `!tune` and of tunables to try."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from septran.mapping.tune import Candidate, Point, Space
+
+MOST_LISTED = 4096
+"""Combinations that are all listed; of more, some are drawn."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The dimensions of a search, each with its values in order."""
+
+    values: Mapping[str, tuple[Candidate, ...]]
+    space: Space
+    """Of the mapping's `!tune`; its constraints are over all dimensions."""
+    extra: frozenset[str] = frozenset()
+    """Tunables that the caller tries, whatever the mapping says of them."""
+
+    @staticmethod
+    def of(space: Space, tried: Mapping[str, Sequence[Candidate]]) -> Choices:
+        """The mapping's own, and those that the caller tries, in this order."""
+        values = {d.name: tuple(d.tune.candidates()) for d in space.dimensions}
+        values |= {name: tuple(some) for name, some in tried.items()}
+        return Choices(values, space, frozenset(tried))
+
+    @property
+    def size(self) -> int:
+        """How many combinations there are before the constraints."""
+        return math.prod(len(some) for some in self.values.values())
+
+    def points(self, seed: int = 0) -> Iterator[Point]:
+        """All that the constraints allow, in order; of very many, a random part."""
+        if self.size <= MOST_LISTED:
+            combinations: Iterator[tuple[Candidate, ...]] = itertools.product(*self.values.values())
+        else:
+            combinations = self._drawn(random.Random(seed))
+        for values in combinations:
+            point = dict(zip(self.values, values, strict=True))
+            if self.space.allows(point):
+                yield point
+
+    def _drawn(self, source: random.Random) -> Iterator[tuple[Candidate, ...]]:
+        seen: set[tuple[Candidate, ...]] = set()
+        for _ in range(4 * MOST_LISTED):
+            drawn = tuple(source.choice(some) for some in self.values.values())
+            if drawn not in seen and len(seen) < MOST_LISTED:
+                seen.add(drawn)
+                yield drawn
+
+    def near(self, point: Point) -> Iterator[Point]:
+        """Those that differ by one step in one dimension."""
+        for name, some in self.values.items():
+            place = some.index(point[name])
+            for other in (place - 1, place + 1):
+                if 0 <= other < len(some):
+                    yield {**point, name: some[other]}

@@ -1,0 +1,312 @@
+"""The search: all candidates through the front end, the best by the model run and timed.
+
+The front end is quick and says which combinations the machine's limits or the mapping's
+rules refuse. The performance model ranks the rest. The first half of the runs goes down that
+ranking, the other half looks around the best so far. Each candidate runs in another process,
+between guard zones, and its result is compared with the exact one by the error bound. The
+fastest are timed again in turns at the end, as a machine's speed changes while one searches.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from septran.compiler import Logic, compile, load_pair, produce_stages
+from septran.dtypes import numpy_dtype
+from septran.errors import CallError, SepTranError, nearest
+from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.tune import Candidate, Point
+from septran.runtime.accuracy import Accuracy, compare, error_bounds
+from septran.runtime.gpu import runs_here
+from septran.runtime.kernel import Kernel
+from septran.runtime.stages import Stages
+from septran.tune.candidates import Choices
+from septran.tune.measuring import Stopped, Worker
+from septran.tune.model import predict
+from septran.tune.tuning import Trial, Tuning
+from septran.tune.writing import Source, written
+
+FINALISTS = 3
+ROUNDS = 3
+"""How often each of the finalists is timed again."""
+SEED = 0
+"""Of the inputs, and of what is drawn from very large spaces."""
+
+Told = Callable[["Search", Trial, int], None]
+"""Hears of each trial, and of how many there will be at most."""
+
+
+class NothingToTuneError(CallError):
+    """A search is asked for, but the mapping says `!tune` nowhere and nothing is to be tried."""
+
+    code = "SEP692"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far a search goes."""
+
+    runs: int
+    """Candidates that are run at most."""
+    seconds: float | None
+    """After which no other candidate is begun."""
+    patience: float
+    """Seconds that one candidate may take to run."""
+
+
+@dataclass
+class Search:
+    """A search while it goes on."""
+
+    logic: Any
+    source: Source
+    plan: LoadedMapping
+    settings: Mapping[str, Any]
+    """What `compile` takes besides, without the tunables."""
+    fixed: Mapping[str, Candidate]
+    """Tunables that the caller sets for all candidates."""
+    choices: Choices
+    limits: Limits
+    measured: bool
+    scalars: Mapping[str, Any]
+    told: Told
+    trials: dict[int, Trial] = field(default_factory=dict)
+    before: Trial | None = None
+    """The mapping as it is, where it leaves nothing open."""
+    worker: Worker = field(default_factory=Worker)
+    exact: Mapping[str, Any] = field(default_factory=dict)
+    """Exact results and how far rounding may lead from them; from the first candidate run."""
+    began: float = field(default_factory=time.monotonic)
+
+    def run(self) -> Tuning:
+        """All of it; what was found until then where someone stops it."""
+        complete = False
+        try:
+            ranking = self._ranked()
+            if self.measured:
+                self._measure(ranking)
+                self._finals()
+            complete = True
+        except (KeyboardInterrupt, Stopped):
+            pass
+        finally:
+            self.worker.close()
+        return self.result(complete)
+
+    # ------------------------------------------------------------ front end
+    def _ranked(self) -> list[Trial]:
+        """All candidates that fit, the best by the model first."""
+        programs: dict[str, int] = {}
+        found: list[tuple[tuple[float, float], Trial]] = []
+        points = list(self.choices.points(SEED))
+        for number, point in enumerate(points):
+            if self.worker.stopped():
+                raise Stopped
+            trial, rank = self._looked_at(Trial(number, point, "ranked"), programs)
+            self.trials[number] = trial
+            if rank is not None:
+                found.append((rank, trial))
+            self.told(self, trial, len(points) + self._runs(len(points)))
+        return [trial for _, trial in sorted(found, key=lambda pair: pair[0])]
+
+    def _looked_at(
+        self, trial: Trial, programs: dict[str, int]
+    ) -> tuple[Trial, tuple[float, float] | None]:
+        try:
+            stages = self.stages(trial.point)
+            text = str(stages.tile_program)
+            self._require_effect(stages)
+        except NothingToTuneError:
+            raise
+        except SepTranError as error:
+            return replace(trial, kind="invalid", message=error.message), None
+        except Exception as error:  # a mistake of SepTran itself must not end the search
+            return replace(trial, kind="failed", message=f"{type(error).__name__}: {error}"), None
+        first = programs.setdefault(text, trial.number)
+        if first != trial.number:
+            message = f"the same program as that of {first}"
+            return replace(trial, kind="same", message=message), None
+        prediction = predict(stages.tile_program)
+        rank = prediction.seconds, prediction.without_overlap
+        if prediction.cycles is not None:
+            rank = prediction.cycles.cycles, prediction.seconds
+        return replace(trial, predicted=prediction.seconds), rank
+
+    def _require_effect(self, stages: Stages) -> None:
+        tasks = list(stages.task_tree.tasks())
+        asked = {name for task in tasks for name, _ in task.tunables}
+        for name in self.choices.extra:
+            if name not in asked:
+                raise NothingToTuneError(
+                    f"no task of {stages.task_tree.name} asks for tunable {name!r}",
+                    hint=nearest(name, asked),
+                )
+
+    def stages(self, point: Point) -> Stages:
+        """The stages of one candidate."""
+        mapping, tunables = self._joined(point)
+        return produce_stages(self.logic, mapping, tunables=tunables, **self.settings)
+
+    def _joined(self, point: Point) -> tuple[LoadedMapping, dict[str, Any]]:
+        own = {n: v for n, v in point.items() if n not in self.choices.extra}
+        tunables = {**self.fixed, **{n: point[n] for n in self.choices.extra if n in point}}
+        return (self.plan.with_values(own) if own else self.plan), tunables
+
+    # ------------------------------------------------------------ runs
+    def _measure(self, ranking: Sequence[Trial]) -> None:
+        runs = self._runs(len(ranking))
+        if not self.plan.dimensions:
+            self.before = self._measured(Trial(-1, {}, "ranked"))
+        for trial in self._order(ranking, runs):
+            if self.limits.seconds is not None and self._seconds() > self.limits.seconds:
+                return
+            done = self.trials[trial.number] = self._measured(trial)
+            self.told(self, done, len(self.trials) + runs)
+
+    def _order(self, ranking: Sequence[Trial], runs: int) -> Iterator[Trial]:
+        """Half of the runs by the model, then neighbours of the best so far."""
+        waiting = {trial.number: trial for trial in ranking}
+        by_point = {tuple(t.point.items()): t for t in ranking}
+        for done in range(runs):
+            near = []
+            if 2 * done >= runs and (best := self._best()) is not None:
+                points = self.choices.near(best.point)
+                some = (by_point.get(tuple(p.items())) for p in points)
+                near = [t for t in some if t is not None and t.number in waiting]
+            trial = near[0] if near else next(iter(waiting.values()))
+            del waiting[trial.number]
+            yield trial
+
+    def _measured(self, trial: Trial) -> Trial:
+        """Compile, run, compare, time."""
+        mapping, tunables = self._joined(trial.point)
+        try:
+            kernel = compile(self.logic, mapping, tunables=tunables, **self.settings)
+            with tempfile.TemporaryDirectory(prefix="septran-tune-") as folder:
+                saved, results = Path(folder) / "kernel", Path(folder) / "results"
+                kernel.save(saved)
+                results.mkdir()
+                answer = self._ask(saved, results)
+                wrong = self._wrong(kernel, results) if answer["kind"] == "measured" else ""
+        except SepTranError as error:
+            return replace(trial, kind="failed", message=error.message)
+        except Stopped:
+            raise
+        except Exception as error:  # a mistake of SepTran itself must not end the search
+            return replace(trial, kind="failed", message=f"{type(error).__name__}: {error}")
+        if wrong:
+            return replace(trial, kind="wrong", message=wrong)
+        return replace(trial, **answer)
+
+    def _ask(self, saved: Path, results: Path | None, repeat: int | None = None) -> dict[str, Any]:
+        request = {
+            "kernel": str(saved), "results": None if results is None else str(results),
+            "seed": SEED, "scalars": dict(self.scalars), "repeat": repeat,
+        }  # fmt: skip
+        return self.worker.ask(request, self.limits.patience)
+
+    def _wrong(self, kernel: Kernel, results: Path) -> str:
+        """What is wrong with the written outputs; empty where all is right."""
+        if not self.exact:
+            tree = kernel.stages.task_tree
+            self.exact = error_bounds(tree, kernel.sample(SEED), dict(self.scalars))
+        tensors = {t.name: t for t in kernel.specialisations[-1].tensors}
+        found: list[Accuracy] = []
+        for name, bound in self.exact.items():
+            kind = numpy_dtype(tensors[name].dtype or "")
+            array = np.frombuffer((results / name).read_bytes(), kind)
+            found.append(compare(name, array.reshape(tensors[name].shape or ()), bound))
+        return "; ".join(str(accuracy) for accuracy in found if not accuracy.right)
+
+    def _finals(self) -> None:
+        """Time the fastest again in turns; simulated cycles are always the same."""
+        finalists = list(self.result().ordered[:FINALISTS])
+        if self.before is not None and self.before.kind == "measured":
+            finalists.append(self.before)
+        if len(finalists) < 2 or finalists[0].cycles is not None:
+            return
+        with tempfile.TemporaryDirectory(prefix="septran-tune-") as folder:
+            saved = {trial.number: Path(folder) / str(trial.number) for trial in finalists}
+            for trial in finalists:
+                mapping, tunables = self._joined(trial.point)
+                kernel = compile(self.logic, mapping, tunables=tunables, **self.settings)
+                kernel.save(saved[trial.number])
+            times: dict[int, list[float]] = {number: [] for number in saved}
+            for _ in range(ROUNDS):
+                for number, path in saved.items():
+                    answer = self._ask(path, None)
+                    if answer["kind"] == "measured":
+                        times[number].append(answer["seconds"])
+        for number, some in times.items():
+            if some and number < 0:
+                self.before = replace(finalists[-1], seconds=statistics.median(some))
+            elif some:
+                self.trials[number] = replace(self.trials[number], seconds=statistics.median(some))
+
+    # ------------------------------------------------------------ what is told
+    def _runs(self, candidates: int) -> int:
+        return min(self.limits.runs, candidates) if self.measured else 0
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def _best(self) -> Trial | None:
+        return next(iter(self.result().ordered), None)
+
+    def result(self, complete: bool = False) -> Tuning:
+        """What has been found so far."""
+        trials = tuple(self.trials[n] for n in sorted(self.trials))
+        return Tuning(
+            self.source.logic, self.plan.machine.name, self.measured, trials,
+            self.choices.size, complete, self.before, self.source.folder,
+            lambda found: written(self.source, self.plan, found, self),
+        )  # fmt: skip
+
+
+def search(
+    logic: Logic,
+    mapping: Any,
+    *,
+    machine: Any = None,
+    shapes: Any = None,
+    dtypes: Any = None,
+    tunables: Mapping[str, Candidate] | None = None,
+    static: Mapping[str, Any] | None = None,
+    scalars: Mapping[str, Any] | None = None,
+    tried: Mapping[str, Sequence[Candidate]] | None = None,
+    limits: Limits,
+    measured: bool | None = None,
+    told: Told = lambda search, trial, total: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Search:
+    """A search that is ready to run; raises SepTranError for what cannot be searched."""
+    entry, plan = load_pair(logic, mapping, machine)
+    choices = Choices.of(plan.space(), tried or {})
+    if not choices.values:
+        raise NothingToTuneError(
+            "the mapping says !tune nowhere, so there is nothing to search",
+            hint="write block_M: !tune {type: choice, values: [32, 64]} in it, or name tunables "
+            "to try: tried={'block_M': [32, 64]}, --try block_M=32,64",
+        )
+    wanted = shapes if shapes is not None else entry.function.__globals__.get("EXAMPLE")
+    if wanted is None:
+        raise NothingToTuneError(
+            f"{entry.name} has no example shapes, so a search needs some",
+            entry.location,
+            hint="pass shapes={'A': (128, 64), ...} or shapes={'M': 128, ...}",
+        )
+    settings = {"shapes": wanted, "dtypes": dtypes, "static": static}
+    runs = runs_here(plan.machine.backend)
+    return Search(
+        entry, Source.of(entry.name, mapping), plan, settings, dict(tunables or {}), choices,
+        limits, runs if measured is None else measured, dict(scalars or {}), told,
+        worker=Worker(stopped=stopped),
+    )  # fmt: skip

@@ -1,0 +1,186 @@
+"""What a search found: every candidate with what became of it, and the best as a mapping."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from septran.errors import CallError
+from septran.mapping.loader import load_mapping
+from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.tune import Candidate, Point
+from septran.stage import Shown
+from septran.targets.dsa.profile_text import time_text
+
+KINDS = {
+    "measured": "run, right, and timed",
+    "ranked": "only looked at by the model",
+    "same": "the same program as another candidate",
+    "invalid": "refused by the machine's limits or the mapping's rules",
+    "failed": "not compiled or not run",
+    "wrong": "run, with a wrong result",
+    "crashed": "its process broke down",
+    "timed out": "took too long, and was ended",
+}
+"""What may become of a candidate."""
+SHOWN = 12
+"""Candidates in the text of a result."""
+
+
+class NothingFoundError(CallError):
+    """A search ended without a candidate that is right."""
+
+    code = "SEP691"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate."""
+
+    number: int
+    """In the order of the search's space."""
+    point: Point
+    kind: str
+    """One of `KINDS`."""
+    predicted: float | None = None
+    """Seconds by the performance model; None where there is no program."""
+    seconds: float | None = None
+    """Of one call, measured or simulated."""
+    cycles: int | None = None
+    """Of a simulated call."""
+    message: str = ""
+    """Why it has no time."""
+
+    @property
+    def cost(self) -> float | None:
+        """What is compared: measured seconds, or predicted ones of what was only ranked."""
+        return self.predicted if self.kind == "ranked" else self.seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-ready data."""
+        values = {n: list(v) if isinstance(v, tuple) else v for n, v in self.point.items()}
+        return {
+            "number": self.number, "values": values, "kind": self.kind,
+            "predicted": self.predicted, "seconds": self.seconds, "cycles": self.cycles,
+            "message": self.message,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tuning(Shown):
+    """The result of `septran.tune`, also of a search that was stopped."""
+
+    name: str
+    """The logic."""
+    machine: str
+    measured: bool
+    """Whether candidates were run; otherwise the model alone decided."""
+    trials: tuple[Trial, ...]
+    size: int
+    """Combinations of the space, before its constraints."""
+    complete: bool
+    """Whether the search went as far as it was asked to."""
+    before: Trial | None = None
+    """The mapping as it was, where it left nothing open."""
+    folder: Path | None = field(default=None, repr=False)
+    """Where the file's `extends` is looked for."""
+    write: Callable[[Tuning], str] = field(default=lambda found: "", repr=False, compare=False)
+    """Makes the best a mapping file."""
+
+    @property
+    def best(self) -> Trial:
+        """The fastest that is right; raises NothingFoundError."""
+        found = self.ordered
+        if not found:
+            kinds = ", ".join(f"{n} {kind}" for kind, n in self.counts.items())
+            raise NothingFoundError(
+                f"no candidate for {self.name} on {self.machine} is right: {kinds or 'none'}",
+                hint=next((t.message for t in self.trials if t.message), None),
+            )
+        return found[0]
+
+    @property
+    def ordered(self) -> tuple[Trial, ...]:
+        """Those with a time, the fastest first."""
+        kind = "measured" if self.measured else "ranked"
+        some = [t for t in self.trials if t.kind == kind and t.cost is not None]
+        return tuple(sorted(some, key=lambda t: (t.cost or 0.0, t.number)))
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many candidates of each kind."""
+        found = Counter(t.kind for t in self.trials)
+        return {kind: found[kind] for kind in KINDS if found[kind]}
+
+    @property
+    def gain(self) -> str:
+        """The best beside the mapping as it was, in words; empty where either is missing."""
+        before = self.before.cost if self.before is not None else None
+        if not before or not self.ordered:
+            return ""
+        ratio = before / (self.ordered[0].cost or before)
+        if ratio <= 1:
+            return f"the mapping as it is takes {time_text(before)}: nothing tried is faster"
+        return f"the mapping as it was takes {time_text(before)}: the best is {ratio:.2f}x as fast"
+
+    @property
+    def mapping(self) -> LoadedMapping:
+        """The best, to compile with; raises NothingFoundError."""
+        return load_mapping(self.to_yaml(), folder=self.folder)
+
+    def to_yaml(self) -> str:
+        """The best as a mapping file that a person can read; raises NothingFoundError."""
+        self.best  # noqa: B018  # says what became of all
+        return self.write(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the best as a mapping file; raises FileExistsError for another one's."""
+        target, text = Path(path), self.to_yaml()
+        if target.exists() and target.read_text("utf-8") != text:
+            raise FileExistsError(f"{target} exists; save under another name")
+        target.write_text(text, encoding="utf-8")
+        return target
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-ready data."""
+        return {
+            "name": self.name, "machine": self.machine, "measured": self.measured,
+            "size": self.size, "complete": self.complete,
+            "before": self.before.to_dict() if self.before is not None else None,
+            "mapping": self.to_yaml() if self.ordered else "",
+            "best": self.ordered[0].number if self.ordered else None,
+            "trials": [trial.to_dict() for trial in self.trials],
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{n} {kind}" for kind, n in self.counts.items())
+        part = "" if self.complete else " (stopped)"
+        head = f"{self.name} on {self.machine}: {self.size} combinations, {kinds}{part}"
+        rows = [f"  {self.gain}"] if self.gain else []
+        rows += [_row(trial) for trial in self.ordered[:SHOWN]]
+        left = len(self.ordered) - len(rows)
+        rows += [f"  and {left} slower ones"] if left > 0 else []
+        others = [t for t in self.trials if t.message and t.kind not in ("same", "invalid")]
+        rows += [f"  {t.kind}: {values_text(t.point)}: {t.message}" for t in others[:SHOWN]]
+        return "\n".join([head, *rows])
+
+
+def _row(trial: Trial) -> str:
+    cycles = f"  {trial.cycles:,} cycles" if trial.cycles is not None else ""
+    model = "" if trial.predicted is None else f"  model {time_text(trial.predicted)}"
+    time = time_text(trial.cost or 0.0)
+    return f"  {time:>9}{cycles}{model if trial.kind == 'measured' else ''}  " + values_text(
+        trial.point
+    )
+
+
+def values_text(point: Point) -> str:
+    """``block_M=64, block_N=32``."""
+    return ", ".join(f"{name}={_value(value)}" for name, value in point.items())
+
+
+def _value(value: Candidate) -> str:
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
