@@ -13,7 +13,7 @@ import importlib.metadata
 import math
 import platform
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
@@ -54,22 +54,39 @@ def fastest(ways: tuple[Run, ...]) -> Run:
     return ways[0] if len(ways) == 1 else min(ways, key=shortest)
 
 
-def run(operators: Iterable[str], threads: Iterable[int], seconds: float) -> None:
-    """Print the table, then a geometric mean for each family and number of threads."""
+def run(operators: Iterable[str], threads: Sequence[int], seconds: float, rounds: int = 1) -> None:
+    """Print the table, then a geometric mean for each family and number of threads.
+
+    Of several rounds, one after another over all cases, each line is the one in the middle:
+    a machine that others share has slow and quick minutes.
+    """
     print(f"SepTran {septran.__version__} (TVM {importlib.metadata.version('apache-tvm')})", end="")
     print(f" beside torch {torch.__version__} on {platform.machine()} {host_arch()},", end=" ")
     print(f"{usable_cores()} cores\n")
     print("| operator | shape | threads | ratio | SepTran | torch | unit | error | pairs |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    # With one round, a case and its tensors are gone before the next is made.
+    chosen = cases(operators) if rounds == 1 else list(cases(operators))
+    found: dict[tuple[str, str, str, int], list[Duel]] = {}
+    for number in range(rounds):
+        for case in chosen:
+            for count in threads:
+                set_threads(count)
+                torch.set_num_threads(count)
+                key = (case.family, case.operator, case.shape, count)
+                some = found.setdefault(key, [])
+                some.append(duel(case.ours, fastest(case.theirs), seconds))
+                if number == rounds - 1:
+                    print(_line(case, count, middle(some)), flush=True)
     ratios: dict[str, dict[int, list[float]]] = {}
-    for case in cases(operators):
-        for count in threads:
-            set_threads(count)
-            torch.set_num_threads(count)
-            result = duel(case.ours, fastest(case.theirs), seconds)
-            ratios.setdefault(case.family, {}).setdefault(count, []).append(result.ratio)
-            print(_line(case, count, result), flush=True)
+    for (family, _, _, count), some in found.items():
+        ratios.setdefault(family, {}).setdefault(count, []).append(middle(some).ratio)
     _print_means(ratios, list(threads))
+
+
+def middle(some: Sequence[Duel]) -> Duel:
+    """The one with the median ratio (of an even number, the lower one)."""
+    return sorted(some, key=lambda one: one.ratio)[(len(some) - 1) // 2]
 
 
 def _print_means(ratios: dict[str, dict[int, list[float]]], threads: list[int]) -> None:
@@ -97,13 +114,14 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="every operator")
     parser.add_argument("--seconds", type=float, default=1.5, help="for each line of the table")
     parser.add_argument("--threads", type=int, nargs="*", default=None)
+    parser.add_argument("--rounds", type=int, default=1, help="of which the middle one counts")
     options = parser.parse_args()
     threads = options.threads or sorted({1, min(2, usable_cores())})
     chosen = ALL if options.all else options.operators or ("gemm", "softmax")
     for name in chosen:
         if name not in ALL:
             parser.error(f"unknown operator {name!r}; there are {', '.join(ALL)}")
-    run(chosen, threads, options.seconds)
+    run(chosen, threads, options.seconds, options.rounds)
 
 
 if __name__ == "__main__":
