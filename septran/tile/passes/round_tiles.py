@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from septran.task.primitives import PRIMITIVES
+from septran.task.views import View
 from septran.tile.axes import Axes, Key, operand_axes, resized
 from septran.tile.nodes import (
     Compute,
@@ -127,18 +128,21 @@ class _Work:
         """
         if letter not in PRIMITIVES[node.primitive].reduction:
             return None
-        main = self.program.machine.main_memory.name
         for region in regions:
             buffer = self.program.buffer(region.buffer)
             for other in nodes(self.program.body) if buffer.memory != "REGISTER" else ():
                 if all(r.buffer != buffer.name for r in writes(other)):
                     continue
-                source = (
-                    self.program.buffer(other.source.buffer) if isinstance(other, Copy) else None
-                )
-                if source is None or source.memory != main:
+                if not isinstance(other, Copy) or not self._fills(other):
                     return f"{buffer.tensor or buffer.name} is computed, with no zeros beyond"
         return None
+
+    def _fills(self, copy: Copy) -> bool:
+        """Whether a copy can put zeros where its source ends."""
+        source = self.program.buffer(copy.source.buffer)
+        memory = self.program.machine.main_memory.name
+        whole = copy.source.index == View.whole("", copy.source.shape).index
+        return source.memory == memory or (source.memory == "REGISTER" and whole)
 
 
 def _use(node: Node) -> Use:
