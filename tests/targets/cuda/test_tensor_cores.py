@@ -110,6 +110,18 @@ def test_what_is_no_number_stays_in_its_row_or_column(machine, head):
     assert np.isposinf(rest[:, -1]).all()
 
 
+@pytest.mark.parametrize("machine", ["nvidia-h200", "nvidia-a100"])
+def test_registers_beyond_a_state_are_cleared_before_it_is_summed_over(machine):
+    """Zeros of K by an infinite V are no numbers; with Q's zeros they would spoil all sums."""
+    kernel = septran.compile("linear_attention", machine, emulate=True, dtypes="float16")
+    random = np.random.default_rng(0)
+    q, k, v = (random.uniform(0.5, 1, (1, 1, 150, n)).astype("float16") for n in (33, 33, 24))
+    v[..., 3, -1] = np.inf
+    later = kernel(q, k, v)[0, 0, 128:]  # of another chunk: what was before comes by the state
+    assert np.isfinite(later[:, :-1]).all()
+    assert np.isposinf(later[:, -1]).all()
+
+
 def test_tf32_is_exact_where_its_bits_suffice(tmp_path):
     text = (MAPPINGS / "nvidia-h200.mapping.yaml").read_text()
     text = re.sub(r"\[wgmma, [^]]*\]", "[wgmma_tf32, simt]", text)
