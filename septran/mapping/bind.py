@@ -148,13 +148,21 @@ def _refuse_kind(machine: Machine, instruction: Instruction, leaf: Leaf, use: Us
     )
 
 
+def moved(machine: Machine, leaf: Leaf, use: Use) -> bool:
+    """Whether a copy is between memories that an engine joins."""
+    target, source = (operand.tensor for operand in use.operands[:2])
+    a, b = leaf.placed[source], leaf.placed[target]
+    same = leaf.dtypes[source] == leaf.dtypes[target]
+    return a != b and same and bool(machine.engines_for(a, b))
+
+
 def faster_rounded(
     machine: Machine, leaf: Leaf, uses: Sequence[Use], wanted: Sequence[Setting[str]], bound: str
 ) -> Setting[str] | None:
     """The instruction before `bound` that is the fastest on tiles rounded up to its sizes.
 
-    None where `bound` has sizes of its own, as what is beyond them is not known to be slow, or
-    where what is added costs more than the instruction saves.
+    None where `bound` has sizes of its own, as then it is fast, too, or where half of an axis
+    or more would be added: with few rows the time goes into bringing the operands.
     """
     accepted = machine.instruction(bound)
     names = [machine.instruction(setting.value).name for setting in wanted]
@@ -164,12 +172,19 @@ def faster_rounded(
     for setting in wanted[: names.index(bound)]:
         instruction = machine.instruction(setting.value)
         its = _cycles(instruction, uses)
-        whole = instruction.options.get("whole_tiles") and instruction.primitive in PRIMITIVES
-        if its is None or its >= cost or not whole:
+        if its is None or its >= cost or not _rounds(instruction, uses):
             continue
         if not any(_refuse_kind(machine, instruction, leaf, use) for use in uses):
             best, cost = replace(setting, value=instruction.name), its
     return best
+
+
+def _rounds(instruction: Instruction, uses: Sequence[Use]) -> bool:
+    """Whether it takes whole tiles, of which more exists than does not along every axis."""
+    if not instruction.options.get("whole_tiles") or instruction.primitive not in PRIMITIVES:
+        return False
+    pairs = [pair for use in uses for pair in _sizes(instruction, use).values()]
+    return all(-(-extent // step) * step < 2 * extent for extent, step in pairs)
 
 
 def _cycles(instruction: Instruction, uses: Sequence[Use]) -> float | None:

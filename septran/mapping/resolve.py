@@ -11,7 +11,7 @@ from septran.errors import SepTranError, raise_all
 from septran.location import Location
 from septran.machine.model import NONE, Machine
 from septran.mapping import effects
-from septran.mapping.bind import Leaf, bind, demanded, faster_rounded, uses_of, wanted_for
+from septran.mapping.bind import Leaf, bind, demanded, faster_rounded, moved, uses_of, wanted_for
 from septran.mapping.capacity import check_capacity
 from septran.mapping.choose import Scope, tunable
 from septran.mapping.groups import groups_of
@@ -325,11 +325,11 @@ class _Task:
             if primitive != "gemm" or bind(self.machine, leaf, places, wanted)[0] is not None:
                 continue
             for setting in wanted:
-                moved = demanded(self.machine, setting.value, leaf, places, free)
-                nearer = replace(leaf, placed={**placed, **moved})
-                if moved and bind(self.machine, nearer, places, [setting])[0] is not None:
+                needed = demanded(self.machine, setting.value, leaf, places, free)
+                nearer = replace(leaf, placed={**placed, **needed})
+                if needed and bind(self.machine, nearer, places, [setting])[0] is not None:
                     reason = f"where {setting.value} takes it from"
-                    found |= {n: Setting(m, reason, setting.where) for n, m in moved.items()}
+                    found |= {n: Setting(m, reason, setting.where) for n, m in needed.items()}
                     break
         return found
 
@@ -358,7 +358,7 @@ class _Task:
         rounded: dict[str, Setting[str]] = {}
         uses = uses_of(self.task)
         for primitive, places in uses.items():
-            if primitive == "copy" and all(self._is_moved(u.operands, leaf) for u in places):
+            if primitive == "copy" and all(moved(self.machine, leaf, use) for use in places):
                 continue  # an engine carries it out
             wanted = wanted_for(self.machine, self.task, self.scope, primitive, tuple(uses))
             chosen, refusals = bind(self.machine, leaf, places, wanted)
@@ -367,21 +367,14 @@ class _Task:
                 continue
             found[primitive] = chosen
             faster = faster_rounded(self.machine, leaf, places, wanted, chosen.value)
+            better = [r for r in refusals if not r.by_dtype]
             if faster is not None:  # the tile program tells whether they can be
                 rounded[primitive] = faster
-                continue
-            better = [r for r in refusals if not r.by_dtype]
-            if better and wanted:
+            elif better and wanted:
                 reasons = "; ".join(map(str, better))
                 message = f"{primitive} is {chosen.value}, as others refused it: {reasons}"
                 self.work.decide("missed", self.task.path, message, None, chosen.where)
         return found, rounded
-
-    def _is_moved(self, operands: Sequence[Any], leaf: Leaf) -> bool:
-        target, source = (o.tensor for o in operands[:2])
-        a, b = leaf.placed[source], leaf.placed[target]
-        same = leaf.dtypes[source] == leaf.dtypes[target]
-        return a != b and same and bool(self.machine.engines_for(a, b))
 
     def _no_binding(
         self,

@@ -70,8 +70,12 @@ CASES = {
         "attention", "nvidia-a100", {"B": 1, "H": 1, "G": 1, "M": 70, "N": 100, "D": 33},
         "float16", {},
     ),
-    "five rows": (
-        "mla_decode", "nvidia-h200", {"B": 1, "H": 5, "N": 50, "C": 40, "E": 8}, "float16", {},
+    "nine rows": (
+        "mla_decode", "nvidia-h200", {"B": 1, "H": 9, "N": 50, "C": 40, "E": 12}, "float16", {},
+    ),
+    "twelve rows for mma": (
+        "attention_decode", "nvidia-a100", {"B": 1, "H": 24, "G": 2, "N": 70, "D": 33},
+        "float16", {},
     ),
     "a state of 33 rows": (
         "linear_attention", "nvidia-h200", {"B": 1, "H": 1, "N": 150, "D": 33, "E": 20},

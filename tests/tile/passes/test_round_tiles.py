@@ -78,10 +78,15 @@ def test_rows_columns_and_sums_that_share_an_axis_grow_together():
     assert shape(program, "state")[1] == 24
 
 
-def test_few_rows_stay_where_rounding_up_is_no_gain():
-    program = placed("attention_decode", "nvidia-h200", {"B": 1, "H": 2, "G": 2, "N": 64, "D": 64})
-    assert {p.instruction for p in products(program)} == {"simt"}  # 16 rows for one
-    assert any("m is 1, not a multiple of 16" in r.message for r in program.remarks)
+@pytest.mark.parametrize(
+    ("rows", "instruction"), [(1, "simt"), (8, "simt"), (9, "mma_sync"), (16, "mma_sync")]
+)
+def test_half_of_a_tile_exists_at_least(rows, instruction):
+    shapes = {"B": 1, "H": rows, "G": 1, "N": 64, "D": 64}
+    program = placed("attention_decode", "nvidia-h200", shapes)
+    assert {p.instruction for p in products(program)} == {instruction}
+    refused = f"mma_sync: m is {rows}, not a multiple of 16"
+    assert any(refused in r.message for r in program.remarks) == (rows < 9)
 
 
 @task.define(leaf=True)
