@@ -12,6 +12,7 @@ import septran
 from septran.targets.cuda.compile import compile_text
 from septran.targets.cuda.emulated import emulation
 from septran.targets.cuda.target import TARGET
+from septran.targets.cuda.wgmma import column_parts
 
 MAPPINGS = Path(__file__).parents[3] / "mappings"
 MODES = ("eager", "late", "random")
@@ -70,6 +71,18 @@ CASES = {
         "attention", "nvidia-a100", {"B": 1, "H": 1, "G": 1, "M": 70, "N": 100, "D": 33},
         "float16", {},
     ),
+    "columns in unequal parts": (
+        "attention", "nvidia-h200", {"B": 1, "H": 1, "G": 1, "M": 70, "N": 68, "D": 264},
+        "float16", {},
+    ),
+    "columns in parts of whole panels": (
+        "attention", "nvidia-h200", {"B": 1, "H": 1, "G": 1, "M": 33, "N": 68, "D": 288},
+        "float16", {"causal": True},
+    ),
+    "one stage, filled where it is waited for": (
+        "attention", "nvidia-a100", {"B": 1, "H": 1, "G": 1, "M": 40, "N": 100, "D": 264},
+        "float16", {"causal": True},
+    ),
     "nine rows": (
         "mla_decode", "nvidia-h200", {"B": 1, "H": 9, "N": 50, "C": 40, "E": 12}, "float16", {},
     ),
@@ -97,6 +110,34 @@ def test_a_kernel_is_right_in_every_mode(name):
     for mode in MODES:
         with emulation(mode=mode, seed=3):
             kernel.check().raise_if_wrong()
+
+
+def test_a_single_stage_is_right_in_every_mode():
+    """Each iteration waits for its own fill, not for that of an iteration before it."""
+    text = (MAPPINGS / "nvidia-a100.mapping.yaml").read_text()
+    assert "pipeline: 4" in text
+    text = text.replace("pipeline: 4", "pipeline: 1")
+    shapes = {"M": 70, "N": 40, "K": 100}
+    kernel = septran.compile("gemm", text, emulate=True, shapes=shapes, dtypes="float16")
+    for mode in MODES:
+        with emulation(mode=mode, seed=3):
+            kernel.check().raise_if_wrong()
+
+
+@pytest.mark.parametrize(
+    ("columns", "least", "parts"),
+    [
+        (256, 64, [(0, 256)]),
+        (40, 64, [(0, 40)]),  # less than a panel
+        (512, 64, [(0, 256), (256, 256)]),
+        (288, 8, [(0, 144), (144, 144)]),
+        (288, 32, [(0, 96), (96, 96), (192, 96)]),
+        (272, 16, [(0, 256), (256, 16)]),
+        (264, 64, [(0, 256), (256, 8)]),
+    ],
+)
+def test_columns_begin_with_a_panel(columns, least, parts):
+    assert list(column_parts(columns, least)) == parts
 
 
 @pytest.mark.parametrize("machine", ["nvidia-h200", "nvidia-a100"])
