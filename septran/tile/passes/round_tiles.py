@@ -62,12 +62,19 @@ class _Work:
         """What cannot be rounded up, and why."""
         sizes = self.sizes(wanted)
         for node in self._primitives():
-            if _use(node) in wanted:
-                for letter, key, regions in self._axes(node):
-                    if sizes.get(key, self.axes.extents[key]) != self.axes.extents[key]:
-                        why = self.axes.fixed.get(key) or self._unfilled(node, letter, regions)
-                        if why:
-                            yield _use(node), f"{letter} is {self.axes.extents[key]}, and {why}"
+            for letter, key, regions in self._axes(node):
+                why = key in sizes and (
+                    self.axes.fixed.get(key)
+                    or self._unfilled(node, wanted.get(_use(node)), letter, regions)
+                )
+                if why:
+                    extent = self.axes.extents[key]
+                    yield self._who(node, key, wanted), f"{letter} is {extent}, and {why}"
+
+    def _who(self, node: Compute, key: Key, wanted: Mapping[Use, str]) -> Use:
+        """Which use makes a group grow: the node's own one, or another that shares it."""
+        users = [node, *(n for n in self._primitives() if key in [k for _, k, _ in self._axes(n)])]
+        return next(_use(n) for n in users if _use(n) in wanted)
 
     def sizes(self, wanted: Mapping[Use, str]) -> dict[Key, int]:
         """The extents of groups that a product needs to be greater."""
@@ -121,12 +128,16 @@ class _Work:
                 found.setdefault(letter, (self.axes.group(key), []))[1].append(region)
         return [(letter, key, regions) for letter, (key, regions) in found.items()]
 
-    def _unfilled(self, node: Compute, letter: str, regions: list[Region]) -> str | None:
+    def _unfilled(
+        self, node: Compute, by: str | None, letter: str, regions: list[Region]
+    ) -> str | None:
         """Why there would not be zeros beyond what exists of an axis that is summed over.
 
         What is in registers the instruction clears itself.
         """
-        if letter not in PRIMITIVES[node.primitive].reduction:
+        instruction = self.program.machine.instruction(by or node.instruction)
+        summed = letter in PRIMITIVES[node.primitive].reduction
+        if not summed or not instruction.options.get("whole_tiles"):
             return None
         for region in regions:
             buffer = self.program.buffer(region.buffer)
