@@ -354,8 +354,7 @@ class _Task:
     ) -> tuple[dict[str, Setting[str]], dict[str, Setting[str]]]:
         """The instruction for each primitive, and what would be faster on tiles rounded up."""
         leaf = self._leaf(proc, placed)
-        found: dict[str, Setting[str]] = {}
-        rounded: dict[str, Setting[str]] = {}
+        found, rounded = dict[str, Setting[str]](), dict[str, Setting[str]]()
         uses = uses_of(self.task)
         for primitive, places in uses.items():
             if primitive == "copy" and all(moved(self.machine, leaf, use) for use in places):
