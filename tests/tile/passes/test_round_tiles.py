@@ -105,6 +105,20 @@ def halves(C, A, B):
     task.launch(tile, C, Ap[0, 1], Bp[1, 0])
 
 
+@task.define(leaf=True)
+def double(T, B):
+    T[:, :] = B * 2
+
+
+@task.define(variant_of="halves")
+def doubled(C, A, B):
+    """The threads themselves write what is summed over."""
+    T = task.empty(B.shape, B.dtype, name="T")
+    task.fill(C, 0)
+    task.launch(double, T, B)
+    task.launch(tile, C, A, T)
+
+
 @task.define
 def product(C: task.Tensor["M", "N"], A: task.Tensor["M", "K"], B: task.Tensor["K", "N"]):
     for i in task.parallel_range(1):
@@ -121,8 +135,8 @@ rules:
 """
 
 
-def resolved(k):
-    mapping = load_mapping(MAPPING)
+def resolved(k, mapping=MAPPING):
+    mapping = load_mapping(mapping)
     shapes = {"C": (64, 16), "A": (64, k), "B": (k, 16)}
     dtypes = {"C": "float32", "A": "float16", "B": "float16"}
     return resolve(task.trace(product, shapes, dtypes, mapping.chooser()), mapping)
@@ -144,6 +158,16 @@ def test_a_part_of_an_axis_cannot_grow_but_the_whole_axis_can():
     for order in ("early", "late", 3):
         (result,) = interpret(program, {"A": a, "B": b}, order=order).values()
         assert np.array_equal(result, expected)
+
+
+def test_a_sum_without_zeros_beyond_what_exists_does_not_grow():
+    text = MAPPING.replace("proc: BLOCK, ", "variant: doubled, proc: BLOCK, ")
+    program = place(resolved(40, text.replace("B: SHARED", "B: SHARED, T: SHARED")))[-1].program
+    assert [p.instruction for p in products(program)] == ["simt"]
+    assert shape(program, "A_SHARED") == (64, 40)
+    (remark,) = [r for r in program.remarks if r.passed == "round_tiles"]
+    assert remark.kind == "missed"
+    assert "k is 40, and T is computed, with no zeros beyond" in remark.message
 
 
 def test_a_program_without_wishes_stays_as_it_is():
