@@ -247,7 +247,7 @@ def _keys(instance: Instance) -> dict[str, str]:
     keys = {"variant": instance.variant, "proc": str(instance.proc)}
     keys |= {f"mems.{tensor}": memory_text(instance, tensor) for tensor in instance.mems}
     groups = {
-        "tunables": instance.tunables, "binding": instance.bindings,
+        "tunables": instance.tunables, "binding": instance.bindings, "rounded": instance.rounded,
         "layouts": instance.layouts, "copy": instance.copy, "schedule": instance.schedule,
     }  # fmt: skip
     for group, settings in groups.items():

@@ -69,7 +69,7 @@ def _instance(instance: Instance, machine: Machine) -> Markup:
 
 def _groups(instance: Instance) -> dict[str, Mapping[str, Setting[object]]]:
     return {
-        "tunables": instance.tunables, "binding": instance.bindings,
+        "tunables": instance.tunables, "binding": instance.bindings, "rounded": instance.rounded,
         "layouts": instance.layouts, "copy": instance.copy, "schedule": instance.schedule,
     }  # fmt: skip
 

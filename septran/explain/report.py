@@ -203,7 +203,7 @@ def _lines_behind(explanation: Explanation) -> Iterator[str]:
     program = explanation.tile_program
     if bound.kind == "compute":
         for instance in explanation.mapping.instances:
-            for primitive, setting in instance.bindings.items():
+            for primitive, setting in (*instance.bindings.items(), *instance.rounded.items()):
                 if setting.value == bound.name:
                     where = f" [{setting.where}]" if setting.where else ""
                     by = f"{setting.value} by {setting.reason}{where}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from septran.location import Location
 from septran.machine.model import Instruction, Machine
@@ -133,14 +134,68 @@ def computes(instruction: Instruction, primitive: str) -> bool:
 
 def refuse(machine: Machine, instruction: Instruction, leaf: Leaf, use: Use) -> str | None:
     """Why the instruction's contract does not accept a use; None where it does."""
+    return _refuse_kind(machine, instruction, leaf, use) or _refuse_extents(instruction, use)
+
+
+def _refuse_kind(machine: Machine, instruction: Instruction, leaf: Leaf, use: Use) -> str | None:
+    """Why it does not accept a use of any extents."""
     if not computes(instruction, use.primitive):
         return f"it computes {instruction.primitive}, not {use.primitive}"
     return (
         _refuse_level(machine, instruction, leaf)
         or _refuse_dtypes(instruction, leaf, use)
         or _refuse_memories(machine, instruction, leaf, use)
-        or _refuse_extents(instruction, use)
     )
+
+
+def moved(machine: Machine, leaf: Leaf, use: Use) -> bool:
+    """Whether a copy is between memories that an engine joins."""
+    target, source = (operand.tensor for operand in use.operands[:2])
+    a, b = leaf.placed[source], leaf.placed[target]
+    same = leaf.dtypes[source] == leaf.dtypes[target]
+    return a != b and same and bool(machine.engines_for(a, b))
+
+
+def faster_rounded(
+    machine: Machine, leaf: Leaf, uses: Sequence[Use], wanted: Sequence[Setting[str]], bound: str
+) -> Setting[str] | None:
+    """The instruction before `bound` that is the fastest on tiles rounded up to its sizes.
+
+    None where `bound` has sizes of its own, as then it is fast, too, or where half of an axis
+    or more would be added: with few rows the time goes into bringing the operands.
+    """
+    accepted = machine.instruction(bound)
+    names = [machine.instruction(setting.value).name for setting in wanted]
+    best, cost = None, _cycles(accepted, uses)
+    if accepted.multiple_of or cost is None or bound not in names:
+        return None
+    for setting in wanted[: names.index(bound)]:
+        instruction = machine.instruction(setting.value)
+        its = _cycles(instruction, uses)
+        if its is None or its >= cost or not _rounds(instruction, uses):
+            continue
+        if not any(_refuse_kind(machine, instruction, leaf, use) for use in uses):
+            best, cost = replace(setting, value=instruction.name), its
+    return best
+
+
+def _rounds(instruction: Instruction, uses: Sequence[Use]) -> bool:
+    """Whether it takes whole tiles, of which more exists than does not along every axis."""
+    if not instruction.options.get("whole_tiles") or instruction.primitive not in PRIMITIVES:
+        return False
+    pairs = [pair for use in uses for pair in _sizes(instruction, use).values()]
+    return all(-(-extent // step) * step < 2 * extent for extent, step in pairs)
+
+
+def _cycles(instruction: Instruction, uses: Sequence[Use]) -> float | None:
+    """How long it takes for whole tiles of its sizes; None where that is not known."""
+    if not instruction.throughput:
+        return None
+    work = sum(
+        math.prod(-(-extent // step) * step for extent, step in _sizes(instruction, use).values())
+        for use in uses
+    )
+    return work / instruction.throughput
 
 
 def _refuse_level(machine: Machine, instruction: Instruction, leaf: Leaf) -> str | None:
@@ -198,16 +253,21 @@ def operand_names(use: Use) -> tuple[str, ...]:
 
 
 def _refuse_extents(instruction: Instruction, use: Use) -> str | None:
-    if not instruction.multiple_of:
-        return None
-    if use.primitive not in PRIMITIVES or "*" in PRIMITIVES[use.primitive].axes:
-        sizes = dict(enumerate(use.operands[0].shape[-len(instruction.multiple_of) :]))
-    else:
-        contract = PRIMITIVES[use.primitive]
-        named = extents(contract, [o.shape for o in use.operands])
-        sizes = {a: named[a] for a in dict.fromkeys("".join(contract.axes))}  # type: ignore[misc]
-    for (letter, extent), step in zip(sizes.items(), instruction.multiple_of, strict=False):
+    for letter, (extent, step) in _sizes(instruction, use).items():
         if extent % step:
             name = f"axis {letter}" if isinstance(letter, int) else letter
             return f"{name} is {extent}, not a multiple of {step}"
     return None
+
+
+def _sizes(instruction: Instruction, use: Use) -> dict[int | str, tuple[int, int]]:
+    """The extent of each axis, and what the instruction takes multiples of."""
+    extent: dict[int | str, int] = {}
+    if use.primitive in PRIMITIVES and "*" not in PRIMITIVES[use.primitive].axes:
+        contract = PRIMITIVES[use.primitive]
+        named = extents(contract, [o.shape for o in use.operands])
+        extent.update({a: named[a] for a in dict.fromkeys("".join(contract.axes))})
+    elif instruction.multiple_of:
+        extent.update(enumerate(use.operands[0].shape[-len(instruction.multiple_of) :]))
+    steps = [*instruction.multiple_of, *(1 for _ in extent)]
+    return {a: (n, step) for (a, n), step in zip(extent.items(), steps, strict=False)}

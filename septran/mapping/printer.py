@@ -41,7 +41,7 @@ def _instance(instance: Instance) -> list[str]:
         place = instance.placed[tensor]
         inside = f" (in {place})" if setting.value == NONE else ""
         rows.append(("mems", f"{tensor}: {setting.value}{inside}", setting))
-    for key in ("tunables", "bindings", "layouts", "copy", "schedule"):
+    for key in ("tunables", "bindings", "rounded", "layouts", "copy", "schedule"):
         table: Mapping[str, Setting[Any]] = getattr(instance, key)
         rows += [(key, f"{k}: {_flow(s.value)}", s) for k, s in table.items()]
     for key, plain in (("pipeline", 1), ("warpspecialize", False), ("consumers", 1)):
@@ -140,7 +140,7 @@ def _fields(instance: Instance, calls: Mapping[str, str]) -> list[str]:
         ("proc", instance.proc.value),
         ("mems", _values(instance.mems)),
         ("tunables", _values(instance.tunables)),
-        ("binding", _values(instance.bindings)),
+        ("binding", _bindings(instance)),
         ("layouts", _values(instance.layouts)),
         ("copy", _values(instance.copy)),
         ("pipeline", instance.pipeline.value if instance.pipeline.value != 1 else {}),
@@ -159,6 +159,15 @@ def _roles(instance: Instance) -> dict[str, Any]:
     if instance.registers:
         roles["registers"] = dict(instance.registers)
     return roles
+
+
+def _bindings(instance: Instance) -> dict[str, Any]:
+    """Each primitive's instruction, behind the one to prefer where tiles can be rounded up."""
+    better = _values(instance.rounded)
+    return {
+        primitive: [better[primitive], name] if primitive in better else name
+        for primitive, name in _values(instance.bindings).items()
+    }
 
 
 def _values(table: Mapping[str, Setting[Any]]) -> dict[str, Any]:

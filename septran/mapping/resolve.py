@@ -11,7 +11,7 @@ from septran.errors import SepTranError, raise_all
 from septran.location import Location
 from septran.machine.model import NONE, Machine
 from septran.mapping import effects
-from septran.mapping.bind import Leaf, bind, demanded, uses_of, wanted_for
+from septran.mapping.bind import Leaf, bind, demanded, faster_rounded, moved, uses_of, wanted_for
 from septran.mapping.capacity import check_capacity
 from septran.mapping.choose import Scope, tunable
 from septran.mapping.groups import groups_of
@@ -148,6 +148,7 @@ class _Task:
         self.work.errors += misspelt(self.task, self.scope, self.work.mapping, self.facts)
         pipeline = self._first("pipeline", Setting(1, "default"))
         specialize = self._first("warpspecialize", Setting(False, "default"))
+        bindings, rounded = self._bindings(proc, placed)
         draft = Instance(
             path=self.task.path,
             name=self._name(),
@@ -157,7 +158,8 @@ class _Task:
             mems=MappingProxyType(mems),
             placed=MappingProxyType(placed),
             tunables=MappingProxyType(self._tunables()),
-            bindings=MappingProxyType(self._bindings(proc, placed)),
+            bindings=MappingProxyType(bindings),
+            rounded=MappingProxyType(rounded),
             layouts=self._own("layouts"),
             copy=self._own("copy", unaliased=True),
             pipeline=pipeline,
@@ -323,11 +325,11 @@ class _Task:
             if primitive != "gemm" or bind(self.machine, leaf, places, wanted)[0] is not None:
                 continue
             for setting in wanted:
-                moved = demanded(self.machine, setting.value, leaf, places, free)
-                nearer = replace(leaf, placed={**placed, **moved})
-                if moved and bind(self.machine, nearer, places, [setting])[0] is not None:
+                needed = demanded(self.machine, setting.value, leaf, places, free)
+                nearer = replace(leaf, placed={**placed, **needed})
+                if needed and bind(self.machine, nearer, places, [setting])[0] is not None:
                     reason = f"where {setting.value} takes it from"
-                    found |= {n: Setting(m, reason, setting.where) for n, m in moved.items()}
+                    found |= {n: Setting(m, reason, setting.where) for n, m in needed.items()}
                     break
         return found
 
@@ -347,12 +349,15 @@ class _Task:
                 found[name] = replace(setting, value=value)  # which may be one that is rounded up
         return found
 
-    def _bindings(self, proc: Setting[str], placed: Mapping[str, str]) -> dict[str, Setting[str]]:
+    def _bindings(
+        self, proc: Setting[str], placed: Mapping[str, str]
+    ) -> tuple[dict[str, Setting[str]], dict[str, Setting[str]]]:
+        """The instruction for each primitive, and what would be faster on tiles rounded up."""
         leaf = self._leaf(proc, placed)
-        found: dict[str, Setting[str]] = {}
+        found, rounded = dict[str, Setting[str]](), dict[str, Setting[str]]()
         uses = uses_of(self.task)
         for primitive, places in uses.items():
-            if primitive == "copy" and all(self._is_moved(u.operands, leaf) for u in places):
+            if primitive == "copy" and all(moved(self.machine, leaf, use) for use in places):
                 continue  # an engine carries it out
             wanted = wanted_for(self.machine, self.task, self.scope, primitive, tuple(uses))
             chosen, refusals = bind(self.machine, leaf, places, wanted)
@@ -360,18 +365,15 @@ class _Task:
                 self._no_binding(primitive, places[0].location, wanted, refusals)
                 continue
             found[primitive] = chosen
+            faster = faster_rounded(self.machine, leaf, places, wanted, chosen.value)
             better = [r for r in refusals if not r.by_dtype]
-            if better and wanted:
+            if faster is not None:  # the tile program tells whether they can be
+                rounded[primitive] = faster
+            elif better and wanted:
                 reasons = "; ".join(map(str, better))
                 message = f"{primitive} is {chosen.value}, as others refused it: {reasons}"
                 self.work.decide("missed", self.task.path, message, None, chosen.where)
-        return found
-
-    def _is_moved(self, operands: Sequence[Any], leaf: Leaf) -> bool:
-        target, source = (o.tensor for o in operands[:2])
-        a, b = leaf.placed[source], leaf.placed[target]
-        same = leaf.dtypes[source] == leaf.dtypes[target]
-        return a != b and same and bool(self.machine.engines_for(a, b))
+        return found, rounded
 
     def _no_binding(
         self,

@@ -53,6 +53,8 @@ class Instance:
     )
     bindings: Mapping[str, Setting[str]] = field(default_factory=_empty)
     """Instruction for each primitive of a leaf (``map`` for tensor expressions)."""
+    rounded: Mapping[str, Setting[str]] = field(default_factory=_empty)
+    """For primitives a faster one, if their tiles can be rounded up to the sizes it takes."""
     layouts: Mapping[str, Setting[str]] = field(default_factory=_empty)
     """Layouts that the author asks for, by tensor."""
     copy: Mapping[str, Setting[str]] = field(default_factory=_empty)

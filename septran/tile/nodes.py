@@ -294,6 +294,8 @@ class Request:
     """Whether asynchronous products of neighbouring iterations run beside each other."""
     turns: bool = False
     """Whether consumers take turns in issuing them."""
+    rounded: tuple[tuple[str, str], ...] = ()
+    """For primitives a faster instruction, if tiles are rounded up to the sizes it takes."""
 
 
 @dataclass(frozen=True)

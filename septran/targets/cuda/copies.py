@@ -8,6 +8,7 @@ from septran.targets.cuda.context import Context
 from septran.targets.cuda.conversions import begin, fetch, finish, invertible, scratch
 from septran.targets.cuda.fragments import Fragment
 from septran.targets.cuda.maps import emit_statement
+from septran.targets.cuda.masks import clear
 from septran.targets.cuda.reductions import emit_reduction
 from septran.targets.cuda.registers import reachable
 from septran.targets.cuda.statements import Split, Statement
@@ -19,6 +20,8 @@ def emit_statements(context: Context, node: Compute | Copy) -> None:
     """The statements of a node, each in the layout that was inferred for it."""
     split: Split = context.state["splits"][id(node)]
     domains = context.state["domains"]
+    if isinstance(node, Copy) and node.zero_fill:
+        clear(context, node.source, range(node.source.rank))
     for statement in split.statements:
         fragment = domains[id(statement)]
         if statement.function is not None:

@@ -1,15 +1,16 @@
-"""Zeros beyond what exists, in what a product sums over."""
+"""Zeros in registers beyond what exists, in what a product sums over."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import tirx
 
 from septran.targets.cuda.context import Context
-from septran.targets.cuda.registers import Walk, register_digits, zero
+from septran.targets.cuda.registers import Walk, exists, register_digits, zero
 from septran.task.index import Index
-from septran.tile.nodes import Compute
+from septran.tile.nodes import Compute, Region
 
 
 def cleared(context: Context, node: Compute) -> Any:
@@ -18,23 +19,24 @@ def cleared(context: Context, node: Compute) -> Any:
     What lies there is undefined, and B has other rows of its tensor there, not zeros.
     """
     left = node.operands[1]
-    storage = context.storages[left.buffer]
-    valid = left.valid[1]
-    if valid == Index.of(left.shape[1]):
-        return storage.flat
+    clear(context, left, [1])
+    return context.storages[left.buffer].flat
+
+
+def clear(context: Context, region: Region, axes: Sequence[int]) -> None:
+    """Zeros in a whole buffer's registers, where elements do not exist along some axes."""
+    ragged = [n for n in axes if region.valid[n] != Index.of(region.shape[n])]
+    storage = context.storages[region.buffer]
     fragment = storage.fragment
-    assert fragment is not None
+    if not ragged or fragment is None:
+        return
     walk = Walk(context, fragment)
     with walk.over(register_digits(fragment)):
-        column = walk.coordinate(1)
-        exists = context.indices.below(column, valid)
-        if exists is not None:
+        there = exists(context, walk.coordinates, region.valid, ragged)
+        if there is not None:
             spot = Index()
-            for axis in range(2):
-                for digit, _ in fragment.weighted(axis):
-                    if digit.place == "register":
-                        spot = spot + walk.steps.get(digit, Index()) * digit.stride
+            for digit in register_digits(fragment):
+                spot = spot + walk.steps.get(digit, Index()) * digit.stride
             at = context.lower(spot)
-            value = tirx.Select(exists, storage.flat[at], zero(storage.dtype))
+            value = tirx.Select(there, storage.flat[at], zero(storage.dtype))
             context.writer.store(storage.flat, at, value)
-    return storage.flat

@@ -42,11 +42,20 @@ def emit_for(context: Context, loop: For) -> None:
 def in_order(context: Context, body: tuple[Node, ...]) -> tuple[Node, ...]:
     """Fills by groups of chunks behind the first wait: its barrier frees their stages, too."""
     first = next((n for n, node in enumerate(body) if not _fills(context, node)), 0)
-    if first == 0 or not isinstance(body[first], Wait) or not _grouped(context, body[first]):
+    wait = body[first]
+    if first == 0 or not isinstance(wait, Wait) or not _grouped(context, wait):
+        return body
+    if any(isinstance(n, Commit) and not _younger(context, n, wait) for n in body[:first]):
         return body
     covered: set[int] = context.state.setdefault("covered", set())
     covered.update(id(n) for n in body[:first])
-    return (body[first], *body[:first], *body[first + 1 :])
+    return (wait, *body[:first], *body[first + 1 :])
+
+
+def _younger(context: Context, fill: Commit, wait: Wait) -> bool:
+    """Whether a fill is surely not the one that is waited for, but comes behind it."""
+    ahead = context.indices.bounds(context.indices.simplify(fill.index - wait.index))[0]
+    return fill.channel != wait.channel or ahead > 0
 
 
 def _fills(context: Context, node: Node) -> bool:

@@ -9,6 +9,7 @@ from septran.dtypes import itemsize
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.copies import emit_statements
 from septran.targets.cuda.fragments import Digit, Fragment
+from septran.targets.cuda.masks import clear
 from septran.targets.cuda.matrix import store_rows
 from septran.targets.cuda.ptx import words
 from septran.targets.cuda.shared import Tile, tile
@@ -23,10 +24,13 @@ def copy(context: Context, node: Copy) -> None:
     """By stmatrix where both sides are as it wants them, else by plain stores."""
     source = context.storages[node.source.buffer]
     target = tile(context, node.target)
-    if isinstance(target, str) or not suits(source, node.source) or target.along != 1:
+    fits = whole_matrices if node.zero_fill else suits
+    if isinstance(target, str) or not fits(source, node.source) or target.along != 1:
         emit_statements(context, node)
         return
     assert source.fragment is not None
+    if node.zero_fill:
+        clear(context, node.source, range(node.source.rank))
     put(context, source, target, list(matrices(source.fragment)))
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
@@ -158,9 +158,9 @@ def issue(context: Context, node: Compute) -> None:
     work = Product.of(context, node)
     ptx(context, "wgmma.fence.sync.aligned")
     for block in range(work.blocks):
-        for part in range(work.parts):
+        for start, width in work.parts:
             for step in range(work.steps):
-                work.instruction(block, part, step)
+                work.instruction(block, start, width, step)
     ptx(context, "wgmma.commit_group.sync.aligned")
 
 
@@ -177,10 +177,8 @@ class Product:
     right: Matrix
     blocks: int
     """Parts of 64 rows of each warpgroup."""
-    parts: int
-    """Parts of the columns."""
-    width: int
-    """Columns of a part."""
+    parts: tuple[tuple[int, int], ...]
+    """Parts of the columns: where each begins, and how many it has."""
     steps: int
 
     @staticmethod
@@ -199,40 +197,39 @@ class Product:
             if in_shared
             else _ready(context, words(context, cleared(context, node)))
         )
-        least = 16 if size == 1 else 8
-        parts = next(p for p in range(1, columns + 1) if _divides(columns, p, least))
+        b = matrix(context, node, right, 0)
+        least = b.tile.swizzle // size if b.transposed else 16 if size == 1 else 8
         return Product(
             context,
             node,
             sums(context, context.storages[target.buffer].flat),
             a,
-            matrix(context, node, right, 0),
+            b,
             rows // (ROWS * groups),
-            parts,
-            columns // parts,
+            tuple(column_parts(columns, least)),
             depth // STEP,
         )
 
-    def instruction(self, block: int, part: int, step: int) -> None:
+    def instruction(self, block: int, start: int, width: int, step: int) -> None:
         """One wgmma.mma_async."""
-        first = (block * self.parts + part) * (self.width // 2)
+        columns = self.parts[-1][0] + self.parts[-1][1]
+        first = (block * columns + start) // 2
         a = self.a(block, step)
-        b = self.descriptor(self.right, self.right.offset(part * self.width, step))
-        name, source = self.function
+        b = self.descriptor(self.right, self.right.offset(start, step))
+        name, source = self.function(width)
         call = T.cuda.func_call(
             name, self.target.ptr_to([first]), a, b, self.accumulates(step), source_code=source
         )
         self.context.writer.evaluate(call)
 
-    @cached_property
-    def function(self) -> tuple[str, str]:
-        """What issues an instruction, by its name and text."""
+    def function(self, width: int) -> tuple[str, str]:
+        """What issues an instruction of so many columns, by its name and text."""
         dtypes = [self.context.buffer(r.buffer).dtype for r in self.node.operands]
         size = itemsize(dtypes[2])
         turned = (isinstance(self.left, Matrix) and self.left.transposed, self.right.transposed)
-        shape = f"m64n{self.width}k{STEP // size}"
+        shape = f"m64n{width}k{STEP // size}"
         return function(
-            f"{shape}.{TYPES[dtypes[0], dtypes[2]]}", self.width // 2,
+            f"{shape}.{TYPES[dtypes[0], dtypes[2]]}", width // 2,
             isinstance(self.left, Matrix), turned if size == 2 else None,
         )  # fmt: skip
 
@@ -316,6 +313,17 @@ def function(
     return name, source
 
 
-def _divides(columns: int, parts: int, least: int) -> bool:
-    width = columns // parts
-    return columns % parts == 0 and width % least == 0 and width <= WIDEST
+def column_parts(columns: int, least: int) -> Iterator[tuple[int, int]]:
+    """Columns in equal parts, or else in the widest ones, that begin at multiples of `least`.
+
+    Columns along the rows of a swizzle are read from the beginning of its panels on.
+    """
+    count = -(-columns // WIDEST)
+    while columns % count == 0 and columns // count >= least:
+        if count == 1 or columns // count % least == 0:
+            width = columns // count
+            yield from ((start, width) for start in range(0, columns, width))
+            return
+        count += 1
+    width = WIDEST // least * least
+    yield from ((start, min(width, columns - start)) for start in range(0, columns, width))

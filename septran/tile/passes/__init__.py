@@ -20,6 +20,7 @@ from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
 from septran.tile.passes.rasterise import rasterise
 from septran.tile.passes.read_in_place import read_in_place
+from septran.tile.passes.round_tiles import round_tiles
 from septran.tile.passes.stage_footprints import stage_footprints
 from septran.tile.passes.stream_panels import stream_panels
 from septran.tile.passes.turn_tiles import turn_tiles
@@ -29,6 +30,7 @@ PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     stage_footprints,
     read_in_place,
     stream_panels,
+    round_tiles,
     fuse_fills,
     turn_tiles,
     infer_layouts,

@@ -17,6 +17,7 @@ def request_of(instance: Instance) -> Request:
         instance.pipeline.where,
         tuple((name, setting.value) for name, setting in sorted(instance.tunables.items())),
         *_schedule(instance),
+        tuple((primitive, setting.value) for primitive, setting in instance.rounded.items()),
     )
 
 

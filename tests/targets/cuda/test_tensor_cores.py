@@ -12,6 +12,7 @@ import septran
 from septran.targets.cuda.compile import compile_text
 from septran.targets.cuda.emulated import emulation
 from septran.targets.cuda.target import TARGET
+from septran.targets.cuda.wgmma import column_parts
 
 MAPPINGS = Path(__file__).parents[3] / "mappings"
 MODES = ("eager", "late", "random")
@@ -50,6 +51,49 @@ CASES = {
     "one row of such tiles": (
         "dequant_gemm", "nvidia-h200", {"M": 1, "N": 64, "K": 128}, "float16", {},
     ),
+    "heads of 40": (
+        "attention", "nvidia-h200", {"B": 1, "H": 2, "G": 1, "M": 130, "N": 150, "D": 40},
+        "float16", {"causal": True},
+    ),
+    "heads of 33": (
+        "attention", "nvidia-h200", {"B": 1, "H": 2, "G": 1, "M": 70, "N": 150, "D": 33},
+        "bfloat16", {},
+    ),
+    "heads of 72 with a bias": (
+        "attention_bias", "nvidia-h200", {"B": 1, "H": 1, "M": 100, "N": 70, "D": 72},
+        "float16", {},
+    ),
+    "heads of 72 for mma": (
+        "attention", "nvidia-a100", {"B": 1, "H": 2, "G": 1, "M": 70, "N": 100, "D": 72},
+        "float16", {"causal": True},
+    ),
+    "heads of 33 for mma": (
+        "attention", "nvidia-a100", {"B": 1, "H": 1, "G": 1, "M": 70, "N": 100, "D": 33},
+        "float16", {},
+    ),
+    "columns in unequal parts": (
+        "attention", "nvidia-h200", {"B": 1, "H": 1, "G": 1, "M": 70, "N": 68, "D": 264},
+        "float16", {},
+    ),
+    "columns in parts of whole panels": (
+        "attention", "nvidia-h200", {"B": 1, "H": 1, "G": 1, "M": 70, "N": 40, "D": 288},
+        "float16", {"causal": True},
+    ),
+    "nine rows": (
+        "mla_decode", "nvidia-h200", {"B": 1, "H": 9, "N": 50, "C": 40, "E": 12}, "float16", {},
+    ),
+    "twelve rows for mma": (
+        "attention_decode", "nvidia-a100", {"B": 1, "H": 24, "G": 2, "N": 70, "D": 33},
+        "float16", {},
+    ),
+    "a state of 33 rows": (
+        "linear_attention", "nvidia-h200", {"B": 1, "H": 1, "N": 150, "D": 33, "E": 20},
+        "float16", {},
+    ),
+    "a state of 33 rows for mma": (
+        "linear_attention", "nvidia-a100", {"B": 1, "H": 1, "N": 100, "D": 33, "E": 20},
+        "float16", {},
+    ),
 }  # fmt: skip
 
 
@@ -62,6 +106,61 @@ def test_a_kernel_is_right_in_every_mode(name):
     for mode in MODES:
         with emulation(mode=mode, seed=3):
             kernel.check().raise_if_wrong()
+
+
+def test_a_single_stage_is_right_in_every_mode():
+    """Each iteration waits for its own fill, not for that of an iteration before it."""
+    text = (MAPPINGS / "nvidia-a100.mapping.yaml").read_text()
+    assert "pipeline: 4" in text
+    text = text.replace("pipeline: 4", "pipeline: 1")
+    shapes = {"M": 70, "N": 40, "K": 100}
+    kernel = septran.compile("gemm", text, emulate=True, shapes=shapes, dtypes="float16")
+    for mode in MODES:
+        with emulation(mode=mode, seed=3):
+            kernel.check().raise_if_wrong()
+
+
+@pytest.mark.parametrize(
+    ("columns", "least", "parts"),
+    [
+        (256, 64, [(0, 256)]),
+        (40, 64, [(0, 40)]),  # less than a panel
+        (512, 64, [(0, 256), (256, 256)]),
+        (288, 8, [(0, 144), (144, 144)]),
+        (288, 32, [(0, 96), (96, 96), (192, 96)]),
+        (272, 16, [(0, 256), (256, 16)]),
+        (264, 64, [(0, 256), (256, 8)]),
+    ],
+)
+def test_columns_begin_with_a_panel(columns, least, parts):
+    assert list(column_parts(columns, least)) == parts
+
+
+@pytest.mark.parametrize("machine", ["nvidia-h200", "nvidia-a100"])
+@pytest.mark.parametrize("head", [33, 40])
+def test_what_is_no_number_stays_in_its_row_or_column(machine, head):
+    """Beyond a head that is rounded up there are zeros on both sides of a product."""
+    kernel = septran.compile("attention", machine, emulate=True, dtypes="float16")
+    random = np.random.default_rng(0)
+    q, k, v = (random.standard_normal((1, 1, 70, head)).astype("float16") for _ in range(3))
+    q[..., 5, :], v[..., 3, -1] = np.nan, np.inf
+    found = kernel(q, k, v)[0, 0]
+    assert np.isnan(found[5]).all()
+    rest = np.delete(found, 5, axis=0)
+    assert np.isfinite(rest[:, :-1]).all()
+    assert np.isposinf(rest[:, -1]).all()
+
+
+@pytest.mark.parametrize("machine", ["nvidia-h200", "nvidia-a100"])
+def test_registers_beyond_a_state_are_cleared_before_it_is_summed_over(machine):
+    """Zeros of K by an infinite V are no numbers; with Q's zeros they would spoil all sums."""
+    kernel = septran.compile("linear_attention", machine, emulate=True, dtypes="float16")
+    random = np.random.default_rng(0)
+    q, k, v = (random.uniform(0.5, 1, (1, 1, 150, n)).astype("float16") for n in (33, 33, 24))
+    v[..., 3, -1] = np.inf
+    later = kernel(q, k, v)[0, 0, 128:]  # of another chunk: what was before comes by the state
+    assert np.isfinite(later[:, :-1]).all()
+    assert np.isposinf(later[:, -1]).all()
 
 
 def test_tf32_is_exact_where_its_bits_suffice(tmp_path):
@@ -82,6 +181,7 @@ def cuda(operator, machine, **options):
     return TARGET.lower(stages.tile_program).cuda
 
 
+HEADS = {"B": 2, "H": 8, "G": 2, "M": 2048, "N": 2048}
 IMAGE = {"B": 8, "H": 56, "W": 56, "C": 64, "R": 3, "S": 3, "O": 64}
 
 
@@ -93,6 +193,8 @@ IMAGE = {"B": 8, "H": 56, "W": 56, "C": 64, "R": 3, "S": 3, "O": 64}
         ("conv2d_nhwc", IMAGE, {"padding": 1}),
         ("conv2d", IMAGE, {"padding": 1}),
         ("gemm", {"M": 2048, "N": 130, "K": 2050}, {}),
+        ("attention", {**HEADS, "D": 40}, {"causal": True}),
+        ("attention", {**HEADS, "D": 33}, {}),
     ],
 )
 def test_no_registers_spill(operator, shapes, static, cuda_compiler):
