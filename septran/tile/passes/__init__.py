@@ -13,6 +13,7 @@ from septran.tile.passes.form_clusters import form_clusters
 from septran.tile.passes.fuse_fills import fuse_fills
 from septran.tile.passes.infer_layouts import infer_layouts
 from septran.tile.passes.insert_sync import insert_sync
+from septran.tile.passes.isolate_parts import isolate_parts
 from septran.tile.passes.multicast import multicast
 from septran.tile.passes.overlap_products import overlap_products
 from septran.tile.passes.persist import persist
@@ -23,12 +24,15 @@ from septran.tile.passes.read_in_place import read_in_place
 from septran.tile.passes.stage_footprints import stage_footprints
 from septran.tile.passes.stream_panels import stream_panels
 from septran.tile.passes.turn_tiles import turn_tiles
+from septran.tile.passes.widen_panels import widen_panels
 
 PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     eliminate_copies,
     stage_footprints,
     read_in_place,
     stream_panels,
+    isolate_parts,
+    widen_panels,
     fuse_fills,
     turn_tiles,
     infer_layouts,
