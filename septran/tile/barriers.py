@@ -15,6 +15,7 @@ from septran.tile.nodes import (
     Region,
     Role,
     TileProgram,
+    nodes,
     reads,
     writes,
 )
@@ -37,12 +38,23 @@ def _outside(program: TileProgram, node: Node) -> Node:
     if not isinstance(node, For | Role):
         return node
     machine = program.machine
-    level = node.processor
-    if level is not None and 0 < machine.depth(level) < len(machine.processors) - 1:
+    if _is_unit(machine, node):
         shared = frozenset(b.name for b in program.buffers if _is_shared(machine, b.memory))
         inside, _ = _Unit(program, shared).walk(node.body, _Touched())
         return replace(node, body=inside)
     return replace(node, body=tuple(_outside(program, n) for n in node.body))
+
+
+def _is_unit(machine: Machine, node: For | Role) -> bool:
+    """Whether its body is the code of one unit, which is made of several.
+
+    A parallel loop over no level is spread over units, too, where no loop inside it is.
+    """
+    if node.processor is None:
+        inner = [n for n in nodes(node.body) if isinstance(n, For | Role)]
+        spread = any(_is_unit(machine, n) for n in inner if n.processor is not None)
+        return isinstance(node, For) and node.kind == "parallel" and not spread
+    return 0 < machine.depth(node.processor) < len(machine.processors) - 1
 
 
 def _is_shared(machine: Machine, memory: str) -> bool:
