@@ -64,3 +64,14 @@ def test_threads_wait_for_each_other_where_the_entry_is_a_blocks(machine):
     )
     kernel = septran.compile("softmax", text, emulate=True, shapes={"M": 17, "N": 80})
     right_in_every_mode(kernel)
+
+
+def test_threads_wait_before_another_buffer_takes_the_place_of_one():
+    rules = "{match: {task: unpack4}, mems: {T: SHARED, scale: SHARED}}"
+    kernel = septran.compile(
+        "dequant_gemm", mapping("nvidia-h200", rules), emulate=True,
+        shapes={"M": 48, "N": 96, "K": 64}, dtypes="bfloat16", static={"group": 32},
+    )  # fmt: skip
+    right_in_every_mode(kernel)
+    plan = {p.buffer: p for p in kernel.stages.tile_program.plan}
+    assert plan["T_SHARED"].offset_bytes == plan["B_SHARED"].offset_bytes
