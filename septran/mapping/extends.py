@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -70,7 +70,7 @@ def merged(documents: list[Node]) -> Node:
 
 
 def _over(upper: Node, lower: Node, depth: int) -> Node:
-    if upper.tag or lower.tag or not (upper.items and lower.items):
+    if upper.tag or lower.tag or not all(isinstance(n.value, Mapping) for n in (upper, lower)):
         return upper if upper.value is not None else lower
     entries, keys = dict(upper.items), dict(upper.keys)
     for key, value in lower.items.items():

@@ -51,7 +51,8 @@ def write(array: Array, view: View, values: Mapping[Var, int], elements: Array) 
     slices = _slices(view, values, array.shape)
     if slices is not None:
         keys, order, reverse = slices
-        array[keys].transpose(order)[reverse][...] = elements
+        # with "...", as a single element is no view of the array without it
+        array[(*keys, ...)].transpose(order)[reverse][...] = elements
         return
     places = coordinates(view, values)
     array[tuple(np.broadcast_to(p, shape) for p in places)] = np.broadcast_to(elements, shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -181,7 +182,11 @@ def _covered(written: list[View], whole: View) -> bool:
     """Whether nothing of the tensor keeps its old content."""
     if 0 in whole.shape or any(_is_all(w, whole) for w in written):
         return True
-    if whole.ragged or math.prod(whole.shape) > _COUNTED:
+    for n in reversed(range(whole.rank)):
+        if whole.valid[n] != Index.of(whole.shape[n]):  # only what spans a ragged axis counts
+            written = [rest for v in written if (rest := _without(v, n, whole)) is not None]
+            whole = replace(whole, **_dropped(whole, n, n))
+    if math.prod(whole.shape) > _COUNTED:
         return False
     done = np.zeros(whole.shape, dtype=bool)
     for view in written:
@@ -189,6 +194,30 @@ def _covered(written: list[View], whole: View) -> bool:
         if fixed and _SPANS not in view.shape:
             write(done, view, {}, np.ones((), dtype=bool))
     return bool(done.all())
+
+
+def _without(view: View, number: int, whole: View) -> View | None:
+    """What a view covers beside an axis of the tensor that it spans; None where it does not."""
+    entry = view.index[number]
+    own = next((m for m in range(view.rank) if entry == Index.of(axis(m))), None)
+    if own is None or view.valid[own] != whole.valid[number]:
+        return None
+    others = [e for n, e in enumerate(view.index) if n != number]
+    if view.shape[own] not in (_SPANS, whole.shape[number]):
+        return None
+    if any(axis(own) in e.variables() for e in others):
+        return None
+    return replace(view, **_dropped(view, number, own))
+
+
+def _dropped(view: View, number: int, own: int) -> dict[str, Any]:
+    """A view's fields without an axis of its tensor and the axis of its own along it."""
+    later = {axis(m): axis(m - 1) for m in range(own + 1, view.rank)}
+    return {
+        "index": tuple(e.substitute(later) for n, e in enumerate(view.index) if n != number),
+        "shape": tuple(e for m, e in enumerate(view.shape) if m != own),
+        "valid": tuple(e for m, e in enumerate(view.valid) if m != own),
+    }
 
 
 _SPANS = -1

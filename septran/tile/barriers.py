@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from septran.machine.model import Machine
 from septran.tile.nodes import (
@@ -15,13 +16,21 @@ from septran.tile.nodes import (
     Region,
     Role,
     TileProgram,
+    nodes,
     reads,
     writes,
 )
 
+Twins = Mapping[str, frozenset[str]]
+"""Buffers that lie where another one does, at other times."""
 
-def barriers(program: TileProgram, body: tuple[Node, ...]) -> tuple[Node, ...]:
+
+def barriers(
+    program: TileProgram, body: tuple[Node, ...], twins: Twins = MappingProxyType({})
+) -> tuple[Node, ...]:
     """`body` with a barrier wherever one unit may use what another one wrote, and none twice.
+
+    Who writes a buffer overwrites its `twins`: all have to be done with those, too.
 
     Only what runs on a unit made of several innermost ones (a block of threads) needs any:
     they share its memories, while each of their own is private. What a channel brings is
@@ -29,20 +38,31 @@ def barriers(program: TileProgram, body: tuple[Node, ...]) -> tuple[Node, ...]:
     """
     if len(program.machine.processors) < 3:
         return body
-    return tuple(_outside(program, node) for node in body)
+    return tuple(_outside(program, node, twins) for node in body)
 
 
-def _outside(program: TileProgram, node: Node) -> Node:
+def _outside(program: TileProgram, node: Node, twins: Twins) -> Node:
     """Look for where the code of one unit begins."""
     if not isinstance(node, For | Role):
         return node
     machine = program.machine
-    level = node.processor
-    if level is not None and 0 < machine.depth(level) < len(machine.processors) - 1:
+    if _is_unit(machine, node):
         shared = frozenset(b.name for b in program.buffers if _is_shared(machine, b.memory))
-        inside, _ = _Unit(program, shared).walk(node.body, _Touched())
+        inside, _ = _Unit(program, shared, twins).walk(node.body, _Touched())
         return replace(node, body=inside)
-    return replace(node, body=tuple(_outside(program, n) for n in node.body))
+    return replace(node, body=tuple(_outside(program, n, twins) for n in node.body))
+
+
+def _is_unit(machine: Machine, node: For | Role) -> bool:
+    """Whether its body is the code of one unit, which is made of several.
+
+    A parallel loop over no level is spread over units, too, where no loop inside it is.
+    """
+    if node.processor is None:
+        inner = [n for n in nodes(node.body) if isinstance(n, For | Role)]
+        spread = any(_is_unit(machine, n) for n in inner if n.processor is not None)
+        return isinstance(node, For) and node.kind == "parallel" and not spread
+    return 0 < machine.depth(node.processor) < len(machine.processors) - 1
 
 
 def _is_shared(machine: Machine, memory: str) -> bool:
@@ -87,6 +107,7 @@ def _same_units(a: Node, b: Node, name: str) -> bool:
 class _Unit:
     program: TileProgram
     shared: frozenset[str]
+    twins: Twins
 
     def walk(self, body: tuple[Node, ...], before: _Touched) -> tuple[tuple[Node, ...], _Touched]:
         """The body with its barriers, and what is touched after its last one."""
@@ -105,7 +126,7 @@ class _Unit:
                     now = now | after
                 case Copy() | Compute():
                     read, written = self._touches(node)
-                    name = now.conflict(node, read, written)
+                    name = now.conflict(node, read, written) or self._twin(node, now)
                     if name is not None:
                         result.append(self._barrier(name, node))
                         now = _Touched()
@@ -115,9 +136,17 @@ class _Unit:
                         frozenset((r, node) for r in read), frozenset((w, node) for w in written)
                     )
                     result.append(node)
+                case Barrier():
+                    now = _Touched()
+                    result.append(node)
                 case _:
                     result.append(node)
         return tuple(result), now
+
+    def _twin(self, node: Copy | Compute, before: _Touched) -> str | None:
+        """A buffer that has been touched, and whose place the node writes to as another's."""
+        over = {t for r in writes(node) for t in self.twins.get(r.buffer, ())}
+        return min((n for n, _ in before.read | before.written if n in over), default=None)
 
     def _loop(self, loop: For, before: _Touched) -> tuple[For, _Touched, list[Node]]:
         """A loop: once with nothing before it, then with what its last iteration touched."""
@@ -144,7 +173,7 @@ class _Unit:
                 if name is not None:
                     return name, inner
             elif isinstance(node, Copy | Compute):
-                name = before.conflict(node, *self._touches(node))
+                name = before.conflict(node, *self._touches(node)) or self._twin(node, before)
                 if name is not None:
                     return name, node
         return None, None

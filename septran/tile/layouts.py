@@ -49,9 +49,18 @@ class Layout:
         wanted = {"row": 0, "column": 0, "padded": 1, "swizzle": 1}.get(match[1], 2)
         if len(numbers) != wanted:
             raise ValueError(f"layout {match[1]} takes {wanted} number(s), not {len(numbers)}")
+        if match[1] in ("panels", "fractal") and 0 in numbers[match[1] == "panels" :]:
+            raise ValueError(f"layout {text.strip()} cuts into parts of no elements")
         if match[1] == "swizzle" and numbers[0] not in (32, 64, 128):
             raise ValueError(f"a swizzle is of 32, 64 or 128 bytes, not {numbers[0]}")
         return Layout(match[1], numbers)
+
+    @property
+    def least_rank(self) -> int:
+        """Axes that a buffer laid out so has at least."""
+        if self.kind == "panels":
+            return self.parameters[0] + 1
+        return {"column": 2, "fractal": 2, "padded": 1, "swizzle": 1}.get(self.kind, 0)
 
     def __str__(self) -> str:
         inside = ", ".join(map(str, self.parameters))

@@ -46,6 +46,12 @@ def test_a_mapping_gives_only_what_differs(folder):
     assert child.tunables["block_M"].cases[0].value == 128
 
 
+def test_an_empty_table_changes_nothing(folder):
+    child = load_mapping(write(folder, "extends: base.yaml\ntunables: {}\nrules: []\n"))
+    assert list(child.tunables) == ["block_M", "block_*"]
+    assert len(child.rules) == 1
+
+
 def test_instances_are_merged_field_by_field(folder):
     write(
         folder,

@@ -1,5 +1,7 @@
 """What a task reads and writes follows from its leaves, construct by construct."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -168,6 +170,39 @@ rules:
   - match: {leaf: elementwise}
     binding: vector
 """
+
+
+@pytest.mark.parametrize(("rows", "privilege"), [((0, 3, 8), "write"), ((0, 3, 7), "read-write")])
+def test_parts_that_end_with_the_tile_are_together_all_of_it(rows, privilege):
+    @task.define(leaf=True)
+    def parts(Y, X):
+        for a, b in itertools.pairwise(rows):
+            Y[a:b, :] = X[a:b, :]
+
+    @task.define
+    def tiles(Y, X):
+        Yp, Xp = (task.partition(x, shape=(8, 4)) for x in (Y, X))
+        for j in task.parallel_range(Yp.shape[1]):
+            task.launch(parts, Yp[0, j], Xp[0, j])
+
+    (launch,) = task.trace(tiles, {"Y": (8, 10), "X": (8, 10)}).root.launches()
+    assert launch.task.params[0].privilege == privilege
+
+
+def test_some_parts_of_a_ragged_tile_are_not_all_of_it():
+    @task.define(leaf=True)
+    def parts(Y, X):
+        Y[0:4, :] = X[0:4, :]
+        Y[4:8, 0:2] = X[4:8, 0:2]
+
+    @task.define
+    def tiles(Y, X):
+        Yp, Xp = (task.partition(x, shape=(8, 4)) for x in (Y, X))
+        for j in task.parallel_range(Yp.shape[1]):
+            task.launch(parts, Yp[0, j], Xp[0, j])
+
+    (launch,) = task.trace(tiles, {"Y": (8, 10), "X": (8, 10)}).root.launches()
+    assert launch.task.params[0].privilege == "read-write"
 
 
 def test_what_a_task_leaves_unwritten_survives_staging():

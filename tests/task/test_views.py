@@ -271,3 +271,20 @@ def test_the_algebra_of_views():
     assert merged.strides() is None
     assert tile.compose(View.whole("", (4, 4), tile.valid)) == tile
     assert tile.at((1, 1)) == (Index.of(STEP) * 4 + 1, Index.of(3))
+
+
+@task.define(leaf=True)
+def corner_first(C, A):
+    C[0, 0] = A[0, 0]
+    C[0, 1:] = A[0, 1:]
+    C[1:, :] = A[1:, :]
+
+
+@task.define
+def copied_by_parts(C: task.Tensor["M", "N"], A: task.Tensor["M", "N"]):
+    task.launch(corner_first, C, A)
+
+
+def test_a_single_element_is_assigned():
+    a = np.arange(1, 13, dtype="float32").reshape(3, 4)
+    np.testing.assert_array_equal(task.run(copied_by_parts, a), a)

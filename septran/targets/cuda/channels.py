@@ -20,7 +20,7 @@ from septran.targets.cuda.clusters import Over, cluster, meet, remote_arrive
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import GROUP, WARP
 from septran.targets.cuda.pending import pending
-from septran.targets.cuda.ptx import proxy_fence, ptx
+from septran.targets.cuda.ptx import FENCES, proxy_fence, ptx
 from septran.targets.cuda.shared import pointer
 from septran.targets.cuda.wgmma import NAMES
 from septran.targets.cuda.writer import Expr
@@ -244,21 +244,22 @@ def _is_box(program: TileProgram, copy: Copy) -> bool:
 def barrier(context: Context, node: Barrier) -> None:
     """All threads that run this body meet; wgmma and TMA see what they wrote, too."""
     if "fenced" not in context.state:
-        context.state["fenced"] = read_by_proxy(context.program, written(context.program))
-    if context.state["fenced"]:
-        proxy_fence(context)
+        found = [(text, written(context.program, memory)) for memory, text in FENCES.items()]
+        context.state["fenced"] = [t for t, names in found if read_by_proxy(context.program, names)]
+    for text in context.state["fenced"]:
+        ptx(context, text)
     context.sync()
 
 
-def written(program: TileProgram) -> set[str]:
-    """Buffers in SHARED that threads write themselves."""
+def written(program: TileProgram, memory: str) -> set[str]:
+    """Buffers in a memory that threads write themselves."""
     found: set[str] = set()
     for node in nodes(program.body):
         if isinstance(node, Copy) and node.channel is None:
             found.add(node.target.buffer)
         elif isinstance(node, Compute):
             found.add(node.operands[0].buffer)
-    return {name for name in found if program.buffer(name).memory == "SHARED"}
+    return {name for name in found if program.buffer(name).memory == memory}
 
 
 # ---- the handshake

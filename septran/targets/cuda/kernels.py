@@ -20,6 +20,7 @@ from septran.targets.cuda.clusters import Cluster, cluster
 from septran.targets.cuda.context import Context, Storage, Threads, shared_storage
 from septran.targets.cuda.emitters import PREPARE, THREADS
 from septran.targets.cuda.fragments import GROUP, Holding
+from septran.targets.cuda.grids import grid
 from septran.targets.cuda.indices import Indices
 from septran.targets.cuda.launch import Launch, Pointer, Scalar
 from septran.targets.cuda.lowering import elements, enter, own, uniform
@@ -85,7 +86,7 @@ class _Kernel:
         self, program: TileProgram, name: str, body: tuple[Node, ...], target: Any
     ) -> None:
         self.program, self.name, self.target = program, name, target
-        self.loops, inside = _grid(body)
+        self.loops, inside = grid(body)
         self.body = hoisted(inside)
         block = threads(program, self.body)
         wide = any(math.prod(b.shape) * b.stages > LARGEST_INDEX for b in program.buffers)
@@ -225,24 +226,6 @@ class _Kernel:
 def _extent(variable: Any, tag: str, extent: int, body: Any) -> Any:
     axis = tirx.IterVar(tvm.ir.Range(0, extent), variable, tirx.IterVar.ThreadIndex, tag)
     return tirx.AttrStmt(axis, "thread_extent", tirx.IntImm("int32", extent), body)
-
-
-def _grid(body: tuple[Node, ...]) -> tuple[list[For], tuple[Node, ...]]:
-    """The parallel loops around a body whose iterations are blocks, and what is in them."""
-    loops: list[For] = []
-    while len(body) == 1:
-        (node,) = body
-        if not (isinstance(node, For) and node.kind == "parallel"):
-            break
-        if node.processor is None and loops and loops[-1].processor is not None:
-            break  # the turns of one block
-        if node.processor in ("WARPGROUP", "WARP", "THREAD"):
-            raise unsupported(
-                node.origin, f"parallel loops over {node.processor} are not written yet"
-            )
-        loops.append(node)
-        body = node.body
-    return loops, body
 
 
 def threads(program: TileProgram, body: tuple[Node, ...]) -> int:

@@ -19,6 +19,7 @@ from septran.targets.cuda.launch import CudaProgram
 from septran.targets.cuda.launcher import TensorSpec
 from septran.targets.cuda.marks import RECORDS, ROOM, SITE_BITS, WORDS, Marks, Site
 from septran.targets.cuda.printing import target_of
+from septran.targets.cuda.private_memory import privatised
 from septran.targets.cuda.target import KernelIR
 from septran.tile.nodes import TileProgram
 
@@ -60,6 +61,7 @@ class MarkedProgram:
 
 def marked_program(tile: TileProgram) -> MarkedProgram:
     """`tile` lowered with marks."""
+    tile = privatised(tile)
     notes: list[Marks] = []
     kernels = lower_kernels(tile, target_of(tile.machine.arch or "sm_80"), notes)
     module = tvm.IRModule({k.launch.kernel: k.function for k in kernels})

@@ -9,7 +9,7 @@ from tvm import tirx
 
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.registers import Walk, exists, register_digits, zero
-from septran.task.index import Index
+from septran.task.index import Index, axis
 from septran.tile.nodes import Compute, Region
 
 
@@ -24,7 +24,13 @@ def cleared(context: Context, node: Compute) -> Any:
 
 
 def clear(context: Context, region: Region, axes: Sequence[int]) -> None:
-    """Zeros in a whole buffer's registers, where elements do not exist along some axes."""
+    """Zeros in a whole buffer's registers, where elements do not exist along some axes.
+
+    A part that begins elsewhere is read through shared memory, with zeros for what is missing:
+    its buffer has elements beyond it, which stay.
+    """
+    if region.index != tuple(Index.of(axis(n)) for n in range(region.rank)):
+        return
     ragged = [n for n in axes if region.valid[n] != Index.of(region.shape[n])]
     storage = context.storages[region.buffer]
     fragment = storage.fragment

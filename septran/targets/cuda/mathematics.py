@@ -53,6 +53,8 @@ def constant(value: float | int | bool, dtype: str) -> Expr:
         return tirx.IntImm("bool", int(bool(value)))
     if is_float(dtype):
         rounded = float(value) if dtype == "float64" else float(np.float32(value))
+        if dtype in SHORT:  # whose literals the printer writes with functions of CUDA's headers
+            return tirx.Cast(dtype, tirx.FloatImm("float32", rounded))
         return tirx.FloatImm(dtype, rounded)
     if math.isinf(value):
         raise ValueError(f"infinity is not a number of {dtype}")

@@ -25,9 +25,13 @@ def _instruction(text: str) -> Any:
     return T.ptx[text]
 
 
+FENCES = {"SHARED": "fence.proxy.async.shared::cta", "GLOBAL": "fence.proxy.async.global"}
+"""By memory: after it wgmma and TMA see what this thread wrote there."""
+
+
 def proxy_fence(context: Context) -> None:
     """What this thread wrote to or saw in shared memory is seen by wgmma and TMA from here on."""
-    ptx(context, "fence.proxy.async.shared::cta")
+    ptx(context, FENCES["SHARED"])
 
 
 def elected(context: Context) -> Expr:

@@ -17,6 +17,7 @@ from septran.targets.cuda.fragments import Holding
 from septran.targets.cuda.kernels import lower_kernels
 from septran.targets.cuda.launch import CudaProgram, Launch
 from septran.targets.cuda.printing import print_cuda, target_of
+from septran.targets.cuda.private_memory import privatised
 from septran.tile.nodes import Remark, TileProgram
 
 
@@ -61,6 +62,7 @@ class CudaTarget:
 
     def lower(self, program: TileProgram) -> KernelIR:
         """One PrimFunc for each kernel of `program`."""
+        program = privatised(program)
         kernels = lower_kernels(program, target_of(program.machine.arch or "sm_80"))
         module = tvm.IRModule({k.launch.kernel: k.function for k in kernels})
         remarks = tuple(dict.fromkeys(r for k in kernels for r in k.remarks))

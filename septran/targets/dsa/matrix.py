@@ -9,6 +9,8 @@ from tvm import tirx
 from septran.targets.dsa.commands import DTYPES
 from septran.targets.dsa.context import Access, Context, unsupported
 from septran.task.index import Index, Var, axis
+from septran.tile.contracts import demanded_layout
+from septran.tile.layouts import ROW
 from septran.tile.nodes import Compute
 from septran.tile.substitution import FIRST
 
@@ -16,6 +18,8 @@ from septran.tile.substitution import FIRST
 def emit_gemm(context: Context, node: Compute, queue: int) -> None:
     """``C += A @ B`` for the extents that exist, or ``C = A @ B`` in a first step."""
     c, a, b = map(context.access, node.operands)
+    for name, operand in zip("CAB", (c, a, b), strict=True):
+        _check_blocks(context, node, name, operand)
     c_stride, c_turned = _stride(node, c)
     a_stride, a_turned = _stride(node, a)
     b_stride, b_turned = _stride(node, b)
@@ -50,6 +54,19 @@ def _accumulate(context: Context, node: Compute) -> Any:
     if index.is_constant:
         return int(index.constant != 0)
     return tirx.Cast("int32", context.lower(index) > context.writer.index(0))
+
+
+def _check_blocks(context: Context, node: Compute, name: str, operand: Access) -> None:
+    """A unit takes either blocks of one size or rows, as its machine file says."""
+    buffer = operand.storage.buffer
+    instruction = context.machine.instruction(node.instruction)
+    wanted = demanded_layout(instruction, name, operand.region, buffer) or ROW
+    blocks = {layout for layout in (wanted, buffer.layout) if layout.kind == "fractal"}
+    if blocks and buffer.layout != wanted:
+        message = f"{node.instruction} takes {name} as {wanted}, and {buffer.name} is "
+        raise unsupported(
+            node.origin, f"{message}{buffer.layout}", "leave its layout to the compiler"
+        )
 
 
 def _stride(node: Compute, operand: Access) -> tuple[int, bool]:

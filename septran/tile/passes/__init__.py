@@ -13,6 +13,7 @@ from septran.tile.passes.form_clusters import form_clusters
 from septran.tile.passes.fuse_fills import fuse_fills
 from septran.tile.passes.infer_layouts import infer_layouts
 from septran.tile.passes.insert_sync import insert_sync
+from septran.tile.passes.isolate_parts import isolate_parts
 from septran.tile.passes.multicast import multicast
 from septran.tile.passes.overlap_products import overlap_products
 from septran.tile.passes.persist import persist
@@ -24,6 +25,7 @@ from septran.tile.passes.round_tiles import round_tiles
 from septran.tile.passes.stage_footprints import stage_footprints
 from septran.tile.passes.stream_panels import stream_panels
 from septran.tile.passes.turn_tiles import turn_tiles
+from septran.tile.passes.widen_panels import widen_panels
 
 PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     eliminate_copies,
@@ -31,6 +33,8 @@ PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     read_in_place,
     stream_panels,
     round_tiles,
+    isolate_parts,
+    widen_panels,
     fuse_fills,
     turn_tiles,
     infer_layouts,

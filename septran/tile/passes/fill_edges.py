@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from septran.task.index import Index
@@ -25,14 +26,19 @@ def fill_edges(program: TileProgram) -> TileProgram:
     return replace(program, body=rewrite(program.body, change))
 
 
-def _summed_whole(program: TileProgram) -> set[str]:
-    """Operands of which an instruction sums a ragged axis as if it were not."""
-    found: set[str] = set()
+def whole_products(program: TileProgram) -> Iterator[Compute]:
+    """The gemms of instructions that sum over whole tiles, whether or not all of them exist."""
     for node in nodes(program.body):
         if not isinstance(node, Compute) or node.primitive != "gemm":
             continue
-        if not program.machine.instruction(node.instruction).options.get("whole_tiles"):
-            continue
+        if program.machine.instruction(node.instruction).options.get("whole_tiles"):
+            yield node
+
+
+def _summed_whole(program: TileProgram) -> set[str]:
+    """Operands of which an instruction sums a ragged axis as if it were not."""
+    found: set[str] = set()
+    for node in whole_products(program):
         for position, axis in SUMMED.items():
             region = node.operands[position]
             if region.valid[axis] != Index.of(region.shape[axis]):

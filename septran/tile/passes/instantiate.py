@@ -26,7 +26,7 @@ from septran.task.tree import (
     statements,
 )
 from septran.task.views import View
-from septran.tile.layouts import ROW, Layout
+from septran.tile.layouts import ROW
 from septran.tile.nodes import (
     Buffer,
     Compute,
@@ -38,7 +38,7 @@ from septran.tile.nodes import (
     Remark,
     TileProgram,
 )
-from septran.tile.passes.requests import request_of
+from septran.tile.passes.requests import laid_out, request_of
 
 
 class NoRouteError(TileError):
@@ -165,8 +165,7 @@ class _Builder:
     def _fresh(
         self, param: Param, region: Region, memory: str, instance: Instance, origin: Origin
     ) -> Buffer:
-        wanted = instance.layouts.get(param.name)
-        layout = Layout.parse(wanted.value) if wanted else ROW
+        layout = laid_out(self.machine, instance, param.name, region.shape)
         tensor = self.buffers[region.buffer].tensor
         why = replace(origin, rule=f"holds {param.name} of {instance.task} in {memory}")
         name = _unused(f"{param.name}_{memory}", self.buffers)
@@ -220,8 +219,7 @@ class _Builder:
             setting.where if setting else None,
             f"{name} is a temporary of {task.variant} in {memory}",
         )
-        wanted = instance.layouts.get(name)
-        layout = Layout.parse(wanted.value) if wanted else ROW
+        layout = laid_out(self.machine, instance, name, statement.shape)
         unique = _unused(name, self.buffers)
         buffer = Buffer(unique, memory, statement.shape, statement.dtype, layout, 1, name, origin)
         self.buffers[unique] = buffer

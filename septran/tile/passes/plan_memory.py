@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 
 from septran.errors import TileError, raise_all
 from septran.machine.model import Memory
+from septran.tile.barriers import barriers
 from septran.tile.liveness import Life, liveness
 from septran.tile.nodes import Buffer, Placement, Remark, TileProgram
 from septran.tile.storage import size_bytes
@@ -42,7 +44,22 @@ def plan_memory(program: TileProgram) -> TileProgram:
         else:
             errors.append(OverCapacityError(message, where, hint=_hint(largest)))
     raise_all(errors)
+    twins = _twins(plan)
+    if twins:  # the barriers move what comes behind them, but nothing to another place
+        program = replace(program, body=barriers(program, program.body, twins))
+        plan = placements(program)
     return replace(program, plan=plan).remark(*remarks)
+
+
+def _twins(plan: Iterable[Placement]) -> dict[str, frozenset[str]]:
+    """Of each buffer, those that share bytes with it."""
+    found: dict[str, set[str]] = {}
+    for a, b in itertools.permutations(plan, 2):
+        first = max(a.offset_bytes, b.offset_bytes)
+        last = min(a.offset_bytes + a.size_bytes, b.offset_bytes + b.size_bytes)
+        if a.memory == b.memory and first < last:
+            found.setdefault(a.buffer, set()).add(b.buffer)
+    return {name: frozenset(others) for name, others in found.items()}
 
 
 def _hint(largest: Buffer) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from septran.machine.model import Machine
 from septran.mapping.resolved import Instance
+from septran.tile.bijection import LayoutError
+from septran.tile.layouts import ROW, Layout
 from septran.tile.nodes import Request
 
 
@@ -30,3 +33,25 @@ def _schedule(instance: Instance) -> tuple[bool, int, tuple[int, ...], bool, boo
     rows = raster if isinstance(raster, int) else 0
     overlap, turns = bool(given.get("overlap")), bool(given.get("turns"))
     return bool(given.get("persistent")), rows, sizes, overlap, turns
+
+
+def laid_out(machine: Machine, instance: Instance, tensor: str, shape: tuple[int, ...]) -> Layout:
+    """The layout that the mapping asks for a tensor of a task; row where it says nothing.
+
+    Raises LayoutError where no buffer of that shape, or no buffer of that machine, has it.
+    """
+    wanted = instance.layouts.get(tensor)
+    if wanted is None:
+        return ROW
+    try:
+        layout = Layout.parse(wanted.value)
+    except ValueError as error:
+        raise LayoutError(str(error), wanted.where) from None
+    if len(shape) < layout.least_rank:
+        message = f"{layout} is for {layout.least_rank} axes or more, and {tensor} is {list(shape)}"
+        raise LayoutError(message, wanted.where)
+    if layout.kind == "swizzle" and not any("swizzle" in e.layouts for e in machine.engines):
+        known = dict.fromkeys(kind for e in machine.engines for kind in e.layouts)
+        hint = f"its engines know {', '.join(known)}"
+        raise LayoutError(f"{machine.name} has no swizzles", wanted.where, hint=hint)
+    return layout
