@@ -39,6 +39,11 @@ class View:
         return View(tensor, index, shape, valid or tuple(map(Index.of, shape)))
 
     @property
+    def is_plain(self) -> bool:
+        """Whether its axes are the tensor's own, each from its beginning."""
+        return self.index == tuple(Index.of(axis(n)) for n in range(self.rank))
+
+    @property
     def rank(self) -> int:
         """How many axes it has."""
         return len(self.shape)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from septran.targets.cpu.values import Point, operand_point
 from septran.task import expressions as ex
-from septran.task.index import Index, Var, axis
+from septran.task.index import Index, Var
 from septran.task.tree import TunableValue
 from septran.task.views import View
 from septran.tile.nodes import Buffer, Compute, Region
@@ -134,7 +134,7 @@ def _cheap(statement: Statement, private: Mapping[str, Buffer]) -> bool:
         return False
     simple = value.function in ("add", "subtract", "multiply")
     leaves = all(not isinstance(c, ex.Reduce) and _leaf(c) for c in ex.children(value))
-    whole = target.index == tuple(Index.of(axis(n)) for n in range(target.rank))
+    whole = target.is_plain
     same = value.dtype == buffer.dtype and value.shape == target.shape
     return simple and leaves and whole and same and target.rank > 1
 

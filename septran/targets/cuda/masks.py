@@ -9,7 +9,7 @@ from tvm import tirx
 
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.registers import Walk, exists, register_digits, zero
-from septran.task.index import Index, axis
+from septran.task.index import Index
 from septran.tile.nodes import Compute, Region
 
 
@@ -29,7 +29,7 @@ def clear(context: Context, region: Region, axes: Sequence[int]) -> None:
     A part that begins elsewhere is read through shared memory, with zeros for what is missing:
     its buffer has elements beyond it, which stay.
     """
-    if region.index != tuple(Index.of(axis(n)) for n in range(region.rank)):
+    if not region.is_plain:
         return
     ragged = [n for n in axes if region.valid[n] != Index.of(region.shape[n])]
     storage = context.storages[region.buffer]

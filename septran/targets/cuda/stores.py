@@ -13,7 +13,7 @@ from septran.targets.cuda.masks import clear
 from septran.targets.cuda.matrix import store_rows
 from septran.targets.cuda.ptx import words
 from septran.targets.cuda.shared import Tile, tile
-from septran.task.index import Index, axis
+from septran.task.index import Index
 from septran.tile.nodes import Copy, Region
 
 LANES = (Digit(8, "thread", 4), (Digit(4, "thread", 1), Digit(2, "register", 1)))
@@ -44,8 +44,7 @@ def whole_matrices(source: Storage, region: Region) -> bool:
     fragment = source.fragment
     if fragment is None or fragment.rank != 2 or itemsize(source.dtype) != 2:
         return False
-    whole = tuple(Index.of(axis(n)) for n in range(2))
-    if region.index != whole or region.shape != source.shape or fragment.extents != source.shape:
+    if not region.is_plain or region.shape != source.shape or fragment.extents != source.shape:
         return False
     if fragment.idle:
         return False

@@ -168,7 +168,7 @@ class _Builder:
         layout = laid_out(self.machine, instance, param.name, region.shape)
         tensor = self.buffers[region.buffer].tensor
         why = replace(origin, rule=f"holds {param.name} of {instance.task} in {memory}")
-        name = _unused(f"{param.name}_{memory}", self.buffers)
+        name = unused(f"{param.name}_{memory}", self.buffers)
         buffer = Buffer(name, memory, region.shape, param.dtype, layout, 1, tensor, why)
         self.buffers[name] = buffer
         return buffer
@@ -220,7 +220,7 @@ class _Builder:
             f"{name} is a temporary of {task.variant} in {memory}",
         )
         layout = laid_out(self.machine, instance, name, statement.shape)
-        unique = _unused(name, self.buffers)
+        unique = unused(name, self.buffers)
         buffer = Buffer(unique, memory, statement.shape, statement.dtype, layout, 1, name, origin)
         self.buffers[unique] = buffer
         return buffer
@@ -376,7 +376,8 @@ def _regions(value: ex.Expr) -> tuple[Region, ...]:
     return tuple(view for view in ex.loads(value) if isinstance(view, Region))
 
 
-def _unused(name: str, taken: dict[str, Buffer]) -> str:
+def unused(name: str, taken: dict[str, Buffer]) -> str:
+    """The name, or the first with a number that no buffer has."""
     candidate, number = name, 1
     while candidate in taken:
         number += 1

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from septran.machine.model import Instruction, Machine
-from septran.task.index import Index, axis
 from septran.task.primitives import PRIMITIVES
 from septran.task.views import View
 from septran.tile.nodes import (
@@ -20,6 +19,7 @@ from septran.tile.nodes import (
     TileProgram,
     rewrite,
 )
+from septran.tile.passes.instantiate import unused
 
 NAME = "isolate_parts"
 
@@ -76,8 +76,7 @@ class _Isolation:
         owner = self.machine.memory(buffer.memory).visible_to
         if self.machine.depth(owner) <= self.machine.depth(node.processor):
             return False
-        own = tuple(Index.of(axis(n)) for n in range(len(buffer.shape)))
-        return region.index != own or region.shape != buffer.shape
+        return not region.is_plain or region.shape != buffer.shape
 
     def _buffer(self, node: Compute, instruction: Instruction, position: int) -> Buffer:
         """Where the instruction takes the operand from, best first."""
@@ -87,7 +86,7 @@ class _Isolation:
         listed = [self.machine.memory(m).name for m in instruction.operands.get(operand, ())]
         memory = next((m for m in listed if position and m != held.memory), held.memory)
         why = f"{instruction.name} takes {operand} whole, and {region} is a part of {held.name}"
-        name = next(n for n in _names(f"{held.name}_part") if n not in self.buffers)
+        name = unused(f"{held.name}_part", self.buffers)
         made = Buffer(
             name, memory, region.shape, held.dtype, tensor=held.tensor,
             origin=replace(node.origin, rule=why),
@@ -112,11 +111,3 @@ class _Isolation:
 def _whole(buffer: Buffer, region: Region) -> Region:
     whole = View.whole(buffer.name, buffer.shape, region.valid)
     return Region(whole.tensor, whole.index, whole.shape, whole.valid)
-
-
-def _names(stem: str) -> Iterator[str]:
-    yield stem
-    number = 2
-    while True:
-        yield f"{stem}_{number}"
-        number += 1
