@@ -124,15 +124,22 @@ def produce_stages(
     """
     entry, plan = load_pair(logic, mapping, machine)
     flags = dict(static or {})
-    wanted = shapes if shapes is not None else entry.function.__globals__.get("EXAMPLE")
+    full = extents(entry, shapes_or_example(entry, shapes), flags)
+    return _stages(entry, plan, full, _dtypes(entry, dtypes), dict(tunables or {}), flags, passes)
+
+
+def shapes_or_example(entry: Task, shapes: Shapes | None) -> Shapes:
+    """The shapes, or the operator's own example of them; raises MissingLogicError."""
+    wanted: Shapes | None = (
+        shapes if shapes is not None else entry.function.__globals__.get("EXAMPLE")
+    )
     if wanted is None:
         raise MissingLogicError(
             f"{entry.name} has no example shapes, so its stages need some",
             entry.location,
             hint="pass shapes={'A': (128, 64), ...} or shapes={'M': 128, ...}",
         )
-    full = extents(entry, wanted, flags)
-    return _stages(entry, plan, full, _dtypes(entry, dtypes), dict(tunables or {}), flags, passes)
+    return wanted
 
 
 def _stages(

@@ -76,11 +76,10 @@ def tune(
     from septran.tune.tuner import Limits, search
 
     asked = request(logic, on, mapping, shape, dtype, tunable, static)
-    given: Any = mapping or (on if on and not on.endswith((".yaml", ".yml")) else None)
     found = search(
-        asked.logic, given or asked.mapping, machine=on if mapping else None,
-        tried=dict(map(_tried, tried or ())), limits=Limits(runs, seconds, patience),
-        measured=False if model else None, told=_told, **asked.settings,
+        asked.logic, asked.mapping, tried=dict(map(_tried, tried or ())),
+        limits=Limits(runs, seconds, patience), measured=False if model else None,
+        told=_told, **asked.settings,
     )  # fmt: skip
     tuning = found.run()
     if sys.stderr.isatty():

@@ -17,6 +17,7 @@ from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mistakes import MappingSyntaxError, NoMappingError
 from septran.mapping.resolved import ResolvedMapping
+from septran.mapping.settling import value_text
 from septran.mapping.tune import Candidate, Dimension, Point
 
 Explain = Callable[[LoadedMapping], Explanation]
@@ -159,13 +160,5 @@ def turned(text: str, knob: Knob, value: Candidate) -> str:
     match = re.compile(r"[^\s,\]}#]+").match(line, start)
     if match is None:
         return text
-    lines[knob.line - 1] = f"{line[:start]}{_yaml(value)}{line[match.end() :]}"
+    lines[knob.line - 1] = f"{line[:start]}{value_text(value)}{line[match.end() :]}"
     return "".join(lines)
-
-
-def _yaml(value: Candidate) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_yaml, value))}]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from septran.mapping.mapping import Mapping as LoadedMapping
-from septran.mapping.tune import Point
+from septran.mapping.tune import Candidate, Point
 
 
 def settled(text: str, mapping: LoadedMapping, point: Point) -> str:
@@ -19,14 +19,18 @@ def settled(text: str, mapping: LoadedMapping, point: Point) -> str:
         node = _at(document, dimension.path)
         if node is not None and node.tag == "!tune":
             value = point.get(dimension.name, next(dimension.tune.candidates()))
-            written = yaml.safe_dump(
-                list(value) if isinstance(value, tuple) else value, default_flow_style=True
-            )
-            short = written.removesuffix("...\n").strip()
-            edits.append((node.start_mark.index, _end(node), short))
+            edits.append((node.start_mark.index, _end(node), value_text(value)))
     for start, end, value in sorted(edits, reverse=True):
         text = text[:start] + value + text[end:]
     return text
+
+
+def value_text(value: Candidate) -> str:
+    """A value as YAML has it in a line."""
+    written = yaml.safe_dump(
+        list(value) if isinstance(value, tuple) else value, default_flow_style=True
+    )
+    return str(written).removesuffix("...\n").strip()
 
 
 def _at(node: Any, path: tuple[str, ...]) -> Any:

@@ -9,6 +9,7 @@ fastest are timed again in turns at the end, as a machine's speed changes while 
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.compiler import Logic, compile, load_pair, produce_stages
+from septran.compiler import Logic, compile, load_pair, produce_stages, shapes_or_example
 from septran.dtypes import numpy_dtype
 from septran.errors import CallError, SepTranError, nearest
 from septran.mapping.mapping import Mapping as LoadedMapping
@@ -82,6 +83,10 @@ class Search:
     before: Trial | None = None
     """The mapping as it is, where it leaves nothing open."""
     worker: Worker = field(default_factory=Worker)
+    asked: set[str] = field(default_factory=set)
+    """Tunables that the tasks of some candidate ask for."""
+    folder: Path = field(default_factory=Path)
+    """Of the compiled candidates, by number, while it runs."""
     exact: Mapping[str, Any] = field(default_factory=dict)
     """Exact results and how far rounding may lead from them; from the first candidate run."""
     began: float = field(default_factory=time.monotonic)
@@ -92,8 +97,10 @@ class Search:
         try:
             ranking = self._ranked()
             if self.measured:
-                self._measure(ranking)
-                self._finals()
+                with tempfile.TemporaryDirectory(prefix="septran-tune-") as folder:
+                    self.folder = Path(folder)
+                    self._measure(ranking)
+                    self._finals()
             complete = True
         except (KeyboardInterrupt, Stopped):
             pass
@@ -115,6 +122,7 @@ class Search:
             if rank is not None:
                 found.append((rank, trial))
             self.told(self, trial, len(points) + self._runs(len(points)))
+        self._require_effect()
         return [trial for _, trial in sorted(found, key=lambda pair: pair[0])]
 
     def _looked_at(
@@ -123,13 +131,10 @@ class Search:
         try:
             stages = self.stages(trial.point)
             text = str(stages.tile_program)
-            self._require_effect(stages)
-        except NothingToTuneError:
-            raise
-        except SepTranError as error:
-            return replace(trial, kind="invalid", message=error.message), None
-        except Exception as error:  # a mistake of SepTran itself must not end the search
-            return replace(trial, kind="failed", message=f"{type(error).__name__}: {error}"), None
+            self.asked |= {name for task in stages.task_tree.tasks() for name, _ in task.tunables}
+        except Exception as error:  # also a mistake of SepTran itself must not end the search
+            kind = "invalid" if isinstance(error, SepTranError) else "failed"
+            return replace(trial, kind=kind, message=_reason(error)), None
         first = programs.setdefault(text, trial.number)
         if first != trial.number:
             message = f"the same program as that of {first}"
@@ -140,14 +145,13 @@ class Search:
             rank = prediction.cycles.cycles, prediction.seconds
         return replace(trial, predicted=prediction.seconds), rank
 
-    def _require_effect(self, stages: Stages) -> None:
-        tasks = list(stages.task_tree.tasks())
-        asked = {name for task in tasks for name, _ in task.tunables}
-        for name in self.choices.extra:
-            if name not in asked:
+    def _require_effect(self) -> None:
+        """Each tunable to try is asked for by a task, under one candidate at least."""
+        for name in self.choices.extra if self.asked else ():
+            if name not in self.asked:
                 raise NothingToTuneError(
-                    f"no task of {stages.task_tree.name} asks for tunable {name!r}",
-                    hint=nearest(name, asked),
+                    f"no task of {self.logic.name} asks for tunable {name!r}",
+                    hint=nearest(name, self.asked),
                 )
 
     def stages(self, point: Point) -> Stages:
@@ -163,10 +167,12 @@ class Search:
     # ------------------------------------------------------------ runs
     def _measure(self, ranking: Sequence[Trial]) -> None:
         runs = self._runs(len(ranking))
+        seconds = self.limits.seconds
+        end = self.began + (math.inf if seconds is None else seconds)
         if not self.plan.dimensions:
             self.before = self._measured(Trial(-1, {}, "ranked"))
         for trial in self._order(ranking, runs):
-            if self.limits.seconds is not None and self._seconds() > self.limits.seconds:
+            if time.monotonic() > end:
                 return
             done = self.trials[trial.number] = self._measured(trial)
             self.told(self, done, len(self.trials) + runs)
@@ -190,26 +196,23 @@ class Search:
         mapping, tunables = self._joined(trial.point)
         try:
             kernel = compile(self.logic, mapping, tunables=tunables, **self.settings)
-            with tempfile.TemporaryDirectory(prefix="septran-tune-") as folder:
-                saved, results = Path(folder) / "kernel", Path(folder) / "results"
-                kernel.save(saved)
-                results.mkdir()
-                answer = self._ask(saved, results)
-                wrong = self._wrong(kernel, results) if answer["kind"] == "measured" else ""
-        except SepTranError as error:
-            return replace(trial, kind="failed", message=error.message)
+            kernel.save(self.folder / str(trial.number))
+            with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+                answer = self._ask(trial, folder)
+                wrong = self._wrong(kernel, Path(folder)) if answer["kind"] == "measured" else ""
         except Stopped:
             raise
-        except Exception as error:  # a mistake of SepTran itself must not end the search
-            return replace(trial, kind="failed", message=f"{type(error).__name__}: {error}")
+        except Exception as error:  # also a mistake of SepTran itself must not end the search
+            return replace(trial, kind="failed", message=_reason(error))
         if wrong:
             return replace(trial, kind="wrong", message=wrong)
         return replace(trial, **answer)
 
-    def _ask(self, saved: Path, results: Path | None, repeat: int | None = None) -> dict[str, Any]:
+    def _ask(self, trial: Trial, results: str | None = None) -> dict[str, Any]:
+        """The time of a saved candidate; its outputs are written to `results`."""
         request = {
-            "kernel": str(saved), "results": None if results is None else str(results),
-            "seed": SEED, "scalars": dict(self.scalars), "repeat": repeat,
+            "kernel": str(self.folder / str(trial.number)), "results": results,
+            "seed": SEED, "scalars": dict(self.scalars),
         }  # fmt: skip
         return self.worker.ask(request, self.limits.patience)
 
@@ -233,42 +236,39 @@ class Search:
             finalists.append(self.before)
         if len(finalists) < 2 or finalists[0].cycles is not None:
             return
-        with tempfile.TemporaryDirectory(prefix="septran-tune-") as folder:
-            saved = {trial.number: Path(folder) / str(trial.number) for trial in finalists}
+        times: dict[int, list[float]] = {trial.number: [] for trial in finalists}
+        for _ in range(ROUNDS):
             for trial in finalists:
-                mapping, tunables = self._joined(trial.point)
-                kernel = compile(self.logic, mapping, tunables=tunables, **self.settings)
-                kernel.save(saved[trial.number])
-            times: dict[int, list[float]] = {number: [] for number in saved}
-            for _ in range(ROUNDS):
-                for number, path in saved.items():
-                    answer = self._ask(path, None)
-                    if answer["kind"] == "measured":
-                        times[number].append(answer["seconds"])
-        for number, some in times.items():
-            if some and number < 0:
-                self.before = replace(finalists[-1], seconds=min(some))
-            elif some:
-                self.trials[number] = replace(self.trials[number], seconds=min(some))
+                answer = self._ask(trial)
+                if answer["kind"] == "measured":
+                    times[trial.number].append(answer["seconds"])
+        for trial in finalists:
+            again = replace(trial, seconds=min(times[trial.number], default=trial.seconds))
+            if trial is self.before:
+                self.before = again
+            else:
+                self.trials[trial.number] = again
 
     # ------------------------------------------------------------ what is told
     def _runs(self, candidates: int) -> int:
         return min(self.limits.runs, candidates) if self.measured else 0
-
-    def _seconds(self) -> float:
-        return time.monotonic() - self.began
 
     def _best(self) -> Trial | None:
         return next(iter(self.result().ordered), None)
 
     def result(self, complete: bool = False) -> Tuning:
         """What has been found so far."""
-        trials = tuple(self.trials[n] for n in sorted(self.trials))
         return Tuning(
-            self.source.logic, self.plan.machine.name, self.measured, trials,
-            self.choices.size, complete, self.before, self.source.folder,
+            self.logic.name, self.plan.machine.name, self.measured,
+            tuple(self.trials.values()), self.choices.size, complete, self.before,
+            self.source.folder,
             lambda found: written(self.source, self.plan, found, self),
         )  # fmt: skip
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no candidate, in a line."""
+    return error.message if isinstance(error, SepTranError) else f"{type(error).__name__}: {error}"
 
 
 def search(
@@ -285,7 +285,6 @@ def search(
     limits: Limits,
     measured: bool | None = None,
     told: Told = lambda search, trial, total: None,
-    stopped: Callable[[], bool] = lambda: False,
 ) -> Search:
     """A search that is ready to run; raises SepTranError for what cannot be searched."""
     entry, plan = load_pair(logic, mapping, machine)
@@ -296,17 +295,9 @@ def search(
             hint="write block_M: !tune {type: choice, values: [32, 64]} in it, or name tunables "
             "to try: tried={'block_M': [32, 64]}, --try block_M=32,64",
         )
-    wanted = shapes if shapes is not None else entry.function.__globals__.get("EXAMPLE")
-    if wanted is None:
-        raise NothingToTuneError(
-            f"{entry.name} has no example shapes, so a search needs some",
-            entry.location,
-            hint="pass shapes={'A': (128, 64), ...} or shapes={'M': 128, ...}",
-        )
-    settings = {"shapes": wanted, "dtypes": dtypes, "static": static}
+    settings = {"shapes": shapes_or_example(entry, shapes), "dtypes": dtypes, "static": static}
     runs = runs_here(plan.machine.backend)
     return Search(
-        entry, Source.of(entry.name, mapping), plan, settings, dict(tunables or {}), choices,
+        entry, Source.of(plan), plan, settings, dict(tunables or {}), choices,
         limits, runs if measured is None else measured, dict(scalars or {}), told,
-        worker=Worker(stopped=stopped),
     )  # fmt: skip

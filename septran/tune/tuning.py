@@ -11,7 +11,8 @@ from typing import Any
 from septran.errors import CallError
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping as LoadedMapping
-from septran.mapping.tune import Candidate, Point
+from septran.mapping.settling import value_text
+from septran.mapping.tune import Point
 from septran.stage import Shown
 from septran.targets.dsa.profile_text import time_text
 
@@ -95,9 +96,9 @@ class Tuning(Shown):
         """The fastest that is right; raises NothingFoundError."""
         found = self.ordered
         if not found:
-            kinds = ", ".join(f"{n} {kind}" for kind, n in self.counts.items())
+            where = f"{self.name} on {self.machine}"
             raise NothingFoundError(
-                f"no candidate for {self.name} on {self.machine} is right: {kinds or 'none'}",
+                f"no candidate for {where} is right: {self.outcomes or 'none'}",
                 hint=next((t.message for t in self.trials if t.message), None),
             )
         return found[0]
@@ -114,6 +115,11 @@ class Tuning(Shown):
         """How many candidates of each kind."""
         found = Counter(t.kind for t in self.trials)
         return {kind: found[kind] for kind in KINDS if found[kind]}
+
+    @property
+    def outcomes(self) -> str:
+        """How many candidates of each kind, in words."""
+        return ", ".join(f"{n} {kind}" for kind, n in self.counts.items())
 
     @property
     def gain(self) -> str:
@@ -156,13 +162,12 @@ class Tuning(Shown):
         }  # fmt: skip
 
     def __str__(self) -> str:
-        kinds = ", ".join(f"{n} {kind}" for kind, n in self.counts.items())
         part = "" if self.complete else " (stopped)"
-        head = f"{self.name} on {self.machine}: {self.size} combinations, {kinds}{part}"
+        head = f"{self.name} on {self.machine}: {self.size} combinations, {self.outcomes}{part}"
         rows = [f"  {self.gain}"] if self.gain else []
         rows += [_row(trial) for trial in self.ordered[:SHOWN]]
-        left = len(self.ordered) - len(rows)
-        rows += [f"  and {left} slower ones"] if left > 0 else []
+        left = len(self.ordered) - SHOWN
+        rows += [f"  and {left} slower"] if left > 0 else []
         others = [t for t in self.trials if t.message and t.kind not in ("same", "invalid")]
         rows += [f"  {t.kind}: {values_text(t.point)}: {t.message}" for t in others[:SHOWN]]
         return "\n".join([head, *rows])
@@ -179,8 +184,4 @@ def _row(trial: Trial) -> str:
 
 def values_text(point: Point) -> str:
     """``block_M=64, block_N=32``."""
-    return ", ".join(f"{name}={_value(value)}" for name, value in point.items())
-
-
-def _value(value: Candidate) -> str:
-    return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
+    return ", ".join(f"{name}={value_text(value)}" for name, value in point.items())

@@ -66,7 +66,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
             return {"kind": "wrong", "message": f"memory beside {name} was written to"}
         if request["results"]:
             (Path(request["results"]) / name).write_bytes(guarded.array.tobytes())
-    profile = kernel.profile(*inputs.values(), repeat=request["repeat"], **scalars)
+    profile = kernel.profile(*inputs.values(), **scalars)
     if isinstance(profile, Profile):
         return {"kind": "measured", "seconds": profile.median}
     return {"kind": "measured", "seconds": profile.seconds, "cycles": profile.cycles}
@@ -79,12 +79,10 @@ def _outputs(kernel: Kernel) -> dict[str, Guarded]:
 
 def _bound_memory(kernel: Kernel) -> None:
     """So that a candidate that asks for too much fails, and not the machine."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
     if sys.platform != "linux":
         return
+    import resource
+
     tensors = kernel.specialisations[-1].tensors
     arrays = sum(8 * int(np.prod(t.shape or ())) for t in tensors)
     now = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
