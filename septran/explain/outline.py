@@ -155,6 +155,8 @@ def instance_text(instance: Instance) -> str:
 
 def memory_text(instance: Instance, tensor: str) -> str:
     """Where a tensor is: ``SHARED``, or ``NONE (in GLOBAL)`` where it is passed through."""
-    mapped = instance.mems[tensor].value
-    placed = instance.placed.get(tensor, mapped)
-    return f"{NONE} (in {placed})" if mapped == NONE and placed != NONE else mapped
+    setting = instance.mems[tensor]
+    placed = instance.placed.get(tensor, setting.value)
+    if setting.value == NONE and placed != NONE:
+        return f"{NONE} (in {placed})"
+    return f"{NONE} or {placed}" if setting.optional else setting.value

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from septran.errors import nearest
 from septran.location import Location
-from septran.machine.model import Machine
+from septran.machine.model import NONE, Machine
 from septran.mapping.choose import Scope
 from septran.mapping.mapping import Mapping, Preference
 from septran.mapping.resolved import Decision, Instance, Setting
@@ -116,7 +116,13 @@ def _settle_tensors(
                 drop(f"{key}: {{{name}: {setting.value}}}", why, setting.where)
                 del table[name]
         instance = replace(instance, **{key: MappingProxyType(table)})  # type: ignore[arg-type]
-    return instance
+    mems = dict(instance.mems)
+    for name, setting in mems.items():
+        if setting.optional and not machine.memory(setting.value).cached:
+            why = f"{setting.value} is no cache, so what is to be there is copied"
+            drop(f"mems: {{{name}: [{NONE}, {setting.value}]}}", why, setting.where)
+            mems[name] = replace(setting, optional=False)
+    return replace(instance, mems=MappingProxyType(mems))
 
 
 def _edges(

@@ -40,7 +40,7 @@ def _instance(instance: Instance) -> list[str]:
     for tensor, setting in instance.mems.items():
         place = instance.placed[tensor]
         inside = f" (in {place})" if setting.value == NONE else ""
-        rows.append(("mems", f"{tensor}: {setting.value}{inside}", setting))
+        rows.append(("mems", f"{tensor}: {_flow(setting.said)}{inside}", setting))
     for key in ("tunables", "bindings", "rounded", "layouts", "copy", "schedule"):
         table: Mapping[str, Setting[Any]] = getattr(instance, key)
         rows += [(key, f"{k}: {_flow(s.value)}", s) for k, s in table.items()]
@@ -93,7 +93,7 @@ def _plan(plan: Plan) -> list[str]:
     for key in ("mems", "calls", "layouts", "copy", "schedule", "registers"):
         table = getattr(plan, key)
         if table:
-            lines.append(f"  {key} {_flow({k: s.value for k, s in table.items()})}")
+            lines.append(f"  {key} {_flow({k: s.said for k, s in table.items()})}")
     for key in ("bindings", "leaf_bindings"):
         for name, options in getattr(plan, key).items():
             lines.append(f"  {key} {name}: {', '.join(s.value for s in options)}")
@@ -171,7 +171,7 @@ def _bindings(instance: Instance) -> dict[str, Any]:
 
 
 def _values(table: Mapping[str, Setting[Any]]) -> dict[str, Any]:
-    return {key: setting.value for key, setting in table.items()}
+    return {key: setting.said for key, setting in table.items()}
 
 
 def _unique_names(resolved: ResolvedMapping) -> dict[str, str]:

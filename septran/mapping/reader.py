@@ -121,7 +121,7 @@ def _settings(reason: str, name: str, node: Node, where: Any) -> Plan:
         ),
         variant=_text(variant, reason),
         proc=_text(node.get("proc"), reason),
-        mems=_texts(node.get("mems"), reason),
+        mems=_memories(node.get("mems"), reason),
         tunables=_tunables(node, reason),
         bindings=_bindings(node.get("binding"), reason),
         leaf_bindings=MappingProxyType(
@@ -166,6 +166,16 @@ def _value(node: Node | None, reason: str, where: Node | None = None) -> Setting
 def _texts(node: Node | None, reason: str) -> Table[str, Setting[str]]:
     items = node.items if node else {}
     return MappingProxyType({k: Setting(_first(v).text, reason, v.where) for k, v in items.items()})
+
+
+def _memories(node: Node | None, reason: str) -> Table[str, Setting[str]]:
+    """By tensor; of ``[NONE, L2]`` the second, which a copy need not be made into."""
+    found: dict[str, Setting[str]] = {}
+    for name, value in (node.items if node else {}).items():
+        said = _first(value)
+        chosen = _first(said.elements[-1]) if isinstance(said.value, tuple) else said
+        found[name] = Setting(chosen.text, reason, value.where, optional=chosen is not said)
+    return MappingProxyType(found)
 
 
 def _list(node: Node, reason: str) -> tuple[Setting[str], ...]:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from septran.location import Location
-from septran.machine.model import Machine
+from septran.machine.model import NONE, Machine
 from septran.stage import Stage
 from septran.task.tree import TaskTree, TunableValue
 
@@ -24,6 +24,13 @@ class Setting(Generic[T]):
     """``rule 2``, ``instance gemm_block_gpu``, ``default of cpu-x86``, ``as its caller``."""
     where: Location | None = field(default=None, compare=False)
     """The line that says so; None for defaults."""
+    optional: bool = False
+    """Of a memory: left where it is if a copy takes longer than it saves, ``[NONE, L2]``."""
+
+    @property
+    def said(self) -> object:
+        """The value as a mapping file says it."""
+        return [NONE, self.value] if self.optional else self.value
 
     def __str__(self) -> str:
         return str(self.value)
@@ -45,7 +52,8 @@ class Instance:
     variant: str
     proc: Setting[str]
     mems: Mapping[str, Setting[str]]
-    """Memory of each parameter and temporary as mapped; ``NONE`` when passed through."""
+    """Memory of each parameter and temporary as mapped; ``NONE`` when passed through,
+    `optional` where a copy may be left out."""
     placed: Mapping[str, str]
     """Memory where each parameter and temporary really is, with ``NONE`` resolved."""
     tunables: Mapping[str, Setting[TunableValue]] = field(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from septran.dtypes import ALL
 from septran.machine.kinds import (
     FREE,
@@ -16,17 +18,51 @@ from septran.machine.kinds import (
     Named,
     Number,
     Record,
+    Report,
     Schema,
     TableOf,
     Text,
     Whole,
+    check,
     many,
 )
 from septran.machine.model import NONE
+from septran.machine.positions import Node
 from septran.machine.schema import LAYOUT, MACHINE_NAME
 from septran.mapping.conditions import Formula
 from septran.mapping.tune import tune_schema
 from septran.task.primitives import PRIMITIVES
+
+
+@dataclass(frozen=True)
+class Optionally:
+    """``[NONE, L2]``: where it is, if a copy takes longer than it saves, else in L2."""
+
+    kind: Kind
+
+    @property
+    def expected(self) -> str:
+        """In words, for messages."""
+        return f"[{NONE}, {self.kind.expected}]"
+
+    def accepts(self, node: Node) -> bool:
+        """Whether it is a list."""
+        return isinstance(node.value, tuple)
+
+    def check(self, node: Node, report: Report) -> None:
+        """Report any other list."""
+        places = [element.text for element in node.elements]
+        if len(places) == 2 and places[0] == NONE != places[1]:
+            check(self.kind, node.elements[1], report)
+        else:
+            message = f"a list of memories is [{NONE}, MEMORY]: not copied where that takes longer"
+            report.wrong(message, node.where)
+
+    def schema(self) -> Schema:
+        """Its JSON Schema."""
+        places = [{"const": NONE}, self.kind.schema()]
+        return {"type": "array", "prefixItems": places, "minItems": 2, "maxItems": 2}
+
 
 OPERANDS = tuple(f"gemm.{operand}" for operand in PRIMITIVES["gemm"].operands)
 GROUPS = ("*", "accumulators", "temporaries", "reads", "writes", *OPERANDS)
@@ -55,8 +91,9 @@ _PRIMITIVE = Text(r"gemm|map|fill|copy", "a primitive: gemm, map, fill, copy")
 SETTINGS = {
     "proc": Field(Named("processor"), "processor level that runs it"),
     "mems": Field(
-        TableOf(_TENSOR, Named("memory", extra=(NONE,))),
-        "memory of each tensor or group of tensors; NONE: not materialised here",
+        TableOf(_TENSOR, Either((Named("memory", extra=(NONE,)), Optionally(Named("memory"))))),
+        "memory of each tensor or group of tensors; NONE: not materialised here; [NONE, L2]: "
+        "in L2 unless a copy takes longer than it saves",
     ),
     "tunables": Field(TUNABLES, "values for the logic's tunables"),
     "binding": Field(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from septran.machine.model import Machine
 from septran.mapping.resolved import Setting
 
@@ -23,4 +25,4 @@ def canonical(machine: Machine, setting: Setting[str]) -> Setting[str]:
     own = machine.canonical(setting.value)
     if own == setting.value:
         return setting
-    return Setting(own, f"{setting.reason} ({setting.value})", setting.where)
+    return replace(setting, value=own, reason=f"{setting.reason} ({setting.value})")

@@ -115,6 +115,8 @@ class Copy:
     multicast: tuple[tuple[Var, int], ...] = ()
     """Loops over the blocks of a cluster, with their extents, on which it does not depend:
     each of those blocks brings a part and sends it to all of them."""
+    optional: bool = False
+    """Left out where it takes longer than it saves: ``[NONE, L2]`` in the mapping."""
 
     @property
     def receivers(self) -> int:

@@ -122,3 +122,16 @@ def test_the_schedule_is_that_of_the_task_with_the_parallel_loop():
     ]
     text = text.replace("task: gemm_block", "task: gemm_core")
     assert not [m for m in idle(septran.produce_stages("gemm", text).mapping) if "loop" in m]
+
+
+def test_a_copy_that_is_needed_is_no_choice(bench):
+    text = """
+        rules:
+          - {match: {task: block}, proc: CORE, mems: {C: ACC}}
+          - {match: {task: tile}, mems: {A: [NONE, SPM], B: SPM}}
+        """
+    resolved = bench.resolve(text, "dsa-sim")
+    held = resolved.instance(f"{BLOCK}/tile").mems["A"]
+    assert (held.value, held.optional) == ("SPM", False)
+    why = "SPM is no cache, so what is to be there is copied"
+    assert idle(resolved) == [f"`mems: {{A: [NONE, SPM]}}` has no effect: {why}"]

@@ -38,7 +38,7 @@ def settled(result):
         (
             i.path, i.task, i.variant, i.proc.value, dict(i.placed), i.pipeline.value,
             i.warpspecialize.value, i.consumers.value, dict(i.registers),
-            *({k: s.value for k, s in t.items()}
+            *({k: s.said for k, s in t.items()}
               for t in (i.mems, i.tunables, i.bindings, i.layouts, i.copy, i.schedule)),
         )
         for i in result.instances

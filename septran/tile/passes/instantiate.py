@@ -154,7 +154,12 @@ class _Builder:
             target = _whole(buffer, here.valid)
             if param.reads:
                 into = replace(origin, rule=rule.replace("{way}", "in"))
-                copy_in.append(Copy(target, here, engine_in.name, instance.proc.value, into))
+                copy_in.append(
+                    Copy(
+                        target, here, engine_in.name, instance.proc.value, into,
+                        optional=wanted.optional,
+                    )
+                )  # fmt: skip
             if param.writes:
                 out = replace(origin, rule=rule.replace("{way}", "out"))
                 name = (engine_out or engine_in).name

@@ -1,8 +1,9 @@
 """Leave operands of few products where they are: packing them would take longer than it saves.
 
-A copy into a cache is no necessity, as a gemm reads its operands anywhere. It makes rows of B
-adjacent, which is worth its time where many rows of A come by, or where B's own rows would
-throw each other out of the caches.
+Only those whose mapping leaves the choice: ``mems: {B: [NONE, L2]}``. A copy into a cache is no
+necessity, as a gemm reads its operands anywhere. It makes rows of B adjacent, which is worth
+its time where many rows of A come by, or where B's own rows would throw each other out of the
+caches.
 """
 
 from __future__ import annotations
@@ -118,7 +119,9 @@ class _Work:
         strides = copy.source.strides()
         if not self.program.machine.memory(target.memory).cached or strides is None:
             return False
-        if copy.channel or copy.zero_fill or copy.source.padded or copy.source.rank != 2:
+        if not copy.optional or copy.channel or copy.zero_fill:
+            return False
+        if copy.source.padded or copy.source.rank != 2:
             return False
         alone = strides[-1] == {1: 1} and all(1 not in row for row in strides[:-1])
         wide = source.dtype == target.dtype and source.dtype in ("float32", "float64")

@@ -1,4 +1,4 @@
-"""What few rows are multiplied by is not packed; everything else is, as the mapping asks."""
+"""Where a mapping leaves the choice, what few rows are multiplied by is not packed."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ def test_few_rows_need_no_packed_operand_wherever_its_rows_lie():
     assert copied(made) == set()
     assert [r.reason for r in in_place(made)] == ["only 7 rows are multiplied by it"]
     assert {b.name for b in made.buffers} == {"A", "B", "C"}
+
+
+def test_a_memory_without_a_choice_is_the_mappings_last_word(tmp_path):
+    path = tmp_path / "always.mapping.yaml"
+    rule = "{match: {task: gemm_block}, mems: {B: L2}}"
+    path.write_text(f"extends: cpu-x86.mapping.yaml\nrules: [{rule}]\n")
+    assert copied(program(7, 4096, 512)) == set()
+    made = program(7, 4096, 512, path)
+    assert copied(made) == {"B"}
+    assert in_place(made) == []
 
 
 def test_some_rows_need_none_that_stays_in_a_cache():
