@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from septran import operators
+from septran.amounts import time_text
 from septran.compiler import compile as compile_kernel
 from septran.errors import SepTranError
 from septran.operators import Case
@@ -48,7 +49,7 @@ class Cell:
         """``12.3 us`` or ``4,688 cycles``."""
         if self.cycles is not None:
             return f"{self.cycles:,} cycles"
-        return "" if self.seconds is None else _time(self.seconds)
+        return "" if self.seconds is None else time_text(self.seconds, 3)
 
     def to_dict(self) -> dict[str, Any]:
         """The figures under their names."""
@@ -203,7 +204,3 @@ def _cell(
 
 def _text(cell: Cell) -> str:
     return f"right {cell.worst:7.2g} {cell.cost:>14}" if cell.right else "WRONG"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e6:.3g} us" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from septran.amounts import size_text
 from septran.commands import arguments as options
 from septran.commands.arguments import print_json
 
@@ -56,7 +57,6 @@ def _state(machine: Machine) -> str:
 
 
 def _details(machine: Machine) -> str:
-    from septran.explain.movements import size_text
 
     lines = [f"{machine.name}: backend {machine.backend}, {_state(machine)}", "processors"]
     for p in machine.processors:

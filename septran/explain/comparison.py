@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from septran.amounts import size_text, time_text
 from septran.explain.comparison_runs import Make, Ran, run, timelines
 from septran.explain.explanation import Explanation, Unavailable
 from septran.explain.html import (
@@ -21,11 +22,10 @@ from septran.explain.html import (
     strong,
     table,
 )
-from septran.explain.movements import size_text, synchronises
+from septran.explain.movements import synchronises
 from septran.explain.outline import memory_text
 from septran.explain.page import Section, page
 from septran.explain.progress import Job, Progress, in_background
-from septran.explain.report import time_text
 from septran.explain.stages import TITLES
 from septran.mapping.resolved import Instance
 from septran.tile.nodes import Copy

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from septran.amounts import time_text
 from septran.explain import colours
 from septran.explain.html import (
     Markup,
@@ -70,7 +71,7 @@ def comparison_panel(comparison: ProfileComparison) -> Markup:
 
 
 def _figures(profile: DsaProfile) -> Iterator[str]:
-    from septran.targets.dsa.profile_text import CAUSE_TEXTS, time_text
+    from septran.targets.dsa.profile_text import CAUSE_TEXTS
 
     beside = f", {profile.of_bound:.3f} of the bound" if profile.of_bound else ""
     yield (

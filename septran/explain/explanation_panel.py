@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from septran.amounts import time_text
 from septran.explain.explanation import Explanation, Unavailable
 from septran.explain.html import (
     Markup,
@@ -23,7 +24,7 @@ from septran.explain.html import (
 from septran.explain.ledger_panel import ledger_panel
 from septran.explain.page import Section, page
 from septran.explain.remarks import remarks_table
-from septran.explain.report import amount_text, time_text
+from septran.explain.report import amount_text
 from septran.explain.stages import TITLES, stage_panel
 from septran.tile.place import Step
 from septran.tune.model import Prediction

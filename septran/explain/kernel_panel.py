@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from septran.amounts import time_text
 from septran.explain.colours import GREEN, VERMILION
 from septran.explain.html import Markup, details, join, mono, panel, paragraph, strong, table, tag
 from septran.explain.remarks import remarks_table
-from septran.explain.report import time_text
 from septran.runtime.kernel import Kernel
 from septran.runtime.profile import Profile
 from septran.runtime.signature import Specialisation

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from septran.amounts import size_text
 from septran.explain.colours import GREEN, GREY, VERMILION
 from septran.explain.html import Markup, chip, details, faint, join, mono, paragraph, table, tag
-from septran.explain.movements import place_text, size_text
+from septran.explain.movements import place_text
 from septran.tile.ledger import REMOVED, Entry, Ledger
 
 _COLOURS = {"hidden": GREEN, "exposed": VERMILION}

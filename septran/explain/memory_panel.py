@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from septran.amounts import size_text
 from septran.explain import colours
 from septran.explain.html import (
     Markup,
@@ -18,7 +19,6 @@ from septran.explain.html import (
     tag,
 )
 from septran.explain.memory_map import Held, MemoryMap
-from septran.explain.movements import size_text
 
 WIDTH, ROW = 860, 22
 """Pixels: of a memory's addresses, of one buffer's height."""

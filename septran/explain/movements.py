@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from septran.amounts import size_text
 from septran.dtypes import itemsize
 from septran.location import Location
 from septran.tile.ledger import amount
@@ -71,15 +72,6 @@ def to_text(program: TileProgram) -> str:
     if not found:
         return "no copies and no waits: every tensor is used where it is\n"
     return "\n".join(line for movement in found for line in _paragraph(movement)) + "\n"
-
-
-def size_text(count: int | float) -> str:
-    """Bytes in the unit that keeps them short: ``64 KiB``."""
-    units = ("B", "KiB", "MiB", "GiB", "TiB")
-    power = 0
-    while abs(count) >= 1024 and power < len(units) - 1:
-        count, power = count / 1024, power + 1
-    return f"{count:.4g} {units[power]}"
 
 
 def amount_of(movement: Movement) -> str:

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from septran.amounts import size_text
 from septran.dtypes import itemsize
 from septran.explain import colours
 from septran.explain.drawing import Drawing, label, new, tooltip
-from septran.explain.movements import Movement, amount_of, movements, size_text
+from septran.explain.movements import Movement, amount_of, movements
 from septran.tile.layouts import ROW
 from septran.tile.nodes import (
     Acquire,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from septran.amounts import size_text
 from septran.dtypes import itemsize
 from septran.explain.colours import colour_of
 from septran.explain.html import (
@@ -21,7 +22,7 @@ from septran.explain.html import (
     tag,
 )
 from septran.explain.mapping_panel import memory_chip
-from septran.explain.movements import Movement, amount_of, movements, place_text, size_text
+from septran.explain.movements import Movement, amount_of, movements, place_text
 from septran.explain.remarks import remarks_table
 from septran.tile.nodes import Copy, For, Node, Role, TileProgram
 from septran.tile.printer import node_text, to_text

@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from septran.amounts import size_text, time_text
 from septran.errors import SepTranError
-from septran.explain.movements import Movement, amount_of, size_text
+from septran.explain.movements import Movement, amount_of
 from septran.explain.remarks import ordered
 from septran.tile.nodes import Copy
 from septran.tune.model import Limit, Prediction
@@ -57,15 +58,6 @@ def bounded(lines: list[str]) -> str:
 def _short(line: str) -> str:
     line = "".join(c if c.isprintable() else " " for c in line)
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..."
-
-
-def time_text(seconds: float) -> str:
-    """A time in the unit that keeps it short."""
-    if seconds >= 1:
-        return f"{seconds:.4g} s"
-    if seconds >= 1e-3:
-        return f"{seconds * 1e3:.4g} ms"
-    return f"{seconds * 1e6:.4g} us"
 
 
 def amount_text(limit: Limit) -> str:

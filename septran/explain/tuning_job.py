@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from septran.amounts import time_text
 from septran.explain.progress import Job, Progress, in_background
-from septran.targets.dsa.profile_text import time_text
 from septran.tune.tuner import Search, search
 from septran.tune.tuning import Trial, Tuning, values_text
 

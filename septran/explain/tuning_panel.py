@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from septran.amounts import time_text
 from septran.explain.colours import GREEN
 from septran.explain.html import (
     Markup,
@@ -18,7 +19,6 @@ from septran.explain.html import (
     table,
     tag,
 )
-from septran.targets.dsa.profile_text import time_text
 from septran.tune.tuning import KINDS, Trial, Tuning, values_text
 
 BAR_PIXELS = 160

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.explain.movements import size_text
-from septran.explain.report import time_text
+from septran.amounts import size_text, time_text
 from septran.lessons.attempt import Attempt
 from septran.lessons.lesson import Goal, Outcome
 from septran.task import run

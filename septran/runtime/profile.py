@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from septran.amounts import time_text
 from septran.runtime.limits import Limits
 from septran.stage import Shown
 
@@ -120,8 +121,8 @@ class Profile(Shown):
     def __str__(self) -> str:
         low, high = self.quartiles
         lines = [
-            f"{self.name}: {_time(self.median)} a call (half of {len(self.samples)} samples "
-            f"between {_time(low)} and {_time(high)}, best {_time(self.best)})",
+            f"{self.name}: {time_text(self.median)} a call (half of {len(self.samples)} samples "
+            f"between {time_text(low)} and {time_text(high)}, best {time_text(self.best)})",
             f"  {self.flops_per_second / 1e9:.2f} GFLOP/s{_part(self.fraction_of_peak, 'peak')}",
             f"  {self.bytes_per_second / 1e9:.2f} GB/s"
             f"{_part(self.fraction_of_bandwidth, 'bandwidth')}",
@@ -151,13 +152,6 @@ def measure(call: Callable[[], object], repeat: int | None = None) -> tuple[floa
 def profile(name: str, samples: tuple[float, ...], limits: Limits, timeline: Any = None) -> Profile:
     """The profile of measured samples."""
     return Profile(name, samples, **asdict(limits), timeline=timeline)
-
-
-def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
 
 
 def _part(fraction: float | None, of: str) -> str:

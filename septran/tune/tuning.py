@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from septran.amounts import time_text
 from septran.errors import CallError
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.settling import value_text
 from septran.mapping.tune import Point
 from septran.stage import Shown
-from septran.targets.dsa.profile_text import time_text
 
 KINDS = {
     "measured": "run, right, and timed",

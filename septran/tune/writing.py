@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from septran.amounts import time_text
 from septran.compiler import produce_stages
 from septran.errors import SepTranError
 from septran.machine.loader import mappings_root
@@ -15,7 +16,6 @@ from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.settling import settled, value_text
 from septran.mapping.tune import Candidate, Point
-from septran.targets.dsa.profile_text import time_text
 
 if TYPE_CHECKING:
     from septran.runtime.stages import Stages

@@ -133,7 +133,7 @@ def test_the_report_tries_each_tunable(stages, program):
     report = Explanation(stages, again).report()
     assert tried == [{"block_M": 64}, {"block_M": 16}, {"block_K": 64}, {"block_K": 16}]
     assert "block_M: 32 -> 64: not possible: SHARED is full" in report
-    assert re.search(r"block_K: 32 -> 16: \S+ us \(-\d+%\)", report)
+    assert re.search(r"block_K: 32 -> 16: \S+ ns \(-\d+%\)", report)
 
 
 def test_the_report_is_bounded(stages, program):

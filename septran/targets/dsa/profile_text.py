@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from septran.amounts import time_text
 from septran.targets.dsa.profile_lanes import shares, unions, working
 
 if TYPE_CHECKING:
@@ -84,11 +85,3 @@ def timeline(profile: DsaProfile, width: int = 72) -> str:
     lines = [f"{label:{indent}} |{bar}| {share:>6}" for label, bar, share in rows]
     last = f"{profile.cycles:,} cycles"
     return "\n".join([*lines, f"{'':{indent}}  0{last:>{width - 1}}"])
-
-
-def time_text(seconds: float) -> str:
-    """A time in the unit that keeps it short."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.4g} {unit}"
-    return f"{seconds * 1e9:.4g} ns"

@@ -1,0 +1,20 @@
+"""Times and sizes as text, in the unit that keeps them short."""
+
+from __future__ import annotations
+
+
+def time_text(seconds: float, digits: int = 4) -> str:
+    """A time: ``1.25 ms``."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.{digits}g} {unit}"
+    return f"{seconds * 1e9:.{digits}g} ns"
+
+
+def size_text(count: int | float) -> str:
+    """Bytes: ``64 KiB``."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    power = 0
+    while abs(count) >= 1024 and power < len(units) - 1:
+        count, power = count / 1024, power + 1
+    return f"{count:.4g} {units[power]}"
