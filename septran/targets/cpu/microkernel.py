@@ -16,8 +16,10 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.ahead import LINE, OFTENEST, RAREST, Ahead, Asking, Below, Beside, far
 from septran.targets.cpu.context import Context
+from septran.targets.cpu.dots import emit_dots, lie_along
 from septran.targets.cpu.results import Shape, Tile, prefetch, update
 from septran.targets.cpu.streams import Walk, stream, walk
+from septran.targets.cpu.tiling import panels, strips
 from septran.targets.cpu.writer import Expr
 from septran.task.index import Index, Var
 from septran.tile.nodes import Buffer, Compute
@@ -28,8 +30,6 @@ MOST_PANELS = 2
 """Of B that a block of A is read in place for with its next rows asked for in each."""
 MOST_COUNTED = 2**31 - 1
 """Lines times rows that are counted in the kernel's integers."""
-MOST_HEIGHTS = 2
-"""Numbers of rows of one product that strips of about the same height are written for."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,9 @@ def emit_gemm(context: Context, node: Compute) -> None:
     steps = context.variable("steps", node.operands[1].valid[1])
     way = walk(context, ((a, 1), (b, 0)), steps)
     operands = Operands(c, a, b, steps, _first(context, node), way, _ahead(context, a, b))
+    if _sum_dtype(operands)[0] == "f" and lie_along(a, b):
+        emit_dots(context, operands, _sum_dtype(operands))
+        return
     shape = register_tile(context, node, operands)
     high, wide = (context.variable(s, v) for s, v in zip("mn", c.region.valid, strict=True))
 
@@ -71,9 +74,9 @@ def emit_gemm(context: Context, node: Compute) -> None:
         def strip(row: Index, rows: int) -> None:
             _microkernel(context, operands, narrow, Tile(row, rows, column, columns))
 
-        _strips(context, high, narrow, strip)
+        strips(context, high, narrow, strip)
 
-    _panels(context, wide, shape.columns, panel)
+    panels(context, wide, shape.columns, panel)
 
 
 def _ahead(context: Context, a: Access, b: Access) -> Ahead | None:
@@ -135,60 +138,6 @@ def _first(context: Context, node: Compute) -> Index | None:
     if name is None:
         return None
     return context.indices.simplify(Index.of(Var(str(name)))) if name else Index()
-
-
-def _panels(
-    context: Context, extent: Index, size: int, body: Callable[[Index, Index | None], None]
-) -> None:
-    """Run `body` on whole panels, then on what is left; `extent` may be an unknown."""
-    whole = context.variable("panels", extent // size)
-    with context.loop("panel", whole) as panel:
-        body(panel * size, None)
-    rest = context.indices.simplify(extent - whole * size)
-    if not context.divides(size, extent) and context.indices.bounds(rest)[1] > 0:
-        rest = context.variable("rest", rest)
-        values = [v for v in context.values(extent) or () if v % size]
-        known = Index.of(values[0] % size) if len({v % size for v in values}) == 1 else rest
-        with context.writer.when(rest.is_constant or context.lower(rest) > 0):
-            body(whole * size, known)
-
-
-def _strips(
-    context: Context, extent: Index, shape: Shape, body: Callable[[Index, int], None]
-) -> None:
-    """Run `body` on whole strips, then on the rows left, each number with its own code.
-
-    Where so few would be left that their sums wait for each other, all strips are of about
-    the same height instead.
-    """
-    values, size = context.values(extent), shape.rows
-    if values is not None and len(values) <= MOST_HEIGHTS and any(map(shape.idles, values)):
-        for value in values:
-            with context.writer.when(len(values) == 1 or context.lower(extent) == value):
-                _even_strips(context, value, size, body)
-        return
-    whole = context.variable("strips", extent // size)
-    with context.loop("strip", whole) as strip:
-        body(strip * size, size)
-    rests = sorted({v % size for v in values} if values is not None else range(size))
-    left = context.lower(extent - whole * size)
-    for rest in rests:
-        if rest:
-            with context.writer.when(rests == [rest] or left == rest):
-                body(whole * size, rest)
-
-
-def _even_strips(
-    context: Context, extent: int, size: int, body: Callable[[Index, int], None]
-) -> None:
-    """As few strips as there must be, of two heights that differ by one."""
-    count = -(-extent // size)
-    height, higher = divmod(extent, max(1, count))
-    with context.loop("strip", higher) as strip:
-        body(strip * (height + 1), height + 1)
-    if height:
-        with context.loop("strip", count - higher) as strip:
-            body(strip * height + higher * (height + 1), height)
 
 
 def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile) -> None:

@@ -33,6 +33,8 @@ from septran.tile.nodes import (
 NAME = "read_in_place"
 FEW_ROWS = 12
 """Of A, for which B is read in place wherever its rows lie: a packed B is touched as often."""
+NARROW_ROWS = 8
+"""Of A, for which B's elements may be widened at each use."""
 SOME_ROWS = 144
 """Of A, for which it is where its rows stay in a cache; for more, packing pays."""
 LINE = 64
@@ -41,6 +43,8 @@ PART = 4
 """Of a larger cache that B may take."""
 WAYS = 8
 """Lines at the same place of a first-level cache."""
+WIDE = ("float32", "float64")
+NARROW = ("float16", "bfloat16")
 _B = 2
 """Place of the operand whose rows are read as vectors."""
 
@@ -55,6 +59,16 @@ def read_in_place(program: TileProgram) -> TileProgram:
     buffers = tuple(b for b in program.buffers if b.name not in names)
     removed = program.removed + tuple(work.removed)
     return replace(program, body=body, buffers=buffers, removed=removed)
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A gemm that reads the copy as B."""
+
+    rows: int
+    """Of A, that are multiplied by each element."""
+    along: bool
+    """Whether the source's adjacent elements are steps of the summed axis."""
 
 
 @dataclass
@@ -85,33 +99,42 @@ class _Work:
         """Why a copy is not worth its time; None where it may be."""
         if not self._optional(copy):
             return None
-        rows = self._rows(copy, following)
-        if rows is None:
+        uses = self._uses(copy, following)
+        rows = sum(use.rows for use in uses)
+        along = any(use.along for use in uses)
+        narrow = self._source(copy).dtype in NARROW
+        if not uses:
             return None
-        if rows <= FEW_ROWS:
+        if rows <= (NARROW_ROWS if narrow else FEW_ROWS):
             return f"only {rows} rows are multiplied by it"
-        if rows <= SOME_ROWS and self._stays(copy.source):
+        if not along and not narrow and rows <= SOME_ROWS and self._stays(copy.source):
             return f"its rows stay in a cache for the {rows} that are multiplied by them"
         return None
 
-    def _rows(self, copy: Copy, following: tuple[Node, ...]) -> int | None:
-        """How many rows are multiplied by a copy; None where it has other uses."""
-        name, dtype, rows, uses = copy.target.buffer, self._source(copy).dtype, 0, 1
+    def _uses(self, copy: Copy, following: tuple[Node, ...]) -> list[_Use]:
+        """The gemms that multiply by a copy; none where it has other uses."""
+        name, uses = copy.target.buffer, list[_Use]()
         for node, loops in walk(following):
             if name not in _names(node):
                 continue
             if not isinstance(node, Compute) or node.primitive != "gemm":
-                return None
+                return []
             c, a, b = node.operands
+            if name in (c.buffer, a.buffer) or not self._sums_as(copy, c):
+                return []
             # A loop that only cuts the rows short, as a causal mask does, reads the same ones.
             moving = {v for part in (*b.index, b.stage) for v in part.variables()}
             again = [loop for loop in loops if loop.variable not in moving]
-            if name in (c.buffer, a.buffer) or self.program.buffer(c.buffer).dtype != dtype:
-                return None
-            rows += a.shape[0] * trips(again, self.known)
-            uses += 1
+            strides = copy.source.compose(b).strides()
+            along = strides is not None and strides[-1] == {0: 1}
+            uses.append(_Use(a.shape[0] * trips(again, self.known), along))
         everywhere = sum(name in _names(n) for n in nodes(self.program.body))
-        return rows if rows and uses == everywhere else None
+        return uses if everywhere == len(uses) + 1 else []
+
+    def _sums_as(self, copy: Copy, c: Region) -> bool:
+        """Whether the sums have the operand's type, or a wider one that each use widens it to."""
+        dtype, sums = self._source(copy).dtype, self.program.buffer(c.buffer).dtype
+        return sums == ("float32" if dtype in NARROW else dtype)
 
     def _optional(self, copy: Copy) -> bool:
         """Whether a copy only makes compact what lies in adjacent elements, unchanged."""
@@ -123,12 +146,14 @@ class _Work:
             return False
         if copy.source.padded or copy.source.rank != 2:
             return False
-        alone = strides[-1] == {1: 1} and all(1 not in row for row in strides[:-1])
-        wide = source.dtype == target.dtype and source.dtype in ("float32", "float64")
+        alone = any(
+            strides[-1] == {n: 1} and all(n not in row for row in strides[:-1]) for n in (0, 1)
+        )
+        same = source.dtype == target.dtype and source.dtype in (*WIDE, *NARROW)
         unchanged = source.name in self.program.params and all(
             r.buffer != source.name for n in nodes(self.program.body) for r in writes(n)
         )
-        return alone and wide and unchanged and covers(copy.target, target.shape)
+        return alone and same and unchanged and covers(copy.target, target.shape)
 
     def _source(self, copy: Copy) -> Buffer:
         return self.program.buffer(copy.source.buffer)

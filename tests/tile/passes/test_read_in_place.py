@@ -39,6 +39,20 @@ def test_a_memory_without_a_choice_is_the_mappings_last_word(tmp_path):
     assert in_place(made) == []
 
 
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        (12, {"static": {"trans_b": True}}),
+        (8, {"dtypes": "bfloat16"}),
+        (8, {"static": {"trans_b": True}, "dtypes": "float16"}),
+    ],
+)
+def test_so_do_columns_that_are_not_adjacent_and_narrow_elements(rows, options):
+    made = program(rows, 512, 512, **options)
+    assert "B" not in copied(made)
+    assert [r.reason for r in in_place(made)] == [f"only {rows} rows are multiplied by it"]
+
+
 def test_some_rows_need_none_that_stays_in_a_cache():
     made = program(100, 100, 100)
     assert copied(made) == set()
@@ -50,8 +64,8 @@ def test_some_rows_need_none_that_stays_in_a_cache():
     [
         ((512, 512, 512), {}),  # many rows
         ((64, 4096, 1024), {}),  # rows of B at the same places of the caches
-        ((7, 512, 512), {"static": {"trans_b": True}}),  # columns of B are not adjacent
-        ((7, 512, 512), {"dtypes": "float16"}),  # widened once, when it is packed
+        ((100, 100, 100), {"static": {"trans_b": True}}),  # columns of B are not adjacent
+        ((9, 512, 512), {"dtypes": "float16"}),  # widened once, when it is packed
     ],
 )
 def test_the_rest_is_packed(shape, options):
