@@ -94,6 +94,17 @@ CASES = {
         "linear_attention", "nvidia-a100", {"B": 1, "H": 1, "N": 100, "D": 33, "E": 20},
         "float16", {},
     ),
+    "a state of three tiles of rows": (
+        "linear_attention", "nvidia-h200", {"B": 1, "H": 1, "N": 150, "D": 48, "E": 48},
+        "float16", {},
+    ),
+    "columns for each of four warps": (
+        "mla_decode", "nvidia-a100", {"B": 1, "H": 9, "N": 50, "C": 64, "E": 16}, "float16", {},
+    ),
+    "columns for two and two warps": (
+        "mla_decode", "nvidia-a100", {"B": 1, "H": 16, "N": 30, "C": 48, "E": 16},
+        "bfloat16", {},
+    ),
 }  # fmt: skip
 
 
@@ -182,12 +193,13 @@ def cuda(operator, machine, **options):
 
 
 HEADS = {"B": 2, "H": 8, "G": 2, "M": 2048, "N": 2048}
+LATENTS = {"B": 1, "H": 128, "N": 512, "C": 512, "E": 64}
+CHUNKS = {"B": 1, "H": 2, "N": 256, "E": 100}
 IMAGE = {"B": 8, "H": 56, "W": 56, "C": 64, "R": 3, "S": 3, "O": 64}
 
 
-@pytest.mark.parametrize(
-    ("operator", "shapes", "static"),
-    [
+SPILLS = {
+    "nvidia-h200": [
         ("dequant_gemm", {"M": 1, "N": 8192, "K": 8192}, {}),
         ("dequant_gemm", {"M": 64, "N": 8192, "K": 8192}, {}),
         ("conv2d_nhwc", IMAGE, {"padding": 1}),
@@ -195,13 +207,37 @@ IMAGE = {"B": 8, "H": 56, "W": 56, "C": 64, "R": 3, "S": 3, "O": 64}
         ("gemm", {"M": 2048, "N": 130, "K": 2050}, {}),
         ("attention", {**HEADS, "D": 40}, {"causal": True}),
         ("attention", {**HEADS, "D": 33}, {}),
+        ("mla_decode", LATENTS, {}),
+        *(("linear_attention", {**CHUNKS, "D": size}, {}) for size in (48, 96, 256)),
     ],
+    "nvidia-a100": [
+        ("attention", {**HEADS, "D": 128}, {"causal": True}),
+        ("attention", {**HEADS, "D": 330}, {}),
+        ("mla_decode", LATENTS, {}),
+        *(("linear_attention", {**CHUNKS, "D": size}, {}) for size in (32, 100, 256)),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("machine", "operator", "shapes", "static"),
+    [(machine, *case) for machine, cases in SPILLS.items() for case in cases],
 )
-def test_no_registers_spill(operator, shapes, static, cuda_compiler):
-    found = cuda(operator, "nvidia-h200", shapes=shapes, dtypes="float16", static=static)
-    built = compile_text(found.source, "sm_90a")
+def test_no_registers_spill(machine, operator, shapes, static, cuda_compiler):
+    found = cuda(operator, machine, shapes=shapes, dtypes="float16", static=static)
+    built = compile_text(found.source, found.arch)
     assert not built.advisories
     assert [(f.spill_store_bytes, f.spill_load_bytes) for f in built.figures] == [(0, 0)]
+
+
+@pytest.mark.parametrize("machine", SPILLS)
+def test_warps_share_the_columns_of_sums_that_are_not_reduced(machine):
+    """16 rows are one tile for four warps: scores are whole in each, what they weigh is not."""
+    stages = septran.produce_stages("mla_decode", machine, shapes=LATENTS, dtypes="float16")
+    held = {h.buffer: h.fragment for h in TARGET.lower(stages.tile_program).holdings}
+    assert held["acc"].registers * 128 == 16 * LATENTS["C"]
+    keys = {"nvidia-h200": 32, "nvidia-a100": 16}[machine]
+    assert held["S"].registers * 32 == 16 * keys
 
 
 def count(text: str, instruction: str) -> int:
