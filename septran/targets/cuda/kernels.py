@@ -38,6 +38,8 @@ AMPERE = 80
 """The first architecture with `max.NaN`."""
 MOST_HELD = 64
 """Elements of one buffer that a thread holds before a block gets more threads."""
+MOST_THREADS = 1024
+"""Of a block, on every architecture."""
 MOST_REGISTERS = 256
 """Of a thread, as they are handed out."""
 
@@ -92,6 +94,12 @@ class _Kernel:
         self.loops, inside = grid(body)
         self.body = hoisted(inside)
         block = threads(program, self.body)
+        if block > MOST_THREADS:
+            raise unsupported(
+                self.body[0].origin,
+                f"{name} needs {block:,} threads a block, and there are at most {MOST_THREADS:,}",
+                "ask for fewer `consumers`",
+            )
         wide = any(math.prod(b.shape) * b.stages > LARGEST_INDEX for b in program.buffers)
         self.writer = Writer("int64" if wide else "int32", _generation(program) >= AMPERE)
         self.block, self.thread = tirx.Var("block", "int32"), tirx.Var("tid", "int32")

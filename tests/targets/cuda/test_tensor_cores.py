@@ -12,6 +12,7 @@ import septran
 from septran.targets.cuda.compile import compile_text
 from septran.targets.cuda.emulated import emulation
 from septran.targets.cuda.target import TARGET
+from septran.targets.cuda.unsupported import UnsupportedNodeError
 from septran.targets.cuda.wgmma import column_parts
 
 MAPPINGS = Path(__file__).parents[3] / "mappings"
@@ -185,6 +186,43 @@ def test_tf32_is_exact_where_its_bits_suffice(tmp_path):
     a = random.integers(-9, 9, (64, 100)).astype("float32")
     b = random.integers(-9, 9, (100, 40)).astype("float32")
     assert np.array_equal(kernel(a, b), a @ b)
+
+
+ROLES = """\
+extends: nvidia-h200.mapping.yaml
+rules:
+  - match: {loops: parallel}
+    roles: %s
+"""
+
+
+@pytest.mark.parametrize(
+    ("roles", "rows", "has"),
+    [
+        ("{consumers: 3, registers: {producer: 40, consumer: 160}}", 192, "has 152 registers"),
+        ("{consumers: 2, registers: {producer: 33, consumer: 232}}", 128, "has 32 registers"),
+        ("{consumers: 2, registers: {producer: 200, consumer: 240}}", 128, "has 152 registers"),
+        ("{consumers: 2, registers: {consumer: 240}}", 128, "has 232 registers"),
+    ],
+)
+def test_roles_get_no_more_registers_than_there_are(roles, rows, has):
+    """Else the last warps would wait for them for ever."""
+    sizes = {"M": 200, "N": 72, "K": 136}
+    kernel = septran.compile(
+        "gemm", ROLES % roles, emulate=True, shapes=sizes, dtypes="float16",
+        tunables={"block_M": rows},
+    )  # fmt: skip
+    kernel.check().raise_if_wrong()
+    assert any(has in remark.message for remark in kernel.stages.tensor_ir.remarks)
+
+
+def test_more_threads_than_a_block_has_are_refused():
+    options = {"shapes": {"M": 600, "N": 72, "K": 136}, "dtypes": "float16"}
+    stages = septran.produce_stages(
+        "gemm", ROLES % "{consumers: 8}", tunables={"block_M": 512, "block_N": 64}, **options
+    )
+    with pytest.raises(UnsupportedNodeError, match=r"1,152 threads a block(?s:.*)`consumers`"):
+        stages.tensor_ir  # noqa: B018
 
 
 def cuda(operator, machine, **options):
