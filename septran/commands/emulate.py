@@ -17,8 +17,13 @@ SAYS = {
 }
 
 
-def emulate(asked: Request, seed: int, trace: Path | None, as_json: bool) -> None:
-    """Run in each mode, check each result; exits with 1 where one is wrong."""
+def emulate(
+    asked: Request, seed: int, trace: Path | None, as_json: bool, timeline: bool = False
+) -> None:
+    """Run in each mode, check each result; exits with 1 where one is wrong.
+
+    The timeline, and its file, are those of the first run.
+    """
     import septran
     from septran.targets.cuda.emulated import MODES, emulation
 
@@ -26,9 +31,11 @@ def emulate(asked: Request, seed: int, trace: Path | None, as_json: bool) -> Non
     inputs = kernel.sample(seed)
     kernel.stages.executable  # noqa: B018  # so that the first run's time is its own
     rows: list[dict[str, Any]] = []
+    noted = timeline or trace is not None
+    lanes = ""
     for mode in MODES:
         start = time.perf_counter()
-        with emulation(mode, seed, trace=trace is not None and mode == "eager"):
+        with emulation(mode, seed, trace=noted and mode == "eager"):
             check = kernel.check(**inputs)
         profile = kernel.stages.executable.profiles[0]  # type: ignore[attr-defined]
         rows.append(
@@ -40,7 +47,13 @@ def emulate(asked: Request, seed: int, trace: Path | None, as_json: bool) -> Non
         )  # fmt: skip
         if trace is not None and mode == "eager":
             profile.to_chrome_trace(trace)
+        if timeline and mode == "eager":
+            found = profile.timeline()
+            rows[-1]["timeline"] = found.to_dict()["lanes"]
+            lanes = "\n" + found.to_text()
     _tell(kernel, rows, trace, as_json)
+    if lanes and not as_json:
+        typer.echo(lanes)
     if not all(row["right"] for row in rows):
         raise typer.Exit(1)
 

@@ -25,6 +25,8 @@ ORDERS: tuple[str | int, ...] = ("early", "late", 0)
 ORIGINS = 16
 """Lines of what a simulated run's cycles come from."""
 
+PERFETTO = "https://ui.perfetto.dev"
+
 BUSY = 0.5
 """Cores that other programs may use before times are called unreliable."""
 
@@ -33,11 +35,19 @@ Threads = Annotated[
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the random input.")]
 NoTorch = Annotated[bool, typer.Option("--no-torch", help="Do not measure torch.")]
-Timeline = Annotated[
+Profiled = Annotated[
     bool,
     typer.Option(
         "--profile",
         help="On a simulated machine: every engine's timeline, and what the cycles come from.",
+    ),
+]
+Timeline = Annotated[
+    bool,
+    typer.Option(
+        "--timeline",
+        help="When each engine, warpgroup (of a GPU or emulated) or core worked, in one more run "
+        "that takes notes.",
     ),
 ]
 Trace = Annotated[
@@ -45,7 +55,7 @@ Trace = Annotated[
     typer.Option(
         "--trace",
         metavar="FILE",
-        help="On a simulated machine: write the timeline as JSON for https://ui.perfetto.dev.",
+        help="Write the timeline as JSON for https://ui.perfetto.dev.",
     ),
 ]
 Interpret = Annotated[
@@ -84,6 +94,7 @@ def run(
     interpret: Interpret = False,
     emulated: Emulate = False,
     no_torch: NoTorch = False,
+    profiled: Profiled = False,
     timeline: Timeline = False,
     trace: Trace = None,
     as_json: options.AsJson = False,
@@ -99,6 +110,7 @@ def run(
       septran run gemm -s M=512 -s N=384 -s K=256 --dtype float16 -t block_M=64
       septran run attention --static causal=true --threads 1
       septran run gemm --on dsa-sim --profile --trace gemm.json
+      septran run attention --timeline
       septran run gemm --on nvidia-h200 --interpret -s M=64 -s N=64 -s K=64
       septran run gemm --on nvidia-h200 --emulate -s M=200 -s N=328 -s K=136 --dtype float16
     """  # noqa: D301  # \b is typer's mark for lines to keep
@@ -108,46 +120,60 @@ def run(
     busy = _busy_cores()
     asked = request(logic, on, mapping, shape, dtype, tunable, static)
     if interpret:
+        _no_times({"--profile": profiled, "--timeline": timeline, "--trace": trace})
         _interpret(asked, seed, as_json)
         return
+    _only_simulated(asked.mapping.machine.backend, profiled)
     if emulated:
-        emulate(asked, seed, trace, as_json)
+        emulate(asked, seed, trace, as_json, timeline)
         return
     if threads is not None:
         _use_threads(asked.mapping.machine.backend, threads)
-    _no_timeline(asked.mapping.machine.backend, timeline, trace)
     kernel = septran.compile(asked.logic, asked.mapping, **asked.settings)
     inputs = kernel.sample(seed)
     check = kernel.check(**inputs)
-    profile = kernel.profile(**inputs)
+    profile = kernel.profile(**inputs, timeline=timeline or trace is not None)
     if not isinstance(profile, Profile):
-        _simulated(kernel, check, profile, timeline, trace, as_json)
+        _simulated(kernel, check, profile, profiled, timeline, trace, as_json)
         return
     beside = None
     if not no_torch and check.right and kernel.device == "cpu":
         beside = _beside(asked, logic, kernel, inputs, threads)
+    if trace is not None:
+        profile.timeline.to_chrome_trace(trace)
     if as_json:
-        print_json({**_data(kernel, check, profile, beside), "busy_cores": busy})
+        lanes = {"timeline": profile.timeline.to_dict()["lanes"]} if timeline else {}
+        print_json({**_data(kernel, check, profile, beside), **lanes, "busy_cores": busy})
     else:
         typer.echo(_text(kernel, check, profile, beside))
+        if trace is not None:
+            typer.echo(f"  trace: {trace}, for {PERFETTO}")
+        if timeline:
+            typer.echo("\n" + profile.timeline.to_text())
         if busy >= BUSY:
             typer.echo(f"  note: other programs keep {busy:.1f} cores busy: times are unreliable")
     if not check.right:
         raise typer.Exit(1)
 
 
-def _no_timeline(backend: str, timeline: bool, trace: Path | None) -> None:
-    if backend == "dsa" or not (timeline or trace):
-        return
-    option = "--profile" if timeline else "--trace"
-    message = f"a {backend} machine is measured, not simulated: it has no timeline"
-    raise typer.BadParameter(message, param_hint=option)
+def _no_times(asked: dict[str, object]) -> None:
+    for option, value in asked.items():
+        if value:
+            message = "an interpreted run takes no time: it has no timeline"
+            raise typer.BadParameter(message, param_hint=option)
+
+
+def _only_simulated(backend: str, profiled: bool) -> None:
+    if profiled and backend != "dsa":
+        message = f"a {backend} machine's cycles are not simulated; --timeline shows what ran when"
+        raise typer.BadParameter(message, param_hint="--profile")
 
 
 def _simulated(
     kernel: Kernel,
     check: Check,
     profile: DsaProfile,
+    profiled: bool,
     timeline: bool,
     trace: Path | None,
     as_json: bool,
@@ -156,18 +182,20 @@ def _simulated(
     written = profile.to_chrome_trace(trace) if trace else None
     if as_json:
         data = {**_facts(kernel, check), "profile": profile.to_dict()}
-        print_json(data | ({"by_origin": _origins(profile)} if timeline else {}))
+        print_json(data | ({"by_origin": _origins(profile)} if profiled else {}))
     else:
         told = str(profile).partition(": ")[2]  # the head has said which kernel and where
         lines = [*_head(kernel, check), *_indented(told), *_notes(kernel)]
-        if timeline:
-            lines += ["", profile.timeline_text(), "", "where the cycles come from"]
+        if timeline or profiled:
+            lines += ["", profile.timeline_text()]
+        if profiled:
+            lines += ["", "where the cycles come from"]
             lines += [
                 f"  {row['cycles']:>12,}  {row['queue']:8}  {row['origin']}"
                 for row in _origins(profile)[:ORIGINS]
             ]
         if written is not None:
-            lines.append(f"  trace: {written}, for https://ui.perfetto.dev")
+            lines.append(f"  trace: {written}, for {PERFETTO}")
         typer.echo("\n".join(lines))
     if not check.right:
         raise typer.Exit(1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from septran.explain.origin_text import origin_parts
@@ -82,6 +84,20 @@ class Timeline:
         from septran.explain.live import explore
 
         return explore(self)
+
+    def to_text(self, width: int = 72) -> str:
+        """The lanes for a terminal: each column a part of the run, darker where busier."""
+        from septran.explain.timeline_text import timeline_text
+
+        return timeline_text(self, width)
+
+    def to_chrome_trace(self, path: str | Path) -> Path:
+        """Write JSON for https://ui.perfetto.dev; a microsecond is a cycle or step of others."""
+        from septran.explain.timeline_text import chrome_trace
+
+        file = Path(path)
+        file.write_text(json.dumps(chrome_trace(self)), encoding="utf-8")
+        return file
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """A static picture."""

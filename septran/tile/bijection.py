@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import itertools
+from typing import Any
 
 import numpy as np
 
@@ -67,5 +67,5 @@ def _flat(layout: Layout, shape: tuple[int, ...], width: int) -> Array:
 
 
 def _swizzled(layout: Layout, shape: tuple[int, ...], width: int) -> Array:
-    places = itertools.product(*map(range, shape))
-    return np.array([layout.swizzled_offset(at, shape, width) for at in places])
+    places: Any = np.indices(shape)  # of all elements at once
+    return np.ravel(layout.swizzled_offset(places, shape, width))

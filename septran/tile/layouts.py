@@ -83,7 +83,9 @@ class Layout:
         if self.kind != "swizzle":
             return self.offset(coordinates, shape).as_int()
         width = self.parameters[0]
-        row = _row_offset([Index.of(c) for c in coordinates[:-1]], list(shape[:-1])).as_int()
+        row = 0
+        for coordinate, extent in zip(coordinates[:-1], shape[:-1], strict=True):
+            row = row * extent + coordinate
         panel, within = divmod(coordinates[-1] * itemsize, width)
         start = panel * self.panel_bytes(shape) + row * width + within
         return swizzled(start, width) // itemsize

@@ -56,10 +56,33 @@ def test_run_prints_the_profile_as_json():
     assert data["by_origin"][0]["cycles"] > 0
 
 
-@pytest.mark.parametrize("option", [("--profile",), ("--trace", "t.json")])
-def test_a_measured_machine_has_no_timeline(option):
-    text = septran("run", "gemm", "--on", "cpu-x86", *option, *SIZES, code=2)
+def test_run_shows_lanes_without_origins():
+    text = septran("run", "gemm", "--on", "dsa-sim", "--timeline", *SIZES)
+    assert len([line for line in text.splitlines() if line.count("|") == 2]) == 3
+    assert "where the cycles come from" not in text
+
+
+def test_a_measured_machine_has_no_cycles():
+    text = septran("run", "gemm", "--on", "cpu-x86", "--profile", *SIZES, code=2)
+    assert "--timeline shows what ran when" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("option", [("--profile",), ("--timeline",), ("--trace", "t.json")])
+def test_an_interpreted_run_has_no_timeline(option):
+    text = septran("run", "gemm", "--on", "dsa-sim", "--interpret", *option, *SIZES, code=2)
     assert "has no timeline" in " ".join(text.split())
+
+
+def test_a_run_on_this_cpu_shows_its_threads(tmp_path):
+    path = tmp_path / "gemm.json"
+    words = ("run", "gemm", "--on", "cpu-x86", "--no-torch", "--timeline", "--trace", path)
+    text = septran(*words, *SIZES)
+    lanes = [line.split("|")[0].strip() for line in text.splitlines() if line.count("|") == 2]
+    assert lanes
+    assert all(lane.startswith("thread ") for lane in lanes)
+    assert {event["ph"] for event in json.loads(path.read_text())["traceEvents"]} == {"M", "X"}
+    data = json.loads(septran(*words, "--json", *SIZES))
+    assert data["timeline"][0]["title"].startswith("thread ")
 
 
 def test_explain_prints_the_bound():

@@ -19,6 +19,7 @@ from septran.targets.cuda.channels import end
 from septran.targets.cuda.clusters import Cluster, cluster
 from septran.targets.cuda.context import Context, Storage, Threads, shared_storage
 from septran.targets.cuda.emitters import PREPARE, THREADS
+from septran.targets.cuda.facts import RESERVED, unit_limits
 from septran.targets.cuda.fragments import GROUP, Holding
 from septran.targets.cuda.grids import grid
 from septran.targets.cuda.indices import Indices
@@ -37,6 +38,10 @@ AMPERE = 80
 """The first architecture with `max.NaN`."""
 MOST_HELD = 64
 """Elements of one buffer that a thread holds before a block gets more threads."""
+MOST_THREADS = 1024
+"""Of a block, on every architecture."""
+MOST_REGISTERS = 256
+"""Of a thread, as they are handed out."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,12 @@ class _Kernel:
         self.loops, inside = grid(body)
         self.body = hoisted(inside)
         block = threads(program, self.body)
+        if block > MOST_THREADS:
+            raise unsupported(
+                self.body[0].origin,
+                f"{name} needs {block:,} threads a block, and there are at most {MOST_THREADS:,}",
+                "ask for fewer `consumers`",
+            )
         wide = any(math.prod(b.shape) * b.stages > LARGEST_INDEX for b in program.buffers)
         self.writer = Writer("int64" if wide else "int32", _generation(program) >= AMPERE)
         self.block, self.thread = tirx.Var("block", "int32"), tirx.Var("tid", "int32")
@@ -213,14 +224,28 @@ class _Kernel:
             "global_symbol": self.name, "tirx.noalias": True, "calling_conv": 2,
             "target": self.target, "tirx.is_global_func": True,
         }  # fmt: skip
-        if context.state.get("alone"):  # a block has all registers of its multiprocessor
-            attributes["tirx.launch_bounds_min_blocks_per_sm"] = 1
+        beside = 1 if context.state.get("alone") else self._beside()
+        if beside is not None:
+            attributes["tirx.launch_bounds_min_blocks_per_sm"] = beside
         attrs = tvm.ir.make_node("ir.DictAttrs", **attributes)
         function = tirx.PrimFunc([v for _, v in context.arguments], body, attrs=attrs)
         arguments = tuple(a for a, _ in context.arguments)
         size = cluster(context).size
         launch = Launch(self.name, grid, context.block, size, context.shared_bytes, arguments)
         return Kernel(function, launch, tuple(context.remarks), tuple(context.holdings))
+
+    def _beside(self) -> int | None:
+        """Blocks that a multiprocessor holds, where each thread may have the most registers.
+
+        That is where shared memory lets so few be there. ptxas does not know of it, and would
+        rather spill than leave registers to blocks that do not come.
+        """
+        limits = unit_limits(self.program.machine)
+        if not limits or not self.context.shared_bytes:
+            return None
+        count = max(1, limits["shared"] // (self.context.shared_bytes + RESERVED))
+        fits = count * self.context.block * MOST_REGISTERS <= limits["registers"]
+        return count if fits else None
 
 
 def _extent(variable: Any, tag: str, extent: int, body: Any) -> Any:

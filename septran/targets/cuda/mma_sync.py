@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from septran.targets.cuda.registers import zero
 from septran.targets.cuda.shared import tile
 from septran.targets.cuda.unsupported import unsupported
 from septran.task import expressions as ex
-from septran.tile.nodes import Compute, TileProgram, nodes
+from septran.tile.nodes import Compute, Copy, Region, TileProgram, nodes, reads, writes
 
 _NOTHING = ex.Constant(0, "int32")
 NAMES = ("mma_sync", "mma_sync_int8", "mma_sync_tf32")
@@ -35,31 +36,44 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Warps:
-    """How the warps share a product: `down` along its rows, `across` along its columns."""
+    """How the warps share a product: `down` along its rows, `across` along its columns.
+
+    Where that is fewer than all warps, those with the same rows do the same.
+    """
 
     down: int
     across: int
+    abreast: int
+    """Warps with the same rows."""
 
     @staticmethod
-    def of(program: TileProgram, rows: int, columns: int, count: int) -> Warps:
-        """Whole rows where they are reduced or used as an operand, else squares."""
+    def of(program: TileProgram, target: Region, count: int) -> Warps:
+        """Whole rows where they are reduced or used as an operand, else squares.
+
+        In a program with the former all products have the same rows in the same warps: what
+        is computed of a row is where it is needed.
+        """
+        rows, columns = target.shape
         down_most = math.gcd(rows // ROWS, count)
-        if _by_rows(program):
-            return Warps(down_most, 1)
+        whole = _whole_rows(program)
+        if whole:
+            abreast = count // down_most
+            parts = 1 if target.buffer in whole else math.gcd(columns // COLUMNS, abreast)
+            return Warps(down_most, parts, abreast)
         choices = []
         for down in (n for n in range(1, down_most + 1) if down_most % n == 0):
             across = math.gcd(columns // COLUMNS, count // down)
             traffic = rows // down + columns // across
             choices.append((-down * across, traffic, down, across))
         _, _, down, across = min(choices)
-        return Warps(down, across)
+        return Warps(down, across, count // down)
 
     def fragment(self, rows: int, columns: int, threads: int, whole: bool = False) -> Fragment:
         """The accumulator; with `whole` what each warp needs of A: all of its rows."""
         across = 1 if whole else self.across
         width = columns // COLUMNS // across
         row = [
-            thread(self.down, 32 * self.across),
+            thread(self.down, 32 * self.abreast),
             register(rows // ROWS // self.down, width * 4),
             register(2, 2),
             thread(8, 4),
@@ -68,17 +82,28 @@ class Warps:
         return Fragment.of((row, column), threads)
 
 
-def _by_rows(program: TileProgram) -> bool:
-    """Whether rows are reduced, or a product is an operand of the next one."""
+def _whole_rows(program: TileProgram) -> frozenset[str]:
+    """Buffers of which a warp needs whole rows: it reduces them, or they become an operand."""
+    found: set[str] = set()
+    made: list[tuple[set[str], set[str]]] = []
     for node in nodes(program.body):
-        if not isinstance(node, Compute):
-            continue
-        if node.primitive == "gemm":
-            if program.buffer(node.operands[1].buffer).memory == "REGISTER":
-                return True
-        elif any(isinstance(e, ex.Reduce) for e in ex.walk(node.expression or _NOTHING)):
-            return True
-    return False
+        if isinstance(node, Compute) and node.primitive == "gemm":
+            found.add(node.operands[1].buffer)
+        elif isinstance(node, Compute | Copy):
+            made.append(({r.buffer for r in writes(node)}, {r.buffer for r in reads(node)}))
+        if isinstance(node, Compute):
+            found |= set(_reduced(node))
+    found = {name for name in found if program.buffer(name).memory == "REGISTER"}
+    while more := {b for results, inputs in made if results & found for b in inputs} - found:
+        found |= more
+    return frozenset(found)
+
+
+def _reduced(node: Compute) -> Iterator[str]:
+    """The buffers of which a node reduces rows or columns."""
+    for reduction in ex.walk(node.expression or _NOTHING):
+        if isinstance(reduction, ex.Reduce):
+            yield from (e.view.tensor for e in ex.walk(reduction) if isinstance(e, ex.Load))
 
 
 def warps(context: Context, node: Compute) -> Warps:
@@ -87,7 +112,7 @@ def warps(context: Context, node: Compute) -> Warps:
     if rows % ROWS or columns % COLUMNS:
         message = f"mma_sync multiplies whole tiles of {ROWS} x {COLUMNS}, not {rows} x {columns}"
         raise unsupported(node.origin, message)
-    return Warps.of(context.program, rows, columns, context.threads.count // 32)
+    return Warps.of(context.program, node.operands[0], context.threads.count // 32)
 
 
 def demands(context: Context, node: Compute) -> dict[str, Fragment]:
@@ -134,7 +159,7 @@ class _Product:
         self.rights = context.writer.allocate("b", self.across * 2, "uint32")
         number = context.thread // 32
         self.row = context.indices.named(
-            "row", number // self.warps.across % self.warps.down * (self.down * ROWS)
+            "row", number // self.warps.abreast % self.warps.down * (self.down * ROWS)
         )
         self.column = context.indices.named(
             "column", number % self.warps.across * (self.across * COLUMNS)

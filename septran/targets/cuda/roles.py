@@ -32,6 +32,8 @@ SIZES = {"WARPGROUP": GROUP, "WARP": WARP, "THREAD": 1}
 """Threads of a unit of each level."""
 FILE = 65536
 """Registers of a multiprocessor."""
+UNIT, FEWEST = 8, 24
+"""Registers of a thread are handed over in these units, and no fewer than these."""
 GATHERING = 96
 """Registers of a thread that copies through them: eight vectors under way, and addresses."""
 
@@ -118,24 +120,36 @@ def emit_role(context: Context, role: Role) -> None:
 
 
 def _registers(context: Context, role: Role) -> int:
-    """Registers a thread of a role: as asked, but enough where copies go through them."""
+    """Registers a thread of a role: as asked, if a multiprocessor has as many for all roles.
+
+    Where not, those that ask for most get less, and where copies go through registers they
+    get enough. Without this a kernel would wait for registers for ever.
+    """
     assert role.registers is not None
     groups = [n for n in context.state["body"] if isinstance(n, Role)]
+    wanted = {id(n): _wanted(context, n) for n in groups}
     movers = [n for n in groups if _gathers(context, n)]
-    if not movers:
-        return role.registers
-    if role in movers:
-        count = max(role.registers, GATHERING)
-        why = "it copies through registers"
+    count, most = wanted[id(role)], max(wanted.values())
+    taken = sum(wanted[id(n)] * _size(n) for n in groups if wanted[id(n)] < most)
+    threads = sum(_size(n) for n in groups if wanted[id(n)] == most)
+    left = (FILE - taken) // threads // UNIT * UNIT
+    if count == most and left < count:
+        count, why = left, f"there are {FILE:,} for all roles"
+        why = f"the {movers[0].name} copies through registers" if movers else why
     else:
-        taken = sum(max(m.registers or 0, GATHERING) * _size(m) for m in movers)
-        threads = sum(_size(n) for n in groups if n not in movers)
-        count = min(role.registers, (FILE - taken) // threads // 8 * 8)
-        why = f"the {movers[0].name} copies through registers"
+        why = "it copies through registers" if role in movers else f"they go by {UNIT}"
     if count != role.registers:
         message = f"the {role.name} has {count} registers a thread, not {role.registers}: {why}"
         context.remark("missed", role.name, message)
     return count
+
+
+def _wanted(context: Context, role: Role) -> int:
+    """What a role asks for, in whole units; what the block begins with where it asks for none."""
+    if role.registers is None:
+        return _average(context)
+    asked = max(FEWEST, role.registers // UNIT * UNIT)
+    return max(asked, GATHERING) if _gathers(context, role) else asked
 
 
 def _gathers(context: Context, role: Role) -> bool:
@@ -147,7 +161,7 @@ def _gathers(context: Context, role: Role) -> bool:
 
 def _average(context: Context) -> int:
     """Registers a thread has when a block begins: an equal share of all, in eights."""
-    return min(255, FILE // context.block // 8 * 8)
+    return min(255, FILE // context.block // UNIT * UNIT)
 
 
 def _run(context: Context, role: Role, threads: Threads) -> None:

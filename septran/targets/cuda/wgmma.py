@@ -156,12 +156,26 @@ def gemm(context: Context, node: Compute) -> None:
 def issue(context: Context, node: Compute) -> None:
     """Start a product and commit it as a group."""
     work = Product.of(context, node)
+    _tell_of_sums(context, node)
     ptx(context, "wgmma.fence.sync.aligned")
     for block in range(work.blocks):
         for start, width in work.parts:
             for step in range(work.steps):
                 work.instruction(block, start, width, step)
     ptx(context, "wgmma.commit_group.sync.aligned")
+
+
+def _tell_of_sums(context: Context, node: Compute) -> None:
+    """Say where the hardware adds with fewer bits than the accumulator has."""
+    bits = context.program.machine.instruction(node.instruction).options.get("sum_bits")
+    if bits is not None:
+        about, kind = node.operands[0].buffer, context.buffer(node.operands[0].buffer).dtype
+        context.remark(
+            "decision", about,
+            f"{node.instruction} adds about {bits} bits of each product: on the machine {about} is "
+            f"less exact than sums in {kind}, which `check` allows for and the emulator computes",
+            "bind `gemm: simt` where that matters; it is slow",
+        )  # fmt: skip
 
 
 @dataclass

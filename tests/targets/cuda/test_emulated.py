@@ -95,7 +95,9 @@ def test_the_command_line_checks_a_product_in_every_mode(tmp_path):
         "wgmma",
         "tma load",
     }
-    text = CliRunner().invoke(app, words).output
+    text = CliRunner().invoke(app, [*words, "--timeline"]).output
+    lanes = [line.split("|")[0].strip() for line in text.splitlines() if line.count("|") == 2]
+    assert lanes[:2] == ["copy engine", "tensor cores"]
     assert "late: they take effect as late as waits allow" in text
     assert "C: right" in text
 

@@ -114,6 +114,35 @@ def test_tensors_of_torch_are_taken():
     assert bool(((found.double() - wanted).abs() <= bound).all())
 
 
+def product(mapping, **options):
+    return septran.produce_stages(
+        "gemm", mapping, shapes={"M": 128, "N": 80, "K": 96}, static={"trans_b": True}, **options
+    )
+
+
+def test_a_remark_tells_that_hardware_adds_with_fewer_bits():
+    types = {"A": F8, "B": F8, "C": "float32"}
+    told = [r.message for r in product("nvidia-h200", dtypes=types).tensor_ir.remarks]
+    assert any("wgmma_fp8 adds about 14 bits of each product" in text for text in told)
+    wider = product("nvidia-h200", dtypes="float16").tensor_ir.remarks
+    assert not any("bits of each product" in remark.message for remark in wider)
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++")
+def test_the_binding_that_the_remark_names_adds_in_float32(tmp_path):
+    mapping = tmp_path / "exact.mapping.yaml"
+    mapping.write_text(
+        "extends: nvidia-h200.mapping.yaml\n"
+        "rules: [{match: {primitive: gemm}, binding: {gemm: simt}}]\n"
+    )
+    kernel = septran.compile(
+        "gemm", str(mapping), shapes={"M": 40, "N": 24, "K": 64}, emulate=True, tunables=TILES,
+        dtypes={"A": F8, "B": F8, "C": "float32"}, static={"trans_b": True},
+    )  # fmt: skip
+    kernel.check().raise_if_wrong()
+    assert "wgmma" not in kernel.stages.source.text
+
+
 def test_what_is_generated_is_clean_for_the_compiler(cuda_compiler):
     stages = septran.produce_stages(
         "gemm", "nvidia-h200", shapes={"M": 1024, "N": 1024, "K": 1024}, static={"trans_b": True},

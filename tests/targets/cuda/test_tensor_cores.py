@@ -12,6 +12,7 @@ import septran
 from septran.targets.cuda.compile import compile_text
 from septran.targets.cuda.emulated import emulation
 from septran.targets.cuda.target import TARGET
+from septran.targets.cuda.unsupported import UnsupportedNodeError
 from septran.targets.cuda.wgmma import column_parts
 
 MAPPINGS = Path(__file__).parents[3] / "mappings"
@@ -93,6 +94,17 @@ CASES = {
     "a state of 33 rows for mma": (
         "linear_attention", "nvidia-a100", {"B": 1, "H": 1, "N": 100, "D": 33, "E": 20},
         "float16", {},
+    ),
+    "a state of three tiles of rows": (
+        "linear_attention", "nvidia-h200", {"B": 1, "H": 1, "N": 150, "D": 48, "E": 48},
+        "float16", {},
+    ),
+    "columns for each of four warps": (
+        "mla_decode", "nvidia-a100", {"B": 1, "H": 9, "N": 50, "C": 64, "E": 16}, "float16", {},
+    ),
+    "columns for two and two warps": (
+        "mla_decode", "nvidia-a100", {"B": 1, "H": 16, "N": 30, "C": 48, "E": 16},
+        "bfloat16", {},
     ),
 }  # fmt: skip
 
@@ -176,18 +188,56 @@ def test_tf32_is_exact_where_its_bits_suffice(tmp_path):
     assert np.array_equal(kernel(a, b), a @ b)
 
 
+ROLES = """\
+extends: nvidia-h200.mapping.yaml
+rules:
+  - match: {loops: parallel}
+    roles: %s
+"""
+
+
+@pytest.mark.parametrize(
+    ("roles", "rows", "has"),
+    [
+        ("{consumers: 3, registers: {producer: 40, consumer: 160}}", 192, "has 152 registers"),
+        ("{consumers: 2, registers: {producer: 33, consumer: 232}}", 128, "has 32 registers"),
+        ("{consumers: 2, registers: {producer: 200, consumer: 240}}", 128, "has 152 registers"),
+        ("{consumers: 2, registers: {consumer: 240}}", 128, "has 232 registers"),
+    ],
+)
+def test_roles_get_no_more_registers_than_there_are(roles, rows, has):
+    """Else the last warps would wait for them for ever."""
+    sizes = {"M": 200, "N": 72, "K": 136}
+    kernel = septran.compile(
+        "gemm", ROLES % roles, emulate=True, shapes=sizes, dtypes="float16",
+        tunables={"block_M": rows},
+    )  # fmt: skip
+    kernel.check().raise_if_wrong()
+    assert any(has in remark.message for remark in kernel.stages.tensor_ir.remarks)
+
+
+def test_more_threads_than_a_block_has_are_refused():
+    options = {"shapes": {"M": 600, "N": 72, "K": 136}, "dtypes": "float16"}
+    stages = septran.produce_stages(
+        "gemm", ROLES % "{consumers: 8}", tunables={"block_M": 512, "block_N": 64}, **options
+    )
+    with pytest.raises(UnsupportedNodeError, match=r"1,152 threads a block(?s:.*)`consumers`"):
+        stages.tensor_ir  # noqa: B018
+
+
 def cuda(operator, machine, **options):
     stages = septran.produce_stages(operator, machine, **options)
     return TARGET.lower(stages.tile_program).cuda
 
 
 HEADS = {"B": 2, "H": 8, "G": 2, "M": 2048, "N": 2048}
+LATENTS = {"B": 1, "H": 128, "N": 512, "C": 512, "E": 64}
+CHUNKS = {"B": 1, "H": 2, "N": 256, "E": 100}
 IMAGE = {"B": 8, "H": 56, "W": 56, "C": 64, "R": 3, "S": 3, "O": 64}
 
 
-@pytest.mark.parametrize(
-    ("operator", "shapes", "static"),
-    [
+SPILLS = {
+    "nvidia-h200": [
         ("dequant_gemm", {"M": 1, "N": 8192, "K": 8192}, {}),
         ("dequant_gemm", {"M": 64, "N": 8192, "K": 8192}, {}),
         ("conv2d_nhwc", IMAGE, {"padding": 1}),
@@ -195,13 +245,37 @@ IMAGE = {"B": 8, "H": 56, "W": 56, "C": 64, "R": 3, "S": 3, "O": 64}
         ("gemm", {"M": 2048, "N": 130, "K": 2050}, {}),
         ("attention", {**HEADS, "D": 40}, {"causal": True}),
         ("attention", {**HEADS, "D": 33}, {}),
+        ("mla_decode", LATENTS, {}),
+        *(("linear_attention", {**CHUNKS, "D": size}, {}) for size in (48, 96, 256)),
     ],
+    "nvidia-a100": [
+        ("attention", {**HEADS, "D": 128}, {"causal": True}),
+        ("attention", {**HEADS, "D": 330}, {}),
+        ("mla_decode", LATENTS, {}),
+        *(("linear_attention", {**CHUNKS, "D": size}, {}) for size in (32, 100, 256)),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("machine", "operator", "shapes", "static"),
+    [(machine, *case) for machine, cases in SPILLS.items() for case in cases],
 )
-def test_no_registers_spill(operator, shapes, static, cuda_compiler):
-    found = cuda(operator, "nvidia-h200", shapes=shapes, dtypes="float16", static=static)
-    built = compile_text(found.source, "sm_90a")
+def test_no_registers_spill(machine, operator, shapes, static, cuda_compiler):
+    found = cuda(operator, machine, shapes=shapes, dtypes="float16", static=static)
+    built = compile_text(found.source, found.arch)
     assert not built.advisories
     assert [(f.spill_store_bytes, f.spill_load_bytes) for f in built.figures] == [(0, 0)]
+
+
+@pytest.mark.parametrize("machine", SPILLS)
+def test_warps_share_the_columns_of_sums_that_are_not_reduced(machine):
+    """16 rows are one tile for four warps: scores are whole in each, what they weigh is not."""
+    stages = septran.produce_stages("mla_decode", machine, shapes=LATENTS, dtypes="float16")
+    held = {h.buffer: h.fragment for h in TARGET.lower(stages.tile_program).holdings}
+    assert held["acc"].registers * 128 == 16 * LATENTS["C"]
+    keys = {"nvidia-h200": 32, "nvidia-a100": 16}[machine]
+    assert held["S"].registers * 32 == 16 * keys
 
 
 def count(text: str, instruction: str) -> int:

@@ -33,6 +33,8 @@ from septran.targets.dsa.simulator import TRACE
 Array = np.ndarray[Any, Any]
 MODES = ("eager", "late", "random")
 """When asynchronous work takes effect: at once, as late as the waits allow, at random."""
+NOBODY = 0xFFFFFFFF
+"""The block of what no thread did."""
 RECORDS = 1 << 18
 """Records of a trace that are kept of one launch."""
 _SHARED = {"80": 166912, "87": 166912, "90": 232448, "100": 232448, "103": 232448}
@@ -228,6 +230,8 @@ class _Run:
         message = re.sub(r"<buffer (\d+)>", lambda m: self.memory.names[int(m[1])], message)
         message = re.sub(r"<site (\d+)>", lambda m: places[int(m[1])].brief, message)
         block, thread = c.emu_block(result), c.emu_thread(result)
+        if block == NOBODY:
+            block = -1
         if places and places[0].line and "<site 0>" not in c.emu_message(result).decode():
             message += f"\n  at {places[0]}"
         if block >= 0 and "wait for each other" not in message:
