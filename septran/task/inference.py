@@ -15,7 +15,7 @@ from septran.errors import LogicError
 from septran.task.chooser import Chooser
 from septran.task.definition import Task
 from septran.task.dims import extent, named_dims
-from septran.task.errors import InferenceError
+from septran.task.errors import InferenceError, NothingWrittenError
 from septran.task.index import Range, Var, axis
 from septran.task.privileges import accesses
 from septran.task.tracing import trace
@@ -90,11 +90,23 @@ def complete(
 
 
 def written(logic: Task, static: Mapping[str, Any] | None = None) -> frozenset[str]:
-    """Names of the parameters that the logic writes: as stated, else by a trace."""
+    """Names of the parameters that the logic writes: as stated, else by a trace.
+
+    Raises:
+        NothingWrittenError: there are none, so that the logic has no result.
+    """
     stated = {name: kind.privilege for name, kind in logic.tensors}
-    if all(stated.values()):
-        return frozenset(name for name, privilege in stated.items() if privilege != "In")
-    return frozenset(p.name for p in _probe(logic, static).root.params if p.writes)
+    if stated and all(stated.values()):
+        found = frozenset(name for name, privilege in stated.items() if privilege != "In")
+    else:
+        found = frozenset(p.name for p in _probe(logic, static).root.params if p.writes)
+    if not found:
+        raise NothingWrittenError(
+            f"{logic.name} writes none of its tensors, so it has no result", logic.location,
+            hint="a leaf writes by Y[:] = ... (Y = ... only names another value) or by a primitive,"
+            " a composite by launching tasks that do",
+        )  # fmt: skip
+    return found
 
 
 def _probe(logic: Task, static: Mapping[str, Any] | None) -> TaskTree:
