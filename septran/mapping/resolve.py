@@ -17,14 +17,11 @@ from septran.mapping.choose import Scope, tunable
 from septran.mapping.groups import groups_of
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping as LoadedMapping
-from septran.mapping.mistakes import (
-    NestingError,
-    NoBindingError,
-    NotVisibleError,
-)
+from septran.mapping.mistakes import NestingError, NoBindingError, NotVisibleError
 from septran.mapping.names import misspelt, mistakes_in, tensors_of
 from septran.mapping.resolved import Decision, Instance, ResolvedMapping, Setting
 from septran.mapping.rules import Facts, facts_of_task
+from septran.mapping.unspread import unspread
 from septran.mapping.visibility import canonical, sees
 from septran.task.privileges import accesses
 from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree, statements
@@ -44,8 +41,9 @@ def resolve(
     mapping.require_settled()
     work = _Resolution(tree, mapping)
     work.visit(tree.root, None, None)
-    raise_all(work.errors or work.unbound)
     instances = tuple(work.instances)
+    whole = unspread(tree, mapping.machine, instances, work.errors)
+    raise_all([whole] if whole else work.errors or work.unbound)
     check_capacity(tree, mapping.machine, instances, work.decisions)
     decisions = effects.distinct(work.decisions, instances)
     return ResolvedMapping(tree, mapping.machine, instances, decisions, mapping.file)

@@ -10,7 +10,7 @@ from itertools import islice
 from traceback import walk_tb
 from types import CodeType, TracebackType
 
-from septran.errors import LogicError, nearest
+from septran.errors import SepTranError, nearest
 from septran.location import Location
 from septran.task.errors import PythonError, UnknownConstructError
 
@@ -69,7 +69,7 @@ def told(task: str) -> Iterator[None]:
     """Errors of Python in a task's body become `PythonError`; mistakes get their column."""
     try:
         yield
-    except LogicError as error:
+    except SepTranError as error:
         _point(error)
         raise
     except Exception as error:
@@ -104,7 +104,7 @@ def _place(trace: TracebackType | None) -> Location | None:
     return _with_column(*found, trace) if found else None
 
 
-def _point(error: LogicError) -> None:
+def _point(error: SepTranError) -> None:
     """Say where on its line a mistake is, if it is on a line that was running."""
     where = error.where
     if where is None or where.column is not None:
