@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import operator
 import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
@@ -127,6 +128,22 @@ def not_a_tensor(value: Any) -> str:
     if isinstance(value, Expression):
         return "expressions are computed in leaves: assign it to a temporary there, and pass that"
     return "parameters, temporaries and views of them are tensors; arrays are passed to the logic"
+
+
+def checked_shapes(logic: Any, shapes: Any) -> dict[str, tuple[int, ...]]:
+    """Extents by parameter, as a trace takes them; LaunchArgumentsError, ShapeError."""
+    if not isinstance(logic, Task):
+        raise LaunchArgumentsError(
+            f"{logic!r} is not a task", Location.of_caller(),
+            hint="pass a function with @task.define, or task.load_entry(file)",
+        )  # fmt: skip
+    try:
+        return {str(name): tuple(operator.index(n) for n in s) for name, s in shapes.items()}
+    except (AttributeError, TypeError):
+        raise ShapeError(
+            f"shapes is {shapes!r}, not a dictionary of tuples of integers", Location.of_caller(),
+            hint="write {'A': (128, 64)}",
+        ) from None  # fmt: skip
 
 
 def require_none(result: Any, task: Task) -> None:

@@ -33,8 +33,12 @@ def load_logic(path: str | Path) -> ModuleType:
     Raises:
         LoadError: it does not exist, or fails as Python.
     """
-    file = Path(path).resolve()
-    if not file.is_file():
+    try:
+        file = Path(path).resolve()
+        found = file.is_file()
+    except (OSError, ValueError, TypeError) as error:
+        raise LoadError(f"{path!r} is no logic file: {error}", None) from None
+    if not found:
         raise LoadError(f"no logic file {file.name!r} in {file.parent}", None)
     name = f"septran_logic_{file.stem}_{abs(hash(str(file))):x}"
     spec = importlib.util.spec_from_file_location(name, file)

@@ -17,6 +17,7 @@ from septran.task.arguments import (
     check_dtype,
     check_keywords,
     check_tensors,
+    checked_shapes,
     entry_keywords,
     not_a_tensor,
     require_none,
@@ -340,7 +341,7 @@ def trace(
     Raises:
         LogicError: of one of the classes in `septran.task.errors`.
     """
-    shapes = {name: tuple(int(n) for n in shape) for name, shape in shapes.items()}
+    shapes = checked_shapes(logic, shapes)
     dims = named_dims(logic, shapes, static or {})
     tracer = Tracer(chooser or DefaultChooser(), dims, check=check)
     views = []
