@@ -158,9 +158,8 @@ class Frame:
         try:
             shape, valid = ex.broadcast(goal, expr)
         except ex.ShapeMismatchError as error:
-            raise ShapeError(
-                f"{error} in an assignment", Location.of_caller(), hint=BROADCAST
-            ) from None
+            message = f"{error} in an assignment"
+            raise ShapeError(message, Location.of_caller(), hint=BROADCAST) from None
         if shape != goal.shape or valid != goal.valid:
             raise ShapeError(
                 f"a value of shape {expr.shape} does not fit into {target.name} of {goal.shape}",
@@ -383,8 +382,8 @@ def launch(task: Any, *arguments: Any, **keywords: Any) -> None:
     views, homes = [], []
     for (name, _), tile in zip(task.tensors, arguments, strict=True):
         if not isinstance(tile, Tile):
-            what = f"argument {name} of {task.name} is not a tensor"
-            raise LaunchArgumentsError(what, where, hint=not_a_tensor(tile))
+            message, hint = f"argument {name} of {task.name} is not a tensor", not_a_tensor(tile)
+            raise LaunchArgumentsError(message, where, hint=hint)
         frame.require_live(tile)
         views.append((tile.view.shape, tile.view.valid, tile.own_dtype))
         homes.append(frame.home(tile.view))
