@@ -67,7 +67,9 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'septran' has no attribute {name!r}")
+    from septran.errors import nearest
+
+    raise AttributeError(f"module 'septran' has no attribute {name!r}; {nearest(name, __all__)}")
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import operator
 import re
 from collections.abc import Mapping as MappingOf
 from collections.abc import Sequence
@@ -50,6 +52,12 @@ class UnknownDtypeError(CallError):
     code = "SEP681"
 
 
+class UnsuitableRequestError(CallError):
+    """`shapes`, `tunables` or `static` is not what a compilation can be made for."""
+
+    code = "SEP682"
+
+
 def compile(  # the verb that users expect
     logic: Logic | None = None,
     mapping: Any = None,
@@ -85,13 +93,13 @@ def compile(  # the verb that users expect
         SepTranError: with file and line of the mistake.
     """
     entry, plan = load_pair(logic_file or logic, mapping_file or mapping, machine)
-    flags = dict(static or {})
+    flags, given_tunables = _table("static", static), _table("tunables", tunables)
     kinds = _dtypes(entry, dtypes)
 
     def specialise(
         given: MappingOf[str, tuple[int, ...]], types: MappingOf[str, str]
     ) -> Specialisation:
-        kinds_now, changed = dict(kinds) | dict(types), dict(tunables or {})
+        kinds_now, changed = dict(kinds) | dict(types), dict(given_tunables)
         return Specialisation.of(
             _stages(entry, plan, given, kinds_now, changed, flags, passes, emulate)
         )
@@ -123,9 +131,9 @@ def produce_stages(
     Takes what `compile` takes; without `shapes` the operator's own example is used.
     """
     entry, plan = load_pair(logic, mapping, machine)
-    flags = dict(static or {})
+    flags, changed = _table("static", static), _table("tunables", tunables)
     full = extents(entry, shapes_or_example(entry, shapes), flags)
-    return _stages(entry, plan, full, _dtypes(entry, dtypes), dict(tunables or {}), flags, passes)
+    return _stages(entry, plan, full, _dtypes(entry, dtypes), changed, flags, passes)
 
 
 def shapes_or_example(entry: Task, shapes: Shapes | None) -> Shapes:
@@ -155,6 +163,7 @@ def _stages(
     """Logic -> task tree -> resolved mapping -> tile program -> TensorIR -> executable."""
     chooser = plan.chooser(tunables=tunables)
     full, types = complete(entry, shapes, dtypes, chooser, static)
+    _check_sizes(entry, full)
     backend = plan.machine.backend
     return Stages(
         {
@@ -203,6 +212,9 @@ def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, Ma
     """The entry task and the mapping, from whatever names them; raises SepTranError."""
     if logic is None:
         raise MissingLogicError("no logic is given", hint="pass a task, an operator or a file")
+    if not isinstance(logic, Task | str | Path):
+        hint = "pass a task (a function with @task.define), an operator's name, or a logic file"
+        raise MissingLogicError(f"{logic!r} is no logic", hint=hint)
     plan = load_mapping(mapping if mapping is not None else (machine or "cpu-x86"), machine)
     if isinstance(logic, Task):
         return logic, plan
@@ -217,6 +229,7 @@ def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, Ma
 
 def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[str, tuple[int, ...]]:
     """Shapes of parameters from shapes and named dimensions together; raises CallError."""
+    shapes = _table("shapes", shapes)
     names = [name for name, _ in entry.tensors]
     tensors = entry.specialised(static)
     dims = {
@@ -226,8 +239,9 @@ def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[st
         for n in re.findall(r"[A-Za-z_]\w*", str(d))
     }
     dims -= {k.name for k in entry.keywords}
-    sizes = {n: int(e) for n, e in shapes.items() if not isinstance(e, tuple | list)}
-    known = {n: tuple(map(int, e)) for n, e in shapes.items() if isinstance(e, tuple | list)}
+    several = {n: e for n, e in shapes.items() if isinstance(e, tuple | list)}
+    known = {n: tuple(_whole(n, x) for x in e) for n, e in several.items()}
+    sizes = {n: _whole(n, e) for n, e in shapes.items() if n not in several}
     for name, other in entry.function.__globals__.get("SAME", {}).items():
         if other in sizes:
             sizes.setdefault(name, sizes[other])
@@ -242,6 +256,35 @@ def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[st
             with contextlib.suppress(InferenceError):  # it follows from others, or is reported
                 known[name] = tuple(extent(d, sizes, static, entry, name) for d in kind.dims)
     return known
+
+
+def _table(name: str, given: Any) -> dict[str, Any]:
+    """An argument that is a dictionary, or nothing; raises UnsuitableRequestError."""
+    if given is None or isinstance(given, MappingOf):
+        return dict(given or {})
+    examples = {"shapes": "{'M': 128}", "tunables": "{'block_M': 64}", "static": "{'flag': True}"}
+    message = f"{name} is {given!r}, not a dictionary"
+    raise UnsuitableRequestError(message, hint=f"write {name}={examples[name]}")
+
+
+def _whole(name: str, extent: Any) -> int:
+    """An extent as an integer that is not negative; raises UnsuitableRequestError."""
+    try:
+        number = -1 if isinstance(extent, bool) else operator.index(extent)
+    except TypeError:
+        number = -1
+    if number < 0:
+        message = f"{name} is {extent!r} in shapes, and extents are integers from 0"
+        raise UnsuitableRequestError(message, hint="write shapes={'M': 128} or {'A': (128, 64)}")
+    return number
+
+
+def _check_sizes(entry: Task, shapes: MappingOf[str, tuple[int, ...]]) -> None:
+    """Refuse tensors that no machine can address; raises UnsuitableRequestError."""
+    for name, shape in shapes.items():
+        if math.prod(max(1, extent) for extent in shape) >= 2**59:  # times 8 bytes, and sums
+            message = f"{name} of {entry.name} would be {' x '.join(map(str, shape))}: too large"
+            raise UnsuitableRequestError(message, entry.location)
 
 
 def _dtypes(entry: Task, dtypes: MappingOf[str, str] | str | None) -> dict[str, str]:

@@ -6,6 +6,7 @@ import functools
 import linecache
 import os
 import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,11 @@ _LOGIC = (
     f"{_INSIDE}lessons{os.sep}exercises{os.sep}",
 )
 """Folders of the package that hold logic, like a user's own."""
+_PACKAGES = ("site-packages", "dist-packages")
+_LIBRARY = sysconfig.get_path("stdlib") + os.sep
+_NUMERIC = tuple(
+    f"{os.sep}{folder}{os.sep}{name}{os.sep}" for folder in _PACKAGES for name in ("numpy", "torch")
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -40,6 +46,11 @@ class Location:
         return _short(self.file)
 
     @property
+    def of_user(self) -> bool:
+        """Whether it is in logic or a caller's own code, not in machinery."""
+        return not _internal(self.file)
+
+    @property
     def text(self) -> str:
         """The source line without its line end; empty where it cannot be read."""
         return linecache.getline(self.file, self.line).rstrip("\r\n")
@@ -58,7 +69,12 @@ class Location:
 
 
 def _internal(file: str) -> bool:
-    return file.startswith(_INSIDE) and not file.startswith(_LOGIC)
+    """Whether a file is machinery: of SepTran, of Python, or of NumPy or torch."""
+    if file.startswith(_INSIDE):
+        return not file.startswith(_LOGIC)
+    if any(part in file for part in _NUMERIC):
+        return True
+    return file.startswith(_LIBRARY) and not any(folder in file for folder in _PACKAGES)
 
 
 def _short(file: str) -> str:

@@ -78,9 +78,11 @@ def compare(
     A dict gives each mapping the name that it is shown by.
     """
     from septran.explain.comparison import Comparison, labels
+    from septran.targets.dsa.profile_comparison import NothingToCompareError
 
-    if not mappings:
-        raise ValueError("compare needs at least one mapping")
+    if not mappings or isinstance(mappings, str) or not isinstance(mappings, Sequence | Mapping):
+        message = f"{mappings!r} is no list of mappings to compare"
+        raise NothingToCompareError(message, hint="write ['cpu-x86', 'mine.mapping.yaml']")
     names = tuple(mappings) if isinstance(mappings, Mapping) else labels(mappings)
     mappings = tuple(mappings.values()) if isinstance(mappings, Mapping) else mappings
     explanations = tuple(

@@ -70,6 +70,9 @@ def mapping_source(mapping: str | Path) -> tuple[str, Path | None, str]:
     """The text of a mapping, its folder and a name for it; raises MappingError."""
     if isinstance(mapping, str) and ("\n" in mapping or ": " in mapping):
         return mapping, None, "mapping"
+    if not isinstance(mapping, str | Path):
+        hint = "pass its file, its text, or the name of a machine"
+        raise NoMappingError(f"{mapping!r} is no mapping that can be edited", hint=hint)
     path = Path(mapping)
     if path.suffix not in (".yaml", ".yml"):
         shipped = mappings_root() / f"{mapping}.mapping.yaml"

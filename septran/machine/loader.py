@@ -46,6 +46,9 @@ def load_machine(machine: str | Path | Machine) -> Machine:
     """
     if isinstance(machine, Machine):
         return machine
+    if not isinstance(machine, str | Path):
+        hint = "pass the name of a machine, or its file"
+        raise NoMachineError(f"{machine!r} is no machine", hint=hint)
     path = _find(machine)
     return _load(str(path), _stamp(path))
 

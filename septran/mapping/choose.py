@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from septran.errors import nearest
@@ -12,7 +12,7 @@ from septran.machine.model import Machine
 from septran.mapping.mapping import Case, Plan, Preference
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mistakes import TunableError, UnknownVariantError
-from septran.mapping.resolved import Setting
+from septran.mapping.resolved import Decision, Setting
 from septran.mapping.rules import Facts, facts_of_site, instance_for, rules_for
 from septran.task.chooser import LaunchSite
 from septran.task.padding import Padded
@@ -132,6 +132,33 @@ def tunable(
             if case is not None:
                 return Setting(case.value, preference.reason, case.where)
     return None
+
+
+def passed_over(
+    mapping: LoadedMapping, scope: Scope, facts: Facts, names: Iterable[str]
+) -> Iterator[Decision]:
+    """Cases of tunables whose condition holds, but whose value is larger than the dimension."""
+    for name in names:
+        for table in (*scope.tables(), mapping.tunables):
+            preference = preferred(table, name)
+            case = pick(preference, facts, name) if preference is not None else None
+            if preference is not None and case is not None:
+                yield from _before(preference, case, facts, name)
+                break
+
+
+def _before(preference: Preference, taken: Case, facts: Facts, name: str) -> Iterator[Decision]:
+    limit = _limit(facts, name)
+    if limit is None or not isinstance(taken.value, int) or taken.value >= limit:
+        return  # every value is cut to the dimension
+    for case in preference.cases[: preference.cases.index(taken)]:
+        if case.when is not None and case.when.holds(facts.values()):
+            message = (
+                f"{name} is {taken.value}: the case {case.value}, `when: {case.when.text}`, "
+                f"is passed over, as what it cuts is not longer than {limit}"
+            )
+            hint = "give the case a value that is not larger, or write one for short dimensions"
+            yield Decision("decision", facts.path, message, hint, case.where)
 
 
 def preferred(table: Mapping[str, Preference], name: str) -> Preference | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import MappingProxyType
@@ -160,6 +161,25 @@ def distinct(decisions: Iterable[Decision], instances: Iterable[Instance]) -> tu
         else:
             found.setdefault((decision.about, decision.where, decision.message), decision)
     return tuple(found.values())
+
+
+MANY = 32
+"""Launches from one line of a task: more make a remark."""
+
+
+def unrolled(tree: TaskTree) -> Iterator[Decision]:
+    """Launches that a loop of Python repeats: each becomes code of its own."""
+    for task in tree.root.walk():
+        counts = Counter((s.task.name, s.location) for s in task.launches())
+        for (name, where), count in counts.items():
+            if count > MANY:
+                yield Decision(
+                    "missed", task.path,
+                    f"{task.variant} launches {name} {count} times from one line, so that code is "
+                    f"made and compiled {count} times",
+                    f"write `for k in task.sequential_range({count}):` where the launches differ "
+                    "by their tiles only", where,
+                )  # fmt: skip
 
 
 def unused_tunables(

@@ -51,6 +51,9 @@ def load_mapping(
         return mapping if machine is None else _moved(mapping, load_machine(machine))
     if isinstance(mapping, Machine):
         return load_mapping(mapping.name, machine or mapping)
+    if not isinstance(mapping, str | Path):
+        hint = "pass a mapping file, its text, or the name of a machine that comes with one"
+        raise NoMappingError(f"{mapping!r} is no mapping", hint=hint)
     source = _source(mapping, folder, name)
     chain = _chain(source)
     wanted, assumed = _machine(chain, machine)

@@ -138,4 +138,10 @@ class UnknownVariantError(MappingError):
     code = "SEP322"
 
 
+class NoParallelLoopError(MappingError):
+    """A logic has no parallel loop, and the host alone cannot run it."""
+
+    code = "SEP323"
+
+
 FAMILY = Family(UnknownKeyError, MissingKeyError, WrongValueError, UnknownNameError)

@@ -13,18 +13,15 @@ from septran.machine.model import NONE, Machine
 from septran.mapping import effects
 from septran.mapping.bind import Leaf, bind, demanded, faster_rounded, moved, uses_of, wanted_for
 from septran.mapping.capacity import check_capacity
-from septran.mapping.choose import Scope, tunable
+from septran.mapping.choose import Scope, passed_over, tunable
 from septran.mapping.groups import groups_of
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping as LoadedMapping
-from septran.mapping.mistakes import (
-    NestingError,
-    NoBindingError,
-    NotVisibleError,
-)
+from septran.mapping.mistakes import NestingError, NoBindingError, NotVisibleError
 from septran.mapping.names import misspelt, mistakes_in, tensors_of
 from septran.mapping.resolved import Decision, Instance, ResolvedMapping, Setting
 from septran.mapping.rules import Facts, facts_of_task
+from septran.mapping.unspread import unspread
 from septran.mapping.visibility import canonical, sees
 from septran.task.privileges import accesses
 from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree, statements
@@ -44,10 +41,11 @@ def resolve(
     mapping.require_settled()
     work = _Resolution(tree, mapping)
     work.visit(tree.root, None, None)
-    raise_all(work.errors or work.unbound)
     instances = tuple(work.instances)
+    whole = unspread(tree, mapping.machine, instances, work.errors)
+    raise_all([whole] if whole else work.errors or work.unbound)
     check_capacity(tree, mapping.machine, instances, work.decisions)
-    decisions = effects.distinct(work.decisions, instances)
+    decisions = effects.distinct([*work.decisions, *effects.unrolled(tree)], instances)
     return ResolvedMapping(tree, mapping.machine, instances, decisions, mapping.file)
 
 
@@ -339,8 +337,10 @@ class _Task:
 
     def _tunables(self) -> dict[str, Setting[Any]]:
         found: dict[str, Setting[Any]] = {}
+        given = (self.work.mapping, self.scope, self.facts)
+        self.work.decisions += passed_over(*given, dict(self.task.tunables))
         for name, value in self.task.tunables:
-            setting = tunable(self.work.mapping, self.scope, self.facts, name)
+            setting = tunable(*given, name)
             if setting is None:
                 found[name] = Setting(value, "default of the logic", self.task.location)
             elif setting.value != value:

@@ -68,7 +68,16 @@ class SavedStage(Stage):
 def write_archive(
     path: Path, signature: Signature, device: str, compiled: tuple[Specialisation, ...]
 ) -> None:
-    """Write a folder, or one file where `path` ends in ``.zip``."""
+    """Write a folder, or one file where `path` ends in ``.zip``; raises ArchiveError."""
+    try:
+        _write(path, signature, device, compiled)
+    except (OSError, ValueError) as error:
+        raise ArchiveError(f"{str(path)[:200]!r} cannot be written: {error}"[:400]) from error
+
+
+def _write(
+    path: Path, signature: Signature, device: str, compiled: tuple[Specialisation, ...]
+) -> None:
     with tempfile.TemporaryDirectory(prefix="septran-") as temporary:
         staging = Path(temporary) / "archive"
         staging.mkdir()
@@ -96,6 +105,8 @@ def load(path: str | Path) -> Kernel:
     """
     from septran.runtime.kernel import Kernel  # late: a kernel can save itself
 
+    if not isinstance(path, str | Path):
+        raise ArchiveError(f"{path!r} is no path of a saved kernel")
     place = _unpacked(Path(path))
     data = _verified(Path(path), place.folder)
     try:

@@ -18,10 +18,10 @@ from septran.runtime.signature import Signature, Specialisation
 
 
 def call_key(tensors: Sequence[Any], out: Any) -> Hashable:
-    """What a plan is found by; None where not all arguments are arrays."""
+    """What a plan is found by; None where not all arguments are arrays, or there are none."""
     try:
         key = tuple([(type(x), x.shape, x.dtype) for x in tensors])
-        return key if out is None else (key, type(out), out.shape, out.dtype)
+        return key or None if out is None else (key, type(out), out.shape, out.dtype)
     except AttributeError:
         return None
 

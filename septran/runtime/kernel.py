@@ -280,7 +280,9 @@ class Kernel(Shown):
     ) -> tuple[Specialisation, Bound, Sequence[Scalar]]:
         """A call's arguments, checked, and the compilation that they need."""
         bound = bind(self.signature, tensors, out, named, self.device)
-        specialisation = self.specialise(bound.shapes, bound.dtypes)
+        fixed = not bound.arrays and not self.signature.inputs  # no argument tells the shapes
+        known = self._specialisations[-1] if fixed and self._specialisations else bound
+        specialisation = self.specialise(known.shapes, known.dtypes)
         check_against(self.name, specialisation, bound)
         scalars = scalar_values(self.name, specialisation.scalars, bound.scalars)
         return specialisation, bound, scalars
@@ -374,12 +376,9 @@ class Kernel(Shown):
 
     def _note(self, tensor: str, reason: str) -> None:
         remark = Remark(
-            "missed",
-            tensor,
-            f"{tensor} is copied at each such call: {reason}",
-            hint="pass a contiguous array",
-            passed="call",
-        )
+            "missed", tensor, f"{tensor} is copied at each such call: {reason}",
+            hint="pass a contiguous array", passed="call",
+        )  # fmt: skip
         self._notes[remark] = None
 
     def _needs_logic(self, what: str) -> None:

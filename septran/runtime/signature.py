@@ -90,6 +90,16 @@ class Specialisation:
         """What a call has to do, beside what the machine could."""
         return self.saved_limits or Limits.of(self.stages)
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Extents of every tensor."""
+        return {t.name: t.shape or () for t in self.tensors}
+
+    @property
+    def dtypes(self) -> dict[str, str]:
+        """Element types of every tensor."""
+        return {t.name: t.dtype or "" for t in self.tensors}
+
     @staticmethod
     def of(stages: Stages) -> Specialisation:
         """From the stages of one compilation; only the task tree is made."""

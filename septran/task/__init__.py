@@ -7,9 +7,14 @@ def gemm_tile(C, A, B):
     task.call_primitive("gemm", C, A, B)
 """
 
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
 from septran.dtypes import accumulator_dtype, compute_dtype, is_float
 from septran.task.chooser import Chooser, DefaultChooser, LaunchSite
 from septran.task.definition import In, InOut, Out, Task, Tensor, define, static
+from septran.task.extents import ceiling as cdiv
+from septran.task.extents import greatest, least
 from septran.task.functions import (
     abs,
     ceil,
@@ -56,9 +61,8 @@ from septran.task.language import (
     zeros,
 )
 from septran.task.loader import find_entry, load_entry, load_logic
+from septran.task.python_errors import unknown_attribute
 from septran.task.reference import run, run_tree
-from septran.task.symbols import ceiling as cdiv
-from septran.task.symbols import greatest, least
 from septran.task.tracing import launch, trace
 from septran.task.tree import TaskTree
 
@@ -81,3 +85,11 @@ __all__ = [
     "start", "static", "sum", "tanh", "trace", "tunable", "uint8", "uint16", "uint32",
     "uint64", "where", "window", "written", "zeros",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:  # else every attribute would be there for a type checker
+
+    def __getattr__(name: str) -> Any:
+        """Only called for what the language does not have; raises."""
+        if find_spec(f"{__name__}.{name}"):  # asked by an import of this very module
+            raise AttributeError(name)
+        raise unknown_attribute("task", name, __all__)

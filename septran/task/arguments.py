@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import operator
+import textwrap
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from septran.dtypes import is_float
@@ -11,9 +16,14 @@ from septran.location import Location
 from septran.task import expressions as ex
 from septran.task.definition import Keyword, Task
 from septran.task.dims import unify
-from septran.task.errors import DtypeError, LaunchArgumentsError, ShapeError
+from septran.task.errors import (
+    DtypeError,
+    LaunchArgumentsError,
+    ShapeError,
+    TaskFunctionError,
+)
 from septran.task.symbols import Expression
-from septran.task.tensors import Tile
+from septran.task.tensors import Partition, Tile
 from septran.task.tree import ScalarParam
 
 
@@ -109,3 +119,49 @@ def _typed(keyword: Keyword, value: Any) -> Any:
     """An integer for a scalar of a float type is one, as it is when a kernel is called."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return float(value) if whole and not keyword.static and is_float(keyword.dtype) else value
+
+
+def not_a_tensor(value: Any) -> str:
+    """A hint on what to pass where a tensor is needed."""
+    if isinstance(value, Partition):
+        return "one tile of a partition is P[i], or P[i, j]; its tensor is what was partitioned"
+    if isinstance(value, Expression):
+        return "expressions are computed in leaves: assign it to a temporary there, and pass that"
+    return "parameters, temporaries and views of them are tensors; arrays are passed to the logic"
+
+
+def checked_shapes(logic: Any, shapes: Any) -> dict[str, tuple[int, ...]]:
+    """Extents by parameter, as a trace takes them; LaunchArgumentsError, ShapeError."""
+    if not isinstance(logic, Task):
+        raise LaunchArgumentsError(
+            f"{logic!r} is not a task", Location.of_caller(),
+            hint="pass a function with @task.define, or task.load_entry(file)",
+        )  # fmt: skip
+    try:
+        return {str(name): tuple(operator.index(n) for n in s) for name, s in shapes.items()}
+    except (AttributeError, TypeError):
+        raise ShapeError(
+            f"shapes is {shapes!r}, not a dictionary of tuples of integers", Location.of_caller(),
+            hint="write {'A': (128, 64)}",
+        ) from None  # fmt: skip
+
+
+def require_none(result: Any, task: Task) -> None:
+    """Refuse a task's function that returns something; raises TaskFunctionError."""
+    if result is not None:
+        raise TaskFunctionError(
+            f"task {task.name} returns {result!r}, which nobody gets", _returns(task),
+            hint="a task writes what it computes to its tensors: Y[:] = ... in a leaf, or a "
+            "launch on them",
+        )  # fmt: skip
+
+
+def _returns(task: Task) -> Location:
+    """The line of the task's function that returns a value, as far as its source is there."""
+    try:
+        lines, first = inspect.getsourcelines(task.function)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, SyntaxError):
+        return task.location
+    found = [n for n in ast.walk(tree) if isinstance(n, ast.Return) and n.value is not None]
+    return replace(task.location, line=first + found[0].lineno - 1) if found else task.location

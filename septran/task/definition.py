@@ -6,12 +6,18 @@ import ast
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from septran.dtypes import ALL
 from septran.errors import nearest
 from septran.location import Location
-from septran.task.errors import DtypeError, LaunchArgumentsError, UnknownTaskError
+from septran.task.errors import (
+    DtypeError,
+    LaunchArgumentsError,
+    TaskFunctionError,
+    UnknownTaskError,
+)
+from septran.task.python_errors import unknown_attribute
 
 Dim = str | int | None
 
@@ -74,7 +80,7 @@ class Keyword:
 class Task:
     """A named piece of logic; call it through `launch`, `run`, or a compiled kernel."""
 
-    function: Callable[..., None]
+    function: Callable[..., object]
     name: str
     """What `launch` names; variants share it."""
     variant: str
@@ -108,6 +114,12 @@ class Task:
             f"task.run({self.name}, ...) or septran.compile({self.name}, ...)",
         )
 
+    if not TYPE_CHECKING:  # else every attribute would be there for a type checker
+
+        def __getattr__(self, name: str) -> Any:
+            """Only called for what there is not; raises."""
+            raise unknown_attribute("a task", name, self.__dataclass_fields__)
+
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
@@ -130,8 +142,7 @@ def define(
     """
     if function is None:
         return lambda f: define(f, leaf=leaf, variant_of=variant_of)
-    code = function.__code__
-    where = Location(code.co_filename, code.co_firstlineno)
+    where = _plain(function)
     base = _base(function, variant_of, where)
     tensors, keywords = _parameters(function, where)
     name = base.name if base else function.__name__
@@ -139,6 +150,24 @@ def define(
     if base is not None:
         base.variants[function.__name__] = task
     return task
+
+
+def _plain(function: Callable[..., None]) -> Location:
+    """Where a function is, whose body can run once while it is traced; TaskFunctionError."""
+    if not inspect.isfunction(function):
+        raise TaskFunctionError(
+            f"{function!r} is no function", Location.of_caller(),
+            hint="write @task.define, or @task.define(leaf=True), above def",
+        )  # fmt: skip
+    where = Location(function.__code__.co_filename, function.__code__.co_firstlineno)
+    awaits = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    if awaits or inspect.isgeneratorfunction(function):
+        raise TaskFunctionError(
+            f"task {function.__name__} " + ("is declared async" if awaits else "yields"), where,
+            hint="a task is an ordinary function: what it computes it writes to its tensors, "
+            "and which tasks run at the same time is said by task.parallel_range",
+        )  # fmt: skip
+    return where
 
 
 def _base(

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 
-from septran.dtypes import is_float, promote
+from septran.dtypes import ALL, is_float, promote
+from septran.errors import nearest
 from septran.location import Location
 from septran.task import expressions as ex
 from septran.task.errors import DtypeError
 
 _BITWISE = ("and", "or", "xor", "left_shift", "right_shift")
 _SHIFTS = ("left_shift", "right_shift")
+
+
+def element_type(given: Any) -> str:
+    """The name of an element type: ours, NumPy's or torch's; raises DtypeError."""
+    text = str(given).removeprefix("torch.")
+    if text not in ALL:
+        with contextlib.suppress(TypeError):
+            text = np.dtype(given if isinstance(given, type) else text).name
+        if given is None or text not in ALL:
+            raise DtypeError(
+                f"unknown dtype {given!r}", Location.of_caller(), hint=nearest(text, ALL)
+            )
+    return text
 
 
 def require_number(value: Any, dtype: str, what: str, where: Location) -> None:

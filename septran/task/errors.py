@@ -135,3 +135,27 @@ class EarlyExitError(LogicError):
     """A loop over launches is left by break or return."""
 
     code = "SEP122"
+
+
+class PythonError(LogicError):
+    """Python itself refuses what a task's body does."""
+
+    code = "SEP123"
+
+
+class UnknownConstructError(LogicError, AttributeError):
+    """The language, a task or a tensor has no attribute of that name."""
+
+    code = "SEP124"
+
+
+class TaskFunctionError(LogicError):
+    """A task's function yields, awaits or returns something, or is no function."""
+
+    code = "SEP125"
+
+
+class NothingWrittenError(LogicError):
+    """A logic writes none of its tensors, so that it has no result."""
+
+    code = "SEP126"

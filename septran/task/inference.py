@@ -13,9 +13,14 @@ import numpy as np
 from septran.dtypes import accumulator_dtype, is_float, promote
 from septran.errors import LogicError
 from septran.task.chooser import Chooser
-from septran.task.definition import Task
+from septran.task.definition import Task, TensorType
 from septran.task.dims import extent, named_dims
-from septran.task.errors import InferenceError
+from septran.task.errors import (
+    IndexingError,
+    InferenceError,
+    NothingWrittenError,
+    PartitionError,
+)
 from septran.task.index import Range, Var, axis
 from septran.task.privileges import accesses
 from septran.task.tracing import trace
@@ -90,34 +95,60 @@ def complete(
 
 
 def written(logic: Task, static: Mapping[str, Any] | None = None) -> frozenset[str]:
-    """Names of the parameters that the logic writes: as stated, else by a trace."""
+    """Names of the parameters that the logic writes: as stated, else by a trace.
+
+    Raises:
+        NothingWrittenError: there are none, so that the logic has no result.
+    """
     stated = {name: kind.privilege for name, kind in logic.tensors}
-    if all(stated.values()):
-        return frozenset(name for name, privilege in stated.items() if privilege != "In")
-    return frozenset(p.name for p in _probe(logic, static).root.params if p.writes)
+    if stated and all(stated.values()):
+        found = frozenset(name for name, privilege in stated.items() if privilege != "In")
+    else:
+        found = frozenset(p.name for p in _probe(logic, static).root.params if p.writes)
+    if not found:
+        raise NothingWrittenError(
+            f"{logic.name} writes none of its tensors, so it has no result", logic.location,
+            hint="a leaf writes by Y[:] = ... (Y = ... only names another value) or by a primitive,"
+            " a composite by launching tasks that do",
+        )  # fmt: skip
+    return found
 
 
 def _probe(logic: Task, static: Mapping[str, Any] | None) -> TaskTree:
-    """A trace at made-up extents, enough to see what is written."""
+    """A trace at made-up extents, enough to see what is written; greater ones if need be."""
     failures: list[LogicError] = []
     tensors = logic.specialised(static or {})
+    free = any(k.dims is None for _, k in tensors)
+    size = _divisible(logic, static or {})
+    for extents in (size, size * PROBE):  # a fixed index may lie beyond the first
+        for rank in (2, 1, 3, 4) if free else (2,):
+            shapes = _made_up(logic, tensors, static or {}, extents, rank)
+            try:
+                return trace(logic, shapes, None, None, static, check=False)
+            except LogicError as error:
+                failures.append(error)
+        if not any(isinstance(f, IndexingError | PartitionError) for f in failures):
+            break
+    raise failures[0]
+
+
+def _made_up(
+    logic: Task,
+    tensors: Sequence[tuple[str, TensorType]],
+    static: Mapping[str, Any],
+    size: int,
+    rank: int,
+) -> dict[str, Shape]:
+    """Shapes with an extent of `size` everywhere, but for windows; `rank` where it is open."""
     names = {str(d) for _, k in tensors for d in k.dims or () if str(d).isidentifier()}
     small = {n for _, k in tensors for d in k.dims or () for n in _subtracted(str(d))}
-    size = _divisible(logic, static or {})
     dims = {n: 3 if n in small else size for n in names}
-    free = any(k.dims is None for _, k in tensors)
-    for rank in (2, 1, 3, 4) if free else (2,):
-        shapes: dict[str, Shape] = {}
-        for name, kind in tensors:
-            if kind.dims is None:
-                shapes[name] = (size,) * rank
-            else:
-                shapes[name] = tuple(extent(d, dims, static or {}, logic, name) for d in kind.dims)
-        try:
-            return trace(logic, shapes, None, None, static, check=False)
-        except LogicError as error:
-            failures.append(error)
-    raise failures[0]
+    return {
+        name: (size,) * rank
+        if kind.dims is None
+        else tuple(extent(d, dims, static, logic, name) for d in kind.dims)
+        for name, kind in tensors
+    }
 
 
 def _divisible(logic: Task, static: Mapping[str, Any]) -> int:

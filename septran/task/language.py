@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dis
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from septran.dtypes import ALL, numpy_dtype
 from septran.errors import nearest
 from septran.location import Location
 from septran.task import expressions as ex
 from septran.task import symbols
+from septran.task.arguments import not_a_tensor
 from septran.task.definition import Task, TensorType, define
-from septran.task.dtype_rules import require_number
+from septran.task.dtype_rules import element_type, require_number
 from septran.task.errors import (
     DtypeError,
     IndexingError,
@@ -61,6 +63,11 @@ def partition(
         raise PartitionError("give either shape or shape_from", _here())
     frame.require_live(_tile(x))
     if shape is None:
+        if shape_from not in frame.names:
+            raise PartitionError(
+                f"shape_from names {shape_from!r}, no tensor of {frame.task.name}", _here(),
+                hint=nearest(str(shape_from), frame.names),
+            )  # fmt: skip
         return Partition(x, _block_from(frame, x, shape_from))
     return Partition(x, tuple(shape) if isinstance(shape, tuple | list) else (shape,))
 
@@ -85,30 +92,53 @@ def window(x: Tile, size: Any, stride: Any = 1, padding: Any = 0, dilation: Any 
     frame.require_live(_tile(x))
     size = tuple(size) if isinstance(size, tuple | list) else (size,)
     spread = [_each(v, len(size)) for v in (stride, padding, dilation)]
-    return windowed(x, tuple(map(int, size)), *spread)
+    return windowed(x, symbols.integers(size, "an extent of a window"), *spread)
 
 
 def _each(value: Any, count: int) -> tuple[int, ...]:
-    return tuple(map(int, value)) if isinstance(value, tuple | list) else (int(value),) * count
+    each = tuple(value) if isinstance(value, tuple | list) else (value,) * count
+    return symbols.integers(each, "a stride, padding or dilation of a window")
 
 
-def parallel_range(*extents: Any) -> Iterator[Any]:
+def parallel_range(*extents: Any) -> Iterations:
     """Independent iterations in any order; one index an extent, a tuple where several."""
     return _loop(extents, parallel=True)
 
 
-def sequential_range(*extents: Any) -> Iterator[Any]:
+def sequential_range(*extents: Any) -> Iterations:
     """Ordered iterations; extents may depend on outer indices."""
     return _loop(extents, parallel=False)
 
 
-def _loop(extents: tuple[Any, ...], parallel: bool) -> Iterator[Any]:
+class Iterations:
+    """What a loop of a task goes over: its body runs once, for all iterations."""
+
+    def __init__(self, once: Iterator[Any]) -> None:
+        self._once = once
+
+    def __iter__(self) -> Iterator[Any]:
+        """One pass for ``for``; refuses ``zip``, ``enumerate`` and ``list``, which would count."""
+        caller = sys._getframe(1)
+        if caller.f_code.co_code[caller.f_lasti] == dis.opmap["CALL"]:
+            raise IndexingError(
+                "a loop of a task is for `for` alone: its body runs once for all iterations, so "
+                "that zip, enumerate or list would see one", _here(),
+                hint="its index is the count; other tensors take the same index: P[i], Q[i]",
+            )  # fmt: skip
+        return self._once
+
+
+def _loop(extents: tuple[Any, ...], parallel: bool) -> Iterations:
     frame = _composite("loops over launches")
     single = len(extents) == 1 and not isinstance(extents[0], tuple | list)
     if len(extents) == 1 and isinstance(extents[0], tuple | list):
         extents = tuple(extents[0])
-    where = _here()
-    sizes = tuple(_extent(e) for e in extents)
+    return Iterations(_once(frame, tuple(map(_extent, extents)), parallel, single, _here()))
+
+
+def _once(
+    frame: Frame, sizes: tuple[Index, ...], parallel: bool, single: bool, where: Location
+) -> Iterator[Any]:
     with _open(frame, sizes, parallel, where) as variables:
         indices = tuple(Symbol(v) for v in variables)
         try:
@@ -174,7 +204,7 @@ def _allocate(shape: Any, dtype: str | None, name: str, fill: float | int | None
                 hint="take it from a tensor's shape or a tunable",
             )  # fmt: skip
     valid = tuple(map(as_index, given))
-    kind = _dtype(dtype or "float32")
+    kind = element_type(dtype or "float32")
     if frame.tracer.check:
         require_number(fill, kind, f"the first content of {name}", where)
     unique = frame.fresh(name)
@@ -192,6 +222,13 @@ def tunable(name: str, default: TunableValue | None = None) -> Any:
         TunableError: the mapping sets none and there is no default, or it is not positive.
     """
     frame = current()
+    if not isinstance(name, str) or not name:
+        raise TunableError(f"a tunable's name is a word, not {name!r}", _here())
+    if not isinstance(default, int | str | float | np.integer | None):
+        raise TunableError(
+            f"the default of tunable {name} is {default!r}, not a number, a word or a flag",
+            _here(), hint="write task.tunable('block_M', 64)",
+        )  # fmt: skip
     value = _tunable(frame, name, default)
     if value is None:
         value = frame.tunables[name] = _fallback(frame, name)
@@ -256,6 +293,8 @@ def call_primitive(name: str, *operands: Tile, **attributes: Any) -> None:
     if frame.tracer.check:
         for attribute, value in merged.items():
             what = f"{attribute} of {name}"
+            if value is None:
+                raise DtypeError(f"{what} is None, not a number", where)
             require_number(value, operands[0].own_dtype, what, where)
     frame.body.append(
         Primitive(name, tuple(o.view for o in operands), tuple(sorted(merged.items())), where)
@@ -321,24 +360,19 @@ def start(x: Tile, axis: int) -> Any:
 
 
 def _axis(x: Tile, axis: int) -> int:
-    if not -x.ndim <= axis < x.ndim:
-        raise IndexingError(f"axis {axis} of a tensor with {x.ndim} axes", _here())
+    if not isinstance(axis, int | np.integer) or not -x.ndim <= axis < x.ndim:
+        raise IndexingError(
+            f"axis {axis!r} of a tensor with {x.ndim} axes", _here(),
+            hint="axes are integers counted from 0, or from the end by -1",
+        )  # fmt: skip
     return axis % x.ndim
-
-
-def _dtype(name: str) -> str:
-    text = str(name).removeprefix("torch.")
-    if text not in ALL:
-        try:
-            text = numpy_dtype(text).name
-        except TypeError:
-            raise DtypeError(f"unknown dtype {name!r}", _here(), hint=nearest(text, ALL)) from None
-    return text
 
 
 def _tile(x: Any) -> Tile:
     if not isinstance(x, Tile):
-        raise LaunchArgumentsError(f"{x!r} is not a tensor of this task", _here())
+        raise LaunchArgumentsError(
+            f"{x!r} is not a tensor of this task", _here(), hint=not_a_tensor(x)
+        )
     return x
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from septran.errors import LogicError, nearest
 from septran.location import Location
 from septran.task.definition import Task
 from septran.task.errors import LoadError
+from septran.task.python_errors import instead
 
 ALIASES = ("task_lang", "tasklang")
 """Names under which a logic file may import the language."""
@@ -31,8 +33,12 @@ def load_logic(path: str | Path) -> ModuleType:
     Raises:
         LoadError: it does not exist, or fails as Python.
     """
-    file = Path(path).resolve()
-    if not file.is_file():
+    try:
+        file = Path(path).resolve()
+        found = file.is_file()
+    except (OSError, ValueError, TypeError) as error:
+        raise LoadError(f"{path!r} is no logic file: {error}", None) from None
+    if not found:
         raise LoadError(f"no logic file {file.name!r} in {file.parent}", None)
     name = f"septran_logic_{file.stem}_{abs(hash(str(file))):x}"
     spec = importlib.util.spec_from_file_location(name, file)
@@ -50,7 +56,8 @@ def load_logic(path: str | Path) -> ModuleType:
         except Exception as error:
             line = _line_in(error, str(file))
             message = f"{type(error).__name__} while it was loaded: {error}"
-            raise LoadError(message, Location(str(file), line)) from error
+            hint = _import_hint(error) if isinstance(error, ImportError) else None
+            raise LoadError(message, Location(str(file), line), hint=hint) from error
     return module
 
 
@@ -108,6 +115,14 @@ def _importable(folder: Path) -> Iterator[None]:
                 and folder == Path(sys.modules[name].__file__ or "").parent
             ):
                 del sys.modules[name]
+
+
+def _import_hint(error: ImportError) -> str | None:
+    """What the language has instead of a name that a file wants to import from it."""
+    word = re.search(r"cannot import name '(\w+)'", str(error))
+    if word is None or error.name not in ("septran", "septran.task"):
+        return None
+    return instead(word[1], importlib.import_module(error.name).__all__)
 
 
 def _line_in(error: BaseException, file: str) -> int:

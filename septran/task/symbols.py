@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import numpy as np
 
 from septran.location import Location
 from septran.task import expressions as ex
+from septran.task.dtype_rules import element_type
 from septran.task.errors import IndexingError, ShapeError, SymbolicValueError
-from septran.task.index import Index, IndexLike, Var, ceil_div, maximum, minimum
+from septran.task.expansion import expanded
+from septran.task.index import Index, IndexLike, Var
+from septran.task.refusals import Refusals
 
 Infix = Callable[[Any, Any], Any]
+BROADCAST = (
+    "NumPy's rule: from the last axis backwards extents are equal or one is 1; "
+    "at ragged edges take extents from a tensor's shape (A.shape[0])"
+)
+"""The hint where shapes do not fit each other."""
 
 
 def _infix(name: str) -> tuple[Infix, Infix]:
@@ -47,8 +55,10 @@ class Symbol:
             return self._result(other, combine)
         except ValueError as error:
             raise IndexingError(
-                f"index arithmetic must be linear: {error}", Location.of_caller()
-            ) from None
+                f"index arithmetic must be linear: {error}", Location.of_caller(),
+                hint="an index is multiplied and divided by integers only; a partition or "
+                "a view with more axes often says what is meant",
+            ) from None  # fmt: skip
 
     def _result(self, other: Any, combine: Callable[[Index, Index], Index]) -> Any:
         return symbol(combine(self.index, as_index(other)))
@@ -71,6 +81,17 @@ class Symbol:
 
     def __neg__(self) -> Any:
         return symbol(-self.index)
+
+    def __pos__(self) -> Any:
+        return self
+
+    __trunc__ = __floor__ = __ceil__ = __pos__
+
+    def __round__(self, digits: None = None) -> Any:
+        return self if digits is None else self._value("it cannot be rounded to digits")
+
+    def __format__(self, spec: str) -> str:
+        return format(self._value("it cannot be formatted"), spec) if spec else str(self)
 
     def __floordiv__(self, other: Any) -> Any:
         return self._linear("floor_divide", other, lambda a, b: a // b.as_int())
@@ -217,32 +238,19 @@ def as_index(value: Any) -> Index:
     )  # fmt: skip
 
 
-def least(*values: Any) -> Any:
-    """The least of integers and symbols."""
-    return _extreme(values, minimum, min)
+def integers(values: Iterable[Any], what: str) -> tuple[int, ...]:
+    """Extents of full tiles as integers; raises IndexingError."""
+    found = [as_index(nominal(v)) for v in values]
+    for index in found:
+        if not index.is_constant:
+            raise IndexingError(
+                f"{what} is {index}, which is not known while tracing", Location.of_caller(),
+                hint="take it from a shape, a tunable or a static parameter",
+            )  # fmt: skip
+    return tuple(index.constant for index in found)
 
 
-def greatest(*values: Any) -> Any:
-    """The greatest of integers and symbols."""
-    return _extreme(values, maximum, max)
-
-
-def _extreme(values: tuple[Any, ...], fold: Callable[..., Index], full: Callable[..., int]) -> Any:
-    index = fold(*map(as_index, values))
-    if all(isinstance(nominal(v), int) for v in values):
-        return extent(full(map(nominal, values)), index)
-    return symbol(index)
-
-
-def ceiling(value: Any, divisor: int) -> Any:
-    """``ceil(value / divisor)``."""
-    index = ceil_div(as_index(value), int(divisor))
-    if isinstance(value, Extent):
-        return extent(-(-value.nominal // int(divisor)), index)
-    return symbol(index)
-
-
-class Expression:
+class Expression(Refusals):
     """A tensor expression under construction in a leaf; NumPy's operators and broadcasting."""
 
     __slots__ = ("_expr",)
@@ -264,16 +272,21 @@ class Expression:
         return tuple(extent(n, v) for n, v in zip(e.shape, e.valid, strict=True))
 
     @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return len(self.expr.shape)
+
+    @property
     def dtype(self) -> str:
         """Name of the element type."""
         return self.expr.dtype
 
-    def astype(self, dtype: str) -> Expression:
+    def astype(self, dtype: Any) -> Expression:
         """The same values in another dtype."""
-        return Expression(ex.Cast(self.expr, dtype))
+        return Expression(ex.Cast(self.expr, element_type(dtype)))
 
     def __getitem__(self, key: Any) -> Any:
-        return Expression(_expand(self.expr, key))
+        return Expression(expanded(self.expr, key))
 
     __add__, __radd__ = _infix("add")
     __sub__, __rsub__ = _infix("subtract")
@@ -304,21 +317,22 @@ class Expression:
     def __abs__(self) -> Expression:
         return function("abs", self)
 
+    def __pos__(self) -> Expression:
+        return self
+
+    def __round__(self, digits: None = None) -> Expression:
+        return function("round", self) if digits is None else self._number("number to round")
+
+    def __floor__(self) -> Expression:
+        return function("floor", self)
+
+    def __ceil__(self) -> Expression:
+        return function("ceil", self)
+
     def __invert__(self) -> Expression:
         return function("not" if self.dtype == "bool" else "invert", self)
 
     __hash__ = object.__hash__
-
-    def __bool__(self) -> bool:
-        raise SymbolicValueError(
-            "the elements of a tensor are not known while tracing, so they cannot decide "
-            "a Python if or while",
-            Location.of_caller(),
-            hint="use task.where(condition, yes, no)",
-        )
-
-    def __iter__(self) -> NoReturn:
-        raise IndexingError("a tensor cannot be iterated in a task", Location.of_caller())
 
 
 def operand(value: Any) -> ex.Expr:
@@ -333,7 +347,11 @@ def operand(value: Any) -> ex.Expr:
         return ex.Constant(int(value), "int32" if abs(int(value)) < 2**31 else "int64")
     if isinstance(value, float | np.floating):
         return ex.Constant(float(value), "float32")
-    raise ShapeError(f"{value!r} cannot be used in a tensor expression", Location.of_caller())
+    raise ShapeError(
+        f"{value!r} cannot be used in a tensor expression", Location.of_caller(),
+        hint="it takes tensors of the task, numbers, loop indices and expressions of them; "
+        "arrays are passed to the logic as tensors",
+    )  # fmt: skip
 
 
 def apply(name: str, left: Any, right: Any) -> Expression:
@@ -341,11 +359,7 @@ def apply(name: str, left: Any, right: Any) -> Expression:
     try:
         return Expression(ex.binary(name, operand(left), operand(right)))
     except ex.ShapeMismatchError as error:
-        raise ShapeError(
-            f"{error} in {name}", Location.of_caller(),
-            hint="NumPy's rule: from the last axis backwards extents are equal or one is 1; "
-            "at ragged edges take extents from a tensor's shape (A.shape[0])",
-        ) from None  # fmt: skip
+        raise ShapeError(f"{error} in {name}", Location.of_caller(), hint=BROADCAST) from None
 
 
 def function(name: str, value: Any) -> Expression:
@@ -358,42 +372,26 @@ def where(condition: Any, yes: Any, no: Any) -> Expression:
     try:
         return Expression(ex.select(operand(condition), operand(yes), operand(no)))
     except ex.ShapeMismatchError as error:
-        raise ShapeError(f"{error} in where", Location.of_caller()) from None
+        raise ShapeError(f"{error} in where", Location.of_caller(), hint=BROADCAST) from None
 
 
 def reduction(name: str, value: Any, axis: int | None, keepdims: bool) -> Expression:
     """Reduce along one axis, or along all of them."""
     expr = operand(value)
+    if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int | np.integer)):
+        raise ShapeError(
+            f"axis {axis!r} is not one integer", Location.of_caller(),
+            hint="reduce along one axis at a time, or along all of them without axis",
+        )  # fmt: skip
     axes = [axis] if axis is not None else list(range(len(expr.shape) - 1, -1, -1))
     try:
         for at in axes:
             expr = ex.reduce(name, expr, at)
     except IndexError as error:
-        raise ShapeError(str(error), Location.of_caller()) from None
+        raise ShapeError(
+            str(error), Location.of_caller(), hint="axes are counted from 0, or from the end by -1"
+        ) from None
     if keepdims:
         rank = len(expr.shape) + len(axes)
         expr = ex.expand(expr, tuple(a % rank for a in axes))
     return Expression(expr)
-
-
-def _expand(expr: ex.Expr, key: Any) -> ex.Expr:
-    """``x[:, None]``: full slices keep axes, None inserts one."""
-    items = key if isinstance(key, tuple) else (key,)
-    full = sum(1 for item in items if item is not None and item is not Ellipsis)
-    if Ellipsis in [i for i in items if i is Ellipsis]:
-        at = next(n for n, i in enumerate(items) if i is Ellipsis)
-        missing = len(expr.shape) - full
-        items = (*items[:at], *([slice(None)] * missing), *items[at + 1 :])
-    else:
-        items = (*items, *([slice(None)] * (len(expr.shape) - full)))
-    if not all(item is None or is_full(item) for item in items):
-        raise IndexingError(
-            "an expression can only be indexed by ':' and None", Location.of_caller(),
-            hint="store it in a temporary first, then slice that",
-        )  # fmt: skip
-    return ex.expand(expr, tuple(n for n, item in enumerate(items) if item is None))
-
-
-def is_full(item: Any) -> bool:
-    """Whether an index is ``:``; symbols in it are not compared."""
-    return isinstance(item, slice) and (item.start is item.stop is item.step is None)

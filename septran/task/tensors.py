@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from septran.location import Location
 from septran.task import expressions as ex
 from septran.task.errors import IndexingError, PartitionError, ShapeError, ViewError
+from septran.task.expansion import is_full
 from septran.task.index import Index, IndexLike, Range, Var, axis, ceil_div, minimum
 from septran.task.padding import fitted
+from septran.task.python_errors import unknown_attribute
 from septran.task.reach import greatest, least
-from septran.task.symbols import Expression, apply, as_index, extent, is_full, nominal, symbol
+from septran.task.symbols import Expression, apply, as_index, extent, integers, nominal, symbol
 from septran.task.views import View
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class Tile(Expression):
     def reshape(self, *shape: Any) -> Tile:
         """Merge or split axes in row-major order, where that stays a view (it always does here)."""
         extents = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-        return self._with(_reshaped(self.view, tuple(int(nominal(e)) for e in extents)))
+        return self._with(_reshaped(self.view, integers(extents, "an extent")))
 
     def __getitem__(self, key: Any) -> Any:
         items = key if isinstance(key, tuple) else (key,)
@@ -126,10 +128,14 @@ class Partition:
             raise PartitionError(
                 f"block shape {block} has {len(block)} axes, "
                 f"{tile.name} has {tile.ndim}", where,
+                hint="one extent for each axis; the whole of an axis n is A.shape[n]",
             )  # fmt: skip
         for size in block:
             if isinstance(size, bool) or not isinstance(size, int):
-                raise PartitionError(f"block extent {size!r} is not an integer", where)
+                raise PartitionError(
+                    f"block extent {size!r} is not an integer known while tracing", where,
+                    hint="take it from a tunable, a shape or a static parameter",
+                )  # fmt: skip
             if size <= 0 and 0 not in tile.view.shape:
                 raise PartitionError(f"block extent {size} is not positive", where)
         self.tile = tile
@@ -191,6 +197,24 @@ class Partition:
             f"a tile of {self.tile.name} cannot be assigned here", Location.of_caller(),
             hint="launch a leaf task on it, or task.copy",
         )  # fmt: skip
+
+    def __iter__(self) -> NoReturn:
+        raise IndexingError(
+            f"a partition of {self.tile.name} cannot be iterated in Python", Location.of_caller(),
+            hint="for i in task.parallel_range(P.shape[0]), or task.sequential_range",
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        raise IndexingError(
+            f"a partition of {self.tile.name} has no len()", Location.of_caller(),
+            hint="P.shape says how many tiles there are along each axis",
+        )  # fmt: skip
+
+    if not TYPE_CHECKING:  # else every attribute would be there for a type checker
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Only called for what there is not; raises."""
+            raise unknown_attribute("a partition", name, ("shape", "tile", "block"))
 
     def __repr__(self) -> str:
         return f"{self.tile.view} in tiles of {self.block}"

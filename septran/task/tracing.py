@@ -17,7 +17,10 @@ from septran.task.arguments import (
     check_dtype,
     check_keywords,
     check_tensors,
+    checked_shapes,
     entry_keywords,
+    not_a_tensor,
+    require_none,
 )
 from septran.task.chooser import Chooser, DefaultChooser, LaunchSite
 from septran.task.definition import Task, TensorType
@@ -39,9 +42,10 @@ from septran.task.errors import (
 from septran.task.gather import repeats
 from septran.task.index import Index, Range, Var
 from septran.task.privileges import check_declared, with_privileges
+from septran.task.python_errors import told
 from septran.task.races import check_races
 from septran.task.scopes import check_scopes
-from septran.task.symbols import Expression, operand
+from septran.task.symbols import BROADCAST, Expression, operand
 from septran.task.tensors import Tile
 from septran.task.tree import (
     Assign,
@@ -154,7 +158,8 @@ class Frame:
         try:
             shape, valid = ex.broadcast(goal, expr)
         except ex.ShapeMismatchError as error:
-            raise ShapeError(f"{error} in an assignment", Location.of_caller()) from None
+            message = f"{error} in an assignment"
+            raise ShapeError(message, Location.of_caller(), hint=BROADCAST) from None
         if shape != goal.shape or valid != goal.valid:
             raise ShapeError(
                 f"a value of shape {expr.shape} does not fit into {target.name} of {goal.shape}",
@@ -235,7 +240,9 @@ class Tracer:
             params.append(Param(name, shape, valid, dtype, False, False, place, dims))
         self.frames.append(frame)
         try:
-            body.function(**tiles, **bound(body, keywords, where))
+            with told(body.name):
+                result = body.function(**tiles, **bound(body, keywords, where))
+            require_none(result, body)
             if frame.left is not None:
                 raise EarlyExitError(
                     f"a loop of {task.name} is left before its end", frame.left,
@@ -333,7 +340,7 @@ def trace(
     Raises:
         LogicError: of one of the classes in `septran.task.errors`.
     """
-    shapes = {name: tuple(int(n) for n in shape) for name, shape in shapes.items()}
+    shapes = checked_shapes(logic, shapes)
     dims = named_dims(logic, shapes, static or {})
     tracer = Tracer(chooser or DefaultChooser(), dims, check=check)
     views = []
@@ -370,11 +377,13 @@ def launch(task: Any, *arguments: Any, **keywords: Any) -> None:
         raise LaunchArgumentsError(
             f"{task.name} takes {len(task.tensors)} tensors ({names}), "
             f"but {len(arguments)} are given", where,
+            hint="tensors are passed by position, in this order",
         )  # fmt: skip
     views, homes = [], []
     for (name, _), tile in zip(task.tensors, arguments, strict=True):
         if not isinstance(tile, Tile):
-            raise LaunchArgumentsError(f"argument {name} of {task.name} is not a tensor", where)
+            message, hint = f"argument {name} of {task.name} is not a tensor", not_a_tensor(tile)
+            raise LaunchArgumentsError(message, where, hint=hint)
         frame.require_live(tile)
         views.append((tile.view.shape, tile.view.valid, tile.own_dtype))
         homes.append(frame.home(tile.view))

@@ -11,7 +11,7 @@ from septran.dtypes import itemsize
 from septran.errors import TileError
 from septran.task.index import Index, axis
 from septran.tile.layouts import Layout
-from septran.tile.nodes import Buffer
+from septran.tile.nodes import Buffer, Origin
 from septran.tile.rings import located
 from septran.tile.storage import Array, grid
 
@@ -30,7 +30,17 @@ def check_layout(buffer: Buffer) -> None:
     width = itemsize(buffer.dtype)
     problem = _problem(buffer.layout, _some(buffer.layout, buffer.shape, width), width)
     if problem:
-        raise located(LayoutError, f"{buffer.name} as {buffer.layout}: {problem}", buffer.origin)
+        message = f"{buffer.name} as {buffer.layout}: {problem}"
+        raise located(LayoutError, message, buffer.origin, **asked_for(buffer.origin, buffer))
+
+
+def asked_for(origin: Origin | None, *buffers: Buffer) -> dict[str, Any]:
+    """For `located`: the mapping's entry that asks for a layout, and the line that uses it."""
+    entry = next((b.asked for b in buffers if b.asked is not None), None)
+    if entry is None:
+        return {}
+    line = origin.logic if origin else None
+    return {"where": entry, "notes": [("it is used here", line)] if line else ()}
 
 
 def _some(layout: Layout, shape: tuple[int, ...], width: int) -> tuple[int, ...]:

@@ -54,6 +54,8 @@ class Buffer:
     tensor: str = ""
     """The logic's tensor that it holds, for display."""
     origin: Origin | None = field(default=None, compare=False)
+    asked: Location | None = field(default=None, compare=False)
+    """The entry of the mapping that asks for its layout."""
 
 
 @dataclass(frozen=True)

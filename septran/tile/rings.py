@@ -27,7 +27,7 @@ def located(kind: type[TileError], message: str, origin: Origin | None, **more: 
     if origin is None:
         return kind(message, **more)
     hint = f"the node is there because: {origin.rule}"
-    return kind(message, origin.logic or origin.mapping, **{"hint": hint, **more})
+    return kind(message, **{"where": origin.logic or origin.mapping, "hint": hint, **more})
 
 
 @dataclass(eq=False)

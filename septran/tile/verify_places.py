@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from septran.errors import TileError
 from septran.machine.model import Machine, Memory
 from septran.task.primitives import PRIMITIVES
-from septran.tile.bijection import LayoutError, check_layout
+from septran.tile.bijection import LayoutError, asked_for, check_layout
 from septran.tile.contracts import converts, demanded_layout
 from septran.tile.layouts import ROW
 from septran.tile.nodes import (
@@ -203,7 +203,8 @@ def _conversion(program: TileProgram, node: Copy) -> Iterator[TileError]:
         source, target = (f"{b.name} ({b.layout})" for b in ends)
         message = f"{node.engine} cannot change the layout from {source} to {target}"
         hint = f"{node.engine} writes {', '.join(program.machine.engine(node.engine).layouts)}"
-        yield located(LayoutError, message, node.origin, hint=hint)
+        more = asked_for(node.origin, *ends)
+        yield located(LayoutError, message, node.origin, hint=hint, **more)
 
 
 def _engine(
@@ -255,4 +256,4 @@ def _demands(
             continue
         if buffer.layout == ROW or buffer.layout.kind == wanted.kind:
             message = f"{instruction.name} reads {buffer.name} as {wanted}, not {buffer.layout}"
-            yield located(LayoutError, message, node.origin)
+            yield located(LayoutError, message, node.origin, **asked_for(node.origin, buffer))

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+import septran
+from septran import task
 from septran.runtime.errors import (
     ArgumentCountError,
     DtypeError,
@@ -193,3 +195,36 @@ def test_a_call_like_one_before_costs_microseconds():
     kernel(A, B)
     best = min(timeit.repeat(lambda: kernel(A, B), number=1000, repeat=20)) / 1000
     assert best < 40e-6  # 3 us on a quiet machine; the long way takes 60
+
+
+@task.define(leaf=True)
+def place_tile(Y):
+    Y[:, :] = task.index(Y, 0)[:, None] * 100 + task.index(Y, 1)[None, :]
+
+
+@task.define
+def places(Y: task.Tensor["M", "N"]):
+    """A logic without inputs: where each element lies."""
+    Yp = task.partition(Y, shape=(16, 16))
+    for i, j in task.parallel_range(Yp.shape):
+        task.launch(place_tile, Yp[i, j])
+
+
+@pytest.mark.parametrize("target", ["cpu-x86", "dsa-sim"])
+def test_a_logic_without_inputs_has_the_shapes_that_it_was_compiled_for(target):
+    def wanted(m, n):
+        return np.arange(m)[:, None] * 100.0 + np.arange(n)
+
+    kernel = septran.compile(places, target, shapes={"M": 40, "N": 50})
+    assert kernel.check().right
+    assert np.array_equal(kernel(), wanted(40, 50))
+    assert np.array_equal(kernel.reference(), wanted(40, 50))
+    assert np.array_equal(kernel.interpret(), wanted(40, 50))
+    assert kernel.profile()
+    assert np.array_equal(kernel(out=np.zeros((3, 20), "float32")), wanted(3, 20))
+    assert np.array_equal(kernel(), wanted(3, 20)), "the latest compilation's"
+
+
+def test_a_logic_without_inputs_needs_shapes_or_its_output():
+    with pytest.raises(septran.SepTranError, match="does not follow from the inputs"):
+        septran.compile(places, "cpu-x86")()

@@ -376,13 +376,16 @@ def test_the_line_of_the_mistake(error, logic, raises_at):
 
 
 def test_every_class_has_a_line():
-    """Those that are missing here are raised below, and in test_inference and test_loader."""
+    """Those that are missing here are raised below, in test_inference, test_loader and
+    test_python_mistakes.
+    """
     every = {
         c for c in vars(errors).values() if isinstance(c, type) and c.__module__ == errors.__name__
     }
     elsewhere = {
         errors.UnknownTaskError, errors.NotInTaskError, errors.InferenceError, errors.LoadError,
-        errors.SizeMismatchError,
+        errors.SizeMismatchError, errors.PythonError, errors.UnknownConstructError,
+        errors.TaskFunctionError, errors.NothingWrittenError,
     }  # fmt: skip
     assert every - set(MISTAKES) == elsewhere
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import septran
+from septran.errors import SepTranError
 from septran.targets.dsa.context import UnsupportedNodeError
 from septran.tile.bijection import LayoutError
 
@@ -53,5 +54,35 @@ def test_a_matrix_unit_takes_blocks_or_rows_as_its_file_says(machine, task, tens
     stages = septran.produce_stages(
         "gemm", text, shapes={"M": 32, "N": 64, "K": 32}, dtypes="float16"
     )
-    with pytest.raises(UnsupportedNodeError, match=r"takes [CA] as "):
+    with pytest.raises(UnsupportedNodeError, match=r"takes [CA] as ") as caught:
         stages.tensor_ir  # noqa: B018
+    assert caught.value.where.text[caught.value.where.column - 1 :].startswith(f'"{layout}"')
+    assert caught.value.related[0][1].short_file == "septran/operators/gemm.py"
+
+
+@pytest.mark.parametrize(
+    ("machine", "tensor", "layout", "message"),
+    [
+        ("dsa-sim", "A", "column", "dma_in cannot change the layout from A (row)"),
+        ("npu-cube", "A", "fractal(3, 5)", "cube reads A_L0A as fractal(16, 16)"),
+        ("npu-cube", "A", "column", "mte2 cannot change the layout"),  # upstream of the buffer
+        ("nvidia-h200", "A", "padded(16)", "tma cannot change the layout"),
+        ("nvidia-h200", "A", "swizzle64", "wgmma reads A_SHARED as swizzle(128)"),
+    ],
+)
+def test_a_conversion_that_cannot_be_is_told_at_the_entry_that_asks(
+    machine, tensor, layout, message
+):
+    text = MAPPING.format(machine=machine, task="gemm_tile", tensor=tensor, layout=layout)
+    shapes = {"M": 40, "N": 72, "K": 88}
+    kind = None if machine == "dsa-sim" else "float16"
+    with pytest.raises(SepTranError) as caught:
+        septran.produce_stages("gemm", text, shapes=shapes, dtypes=kind).tile_program  # noqa: B018
+    for error in getattr(caught.value, "errors", (caught.value,)):
+        assert isinstance(error, LayoutError)
+        assert message in error.message
+        assert error.where.line == 5
+        assert error.where.text[error.where.column - 1 :].startswith(f'"{layout}"')
+        word, place = error.related[0]
+        assert word == "it is used here"
+        assert place.short_file == "septran/operators/gemm.py"

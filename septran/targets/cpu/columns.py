@@ -12,7 +12,7 @@ from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import stored, write
 from septran.targets.cpu.reductions import Accumulator
-from septran.targets.cpu.statements import Statement, columnwise, regions_of
+from septran.targets.cpu.statements import Columns, Statement, regions_of
 from septran.targets.cpu.values import Evaluation, Point, operand_point
 from septran.targets.cpu.writer import Expr
 from septran.task import expressions as ex
@@ -121,12 +121,13 @@ def _scalar(statement: Statement, depth: int) -> bool:
 
 def _shared(rest: Sequence[Statement], depth: int) -> int:
     """How many statements from the first on can share one loop over vectors."""
-    count = 1
+    count, columns = 1, Columns(depth)
+    columns.take(rest[0])
     while count < len(rest):
         following = rest[count]
         if _alone_in_row(following, depth) or _extent(following) != _extent(rest[0]):
             break
-        if not columnwise(rest[: count + 1], depth):
+        if not columns.take(following):
             break
         count += 1
     return count

@@ -233,15 +233,53 @@ def independent(run: Iterable[Statement], depth: int) -> dict[str, int] | None:
     return axes
 
 
-def columnwise(run: Sequence[Statement], depth: int) -> bool:
-    """Whether inner statements depend on each other only within a column of their row."""
-    accesses = [list(touched(s, depth, ROW)) for s in run]
-    for number, statement in enumerate(run):
-        target, written = accesses[number][0]
-        others = itertools.chain(*accesses[:number], *accesses[number + 1 :])
-        for region, at in others:
-            if region.buffer == target.buffer and (
-                statement.function is not None or row_axis(written, at) is None
-            ):
+At = tuple[Index, ...]
+
+
+class Rows:
+    """Statements whose rows depend only on themselves, taken one by one as `independent` would."""
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.written: dict[str, At] = {}
+        self.seen: dict[str, set[At]] = {}
+
+    def take(self, statement: Statement) -> bool:
+        """Whether it can be done row by row with all before; after a no it is of no use."""
+        accesses = list(touched(statement, self.depth))
+        target, written = accesses[0]
+        if any(row_axis(written, at) is None for at in self.seen.get(target.buffer, ())):
+            return False
+        self.written[target.buffer] = written
+        for region, at in accesses:
+            if region.buffer in self.written and row_axis(self.written[region.buffer], at) is None:
                 return False
-    return True
+        for region, at in accesses:
+            self.seen.setdefault(region.buffer, set()).add(at)
+        return True
+
+
+class Columns:
+    """Inner statements that depend on each other only within a column of their row."""
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.written: dict[str, set[tuple[At, bool]]] = {}
+        """By buffer: elements written, and whether by a reduction."""
+        self.seen: dict[str, set[At]] = {}
+
+    def take(self, statement: Statement) -> bool:
+        """Whether it can be done column by column with those that were taken before."""
+        accesses = list(touched(statement, self.depth, ROW))
+        target, written = accesses[0]
+        sums = statement.function is not None
+        if any(sums or row_axis(written, at) is None for at in self.seen.get(target.buffer, ())):
+            return False
+        for region, at in accesses:
+            for there, summed in self.written.get(region.buffer, ()):
+                if summed or row_axis(there, at) is None:
+                    return False
+        self.written.setdefault(target.buffer, set()).add((written, sums))
+        for region, at in accesses:
+            self.seen.setdefault(region.buffer, set()).add(at)
+        return True

@@ -20,6 +20,7 @@ from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import held_dtype
 from septran.targets.cpu.simd import fence
 from septran.targets.cpu.statements import (
+    Rows,
     Statement,
     independent,
     recomputed,
@@ -180,14 +181,15 @@ def _parts(run: list[Statement], depth: int) -> list[Part]:
 
 
 def _starts_no_loop(rest: list[Statement], depth: int) -> bool:
-    loop, _ = _fusable(rest, depth)
-    return all(s.inner(depth) for s in loop)
+    outer = next((n for n, s in enumerate(rest) if not s.inner(depth)), None)
+    if outer is None:
+        return True
+    return len(_fusable(rest[: outer + 1], depth)[0]) <= outer
 
 
 def _fusable(rest: list[Statement], depth: int) -> tuple[list[Statement], dict[str, int] | None]:
     """The longest beginning whose rows along axis `depth` depend only on themselves."""
-    best: dict[str, int] | None = None
-    count = 0
+    rows, count = Rows(depth), 0
     for statement in rest:
         first = rest[0].target
         if statement.rest(depth) < 1:
@@ -195,13 +197,12 @@ def _fusable(rest: list[Statement], depth: int) -> tuple[list[Statement], dict[s
         same = statement.target.shape[depth] == first.shape[depth]
         if not same or statement.target.valid[depth] != first.valid[depth]:
             break
-        axes = independent(rest[: count + 1], depth)
-        if axes is None and count == 0:
-            return rest[:1], {}  # one statement never depends on its own other rows
-        if axes is None:
+        if not rows.take(statement):
+            if count == 0:
+                return rest[:1], {}  # one statement never depends on its own other rows
             break
-        best, count = axes, count + 1
-    return rest[:count], best
+        count += 1
+    return rest[:count], independent(rest[:count], depth) if count else None
 
 
 def shrink(shape: tuple[int, ...], gone: frozenset[int]) -> tuple[int, ...]:

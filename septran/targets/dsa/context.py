@@ -27,10 +27,13 @@ class UnsupportedNodeError(TargetError):
     code = "SEP530"
 
 
-def unsupported(origin: Origin, message: str, hint: str | None = None) -> UnsupportedNodeError:
-    """The error at the line that a node comes from."""
+def unsupported(
+    origin: Origin, message: str, hint: str | None = None, **more: Any
+) -> UnsupportedNodeError:
+    """The error at the line that a node comes from, or at `where`."""
     why = hint or f"the node is there because: {origin.rule}"
-    return UnsupportedNodeError(message, origin.logic or origin.mapping, hint=why)
+    where = origin.logic or origin.mapping
+    return UnsupportedNodeError(message, **{"where": where, "hint": why, **more})
 
 
 @dataclass(frozen=True)

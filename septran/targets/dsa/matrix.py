@@ -9,6 +9,7 @@ from tvm import tirx
 from septran.targets.dsa.commands import DTYPES
 from septran.targets.dsa.context import Access, Context, unsupported
 from septran.task.index import Index, Var, axis
+from septran.tile.bijection import asked_for
 from septran.tile.contracts import demanded_layout
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Compute
@@ -64,9 +65,8 @@ def _check_blocks(context: Context, node: Compute, name: str, operand: Access) -
     blocks = {layout for layout in (wanted, buffer.layout) if layout.kind == "fractal"}
     if blocks and buffer.layout != wanted:
         message = f"{node.instruction} takes {name} as {wanted}, and {buffer.name} is "
-        raise unsupported(
-            node.origin, f"{message}{buffer.layout}", "leave its layout to the compiler"
-        )
+        message, hint = f"{message}{buffer.layout}", "leave its layout to the compiler"
+        raise unsupported(node.origin, message, hint, **asked_for(node.origin, buffer))
 
 
 def _stride(node: Compute, operand: Access) -> tuple[int, bool]:

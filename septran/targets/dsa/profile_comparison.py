@@ -16,7 +16,7 @@ _VIEWS = "septran.explain"
 
 
 class NothingToCompareError(TargetError):
-    """A comparison of no profiles, or with a title too few."""
+    """A comparison of nothing, or with a title too few."""
 
     code = "SEP560"
 

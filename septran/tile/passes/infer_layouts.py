@@ -56,7 +56,7 @@ def _upstream(program: TileProgram) -> TileProgram:
         source, target = program.buffer(node.source.buffer), program.buffer(node.target.buffer)
         if source.name in program.params or source.layout != ROW:
             continue
-        changed = replace(source, layout=target.layout)
+        changed = replace(source, layout=target.layout, asked=target.asked)
         why = (
             f"{source.name} is laid out as {target.layout}, as {node.engine} cannot change it "
             f"on the way to {target.name}"

@@ -38,7 +38,7 @@ from septran.tile.nodes import (
     Remark,
     TileProgram,
 )
-from septran.tile.passes.requests import laid_out, request_of
+from septran.tile.passes.requests import asked_at, laid_out, request_of
 
 
 class NoRouteError(TileError):
@@ -174,7 +174,8 @@ class _Builder:
         tensor = self.buffers[region.buffer].tensor
         why = replace(origin, rule=f"holds {param.name} of {instance.task} in {memory}")
         name = unused(f"{param.name}_{memory}", self.buffers)
-        buffer = Buffer(name, memory, region.shape, param.dtype, layout, 1, tensor, why)
+        asked = asked_at(instance, param.name)
+        buffer = Buffer(name, memory, region.shape, param.dtype, layout, 1, tensor, why, asked)
         self.buffers[name] = buffer
         return buffer
 
@@ -226,7 +227,8 @@ class _Builder:
         )
         layout = laid_out(self.machine, instance, name, statement.shape)
         unique = unused(name, self.buffers)
-        buffer = Buffer(unique, memory, statement.shape, statement.dtype, layout, 1, name, origin)
+        asked, shape, dtype = asked_at(instance, name), statement.shape, statement.dtype
+        buffer = Buffer(unique, memory, shape, dtype, layout, 1, name, origin, asked)
         self.buffers[unique] = buffer
         return buffer
 

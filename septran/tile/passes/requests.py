@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from septran.location import Location
 from septran.machine.model import Machine
 from septran.mapping.resolved import Instance
 from septran.tile.bijection import LayoutError
@@ -33,6 +34,12 @@ def _schedule(instance: Instance) -> tuple[bool, int, tuple[int, ...], bool, boo
     rows = raster if isinstance(raster, int) else 0
     overlap, turns = bool(given.get("overlap")), bool(given.get("turns"))
     return bool(given.get("persistent")), rows, sizes, overlap, turns
+
+
+def asked_at(instance: Instance, tensor: str) -> Location | None:
+    """The entry of the mapping that asks for a tensor's layout."""
+    wanted = instance.layouts.get(tensor)
+    return wanted.where if wanted else None
 
 
 def laid_out(machine: Machine, instance: Instance, tensor: str, shape: tuple[int, ...]) -> Layout:

@@ -1,0 +1,49 @@
+"""Logic that spreads nothing over a machine's units: all of it would run on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from septran.errors import SepTranError
+from septran.machine.model import Machine
+from septran.mapping.mistakes import NoParallelLoopError, NotVisibleError
+from septran.mapping.resolved import Instance
+from septran.task.tree import Loop, TaskTree, statements
+
+
+def unspread(
+    tree: TaskTree, machine: Machine, instances: Sequence[Instance], errors: Sequence[SepTranError]
+) -> SepTranError | None:
+    """One mistake in the logic's words, where it would be many on memories that the host lacks."""
+    if any(i.proc.value != machine.host.name for i in instances):
+        return None
+    if any(
+        isinstance(s, Loop) and s.parallel for t in tree.root.walk() for s in statements(t.body)
+    ):
+        return None
+    missed = list(
+        dict.fromkeys(m for i in instances for m in i.placed.values() if _foreign(machine, m))
+    )
+    if not missed or any(not isinstance(e, NotVisibleError) for e in errors):
+        return None
+    unit = machine.processors[1].name  # nothing is foreign where the host is alone
+    launch = next(iter(tree.root.launches()), None)
+    hint = "launch the leaf from a composite: for i in task.parallel_range(1)"
+    if launch:
+        hint = f"write `for i in task.parallel_range(1):` around task.launch({launch.task.name}, "
+        hint += f"...): what it launches is then one block, which a {unit} runs"
+    return NoParallelLoopError(
+        f"no loop of {tree.root.name} is parallel, so all of it would run on {machine.host.name}, "
+        f"which does not see {' and '.join(missed)}",
+        launch.location if launch else tree.root.location,
+        hint=f"{hint}; to use several, partition the tensors",
+        notes=[("the mapping places the entry here", where)]
+        if (where := instances[0].proc.where)
+        else (),
+    )
+
+
+def _foreign(machine: Machine, memory: str) -> bool:
+    """Whether the host has no part in a memory."""
+    held = machine.memory(memory)
+    return not held.cached and not machine.sees(machine.host.name, memory)
