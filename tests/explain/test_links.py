@@ -239,3 +239,9 @@ def test_a_note_for_the_rest_of_its_block_goes_on_after_a_deeper_one():
     assert [(note.text[:5], note.covered) for note in notes_of(text)] == [
         ("outer", (2, 3, 6)), ("inner", (4, 5))
     ]  # fmt: skip
+
+
+def test_source_is_not_called_by_a_language_that_it_is_not_in():
+    titles = [d.title for d in explained("gemm", "cpu-x86")[1].pane("source").documents]
+    assert titles == ["TensorIR for llvm", "assembly"]
+    assert explained("gemm", "dsa-sim")[1].pane("source").documents[0].title == "c"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -44,6 +45,68 @@ def test_scripts_and_styles_ask_nothing_of_a_network(name):
     links = re.findall(r"https?://[^\s\"'`]+", text)
     assert set(links) <= {"http://www.w3.org/2000/svg"}
     assert not re.search(r"url\((?!#)", text)
+
+
+LINES = """
+import { coloured } from "./colouring.mjs";
+const { text, language } = JSON.parse(process.argv[2]);
+console.log(JSON.stringify(coloured(text, language).map((line) => line.map((part) => part[2]))));
+"""
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "kind"),
+    [
+        ("python", '"""A is\nin B\n"""\nimport a', "string"),
+        ("python", '"""A is\nin B\n', "string"),
+        ("c", "/* for\nwhile\n*/\nint a;", "comment"),
+    ],
+)
+def test_a_text_of_several_lines_is_coloured_as_one(language, text, kind, tmp_path):
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node here to run it")
+    (tmp_path / "colouring.mjs").write_text(modules._read("colouring"), "utf-8")
+    (tmp_path / "lines.mjs").write_text(LINES, "utf-8")
+    given = json.dumps({"text": text, "language": language})
+    told = subprocess.run(
+        [node, str(tmp_path / "lines.mjs"), given], check=True, capture_output=True, text=True
+    )
+    kinds = json.loads(told.stdout)
+    assert kinds[:2] == [[kind], [kind]]
+    assert len(kinds) < 4 or kinds[3] == ["keyword"]
+
+
+FIGURES = """
+const words = [];
+class Element {
+  setAttribute() {}
+  append(...all) { words.push(...all.filter((one) => typeof one === "string")); }
+  replaceChildren(...all) { this.append(...all); }
+  addEventListener() {}
+}
+globalThis.Node = Element;
+globalThis.document = {
+  createElement: () => new Element(), createElementNS: () => new Element(),
+  createTextNode: (text) => { words.push(text); return new Element(); },
+};
+const figure = (better) => [{ title: "t", unit: "B", values: [0, 8], better }];
+for (const better of ["", "less", "more"]) {
+  words.length = 0;
+  figuresTable(figure(better), ["a", "b"], ["m", "m"]);
+  console.log(words.filter((word) => word === "best").length);
+}
+"""
+
+
+def test_only_figures_that_can_be_better_have_a_best(tmp_path):
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node here to run it")
+    path = tmp_path / "figures.mjs"
+    path.write_text(modules.script("figures_view") + FIGURES, "utf-8")
+    told = subprocess.run([node, str(path)], check=True, capture_output=True, text=True)
+    assert told.stdout.split() == ["0", "1", "1"]
 
 
 def test_files_are_joined_once_and_in_order():

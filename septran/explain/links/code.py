@@ -29,6 +29,8 @@ def code_document(stage: TensorIR | Source, origins: Origins) -> Document:
     language = "python" if isinstance(stage, TensorIR) else _language(stage)
     words = tuple(name_words(text, origins.program, _SUFFIX))
     title = "TVMScript" if isinstance(stage, TensorIR) else stage.language
+    if language == "python" and isinstance(stage, Source):
+        title = f"TensorIR for {stage.language}"
     return Document(title, language, text, code_lines(text, origins), words)
 
 

@@ -7,14 +7,15 @@ const TILE = "program on in out buffer channel scalar of as at for range paralle
 const STRING = String.raw`"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?`;
 const NUMBER = String.raw`(?<![\w.])(?:0[xX][0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w])`;
 const WORD = String.raw`[A-Za-z_]\w*`;
-const TRIPLE = String.raw`"""[\s\S]*?(?:"""|$)|'''[\s\S]*?(?:'''|$)`;
+const END = String.raw`(?![\s\S])`; // of the text: with the flag m, $ is the end of any line
+const TRIPLE = String.raw`"""[\s\S]*?(?:"""|${END})|'''[\s\S]*?(?:'''|${END})`;
 
 const LANGUAGES = {
   python: { comment: String.raw`#[^\n]*|(?:with )?T\.attr\(\{"origin"[^\n]*|T\.call_extern\("\w+", "septran_note"[^\n]*`, string: `${TRIPLE}|${STRING}`, extra: String.raw`@[\w.]+`, words: PYTHON },
   tile: { comment: "#[^\\n]*", string: STRING, words: TILE },
   yaml: { comment: "(?<=^|[\\s])#[^\\n]*", string: STRING, extra: String.raw`![\w]+|[\w*"'.-]+(?=:(?:\s|$))`, words: "true false null" },
   resolved: { comment: String.raw`\[[^\]\n]*:\d+[^\]\n]*\]`, string: STRING, words: "proc mems tunables bindings layouts copy schedule pipeline warpspecialize consumers registers by as" },
-  c: { comment: String.raw`\/\*[\s\S]*?(?:\*\/|$)|\/\/[^\n]*`, string: STRING, extra: String.raw`^[ \t]*#[ \t]*\w+`, words: C },
+  c: { comment: String.raw`\/\*[\s\S]*?(?:\*\/|${END})|\/\/[^\n]*`, string: STRING, extra: String.raw`^[ \t]*#[ \t]*\w+`, words: C },
   asm: { comment: String.raw`#[^\n]*|;[^\n]*|\/\/[^\n]*`, string: STRING, extra: String.raw`^\s*\.\w+|%\w+`, words: "" },
 };
 LANGUAGES.cuda = LANGUAGES.hip = LANGUAGES.c;

@@ -5,7 +5,7 @@ import {marker} from "./marks.js";
 
 /** The table of `figures` under the `names` of the mappings. */
 export function figuresTable(figures, names, machines) {
-  const head = tag("tr", {}, tag("td"), names.map((name, n) => tag("th", { scope: "col" },
+  const head = tag("tr", {}, tag("td"), names.map((name, n) => tag("th", { scope: "col", style: `--share: ${80 / names.length}%` },
     marker(n), " ", name, machines[n] === name ? null : tag("div", { class: "sep-note" }, machines[n]))));
   return tag("div", { class: "sep-scroll", tabindex: "0", role: "region", "aria-label": "Figures" },
     tag("table", { class: "sep-table sep-figures" }, tag("thead", {}, head),
@@ -16,7 +16,7 @@ function row(figure) {
   const most = Math.max(...figure.values.map((value) => value || 0), 0);
   const present = figure.values.filter((value) => value !== null);
   const best = figure.better === "less" ? Math.min(...present) : figure.better === "more" ? Math.max(...present) : null;
-  const several = present.some((value) => !alike(value, best));
+  const several = best !== null && present.some((value) => !alike(value, best)); // null would count as 0
   return tag("tr", {}, tag("th", { scope: "row" }, figure.title),
     figure.values.map((value, n) => tag("td", {}, value === null ? tag("span", { class: "sep-note" }, "–") : cell(value, figure, most, n, several && alike(value, best)))));
 }
