@@ -25,7 +25,7 @@ from septran.targets.cpu.isa import host_arch
 from septran.targets.cpu.threads import set_threads, usable_cores
 
 ALL = (
-    "gemm", "small", "int8", "batched_gemm", "gemm_splitk", "gemm_bias_act", "dequant_gemm",
+    "gemm", "small", "few", "int8", "batched_gemm", "gemm_splitk", "gemm_bias_act", "dequant_gemm",
     "conv2d", "attention", "attention_bias", "attention_decode", "mla_decode",
     "linear_attention", "softmax", "rms_norm", "layer_norm", "elementwise", "reduce", "rope",
     "topk",

@@ -36,6 +36,13 @@ SMALL = (
     (77, 1000, 333),
     (7, 512, 512),
 )
+FEW = (
+    (1, 4096, 4096),  # Llama-3 8B: one token's queries
+    (1, 14336, 4096),  # and its gate
+    (4, 4096, 4096),
+    (1, 512, 512),
+)
+"""M, N, K of products with a token, or a few."""
 BATCHED = ((32, 128, 128, 64), (12, 197, 197, 64), (8, 256, 256, 256))
 """S, M, N, K."""
 INT8 = (
@@ -73,17 +80,21 @@ CONVOLUTIONS = (  # ResNet-50, from the first layer to the last
 """C, H = W, O, R = S, stride, padded by half the filter."""
 
 
-def gemm(family: str, m: int, n: int, k: int, transposed: bool = False) -> Case:
-    """C = A @ B in float32, B given as [N, K] where `transposed`."""
-    a, b = torch.randn(m, k), torch.randn(*((n, k) if transposed else (k, n)))
-    c, other = torch.empty(m, n), torch.empty(m, n)
+def gemm(
+    family: str, m: int, n: int, k: int, transposed: bool = False, dtype: str = "float32"
+) -> Case:
+    """C = A @ B, B given as [N, K] where `transposed`."""
+    kind = getattr(torch, dtype)
+    a, b = torch.randn(m, k).to(kind), torch.randn(*((n, k) if transposed else (k, n))).to(kind)
+    c, other = torch.empty(m, n, dtype=kind), torch.empty(m, n, dtype=kind)
     flags = {"trans_b": True} if transposed else {}
     shapes = {"M": m, "N": n, "K": k}
-    kernel = septran.compile("gemm", "cpu-x86", shapes=shapes, static=flags)
+    kernel = septran.compile("gemm", "cpu-x86", shapes=shapes, static=flags, dtypes=dtype)
     plain = b.t() if transposed else b
     kernel(a, b, out=c)
     return Case(
-        family, "gemm with B [N, K]" if transposed else "gemm", by(m, n, k),
+        family, "gemm with B [N, K]" if transposed else "gemm",
+        by(m, n, k) + (f" {dtype}" if dtype != "float32" else ""),
         lambda: kernel(a, b, out=c), (lambda: torch.mm(a, plain, out=other),),
         deviation(c, a.double() @ plain.double()), 2.0 * m * n * k,
     )  # fmt: skip
@@ -191,6 +202,10 @@ def cases(names: set[str]) -> Iterator[Case]:
         yield from (gemm("gemm", *s, transposed=True) for s in LINEARS)
     if "small" in names:
         yield from (gemm("gemm small and odd", *s) for s in SMALL)
+    if "few" in names:
+        yield from (gemm("gemm few rows", *s, transposed=t) for t in (False, True) for s in FEW)
+        for dtype in ("bfloat16", "float16"):
+            yield from (gemm("gemm few rows, 16 bits", *s, True, dtype) for s in FEW)
     if "batched_gemm" in names:
         yield from (batched_gemm(*s) for s in BATCHED)
     if "int8" in names:
