@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from septran.explain.origin_text import why_of
-from septran.tile.nodes import Buffer, For, Node, Placement, Role, TileProgram, regions
+from septran.tile.nodes import Buffer, For, Node, Role, TileProgram, regions
 from septran.tile.printer import node_text
+from septran.tile.records import Placement
 from septran.tile.storage import size_bytes
 from septran.tile.verify_places import spread
 

@@ -20,7 +20,8 @@ from septran.task.primitives import PRIMITIVES
 from septran.task.views import View
 from septran.tile.bijection import check_layout
 from septran.tile.execution import Execution, Frame, Schedule
-from septran.tile.nodes import Compute, Copy, For, Placement, Region, Role, TileProgram
+from septran.tile.nodes import Compute, Copy, For, Region, Role, TileProgram
+from septran.tile.records import Placement
 from septran.tile.rings import Fill, Flight, Thread, located
 from septran.tile.scopes import Block
 from septran.tile.storage import Access, Array, CapacityError, ExtentError, Store, grid

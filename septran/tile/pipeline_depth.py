@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from septran.machine.model import Memory
-from septran.tile.nodes import Copy, For, Node, Remark, Request, TileProgram, nodes
+from septran.tile.nodes import Copy, For, Node, Remark, TileProgram, nodes
 from septran.tile.passes.plan_memory import bytes_of, capacity, peak, placements, table
+from septran.tile.records import Request
 
 NAME = "pipeline_loops"
 

@@ -24,13 +24,13 @@ from septran.tile.nodes import (
     Copy,
     For,
     Origin,
-    Placement,
     Region,
     Release,
     Remark,
     TileProgram,
     Wait,
 )
+from septran.tile.records import Placement
 
 HERE = Location(__file__, 1)
 THERE = Location(__file__, 3)

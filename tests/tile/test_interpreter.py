@@ -15,7 +15,8 @@ from septran.tile.bijection import LayoutError
 from septran.tile.execution import ADVERSARIES
 from septran.tile.interpreter import ArgumentError, interpret
 from septran.tile.layouts import Layout
-from septran.tile.nodes import Barrier, Placement, Region
+from septran.tile.nodes import Barrier, Region
+from septran.tile.records import Placement
 from septran.tile.rings import DeadlockError
 from septran.tile.storage import CapacityError, ExtentError, OutOfBoundsError
 from septran.tile.verify import verify

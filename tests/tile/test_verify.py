@@ -11,9 +11,10 @@ from septran.machine.model import Instruction
 from septran.task.index import Index, Var, axis
 from septran.tile.bijection import LayoutError
 from septran.tile.layouts import Layout
-from septran.tile.nodes import Origin, Placement, Region
+from septran.tile.nodes import Origin, Region
 from septran.tile.passes.insert_sync import insert_sync
 from septran.tile.passes.pipeline_loops import pipeline_loops
+from septran.tile.records import Placement
 from septran.tile.rings import ProtocolError
 from septran.tile.storage import CapacityError, ExtentError, OutOfBoundsError
 from septran.tile.verify import verify

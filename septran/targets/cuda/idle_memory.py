@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from septran.targets.cuda.context import Context
 from septran.tile.loops import used
-from septran.tile.nodes import (
-    Copy,
-    Node,
-    Placement,
-    Role,
-    TileProgram,
-    Wait,
-    nodes,
-    regions,
-)
+from septran.tile.nodes import Copy, Node, Role, TileProgram, Wait, nodes, regions
+from septran.tile.records import Placement
 
 ALIGNMENT = 1024
 

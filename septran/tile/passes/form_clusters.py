@@ -10,7 +10,8 @@ from septran.dtypes import itemsize
 from septran.task.index import Index, Var
 from septran.tile.clusters import grid, same_for_all, shareable
 from septran.tile.loops import bytes_of, walk
-from septran.tile.nodes import Copy, For, Node, Remark, Request, Role, TileProgram
+from septran.tile.nodes import Copy, For, Node, Remark, Role, TileProgram
+from septran.tile.records import Request
 from septran.tile.substitution import Names, substitute
 
 NAME = "form_clusters"

@@ -10,7 +10,8 @@ from septran.errors import TileError, raise_all
 from septran.machine.model import Memory
 from septran.tile.barriers import barriers
 from septran.tile.liveness import Life, liveness
-from septran.tile.nodes import Buffer, Placement, Remark, TileProgram
+from septran.tile.nodes import Buffer, Remark, TileProgram
+from septran.tile.records import Placement
 from septran.tile.storage import size_bytes
 from septran.tile.verify_places import spread
 

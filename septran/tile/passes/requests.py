@@ -7,7 +7,7 @@ from septran.machine.model import Machine
 from septran.mapping.resolved import Instance
 from septran.tile.bijection import LayoutError
 from septran.tile.layouts import ROW, Layout
-from septran.tile.nodes import Request
+from septran.tile.records import Request
 
 
 def request_of(instance: Instance) -> Request:
