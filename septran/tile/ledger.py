@@ -17,6 +17,7 @@ from septran.task.index import Index, Var
 from septran.tile.bounds import greatest, ranges_of
 from septran.tile.loops import bytes_of, walk
 from septran.tile.nodes import (
+    Commit,
     Copy,
     For,
     Node,
@@ -252,19 +253,17 @@ def tally(
 def _is_hidden(program: TileProgram, copy: Copy, loops: tuple[For, ...], in_role: bool) -> bool:
     """Whether computation goes on while it is on its way.
 
-    It must be asynchronous, have a stage to spare, and be issued again and again: beside
-    its reader by another role, or in the loop that waits for what came before.
+    It must be asynchronous, have a stage to spare, and be issued beside its reader: by another
+    role, or in a loop that waits for an earlier fill than the one that it brings.
     """
     if copy.channel is None or program.channel(copy.channel).stages < 2:
         return False
     if in_role:
         return True
-    if not loops:
-        return False
-    inner = loops[-1]
-    waits = (n for n in nodes(inner.body) if isinstance(n, Wait) and n.channel == copy.channel)
-    stage = copy.target.stage + copy.source.stage
-    return inner.variable in stage.variables() and any(waits)
+    here = tuple(nodes(loops[-1].body)) if loops else ()
+    brought = {n.index for n in here if isinstance(n, Commit) and n.channel == copy.channel}
+    awaited = {n.index for n in here if isinstance(n, Wait) and n.channel == copy.channel}
+    return not awaited <= brought
 
 
 def _by_roles(body: tuple[Node, ...]) -> list[Copy]:

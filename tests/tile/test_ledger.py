@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import septran
 from septran.task.index import Index, Var, minimum
 from septran.tile.ledger import EXPOSED, HIDDEN, REMOVED, amount, ledger
 from septran.tile.nodes import Copy, RemovedCopy, nodes
@@ -60,6 +61,14 @@ def test_what_is_prefetched_is_hidden(programs):
     assert {r.state for r in ledger(programs.roles_gemm(2)).rows if r.tensor in "AB"} == {HIDDEN}
     assert {r.state for r in ledger(programs.roles_gemm(1)).rows} == {EXPOSED}
     assert {r.state for r in ledger(programs.plain_gemm()).rows} == {EXPOSED}
+
+
+def test_two_steps_are_enough_to_hide_the_second():
+    """The loop that remains has one iteration, whose fill number is a constant."""
+    shapes = {"M": 256, "N": 128, "K": 256}
+    made = septran.explain("gemm", "dsa-sim", shapes=shapes, tunables={"block_K": 128})
+    states = [(r.tensor, r.state) for r in made.ledger.rows if r.tensor in "AB"]
+    assert sorted(states) == [("A", EXPOSED), ("A", HIDDEN), ("B", EXPOSED), ("B", HIDDEN)]
 
 
 def test_pipelining_moves_the_same_bytes(programs):

@@ -135,7 +135,7 @@ export class CodeView {
     const { scrollTop, clientHeight } = this.body;
     const top = line.offsetTop, bottom = top + line.offsetHeight;
     if (top >= scrollTop && bottom <= scrollTop + clientHeight) return;
-    if (where === "center") this.body.scrollTop = top - clientHeight / 2;
+    if (where === "center") this.body.scrollTo(0, top - clientHeight / 2);
     else this.body.scrollTop = top < scrollTop ? top : bottom - clientHeight;
   }
 
