@@ -63,7 +63,7 @@ def test_mistakes_of_a_logic_name_the_cells_line(shell, capsys):
         '%%logic\n\n@task.define\ndef bad(Y: task.Tensor["N"]):\n    task.launch(twice_tile, Y)\n'
     )
     run(shell, wrong)
-    with pytest.raises(Exception, match=r"cell In\[\d+\]>:5: twice_tile takes 2 tensors"):
+    with pytest.raises(Exception, match=r"cell In\[\d+\]>:5:5: twice_tile takes 2 tensors"):
         run(shell, "%septran explain bad -s N=32")
     told = capsys.readouterr().out
     assert "task.launch(twice_tile, Y)" in told
