@@ -39,8 +39,12 @@ def _inside(name: Node, folder: Path | None) -> Path:
         raise ExtendsError(
             f"{name.text!r} leads out of the mapping's folder", name.where, hint=hint
         )
+    shipped = f"{name.text}.mapping.yaml"
+    if (mappings_root() / shipped).is_file():  # by its name, as a kernel's mapping may be
+        part = Path(shipped)
     if part.suffix not in (".yaml", ".yml"):
-        raise ExtendsError(f"{name.text!r} is not a .yaml file", name.where)
+        hint = "name a file with its ending, or a shipped mapping: cpu-x86"
+        raise ExtendsError(f"{name.text!r} is not a .yaml file", name.where, hint=hint)
     for root in _roots(folder):
         candidate = root / part
         if candidate.is_file():

@@ -46,6 +46,17 @@ def test_a_mapping_gives_only_what_differs(folder):
     assert child.tunables["block_M"].cases[0].value == 128
 
 
+def test_a_shipped_mapping_is_extended_by_its_name_alone(folder):
+    tunables = "tunables: {block_M: 32}\n"
+    by_name = load_mapping(write(folder, f"extends: cpu-x86\n{tunables}"))
+    by_file = load_mapping(write(folder, f"extends: cpu-x86.mapping.yaml\n{tunables}"))
+    assert by_name.tunables == by_file.tunables
+    assert len(by_name.rules) == len(by_file.rules) > 10
+    with pytest.raises(ExtendsError, match=r"'base' is not a \.yaml file") as caught:
+        load_mapping(write(folder, "extends: base\n"))
+    assert "cpu-x86" in str(caught.value.hint)
+
+
 def test_an_empty_table_changes_nothing(folder):
     child = load_mapping(write(folder, "extends: base.yaml\ntunables: {}\nrules: []\n"))
     assert list(child.tunables) == ["block_M", "block_*"]
