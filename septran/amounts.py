@@ -1,6 +1,11 @@
-"""Times and sizes as text, in the unit that keeps them short."""
+"""Times and sizes as text, in the unit that keeps them short; shares as shades."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+_SHADES = " ░▒▓█"
 
 
 def time_text(seconds: float, digits: int = 4) -> str:
@@ -18,3 +23,11 @@ def size_text(count: int | float) -> str:
     while abs(count) >= 1024 and power < len(units) - 1:
         count, power = count / 1024, power + 1
     return f"{count:.4g} {units[power]}"
+
+
+def shades_text(shares: Iterable[float]) -> str:
+    """A character for each share from 0 to 1, the darker the greater; blank for 0 alone."""
+    darkest = len(_SHADES) - 1
+    # What rounding adds to a share makes it no darker.
+    steps = (math.ceil(min(max(share, 0.0), 1.0) * darkest - 1e-9) for share in shares)
+    return "".join(_SHADES[max(0, step)] for step in steps)

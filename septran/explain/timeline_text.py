@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from septran.amounts import shades_text
 from septran.explain.timeline import Record, covered
 
 if TYPE_CHECKING:
     from septran.explain.timeline import Timeline
 
-_SHADES = " ░▒▓█"
 MICROSECONDS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 """Of a unit of time; cycles and steps are shown as one each."""
 
@@ -26,7 +26,7 @@ def timeline_text(timeline: Timeline, width: int = 72) -> str:
         told = group
         works = [r for r in records if r.kind not in ("wait", "sync")]
         share = covered(works) / timeline.end if timeline.end else 0.0
-        bar = "".join(_bar(works, timeline.end, width))
+        bar = shades_text(_shares(works, timeline.end, width))
         lines.append(f"  {lane:{indent}} |{bar}| {share:>6.1%}{_amounts(works)}")
     last = f"{timeline.end:,.5g} {timeline.unit}"
     lines.append(f"  {'':{indent}}  0{last:>{width - 1}}")
@@ -41,14 +41,13 @@ def by_lane(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
     return {(g, lane): found for g, lanes in groups.items() for lane, found in lanes.items()}
 
 
-def _bar(works: Sequence[Record], end: float, width: int) -> Iterator[str]:
-    """A character for each equal part of the run."""
+def _shares(works: Sequence[Record], end: float, width: int) -> Iterator[float]:
+    """How much of each equal part of the run is covered."""
     for n in range(width):
         first, last = end * n / width, end * (n + 1) / width
         inside = [r for r in works if r.start < last and r.end > first]
         busy = covered(_cut(r, first, last) for r in inside)
-        share = busy / (last - first) if last > first else 0.0
-        yield _SHADES[min(len(_SHADES) - 1, -int(-share * (len(_SHADES) - 1) // 1))]
+        yield busy / (last - first) if last > first else 0.0
 
 
 def _cut(record: Record, first: float, last: float) -> Record:

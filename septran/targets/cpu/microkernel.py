@@ -62,8 +62,9 @@ def emit_gemm(context: Context, node: Compute) -> None:
     steps = context.variable("steps", node.operands[1].valid[1])
     way = walk(context, ((a, 1), (b, 0)), steps)
     operands = Operands(c, a, b, steps, _first(context, node), way, _ahead(context, a, b))
-    if _sum_dtype(operands)[0] == "f" and lie_along(a, b):
-        emit_dots(context, operands, _sum_dtype(operands))
+    dtype = _sum_dtype(operands)
+    if dtype[0] == "f" and lie_along(a, b):
+        emit_dots(context, operands, dtype)
         return
     shape = register_tile(context, node, operands)
     high, wide = (context.variable(s, v) for s, v in zip("mn", c.region.valid, strict=True))

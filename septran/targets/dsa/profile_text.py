@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from septran.amounts import time_text
+from septran.amounts import shades_text, time_text
 from septran.targets.dsa.profile_lanes import shares, unions, working
 
 if TYPE_CHECKING:
     from septran.targets.dsa.profile import DsaProfile
 
-_SHADES = " ░▒▓█"
 CAUSE_TEXTS = {
     "flag": "waiting for a flag",
     "full": "issuing to a full queue",
@@ -79,8 +76,7 @@ def timeline(profile: DsaProfile, width: int = 72) -> str:
         mine = works[(works["core"] == lane.core) & (works["queue"] == number)]
         filled = shares(unions(mine), profile.cycles, width)
         label = f"core {lane.core} {lane.queue}" if many else lane.queue
-        shades = np.ceil(np.clip(filled, 0, 1) * (len(_SHADES) - 1) - 1e-9).astype(int)
-        rows.append((label, "".join(_SHADES[n] for n in shades), f"{lane.utilisation:.1%}"))
+        rows.append((label, shades_text(filled), f"{lane.utilisation:.1%}"))
     indent = max((len(label) for label, _, _ in rows), default=0)
     lines = [f"{label:{indent}} |{bar}| {share:>6}" for label, bar, share in rows]
     last = f"{profile.cycles:,} cycles"
