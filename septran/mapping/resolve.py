@@ -242,11 +242,11 @@ class _Task:
         mems: dict[str, Setting[str]] = {}
         used = {a.view.tensor for s in statements(self.task.body) for a in accesses(s)}
         for name, tensor in self.tensors.items():
-            if self.caller is not None and name not in used:
+            temporary = isinstance(tensor, Allocate)
+            if self.caller is not None and name not in used and not temporary:
                 mems[name] = Setting(NONE, "no element of it is used, only its place")
                 continue
             said = self._memory(name, tensor)
-            temporary = isinstance(tensor, Allocate)
             if said is None or (temporary and said.value == NONE):
                 mems[name] = self._for_temporary(proc) if temporary else Setting(NONE, _INHERITED)
                 continue

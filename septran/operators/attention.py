@@ -11,6 +11,7 @@ import math
 
 from septran import task
 
+LOG2_E = math.log2(math.e)
 EXAMPLE = {"B": 1, "H": 4, "M": 256, "N": 256, "D": 64}
 SAME = {"G": "H"}
 CASES = (
@@ -29,20 +30,25 @@ def scores_tile(S, Q, K):
 
 @task.define(leaf=True)
 def softmax_step(P, acc, m, l, S, Q, K, *, scale: task.static, ahead: task.static):
-    """Fold one block of scores into the running maximum, sum and output."""
+    """Fold one block of scores into the running maximum, sum and output.
+
+    With `scale`, m is in units of ln 2: powers of two cost less, and the factor is there
+    anyway. Scores that are scaled already may be as large as floats are, and stay as they are.
+    """
     new = task.empty(m.shape, task.float32, name="new")
     old = task.empty(m.shape, task.float32, name="old")
     T = task.empty(S.shape, task.float32, name="T")
     E = task.empty(S.shape, task.float32, name="E")
-    scaled = S * scale
+    power = task.exp if scale is None else task.exp2
+    scaled = S if scale is None else S * (scale * LOG2_E)
     if ahead is not None:
         seen = task.index(K, 0)[None, :] <= task.index(Q, 0)[:, None] + ahead
         scaled = task.where(seen, scaled, -task.inf)
     T[:, :] = scaled
     new[:] = task.maximum(m, task.max(T, axis=1))
     shift = task.where(task.equal(new, -task.inf), 0.0, new)  # a row without keys so far
-    old[:] = task.exp(m - shift)
-    E[:, :] = task.exp(T - shift[:, None])
+    old[:] = power(m - shift)
+    E[:, :] = power(T - shift[:, None])
     P[:, :] = E
     l[:] = l * old + task.sum(E, axis=1)
     m[:] = new

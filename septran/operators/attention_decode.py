@@ -63,8 +63,8 @@ def join_maximum(top, maximum):
 
 @task.define(leaf=True)
 def join_part(acc, l, part, maximum, total, top):
-    """Add one part, scaled to the common maximum."""
-    factor = task.exp(maximum - task.where(task.equal(top, -task.inf), 0.0, top))
+    """Add one part, scaled to the common maximum (in units of ln 2, as `softmax_step` has it)."""
+    factor = task.exp2(maximum - task.where(task.equal(top, -task.inf), 0.0, top))
     l[:] = l + total * factor
     acc[:, :] = acc + part * factor[:, None]
 

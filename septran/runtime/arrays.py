@@ -41,17 +41,17 @@ class Library(Protocol):
     def obstacle(self, x: Any, device: str, output: bool) -> Obstacle | None:
         """What forbids to use `x` on a device; None where nothing does."""
 
-    def ready(self, tensors: Sequence[Any], out: Any, device: str) -> bool:
+    def ready(self, tensors: Sequence[Any], outputs: Sequence[Any], device: str) -> bool:
         """Whether arrays can be passed as they are: on the device, compact, aligned; cheap.
 
-        And whether `out`, where there is one, surely shares no memory with the others.
+        And whether each of `outputs` surely shares no memory with any other array.
         """
 
     def plain(self, x: Any) -> bool:
         """Whether `ready` is enough to know for all arrays of this type and dtype."""
 
-    def touched(self, x: Any) -> None:
-        """Tell the library that `x` was written to behind its back."""
+    def touched(self, arrays: tuple[Any, ...]) -> None:
+        """Tell the library that arrays were written to behind its back."""
 
     def allocator(self, shape: tuple[int, ...], dtype: str, device: str) -> Callable[[], Any]:
         """A fast `empty` of one kind of array."""
@@ -114,18 +114,23 @@ class NumpyLibrary:
             return Obstacle("read-only", "is read-only", "pass a writable array, such as x.copy()")
         return None
 
-    def ready(self, tensors: Sequence[Any], out: Any, device: str) -> bool:
-        """Compact, aligned and writable (DLPack refuses others), `out` apart from the rest."""
-        for x in tensors:
-            if not x.flags.carray or (out is not None and np.may_share_memory(out, x)):
-                return False
-        return out is None or out.flags.carray
+    def ready(self, tensors: Sequence[Any], outputs: Sequence[Any], device: str) -> bool:
+        """Compact, aligned and writable (DLPack refuses others), `outputs` apart from all."""
+        arrays = (*tensors, *outputs)
+        if not all(x.flags.carray for x in arrays):
+            return False
+        apart = len(tensors)
+        return not any(
+            np.may_share_memory(out, x)
+            for n, out in enumerate(outputs)
+            for x in arrays[: apart + n]
+        )
 
     def plain(self, x: Any) -> bool:
         """Of native byte order, and of a type that DLPack exports."""
         return bool(x.dtype.isnative and x.dtype.kind != "V")
 
-    def touched(self, x: Any) -> None:
+    def touched(self, arrays: tuple[Any, ...]) -> None:
         """NumPy does not count writes."""
 
     def allocator(self, shape: tuple[int, ...], dtype: str, device: str) -> Callable[[], Any]:
@@ -231,12 +236,13 @@ class TorchLibrary:
             return Obstacle("gradient", "requires a gradient, which a kernel does not record", hint)
         return None
 
-    def ready(self, tensors: Sequence[Any], out: Any, device: str) -> bool:
-        """Compact, aligned, in reach, without gradient or lazy negation, `out` apart."""
+    def ready(self, tensors: Sequence[Any], outputs: Sequence[Any], device: str) -> bool:
+        """Compact, aligned, in reach, without gradient or lazy negation, `outputs` apart."""
         # Written for speed: this is most of what a call costs beside the kernel.
         host = device == "cpu"
+        others = [*tensors]
         try:
-            for x in tensors if out is None else (*tensors, out):
+            for x in (*tensors, *outputs):
                 if (
                     x.requires_grad
                     or not x.is_contiguous()
@@ -245,13 +251,14 @@ class TorchLibrary:
                     or not (x.is_cpu if host else x.device.type == device)
                 ):
                     return False
-            if out is not None:
+            for out in outputs:
                 first = out.data_ptr()
                 last = first + out.nbytes
-                for x in tensors:
+                for x in others:
                     start = x.data_ptr()
                     if start < last and first < start + x.nbytes:
                         return False
+                others.append(out)
         except (RuntimeError, NotImplementedError):  # sparse, or wrapped by torch.func
             return False
         return True
@@ -262,9 +269,9 @@ class TorchLibrary:
 
         return type(x) is torch.Tensor and x.layout is torch.strided
 
-    def touched(self, x: Any) -> None:
-        """Raise its version, so that autograd sees that saved values have changed."""
-        increment_version()((x,))
+    def touched(self, arrays: tuple[Any, ...]) -> None:
+        """Raise their versions, so that autograd sees that saved values have changed."""
+        increment_version()(arrays)
 
     def allocator(self, shape: tuple[int, ...], dtype: str, device: str) -> Callable[[], Any]:
         """A fast `empty`."""

@@ -21,9 +21,18 @@ def call_key(tensors: Sequence[Any], out: Any) -> Hashable:
     """What a plan is found by; None where not all arguments are arrays, or there are none."""
     try:
         key = tuple([(type(x), x.shape, x.dtype) for x in tensors])
-        return key or None if out is None else (key, type(out), out.shape, out.dtype)
+        if out is None:
+            return key or None
+        return key, tuple([(type(x), x.shape, x.dtype) for x in several(out)])
     except AttributeError:
         return None
+
+
+def several(out: Any) -> tuple[Any, ...]:
+    """The outputs that a call was given: one, or a tuple or list of them."""
+    if out is None:
+        return ()
+    return tuple(out) if isinstance(out, tuple | list) else (out,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +55,13 @@ class Plan:
     # Written for speed: with what `ready` does, this is what a call costs beside the kernel.
     def __call__(self, tensors: tuple[Any, ...], out: Any, named: Mapping[str, Any]) -> Any:
         """The result; NotImplemented where the long way must be gone."""
-        if not self.library.ready(tensors, out, self.device):
+        if not self.library.ready(tensors, several(out), self.device):
             return NotImplemented
         return self.launch(tensors, out, named)
 
     def launch(self, tensors: tuple[Any, ...], out: Any, named: Mapping[str, Any]) -> Any:
         """Run on arrays that are ready, and return the result."""
-        if out is not None:
-            results: tuple[Any, ...] = (out,)
-        else:
-            results = tuple([allocate() for allocate in self.allocators])
+        results = several(out) or tuple([allocate() for allocate in self.allocators])
         arguments = results + tensors
         if self.order is not None:
             arguments = tuple([arguments[place] for place in self.order])
@@ -64,7 +70,7 @@ class Plan:
         else:
             self.run(*arguments, *self.defaults)
         if out is not None:
-            self.library.touched(out)
+            self.library.touched(results)
             return out
         return results[0] if len(results) == 1 else results
 
@@ -75,20 +81,23 @@ DirectCall = Callable[[tuple[Any, ...], Any], Any]
 DIRECT = """\
 def call(tensors, out):
     try:
-        {names}, = tensors
+        {inputs}, = tensors
         if {awkward}:
             return NotImplemented
         if out is None:
-            out = allocate()
+            {outputs}, = {allocated},
             run({arguments})
-            return out
-        if type(out) is not kind or out.requires_grad or out.is_neg():
+            return {result}
+        if {other}:
+            return NotImplemented
+        {outputs}, = {taken}
+        if {unwritable}:
             return NotImplemented
         run({arguments})
     except refusals:
         refused()
         return NotImplemented
-    touched((out,))
+    touched(({outputs},))
     return out
 """
 """What `direct_call` compiles: loops over the arguments would take as long as the rest."""
@@ -114,23 +123,29 @@ def direct_call(
     checks = getattr(specialisation.stages.executable, "checks_arguments", False)
     if not checks or plan.library is not TORCH or plan.defaults is None:
         return None
-    if len(signature.outputs) != 1:
-        return None
     import torch
 
-    names = [f"x{n}" for n in range(len(signature.inputs))]
-    given = ["out", *names]
+    count = len(signature.outputs)
+    inputs = [f"x{n}" for n in range(len(signature.inputs))]
+    outputs = [f"y{n}" for n in range(count)]
+    given = [*outputs, *inputs]
     order = range(len(given)) if plan.order is None else plan.order
     scalars = [f"s{n}" for n in range(len(plan.defaults))]
     awkward = "type({0}) is not kind or {0}.requires_grad or {0}.is_neg()"
     text = DIRECT.format(
-        names=", ".join(names),
-        awkward=" or ".join(awkward.format(x) for x in names),
+        inputs=", ".join(inputs),
+        outputs=", ".join(outputs),
+        awkward=" or ".join(awkward.format(x) for x in inputs),
+        unwritable=" or ".join(awkward.format(x) for x in outputs),
+        allocated=", ".join(f"allocate{n}()" for n in range(count)),
+        result=outputs[0] if count == 1 else f"({', '.join(outputs)})",
+        other="False" if count == 1 else f"type(out) is not tuple or len(out) != {count}",
+        taken="out," if count == 1 else "out",
         arguments=", ".join([*(given[n] for n in order), *scalars]),
     )
     known: dict[str, Any] = {
         "kind": torch.Tensor,
-        "allocate": plan.allocators[0],
+        **{f"allocate{n}": make for n, make in enumerate(plan.allocators)},
         "run": plan.run,
         "touched": increment_version(),
         "refusals": REFUSALS,

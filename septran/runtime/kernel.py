@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from septran.runtime.archive import write_archive
 from septran.runtime.arguments import Bound, Scalar, bind, check_against, scalar_values
 from septran.runtime.arrays import NUMPY, Library
-from septran.runtime.calls import DirectCall, Plan, call_key, direct_call, plan_for
+from septran.runtime.calls import DirectCall, Plan, call_key, direct_call, plan_for, several
 from septran.runtime.checks import Check, check, sample
 from septran.runtime.errors import NoLogicError, NotSpecialisedError
 from septran.runtime.export import export_source
@@ -310,9 +310,8 @@ class Kernel(Shown):
         self._launch(specialisation, bound, arguments, scalars)
         for target, source in back:
             library.assign(target, source)
-        for tensor in specialisation.tensors:
-            if tensor.writes and tensor.name in bound.arrays:
-                library.touched(arrays[tensor.name])
+        written = [t.name for t in specialisation.tensors if t.writes]
+        library.touched(tuple(arrays[name] for name in written if name in bound.arrays))
         return arrays
 
     def _array(self, tensor: TensorParam, bound: Bound) -> Any:
@@ -357,10 +356,12 @@ class Kernel(Shown):
     ) -> None:
         """Leave a plan for later calls of this kind."""
         key = call_key(tensors, out)
-        inputs, outputs = self.signature.inputs, self.signature.outputs
-        if key is None or len(tensors) != len(inputs) or (out is not None and len(outputs) != 1):
+        given = several(out)
+        if key is None or len(tensors) != len(self.signature.inputs):
             return
-        if not all(map(library.plain, tensors if out is None else [*tensors, out])):
+        if len(given) not in (0, len(self.signature.outputs)):
+            return
+        if not all(map(library.plain, (*tensors, *given))):
             return
         plan = plan_for(specialisation, self.signature, library, self.device)
         if plan is not None:
