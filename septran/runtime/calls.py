@@ -75,32 +75,29 @@ class Plan:
         return results[0] if len(results) == 1 else results
 
 
-DirectCall = Callable[[tuple[Any, ...], Any], Any]
-"""A call of the only plan there is, from its tensors and `out`; see `direct_call`."""
-
 DIRECT = """\
-def call(tensors, out):
-    try:
-        {inputs}, = tensors
-        if {awkward}:
-            return NotImplemented
-        if out is None:
-            {outputs}, = {allocated},
-            run({arguments})
-            return {result}
-        if {other}:
-            return NotImplemented
-        {outputs}, = {taken}
-        if {unwritable}:
-            return NotImplemented
-        run({arguments})
-    except refusals:
-        refused()
-        return NotImplemented
-    touched(({outputs},))
-    return out
+def __call__(self, *tensors, out=None, **named):
+    if not named:
+        try:
+            {inputs}, = tensors
+            if {awkward}:
+                pass
+            elif out is None:
+                {outputs}, = {allocated},
+                run({arguments})
+                return {result}
+            elif {alike}:
+                {outputs}, = {taken}
+                if not ({unwritable}):
+                    run({arguments})
+                    touched(({outputs},))
+                    return out
+        except refusals:
+            self._refuse()
+    return otherwise(self, *tensors, out=out, **named)
 """
-"""What `direct_call` compiles: loops over the arguments would take as long as the rest."""
+"""What `direct_call` compiles: loops over the arguments would take as long as the rest, and
+so would a function that is called by another."""
 
 REFUSALS = (RuntimeError, TypeError, ValueError, NotImplementedError)
 """What TVM's checks, guards and DLPack's exchange raise before any work: the long way then says
@@ -111,14 +108,14 @@ def direct_call(
     plan: Plan,
     specialisation: Specialisation,
     signature: Signature,
-    refused: Callable[[], object],
-) -> DirectCall | None:
-    """A call by a function that checks its arguments itself; None where it is not possible.
+    otherwise: Callable[..., Any],
+) -> Callable[..., Any] | None:
+    """A `Kernel.__call__` that goes the only plan there is; None where that is not possible.
 
-    Shapes, dtypes, layout, device and shared memory are then its matter: where it refuses
-    them, `refused` is called (no call should be direct any more). What it cannot see is
-    looked at here: other kinds of tensors, gradients, lazy negations. The result is
-    NotImplemented where the long way must be gone.
+    Shapes, dtypes, layout, device and shared memory are then the function's matter: where it
+    refuses them, the kernel is told (no call should be direct any more). What it cannot see is
+    looked at here: other kinds of tensors, gradients, lazy negations. What is not direct goes
+    `otherwise`, the kernel's own way.
     """
     checks = getattr(specialisation.stages.executable, "checks_arguments", False)
     if not checks or plan.library is not TORCH or plan.defaults is None:
@@ -139,7 +136,7 @@ def direct_call(
         unwritable=" or ".join(awkward.format(x) for x in outputs),
         allocated=", ".join(f"allocate{n}()" for n in range(count)),
         result=outputs[0] if count == 1 else f"({', '.join(outputs)})",
-        other="False" if count == 1 else f"type(out) is not tuple or len(out) != {count}",
+        alike="True" if count == 1 else f"type(out) is tuple and len(out) == {count}",
         taken="out," if count == 1 else "out",
         arguments=", ".join([*(given[n] for n in order), *scalars]),
     )
@@ -149,11 +146,11 @@ def direct_call(
         "run": plan.run,
         "touched": increment_version(),
         "refusals": REFUSALS,
-        "refused": refused,
+        "otherwise": otherwise,
         **dict(zip(scalars, plan.defaults, strict=True)),
     }
     exec(compile(text, "<direct call>", "exec"), known)
-    made: DirectCall = known["call"]
+    made: Callable[..., Any] = known["__call__"]
     return made
 
 

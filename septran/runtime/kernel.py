@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from septran.runtime.archive import write_archive
 from septran.runtime.arguments import Bound, Scalar, bind, check_against, scalar_values
 from septran.runtime.arrays import NUMPY, Library
-from septran.runtime.calls import DirectCall, Plan, call_key, direct_call, plan_for, several
+from septran.runtime.calls import Plan, call_key, direct_call, plan_for, several
 from septran.runtime.checks import Check, check, sample
 from septran.runtime.errors import NoLogicError, NotSpecialisedError
 from septran.runtime.export import export_source
@@ -65,7 +65,6 @@ class Kernel(Shown):
         self._requests: dict[Hashable, Specialisation] = {}
         self._scalars = frozenset(s.name for s in signature.scalars)
         self._plans: dict[Hashable, Plan] = {}
-        self._direct: DirectCall | None = None
         self._refused = False
         self._notes: dict[Remark, None] = {}
         self._lock = threading.RLock()
@@ -102,11 +101,6 @@ class Kernel(Shown):
 
     def __call__(self, *tensors: Any, out: Any = None, **named: Any) -> Any:
         """Run on `tensors`, the inputs in the logic's order, and return the outputs."""
-        direct = self._direct
-        if direct is not None and not named:
-            result = direct(tensors, out)
-            if result is not NotImplemented:
-                return result
         plan = self._plans.get(call_key(tensors, out))
         if plan is not None and (not named or self._scalars.issuperset(named)):
             result = plan(tensors, out, named)
@@ -366,14 +360,24 @@ class Kernel(Shown):
         plan = plan_for(specialisation, self.signature, library, self.device)
         if plan is not None:
             self._plans[key] = plan
-            alone = len(self._specialisations) == 1 and not self._refused
-            self._direct = (
-                direct_call(plan, specialisation, self.signature, self._refuse) if alone else None
-            )
+            self._shorten(plan, specialisation)
+
+    def _shorten(self, plan: Plan, specialisation: Specialisation) -> None:
+        """Where there is one plan alone, a class whose call is just that: none is quicker."""
+        self.__class__ = Kernel
+        if len(self._specialisations) == 1 and not self._refused:
+            call = direct_call(plan, specialisation, self.signature, Kernel.__call__)
+            if call is not None:
+                self.__class__ = type("Kernel", (Kernel,), {"__call__": call})
+
+    @property
+    def direct(self) -> bool:
+        """Whether calls go straight to the compiled function, which checks its arguments."""
+        return type(self) is not Kernel
 
     def _refuse(self) -> None:
         """A direct call was refused: its arguments are looked at before all later ones."""
-        self._direct, self._refused = None, True
+        self.__class__, self._refused = Kernel, True
 
     def _note(self, tensor: str, reason: str) -> None:
         remark = Remark(
