@@ -80,3 +80,23 @@ def test_a_task_defined_anywhere_compiles():
 
     x = np.arange(7, dtype="float32")
     assert np.array_equal(septran.compile(main, static={"by": 3})(x), x + 3)
+
+
+@task.define(leaf=True)
+def forgets(Y, X):
+    task.empty(X.shape, task.float32, name="spare")
+    Y[:] = X + 1.0
+
+
+@task.define
+def forgetful(Y: task.Tensor["N"], X: task.Tensor["N"]):
+    Yp, Xp = (task.partition(T, shape=(16,)) for T in (Y, X))
+    for i in task.parallel_range(Yp.shape[0]):
+        task.empty(Xp[i].shape, task.float32, name="lost")
+        task.launch(forgets, Yp[i], Xp[i])
+
+
+@pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim", "npu-cube"])
+def test_a_temporary_that_nothing_uses_is_no_obstacle(machine):
+    x = np.arange(64, dtype="f4")
+    np.testing.assert_array_equal(septran.compile(forgetful, machine)(x), x + 1)
