@@ -28,6 +28,9 @@ EXACT_STEPS = {"int8": 1024, "uint8": 256}
 """Products of these types that sum exactly in float32's 24 bits."""
 MOST_PANELS = 2
 """Of B that a block of A is read in place for with its next rows asked for in each."""
+UNROLLED = 4
+"""Steps of k in one turn of a loop that only computes, where the machine file says nothing:
+a core whose front end another thread shares then keeps its two multipliers busy."""
 MOST_COUNTED = 2**31 - 1
 """Lines times rows that are counted in the kernel's integers."""
 
@@ -109,7 +112,7 @@ def register_tile(context: Context, node: Compute, operands: Operands) -> Shape:
     lanes = register
     while columns % (lanes * 2) == 0:
         lanes *= 2
-    unroll = int(instruction.options.get("unroll", 1))
+    unroll = int(instruction.options.get("unroll", 0))
     return Shape(rows, columns, lanes, dtype, unroll, columns // register)
 
 
@@ -163,20 +166,21 @@ def _sum_up(
 ) -> None:
     """All steps of k."""
     every = asking.every if asking else 1
+    unroll = shape.unroll or (1 if asking else UNROLLED)
     if operands.walk.extents:
         with operands.walk.loops(context, asking) as steps:
             for k in steps:
                 step(k)
         return
-    parts = max(1, every // shape.unroll)
-    at_once = parts * shape.unroll
+    parts = max(1, every // unroll)
+    at_once = parts * unroll
     whole = context.variable("whole", operands.steps // at_once)
     with context.loop("k", whole) as k:
         if asking:
             asking.ask(context, k)
         with context.loop("k", parts) as part:
-            for u in range(shape.unroll):
-                step(k * at_once + part * shape.unroll + u)
+            for u in range(unroll):
+                step(k * at_once + part * unroll + u)
     if at_once > 1:
         with context.loop("k", operands.steps - whole * at_once) as k:
             step(whole * at_once + k)
