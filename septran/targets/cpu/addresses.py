@@ -168,6 +168,14 @@ class Indices:
         """Least and greatest value."""
         return self.simplify(value).bounds(self.ranges)
 
+    def holds(self, value: Index) -> bool:
+        """Whether no part of `value` is beyond the integers that indices are in TensorIR."""
+        value = self.simplify(value)
+        most = abs(value.constant)
+        for atom, factor in value.terms:
+            most += abs(factor) * max(map(abs, Index(((atom, 1),)).bounds(self.ranges)))
+        return most < (1 << 63 if self.writer.index_dtype == "int64" else 1 << 31)
+
     def lower(self, value: IndexLike) -> Expr:
         """`value` as a TensorIR integer."""
         value = self.simplify(Index.of(value))

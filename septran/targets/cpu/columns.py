@@ -141,7 +141,9 @@ def vector_lanes(context: Context, run: Sequence[Statement], accesses: Accesses)
     """Lanes of one register for what is computed, and of the vectors worked on at once."""
     widest = 1
     for statement in run:
-        widest = max(widest, itemsize(compute_dtype(accesses[statement.target].storage.dtype)))
+        written = compute_dtype(accesses[statement.target].storage.dtype)
+        written = sum_dtype(statement) if statement.horizontal else written  # one a row
+        widest = max(widest, itemsize(written))
         for node in ex.walk(statement.value):
             if isinstance(node, ex.Load) and isinstance(node.view, Region):
                 widest = max(widest, itemsize(compute_dtype(accesses[node.view].storage.dtype)))

@@ -158,18 +158,22 @@ class Evaluation:
         if expr.function in ex.COMPARISONS:
             positions = _index(expr.left, left), _index(expr.right, right)
             if positions[0] is not None and positions[1] is not None:
-                return self._compare(expr.function, positions[0] - positions[1], point)
+                told = self._compare(expr.function, positions[0] - positions[1], point)
+                if told is not None:
+                    return told
         dtype = operand_dtype(expr)
         a, b = self.typed(expr.left, left, dtype), self.typed(expr.right, right, dtype)
         if id(expr) in self.reciprocals and simd.lanes_of(a) > 1 == simd.lanes_of(b):
             return self.reciprocals[id(expr)].quotient(self.context.writer, a, b)
         return combine(self.context.writer, expr.function, a, b)
 
-    def _compare(self, function: str, difference: Index, point: Point) -> Expr:
-        """Positions are compared as one index against 0, in short integers."""
+    def _compare(self, function: str, difference: Index, point: Point) -> Expr | None:
+        """Positions are compared as one index against 0, where indices are as long as that."""
         step = difference.coefficient(LANE)
         lanes = 1 if step == 0 else point.lanes
         rest = Index.of(LANE) * step - difference
+        if not self.context.indices.holds(rest):
+            return None
         other = simd.broadcast(self.context.lower(rest), lanes)
         return combine(self.context.writer, function, self._lanes(step, lanes), other)
 

@@ -18,6 +18,7 @@ from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.columns import emit_row, passing, row_loops
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import held_dtype
+from septran.targets.cpu.narrowing import narrowed
 from septran.targets.cpu.simd import fence
 from septran.targets.cpu.statements import (
     Rows,
@@ -44,7 +45,7 @@ def emit_maps(context: Context, nodes: Sequence[Compute], private: Sequence[Buff
     """Do the nodes in order; `private` buffers are used by no other node."""
     found, made = statements(nodes)
     own = {b.name: b for b in (*private, *made)}
-    run = recomputed(found, own)
+    run, own = narrowed(recomputed(found, own), own, context.indices.ranges)
     fusion = _Fusion(context, own, _passing(run, own))
     fusion.level(run, 0, (), fusion.start())
 
