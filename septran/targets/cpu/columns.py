@@ -232,9 +232,20 @@ class _Columns:
             if statement.target.buffer in self.passed:
                 evaluation.keep(statement.target.buffer, stored(context, value, target.storage))
                 continue
+            if _keeps_some(statement) and simd.element_of(value) == target.storage.held:
+                value = simd.settled(value)
             spot = (*self.at, start)
             shown = None if _alone(target) else left
             write(context, target, spot, value, len(self.at), shown)
+
+
+def _keeps_some(statement: Statement) -> bool:
+    """Whether it chooses between what is there and something else, in vectors of words."""
+    choice = statement.value
+    if not isinstance(choice, ex.Select) or itemsize(choice.dtype) < 4:
+        return False
+    arms = [part.view for part in (choice.yes, choice.no) if isinstance(part, ex.Load)]
+    return statement.target in arms
 
 
 def _alone(target: Access) -> bool:

@@ -72,6 +72,8 @@ def cast(value: Expr, dtype: str) -> Expr:
 
 def bits(value: Expr, dtype: str) -> Expr:
     """The same bits read as another type of equal size."""
+    if element_of(value) == dtype:
+        return value
     return tirx.reinterpret(vector_type(dtype, lanes_of(value)), value)
 
 
@@ -176,6 +178,18 @@ def prefetch(writer: Writer, buffer: Any, offset: Expr, level: int, write: bool 
 def select(mask: Expr, yes: Expr, no: Expr) -> Expr:
     """Lane by lane, `yes` where `mask`, else `no`."""
     return tirx.Select(mask, yes, no)
+
+
+def settled(value: Expr) -> Expr:
+    """The same numbers, of which LLVM does not know how they were chosen; of 4 or 8 bytes.
+
+    It would make a masked store of a choice between new and old elements. AVX2's take many
+    times as long as others on AMD's processors, and loads wait until they are in the cache.
+    """
+    dtype = element_of(value)
+    real = f"float{itemsize(dtype) * 8}"
+    same = call(real, lanes_of(value), "llvm.arithmetic.fence", bits(value, real))
+    return bits(same, dtype)
 
 
 def every(mask: Expr) -> Expr:

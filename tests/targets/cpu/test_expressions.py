@@ -73,3 +73,19 @@ def test_leaf_is_right(leaf, shape):
     kernel = septran.compile(entry(leaf, 16), "cpu-x86", shapes=dict(zip("MN", shape, strict=True)))
     result = kernel.check()
     assert result.right, str(result)
+
+
+@task.define(leaf=True)
+def updated(Y, X):
+    """Some elements replaced where they lie."""
+    Y[:, :] = X
+    for number in range(2):
+        Y[:, :] = task.where(task.max(Y, axis=1)[:, None] == Y, -number, Y)
+
+
+def test_what_is_updated_is_stored_whole():
+    """LLVM's masked stores are slow on AMD's processors with AVX2."""
+    kernel = septran.compile(entry(updated, 16), "cpu-x86", shapes={"M": 16, "N": 64})
+    assert kernel.check().right
+    assert "llvm.arithmetic.fence" in str(kernel.stages.tensor_ir)
+    assert "vmaskmov" not in kernel.stages.source.parts["assembly"]
