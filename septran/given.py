@@ -71,6 +71,31 @@ def as_path(name: str, value: Any) -> Path:
     return Path(text)
 
 
+def writable(name: str, value: Any) -> Path:
+    """A path where a file can be written, as far as one sees before; WrongArgumentError."""
+    file = as_path(name, value)
+    reason = None
+    if file.is_dir():
+        reason = "it is a folder"
+    elif not file.parent.is_dir():
+        reason = f"there is no folder {file.parent}"
+    if reason is not None:
+        message = f"{name} is {shown(str(file))}, which cannot be written: {reason}"
+        raise WrongArgumentError(message, hint="name a file in a folder that is there")
+    return file
+
+
+def write_text(path: Any, text: str) -> Path:
+    """Write a file for the caller and give its path; raises WrongArgumentError."""
+    file = writable("path", path)
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        message = f"{file} cannot be written: {error.strerror or error}"
+        raise WrongArgumentError(message, hint="name a file that can be written") from error
+    return file
+
+
 def table(name: str, value: Any, example: str) -> dict[str, Any]:
     """A dictionary by name, empty where None; raises WrongArgumentError."""
     if value is None:
