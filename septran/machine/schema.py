@@ -22,7 +22,7 @@ from septran.machine.kinds import (
     Whole,
     many,
 )
-from septran.machine.units import BANDWIDTH, BYTES, LATENCY, THROUGHPUT
+from septran.machine.units import BANDWIDTH, BYTES, LATENCY, THROUGHPUT, PowerOfTwo
 
 BACKENDS = ("cpu", "cuda", "rocm", "dsa")
 PRIMITIVES = ("gemm", "map", "fill", "copy")
@@ -62,7 +62,7 @@ MEMORY = Record(
         "capacity": Field(BYTES, "bytes of one instance; unbounded where missing"),
         "bandwidth": Field(BANDWIDTH, "peak bandwidth of one instance"),
         "latency": Field(LATENCY, "time to the first byte"),
-        "alignment": Field(Whole(most=1 << 16), "bytes that a buffer's start is a multiple of"),
+        "alignment": Field(PowerOfTwo(), "bytes that a buffer's start is a multiple of"),
         "cached": Field(Flag(), "whether hardware fills it by itself (a cache level)"),
         "called": Field(FREE, "the vendor's name, for display"),
     },
@@ -79,7 +79,7 @@ ENGINE = Record(
         "completes_by": Field(_WORD, "how completion is seen: return, mbarrier, group, event"),
         "bandwidth": Field(BANDWIDTH, "peak rate"),
         "latency": Field(LATENCY, "from issue to the first byte"),
-        "alignment": Field(Whole(most=1 << 16), "bytes that addresses and rows are multiples of"),
+        "alignment": Field(PowerOfTwo(), "bytes that addresses and rows are multiples of"),
         "queue_depth": Field(Whole(most=1 << 16), "copies that may be outstanding"),
         "layouts": Field(
             ListOf(Text(r"[a-z]+", "a kind of layout"), least=1), "kinds of layout it can write"
