@@ -196,6 +196,15 @@ CASES = {
         SMALL.replace("moves: all", "moves: all, alignment: 131072"),
         m.WrongMachineValueError, 13, "such as 65536",
     ),
+    "no lanes": (
+        SMALL.replace("operands:", "options: {lanes: 0}, operands:"),
+        m.WrongMachineValueError, 15, None,
+    ),
+    "a word for cycles": (
+        SMALL.replace("operands:", "options: {cycles: many}, operands:"),
+        m.WrongMachineValueError, 15, None,
+    ),
+    "a word for flags": (SMALL + "vendor: {flags: many}", m.WrongMachineValueError, 17, None),
     "no processors": (
         SMALL.replace("processors:\n  HOST: {}\n  CORE: {count: 2, of: HOST}", "processors: {}"),
         Errors, 0, None,
@@ -231,6 +240,9 @@ ACROSS = {
     "a third operand of elements": (
         "{primitive: gemm, dtypes: [[float32, float32, float32]], operands: {C: FAST}}",
         "{primitive: map, operands: {Z: FAST}}", m.UnknownMachineKeyError,
+    ),
+    "temporaries of nowhere": (
+        "operands:", "options: {temporaries: SLOW}, operands:", m.UnknownPartError,
     ),
     "less than a byte": ("64KiB", "0.0001KiB", m.WrongMachineValueError),
 }  # fmt: skip
