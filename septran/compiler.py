@@ -25,6 +25,7 @@ from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.runtime.stages import Stages
 from septran.targets.registry import emulator_for, target_for
 from septran.task import Task, complete, find_entry, load_logic, trace, written
+from septran.task.arguments import checked_static
 from septran.task.dims import extent
 from septran.task.errors import InferenceError
 from septran.task.tree import ScalarParam, TunableValue
@@ -99,7 +100,8 @@ def compile(  # the verb that users expect
         machine,
     )
     passes = own_passes(passes)
-    flags, given_tunables = table("static", static), table("tunables", tunables)
+    flags = checked_static(entry, table("static", static))
+    given_tunables = table("tunables", tunables)
     kinds = _dtypes(entry, dtypes)
 
     def specialise(
@@ -138,7 +140,7 @@ def produce_stages(
     """
     entry, plan = load_pair(logic, mapping, machine)
     passes = own_passes(passes)
-    flags, changed = table("static", static), table("tunables", tunables)
+    flags, changed = checked_static(entry, table("static", static)), table("tunables", tunables)
     full = extents(entry, shapes_or_example(entry, shapes), flags)
     return _stages(entry, plan, full, _dtypes(entry, dtypes), changed, flags, passes)
 

@@ -52,9 +52,9 @@ class Schedule:
         match order:
             case Schedule():
                 return order
-            case "early":
+            case str("early"):
                 return Schedule()
-            case "late":
+            case str("late"):
                 return Schedule("late", "last", "reversed")
             case int() if not isinstance(order, bool):
                 return Schedule("random", "random", "shuffled", order)

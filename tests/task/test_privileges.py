@@ -45,6 +45,7 @@ def transposed(Y, X):
 def uses_nothing(Y, X):
     t = task.zeros((2,), name="t")
     t[:] = t + 1.0
+    X[:, :] = 1.0  # a leaf that writes nothing at all is refused
 
 
 @task.define(leaf=True)
