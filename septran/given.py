@@ -65,7 +65,7 @@ def amount(name: str, value: Any, *, zero: bool = False) -> float:
 def as_path(name: str, value: Any) -> Path:
     """A path that a file or a folder may have; raises WrongArgumentError."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(text, str) or not text or "\0" in text:
+    if not isinstance(text, str) or not text:
         message = f"{name} is {shown(value)}, which is no path"
         raise WrongArgumentError(message, hint=f"write {name}='build/kernel', or a pathlib.Path")
     return Path(text)
@@ -90,8 +90,9 @@ def write_text(path: Any, text: str) -> Path:
     file = writable("path", path)
     try:
         file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        message = f"{file} cannot be written: {error.strerror or error}"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        message = f"{shown(str(file))} cannot be written: {reason}"
         raise WrongArgumentError(message, hint="name a file that can be written") from error
     return file
 

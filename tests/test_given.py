@@ -18,7 +18,7 @@ from septran.tile.own_passes import PassPlaceError
 from septran.tune.tuner import Limits
 
 SIZES = {"M": 8, "N": 8, "K": 8}
-NO_PATHS = [None, 3, [], "", b"x", "a\0b"]
+NO_PATHS = [None, 3, [], "", b"x"]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_what_is_no_path(kernel, write, path):
     assert "pathlib" in caught.value.hint
 
 
-@pytest.mark.parametrize("path", ["", ".", "nowhere/trace.json"])
+@pytest.mark.parametrize("path", ["", ".", "nowhere/trace.json", "a\0b"])
 def test_files_that_cannot_be_written(simulated, tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(WrongArgumentError):

@@ -26,6 +26,7 @@ def export_source(name: str, specialisation: Specialisation, folder: Path) -> Pa
         raise WrongArgumentError(f"{folder} is a file", hint="pass a folder to write to")
     try:
         return executable.export(folder, roles)
-    except OSError as error:
-        message = f"{folder} cannot be written: {error.strerror or error}"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        message = f"{folder} cannot be written: {reason}"
         raise WrongArgumentError(message, hint="pass a folder that can be written to") from error
