@@ -25,9 +25,11 @@ from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.runtime.stages import Stages
 from septran.targets.registry import emulator_for, target_for
 from septran.task import Task, complete, find_entry, load_logic, trace, written
+from septran.task.arguments import checked_static
 from septran.task.dims import extent
 from septran.task.errors import InferenceError
 from septran.task.tree import ScalarParam, TunableValue
+from septran.tile.own_passes import own_passes
 from septran.tile.place import place
 
 if TYPE_CHECKING:
@@ -92,8 +94,14 @@ def compile(  # the verb that users expect
     Raises:
         SepTranError: with file and line of the mistake.
     """
-    entry, plan = load_pair(logic_file or logic, mapping_file or mapping, machine)
-    flags, given_tunables = _table("static", static), _table("tunables", tunables)
+    entry, plan = load_pair(
+        logic if logic_file is None else logic_file,
+        mapping if mapping_file is None else mapping_file,
+        machine,
+    )
+    passes = own_passes(passes)
+    flags = checked_static(entry, table("static", static))
+    given_tunables = table("tunables", tunables)
     kinds = _dtypes(entry, dtypes)
 
     def specialise(
@@ -131,7 +139,8 @@ def produce_stages(
     Takes what `compile` takes; without `shapes` the operator's own example is used.
     """
     entry, plan = load_pair(logic, mapping, machine)
-    flags, changed = _table("static", static), _table("tunables", tunables)
+    passes = own_passes(passes)
+    flags, changed = checked_static(entry, table("static", static)), table("tunables", tunables)
     full = extents(entry, shapes_or_example(entry, shapes), flags)
     return _stages(entry, plan, full, _dtypes(entry, dtypes), changed, flags, passes)
 
@@ -229,7 +238,7 @@ def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, Ma
 
 def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[str, tuple[int, ...]]:
     """Shapes of parameters from shapes and named dimensions together; raises CallError."""
-    shapes = _table("shapes", shapes)
+    shapes = table("shapes", shapes)
     names = [name for name, _ in entry.tensors]
     tensors = entry.specialised(static)
     dims = {
@@ -258,7 +267,7 @@ def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[st
     return known
 
 
-def _table(name: str, given: Any) -> dict[str, Any]:
+def table(name: str, given: Any) -> dict[str, Any]:
     """An argument that is a dictionary, or nothing; raises UnsuitableRequestError."""
     if given is None or isinstance(given, MappingOf):
         return dict(given or {})

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from septran.given import WrongArgumentError, writable
+
 if TYPE_CHECKING:
     from septran.mapping.mapping import Mapping
     from septran.task.definition import Task
@@ -104,7 +106,7 @@ def request(
         raise typer.BadParameter(
             "a machine's file needs a mapping: --mapping FILE", param_hint="--on"
         )
-    task, plan = load_pair(logic, mapping or on, on)
+    task, plan = load_pair(logic, on if mapping is None else mapping, on)
     return Request(task, plan, _with_example(task, given), types, tuned, flags)
 
 
@@ -174,6 +176,16 @@ def value_of(text: str) -> Value:
 def print_json(data: Any) -> None:
     """Print data for programs."""
     typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def require_writable(output: Path | None, option: str) -> None:
+    """Refuse before all work what could not be written after it; raises typer.BadParameter."""
+    if output is None:
+        return
+    try:
+        writable(option, output)
+    except WrongArgumentError as error:
+        raise typer.BadParameter(error.message, param_hint=option) from None
 
 
 def emit(text: str, output: Path | None) -> None:

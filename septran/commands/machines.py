@@ -35,7 +35,7 @@ def machines(machine: One = None, as_json: options.AsJson = False) -> None:
     """  # noqa: D301  # \b is typer's mark for lines to keep
     from septran.machine.loader import load_machine, machine_names
 
-    chosen = [load_machine(name) for name in ([machine] if machine else machine_names())]
+    chosen = [load_machine(name) for name in (machine_names() if machine is None else [machine])]
     if as_json:
         rows = [_data(m) for m in chosen]
         print_json(rows[0] if machine else rows)

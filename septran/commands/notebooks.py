@@ -59,9 +59,13 @@ def notebooks(folder: Target = None, language: Chosen = Language.en, force: Forc
         raise TutorialExistsError(
             f"{folder} already has {', '.join(there)}", hint="another folder, or --force"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in found:
-        (folder / path.name).write_bytes(path.read_bytes())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in found:
+            (folder / path.name).write_bytes(path.read_bytes())
+    except OSError as error:
+        message = f"{folder} cannot be written: {error.strerror or error}"
+        raise typer.BadParameter(message, param_hint="DIR") from None
     typer.echo(f"{len(found)} notebooks are in {folder}; open them with: jupyter lab {folder}")
 
 

@@ -34,7 +34,7 @@ def ops(operator: One = None, as_json: options.AsJson = False) -> None:
     """  # noqa: D301  # \b is typer's mark for lines to keep
     from septran import operators
 
-    names = [operator] if operator else list(operators.names())
+    names = list(operators.names()) if operator is None else [operator]
     described = [_data(name) for name in names]
     if as_json:
         print_json(described[0] if operator else described)

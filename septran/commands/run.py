@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from septran.commands import arguments as options
-from septran.commands.arguments import Request, print_json, request
+from septran.commands.arguments import Request, print_json, request, require_writable
 from septran.commands.emulate import emulate
 
 if TYPE_CHECKING:
@@ -118,8 +118,10 @@ def run(
     from septran.runtime.profile import Profile
 
     busy = _busy_cores()
+    require_writable(trace, "--trace")
     asked = request(logic, on, mapping, shape, dtype, tunable, static)
     if interpret:
+        _not_beside(emulated)
         _no_times({"--profile": profiled, "--timeline": timeline, "--trace": trace})
         _interpret(asked, seed, as_json)
         return
@@ -154,6 +156,12 @@ def run(
             typer.echo(f"  note: other programs keep {busy:.1f} cores busy: times are unreliable")
     if not check.right:
         raise typer.Exit(1)
+
+
+def _not_beside(emulated: bool) -> None:
+    if emulated:
+        message = "a run is interpreted or emulated: give one of --interpret and --emulate"
+        raise typer.BadParameter(message, param_hint="--emulate")
 
 
 def _no_times(asked: dict[str, object]) -> None:

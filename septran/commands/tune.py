@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from septran.commands import arguments as options
-from septran.commands.arguments import emit, name_and_value, print_json, request, value_of
+from septran.commands.arguments import (
+    emit,
+    name_and_value,
+    print_json,
+    request,
+    require_writable,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from septran.tune.tuner import Search
@@ -75,6 +82,7 @@ def tune(
     """  # noqa: D301  # \b is typer's mark for lines to keep
     from septran.tune.tuner import Limits, search
 
+    require_writable(output, "--output")
     asked = request(logic, on, mapping, shape, dtype, tunable, static)
     found = search(
         asked.logic, asked.mapping, tried=dict(map(_tried, tried or ())),

@@ -31,13 +31,15 @@ def explain(
     it; without one, only TensorIR and source are left out, with the reason. Raises
     SepTranError for mistakes of the logic or the mapping.
     """
-    from septran.compiler import produce_stages  # late: an import of the compiler is slow
+    from septran.compiler import produce_stages, table  # late: an import of the compiler is slow
     from septran.explain.explanation import Explanation
+
+    changed = table("tunables", tunables)
 
     def produce(changes: Mapping[str, Any]) -> Any:
         return produce_stages(
             logic, mapping, machine=machine, shapes=shapes, dtypes=dtypes,
-            tunables={**(tunables or {}), **changes}, static=static, passes=passes,
+            tunables={**changed, **changes}, static=static, passes=passes,
         )  # fmt: skip
 
     return Explanation(produce({}), lambda changes: produce(changes).tile_program)
@@ -80,7 +82,7 @@ def compare(
     from septran.explain.comparison import Comparison, labels
     from septran.targets.dsa.profile_comparison import NothingToCompareError
 
-    if not mappings or isinstance(mappings, str) or not isinstance(mappings, Sequence | Mapping):
+    if isinstance(mappings, str) or not isinstance(mappings, Sequence | Mapping) or not mappings:
         message = f"{mappings!r} is no list of mappings to compare"
         raise NothingToCompareError(message, hint="write ['cpu-x86', 'mine.mapping.yaml']")
     names = tuple(mappings) if isinstance(mappings, Mapping) else labels(mappings)

@@ -27,6 +27,7 @@ from septran.explain.outline import memory_text
 from septran.explain.page import Section, page
 from septran.explain.progress import Job, Progress, in_background
 from septran.explain.stages import TITLES
+from septran.given import write_text
 from septran.mapping.resolved import Instance
 from septran.tile.nodes import Copy
 
@@ -101,11 +102,8 @@ class Comparison:
         from septran.explain.comparison_data import comparison_data
         from septran.explain.live import widgets
 
-        target = Path(path)
         title = f"{self.explanations[0].name} under {len(self.names)} mappings"
-        text = widgets("page").page(title, "comparison", comparison_data(self))
-        target.write_text(text, "utf-8")
-        return target
+        return write_text(path, widgets("page").page(title, "comparison", comparison_data(self)))
 
     @property
     def differences(self) -> tuple[Difference, ...]:
@@ -175,10 +173,8 @@ class Comparison:
 
     def save_html(self, path: str | Path) -> Path:
         """Write one page that holds everything and opens without a network."""
-        target = Path(path)
         title = f"{self.explanations[0].name} under {len(self.names)} mappings"
-        target.write_text(page(title, paragraph(", ".join(self.names)), self._sections()), "utf-8")
-        return target
+        return write_text(path, page(title, paragraph(", ".join(self.names)), self._sections()))
 
     def _panel(self) -> Markup:
         title = join([strong(self.explanations[0].name), f" under {len(self.names)} mappings"])

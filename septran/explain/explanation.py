@@ -18,6 +18,7 @@ from septran.explain.plain import plain
 from septran.explain.remarks import Noted, remarks_text
 from septran.explain.source_parts import NoPartError, part_text, source_text
 from septran.explain.stages import TITLES, to_dict
+from septran.given import write_text
 from septran.targets.base import Source
 from septran.tile.ledger import Ledger, ledger
 from septran.tile.place import Step, place
@@ -243,9 +244,7 @@ class Explanation:
         """Write one page that holds everything and opens without a network."""
         from septran.explain.explanation_panel import explanation_page
 
-        target = Path(path)
-        target.write_text(explanation_page(self), encoding="utf-8")
-        return target
+        return write_text(path, explanation_page(self))
 
     def explore(self) -> Any:
         """All stages in linked panes, live in a notebook (``septran[notebook]``)."""

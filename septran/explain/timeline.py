@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from septran.explain.origin_text import origin_parts
+from septran.given import write_text
 
 MOST = 12_000
 """Bars that are kept one by one; of more, neighbours that are alike are joined."""
@@ -95,9 +96,7 @@ class Timeline:
         """Write JSON for https://ui.perfetto.dev; a microsecond is a cycle or step of others."""
         from septran.explain.timeline_text import chrome_trace
 
-        file = Path(path)
-        file.write_text(json.dumps(chrome_trace(self)), encoding="utf-8")
-        return file
+        return write_text(path, json.dumps(chrome_trace(self)))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """A static picture."""

@@ -262,6 +262,8 @@ class TableOf:
     key: Text | Named
     value: Kind
     least: int = 0
+    known: Mapping[str, Kind] = field(default_factory=dict)
+    """Keys whose values are of a kind of their own."""
 
     @property
     def expected(self) -> str:
@@ -275,13 +277,16 @@ class TableOf:
             report.wrong("at least one entry is needed here", node.where)
         for key, value in node.items.items():
             self.key.check(Node(key, node.keys[key]), report)
-            check(self.value, value, report)
+            check(self.known.get(key, self.value), value, report)
 
     def schema(self) -> Schema:
         pattern = self.key.schema()["pattern"]
         return {
             "type": "object",
             "patternProperties": {pattern: self.value.schema()},
+            **(
+                {"properties": {k: v.schema() for k, v in self.known.items()}} if self.known else {}
+            ),
             "additionalProperties": False,
             **({"minProperties": self.least} if self.least else {}),
         }

@@ -18,6 +18,7 @@ from septran.machine.mistakes import (
     MachineSyntaxError,
     MissingMachineKeyError,
     NoMachineError,
+    UnknownMachineKeyError,
     UnknownPartError,
     WrongMachineValueError,
 )
@@ -25,6 +26,7 @@ from septran.machine.model import Engine, Instruction, Machine, Memory, Processo
 from septran.machine.positions import Node, parse, read_text
 from septran.machine.schema import MACHINE
 from septran.machine.units import BANDWIDTH, BYTES, LATENCY, THROUGHPUT
+from septran.task.primitives import PRIMITIVES
 
 
 def mappings_root() -> Path:
@@ -103,7 +105,8 @@ def _section(node: Node, key: str) -> Mapping[str, Node]:
 
 def _across(node: Node) -> list[SepTranError]:
     """Mistakes that only show when several entries are seen together."""
-    return [*_levels(node), *_edges(node), *_clock(node), *_aliases(node), *_capacities(node)]
+    found = (_levels, _edges, _clock, _aliases, _capacities, _operands)
+    return [error for of in found for error in of(node)]
 
 
 def _levels(node: Node) -> list[SepTranError]:
@@ -183,6 +186,45 @@ def _capacities(node: Node) -> list[SepTranError]:
             hint = "list the memory that callers' tensors are in first"
             return [WrongMachineValueError(message, level.where, hint=hint)]
     return []
+
+
+_OPERANDS = {"map": ("Y", "X")} | {name: p.operands for name, p in PRIMITIVES.items()}
+"""Of each primitive; a tensor expression's are what it writes and what it reads."""
+
+
+def _operands(node: Node) -> list[SepTranError]:
+    """Operands that an instruction's primitive does not have, and lists that do not fit them."""
+    errors: list[SepTranError] = []
+    for name, entry in _section(node, "instructions").items():
+        primitive = _text(entry, "primitive")
+        known = _OPERANDS.get(primitive)
+        for key in ("operands", "layouts"):
+            held = entry.get(key)
+            for operand, where in (held.keys if held else {}).items():
+                if known is not None and operand not in known:
+                    message = f"{primitive} has no operand {operand!r}; it has {', '.join(known)}"
+                    hint = nearest(operand, known)
+                    errors.append(UnknownMachineKeyError(message, where, hint=hint))
+        if primitive == "gemm":
+            errors += _gemm_extents(name, entry)
+    return errors
+
+
+def _gemm_extents(name: str, entry: Node) -> list[SepTranError]:
+    """Lists of a gemm's instruction that have not an entry for each extent or operand."""
+    errors: list[SepTranError] = []
+    dtypes = entry.get("dtypes")
+    lists: list[tuple[Node | None, tuple[int, ...], str]]
+    lists = [(entry.get("tile"), (2, 3), "extents m, n, k")]
+    lists += [(entry.get("multiple_of"), (2, 3), "extents m, n, k")]
+    lists += [
+        (one, (3,), "element types of C, A, B") for one in (dtypes.elements if dtypes else ())
+    ]
+    for held, lengths, what in lists:
+        if held is not None and isinstance(held.value, tuple) and len(held.elements) not in lengths:
+            message = f"{name} has a list of {len(held.elements)} here, where {what} are meant"
+            errors.append(WrongMachineValueError(message, held.where))
+    return errors
 
 
 def _machine(node: Node) -> Machine:

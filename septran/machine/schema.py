@@ -22,7 +22,7 @@ from septran.machine.kinds import (
     Whole,
     many,
 )
-from septran.machine.units import BANDWIDTH, BYTES, LATENCY, THROUGHPUT
+from septran.machine.units import BANDWIDTH, BYTES, LATENCY, THROUGHPUT, PowerOfTwo
 
 BACKENDS = ("cpu", "cuda", "rocm", "dsa")
 PRIMITIVES = ("gemm", "map", "fill", "copy")
@@ -62,7 +62,7 @@ MEMORY = Record(
         "capacity": Field(BYTES, "bytes of one instance; unbounded where missing"),
         "bandwidth": Field(BANDWIDTH, "peak bandwidth of one instance"),
         "latency": Field(LATENCY, "time to the first byte"),
-        "alignment": Field(Whole(most=1 << 16), "bytes that a buffer's start is a multiple of"),
+        "alignment": Field(PowerOfTwo(), "bytes that a buffer's start is a multiple of"),
         "cached": Field(Flag(), "whether hardware fills it by itself (a cache level)"),
         "called": Field(FREE, "the vendor's name, for display"),
     },
@@ -79,7 +79,7 @@ ENGINE = Record(
         "completes_by": Field(_WORD, "how completion is seen: return, mbarrier, group, event"),
         "bandwidth": Field(BANDWIDTH, "peak rate"),
         "latency": Field(LATENCY, "from issue to the first byte"),
-        "alignment": Field(Whole(most=1 << 16), "bytes that addresses and rows are multiples of"),
+        "alignment": Field(PowerOfTwo(), "bytes that addresses and rows are multiples of"),
         "queue_depth": Field(Whole(most=1 << 16), "copies that may be outstanding"),
         "layouts": Field(
             ListOf(Text(r"[a-z]+", "a kind of layout"), least=1), "kinds of layout it can write"
@@ -91,6 +91,28 @@ ENGINE = Record(
 _VALUE: Kind = Either((Flag(), Whole(least=0), Number(positive=False), _WORD))
 _LEAF: Kind = Either((_VALUE, ListOf(_VALUE)))
 _OPTION: Kind = Either((_VALUE, ListOf(_VALUE), TableOf(_WORD, _LEAF)))
+_FIGURES: dict[str, Kind] = {
+    "startup_cycles": Whole(least=0),
+    "cycles": Number(),
+    "lanes": Whole(),
+    "exp_factor": Number(),
+    "queue_depth": Whole(),
+    "unroll": Whole(),
+    "sum_bits": Whole(),
+    "queue": _WORD,
+    "temporaries": Named("memory"),
+    "whole_tiles": Flag(),
+    "asynchronous": Flag(),
+    "along_sum": ListOf(Choice(dtypes.ALL)),
+}
+"""Options that are read here; an emitter of one's own may have others."""
+_LIMITS: dict[str, Kind] = {
+    "flags": Whole(least=0),
+    "flag_depth": Whole(),
+    "issue_cycles": Whole(least=0),
+    "clusters": Whole(),
+}
+"""Numbers of the vendor section that are read here."""
 INSTRUCTION = Record(
     {
         "primitive": Field(
@@ -112,7 +134,7 @@ INSTRUCTION = Record(
             "multiply-adds or elements a cycle of one issuing unit; one for each arch where "
             "they differ, widest first",
         ),
-        "options": Field(TableOf(_WORD, _OPTION), "for its emitter alone"),
+        "options": Field(TableOf(_WORD, _OPTION, known=_FIGURES), "for its emitter alone"),
     },
     "an instruction",
 )
@@ -145,6 +167,7 @@ MACHINE = Record(
                         TableOf(_VENDOR_KEY, Either((_VENDOR_WORD, Whole(least=0), _PROTOTYPE))),
                     )
                 ),
+                known=_LIMITS,
             ),
             "the vendor library's names and limits (DSAs)",
         ),

@@ -1,4 +1,4 @@
-"""Amounts with units, as machine files write them: ``227KiB``, ``4.8TB/s``, ``600ns``."""
+"""Amounts as machine files write them: ``227KiB``, ``4.8TB/s``, ``600ns``, a power of two."""
 
 # ruff: noqa: D102 -- the methods of every kind are those of `Kind`, described there
 
@@ -39,6 +39,10 @@ class Amount:
     example: str
     suffix: str = ""
     """Pattern of what may follow the unit, such as ``/SM``; it only informs."""
+    positive: bool = True
+    """Whether it is more than zero."""
+    least: float = 0.0
+    """What it is at least, in the base unit."""
 
     @property
     def expected(self) -> str:
@@ -51,6 +55,11 @@ class Amount:
         if self._split(node.text) is None:
             units = ", ".join(self.units)
             report.wrong(f"{node.text!r} is not {self.expected}", node.where, f"units: {units}")
+            return
+        number, unit = self.read(node)
+        if number < self.least or (self.positive and number == 0):
+            below = f"at least {self.least:g} {unit}" if self.least else "more than zero"
+            report.wrong(f"{node.text} is not {below}", node.where, f"such as {self.example}")
 
     def read(self, node: Node) -> tuple[float, str]:
         """The number in the base unit, and that unit."""
@@ -73,11 +82,37 @@ class Amount:
     def schema(self) -> Schema:
         units = "|".join(re.escape(unit) for unit in self.units)
         number = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
+        if self.positive:
+            number = rf"(?=[0-9.]*[1-9]){number}"
         suffix = f"(?:{self.suffix})?" if self.suffix else ""
         return {"type": "string", "pattern": rf"^\s*{number}\s*(?:{units}){suffix}\s*$"}
 
 
-BYTES = Amount(SIZE, "227KiB")
+@dataclass(frozen=True)
+class PowerOfTwo:
+    """What addresses are multiples of, up to a bound."""
+
+    most: int = 1 << 16
+    expected: str = "a power of two, such as 64"
+
+    def accepts(self, node: Node) -> bool:
+        return isinstance(node.value, int) and not isinstance(node.value, bool)
+
+    def check(self, node: Node, report: Report) -> None:
+        value = node.value
+        if isinstance(value, int) and value not in self._powers():
+            below = 1 << min(max(value, 1), self.most).bit_length() - 1
+            message = f"{node.text} is not a power of two of at most {self.most}"
+            report.wrong(message, node.where, f"such as {below}")
+
+    def schema(self) -> Schema:
+        return {"enum": self._powers()}
+
+    def _powers(self) -> list[int]:
+        return [1 << n for n in range(self.most.bit_length())]
+
+
+BYTES = Amount(SIZE, "227KiB", least=1.0)
 BANDWIDTH = Amount(RATE, "4.8TB/s or 128B/cycle")
-LATENCY = Amount(TIME, "600ns or 200cycles")
+LATENCY = Amount(TIME, "600ns or 200cycles", positive=False)
 THROUGHPUT = Amount(WORK, "1024 FMA/cycle", r"/[A-Za-z]+")

@@ -41,7 +41,7 @@ def names() -> tuple[str, ...]:
 
 def module(name: str) -> ModuleType:
     """The module of an operator; raises LoadError with the nearest name."""
-    if name not in names():
+    if not isinstance(name, str) or name not in names():
         raise LoadError(f"no operator {name!r}", None, hint=nearest(name, names()))
     return importlib.import_module(f"septran.operators.{name}")
 

@@ -106,6 +106,11 @@ def scalar_values(
     return tuple(values)
 
 
+def by_name(specialisation: Specialisation, scalars: Sequence[Scalar]) -> dict[str, Scalar]:
+    """The scalars of a call with their names."""
+    return {s.name: value for s, value in zip(specialisation.scalars, scalars, strict=True)}
+
+
 def check_against(kernel: str, specialisation: Specialisation, bound: Bound) -> None:
     """Check what the signature left open: shapes and dtypes that only tracing tells."""
     errors: list[SepTranError] = []

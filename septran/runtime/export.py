@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from septran.given import WrongArgumentError
 from septran.runtime.errors import NotExportableError
 from septran.runtime.signature import Specialisation
 from septran.targets.base import Exporting
@@ -21,4 +22,11 @@ def export_source(name: str, specialisation: Specialisation, folder: Path) -> Pa
         "input" if not t.writes else "summed" if t.reads else "output"
         for t in specialisation.tensors
     )
-    return executable.export(folder, roles)
+    if folder.exists() and not folder.is_dir():
+        raise WrongArgumentError(f"{folder} is a file", hint="pass a folder to write to")
+    try:
+        return executable.export(folder, roles)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        message = f"{folder} cannot be written: {reason}"
+        raise WrongArgumentError(message, hint="pass a folder that can be written to") from error

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from septran import given
 from septran.runtime.archive import write_archive
-from septran.runtime.arguments import Bound, Scalar, bind, check_against, scalar_values
+from septran.runtime.arguments import Bound, Scalar, bind, by_name, check_against, scalar_values
 from septran.runtime.arrays import NUMPY, Library
 from septran.runtime.calls import Plan, call_key, direct_call, plan_for, several
 from septran.runtime.checks import Check, check, sample
@@ -56,7 +57,7 @@ class Kernel(Shown):
         `compiled` are ready compilations; a kernel with them and without `logic` was
         loaded from a file.
         """
-        self.signature = signature
+        self.signature = given.require("signature", signature, Signature, "call septran.compile")
         self.logic = logic
         self.device = device
         self._specialise = specialise
@@ -119,7 +120,7 @@ class Kernel(Shown):
         self._needs_logic("reference")
         specialisation, bound, scalars = self._bound(tensors, out, named)
         results = run_tree(
-            specialisation.stages.task_tree, bound.numpy(), _by_name(specialisation, scalars), dtype
+            specialisation.stages.task_tree, bound.numpy(), by_name(specialisation, scalars), dtype
         )
         return self._returned(results, bound.library)
 
@@ -137,7 +138,7 @@ class Kernel(Shown):
         for tensor in specialisation.tensors:
             if tensor.writes and tensor.reads and tensor.name not in arrays:
                 arrays[tensor.name] = NUMPY.zeros(tensor.shape or (), tensor.dtype or "", "cpu")
-        program, numbers = specialisation.stages.tile_program, _by_name(specialisation, scalars)
+        program, numbers = specialisation.stages.tile_program, by_name(specialisation, scalars)
         results = interpret(program, arrays, order=order, scalars=numbers)
         return self._returned(results, bound.library)
 
@@ -160,7 +161,7 @@ class Kernel(Shown):
 
     def sample(self, seed: int = 0) -> dict[str, Any]:
         """Random inputs by name, as NumPy arrays, for the latest compilation."""
-        return sample(self._latest(), seed)
+        return sample(self._latest(), given.whole("seed", seed, 0))
 
     def profile(
         self,
@@ -177,6 +178,7 @@ class Kernel(Shown):
         other profiles do with `timeline`, that of one more call (`Kernel.timeline`). Without
         tensors, random ones of the latest compilation's shapes are taken.
         """
+        repeat = None if repeat is None else given.whole("repeat", repeat, 1)
         tensors, named = self._inputs(tensors, named)
         specialisation, bound, scalars = self._bound(tensors, out, named)
         executable = specialisation.stages.executable
@@ -184,12 +186,12 @@ class Kernel(Shown):
             return rehearsal(self.name, specialisation, bound, scalars, self.device).profile()
         if out is None:
             out = self(*tensors, **named)  # so that allocation is not timed
-        given = {
+        others = {
             k: v for k, v in named.items() if k not in {t.name for t in self.signature.outputs}
         }
         time = measure if self.device == "cpu" else measure_on_gpu
-        samples = time(lambda: self(*tensors, out=out, **given), repeat)
-        times = self.timeline(*tensors, **given) if timeline else None
+        samples = time(lambda: self(*tensors, out=out, **others), repeat)
+        times = self.timeline(*tensors, **others) if timeline else None
         return profile(self.name, samples, specialisation.limits, times)
 
     def _inputs(
@@ -219,7 +221,7 @@ class Kernel(Shown):
         For NVIDIA GPUs: one CUDA C++ file, to build with nvcc, and a loader for torch
         tensors. Returns the main file's path.
         """
-        return export_source(self.name, self._latest(), Path(folder))
+        return export_source(self.name, self._latest(), given.as_path("folder", folder))
 
     def save(self, path: str | Path) -> None:
         """Write all compilations to a folder, or to one file where `path` ends in ``.zip``.
@@ -227,7 +229,9 @@ class Kernel(Shown):
         `septran.load` gives the kernel back, without its logic: for these shapes only.
         """
         self._latest()
-        write_archive(Path(path), self.signature, self.device, self.specialisations)
+        write_archive(
+            given.as_path("path", path), self.signature, self.device, self.specialisations
+        )
 
     def explore(self) -> Any:
         """All stages in linked panes, live in a notebook (``septran[notebook]``)."""
@@ -240,6 +244,7 @@ class Kernel(Shown):
         self, shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]
     ) -> Specialisation:
         """The compilation for these shapes and dtypes, made at the first request."""
+        shapes, dtypes = given.shapes(shapes), given.table("dtypes", dtypes, "{'A': 'float16'}")
         request = (tuple(sorted(shapes.items())), tuple(sorted(dtypes.items())))
         with self._lock:
             if request not in self._requests:
@@ -339,7 +344,7 @@ class Kernel(Shown):
             return
         self._needs_logic("code for empty inputs")
         # A sum of no terms: what the logic gives for it is cheap, and needs no code.
-        numbers = _by_name(specialisation, scalars)
+        numbers = by_name(specialisation, scalars)
         results = run_tree(specialisation.stages.task_tree, bound.numpy(), numbers)
         for tensor, target in zip(tensors, arguments, strict=True):
             if tensor.writes:
@@ -398,7 +403,3 @@ class Kernel(Shown):
                 hint="call it once, or pass shapes= to septran.compile",
             )
         return self._specialisations[-1]
-
-
-def _by_name(specialisation: Specialisation, scalars: Sequence[Scalar]) -> dict[str, Scalar]:
-    return {s.name: value for s, value in zip(specialisation.scalars, scalars, strict=True)}

@@ -72,6 +72,37 @@ def check_keywords(task: Task, keywords: Mapping[str, Any], where: Location) -> 
             )  # fmt: skip
 
 
+def checked_static(logic: Task, static: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Values of static flags, each of its default's kind; raises LaunchArgumentsError.
+
+    A word would be true wherever a flag is asked for, also the word ``no``.
+    """
+    given = dict(static or {})
+    for keyword in logic.keywords:
+        if not keyword.static or keyword.name not in given:
+            continue
+        value, default = given[keyword.name], keyword.default
+        for kind, taken, words in _FLAG_KINDS:
+            if isinstance(default, kind):
+                if not isinstance(value, taken) or (kind is bool and value not in (0, 1)):
+                    raise LaunchArgumentsError(
+                        f"{keyword.name} of {logic.name} is {value!r}, and must be {words}",
+                        logic.location,
+                        hint=f"it is {default!r} where it is not given",
+                    )
+                break
+    return given
+
+
+_FLAG_KINDS: tuple[tuple[type, Any, str], ...] = (
+    (bool, int, "true or false"),
+    (int, int | float, "a number"),
+    (float, int | float, "a number"),
+    (str, str, "a word"),
+)
+"""For the kind of a default, what a value may be."""
+
+
 def entry_keywords(
     logic: Task, given: dict[str, Any]
 ) -> tuple[tuple[ScalarParam, ...], dict[str, Any]]:

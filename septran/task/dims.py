@@ -105,7 +105,7 @@ def extent(
     try:
         # A window larger than what it slides over fits nowhere.
         return max(0, _calculate(ast.parse(str(dim), mode="eval").body, values))
-    except (KeyError, TypeError, SyntaxError, ZeroDivisionError):
+    except (KeyError, TypeError, ValueError, SyntaxError, ZeroDivisionError):
         raise InferenceError(
             f"dimension {dim} of {name} does not follow from the inputs of {logic.name}",
             logic.location,

@@ -156,6 +156,6 @@ class TaskFunctionError(LogicError):
 
 
 class NothingWrittenError(LogicError):
-    """A logic writes none of its tensors, so that it has no result."""
+    """A logic, or a leaf task in it, writes none of its tensors, so that it has no result."""
 
     code = "SEP126"

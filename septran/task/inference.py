@@ -22,7 +22,7 @@ from septran.task.errors import (
     PartitionError,
 )
 from septran.task.index import Range, Var, axis
-from septran.task.privileges import accesses
+from septran.task.privileges import WRITES, accesses
 from septran.task.tracing import trace
 from septran.task.tree import Loop, Statement, TaskTree
 
@@ -108,8 +108,7 @@ def written(logic: Task, static: Mapping[str, Any] | None = None) -> frozenset[s
     if not found:
         raise NothingWrittenError(
             f"{logic.name} writes none of its tensors, so it has no result", logic.location,
-            hint="a leaf writes by Y[:] = ... (Y = ... only names another value) or by a primitive,"
-            " a composite by launching tasks that do",
+            hint=WRITES,
         )  # fmt: skip
     return found
 

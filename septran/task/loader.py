@@ -53,7 +53,7 @@ def load_logic(path: str | Path) -> ModuleType:
         except SyntaxError as error:
             where = Location(str(file), error.lineno or 1, error.offset)
             raise LoadError(f"not valid Python: {error.msg}", where) from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # also one that would end the caller
             line = _line_in(error, str(file))
             message = f"{type(error).__name__} while it was loaded: {error}"
             hint = _import_hint(error) if isinstance(error, ImportError) else None

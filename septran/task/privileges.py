@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from septran.location import Location
 from septran.task import expressions as ex
 from septran.task.definition import TensorType
-from septran.task.errors import ReadOnlyError
+from septran.task.errors import NothingWrittenError, ReadOnlyError
 from septran.task.gather import write
 from septran.task.index import Index, Range, Var, axis, is_axis, minimum
 from septran.task.primitives import PRIMITIVES
@@ -70,8 +71,22 @@ def with_privileges(task: TaskNode, ranges: Mapping[Var, Range]) -> TaskNode:
     return replace(task, params=tuple(_found(p, task, ranges) for p in task.params))
 
 
-def check_declared(task: TaskNode, declared: Mapping[str, TensorType]) -> None:
-    """Compare with what the author declared; raises ReadOnlyError."""
+WRITES = (
+    "a leaf writes by Y[:] = ... (Y = ... only names another value) or by a primitive,"
+    " a composite by launching tasks that do"
+)
+"""The hint of whatever writes nothing."""
+
+
+def check_declared(task: TaskNode, declared: Mapping[str, TensorType], launch: Location) -> None:
+    """Compare with what the author declared; raises ReadOnlyError.
+
+    A leaf that writes nothing has no effect: NothingWrittenError, with the launch.
+    """
+    if task.leaf and not any(param.writes for param in task.params):
+        launched = () if launch == task.location else (("launched here", launch),)
+        message = f"leaf task {task.name} writes none of its tensors, so it has no result"
+        raise NothingWrittenError(message, task.location, hint=WRITES, notes=launched)
     for param in task.params:
         wanted = declared.get(param.name, TensorType()).privilege
         if wanted == "In" and param.writes:

@@ -11,6 +11,7 @@ import numpy as np
 
 from septran.dtypes import bits_dtype, is_float, numpy_dtype
 from septran.errors import CallError
+from septran.given import WrongArgumentError, shown
 from septran.task.chooser import Chooser
 from septran.task.definition import Task
 from septran.task.evaluate import evaluate
@@ -70,6 +71,9 @@ def run_tree(
     dtype: str | None = None,
 ) -> dict[str, Array]:
     """Every parameter's array after the run; outputs that are not given start at zero."""
+    if dtype not in (None, "float64"):
+        message = f"dtype is {shown(dtype)}, and a reference run is in float64 or the logic's own"
+        raise WrongArgumentError(message, hint="write dtype='float64', or dtype=None")
     wide = dtype == "float64"
     env: dict[str, _Held] = {}
     results: dict[str, Array] = {}

@@ -18,6 +18,7 @@ from septran.task.arguments import (
     check_keywords,
     check_tensors,
     checked_shapes,
+    checked_static,
     entry_keywords,
     not_a_tensor,
     require_none,
@@ -259,7 +260,7 @@ class Tracer:
         check_scopes(node.body, frozenset(self.open))
         node = with_privileges(node, self.ranges)
         if self.check:
-            check_declared(node, frame.types)
+            check_declared(node, frame.types, where)
             check_races(node, self.ranges)
         return node
 
@@ -341,7 +342,8 @@ def trace(
         LogicError: of one of the classes in `septran.task.errors`.
     """
     shapes = checked_shapes(logic, shapes)
-    dims = named_dims(logic, shapes, static or {})
+    given = checked_static(logic, static)
+    dims = named_dims(logic, shapes, given)
     tracer = Tracer(chooser or DefaultChooser(), dims, check=check)
     views = []
     for name, kind in logic.tensors:
@@ -351,10 +353,8 @@ def trace(
         dtype = (dtypes or {}).get(name) or kind.dtype or "float32"
         check_dtype(logic, name, kind.dtype, dtype, logic.location)
         views.append((shape, tuple(map(Index.of, shape)), dtype))
-    given = dict(static or {})
     scalars, keywords = entry_keywords(logic, given)
-    fixed = {k: v for k, v in keywords.items() if not isinstance(v, Expression)}
-    tracer.static = fixed
+    tracer.static = fixed = {k: v for k, v in keywords.items() if not isinstance(v, Expression)}
     with _tracing(tracer):
         root = tracer.run(logic, views, keywords, logic.location)
     return TaskTree(root, scalars, tuple(sorted(fixed.items())), tuple(dims.items()), logic.file)

@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from septran.given import WrongArgumentError, shown
 from septran.task.index import Var
 from septran.tile.nodes import (
     Acquire,
@@ -47,17 +48,18 @@ class Schedule:
 
     @staticmethod
     def of(order: str | int | Schedule) -> Schedule:
-        """From ``early``, ``late`` or a seed; ValueError else."""
+        """From ``early``, ``late`` or a seed; raises WrongArgumentError."""
         match order:
             case Schedule():
                 return order
-            case "early":
+            case str("early"):
                 return Schedule()
-            case "late":
+            case str("late"):
                 return Schedule("late", "last", "reversed")
-            case int():
+            case int() if not isinstance(order, bool):
                 return Schedule("random", "random", "shuffled", order)
-        raise ValueError(f"an order is 'early', 'late' or a seed, not {order!r}")
+        message = f"an order is 'early', 'late' or a seed, not {shown(order)}"
+        raise WrongArgumentError(message, hint="write order='late', or order=3")
 
 
 ADVERSARIES: tuple[Schedule, ...] = tuple(

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from septran.dtypes import is_float, numpy_dtype
-from septran.errors import TileError
+from septran.errors import TileError, nearest
+from septran.given import require, several, shown, table
 from septran.task.evaluate import evaluate
 from septran.task.index import Var, axis
 from septran.task.primitives import PRIMITIVES
@@ -51,14 +52,15 @@ def interpret(
     Outputs that are not given begin poisoned. `order` is ``early``, ``late``, a seed
     for random landing, or a `Schedule`. Raises TileError.
     """
+    require("program", program, TileProgram, "pass stages.tile_program, or a step of septran.place")
+    schedule = Schedule.of(order)
     given = _by_name(program, arrays)
-    values = {s.name: s.default for s in program.scalars if s.default is not None}
-    effects = _Numbers(program, {**values, **(scalars or {})})
+    effects = _Numbers(program, _scalars(program, scalars))
     stores = {name: _argument(program, name, given.get(name)) for name in program.params}
     for buffer in program.buffers:
         check_layout(buffer)
     with np.errstate(all="ignore"):
-        Execution(program, effects, Schedule.of(order)).run(_World(stores))
+        Execution(program, effects, schedule).run(_World(stores))
     return {name: stores[name].array()[0] for name in program.outputs}
 
 
@@ -73,6 +75,7 @@ def _by_name(
                 hint=f"parameters: {', '.join(program.params)}",
             )
         return dict(arrays)
+    arrays = several("arrays", arrays, "[a, b]")
     inputs = tuple(n for n in program.params if n not in program.outputs)
     names = program.params if len(arrays) == len(program.params) else inputs
     if len(arrays) != len(names):
@@ -83,6 +86,23 @@ def _by_name(
     return dict(zip(names, arrays, strict=True))
 
 
+def _scalars(program: TileProgram, scalars: Scalars | None) -> dict[str, float | int]:
+    """Values of all scalars, those that have one by default included; raises ArgumentError."""
+    values = {s.name: s.default for s in program.scalars if s.default is not None}
+    values |= table("scalars", scalars, "{'eps': 1e-6}")
+    names = [s.name for s in program.scalars]
+    for name in (*values, *names):
+        if name not in names:
+            hint = nearest(name, names)
+            raise ArgumentError(f"{program.name} has no scalar {name!r}", hint=hint)
+        if name not in values:
+            hint = f"pass scalars={{{name!r}: ...}}"
+            raise ArgumentError(f"{program.name} needs the scalar {name}", hint=hint)
+        if not isinstance(values[name], int | float | np.number | np.bool_):
+            raise ArgumentError(f"scalar {name} is {shown(values[name])}, not a number")
+    return values
+
+
 def _argument(program: TileProgram, name: str, array: Array | None) -> Store:
     buffer = program.buffer(name)
     store = Store.of(buffer)
@@ -91,6 +111,9 @@ def _argument(program: TileProgram, name: str, array: Array | None) -> Store:
             raise ArgumentError(f"{program.name} needs {name}")
         store.poison()
         return store
+    if not isinstance(array, np.ndarray):
+        hint = "pass a NumPy array, such as x.numpy() of a torch tensor on the CPU"
+        raise ArgumentError(f"{name} is {shown(array)}, not a NumPy array", hint=hint)
     wanted = (buffer.shape, numpy_dtype(buffer.dtype))
     if (array.shape, array.dtype) != wanted:
         raise ArgumentError(

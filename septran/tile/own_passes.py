@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.errors import TileError, nearest
+from septran.given import several, shown
 from septran.tile.nodes import TileProgram
 
 Transform = Callable[[TileProgram], TileProgram]
@@ -54,19 +55,41 @@ class OwnPass:
 
 
 def tile_pass(
-    *, before: str | None = None, after: str | None = None
+    function: Any = None, /, *, before: str | None = None, after: str | None = None
 ) -> Callable[[Transform], OwnPass]:
     """Make a pass of a function; `before` or `after` names the pass that it goes beside.
 
     ``septran.compile(..., passes=[mine])`` runs it, as `explain`, `place` and their like do;
     the verifier checks what all passes together have made.
     """
-    if (before is None) == (after is None):
-        raise PassPlaceError(
-            "a pass goes either before or after another one",
-            hint='say @septran.tile_pass(before="insert_sync"), for example',
-        )
-    return lambda function: OwnPass(function, before, after)
+    example = 'write @septran.tile_pass(before="insert_sync") above the pass, for example'
+    if function is not None or (before is None) == (after is None):
+        raise PassPlaceError("a pass goes either before or after another one", hint=example)
+    if not isinstance(before or after, str):
+        named = shown(before or after)
+        raise PassPlaceError(f"{named} is no name of a pass", hint=example)
+    return lambda function: OwnPass(_function(function), before, after)
+
+
+def own_passes(passes: Any) -> tuple[OwnPass, ...]:
+    """`passes=` of whoever compiles, as a list; raises WrongArgumentError, PassPlaceError."""
+    found = several("passes", passes, "[mine]")
+    for one in found:
+        if not isinstance(one, OwnPass):
+            name = getattr(one, "__name__", shown(one))
+            raise PassPlaceError(
+                f"it is not said where the pass {name} goes",
+                hint='write @septran.tile_pass(after="...") above it',
+            )
+    return found
+
+
+def _function(function: Any) -> Transform:
+    if not callable(function):
+        message = f"{shown(function)} is no function, and a pass is one"
+        raise PassPlaceError(message, hint="write @septran.tile_pass(...) above a function")
+    made: Transform = function
+    return made
 
 
 def in_order(compilers: Sequence[Transform], own: Sequence[OwnPass] = ()) -> tuple[Transform, ...]:
@@ -77,13 +100,7 @@ def in_order(compilers: Sequence[Transform], own: Sequence[OwnPass] = ()) -> tup
     """
     order: list[Transform] = list(compilers)
     behind: dict[str, int] = {}
-    for one in own:
-        if not isinstance(one, OwnPass):
-            name = getattr(one, "__name__", repr(one))
-            raise PassPlaceError(
-                f"it is not said where the pass {name} goes",
-                hint='write @septran.tile_pass(after="...") above it',
-            )
+    for one in own_passes(own):
         names = [transform.__name__ for transform in order]
         anchor = one.before or one.after or ""
         if one.before is not None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from septran.given import require
 from septran.mapping.resolved import ResolvedMapping
 from septran.tile.nodes import TileProgram
 from septran.tile.own_passes import OwnPass, in_order
@@ -36,6 +37,7 @@ def place(
     `check` runs on the result: the verifier, unless `SEPTRAN_VERIFY=0` switches it off.
     `passes` are the caller's own, made by `septran.tile_pass`. Raises TileError.
     """
+    require("resolved", resolved, ResolvedMapping, "pass what septran.resolve gives")
     if check is None and os.environ.get("SEPTRAN_VERIFY", "1") != "0":
         check = verify
     order = in_order(PASSES, passes)

@@ -8,6 +8,7 @@ after its wait and overwritten after its release only.
 from __future__ import annotations
 
 from septran.errors import SepTranError, raise_all
+from septran.given import require
 from septran.tile.nodes import TileProgram
 from septran.tile.scopes import blocks
 from septran.tile.verify_clusters import check_clusters
@@ -24,6 +25,7 @@ def verify(program: TileProgram, *, full: bool = False) -> None:
     `full` runs every iteration of pipelined loops, where the default runs the first and
     the last ones, and enumerates more where bounds are not obvious.
     """
+    require("program", program, TileProgram, "pass stages.tile_program, or a step of septran.place")
     found: list[SepTranError] = list(check_names(program))
     raise_all(found)  # the rest relies on names that exist
     top = blocks(program)

@@ -19,15 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from septran.compiler import Logic, compile, load_pair, produce_stages, shapes_or_example
+from septran.compiler import Logic, compile, load_pair, produce_stages, shapes_or_example, table
 from septran.dtypes import numpy_dtype
 from septran.errors import CallError, SepTranError, nearest
+from septran.given import WrongArgumentError, amount, several, whole
+from septran.given import table as given_table
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.tune import Candidate, Point
 from septran.runtime.accuracy import Accuracy, compare, error_bounds
 from septran.runtime.gpu import runs_here
 from septran.runtime.kernel import Kernel
 from septran.runtime.stages import Stages
+from septran.task import Task
 from septran.tune.candidates import Choices
 from septran.tune.measuring import Stopped, Worker
 from septran.tune.model import predict
@@ -61,6 +64,12 @@ class Limits:
     """After which no other candidate is begun."""
     patience: float
     """Seconds that one candidate may take to run."""
+
+    def __post_init__(self) -> None:
+        whole("runs", self.runs, 1)
+        amount("patience", self.patience)
+        if self.seconds is not None:
+            amount("seconds", self.seconds, zero=True)
 
 
 @dataclass
@@ -288,7 +297,7 @@ def search(
 ) -> Search:
     """A search that is ready to run; raises SepTranError for what cannot be searched."""
     entry, plan = load_pair(logic, mapping, machine)
-    choices = Choices.of(plan.space(), tried or {})
+    choices = Choices.of(plan.space(), _to_try(tried))
     if not choices.values:
         raise NothingToTuneError(
             "the mapping says !tune nowhere, so there is nothing to search",
@@ -298,6 +307,31 @@ def search(
     settings = {"shapes": shapes_or_example(entry, shapes), "dtypes": dtypes, "static": static}
     runs = runs_here(plan.machine.backend)
     return Search(
-        entry, Source.of(plan), plan, settings, dict(tunables or {}), choices,
-        limits, runs if measured is None else measured, dict(scalars or {}), told,
+        entry, Source.of(plan), plan, settings, table("tunables", tunables), choices,
+        limits, runs if measured is None else measured, _scalars(entry, scalars), told,
     )  # fmt: skip
+
+
+def _to_try(tried: Any) -> dict[str, tuple[Candidate, ...]]:
+    """Values to try by tunable, at least one each; raises WrongArgumentError."""
+    example = "{'block_M': [32, 64]}"
+    found = given_table("tried", tried, example)
+    lists = {
+        name: several(f"tried[{name!r}]", values, "[32, 64]") for name, values in found.items()
+    }
+    for name, values in lists.items():
+        if not values:
+            hint = f"write tried={example}"
+            raise WrongArgumentError(f"tried names no value of {name}", hint=hint)
+    return lists
+
+
+def _scalars(entry: Task, scalars: Any) -> dict[str, Any]:
+    """Values of the logic's scalars; raises WrongArgumentError."""
+    known = [keyword.name for keyword in entry.keywords if not keyword.static]
+    found = given_table("scalars", scalars, "{'eps': 1e-6}")
+    for name in found:
+        if name not in known:
+            message = f"scalars names {name!r}, which {entry.name} does not have"
+            raise WrongArgumentError(message, hint=nearest(name, known))
+    return found

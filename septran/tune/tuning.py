@@ -10,6 +10,7 @@ from typing import Any
 
 from septran.amounts import time_text
 from septran.errors import CallError
+from septran.given import writable, write_text
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.settling import value_text
@@ -144,11 +145,10 @@ class Tuning(Shown):
 
     def save(self, path: str | Path) -> Path:
         """Write the best as a mapping file; raises FileExistsError for another one's."""
-        target, text = Path(path), self.to_yaml()
+        target, text = writable("path", path), self.to_yaml()
         if target.exists() and target.read_text("utf-8") != text:
             raise FileExistsError(f"{target} exists; save under another name")
-        target.write_text(text, encoding="utf-8")
-        return target
+        return write_text(target, text)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready data."""

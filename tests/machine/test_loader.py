@@ -167,6 +167,44 @@ CASES = {
     ),
     "a tag": (SMALL + "vendor: !tune {}\n", m.WrongMachineValueError, 17, None),
     "nothing at all": ("", m.MachineSyntaxError, 1, None),
+    "a bandwidth of zero": (
+        SMALL.replace("8B/cycle", "0B/cycle"), m.WrongMachineValueError, 9, "4.8TB/s",
+    ),
+    "a rate of zero": (SMALL.replace("4GB/s", "0.0GB/s"), m.WrongMachineValueError, 12, "4.8TB/s"),
+    "a capacity of zero": (
+        SMALL.replace("64KiB", "0KiB"), m.WrongMachineValueError, 10, "such as 227KiB",
+    ),
+    "a throughput of zero": (
+        SMALL.replace("operands:", "throughput: 0 FMA/cycle, operands:"),
+        m.WrongMachineValueError, 15, "1024 FMA/cycle",
+    ),
+    "a negative latency": (
+        SMALL.replace("100cycles", "-100cycles"), m.WrongMachineValueError, 9, "units",
+    ),
+    "a clock of zero": (
+        SMALL.replace("clock_mhz: 1000", "clock_mhz: 0"), m.WrongMachineValueError, 4, None,
+    ),
+    "no cores": (SMALL.replace("count: 2", "count: 0"), m.WrongMachineValueError, 7, None),
+    "an alignment of 48": (
+        SMALL.replace("64KiB", "64KiB, alignment: 48"), m.WrongMachineValueError, 10, "such as 32",
+    ),
+    "an alignment of zero": (
+        SMALL.replace("moves: all", "moves: all, alignment: 0"),
+        m.WrongMachineValueError, 13, "such as 1",
+    ),
+    "an alignment beyond all": (
+        SMALL.replace("moves: all", "moves: all, alignment: 131072"),
+        m.WrongMachineValueError, 13, "such as 65536",
+    ),
+    "no lanes": (
+        SMALL.replace("operands:", "options: {lanes: 0}, operands:"),
+        m.WrongMachineValueError, 15, None,
+    ),
+    "a word for cycles": (
+        SMALL.replace("operands:", "options: {cycles: many}, operands:"),
+        m.WrongMachineValueError, 15, None,
+    ),
+    "a word for flags": (SMALL + "vendor: {flags: many}", m.WrongMachineValueError, 17, None),
     "no processors": (
         SMALL.replace("processors:\n  HOST: {}\n  CORE: {count: 2, of: HOST}", "processors: {}"),
         Errors, 0, None,
@@ -185,6 +223,42 @@ def test_a_mistake_is_found_where_it_is(name):
         assert error.where.line == line, str(error)
     if hint is not None:
         assert hint in str(error.hint)
+
+
+ACROSS = {
+    "a tile of one extent": ("operands:", "tile: [16], operands:", m.WrongMachineValueError),
+    "multiples of four": (
+        "operands:", "multiple_of: [1, 1, 1, 1], operands:", m.WrongMachineValueError,
+    ),
+    "two element types": (
+        "[[float32, float32, float32]]", "[[float32, float32]]", m.WrongMachineValueError,
+    ),
+    "an operand of no gemm": ("{C: FAST}", "{D: FAST}", m.UnknownMachineKeyError),
+    "a layout of no operand": (
+        "operands:", "layouts: {X: row}, operands:", m.UnknownMachineKeyError,
+    ),
+    "a third operand of elements": (
+        "{primitive: gemm, dtypes: [[float32, float32, float32]], operands: {C: FAST}}",
+        "{primitive: map, operands: {Z: FAST}}", m.UnknownMachineKeyError,
+    ),
+    "temporaries of nowhere": (
+        "operands:", "options: {temporaries: SLOW}, operands:", m.UnknownPartError,
+    ),
+    "less than a byte": ("64KiB", "0.0001KiB", m.WrongMachineValueError),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACROSS)
+def test_what_no_schema_tells(name):
+    old, new, kind = ACROSS[name]
+    with pytest.raises(kind) as caught:
+        read_machine(SMALL.replace(old, new), "toy.yaml")
+    assert caught.value.where.line == (10 if name == "less than a byte" else 15)
+
+
+def test_a_latency_may_be_zero():
+    memory = read_machine(SMALL.replace("100cycles", "0cycles"), "toy.yaml").memories[0]
+    assert memory.latency_ns == 0.0
 
 
 def test_all_mistakes_are_reported_at_once():

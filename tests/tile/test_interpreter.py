@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from septran.dtypes import numpy_dtype
+from septran.given import WrongArgumentError
 from septran.task import expressions as ex
 from septran.task.index import Index, Var, axis
 from septran.task.tree import ScalarParam
@@ -335,5 +336,5 @@ def test_a_barrier_lets_iterations_exchange(build, part, order):
 
 
 def test_an_order_is_early_late_or_a_seed(programs):
-    with pytest.raises(ValueError, match="'early', 'late' or a seed"):
+    with pytest.raises(WrongArgumentError, match="'early', 'late' or a seed"):
         interpret(programs.plain_gemm(), operands(20, 12, 40), order="soon")

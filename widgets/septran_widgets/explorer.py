@@ -7,6 +7,7 @@ from typing import Any
 
 import traitlets
 
+from septran.given import write_text
 from septran_widgets.page import page
 from septran_widgets.view import View
 
@@ -33,6 +34,4 @@ class Explorer(View):
 
     def save_html(self, path: str | Path) -> Path:
         """Write that page."""
-        target = Path(path)
-        target.write_text(self.html(), encoding="utf-8")
-        return target
+        return write_text(path, self.html())

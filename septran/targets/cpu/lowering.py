@@ -242,7 +242,7 @@ class _Lowering:
         """The indices of a nest's loops at one of its iterations."""
         found = {}
         for inner in reversed(nest[1:]):
-            size = inner.extent.as_int()
+            size = max(1, inner.extent.as_int())  # of a loop without iterations nothing runs
             found[inner.variable] = self.context.variable("i", unit % size)
             unit = self.context.variable("i", unit // size)
         return {**found, nest[0].variable: unit}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from septran.given import write_text
 from septran.stage import Shown
 
 if TYPE_CHECKING:
@@ -64,9 +65,7 @@ class EmulatedProfile(Shown):
 
     def to_chrome_trace(self, path: str | Path) -> Path:
         """Write the timeline as JSON for https://ui.perfetto.dev; a microsecond is a step."""
-        file = Path(path)
-        file.write_text(json.dumps({"traceEvents": list(self._events())}), encoding="utf-8")
-        return file
+        return write_text(path, json.dumps({"traceEvents": list(self._events())}))
 
     def _events(self) -> Iterator[dict[str, Any]]:
         from septran.targets.cuda.emulator.trace import COMMANDS

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from septran.given import write_text
 from septran.targets.dsa.commands import CODES
 from septran.targets.dsa.profile_lanes import CONTROL, NAMES
 from septran.targets.dsa.simulator import CAUSES
@@ -30,10 +31,9 @@ _WIDTH = 16
 _SET, _WAIT = CODES["dsa.set_flag"], CODES["dsa.wait_flag"]
 
 
-def write(profile: DsaProfile, path: Path) -> Path:
+def write(profile: DsaProfile, path: str | Path) -> Path:
     """Write the trace to `path`."""
-    path.write_text(json.dumps(trace(profile)), encoding="utf-8")
-    return path
+    return write_text(path, json.dumps(trace(profile)))
 
 
 def trace(profile: DsaProfile) -> dict[str, Any]:

@@ -178,7 +178,7 @@ class DsaProfile(Shown):
         """Write JSON that Perfetto (https://ui.perfetto.dev) and chrome://tracing open."""
         from septran.targets.dsa.chrome_trace import write
 
-        return write(self, Path(path))
+        return write(self, path)
 
     def timeline_text(self, width: int = 72) -> str:
         """The lanes as text: each column a part of the run, darker where busier."""

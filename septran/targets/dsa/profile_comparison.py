@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.errors import TargetError
+from septran.given import require, several
 from septran.stage import Shown
 from septran.targets.dsa.profile import DsaProfile
 
@@ -63,13 +64,19 @@ def compare_profiles(
     profiles: Sequence[DsaProfile], titles: Sequence[str] | None = None
 ) -> ProfileComparison:
     """Set profiles beside each other; `titles` default to their kernels' names, numbered."""
-    if not profiles:
-        raise NothingToCompareError("no profiles are given", hint="pass a list of profiles")
-    names = titles or [f"{n}: {profile.name}" for n, profile in enumerate(profiles, 1)]
-    if len(names) != len(profiles):
-        message = f"{len(profiles)} profiles have {len(names)} titles"
+    hint = "write [one.profile(), other.profile()], with kernels of simulated machines"
+    given = several("profiles", profiles, "[one.profile(), other.profile()]")
+    for profile in given:
+        require("a profile", profile, DsaProfile, hint)
+    if not given:
+        raise NothingToCompareError("no profiles are given", hint=hint)
+    names = several("titles", titles, "['before', 'after']") or [
+        f"{n}: {profile.name}" for n, profile in enumerate(given, 1)
+    ]
+    if len(names) != len(given):
+        message = f"{len(given)} profiles have {len(names)} titles"
         raise NothingToCompareError(message, hint="give one title a profile, or none")
-    return ProfileComparison(tuple(profiles), tuple(names))
+    return ProfileComparison(given, tuple(map(str, names)))
 
 
 def cell(name: str, value: Any) -> str:

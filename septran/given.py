@@ -1,0 +1,138 @@
+"""Arguments of the public functions, looked at before anything is made of them.
+
+One place says what a wrong one gets: the argument's name, what it is, what to pass instead.
+Who calls these functions says so in its own words only where it knows more.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from septran.errors import CallError
+
+T = TypeVar("T")
+_SHOWN = 80
+"""Characters of a value that a message repeats."""
+
+
+class WrongArgumentError(CallError):
+    """An argument of a public function is of a kind, or has a value, that it does not take."""
+
+    code = "SEP616"
+
+
+def shown(value: Any) -> str:
+    """A value as a message repeats it."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def require(name: str, value: Any, kind: type[T], hint: str) -> T:
+    """`value`, where it is one of `kind`; raises WrongArgumentError."""
+    if isinstance(value, kind):
+        return value
+    raise WrongArgumentError(f"{name} is {shown(value)}, not a {_words(kind)}", hint=hint)
+
+
+def whole(name: str, value: Any, least: int | None = None) -> int:
+    """An integer of at least `least`; raises WrongArgumentError."""
+    bound = "" if least is None else f" of at least {least}"
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or (least is not None and number < least):
+        message = f"{name} is {shown(value)}, not an integer{bound}"
+        raise WrongArgumentError(message, hint=f"write {name}={1 if least is None else least + 1}")
+    return number
+
+
+def amount(name: str, value: Any, *, zero: bool = False) -> float:
+    """A number above zero, or from zero on; raises WrongArgumentError."""
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    if not numeric or math.isnan(value) or value < 0 or (value == 0 and not zero):
+        wanted = "a number from 0 on" if zero else "a number above 0"
+        message = f"{name} is {shown(value)}, not {wanted}"
+        raise WrongArgumentError(message, hint=f"write {name}=60")
+    return float(value)
+
+
+def as_path(name: str, value: Any) -> Path:
+    """A path that a file or a folder may have; raises WrongArgumentError."""
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str) or not text:
+        message = f"{name} is {shown(value)}, which is no path"
+        raise WrongArgumentError(message, hint=f"write {name}='build/kernel', or a pathlib.Path")
+    return Path(text)
+
+
+def writable(name: str, value: Any) -> Path:
+    """A path where a file can be written, as far as one sees before; WrongArgumentError."""
+    file = as_path(name, value)
+    reason = None
+    if file.is_dir():
+        reason = "it is a folder"
+    elif not file.parent.is_dir():
+        reason = f"there is no folder {file.parent}"
+    if reason is not None:
+        message = f"{name} is {shown(str(file))}, which cannot be written: {reason}"
+        raise WrongArgumentError(message, hint="name a file in a folder that is there")
+    return file
+
+
+def write_text(path: Any, text: str) -> Path:
+    """Write a file for the caller and give its path; raises WrongArgumentError."""
+    file = writable("path", path)
+    try:
+        file.write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        message = f"{shown(str(file))} cannot be written: {reason}"
+        raise WrongArgumentError(message, hint="name a file that can be written") from error
+    return file
+
+
+def table(name: str, value: Any, example: str) -> dict[str, Any]:
+    """A dictionary by name, empty where None; raises WrongArgumentError."""
+    if value is None:
+        return {}
+    hint = f"write {name}={example}"
+    if not isinstance(value, Mapping):
+        raise WrongArgumentError(f"{name} is {shown(value)}, not a dictionary", hint=hint)
+    for key in value:
+        if not isinstance(key, str):
+            raise WrongArgumentError(f"{name} has the key {shown(key)}, not a name", hint=hint)
+    return dict(value)
+
+
+def shapes(value: Any) -> dict[str, tuple[int, ...]]:
+    """Extents by tensor; raises WrongArgumentError."""
+    example = "{'A': (128, 64)}"
+    return {
+        name: tuple(
+            whole(f"an extent of {name}", extent, 0)
+            for extent in several(f"the shape of {name}", extents, "(128, 64)")
+        )
+        for name, extents in table("shapes", value, example).items()
+    }
+
+
+def several(name: str, value: Any, example: str) -> tuple[Any, ...]:
+    """A list, empty where None; raises WrongArgumentError."""
+    if value is None:
+        return ()
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        message = f"{name} is {shown(value)}, not a list"
+        raise WrongArgumentError(message, hint=f"write {name}={example}")
+    return tuple(value)
+
+
+def _words(kind: type) -> str:
+    """A class's name as a message says it: ``tile program`` for TileProgram."""
+    name = kind.__name__
+    return "".join(f" {c.lower()}" if c.isupper() and n else c for n, c in enumerate(name)).lower()
