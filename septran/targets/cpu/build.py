@@ -26,6 +26,7 @@ LIBRARY, FACTS = "kernel.so", "kernel.json"
 PASSES = tvm.transform.Sequential(
     [
         tir.LowerTIRxOpaque(),
+        tir.UnrollLoop(),
         tir.VerifyMemory(),
         tir.BF16ComputeLegalize(),
         tir.AnnotateEntryFunc(),

@@ -71,14 +71,16 @@ class Context:
         return Index.of(fresh)
 
     @contextmanager
-    def loop(self, stem: str, extent: IndexLike, parallel: bool = False) -> Iterator[Index]:
+    def loop(
+        self, stem: str, extent: IndexLike, parallel: bool = False, unrolled: bool = False
+    ) -> Iterator[Index]:
         """``for stem in range(extent)``, as an index."""
         top = self.indices.simplify(Index.of(extent))
         most = self.indices.bounds(top)[1]
         bound = top.constant if top.is_constant else self.lower(top)
         outer = self.parallel
         self.parallel = outer or parallel
-        with self.writer.loop(stem, bound, parallel and not outer) as variable:
+        with self.writer.loop(stem, bound, parallel and not outer, unrolled) as variable:
             if most == 1:
                 yield Index()
             else:

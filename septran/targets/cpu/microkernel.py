@@ -178,9 +178,8 @@ def _sum_up(
     with context.loop("k", whole) as k:
         if asking:
             asking.ask(context, k)
-        with context.loop("k", parts) as part:
-            for u in range(unroll):
-                step(k * at_once + part * unroll + u)
+        with context.loop("k", parts) as part, context.loop("u", unroll, unrolled=True) as u:
+            step(k * at_once + part * unroll + u)
     if at_once > 1:
         with context.loop("k", operands.steps - whole * at_once) as k:
             step(whole * at_once + k)

@@ -85,7 +85,9 @@ class Writer:
         self._bodies.pop()
 
     @contextmanager
-    def loop(self, stem: str, extent: Expr, parallel: bool = False) -> Iterator[Expr]:
+    def loop(
+        self, stem: str, extent: Expr, parallel: bool = False, unrolled: bool = False
+    ) -> Iterator[Expr]:
         """``for stem in range(extent)``; a single iteration is written without a loop."""
         if _constant(extent) == 1:
             yield self.index(0)
@@ -93,7 +95,8 @@ class Writer:
         variable = tirx.Var(self.name(stem), self.index_dtype)
         with self.body() as inside:
             yield variable
-        kind = tirx.ForKind.PARALLEL if parallel else tirx.ForKind.SERIAL
+        plain = tirx.ForKind.UNROLLED if unrolled else tirx.ForKind.SERIAL
+        kind = tirx.ForKind.PARALLEL if parallel else plain
         if inside and _constant(extent) != 0:
             low, top = self.index(0), extent
             top = self.index(top) if isinstance(top, int) else top
