@@ -58,10 +58,12 @@ class MarkedWriter(Writer):
         self._around: list[tuple[Expr, int]] = []
 
     @contextmanager
-    def loop(self, stem: str, extent: Expr, parallel: bool = False) -> Iterator[Expr]:
+    def loop(
+        self, stem: str, extent: Expr, parallel: bool = False, unrolled: bool = False
+    ) -> Iterator[Expr]:
         """As `Writer.loop`; remembers what is around, and marks what is a block."""
         size = extent if isinstance(extent, int) else int(getattr(extent, "value", 0))
-        with super().loop(stem, extent, parallel) as index:
+        with super().loop(stem, extent, parallel, unrolled) as index:
             if stem != UNIT:
                 self._around.append((index, size))
                 yield index
