@@ -192,9 +192,14 @@ def test_a_static_flag_is_of_its_defaults_kind(operator, static, words):
 
 
 def test_static_flags_may_be_numbers_that_say_yes_and_no():
-    for flag in (1, 0):
+    for flag in (1, 0, np.bool_(True), np.int64(0)):
         stages = septran.produce_stages("attention", "cpu-x86", static={"causal": flag})
         assert stages.task_tree.name == "attention"
+
+
+def test_numbers_of_numpy_are_numbers():
+    stages = septran.produce_stages("topk", "cpu-x86", static={"k": np.int64(3)})
+    assert stages.task_tree.root.params[0].shape[1] == 3
 
 
 def test_a_reduction_has_a_function_that_there_is():

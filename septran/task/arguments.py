@@ -8,7 +8,10 @@ import operator
 import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any
+
+import numpy as np
 
 from septran.dtypes import is_float
 from septran.errors import nearest
@@ -95,9 +98,9 @@ def checked_static(logic: Task, static: Mapping[str, Any] | None) -> dict[str, A
 
 
 _FLAG_KINDS: tuple[tuple[type, Any, str], ...] = (
-    (bool, int, "true or false"),
-    (int, int | float, "a number"),
-    (float, int | float, "a number"),
+    (bool, (Integral, np.bool_), "true or false"),
+    (int, Real, "a number"),
+    (float, Real, "a number"),
     (str, str, "a word"),
 )
 """For the kind of a default, what a value may be."""
