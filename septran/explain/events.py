@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from septran.errors import CallError
 from septran.task.index import Range, Var, axis
-from septran.tile.execution import Execution, Frame, Schedule
+from septran.tile.execution import Execution, Frame
 from septran.tile.loops import ranges, used, walk
 from septran.tile.nodes import Compute, Copy, For, Node, Region, Role, TileProgram, nodes, regions
 from septran.tile.rings import Fill, Flight, Thread
+from septran.tile.schedules import Schedule
 from septran.tile.scopes import Block
 
 MOST = 400_000

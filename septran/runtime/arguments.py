@@ -106,6 +106,21 @@ def scalar_values(
     return tuple(values)
 
 
+def given_or_new(tensor: TensorParam, bound: Bound, device: str) -> Any:
+    """A call's array for a tensor; what is summed into starts at zero where none is given."""
+    if tensor.name in bound.arrays:
+        return bound.arrays[tensor.name]
+    make = bound.library.zeros if tensor.reads else bound.library.empty
+    return make(tensor.shape or (), tensor.dtype or "", device)
+
+
+def compact(tensor: TensorParam, x: Any, library: Library, device: str) -> Any:
+    """In place of an array that cannot be passed: a copy, or room for what is only written."""
+    if tensor.writes and not tensor.reads:
+        return library.empty(tensor.shape or (), tensor.dtype or "", device)
+    return library.copied(x)
+
+
 def by_name(specialisation: Specialisation, scalars: Sequence[Scalar]) -> dict[str, Scalar]:
     """The scalars of a call with their names."""
     return {s.name: value for s, value in zip(specialisation.scalars, scalars, strict=True)}

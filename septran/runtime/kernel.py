@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from septran import given
 from septran.runtime.archive import write_archive
-from septran.runtime.arguments import Bound, Scalar, bind, by_name, check_against, scalar_values
+from septran.runtime.arguments import (
+    Bound,
+    Scalar,
+    bind,
+    by_name,
+    check_against,
+    compact,
+    given_or_new,
+    scalar_values,
+)
 from septran.runtime.arrays import NUMPY, Library
 from septran.runtime.calls import Plan, call_key, direct_call, plan_for, several
 from septran.runtime.checks import Check, check, sample
@@ -20,7 +29,7 @@ from septran.runtime.export import export_source
 from septran.runtime.gpu import measure_on_gpu, on_device, to_device
 from septran.runtime.profile import Profile, measure, profile
 from septran.runtime.rehearsal import rehearsal
-from septran.runtime.signature import Signature, Specialisation, TensorParam
+from septran.runtime.signature import Signature, Specialisation
 from septran.runtime.stages import Stages
 from septran.stage import Shown
 from septran.targets.base import SelfProfiling
@@ -301,32 +310,19 @@ class Kernel(Shown):
         arrays: dict[str, Any] = {}
         back: list[tuple[Any, Any]] = []
         for tensor in specialisation.tensors:
-            x = arrays[tensor.name] = self._array(tensor, bound)
-            compact = self._compact(tensor, x, library)
-            if compact is not x and tensor.writes:
-                back.append((x, compact))
-            arguments.append(compact)
+            x = arrays[tensor.name] = given_or_new(tensor, bound, self.device)
+            reason = library.awkward(x)
+            arguments.append(x if reason is None else compact(tensor, x, library, self.device))
+            if reason is not None:
+                self._note(tensor.name, reason)
+                if tensor.writes:
+                    back.append((x, arguments[-1]))
         self._launch(specialisation, bound, arguments, scalars)
         for target, source in back:
             library.assign(target, source)
         written = [t.name for t in specialisation.tensors if t.writes]
         library.touched(tuple(arrays[name] for name in written if name in bound.arrays))
         return arrays
-
-    def _array(self, tensor: TensorParam, bound: Bound) -> Any:
-        if tensor.name in bound.arrays:
-            return bound.arrays[tensor.name]
-        make = bound.library.zeros if tensor.reads else bound.library.empty
-        return make(tensor.shape or (), tensor.dtype or "", self.device)
-
-    def _compact(self, tensor: TensorParam, x: Any, library: Library) -> Any:
-        reason = library.awkward(x)
-        if reason is None:
-            return x
-        self._note(tensor.name, reason)
-        if tensor.writes and not tensor.reads:
-            return library.empty(tensor.shape or (), tensor.dtype or "", self.device)
-        return library.copied(x)
 
     def _launch(
         self,
@@ -369,11 +365,10 @@ class Kernel(Shown):
 
     def _shorten(self, plan: Plan, specialisation: Specialisation) -> None:
         """Where there is one plan alone, a class whose call is just that: none is quicker."""
-        self.__class__ = Kernel
-        if len(self._specialisations) == 1 and not self._refused:
+        alone, call = len(self._specialisations) == 1 and not self._refused, None
+        if alone:
             call = direct_call(plan, specialisation, self.signature, Kernel.__call__)
-            if call is not None:
-                self.__class__ = type("Kernel", (Kernel,), {"__call__": call})
+        self.__class__ = type("Kernel", (Kernel,), {"__call__": call}) if call else Kernel
 
     @property
     def direct(self) -> bool:

@@ -20,10 +20,11 @@ from septran.task.index import Var, axis
 from septran.task.primitives import PRIMITIVES
 from septran.task.views import View
 from septran.tile.bijection import check_layout
-from septran.tile.execution import Execution, Frame, Schedule
+from septran.tile.execution import Execution, Frame
 from septran.tile.nodes import Compute, Copy, For, Region, Role, TileProgram
 from septran.tile.records import Placement
 from septran.tile.rings import Fill, Flight, Thread, located
+from septran.tile.schedules import Schedule
 from septran.tile.scopes import Block
 from septran.tile.storage import Access, Array, CapacityError, ExtentError, Store, grid
 from septran.tile.substitution import FIRST

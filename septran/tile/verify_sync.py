@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from septran.errors import TileError
 from septran.task.index import Range, Var
 from septran.tile.bounds import ends, greatest, least
-from septran.tile.execution import Execution, Frame, Schedule
+from septran.tile.execution import Execution, Frame
 from septran.tile.footprint import Box, Cells, footprint, meet, scattered
 from septran.tile.left_out import LeftOut, UnevenError
 from septran.tile.loops import walk
@@ -37,6 +37,7 @@ from septran.tile.nodes import (
     writes,
 )
 from septran.tile.rings import Fill, Flight, Thread, located
+from septran.tile.schedules import Schedule
 from septran.tile.scopes import Block
 from septran.tile.storage import Access
 

@@ -13,12 +13,12 @@ from septran.task import expressions as ex
 from septran.task.index import Index, Var, axis
 from septran.task.tree import ScalarParam
 from septran.tile.bijection import LayoutError
-from septran.tile.execution import ADVERSARIES
 from septran.tile.interpreter import ArgumentError, interpret
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Barrier, Region
 from septran.tile.records import Placement
 from septran.tile.rings import DeadlockError
+from septran.tile.schedules import ADVERSARIES
 from septran.tile.storage import CapacityError, ExtentError, OutOfBoundsError
 from septran.tile.verify import verify
 from septran.tile.verify_races import RaceError

@@ -16,7 +16,6 @@ from septran.compiler import produce_stages
 from septran.errors import SepTranError
 from septran.task.reference import run_tree
 from septran.tile.bounds import greatest, least
-from septran.tile.execution import ADVERSARIES
 from septran.tile.interpreter import interpret
 from septran.tile.loops import ranges
 from septran.tile.nodes import (
@@ -33,6 +32,7 @@ from septran.tile.nodes import (
 )
 from septran.tile.passes.insert_sync import insert_sync
 from septran.tile.passes.pipeline_loops import pipeline_loops
+from septran.tile.schedules import ADVERSARIES
 from septran.tile.verify import verify
 
 HANDOVERS = (Acquire, Commit, Wait, Release)

@@ -7,10 +7,10 @@ import pytest
 
 from septran.compiler import produce_stages
 from septran.task.reference import run_tree
-from septran.tile.execution import ADVERSARIES
 from septran.tile.interpreter import interpret
 from septran.tile.ledger import ledger
 from septran.tile.printer import to_text
+from septran.tile.schedules import ADVERSARIES
 from septran.tile.verify import verify
 
 CASES = {

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from septran.task import expressions as ex
-from septran.tile.execution import ADVERSARIES
 from septran.tile.interpreter import interpret
 from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Release, Role, Wait, nodes
 from septran.tile.passes.assign_roles import assign_roles
@@ -17,6 +16,7 @@ from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
 from septran.tile.printer import to_text
 from septran.tile.records import Request
+from septran.tile.schedules import ADVERSARIES
 from septran.tile.verify import verify
 
 
