@@ -91,10 +91,14 @@ def write_text(path: Any, text: str) -> Path:
     try:
         file.write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        message = f"{shown(str(file))} cannot be written: {reason}"
-        raise WrongArgumentError(message, hint="name a file that can be written") from error
+        raise unwritable(shown(str(file)), error, "name a file that can be written") from error
     return file
+
+
+def unwritable(path: object, error: Exception, hint: str) -> WrongArgumentError:
+    """What to say of an error of the system, or of a path that it cannot have."""
+    reason = getattr(error, "strerror", None) or error
+    return WrongArgumentError(f"{path} cannot be written: {reason}", hint=hint)
 
 
 def table(name: str, value: Any, example: str) -> dict[str, Any]:

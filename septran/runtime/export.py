@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from septran.given import WrongArgumentError
+from septran.given import WrongArgumentError, unwritable
 from septran.runtime.errors import NotExportableError
 from septran.runtime.signature import Specialisation
 from septran.targets.base import Exporting
@@ -27,6 +27,4 @@ def export_source(name: str, specialisation: Specialisation, folder: Path) -> Pa
     try:
         return executable.export(folder, roles)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        message = f"{folder} cannot be written: {reason}"
-        raise WrongArgumentError(message, hint="pass a folder that can be written to") from error
+        raise unwritable(folder, error, "pass a folder that can be written to") from error

@@ -351,12 +351,12 @@ class Kernel(Shown):
     ) -> None:
         """Leave a plan for later calls of this kind."""
         key = call_key(tensors, out)
-        given = several(out)
+        outputs = several(out)
         if key is None or len(tensors) != len(self.signature.inputs):
             return
-        if len(given) not in (0, len(self.signature.outputs)):
+        if len(outputs) not in (0, len(self.signature.outputs)):
             return
-        if not all(map(library.plain, (*tensors, *given))):
+        if not all(map(library.plain, (*tensors, *outputs))):
             return
         plan = plan_for(specialisation, self.signature, library, self.device)
         if plan is not None:
@@ -365,8 +365,8 @@ class Kernel(Shown):
 
     def _shorten(self, plan: Plan, specialisation: Specialisation) -> None:
         """Where there is one plan alone, a class whose call is just that: none is quicker."""
-        alone, call = len(self._specialisations) == 1 and not self._refused, None
-        if alone:
+        call = None
+        if len(self._specialisations) == 1 and not self._refused:
             call = direct_call(plan, specialisation, self.signature, Kernel.__call__)
         self.__class__ = type("Kernel", (Kernel,), {"__call__": call}) if call else Kernel
 
