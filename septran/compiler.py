@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from septran import operators
+from septran import given, operators
 from septran.dtypes import ALL
 from septran.errors import CallError, nearest
 from septran.mapping.loader import load_mapping
@@ -105,11 +105,11 @@ def compile(  # the verb that users expect
     kinds = _dtypes(entry, dtypes)
 
     def specialise(
-        given: MappingOf[str, tuple[int, ...]], types: MappingOf[str, str]
+        sizes: MappingOf[str, tuple[int, ...]], types: MappingOf[str, str]
     ) -> Specialisation:
         kinds_now, changed = dict(kinds) | dict(types), dict(given_tunables)
         return Specialisation.of(
-            _stages(entry, plan, given, kinds_now, changed, flags, passes, emulate)
+            _stages(entry, plan, sizes, kinds_now, changed, flags, passes, emulate)
         )
 
     backend = plan.machine.backend
@@ -267,13 +267,10 @@ def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[st
     return known
 
 
-def table(name: str, given: Any) -> dict[str, Any]:
+def table(name: str, value: Any) -> dict[str, Any]:
     """An argument that is a dictionary, or nothing; raises UnsuitableRequestError."""
-    if given is None or isinstance(given, MappingOf):
-        return dict(given or {})
     examples = {"shapes": "{'M': 128}", "tunables": "{'block_M': 64}", "static": "{'flag': True}"}
-    message = f"{name} is {given!r}, not a dictionary"
-    raise UnsuitableRequestError(message, hint=f"write {name}={examples[name]}")
+    return given.table(name, value, examples[name], UnsuitableRequestError)
 
 
 def _whole(name: str, extent: Any) -> int:

@@ -101,16 +101,18 @@ def unwritable(path: object, error: Exception, hint: str) -> WrongArgumentError:
     return WrongArgumentError(f"{path} cannot be written: {reason}", hint=hint)
 
 
-def table(name: str, value: Any, example: str) -> dict[str, Any]:
-    """A dictionary by name, empty where None; raises WrongArgumentError."""
+def table(
+    name: str, value: Any, example: str, error: type[CallError] = WrongArgumentError
+) -> dict[str, Any]:
+    """A dictionary by name, empty where None; raises `error`."""
     if value is None:
         return {}
     hint = f"write {name}={example}"
     if not isinstance(value, Mapping):
-        raise WrongArgumentError(f"{name} is {shown(value)}, not a dictionary", hint=hint)
+        raise error(f"{name} is {shown(value)}, not a dictionary", hint=hint)
     for key in value:
         if not isinstance(key, str):
-            raise WrongArgumentError(f"{name} has the key {shown(key)}, not a name", hint=hint)
+            raise error(f"{name} has the key {shown(key)}, not a name", hint=hint)
     return dict(value)
 
 

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from septran import given
 from septran.compiler import Logic, compile, load_pair, produce_stages, shapes_or_example, table
 from septran.dtypes import numpy_dtype
 from septran.errors import CallError, SepTranError, nearest
 from septran.given import WrongArgumentError, amount, several, whole
-from septran.given import table as given_table
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.tune import Candidate, Point
 from septran.runtime.accuracy import Accuracy, compare, error_bounds
@@ -315,7 +315,7 @@ def search(
 def _to_try(tried: Any) -> dict[str, tuple[Candidate, ...]]:
     """Values to try by tunable, at least one each; raises WrongArgumentError."""
     example = "{'block_M': [32, 64]}"
-    found = given_table("tried", tried, example)
+    found = given.table("tried", tried, example)
     lists = {
         name: several(f"tried[{name!r}]", values, "[32, 64]") for name, values in found.items()
     }
@@ -329,7 +329,7 @@ def _to_try(tried: Any) -> dict[str, tuple[Candidate, ...]]:
 def _scalars(entry: Task, scalars: Any) -> dict[str, Any]:
     """Values of the logic's scalars; raises WrongArgumentError."""
     known = [keyword.name for keyword in entry.keywords if not keyword.static]
-    found = given_table("scalars", scalars, "{'eps': 1e-6}")
+    found = given.table("scalars", scalars, "{'eps': 1e-6}")
     for name in found:
         if name not in known:
             message = f"scalars names {name!r}, which {entry.name} does not have"
