@@ -35,6 +35,8 @@ MODES = ("eager", "late", "random")
 """When asynchronous work takes effect: at once, as late as the waits allow, at random."""
 NOBODY = 0xFFFFFFFF
 """The block of what no thread did."""
+TENSOR_MAP_ALIGNMENT = 64
+"""Bytes; `CUtensorMap` is declared so."""
 RECORDS = 1 << 18
 """Records of a trace that are kept of one launch."""
 _SHARED = {"80": 166912, "87": 166912, "90": 232448, "100": 232448, "103": 232448}
@@ -127,6 +129,19 @@ def _shared_limit(program: CudaProgram, machine: Machine | None) -> int:
     return _SHARED.get(re.sub(r"\D", "", program.arch), 101376 if program.arch else 232448)
 
 
+def _aligned(bits: TensorMapBits) -> TensorMapBits:
+    """A copy of `bits` at a multiple of 64 bytes, as `CUtensorMap` is declared alignas(64).
+
+    ctypes aligns by malloc, at 16 bytes; with AVX-512 the compiler copies a tensor map by one
+    aligned load of 64 bytes, which faults elsewhere.
+    """
+    room = bytearray(ctypes.sizeof(bits) + TENSOR_MAP_ALIGNMENT)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(room))
+    copy = TensorMapBits.from_buffer(room, -start % TENSOR_MAP_ALIGNMENT)
+    ctypes.pointer(copy)[0] = bits
+    return copy
+
+
 @functools.lru_cache(maxsize=64)
 def _compiled(source: str, arch: str) -> Sites:
     translation = to_cpp(source, arch)
@@ -197,8 +212,7 @@ class _Run:
             return ctypes.c_uint64(self.memory.address(argument.buffer))
         if isinstance(argument, TensorMap):
             base = self.memory.address(argument.buffer)
-            bits: TensorMapBits = encode(argument, base, self.memory.sizes[argument.buffer])
-            return bits
+            return _aligned(encode(argument, base, self.memory.sizes[argument.buffer]))
         if argument.name not in self.scalars:
             raise MisuseError(f"no value for the scalar {argument.name!r}")
         value = np.asarray(self.scalars[argument.name])
