@@ -38,6 +38,14 @@ def lit(panes, keys):
     return {(pane, title, line) for pane, title, line in panes.find(keys)}
 
 
+def all_keys(document):
+    """By line, the keys of the line and of its words."""
+    found = {line: set(keys) for line, keys in document.lines.items()}
+    for word in document.words:
+        found.setdefault(word.line, set()).update(word.keys)
+    return {line: frozenset(keys) for line, keys in found.items()}
+
+
 def title_of(panes, pane, file):
     return next(d.title for d in panes.pane(pane).documents if d.file == file)
 
@@ -56,11 +64,13 @@ def test_every_node_stands_in_the_line_that_carries_its_number(operator, machine
 def test_moves_and_computations_lead_to_every_pane_and_back(operator, machine):
     _, panes = explained(operator, machine)
     program = panes.pane("tile_program").documents[0]
+    reach = cache(lambda keys: lit(panes, keys))  # many lines carry the same keys
+    carried = {(p.name, d.title): all_keys(d) for p in panes.panes for d in p.documents}
     checked = 0
     for node, _, line in node_lines(operator, machine):
         if isinstance(node, For | Role):
             continue
-        found = lit(panes, program.keys(line))
+        found = reach(program.keys(line))
         logic, mapping = node.origin.logic, node.origin.mapping
         if logic is not None:
             assert ("logic", title_of(panes, "logic", logic.file), logic.line) in found
@@ -69,9 +79,7 @@ def test_moves_and_computations_lead_to_every_pane_and_back(operator, machine):
         reached = {pane for pane, _, _ in found}
         assert {"logic", "task_tree", "mapping", "tensor_ir", "source"} <= reached, str(node)
         for pane, title, other in found:  # and from each of them back
-            document = next(d for d in panes.pane(pane).documents if d.title == title)
-            keys = document.keys(other).union(*(w.keys for w in document.words if w.line == other))
-            assert ("tile_program", "program", line) in lit(panes, keys)
+            assert ("tile_program", "program", line) in reach(carried[pane, title][other])
         checked += isinstance(node, MOVES)
     assert checked or (operator, machine) == ("softmax", "cpu-x86")  # which moves nothing
 
@@ -108,6 +116,19 @@ def test_almost_no_generated_line_is_without_an_origin(operator, machine):
         # Indices of loops that have become one belong to no loop alone.
         bare = [r for r in bare if "T.truncmod(unit, " not in r and "T.Div(unit, " not in r]
         assert len(bare) <= 13, bare  # includes, the head of the function
+
+
+def test_what_lights_up_is_every_line_that_shares_a_key():
+    _, panes = explained("gemm", "dsa-sim")
+    each = [(p.name, d.title, all_keys(d)) for p in panes.panes for d in p.documents]
+    for keys in set(all_keys(panes.pane("logic").documents[0]).values()):
+        expected = [
+            (pane, title, n)
+            for pane, title, lines in each
+            for n in sorted(lines)
+            if lines[n] & keys
+        ]
+        assert list(panes.find(keys)) == expected
 
 
 def test_two_copies_of_one_origin_are_told_apart():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from septran.explain.drawing import Drawing
 from septran.tile.nodes import Origin
@@ -112,11 +113,20 @@ class Linked:
 
     def find(self, keys: Keys) -> Iterator[tuple[str, str, int]]:
         """What lights up with `keys`: pane, document and line, in order."""
-        for pane in self.panes:
-            for document in pane.documents:
-                lit = {n for n, own in document.lines.items() if own & keys}
-                lit |= {word.line for word in document.words if word.keys & keys}
-                yield from ((pane.name, document.title, n) for n in sorted(lit))
+        lit = sorted(set().union(*(self._lines_by_key.get(key, ()) for key in keys)))
+        documents = [(pane.name, one.title) for pane in self.panes for one in pane.documents]
+        yield from ((*documents[number], line) for number, line in lit)
+
+    @cached_property
+    def _lines_by_key(self) -> Mapping[str, set[tuple[int, int]]]:
+        """Document and line, by number: each search would else look through all lines."""
+        found: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
+        for number, one in enumerate(one for pane in self.panes for one in pane.documents):
+            carried = [*one.lines.items(), *((word.line, word.keys) for word in one.words)]
+            for line, keys in carried:
+                for key in keys:
+                    found[key].add((number, line))
+        return found
 
 
 class KeyedLines:
