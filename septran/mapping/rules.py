@@ -17,7 +17,8 @@ key of ``match``     holds for a task instance when
 ``machine_feature``  the machine has a part of that name; ``asynchronous``: an engine
                      that copies beside computation
 ``when``             this condition over dimensions, static flags, its tensors' extents
-                     (``A_0``) and ``dtype`` is true: ``when: C_0 * C_1 <= 256 * 256``
+                     (``A_0``, or ``longest_row`` whatever they are called) and ``dtype``
+                     is true: ``when: C_0 * C_1 <= 256 * 256``
 ==================== =================================================================
 
 All keys of a rule must hold. For each field the first rule that matches and gives the
@@ -77,12 +78,19 @@ class Facts:
         return next((d for d in reversed(list(self.dtypes.values())) if counts[d] == most), "")
 
     def values(self) -> dict[str, Value]:
-        """What conditions can name: dimensions, flags, extents (``A_0``), ``dtype``..."""
+        """What conditions can name: dimensions, flags, extents (``A_0``), ``dtype``...
+
+        ``longest_row`` is the greatest last extent of its tensors: rules for whole rows
+        hold by it for any logic, whatever its tensors are called.
+        """
         known: dict[str, Value] = {}
         for tensor, shape in self.shapes.items():
             known |= {f"{tensor}_{n}": extent for n, extent in enumerate(shape)}
         known |= {f"{tensor}_dtype": dtype for tensor, dtype in self.dtypes.items()}
-        return {**self.static, **known, **self.dims, "dtype": self.dtype, "level": self.level}
+        rows = (shape[-1] for shape in self.shapes.values() if shape)
+        own: dict[str, Value] = {"dtype": self.dtype, "level": self.level}
+        own["longest_row"] = max(rows, default=1)
+        return {**self.static, **known, **self.dims, **own}
 
 
 def facts_of_site(site: LaunchSite) -> Facts:

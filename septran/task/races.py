@@ -85,13 +85,18 @@ def _undecided(loop: Loop, first: _Use, second: _Use, known: Mapping[Var, Range]
     no second look; for the rest it is equal on both sides (as g, then h, in 4 * g + h).
     """
     pairs = zip(loop.variables, loop.extents, strict=True)
-    left = [v for v, e in pairs if not (e.is_constant and e.constant <= 1)]
+    left = [v for v, e in pairs if not _once(e, known)]
     while left:
         apart = [v for v in left if _apart(v, set(left) - {v}, first, second, known)]
         if not apart:
             break
         left.remove(apart[0])
     return left
+
+
+def _once(extent: Index, known: Mapping[Var, Range]) -> bool:
+    """Whether a loop of this extent has one iteration at most, whatever the outer ones are."""
+    return extent.variables() <= known.keys() and extent.bounds(known)[1] <= 1
 
 
 def _apart(

@@ -46,6 +46,8 @@ def procs(bench, match):
         ("{level: 1, task: tile}", []),
         ("{task: block, when: C_0 > 0 and dtype == 'float32'}", [BLOCK]),
         ("{task: block, when: C_0 < 0}", []),
+        ("{task: block, when: longest_row > 0}", [BLOCK]),
+        ("{task: block, when: longest_row > 65536}", []),
         ("{within: product}", [BLOCK, TILE]),  # fill and copy follow their caller
         ("{within: 'b*', leaf: gemm}", [TILE]),
         ("{within: [tile, block], task: tile}", [TILE]),

@@ -267,8 +267,16 @@ class _Inward(_Handshake):
         """Stages that a node reads or writes, or whose store it waits for."""
         yield from self.stages(node)
         if isinstance(node, Wait) and node.channel in self.outward:
-            mine = set(self.outward[node.channel].buffers) & set(self.channel.buffers)
-            yield from [Index()] if mine else []
+            yield from self.left(node)
+
+    def left(self, wait: Wait) -> set[Index]:
+        """The stages of its own buffers that have left once a store is waited for."""
+        if not set(self.outward[wait.channel].buffers) & set(self.channel.buffers):
+            return set()
+        if self.channel.stages == 1:
+            return {Index()}
+        stores = (c for c in _copies(self.program.body) if c.channel == wait.channel)
+        return {c.source.stage for c in stores}
 
     def early(self, body: tuple[Node, ...], spans: dict[int, int]) -> dict[int, int]:
         """Wait before the source changes; a fill that nobody uses is waited for at once."""
@@ -331,7 +339,18 @@ class _Outward(_Handshake):
             len(body),
         )
         changed, total = self.walk(body[: last + 1], Index())
-        return (*changed, *body[last + 1 : end], *self.drain(total), *body[end:])
+        rest = () if self.refilled else self.drain(total)
+        return (*changed, *body[last + 1 : end], *rest, *body[end:])
+
+    @property
+    def refilled(self) -> bool:
+        """Whether its buffers are stages of a ring that loads go round.
+
+        A stage is released to the next load once its store has landed, so each store is
+        waited for where it is issued.
+        """
+        held = (self.program.buffer(name).stages for name in self.channel.buffers)
+        return self.channel.stages < max(held)
 
     def walk(self, body: tuple[Node, ...], fill: Index) -> tuple[tuple[Node, ...], Index]:
         groups = {group[0]: group for group in self.fills(body)}
@@ -357,6 +376,10 @@ class _Outward(_Handshake):
         name, before = self.channel.name, number - self.channel.stages
         why = self.origin(f"these copies of {self.what} by {self.channel.engine} are one")
         inserted.put(group[-1], Commit(name, number, why), behind=True)
+        if self.refilled:
+            rule = f"{self.channel.origin.rule}, and its stage is filled again after that"
+            inserted.put(group[-1], Wait(name, number, self.origin(rule)), behind=True)
+            return
         if before.bounds(ranges(self.program.body))[1] < 0:  # as many stages as stores
             return
         rule = f"{self.channel.origin.rule}, so who writes it again waits"
