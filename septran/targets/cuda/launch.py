@@ -10,6 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Union
 
+REGISTERS = 65536
+"""Registers of a multiprocessor."""
+REGISTER_UNIT = 8
+"""Registers of a thread are allocated in these units."""
+
 
 @dataclass(frozen=True)
 class Pointer:
@@ -75,6 +80,17 @@ class Launch:
     """Dynamic shared memory; over 48 KiB its limit must be raised by the launcher."""
     arguments: tuple[Argument, ...]
     """In the order of the kernel's C++ signature."""
+
+
+def registers_at_launch(threads: int, blocks: int = 1) -> int:
+    """Registers of each thread that a kernel is compiled for by ``__launch_bounds__``.
+
+    A multiprocessor shares its registers out to whole quarters of a warpgroup's warps, and they
+    go by 8: ptxas gives 168 to 384 threads, and to 320 of them, too. It says 255 where 256 are
+    allocated.
+    """
+    warps = -(-threads // 128) * 4
+    return min(256, REGISTERS // (32 * warps * blocks) // REGISTER_UNIT * REGISTER_UNIT)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from septran.targets.cuda import channels
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.emitters import PREPARE, THREADS
 from septran.targets.cuda.fragments import GROUP, WARP
+from septran.targets.cuda.launch import REGISTER_UNIT as UNIT
+from septran.targets.cuda.launch import registers_at_launch
 from septran.targets.cuda.marks import lane
 from septran.targets.cuda.ptx import elected, ptx
 from septran.targets.cuda.wgmma import NAMES, ROWS
@@ -30,11 +32,9 @@ from septran.tile.reach import BOX
 
 SIZES = {"WARPGROUP": GROUP, "WARP": WARP, "THREAD": 1}
 """Threads of a unit of each level."""
-FILE = 65536
-"""Registers of a multiprocessor."""
-UNIT, FEWEST = 8, 24
-"""Registers of a thread are handed over in these units, and no fewer than these."""
-GATHERING = 96
+FEWEST = 24
+"""Registers that a thread keeps at least (PTX ISA, setmaxnreg)."""
+GATHERING = 88
 """Registers of a thread that copies through them: eight vectors under way, and addresses."""
 
 
@@ -112,7 +112,7 @@ def emit_role(context: Context, role: Role) -> None:
         if role.registers is not None and any(n is role for n in context.state["body"]):
             context.state["alone"] = True
             count = _registers(context, role)
-            change = "dec" if count < _average(context) else "inc"
+            change = "dec" if count < _at_launch(context) else "inc"
             ptx(context, f"setmaxnreg.{change}.sync.aligned.u32", count)
             context.state["registers"] = count
         _run(context, role, threads)
@@ -120,10 +120,11 @@ def emit_role(context: Context, role: Role) -> None:
 
 
 def _registers(context: Context, role: Role) -> int:
-    """Registers a thread of a role: as asked, if a multiprocessor has as many for all roles.
+    """Registers a thread of a role: as asked, if the block was launched with as many for all.
 
     Where not, those that ask for most get less, and where copies go through registers they
-    get enough. Without this a kernel would wait for registers for ever.
+    get enough. PTX ISA, setmaxnreg: what a role gets comes from the pool of its block, which is
+    what other roles gave back; what it does not have is waited for, for ever.
     """
     assert role.registers is not None
     groups = [n for n in context.state["body"] if isinstance(n, Role)]
@@ -132,9 +133,10 @@ def _registers(context: Context, role: Role) -> int:
     count, most = wanted[id(role)], max(wanted.values())
     taken = sum(wanted[id(n)] * _size(n) for n in groups if wanted[id(n)] < most)
     threads = sum(_size(n) for n in groups if wanted[id(n)] == most)
-    left = (FILE - taken) // threads // UNIT * UNIT
+    has = _at_launch(context) * context.block
+    left = (has - taken) // threads // UNIT * UNIT
     if count == most and left < count:
-        count, why = left, f"there are {FILE:,} for all roles"
+        count, why = left, f"the block is launched with {has:,} for all roles"
         why = f"the {movers[0].name} copies through registers" if movers else why
     else:
         why = "it copies through registers" if role in movers else f"they go by {UNIT}"
@@ -147,7 +149,7 @@ def _registers(context: Context, role: Role) -> int:
 def _wanted(context: Context, role: Role) -> int:
     """What a role asks for, in whole units; what the block begins with where it asks for none."""
     if role.registers is None:
-        return _average(context)
+        return _at_launch(context)
     asked = max(FEWEST, role.registers // UNIT * UNIT)
     return max(asked, GATHERING) if _gathers(context, role) else asked
 
@@ -159,9 +161,9 @@ def _gathers(context: Context, role: Role) -> bool:
     return any(rings[name].gathers for name in names)
 
 
-def _average(context: Context) -> int:
-    """Registers a thread has when a block begins: an equal share of all, in eights."""
-    return min(255, FILE // context.block // UNIT * UNIT)
+def _at_launch(context: Context) -> int:
+    """Registers a thread has when a block begins, which is alone on its multiprocessor."""
+    return registers_at_launch(context.block)
 
 
 def _run(context: Context, role: Role, threads: Threads) -> None:

@@ -38,6 +38,9 @@ TYPES = {
     ("int32", "int8"): "s32.s8.s8",
 }
 """PTX types by accumulator and operand."""
+WINDOW = 1 << 18
+"""Bytes of a block's shared memory that a descriptor can address. What is above in an address is
+the block's rank in its cluster, which has no place there (PTX ISA, matrix-descriptor-encode)."""
 SWIZZLES = {128: 1, 64: 2, 32: 3}
 """How a descriptor names a swizzle (PTX ISA, matrix descriptor, bits 62 and 63)."""
 
@@ -270,7 +273,7 @@ class Product:
         offset = context.indices.simplify(offset)
         at = address(context, context.lower(offset - offset.constant))
         fixed = (offset.constant >> 4) + (operand.leading >> 4 << 16)
-        low = (at >> T.uint32(4)) + T.uint32(fixed)
+        low = ((at & T.uint32(WINDOW - 1)) >> T.uint32(4)) + T.uint32(fixed)
         return T.cuda.func_call(
             "septran_descriptor",
             low,

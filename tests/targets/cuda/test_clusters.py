@@ -38,6 +38,10 @@ CASES = {
     "columns of two": ("gemm", SIZES, "cluster: [2, 1]", (), 132),
     "rows of two, ragged": ("gemm", {"M": 100, "N": 250, "K": 72}, "cluster: [1, 2]", (), 132),
     "four by two": ("gemm", {"M": 256, "N": 128, "K": 64}, "cluster: [4, 2]", (), 132),
+    "two panels of B": ("gemm", SIZES | {"N": 256}, "cluster: [2, 1]", (), 132, {"block_N": 128}),
+    "four with two panels": (
+        "gemm", SIZES | {"N": 256}, "cluster: [4, 1]", (), 132, {"block_N": 128},
+    ),
     "persistent": (
         "gemm", {"M": 384, "N": 128, "K": 72}, "cluster: 2, persistent: true, raster: 3", (), 4,
     ),
@@ -50,10 +54,11 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_cluster_is_right_in_every_mode(name):
-    operator, shapes, field, rules, blocks = CASES[name]
+    operator, shapes, field, rules, blocks, *tiles = CASES[name]
     kernel = septran.compile(
         operator, mapping(field, *rules), machine=machine(blocks), shapes=shapes, dtypes="float16",
-        tunables=TILES if operator == "gemm" else {"block_M": 64, "block_N": 64}, emulate=True,
+        tunables=(TILES if operator == "gemm" else {"block_M": 64, "block_N": 64}) | dict(*tiles),
+        emulate=True,
     )  # fmt: skip
     for mode in ("eager", "late", "random"):
         with emulation(mode=mode, seed=3):
@@ -118,6 +123,24 @@ def test_a_fault_in_the_handshake_of_a_cluster_is_found(pair, name):
         except EmulationError:
             found.append(True)
     assert any(found)
+
+
+def test_a_descriptor_that_keeps_the_rank_of_its_address_is_found():
+    """PTX ISA, matrix-descriptor-encode: 18 bits of the address; more would change the strides."""
+    program = lowered(shapes={"M": 128, "N": 256, "K": 64}, block_N=128)
+    masked = " & (uint)262143)"
+    assert masked in program.source
+    program = replace(program, source=program.source.replace(masked, ")"))
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-4, 5, s).astype("float16") for s in ((128, 64), (64, 256)))
+    c = np.full((128, 256), np.nan, np.float16)
+    try:
+        emulate(program, {"A": a, "B": b, "C": c}, mode="late", machine=H200)
+        wrong = c != a.astype("float32") @ b.astype("float32")
+    except EmulationError:
+        return
+    assert wrong[64:].any()
+    assert not wrong[:64].any()
 
 
 def test_what_is_generated_is_clean_for_the_compiler(cuda_compiler):

@@ -26,8 +26,15 @@ from septran.targets.cuda.emulator.native import (
 from septran.targets.cuda.emulator.sites import Sites
 from septran.targets.cuda.emulator.tensor_maps import encode
 from septran.targets.cuda.emulator.trace import queues, trace_of
-from septran.targets.cuda.emulator.translation import to_cpp
-from septran.targets.cuda.launch import Argument, CudaProgram, Launch, Pointer, TensorMap
+from septran.targets.cuda.emulator.translation import blocks_beside, to_cpp
+from septran.targets.cuda.launch import (
+    Argument,
+    CudaProgram,
+    Launch,
+    Pointer,
+    TensorMap,
+    registers_at_launch,
+)
 from septran.targets.dsa.simulator import TRACE
 
 Array = np.ndarray[Any, Any]
@@ -198,11 +205,13 @@ class _Run:
     def _request(self, launch: Launch, arguments: Any) -> Request:
         options, memory = self.options, self.memory
         three = ctypes.c_uint32 * 3
+        beside = blocks_beside(self.sites.source, launch.kernel)
+        registers = registers_at_launch(launch.block, beside)
         return Request(
             self.sites.library.entry(launch.kernel), ctypes.addressof(arguments),
             three(launch.grid, 1, 1), three(launch.block, 1, 1), launch.cluster,
             launch.shared_bytes, options.shared_limit, options.mode, options.seed,
-            options.threads, options.trace, options.strict, len(memory.names),
+            options.threads, options.trace, options.strict, registers, len(memory.names),
             ctypes.addressof(memory.table), memory.base, memory.bytes.size,
         )  # fmt: skip
 

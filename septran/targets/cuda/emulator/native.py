@@ -48,7 +48,8 @@ class Request(ctypes.Structure):
         ("entry", c_void_p), ("arguments", c_void_p), ("grid", c_uint32 * 3),
         ("block", c_uint32 * 3), ("cluster", c_uint32), ("shared_bytes", c_uint32),
         ("shared_limit", c_uint32), ("mode", c_int32), ("seed", c_uint64), ("threads", c_uint32),
-        ("trace", c_uint32), ("checks", c_uint32), ("buffers", c_uint32), ("buffer", c_void_p),
+        ("trace", c_uint32), ("checks", c_uint32), ("registers", c_uint32), ("buffers", c_uint32),
+        ("buffer", c_void_p),
         ("memory", c_uint64), ("memory_bytes", c_uint64),
     )  # fmt: skip
 

@@ -112,7 +112,7 @@ def _nothing(_: Instruction) -> str:
 
 @instruction(r"setmaxnreg\.(inc|dec)\.sync\.aligned\.u32")
 def _registers(i: Instruction) -> str:
-    return f"emu::set_max_registers({i.u32(0)});"
+    return f"emu::set_max_registers({i.u32(0)}, {_flag(i.has('inc'))});"
 
 
 @instruction(r"elect\.sync")

@@ -41,6 +41,12 @@ class Translation:
     """Lines that were put before the first of the CUDA text."""
 
 
+def blocks_beside(source: str, kernel: str) -> int:
+    """Blocks of a kernel beside each other, by its launch bounds; 1 where these are open."""
+    bounds = re.search(rf"__launch_bounds__\(\s*\w+\s*,\s*(\d+)[^)]*\)\s+{kernel}\s*\(", source)
+    return max(1, int(bounds[1])) if bounds else 1
+
+
 def to_cpp(source: str, arch: str = "sm_90a") -> Translation:
     """`source` as C++; raises UnknownInstructionError with the line."""
     number = re.sub(r"\D", "", arch) or "90"

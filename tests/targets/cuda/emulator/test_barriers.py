@@ -128,11 +128,55 @@ def test_misuse(run):
         run("if (!l) bar_init(b, 64);\n if (l == 0) return; wait(b, 0);")
 
 
-def test_registers_of_all_warps_must_fit(run):
-    body = 'asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(240));'
-    with pytest.raises(DeadlockError, match="92160 registers, and an SM has 65536"):
-        run(body, block=384)
-    run(body, block=256)
+ROLES = """if (l < 128) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(PRODUCER));
+        else asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(CONSUMER));
+        o[l] = 1;"""
+
+
+def roles(producer, consumer):
+    return ROLES.replace("PRODUCER", str(producer)).replace("CONSUMER", str(consumer))
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+@pytest.mark.parametrize("shares", [(40, 232), (24, 240), (96, 200), (88, 208)])
+def test_registers_come_from_the_pool_of_the_block(run, shares, seed):
+    """384 threads are launched with 168 registers each: 3 * 168 = 504 = 40 + 2 * 232."""
+    o, _ = run(roles(*shares), block=384, seed=seed)
+    assert (o[:384] == 1).all()
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+@pytest.mark.parametrize("shares", [(96, 208), (48, 232), (160, 240)])
+def test_more_registers_than_the_block_was_launched_with_are_waited_for_for_ever(run, shares, seed):
+    """96 + 2 * 208 = 512 are those of a multiprocessor, and not the block's."""
+    with pytest.raises(
+        DeadlockError, match=r"setmaxnreg\.inc to .* a thread .the block's pool"
+    ) as e:
+        run(roles(*shares), block=384, seed=seed)
+    assert f"setmaxnreg.inc to {shares[1]} registers" in str(e.value)
+    assert "launched with, 168 a thread" in str(e.value)
+    assert "setmaxnreg.inc.sync" in e.value.place.text
+
+
+def test_launch_bounds_say_how_many_registers_a_block_has(launch, ptx):
+    body = 'asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(128)); o[threadIdx.x] = 1;'
+    text = ptx + f'extern "C" __global__ void __launch_bounds__(256, BLOCKS) k(int* o) {{ {body} }}'
+    launch(text.replace("BLOCKS", "2"), {"o": np.zeros(256, np.int32)}, block=256)
+    with pytest.raises(DeadlockError, match="launched with, 80 a thread"):
+        launch(text.replace("BLOCKS", "3"), {"o": np.zeros(256, np.int32)}, block=256)
+
+
+def test_registers_are_given_and_taken_in_the_right_direction(run):
+    inc, dec = (
+        f'asm volatile("setmaxnreg.{w}.sync.aligned.u32 %0;" :: "n"(N));' for w in ("inc", "dec")
+    )
+    with pytest.raises(MisuseError, match=r"setmaxnreg\.inc to 24 registers by a warp that has 40"):
+        run(dec.replace("N", "40") + inc.replace("N", "24"), block=384)
+    run(inc.replace("N", "40"), block=384)  # the kernel is compiled for 40
+    with pytest.raises(
+        MisuseError, match=r"setmaxnreg\.dec to 240 registers by a warp that has 168"
+    ):
+        run(dec.replace("N", "240"), block=384)
 
 
 CLUSTER = """asm volatile("barrier.cluster.arrive.release.aligned;"

@@ -19,7 +19,7 @@ enum class Special { lane, warp, warps, block_rank, cluster_blocks, cluster, clu
 uint32_t special(Special which) EMU_CONSTANT;
 uint64_t clock();
 
-// Shared memory.  Addresses are those of the shared window: byte offsets, a rank on top.
+// Shared memory.  Addresses are those of the shared window: byte offsets, the block's rank on top.
 void* dynamic_shared(size_t align);
 void* static_shared(int id, size_t bytes, size_t align);
 uint32_t shared_address(const void* pointer);
@@ -53,7 +53,7 @@ void cluster_wait(bool acquire);
 // Fences.  Generic memory order between threads comes from barriers alone.
 void fence_proxy_async();
 void fence_barrier_init();
-void set_max_registers(uint32_t registers);
+void set_max_registers(uint32_t registers, bool more);
 void sleep();
 [[noreturn]] void trap();
 

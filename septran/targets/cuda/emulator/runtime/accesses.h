@@ -38,18 +38,26 @@ inline void check_inside(const Thread& t, const Block& b, uint32_t address, uint
 }
 inline Block& block_of(const Thread& t, uint32_t address) {
   uint32_t rank = address >> kRankShift;
-  if (!rank) return *t.block;
   auto& blocks = t.block->cluster->blocks;
-  if (rank > blocks.size())
+  if (rank >= blocks.size())
     fail_at(Fault::bounds, t, text("a shared address names rank %u of a cluster of %zu blocks",
-                                   rank - 1, blocks.size()), {t.site});
-  Block& b = blocks[rank - 1];
+                                   rank, blocks.size()), {t.site});
+  Block& b = blocks[rank];
   if (!b.live && &b != t.block)
     fail_at(Fault::bounds, t, text("shared memory of block %u, which has ended, is used", b.number),
             {t.site});
   return b;
 }
 inline uint32_t local(uint32_t address) { return address & (kWindow - 1); }
+// The same where an instruction takes addresses of the block's own memory (shared::cta).
+inline uint32_t own(const Thread& t, uint32_t address) {
+  uint32_t rank = address >> kRankShift;
+  if (rank != t.block->rank)
+    fail_at(Fault::bounds, t, text("an instruction for a block's own shared memory gets an address "
+                                   "of rank %u in the block of rank %u", rank, t.block->rank),
+            {t.site});
+  return local(address);
+}
 
 // ---------------------------------------------------------------- races
 // The words for an access that is not ordered after what agent `other` did.

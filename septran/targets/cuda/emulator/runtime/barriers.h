@@ -134,13 +134,39 @@ void fence_barrier_init() {
   EMU_ENTER;
   show_mbarriers(t);
 }
-void set_max_registers(uint32_t registers) {
+
+// ---------------------------------------------------------------- registers
+// PTX ISA, setmaxnreg: a pool of registers is kept for each block. `.dec` gives to it, `.inc`
+// blocks until it has as many as the warp asks for. It begins empty: a block is launched with
+// what its threads need then, and the rest of the multiprocessor's file is not its own.
+inline bool give_registers(Warp& w, uint32_t registers) {
+  Block& b = *w.block;
+  if (registers > w.registers + b.pool / 32) return false;
+  b.pool += 32 * (w.registers - registers);  // may be negative, and wraps to the right sum
+  w.registers = registers;
+  return true;
+}
+void set_max_registers(uint32_t registers, bool more) {
   EMU_ENTER;
+  const char* what = more ? "setmaxnreg.inc" : "setmaxnreg.dec";
   if (registers < 24 || registers > 256 || registers % 8)
-    fail(Fault::misuse, text("setmaxnreg %u: not a multiple of 8 from 24 to 256", registers));
-  meet(t, "setmaxnreg", kFull, &t, [registers](void** all, uint32_t lanes) {
-    static_cast<Thread*>(all[__builtin_ctz(lanes)])->warp->registers = registers;
+    fail(Fault::misuse, text("%s %u: not a multiple of 8 from 24 to 256", what, registers));
+  meet(t, what, kFull, &t, [=](void** all, uint32_t lanes) {
+    Warp& w = *static_cast<Thread*>(all[__builtin_ctz(lanes)])->warp;
+    // ptxas launches a kernel with no more registers than its largest `.inc` asks for.
+    if (more && w.registers == machine->request.registers) w.registers = std::min(w.registers, registers);
+    if (more ? registers < w.registers : registers > w.registers)
+      fail(Fault::misuse, text("%s to %u registers by a warp that has %u", what, registers, w.registers));
+    if (more) return;
+    give_registers(w, registers);
+    wake(w.block->pool_waiters);
   });
+  Warp& w = *t.warp;
+  Waiting waiting{what, t.block};
+  waiting.registers = registers;
+  if (more)
+    wait_until(waiting, t.block->pool_waiters,
+               [&] { return w.registers == registers || give_registers(w, registers); });
 }
 void sleep() {
   EMU_ENTER;

@@ -19,7 +19,7 @@ inline void land(std::deque<Pending>& queue, uint64_t up_to) {
 void copy_async(uint32_t target, const void* source, uint32_t bytes, uint32_t valid) {
   EMU_ENTER;
   Block& b = *t.block;
-  uint32_t at = local(target);
+  uint32_t at = own(t, target);
   if (valid > bytes) fail(Fault::misuse, text("cp.async of %u bytes from a source of %u", bytes, valid));
   if (at % bytes || (valid && uintptr_t(source) % bytes))
     fail(Fault::alignment, text("cp.async of %u bytes at an address that is no multiple of them", bytes));
@@ -98,7 +98,7 @@ inline std::vector<Block*> targets(Thread& t, uint32_t target, int32_t ranks) {
   return result;
 }
 inline Mbarrier& completing(Thread& t, Block& b, uint32_t barrier, bool multicast) {
-  uint32_t address = multicast ? local(barrier) | (b.rank + 1) << kRankShift : barrier;
+  uint32_t address = multicast ? local(barrier) | b.rank << kRankShift : barrier;
   Mbarrier& m = mbarrier(t, address, "a copy");
   if (!m.visible)
     fail_at(Fault::proxy, t,
@@ -211,7 +211,7 @@ void tma_store(const void* map, int rank, const int32_t* at, uint32_t source, Re
   if (how > Reduction::max || (how != Reduction::none && type != Type::f32 && type != Type::s32 &&
                                type != Type::f16 && type != Type::bf16))
     fail(Fault::unmodelled, "a reduction by the copy engine of this kind is not modelled");
-  uint32_t address = local(source), bytes = box_bytes(m), token = store_token(t);
+  uint32_t address = own(t, source), bytes = box_bytes(m), token = store_token(t);
   check_box(t, m, *t.block, address);
   struct Where { int32_t at[5]; } where{};
   std::copy(at, at + rank, where.at);
@@ -231,7 +231,7 @@ void tma_store(const void* map, int rank, const int32_t* at, uint32_t source, Re
 }
 void bulk_store(void* target, uint32_t source, uint32_t bytes) {
   EMU_ENTER;
-  uint32_t address = local(source);
+  uint32_t address = own(t, source);
   if (address % 16 || uintptr_t(target) % 16 || bytes % 16)
     fail(Fault::alignment, text("a bulk copy of %u bytes: addresses and size must be multiples of 16", bytes));
   check_inside(t, *t.block, address, bytes, "a bulk copy of", t.site);

@@ -22,6 +22,7 @@ struct Request {
   uint32_t threads;  // of the operating system
   uint32_t trace;    // records kept at most
   uint32_t checks;   // of uninitialised operands
+  uint32_t registers;  // of a thread at launch
   uint32_t buffers;
   const Buffer* buffer;
   uint64_t memory, memory_bytes;  // in which all buffers lie

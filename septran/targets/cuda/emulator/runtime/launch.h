@@ -63,6 +63,7 @@ inline void set_up_threads(Block& b, uint32_t first) {
     t.known = c.completed;
     w.number = i / 32;
     w.block = &b;
+    w.registers = r.registers;
     w.live |= 1u << t.lane;
     w.thread[t.lane] = &t;
     t.fiber.start(t.stack, Stacks::kBytes, fiber_main);
@@ -119,18 +120,7 @@ inline void check_block(Block& b) {
     if (b.named[i].arrived)
       bad(Fault::counts, text("all threads have returned, and %u of %u threads are at barrier %d",
                               b.named[i].arrived, b.named[i].threads, i), b.named[i].site);
-  uint32_t n = machine->request.block[0] * machine->request.block[1] * machine->request.block[2];
-  uint32_t at_launch = std::min(255u, 65536 / ((n + 127) / 128 * 128) / 8 * 8), total = 0;
-  bool changed = false;
-  for (const Warp& w : b.warps) {
-    total += 32 * (w.registers ? w.registers : at_launch);
-    changed |= w.registers != 0;
-  }
-  if (changed && total > 65536)
-    bad(Fault::deadlock, text("setmaxnreg asks for %u registers, and an SM has 65536: the last "
-                              "warps would wait for ever", total), nullptr);
 }
-
 
 inline void run_one(Machine& m, uint32_t number) {
   set_up(number);

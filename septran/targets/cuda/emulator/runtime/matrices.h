@@ -24,10 +24,10 @@ inline void count_rows(Warp& w, Site site, const uint32_t* rows, int count) {
 }
 inline void matrix_rows(void** all, int count, uint32_t* rows, const char* what) {
   for (int l = 0; l < 8 * count; ++l) {
-    rows[l] = static_cast<MatrixSlot*>(all[l])->row;
+    rows[l] = own(*current, static_cast<MatrixSlot*>(all[l])->row);
     if (rows[l] % 16)
       fail(Fault::alignment, text("%s: the row of lane %d is at %u, no multiple of 16", what, l, rows[l]));
-    check_inside(*current, *current->block, local(rows[l]), 16, what, current->site);
+    check_inside(*current, *current->block, rows[l], 16, what, current->site);
   }
 }
 // Operand rows that nobody has written hold NaN; rows of a ragged tile may be such.
@@ -53,18 +53,18 @@ void ldmatrix(uint32_t* const* registers, int count, uint32_t row, bool transpos
     Block& b = *w.block;
     uint32_t rows[32];
     matrix_rows(all, count, rows, "ldmatrix of");
-    for (int l = 0; l < 8 * count; ++l) read_matrix_row(*w.thread[l], b, local(rows[l]));
+    for (int l = 0; l < 8 * count; ++l) read_matrix_row(*w.thread[l], b, rows[l]);
     count_rows(w, current->site, rows, count);
     machine->counts.shared_loads += uint64_t(count);
     for (uint32_t l = 0; l < 32; ++l)
       for (int i = 0; i < count; ++i) {
         uint32_t& to = *static_cast<MatrixSlot*>(all[l])->registers[i];
         if (!transposed) {
-          memcpy(&to, b.arena + local(rows[8 * i + l / 4]) + l % 4 * 4, 4);
+          memcpy(&to, b.arena + rows[8 * i + l / 4] + l % 4 * 4, 4);
         } else {
           uint16_t v[2];
           for (uint32_t e = 0; e < 2; ++e)
-            memcpy(&v[e], b.arena + local(rows[8 * uint32_t(i) + 2 * (l % 4) + e]) + l / 4 * 2, 2);
+            memcpy(&v[e], b.arena + rows[8 * uint32_t(i) + 2 * (l % 4) + e] + l / 4 * 2, 2);
           memcpy(&to, v, 4);
         }
       }
@@ -84,8 +84,8 @@ void stmatrix(const uint32_t* registers, int count, uint32_t row, bool transpose
       for (int i = 0; i < count; ++i) {
         uint32_t value = static_cast<MatrixSlot*>(all[l])->values[i];
         for (uint32_t e = 0; e < 2; ++e) {
-          uint32_t at = transposed ? local(rows[8 * uint32_t(i) + 2 * (l % 4) + e]) + l / 4 * 2
-                                   : local(rows[8 * uint32_t(i) + l / 4]) + l % 4 * 4 + 2 * e;
+          uint32_t at = transposed ? rows[8 * uint32_t(i) + 2 * (l % 4) + e] + l / 4 * 2
+                                   : rows[8 * uint32_t(i) + l / 4] + l % 4 * 4 + 2 * e;
           write_cells(*w.thread[l], b, at, 2, current->site, false);
           memcpy(b.arena + at, reinterpret_cast<uint8_t*>(&value) + 2 * e, 2);
         }

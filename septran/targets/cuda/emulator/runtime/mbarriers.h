@@ -37,7 +37,7 @@ inline void try_complete(Mbarrier& m) {
 void mbarrier_init(uint32_t address, uint32_t count) {
   EMU_ENTER;
   Block& b = *t.block;
-  uint32_t at = local(address);
+  uint32_t at = own(t, address);
   if (at % 8) fail(Fault::alignment, text("mbarrier.init at address %u, no multiple of 8", at));
   if (!count || count > kMostBytes) fail(Fault::counts, text("mbarrier.init for %u arrivals", count));
   check_inside(t, b, at, 8, "mbarrier.init of", t.site);
@@ -151,10 +151,12 @@ inline bool test(Thread& t, Mbarrier& m, uint32_t parity, bool acquires) {
 }
 bool mbarrier_test(uint32_t address, uint32_t parity, bool acquires) {
   EMU_ENTER;
+  own(t, address);
   return test(t, mbarrier(t, address, "mbarrier.test_wait"), parity, acquires);
 }
 bool mbarrier_wait(uint32_t address, uint32_t parity, bool acquires) {
   EMU_ENTER;
+  own(t, address);
   if (parity > 1) fail(Fault::misuse, text("mbarrier.try_wait for parity %u", parity));
   await(t, mbarrier(t, address, "mbarrier.try_wait"), parity, acquires);
   return true;
@@ -164,6 +166,7 @@ bool mbarrier_test_state(uint32_t address, uint64_t state, bool acquires) {
 }
 bool mbarrier_wait_state(uint32_t address, uint64_t state, bool acquires) {
   EMU_ENTER;
+  own(t, address);
   await(t, mbarrier(t, address, "mbarrier.try_wait"), uint32_t(state & 1), acquires);
   return true;
 }

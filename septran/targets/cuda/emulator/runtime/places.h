@@ -63,13 +63,13 @@ uint32_t shared_address(const void* pointer) {
   if (offset >= c.blocks.size() * kWindow)
     fail(Fault::bounds, "the address of something that is not in shared memory is taken as one");
   uint32_t rank = uint32_t(offset / kWindow), at = uint32_t(offset % kWindow);
-  return rank == t.block->rank ? at : at | (rank + 1) << kRankShift;
+  return at | rank << kRankShift;
 }
 uint32_t map_rank(uint32_t address, uint32_t rank) {
   EMU_ENTER;
   if (rank >= machine->cluster.blocks.size())
     fail(Fault::misuse, text("mapa to rank %u of %zu blocks", rank, machine->cluster.blocks.size()));
-  return local(address) | (rank + 1) << kRankShift;
+  return local(address) | rank << kRankShift;
 }
 uint64_t map_rank_generic(uint64_t pointer, uint32_t rank) {
   uint32_t address = map_rank(shared_address(byte(pointer)), rank);

@@ -85,6 +85,9 @@ inline std::string describe(const Mbarrier& b) {
 inline std::string describe(const Waiting& w) {
   std::string s = w.what ? w.what : "nothing";
   if (!w.block) return s;
+  if (w.registers)
+    return s + text(" to %u registers a thread (the block's pool has %u left of what it was "
+                    "launched with, %u a thread)", w.registers, w.block->pool, machine->request.registers);
   auto it = w.block->mbarriers.find(w.address);
   if (it != w.block->mbarriers.end())
     return s + text(" for parity %lld of the mbarrier at ", (long long)w.detail) +

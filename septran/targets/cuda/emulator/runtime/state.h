@@ -21,7 +21,10 @@
 namespace emu {
 
 constexpr uint32_t kWindow = 1 << 18;  // bytes of a block's shared window
-constexpr uint32_t kRankShift = 24;    // in a shared::cluster address: rank + 1
+// A shared address has its block's rank in the cluster in bits 24 and up, a block's own included:
+// `cvta` and `mov` of a variable are compiled to SR_CgaCtaId << 24 | offset on sm_90.
+constexpr uint32_t kRankShift = 24;
+constexpr uint32_t kRegisters = 65536;  // of a multiprocessor, and so of a block at most
 constexpr uint32_t kReserved = 1024;   // the system's, at the start of the window
 constexpr uint64_t kPatience = 1ull << 31;  // accesses without a barrier: a thread spins
 
@@ -37,6 +40,7 @@ struct Waiting {
   Block* block = nullptr;
   uint32_t address = 0;
   int64_t detail = -1;
+  uint32_t registers = 0;  // that a warp asks for, each thread's
 };
 struct Watch {  // accumulators of a wgmma in flight
   uintptr_t low, high;
@@ -147,6 +151,8 @@ struct Block {
   NamedBarrier named[16], whole;
   std::map<uint32_t, std::unique_ptr<Mbarrier>> mbarriers;
   uint32_t live = 0, number;
+  uint32_t pool = 0;  // registers that setmaxnreg has given back
+  std::vector<Thread*> pool_waiters;
 };
 
 enum class AgentKind : uint8_t { thread, copies, mbarrier, wgmma, stores };
