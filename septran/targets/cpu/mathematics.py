@@ -13,7 +13,7 @@ from collections.abc import Callable
 from tvm import tirx
 
 from septran.dtypes import is_float, itemsize
-from septran.targets.cpu import simd
+from septran.targets.cpu import simd, wrapping
 from septran.targets.cpu.exponential import SINGLE
 from septran.targets.cpu.simd import constant, element_of, lanes_of, like
 from septran.targets.cpu.writer import Expr, Writer
@@ -31,9 +31,15 @@ def apply(writer: Writer, function: str, value: Expr, dtype: str) -> Expr:
     value = writer.bind("x", value) if dtype != "bool" else value
     if dtype == "float32" and function in SINGLE:
         return SINGLE[function](writer, value)
-    if function == "erf":
-        return _lane_by_lane(writer, "erf", value)
-    return _SIMPLE[function](value)
+    match function:
+        case "erf":
+            return _lane_by_lane(writer, "erf", value)
+        case "neg":
+            return wrapping.negative(writer, value)
+        case "abs":
+            return magnitude(writer, value)
+        case _:
+            return _SIMPLE[function](value)
 
 
 def _lane_by_lane(writer: Writer, function: str, *values: Expr) -> Expr:
@@ -57,11 +63,14 @@ def _truth_not(value: Expr) -> Expr:
     return tirx.EQ(value, constant(0, element_of(value), lanes_of(value)))
 
 
-def magnitude(x: Expr) -> Expr:
-    """A number without its sign."""
-    if not is_float(element_of(x)):
-        return tirx.Select(x < like(x, 0), -x, x) if element_of(x)[0] == "i" else x
-    return simd.call(element_of(x), lanes_of(x), "llvm.fabs", x)
+def magnitude(writer: Writer, x: Expr) -> Expr:
+    """A number without its sign; of the least integer, itself."""
+    dtype = element_of(x)
+    if is_float(dtype):
+        return simd.call(dtype, lanes_of(x), "llvm.fabs", x)
+    if dtype[0] != "i":
+        return x
+    return tirx.Select(x < like(x, 0), wrapping.negative(writer, x), x)
 
 
 def _intrinsic(name: str) -> Callable[[Expr], Expr]:
@@ -87,8 +96,6 @@ def _invert(x: Expr) -> Expr:
 
 
 _SIMPLE: dict[str, Callable[[Expr], Expr]] = {
-    "neg": lambda x: -x if is_float(element_of(x)) else like(x, 0) - x,
-    "abs": magnitude,
     "exp": _intrinsic("exp"),
     "exp2": _intrinsic("exp2"),
     "log": _intrinsic("log"),
@@ -120,6 +127,8 @@ def combine(writer: Writer, function: str, left: Expr, right: Expr) -> Expr:
     if function in ("floor_divide", "remainder", "power", "left_shift", "right_shift"):
         left, right = writer.bind("x", left), writer.bind("y", right)
         return _CAREFUL[function](writer, left, right)
+    if function in _WRAPPING:
+        return _WRAPPING[function](writer, left, right)
     return _BINARY[function](left, right)
 
 
@@ -151,19 +160,31 @@ def _logic(function: str, left: Expr, right: Expr) -> Expr:
 
 def _floor_divide(writer: Writer, x: Expr, y: Expr) -> Expr:
     if is_float(element_of(x)):
-        quotient = writer.bind("d", (x - _float_remainder(writer, x, y)) / y)
-        near = writer.bind("f", _intrinsic("floor")(quotient))
-        whole = tirx.Select(quotient - near > like(x, 0.5), near + like(x, 1.0), near)
-        return tirx.Select(tirx.EQ(y, like(y, 0.0)), x / y, whole)  # infinite, as NumPy's
+        return _float_floor_divide(writer, x, y)
     safe = writer.bind("y", _safe_divisor(y))
     whole = writer.bind("q", tirx.truncdiv(x, safe))
     value = whole - _adjust(x, safe, tirx.truncmod(x, safe))
-    return tirx.Select(tirx.EQ(y, like(y, 0)), like(x, 0), _negated_by_one(x, y, value))
+    return tirx.Select(tirx.EQ(y, like(y, 0)), like(x, 0), _negated_by_one(writer, x, y, value))
+
+
+def _float_floor_divide(writer: Writer, x: Expr, y: Expr) -> Expr:
+    """As NumPy's, also of infinities: 1 // -inf is -1, and 0 has the quotient's sign."""
+    rest = _float_rest(writer, x, y)
+    quotient = writer.bind("d", (x - rest) / y)
+    below = tirx.Select(_wrong_sign(rest, y), quotient - like(x, 1.0), quotient)
+    below = writer.bind("d", below)
+    near = writer.bind("f", _intrinsic("floor")(below))
+    whole = tirx.Select(below - near > like(x, 0.5), near + like(x, 1.0), near)
+    none = _zero_signed_as(x / y)
+    whole = tirx.Select(tirx.EQ(below, like(x, 0.0)), none, whole)
+    return tirx.Select(tirx.EQ(y, like(y, 0.0)), x / y, whole)  # infinite, as NumPy's
 
 
 def _remainder(writer: Writer, x: Expr, y: Expr) -> Expr:
     if is_float(element_of(x)):
-        return _float_remainder(writer, x, y)
+        rest = _float_rest(writer, x, y)
+        value = tirx.Select(_wrong_sign(rest, y), rest + y, rest)
+        return tirx.Select(tirx.EQ(rest, like(x, 0.0)), _zero_signed_as(y), value)
     safe = writer.bind("y", _safe_divisor(y))
     rest = writer.bind("m", tirx.truncmod(x, safe))
     value = rest + _adjust(x, safe, rest) * safe
@@ -178,10 +199,10 @@ def _safe_divisor(y: Expr) -> Expr:
     return tirx.Select(bad, like(y, 1), y)
 
 
-def _negated_by_one(x: Expr, y: Expr, value: Expr) -> Expr:
+def _negated_by_one(writer: Writer, x: Expr, y: Expr, value: Expr) -> Expr:
     if element_of(y)[0] != "i":
         return value
-    return tirx.Select(tirx.EQ(y, like(y, -1)), like(x, 0) - x, value)
+    return tirx.Select(tirx.EQ(y, like(y, -1)), wrapping.negative(writer, x), value)
 
 
 def _adjust(x: Expr, y: Expr, rest: Expr) -> Expr:
@@ -192,14 +213,20 @@ def _adjust(x: Expr, y: Expr, rest: Expr) -> Expr:
     return tirx.Select(wrong, like(x, 1), like(x, 0))
 
 
-def _float_remainder(writer: Writer, x: Expr, y: Expr) -> Expr:
+def _float_rest(writer: Writer, x: Expr, y: Expr) -> Expr:
+    """What truncating division leaves, which is exact and has the dividend's sign."""
     function = "fmodf" if element_of(x) == "float32" else "fmod"
-    rest = writer.bind("m", _lane_by_lane(writer, function, x, y))
-    wrong = tirx.And(
-        tirx.NE(rest, like(x, 0)),
-        tirx.NE(simd.cast(rest < like(x, 0), "int32"), simd.cast(y < like(x, 0), "int32")),
-    )
-    return tirx.Select(wrong, rest + y, rest)
+    return writer.bind("m", _lane_by_lane(writer, function, x, y))
+
+
+def _wrong_sign(rest: Expr, y: Expr) -> Expr:
+    """Whether a remainder that is not 0 has another sign than the divisor."""
+    signs = (simd.cast(value < like(value, 0.0), "int32") for value in (rest, y))
+    return tirx.And(tirx.NE(rest, like(rest, 0.0)), tirx.NE(*signs))
+
+
+def _zero_signed_as(x: Expr) -> Expr:
+    return simd.call(element_of(x), lanes_of(x), "llvm.copysign", like(x, 0.0), x)
 
 
 def _power(writer: Writer, x: Expr, y: Expr) -> Expr:
@@ -207,15 +234,18 @@ def _power(writer: Writer, x: Expr, y: Expr) -> Expr:
     if is_float(dtype):
         return simd.call(dtype, lanes, "llvm.pow", x, y)
     zero, one = writer.index(0), like(x, 1)
+    if dtype[0] == "i":  # of a negative exponent 1 and -1 have integer powers, others get 0
+        unit = tirx.Or(tirx.EQ(x, one), tirx.EQ(x, like(x, -1)))
+        x = tirx.Select(tirx.Or(unit, y >= like(y, 0)), x, like(x, 0))
     total, base = (writer.allocate(stem, lanes, dtype) for stem in ("power", "base"))
     simd.store(writer, total, zero, one, lanes)
     simd.store(writer, base, zero, x, lanes)
     with writer.loop("bit", itemsize(dtype) * 8) as bit:  # by squaring, modulo 2^bits
         odd = (y >> simd.broadcast(simd.cast(bit, dtype), lanes)) & one
         so_far, square = simd.load(total, zero, lanes), simd.load(base, zero, lanes)
-        more = tirx.Mul(so_far, square)
+        more = wrapping.multiply(writer, so_far, square)
         simd.store(writer, total, zero, tirx.Select(tirx.EQ(odd, one), more, so_far), lanes)
-        simd.store(writer, base, zero, tirx.Mul(square, square), lanes)
+        simd.store(writer, base, zero, wrapping.multiply(writer, square, square), lanes)
     return simd.load(total, zero, lanes)
 
 
@@ -246,10 +276,12 @@ _CAREFUL = {
     "left_shift": _left_shift,
     "right_shift": _right_shift,
 }
+_WRAPPING = {
+    "add": wrapping.add,
+    "subtract": wrapping.subtract,
+    "multiply": wrapping.multiply,
+}
 _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
-    "add": tirx.Add,  # not operators, which fold x * 0 to 0, NaN or not
-    "subtract": tirx.Sub,
-    "multiply": tirx.Mul,
     "divide": tirx.Div,
     "and": lambda x, y: x & y,
     "or": lambda x, y: x | y,

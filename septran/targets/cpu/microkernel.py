@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from septran.dtypes import accumulator_dtype, itemsize
-from septran.targets.cpu import simd
+from septran.targets.cpu import simd, wrapping
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.ahead import LINE, OFTENEST, RAREST, Ahead, Asking, Below, Beside, far
 from septran.targets.cpu.context import Context
@@ -245,7 +245,8 @@ def _steps(
             a = writer.bind("a", simd.broadcast(scalar, shape.lanes))
             for c, b in zip(shape.chunks, vectors, strict=True):
                 old = simd.load(row, writer.index(c), shape.lanes)
-                simd.store(writer, row, writer.index(c), simd.fma(a, b, old), shape.lanes)
+                total = wrapping.multiply_add(writer, a, b, old)
+                simd.store(writer, row, writer.index(c), total, shape.lanes)
 
     return step
 

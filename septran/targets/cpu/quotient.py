@@ -27,7 +27,7 @@ class Reciprocal:
     def of(writer: Writer, divisor: Expr) -> Reciprocal:
         """The reciprocal of a scalar."""
         dtype = element_of(divisor)
-        limit, size = _LIMIT[dtype], magnitude(divisor)
+        limit, size = _LIMIT[dtype], magnitude(writer, divisor)
         normal = tirx.And(size < constant(limit, dtype), size > constant(1 / limit, dtype))
         value = writer.bind("reciprocal", tirx.Div(constant(1.0, dtype), divisor))
         flag = writer.bind("normal", tirx.Select(normal, writer.index(1), writer.index(0)))

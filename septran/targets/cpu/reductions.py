@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from septran.dtypes import is_float
-from septran.targets.cpu import simd
+from septran.targets.cpu import simd, wrapping
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.mathematics import extreme
 from septran.targets.cpu.simd import constant, lanes_of
@@ -29,7 +29,7 @@ def identity(function: str, dtype: str) -> float | int:
 def join(writer: Writer, function: str, new: Expr, old: Expr) -> Expr:
     """One more element into what was reduced so far."""
     if function == "sum":
-        return old + new
+        return wrapping.add(writer, old, new)
     return extreme(function, writer.bind("x", new), writer.bind("y", old))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tvm import tirx
 
 from septran.dtypes import itemsize
-from septran.targets.cpu import simd
+from septran.targets.cpu import simd, wrapping
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import read, write
@@ -164,4 +164,5 @@ def _left(context: Context, tile: Tile, chunk: int, lanes: int) -> Expr | None:
 def _sum(context: Context, old: Expr, value: Expr) -> Expr:
     """`old` plus the tile's sum, in the type of C's arithmetic."""
     dtype = simd.element_of(old)
-    return context.writer.bind("c", old + simd.cast(value, dtype))
+    total = wrapping.add(context.writer, old, simd.cast(value, dtype))
+    return context.writer.bind("c", total)

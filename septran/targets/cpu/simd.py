@@ -83,9 +83,7 @@ def call(dtype: str, lanes: int, name: str, *arguments: Expr) -> Expr:
 
 
 def fma(a: Expr, b: Expr, c: Expr) -> Expr:
-    """``a * b + c``; rounded once where the processor can, as all with AVX2 or AVX-512 do."""
-    if element_of(c)[0] != "f":
-        return tirx.Add(tirx.Mul(a, b), c)
+    """``a * b + c`` of floats, rounded once where the processor can: all with AVX2 do."""
     return call(element_of(c), lanes_of(c), "llvm.fmuladd", a, b, c)
 
 

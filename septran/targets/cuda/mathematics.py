@@ -13,7 +13,7 @@ import numpy as np
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
-from septran.dtypes import SHORT, is_float
+from septran.dtypes import SHORT, is_float, itemsize
 from septran.targets.cuda.writer import Expr, Writer
 from septran.task.expressions import COMPARISONS
 
@@ -26,11 +26,13 @@ _COMPARE: Mapping[str, Callable[[Expr, Expr], Expr]] = {
     "less": tirx.LT, "less_equal": tirx.LE, "greater": tirx.GT, "greater_equal": tirx.GE,
     "equal": tirx.EQ, "not_equal": tirx.NE,
 }  # fmt: skip
-_PLAIN: Mapping[str, Callable[[Expr, Expr], Expr]] = {
-    "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
+_BITWISE: Mapping[str, Callable[[Expr, Expr], Expr]] = {
     "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
-    "left_shift": lambda a, b: a << b, "right_shift": lambda a, b: a >> b,
 }  # fmt: skip
+_ARITHMETIC: Mapping[str, Callable[[Expr, Expr], Expr]] = {
+    "add": tirx.Add, "subtract": tirx.Sub, "multiply": tirx.Mul,
+}  # fmt: skip
+"""Not operators, which fold ``x * 0`` to 0, NaN or not."""
 
 EXTREME = """\
 __forceinline__ __device__ float {name}(float a, float b) {{
@@ -40,6 +42,17 @@ __forceinline__ __device__ float {name}(float a, float b) {{
 }}
 """
 """One instruction from sm_80 on."""
+WHOLE = """\
+__forceinline__ __device__ {result} {name}({argument} x) {{
+  {argument} rest = {whole};
+  rest = fma(rint(rest * {inverse}), -{modulus}, rest);
+  return rest == rest ? ({result})(rest < {half} ? rest : -{half}) : 0;
+}}
+"""
+"""A float's integer part modulo a power of two, as a signed number; 0 for infinities and NaN.
+
+C++ leaves what does not fit undefined ([conv.fpint]), and PTX's cvt clamps to the type's ends.
+"""
 
 
 def dtype_of(value: Expr) -> str:
@@ -78,8 +91,43 @@ def cast(value: Expr, dtype: str) -> Expr:
     if dtype in SHORT and kind != "float32":
         value = tirx.Cast("float32", value)
     if kind in SHORT and dtype != "float32":
-        value = tirx.Cast("float32", value)
-    return tirx.Cast(dtype, value)
+        value, kind = tirx.Cast("float32", value), "float32"
+    if is_float(kind) and not is_float(dtype):
+        value = _whole(value, kind, 64 if itemsize(dtype) == 8 else 32)
+    return value if dtype_of(value) == dtype else tirx.Cast(dtype, value)
+
+
+def _whole(value: Expr, kind: str, bits: int) -> Expr:
+    """A float as an integer of 32 or 64 bits, modulo that."""
+    name, result = f"septran_{kind}_to_int{bits}", f"int{bits}"
+    # What is too large for 32 bits has a fraction in float64 alone.
+    fraction = kind == "float64" and bits == 32
+    end = "f" if kind == "float32" else ""
+    code = WHOLE.format(
+        name=name, result=f"{result}_t", argument="float" if end else "double",
+        whole="trunc(x)" if fraction else "x", inverse=f"{2.0**-bits!r}{end}",
+        modulus=f"{2.0**bits!r}{end}", half=f"{2.0 ** (bits - 1)!r}{end}",
+    )  # fmt: skip
+    return T.cuda.func_call(name, value, source_code=code, return_type=result)
+
+
+def wrapped(function: str, a: Expr, b: Expr) -> Expr:
+    """``add``, ``subtract`` or ``multiply``: integers wrap.
+
+    C++ leaves the overflow of signed integers undefined, so that compilers take ``x + 1 > x``
+    for true; unsigned ones wrap ([basic.fundamental]). Those shorter than int become int.
+    """
+    dtype = dtype_of(a)
+    if is_float(dtype):
+        return _ARITHMETIC[function](a, b)
+    wide = "uint64" if itemsize(dtype) == 8 else "uint32"
+    value = _ARITHMETIC[function](*(_converted(x, wide) for x in (a, b)))
+    return _converted(value, dtype)
+
+
+def _converted(value: Expr, dtype: str) -> Expr:
+    """An integer as another integer type."""
+    return value if dtype_of(value) == dtype else tirx.Cast(dtype, value)
 
 
 def apply(writer: Writer, function: str, value: Expr, dtype: str) -> Expr:
@@ -90,7 +138,7 @@ def apply(writer: Writer, function: str, value: Expr, dtype: str) -> Expr:
         return tirx.Not(value)
     value = cast(value, dtype)
     if function == "neg":
-        return -value if is_float(dtype) else constant(0, dtype) - value
+        return -value if is_float(dtype) else wrapped("subtract", constant(0, dtype), value)
     if function == "invert":
         return ~value
     if function == "abs":
@@ -117,8 +165,11 @@ def combine(writer: Writer, function: str, a: Expr, b: Expr) -> Expr:
     if function == "power":
         return _call("pow", dtype, a, b) if is_float(dtype) else _power(writer, a, b, dtype)
     if function in ("floor_divide", "remainder"):
-        return _floored(writer, function, a, b, dtype)
-    return _PLAIN[function](a, b)
+        floored = _floored if is_float(dtype) else _floored_integers
+        return floored(writer, function, a, b, dtype)
+    if function in ("left_shift", "right_shift"):
+        return _shift(writer, function, a, b, dtype)
+    return wrapped(function, a, b) if function in _ARITHMETIC else _BITWISE[function](a, b)
 
 
 def compare(function: str, a: Expr, b: Expr) -> Expr:
@@ -153,7 +204,7 @@ def _absolute(writer: Writer, value: Expr, dtype: str) -> Expr:
         return value
     value = writer.bind("x", value)
     zero = constant(0, dtype)
-    return tirx.Select(value < zero, zero - value, value)
+    return tirx.Select(value < zero, wrapped("subtract", zero, value), value)
 
 
 def _logical(function: str, a: Expr, b: Expr) -> Expr:
@@ -169,29 +220,78 @@ def _logical(function: str, a: Expr, b: Expr) -> Expr:
 def _floored(writer: Writer, function: str, a: Expr, b: Expr, dtype: str) -> Expr:
     """Rounded towards minus infinity, with a remainder of the divisor's sign, as NumPy's."""
     a, b = writer.bind("a", a), writer.bind("b", b)
-    zero = constant(0, dtype)
-    if is_float(dtype):
-        rest = writer.bind("rest", _call("fmod", dtype, a, b))
-        wrong = tirx.And(rest != zero, (rest < zero) != (b < zero))
-        if function == "remainder":
-            return tirx.Select(wrong, rest + b, rest)
-        whole = _call("rint", dtype, tirx.Div(a - rest, b))
-        return tirx.Select(wrong, whole - constant(1, dtype), whole)
-    rest = writer.bind("rest", tirx.truncmod(a, b))
+    zero, one = constant(0, dtype), constant(1, dtype)
+    rest = writer.bind("rest", _call("fmod", dtype, a, b))
     wrong = tirx.And(rest != zero, (rest < zero) != (b < zero))
     if function == "remainder":
-        return tirx.Select(wrong, rest + b, rest)
-    whole = tirx.truncdiv(a, b)
-    return tirx.Select(wrong, whole - constant(1, dtype), whole) if dtype[0] == "i" else whole
+        none = _call("copysign", dtype, zero, b)
+        return tirx.Select(tirx.EQ(rest, zero), none, tirx.Select(wrong, rest + b, rest))
+    quotient = writer.bind("quotient", tirx.Div(a - rest, b))
+    quotient = writer.bind("quotient", tirx.Select(wrong, quotient - one, quotient))
+    near = writer.bind("near", _call("floor", dtype, quotient))
+    whole = tirx.Select(quotient - near > constant(0.5, dtype), near + one, near)
+    ratio = writer.bind("ratio", tirx.Div(a, b))  # infinite where b is 0
+    none = _call("copysign", dtype, zero, ratio)
+    whole = tirx.Select(tirx.EQ(quotient, zero), none, whole)
+    return tirx.Select(tirx.EQ(b, zero), ratio, whole)
+
+
+def _floored_integers(writer: Writer, function: str, a: Expr, b: Expr, dtype: str) -> Expr:
+    """The same of integers; 0 where the divisor is 0."""
+    a, b = writer.bind("a", a), writer.bind("b", b)
+    zero, one = constant(0, dtype), constant(1, dtype)
+    signed = dtype[0] == "i"
+    # The least integer divided by -1 does not fit: C++ leaves it undefined, x86 faults.
+    away = tirx.EQ(b, zero)
+    if signed:
+        away = tirx.Or(away, tirx.EQ(b, constant(-1, dtype)))
+    safe = writer.bind("safe", tirx.Select(away, one, b))
+    rest = writer.bind("rest", tirx.truncmod(a, safe))
+    wrong = tirx.And(tirx.NE(rest, zero), tirx.NE(rest < zero, safe < zero))
+    if function == "remainder":
+        return tirx.Select(wrong, rest + safe, rest) if signed else rest
+    whole = writer.bind("whole", tirx.truncdiv(a, safe))
+    if signed:
+        whole = tirx.Select(wrong, whole - one, whole)
+        minus = wrapped("subtract", zero, a)
+        whole = tirx.Select(tirx.EQ(b, constant(-1, dtype)), minus, whole)
+    return tirx.Select(tirx.EQ(b, zero), zero, whole)
+
+
+def _shift(writer: Writer, function: str, a: Expr, b: Expr, dtype: str) -> Expr:
+    """Bits that are shifted out are lost, all of them where there are no more than the count."""
+    a, b = writer.bind("a", a), writer.bind("b", b)
+    zero, bits = constant(0, dtype), itemsize(dtype) * 8
+    fits = b < constant(bits, dtype)
+    if dtype[0] == "i":
+        fits = tirx.And(b >= zero, fits)
+    count = writer.bind("count", tirx.Select(fits, b, zero))
+    if function == "right_shift":
+        rest = zero if dtype[0] == "u" else a >> constant(bits - 1, dtype)
+        return tirx.Select(fits, a >> count, rest)
+    wide = "uint64" if bits == 64 else "uint32"
+    moved = _converted(_converted(a, wide) << _converted(count, wide), dtype)
+    return tirx.Select(fits, moved, zero)
 
 
 def _power(writer: Writer, base: Expr, exponent: Expr, dtype: str) -> Expr:
-    """An integer to an integer, by squaring: one step for each bit of an exponent up to 63."""
-    result, factor = constant(1, dtype), writer.bind("factor", base)
-    left = writer.bind("left", exponent)
-    for _ in range(6):
-        odd = tirx.NE(left & constant(1, dtype), constant(0, dtype))
-        result = writer.bind("power", tirx.Select(odd, result * factor, result))
-        factor = writer.bind("factor", factor * factor)
-        left = writer.bind("left", left >> constant(1, dtype))
-    return result
+    """An integer to an integer, modulo its type, by squaring: one step for each bit.
+
+    Of a negative exponent 1 and -1 have integer powers, others get 0.
+    """
+    zero, one = constant(0, dtype), constant(1, dtype)
+    base, exponent = writer.bind("base", base), writer.bind("exponent", exponent)
+    if dtype[0] == "i":
+        unit = tirx.Or(tirx.EQ(base, one), tirx.EQ(base, constant(-1, dtype)))
+        base = tirx.Select(tirx.Or(unit, exponent >= zero), base, zero)
+    bits = itemsize(dtype) * 8
+    held = writer.allocate("power", 1, dtype), writer.allocate("factor", 1, dtype)
+    for buffer, value in zip(held, (one, base), strict=True):
+        writer.store(buffer, 0, value)
+    with writer.loop("bit", bits) as bit:
+        total, factor = (writer.load(buffer, 0) for buffer in held)
+        odd = tirx.NE(exponent >> tirx.Cast(dtype, bit) & one, zero)
+        more = wrapped("multiply", total, factor)
+        writer.store(held[0], 0, tirx.Select(odd, more, total))
+        writer.store(held[1], 0, wrapped("multiply", factor, factor))
+    return writer.load(held[0], 0)

@@ -11,7 +11,7 @@ from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.conversions import begin, finish, scratch
 from septran.targets.cuda.fragments import WARP, Digit, Fragment
 from septran.targets.cuda.maps import Sources, evaluate, stage_unreachable
-from septran.targets.cuda.mathematics import cast, constant, extreme
+from septran.targets.cuda.mathematics import cast, constant, extreme, wrapped
 from septran.targets.cuda.registers import (
     Walk,
     declare_one,
@@ -40,7 +40,7 @@ def identity(function: str, dtype: str) -> Expr:
 
 def join(context: Context, function: str, a: Expr, b: Expr) -> Expr:
     """Two parts of what is reduced as one."""
-    return a + b if function == "sum" else extreme(context.writer, function, a, b)
+    return wrapped("add", a, b) if function == "sum" else extreme(context.writer, function, a, b)
 
 
 def emit_reduction(context: Context, statement: Statement, fragment: Fragment) -> None:

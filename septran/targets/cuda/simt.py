@@ -16,7 +16,7 @@ from septran.targets.cuda.addresses import Access, divisor
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.conversions import stage
 from septran.targets.cuda.fragments import Digit, Fragment, power_of_two, register, thread
-from septran.targets.cuda.mathematics import cast
+from septran.targets.cuda.mathematics import cast, wrapped
 from septran.targets.cuda.registers import Walk, register_digits, zero
 from septran.task.index import Index, Var, minimum
 from septran.tile.nodes import Compute
@@ -204,5 +204,6 @@ def _multiply(gemm: _Gemm, left: Any, right: Any, count: int) -> None:
         total = cast(writer.load(flat, spot), gemm.dtype)
         for n in range(count):
             a = writer.load(left, context.lower(row + n))
-            total = total + a * writer.load(right, context.lower(column + n))
+            b = writer.load(right, context.lower(column + n))
+            total = wrapped("add", total, wrapped("multiply", a, b))
         writer.store(flat, spot, cast(total, gemm.target.dtype))
