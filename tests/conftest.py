@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,40 @@ TESTS = Path(__file__).parent
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
+
+
+def vector_widths() -> dict[int, str]:
+    """Bits of the host's vectors, then of the others, each with the word for such code.
+
+    What the host lacks is legalised: AVX-512's tiles run in AVX2's instructions.
+    """
+    from septran.targets.cpu.isa import NATIVE_IS, lacking, native
+
+    own, longest = 8 * native().unit.bytes, "split" if lacking("x86-64-v4") else "avx512"
+    return {own: os.environ.get(NATIVE_IS, ""), **({512: longest} if own == 256 else {256: "avx2"})}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests of CPU code run for AVX2's vectors and for AVX-512's, wherever they run.
+
+    For those that are not the host's they are slow tests, unless marked `both_widths`.
+    """
+    if "vectors" not in metafunc.fixturenames:
+        return
+    own, other = vector_widths()
+    always = metafunc.definition.get_closest_marker("both_widths")
+    beside = pytest.param(other, marks=() if always else pytest.mark.slow)
+    metafunc.parametrize("vectors", [own, beside], indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def vectors(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The bits of the vectors that native code is made for in this test."""
+    from septran.targets.cpu.isa import NATIVE_IS
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(NATIVE_IS, vector_widths()[request.param])
+        yield request.param
 
 
 class Golden:

@@ -9,6 +9,7 @@ import pytest
 from septran.fuzz import campaign, make_case, run_campaign, run_case
 from septran.tile.nodes import Copy, rewrite
 
+pytestmark = pytest.mark.usefixtures("vectors")
 FIRST = 20_000
 """Seeds of the suite; `septran fuzz` takes any others."""
 CHUNK, CHUNKS = 15, 12

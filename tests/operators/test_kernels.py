@@ -17,6 +17,7 @@ from septran.compiler import extents
 from septran.dtypes import numpy_dtype
 from septran.runtime.torch_baseline import torch_function
 
+pytestmark = pytest.mark.usefixtures("vectors")
 EXTENTS = (0, 1, 2, 7, 31, 32, 33, 63, 64, 65, 127, 129, 255, 1000)
 """The battery: around the sizes where tiles, vectors and blocks end."""
 ORDINARY = 33
@@ -179,8 +180,9 @@ LATER = sorted({*operators.names()} - {*AXES})
 
 
 @pytest.fixture(scope="module")
-def kernel_of():
+def kernel_of(vectors):
     """Kernels by operator and flags, so that no shape is compiled twice."""
+    del vectors  # others for each width
     made = {}
 
     def get(name, **static):

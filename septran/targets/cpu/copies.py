@@ -187,7 +187,9 @@ class _Move:
         lanes = self.lanes(width)
         for start in range(0, width, lanes):
             left = None if count is None else count - start
-            self._vector(at, number * width + start, lanes, left)
+            # A panel that was allocated here has room for all of its columns.
+            room = self.target.storage.owned
+            self._vector(at, number * width + start, lanes, left, room)
 
     def _last_panel(self, at: Spot, whole: Index, width: int) -> None:
         rest = self.rest(whole * width)
@@ -200,13 +202,14 @@ class _Move:
         rest = self.context.indices.simplify(self.extent - done)
         return rest if self.context.indices.bounds(rest)[1] > 0 else None
 
-    def _vector(self, at: Spot, start: Index, lanes: int, count: Index | None = None) -> None:
+    def _vector(
+        self, at: Spot, start: Index, lanes: int, count: Index | None = None, room: bool = False
+    ) -> None:
+        """Move a vector; into `room` with zeros where there is nothing behind `count`."""
         full = {**at, self.along: start}
         spot = [full[n] for n in range(len(full))]
         left = None if count is None else self.context.lower(count)
         value = read(self.context, self.source, spot, lanes, self.along, left)
-        # A panel that was allocated here has room for all of its columns.
-        room = self.target.storage.owned and self.target.storage.layout.kind == "panels"
         write(self.context, self.target, spot, value, self.along, None if room else left)
 
     @property

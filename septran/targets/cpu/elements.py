@@ -130,10 +130,10 @@ def read(
     step = contiguity(access, at, along, lanes)
     if lanes == 1 or step == 0:
         value = simd.broadcast(simd.load(storage.flat, context.lower(offset), 1), lanes)
-    elif step == 1 and count is not None and not storage.owned:
+    elif step == 1 and count is not None and not fully_readable(access, step):
         mask = simd.first_lanes(count, lanes)
         value = simd.masked_load(storage.flat, context.lower(offset), mask)
-    elif step is not None and (count is None or storage.owned):
+    elif step is not None and (count is None or fully_readable(access, step)):
         value = simd.load(storage.flat, context.lower(offset), lanes, step)
     else:
         index = scattered(context, access, at, along, lanes)
@@ -142,6 +142,15 @@ def read(
             index = tirx.Select(simd.first_lanes(count, lanes), index, safe)
         value = tirx.BufferLoad(storage.flat, [index])
     return widen(value, storage.dtype)
+
+
+def fully_readable(access: Access, step: int | None) -> bool:
+    """Whether a vector of which only the first lanes exist may be read with all of them.
+
+    What was allocated here has room for the rest of a vector behind its end, where the lanes
+    are neighbours; those that are further apart would go far beyond it.
+    """
+    return access.storage.owned and step in (0, 1)
 
 
 def inside(

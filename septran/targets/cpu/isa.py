@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import os
+from dataclasses import dataclass
 
 import tvm_ffi
 from tvm.target import Target, codegen
 
+from septran.errors import TargetError
 from septran.machine.model import Machine
 from septran.targets.cpu.simd import AVX2, AVX512, VectorUnit
 
@@ -14,6 +17,8 @@ NATIVE = "native"
 """The ``arch`` of a machine that is whatever this host is."""
 LLVM_OPTIONS = ("-vectorize-slp:bool=false", "-vectorize-loops:bool=false")
 """All code is vectors already; LLVM's own vectoriser only packs their registers together."""
+NATIVE_IS = "SEPTRAN_NATIVE"
+"""The variable of the environment that says what ``native`` is taken for."""
 _LEVELS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 
 
@@ -22,10 +27,50 @@ def host_arch() -> str:
     return str(codegen.llvm_get_system_cpu())
 
 
+@dataclass(frozen=True)
+class Native:
+    """What code for ``arch: native`` is made of."""
+
+    arch: str
+    """The processor that LLVM is told to compile for."""
+    unit: VectorUnit
+    """The registers that lanes, tiles and panels are made for."""
+
+
+class UnknownNativeError(TargetError):
+    """The environment asks for a code that there is not."""
+
+    code = "SEP513"
+
+
+def native() -> Native:
+    """Of this host, or what `SEPTRAN_NATIVE` says instead.
+
+    So code of one host can be tried on another: ``avx2`` is AVX2's tiles and instructions,
+    ``avx512`` is AVX-512's, and ``split`` is AVX-512's tiles in AVX2's instructions, for which
+    LLVM splits each vector in two.
+    """
+    asked = os.environ.get(NATIVE_IS, "")
+    choices = {
+        "": Native(host_arch(), _widest(host_arch())),
+        "avx2": Native(_LEVELS["avx2"], AVX2),
+        "avx512": Native(_LEVELS["avx512"], AVX512),
+        "split": Native(_LEVELS["avx2"], AVX512),
+    }
+    if asked not in choices:
+        words = ", ".join(filter(None, choices))
+        raise UnknownNativeError(
+            f"{NATIVE_IS} is {asked!r}, and native code can only be one of {words}",
+            None,
+            hint=f"unset {NATIVE_IS}, and code is made for this host",
+        )
+    return choices[asked]
+
+
 def llvm_arch(machine: Machine) -> str:
     """The processor that LLVM is told to compile for."""
     if machine.arch in ("", NATIVE):
-        return host_arch()
+        return native().arch
     return _LEVELS.get(machine.arch, machine.arch)
 
 
@@ -48,7 +93,11 @@ def llvm_target(arch: str) -> Target:
 
 def vector_unit(machine: Machine) -> VectorUnit:
     """The widest vectors of the machine."""
-    return AVX512 if "avx512f" in features(llvm_arch(machine)) else AVX2
+    return native().unit if machine.arch in ("", NATIVE) else _widest(llvm_arch(machine))
+
+
+def _widest(arch: str) -> VectorUnit:
+    return AVX512 if "avx512f" in features(arch) else AVX2
 
 
 def lacking(arch: str) -> tuple[str, ...]:

@@ -17,11 +17,11 @@ from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.ahead import LINE, OFTENEST, RAREST, Ahead, Asking, Below, Beside, far
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.dots import emit_dots, lie_along
-from septran.targets.cpu.results import Shape, Tile, prefetch, update
+from septran.targets.cpu.results import Shape, Tile, left, prefetch, update
 from septran.targets.cpu.streams import Walk, stream, walk
 from septran.targets.cpu.tiling import panels, strips
 from septran.targets.cpu.writer import Expr
-from septran.task.index import Index, Var
+from septran.task.index import Index, Var, ceil_div
 from septran.tile.nodes import Buffer, Compute
 
 EXACT_STEPS = {"int8": 1024, "uint8": 256}
@@ -73,12 +73,13 @@ def emit_gemm(context: Context, node: Compute) -> None:
     high, wide = (context.variable(s, v) for s, v in zip("mn", c.region.valid, strict=True))
 
     def panel(column: Index, columns: Index | None) -> None:
-        narrow = _narrowed(context, shape, columns)
+        for narrow, fits in _narrowed(context, shape, wide, columns):
 
-        def strip(row: Index, rows: int) -> None:
-            _microkernel(context, operands, narrow, Tile(row, rows, column, columns))
+            def strip(row: Index, rows: int, narrow: Shape = narrow) -> None:
+                _microkernel(context, operands, narrow, Tile(row, rows, column, columns))
 
-        strips(context, high, narrow, strip)
+            with context.writer.when(fits):
+                strips(context, high, narrow, strip)
 
     panels(context, wide, shape.columns, panel)
 
@@ -116,17 +117,35 @@ def register_tile(context: Context, node: Compute, operands: Operands) -> Shape:
     return Shape(rows, columns, lanes, dtype, unroll, columns // register)
 
 
-def _narrowed(context: Context, shape: Shape, columns: Index | None) -> Shape:
-    """The register tile for what is left of the columns: no register without any of them.
+def _narrowed(
+    context: Context, shape: Shape, extent: Index, columns: Index | None
+) -> list[tuple[Shape, Expr | bool]]:
+    """The register tiles for what is left of the columns, each with when it is the one.
 
-    Fewer columns leave registers for more rows.
+    None has a register without any of the columns: behind the last panel of an operand
+    there may be nothing that can be read. Fewer columns leave registers for more rows.
     """
-    if columns is None or not columns.is_constant:
-        return shape
+    if columns is None:
+        return [(shape, True)]
     register = context.unit.lanes(shape.dtype)
-    width = -(-columns.constant // register) * register
-    rows, lanes = shape.rows * (shape.columns // width), min(shape.lanes, width & -width)
-    return replace(shape, rows=rows, columns=width, lanes=lanes, registers=width // register)
+    if columns.is_constant:
+        narrow = _of_registers(shape, -(-columns.constant // register), register)
+        return [(replace(narrow, rows=shape.rows * (shape.columns // narrow.columns)), True)]
+    values = context.values(extent)
+    rests = range(1, shape.columns) if values is None else {v % shape.columns for v in values}
+    counts = sorted({-(-rest // register) for rest in rests} - {0})
+    found: list[tuple[Shape, Expr | bool]] = []
+    for count in counts:
+        number = context.lower(ceil_div(columns, register))
+        fits = counts == [count] or number == context.writer.index(count)
+        found.append((_of_registers(shape, count, register), fits))
+    return found
+
+
+def _of_registers(shape: Shape, count: int, register: int) -> Shape:
+    """The register tile with that many registers in a row."""
+    width = count * register
+    return replace(shape, columns=width, lanes=min(shape.lanes, width & -width), registers=count)
 
 
 def _sum_dtype(operands: Operands) -> str:
@@ -238,7 +257,7 @@ def _steps(
         at = k if walk.extents else context.variable("k", k)
         vectors = []
         for c in shape.chunks:
-            count = _count(context, operands.b, tile, c)
+            count = left(context, shape, tile, c)
             vectors.append(writer.bind("b", row_of_b(at, c, shape.lanes, shape.dtype, count)))
         for i, row in enumerate(rows):
             scalar = column_of_a(at, i, 1, shape.dtype, None)
@@ -249,10 +268,3 @@ def _steps(
                 simd.store(writer, row, writer.index(c), total, shape.lanes)
 
     return step
-
-
-def _count(context: Context, access: Access, tile: Tile, chunk: int) -> Expr | None:
-    """How many columns of a vector exist, where reading more would leave the tensor."""
-    if tile.columns is None or access.storage.owned:
-        return None
-    return context.lower(tile.columns - chunk)

@@ -96,7 +96,7 @@ def _put(
         for chunk in shape.chunks:
             if chunk >= exact:
                 continue
-            count = _left(context, tile, chunk, shape.lanes)
+            count = left(context, shape, tile, chunk)
             spot = (tile.row + i, tile.column + chunk)
             value = simd.load(row, writer.index(chunk), shape.lanes)
             if onto:
@@ -152,11 +152,15 @@ def _put_column(
         done += size
 
 
-def _left(context: Context, tile: Tile, chunk: int, lanes: int) -> Expr | None:
-    """How many lanes of a vector of C exist; None when all do."""
+def left(context: Context, shape: Shape, tile: Tile, chunk: int) -> Expr | None:
+    """How many lanes of a vector exist; None when all do.
+
+    Only the last register of a row may have columns that do not exist, and none has no others.
+    """
     if tile.columns is None:
         return None
-    if tile.columns.is_constant and tile.columns.constant >= chunk + lanes:
+    least = shape.columns - shape.columns // shape.registers + 1
+    if max(least, context.indices.bounds(tile.columns)[0]) >= chunk + shape.lanes:
         return None
     return context.lower(tile.columns - chunk)
 

@@ -17,7 +17,7 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, with_axes
 from septran.targets.cpu.ahead import Asking
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.elements import contiguity, read, widen
+from septran.targets.cpu.elements import contiguity, fully_readable, read, widen
 from septran.targets.cpu.writer import Expr
 from septran.task.atoms import FloorDiv, Mod
 from septran.task.index import Index, Var, axis
@@ -173,7 +173,8 @@ def stream(
         spot = list(start)
         spot[k_axis], spot[across] = k, start[across] + number
         step = contiguity(access, spot, across, lanes)
-        if count is not None or parts is None or step is None:
+        whole = count is None or fully_readable(access, step)
+        if not whole or parts is None or step is None:
             return simd.cast(read(context, access, spot, lanes, across, count), dtype)
         base = bases[number] if pitch is None else bases[0] + number * pitch
         offset = base + _along(context, access, parts[0], k_axis, k)

@@ -9,7 +9,7 @@ import tvm
 
 from septran.targets.base import TensorIR
 from septran.targets.cpu.build import CpuExecutable, build, load
-from septran.targets.cpu.isa import host_arch, llvm_arch
+from septran.targets.cpu.isa import llvm_arch, native
 from septran.targets.cpu.lowering import lower_program
 from septran.targets.cpu.threads import use_all_cores
 from septran.tile.nodes import TileProgram
@@ -37,8 +37,9 @@ class CpuTarget:
         return load(folder)
 
     def fingerprint(self) -> str:
-        """TVM's version and this host's processor, for which ``native`` compiles."""
-        return f"cpu tvm {tvm.__version__} {host_arch()}"
+        """TVM's version, the processor for which ``native`` compiles, and its vectors."""
+        taken = native()
+        return f"cpu tvm {tvm.__version__} {taken.arch} {8 * taken.unit.bytes}"
 
     def missing(self) -> str | None:
         """Nothing: wherever TVM is, there is a CPU."""

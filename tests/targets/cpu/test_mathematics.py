@@ -11,7 +11,7 @@ from tvm import tirx
 
 from septran.targets.cpu import simd
 from septran.targets.cpu.build import compile_module
-from septran.targets.cpu.isa import host_arch
+from septran.targets.cpu.isa import native
 from septran.targets.cpu.mathematics import apply, combine
 from septran.targets.cpu.writer import Writer, flat_buffer
 
@@ -37,7 +37,7 @@ def compiled(function: str, dtype: str, operands: int, count: int, lanes: int = 
         made = combine(writer, function, *values) if made is None else made
         simd.store(writer, buffers[-1], i * lanes, simd.cast(made, dtype), lanes)
     module = tvm.IRModule({"f": writer.function("f", buffers)})
-    return compile_module(module, host_arch())["f"]
+    return compile_module(module, native().arch)["f"]
 
 
 @pytest.mark.parametrize("function", ERRORS)
@@ -143,7 +143,7 @@ def test_nothing_is_simplified_as_if_floats_were_real_numbers():
     x = simd.load(buffer, writer.index(0), 8)
     large = simd.constant(12582912.0, "float32", 8)
     simd.store(writer, buffer, writer.index(0), tirx.Sub(tirx.Add(x, large), large), 8)
-    run = compile_module(tvm.IRModule({"f": writer.function("f", [buffer])}), host_arch())["f"]
+    run = compile_module(tvm.IRModule({"f": writer.function("f", [buffer])}), native().arch)["f"]
     values = np.array([0.4, 0.5, 0.6, 1.5, 2.5, -0.5, -0.6, 3.3], "f4")
     expected = np.rint(values)
     run(values)

@@ -15,7 +15,7 @@ import septran
 from septran.runtime.checks import check
 from septran.targets.cpu import simd
 from septran.targets.cpu.build import compile_module
-from septran.targets.cpu.isa import host_arch
+from septran.targets.cpu.isa import native
 from septran.targets.cpu.lowering import lower_program
 from septran.targets.cpu.writer import Writer
 
@@ -115,7 +115,7 @@ def test_mutants_of_the_lowering_are_found(name, kind):
     def compiled(number, change=change):
         with changed(wanted, change, number):
             module = tvm.IRModule({program.name: lower_program(program)})
-        return compile_module(module, host_arch())[program.name]
+        return compile_module(module, native().arch)[program.name]
 
     assert right(compiled(-1), 0)
     there = numbers_in(program, wanted)

@@ -9,7 +9,7 @@ import tvm
 from septran.targets.cpu import simd
 from septran.targets.cpu.build import compile_module
 from septran.targets.cpu.context import divides
-from septran.targets.cpu.isa import host_arch
+from septran.targets.cpu.isa import native
 from septran.targets.cpu.transpose import transposed
 from septran.targets.cpu.writer import Writer, flat_buffer
 from septran.task.index import Index, Var, minimum
@@ -22,7 +22,7 @@ def test_columns_of_a_block(size):
     rows = [writer.bind("r", simd.load(x, writer.index(n * size), size)) for n in range(size)]
     for n, column in enumerate(transposed(writer, rows)):
         simd.store(writer, y, writer.index(n * size), column, size)
-    run = compile_module(tvm.IRModule({"f": writer.function("f", [x, y])}), host_arch())["f"]
+    run = compile_module(tvm.IRModule({"f": writer.function("f", [x, y])}), native().arch)["f"]
     given = np.arange(size * size, dtype="f4")
     found = np.empty_like(given)
     run(given, found)

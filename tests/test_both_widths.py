@@ -1,0 +1,24 @@
+"""No test of CPU code is for the host's vectors alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+FOLDERS = ("tests/targets/cpu", "tests/operators/test_kernels.py", "tests/fuzz/test_fuzz.py")
+
+
+@pytest.mark.slow
+def test_no_test_of_cpu_code_is_for_the_host_alone():
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "slow or not slow"]
+    run = subprocess.run(
+        [*command, *FOLDERS], capture_output=True, text=True, check=True, env=dict(os.environ)
+    )
+    tests = set(re.findall(r"^(?:\S+)::.*$", run.stdout, re.MULTILINE))
+    of = {bits: {t for t in tests if re.search(rf"::\w+\[{bits}[-\]]", t)} for bits in (256, 512)}
+    assert len(tests) > 300
+    assert len(of[256]) == len(of[512]) > 0.9 * len(tests) / 2
