@@ -16,6 +16,7 @@ from tvm.tirx import transform as tir
 from septran.errors import TargetError
 from septran.targets.base import Source, TensorIR
 from septran.targets.cpu.isa import lacking, llvm_target
+from septran.targets.cpu.threads import share_threads
 
 LIBRARY, FACTS = "kernel.so", "kernel.json"
 
@@ -67,6 +68,7 @@ class CpuExecutable:
 
     def __call__(self, *arguments: Any) -> None:
         """Run on DLPack tensors in the order of the parameters, then the scalars."""
+        share_threads(arguments)
         self.function(*arguments)
 
     def save(self, folder: Path) -> None:

@@ -1,11 +1,180 @@
-"""The thread pool's size may be set at any time."""
+"""Whose threads run parallel loops: torch's once torch is there, as many as torch may use."""
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+import septran
+from septran.targets.cpu.launcher import launcher
+from septran.targets.cpu.threads import set_threads, usable_cores
+
+CORES = usable_cores()
+several = pytest.mark.skipif(CORES < 2, reason="one core: nothing runs in parallel")
+Body = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+@pytest.fixture(autouse=True)
+def _usual_threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+    set_threads(CORES)
+
+
+@pytest.fixture(scope="module")
+def softmax():
+    kernel = septran.compile("softmax", "cpu-x86")
+    x = torch.randn(512, 256)
+    kernel(x)
+    return kernel, x
+
+
+def threads_of(kernel, x):
+    """How many threads carry out the blocks of a call."""
+    return len({record.lane for record in kernel.timeline(x).records})
+
+
+def run(code):
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+
+
+def launch(body, wanted=0):
+    """Call the launcher as a kernel does; `body` gets its number and how many there are."""
+
+    def called(number, environment, _):
+        return body(number, ctypes.c_int32.from_address(environment + 8).value)
+
+    address = launcher().module["launch"]()
+    function = ctypes.CFUNCTYPE(ctypes.c_int, Body, ctypes.c_void_p, ctypes.c_int)(address)
+    return function(Body(called), None, wanted)
 
 
 def test_threads_may_be_set_before_anything_is_compiled():
-    code = "from septran.targets.cpu.threads import set_threads; set_threads(1)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run("from septran.targets.cpu.threads import set_threads; set_threads(1)")
+
+
+def test_torchs_threads_are_taken_when_torch_is_used_but_not_after_a_fork():
+    run("""if True:
+        import os, numpy as np, septran
+        from septran.targets.cpu.launcher import launcher
+        kernel = septran.compile("softmax", "cpu-x86")
+        x = np.random.default_rng(0).standard_normal((512, 256)).astype("f4")
+        first = kernel(x)
+        assert not launcher().shares
+        import torch
+        t = torch.from_numpy(x)
+        torch.softmax(t, 1)
+        assert (kernel(t).numpy() == first).all() and launcher().shares
+        assert (kernel(x) == first).all()
+        child = os.fork()
+        if child == 0:
+            right = (kernel(t).numpy() == first).all() and (kernel(x[:50]) == first[:50]).all()
+            os._exit(0 if right and not launcher().shares else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert (kernel(x) == first).all() and launcher().shares
+    """)
+
+
+def test_kernels_run_where_there_is_no_torch():
+    run("""if True:
+        import sys
+        sys.modules["torch"] = None  # importing it fails
+        import numpy as np, septran
+        from septran.targets.cpu.launcher import launcher
+        kernel = septran.compile("softmax", "cpu-x86")
+        x = np.ones((512, 256), "f4")
+        assert (kernel(x) == 1 / 256).all() and not launcher().shares
+    """)
+
+
+@several
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are listed in /proc")
+def test_a_kernel_starts_no_threads_beside_those_of_torch():
+    run("""if True:
+        import os, torch, septran
+        x = torch.randn(512, 256)
+        kernel = septran.compile("softmax", "cpu-x86")
+        torch.softmax(x, 1)
+        before = set(os.listdir("/proc/self/task"))
+        kernel(x), kernel(x), torch.softmax(x, 1)
+        assert set(os.listdir("/proc/self/task")) == before
+    """)
+
+
+@several
+def test_torch_says_how_many_threads(softmax):
+    for count in (1, 2):
+        torch.set_num_threads(count)
+        assert threads_of(*softmax) == count
+
+
+@several
+def test_a_thread_of_pythons_uses_as_many_as_torch_was_told(softmax):
+    torch.set_num_threads(1)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(threads_of, *softmax).result() == 1
+
+
+@several
+def test_a_limit_of_threads_holds(softmax):
+    torch.set_num_threads(2)
+    set_threads(1)
+    assert threads_of(*softmax) == 1
+
+
+@several
+def test_the_environment_says_how_many_threads():
+    run("""if True:
+        import os
+        os.environ["OMP_NUM_THREADS"] = "1"
+        import torch, septran
+        kernel, x = septran.compile("softmax", "cpu-x86"), torch.randn(512, 256)
+        kernel(x)
+        assert len({record.lane for record in kernel.timeline(x).records}) == 1
+    """)
+
+
+def test_each_thread_has_a_number_and_knows_how_many_there_are(softmax):
+    torch.set_num_threads(CORES)
+    seen, lock = [], threading.Lock()
+
+    def body(number, count):
+        with lock:
+            seen.append((number, count))
+        return 0
+
+    assert launch(body) == 0
+    assert sorted(seen) == [(number, CORES) for number in range(CORES)]
+
+
+@several
+def test_what_fails_in_one_thread_fails_the_call(softmax):
+    torch.set_num_threads(2)
+    assert launch(lambda number, _: -1 if number == 1 else 0) == -1
+    assert launch(lambda *_: 0) == 0
+
+
+def test_threads_of_pythons_call_kernels_and_torch_at_once(softmax):
+    kernel, x = softmax
+    wanted = kernel(x)
+    beside = torch.softmax(x, 1)
+
+    def calls(_):
+        for _ in range(20):
+            assert torch.equal(kernel(x), wanted)
+            assert torch.equal(torch.softmax(x, 1), beside)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(calls, range(3)))
