@@ -90,13 +90,15 @@ def _kind(file: Path) -> str:
 def _summary(file: Path, kind: str) -> str:
     from septran.machine.loader import load_machine
     from septran.mapping.loader import load_mapping
+    from septran.tile.temporaries import advice
 
     if kind == "machine":
         machine = load_machine(file)
+        notes = "".join(f"\n  note: {text}" for text in advice(machine))
         levels, places = len(machine.processors), len(machine.memories)
         return (
             f"{machine.name}, {levels} processor levels, {places} memories, "
-            f"{len(machine.engines)} engines, {len(machine.instructions)} instructions"
+            f"{len(machine.engines)} engines, {len(machine.instructions)} instructions{notes}"
         )
     mapping = load_mapping(file)
     parts = [f"for {mapping.machine.name}"]

@@ -51,3 +51,29 @@ TRIANGLE = """
 
 def test_a_loop_that_turns_once_does_not_race_with_itself(machine, logic, right):
     right(logic("triangle", TRIANGLE), machine, {"R": 64, "S": 64})
+
+
+BY_TILES = """
+    @task.define(leaf=True)
+    def add(Y, X):
+        Y[:, :] = Y + X
+
+    @task.define
+    def begin(Y: task.Tensor["R", "S"], Z: task.Tensor["R", "S"], X: task.Tensor["R", "S"]):
+        shape = (48, 40)
+        Yp, Zp, Xp = (task.partition(t, shape=shape) for t in (Y, Z, X))
+        for i, j in task.parallel_range(Yp.shape):
+            task.fill(Yp[i, j], 3)
+            task.copy(Zp[i, j], Xp[i, j])
+        for i, j in task.parallel_range(Yp.shape):
+            task.launch(add, Yp[i, j], Xp[i, j])
+"""
+
+
+def test_built_in_leaves_are_launched_for_tiles(machine, logic, right):
+    right(logic("begin", BY_TILES), machine, SIZES)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int32"])
+def test_a_copy_converts(dtype, machine, logic, right):
+    right(logic("duplicate", COPIES), machine, SIZES, dtypes={"Target": dtype})

@@ -29,6 +29,7 @@ from septran.targets.dsa.steps import core_count, workspaces
 from septran.targets.dsa.toolchain import compiler
 from septran.targets.dsa.vendor import Vendor
 from septran.tile.nodes import TileProgram
+from septran.tile.temporaries import shared_with_buffers
 
 if TYPE_CHECKING:
     from septran.targets.dsa.profile import DsaProfile
@@ -64,6 +65,8 @@ class DsaExecutable:
     """Its name in C."""
     recording: Any = field(repr=False)
     """The `tvm.IRModule` that records the same stream."""
+    temporaries: Mapping[str, int]
+    """From which byte on those of vector expressions lie, where buffers are in the memory."""
 
     def __call__(self, *arguments: Any) -> None:
         """Run on tensors in the order of the parameters, then the scalars."""
@@ -82,7 +85,8 @@ class DsaExecutable:
         memory = [as_bytes(x) for x in arguments[: self.tensors]]
         memory += [np.full(size, 0xFF, np.uint8) for size in self.workspaces]
         stream = self.stream(arguments[self.tensors :])
-        return simulate(self.machine, stream, memory, origins=self.origins, adversary=adversary)
+        given = {"origins": self.origins, "temporaries": self.temporaries}
+        return simulate(self.machine, stream, memory, adversary=adversary, **given)
 
     def profile(self, program: TileProgram | None, *arguments: Any) -> DsaProfile:
         """Run, and tell what each command did (`septran.targets.base.SelfProfiling`)."""
@@ -103,6 +107,7 @@ class DsaExecutable:
             "cores": self.cores, "tensors": self.tensors, "workspaces": self.workspaces,
             "scalars": self.program.scalars, "parts": dict(self.source.parts),
             "facts": dict(self.source.facts), "origins": dict(self.origins),
+            "temporaries": dict(self.temporaries),
         }  # fmt: skip
         (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
@@ -129,7 +134,7 @@ def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
     )
     return DsaExecutable(
         ir.name, program.machine, source, recorded, code.origins, core_count(program),
-        len(program.params), extra, code.name, module,
+        len(program.params), extra, code.name, module, shared_with_buffers(program),
     )  # fmt: skip
 
 
@@ -155,6 +160,7 @@ def load(folder: Path) -> DsaExecutable:
         tuple(facts["workspaces"]),
         facts["symbol"],
         module,
+        facts.get("temporaries", {}),
     )
 
 

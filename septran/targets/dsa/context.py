@@ -98,6 +98,8 @@ class Context:
     scalars: dict[str, Any] = field(default_factory=dict)
     whole_blocks: frozenset[str] = frozenset()
     """Buffers in blocks that only copies write: these leave no block half undefined."""
+    starts: Mapping[str, int] = field(default_factory=dict)
+    """Where temporaries begin in their memory, behind the buffers that are in it."""
     temporaries: dict[tuple[str, str], Any] = field(default_factory=dict)
     """All of a memory of temporaries as one flat buffer, by memory and dtype."""
 
@@ -105,7 +107,8 @@ class Context:
         """A memory of temporaries, in elements of a dtype."""
         key = (memory, dtype)
         if key not in self.temporaries:
-            size = (self.machine.memory(memory).capacity_bytes or 0) // itemsize(dtype)
+            held = self.machine.memory(memory).capacity_bytes or 0
+            size = (held - self.starts.get(memory, 0)) // itemsize(dtype)
             name = self.writer.name(f"{memory}_{dtype}")
             self.temporaries[key] = local_buffer(name, memory, size, dtype)
         return self.temporaries[key]

@@ -52,6 +52,7 @@ from septran.tile.nodes import (
     nodes,
     writes,
 )
+from septran.tile.temporaries import shared_with_buffers
 
 EMITTERS: Mapping[str, Callable[[Context, Compute, int], None]] = {
     "gemm": emit_gemm,
@@ -74,6 +75,7 @@ def lower_program(program: TileProgram) -> Any:
     queues = Queues(program.machine)
     context = Context(writer, Indices(writer), program.machine, queues)
     context.whole_blocks = _copied_only(program)
+    context.starts = shared_with_buffers(program)
     params = [_parameter(context, program.buffer(name)) for name in program.params]
     for name, size in extra:
         params.append(_workspace(context, program, program.buffer(name), size, core))
@@ -154,7 +156,7 @@ class _Lowering:
             self._body(self.steps)
             self._slots("wait_flag", "is free at last")
         for (memory, _), flat in self.context.temporaries.items():
-            self.context.declare(flat, memory, 0)
+            self.context.declare(flat, memory, self.context.starts.get(memory, 0))
         for statement in inside:
             self.context.writer.emit(statement)
 

@@ -26,6 +26,7 @@ from septran.tile.nodes import (
     reads,
     writes,
 )
+from septran.tile.temporaries import shared_with_buffers
 
 Hand = Union[Acquire, Commit, Wait, Release]
 
@@ -142,7 +143,7 @@ class Stepper:
             memory = self.program.machine.instruction(node.instruction).options.get("temporaries")
             if memory is not None:
                 name = self.program.machine.memory(str(memory)).name
-                found.append(Use(name, 0, 1 << 62, True, ""))
+                found.append(Use(name, self._starts.get(name, 0), 1 << 62, True, ""))
         return tuple(dict.fromkeys(found))
 
     def _use(self, name: str, written: bool) -> Use:
@@ -151,6 +152,11 @@ class Stepper:
             mark = ":" if name in self.program.params else "@"
             return Use(f"{mark}{name}", 0, 1, written, name)
         return Use(place[0], place[1], place[1] + place[2], written, name)
+
+    @cached_property
+    def _starts(self) -> Mapping[str, int]:
+        """Where temporaries begin in the memories that buffers are in, too."""
+        return shared_with_buffers(self.program)
 
     @cached_property
     def _places(self) -> Mapping[str, tuple[str, int, int]]:

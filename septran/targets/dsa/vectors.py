@@ -53,7 +53,7 @@ def scratch_of(context: Context, node: Compute) -> Scratch:
     if name is None:
         return Scratch("", 0, 8)
     memory = context.machine.memory(str(name))
-    capacity = memory.capacity_bytes or 1 << 30
+    capacity = (memory.capacity_bytes or 1 << 30) - context.starts.get(memory.name, 0)
     return Scratch(memory.name, capacity, max(8, memory.alignment))
 
 

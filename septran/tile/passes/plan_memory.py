@@ -13,6 +13,7 @@ from septran.tile.liveness import Life, liveness
 from septran.tile.nodes import Buffer, Remark, TileProgram
 from septran.tile.records import Placement
 from septran.tile.storage import size_bytes
+from septran.tile.temporaries import kept_for_temporaries
 from septran.tile.verify_places import spread
 
 NAME = "plan_memory"
@@ -34,8 +35,11 @@ def plan_memory(program: TileProgram) -> TileProgram:
         needed = peak(plan, memory.name)
         if limit is None or needed <= limit:
             continue
+        kept = kept_for_temporaries(program, memory)
+        beside = f" ({kept:,} are kept for temporaries)" if kept else ""
         message = (
-            f"{memory.name} needs {needed:,} bytes of {limit:,}: {table(program, plan, memory)}"
+            f"{memory.name} needs {needed:,} bytes of {limit:,}{beside}: "
+            f"{table(program, plan, memory)}"
         )
         largest = program.buffer(_fullest(plan, memory.name)[0].buffer)
         where = (largest.origin.mapping or largest.origin.logic) if largest.origin else None
@@ -72,11 +76,13 @@ def _hint(largest: Buffer) -> str:
 def capacity(program: TileProgram, memory: Memory) -> int | None:
     """Bytes that one unit's buffers may take of a memory; None when unbounded.
 
-    A block's accumulators are in the registers of all its threads together.
+    A block's accumulators are in the registers of all its threads together. Where vector
+    expressions have their temporaries, a share is kept for these.
     """
     if memory.capacity_bytes is None:
         return None
-    return memory.capacity_bytes * spread(program, memory)
+    whole = memory.capacity_bytes * spread(program, memory)
+    return whole - kept_for_temporaries(program, memory)
 
 
 def placements(program: TileProgram) -> tuple[Placement, ...]:

@@ -6,7 +6,8 @@ SimulationError     SEP550  any of the below
 ├── UnwrittenError  SEP553  a read of bytes that nobody has written
 ├── HazardError     SEP554  two commands use the same bytes and nothing orders them
 ├── StuckError      SEP555  queues that wait for each other, or for nobody
-└── FlagError       SEP556  flags that are still set at the end
+├── FlagError       SEP556  flags that are still set at the end
+└── OverlapError    SEP557  a temporary of the vector unit where a buffer is
 """
 
 from __future__ import annotations
@@ -54,3 +55,9 @@ class FlagError(SimulationError):
     """Flags that were set and never waited for."""
 
     code = "SEP556"
+
+
+class OverlapError(SimulationError):
+    """A temporary of the vector unit shares bytes with a buffer."""
+
+    code = "SEP557"

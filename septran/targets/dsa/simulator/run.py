@@ -20,6 +20,7 @@ from septran.targets.dsa.simulator.operands import operands
 from septran.targets.dsa.simulator.ordering import ordering
 from septran.targets.dsa.simulator.spaces import Spaces
 from septran.targets.dsa.simulator.stream import Stream
+from septran.targets.dsa.simulator.temporaries import check_temporaries
 from septran.targets.dsa.simulator.timing import Timing, time
 from septran.targets.dsa.simulator.validity import check_written
 
@@ -109,13 +110,16 @@ def simulate(
     adversary: int | None = None,
     checks: bool = True,
     fresh: Sequence[int] = (),
+    temporaries: Mapping[str, int] | None = None,
 ) -> Run:
     """Carry a stream of `RECORD` out on `machine`; outputs are written into `parameters`.
 
     `origins` names the origin of lines in messages. `adversary` is a seed of random delays
     (else that in ``SEPTRAN_DSA_ADVERSARIAL``). Without `checks` hazards, unwritten bytes and
     forgotten flags are not looked for: they do what they would do on hardware. `fresh` are
-    the positions of parameters that hold nothing yet. Raises SimulationError.
+    the positions of parameters that hold nothing yet. `temporaries` says from which byte on
+    those of the vector unit lie, for each memory that buffers are in, too. Raises
+    SimulationError.
     """
     commands = Stream(stream, Hardware(machine), origins or {})
     spaces = Spaces.of(commands.hardware, parameters)
@@ -134,6 +138,7 @@ def simulate(
         unwritten[list(fresh)] = True
         check_hazards(commands, spaces, accesses, order, timing, pairs)
         check_written(commands, spaces, accesses, order.rank, work.reach, unwritten)
+        check_temporaries(commands, spaces, accesses, order.rank, temporaries or {})
     program = Program.of(commands, spaces, work, spaces.allocate(work.reach))
     sequence = _sequence(commands, timing, slips)
     program.run(sequence)
