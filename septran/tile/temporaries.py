@@ -23,13 +23,11 @@ def kept_for_temporaries(program: TileProgram, memory: Memory) -> int:
     """Bytes of `memory` that buffers must leave to the computations of `program`."""
     if memory.capacity_bytes is None or memory.name not in memories_of_temporaries(program.machine):
         return 0
+    machine = program.machine
     used = {n.instruction for n in nodes(program.body) if isinstance(n, Compute)}
-    for instruction in program.machine.instructions:
-        place = instruction.options.get("temporaries")
-        if instruction.name in used and place is not None:
-            if program.machine.memory(str(place)).name == memory.name:
-                return memory.capacity_bytes // SHARE
-    return 0
+    named = (i.options.get("temporaries") for i in machine.instructions if i.name in used)
+    served = {machine.memory(str(name)).name for name in named if name is not None}
+    return memory.capacity_bytes // SHARE if memory.name in served else 0
 
 
 def start_of_temporaries(program: TileProgram, memory: Memory) -> int:
