@@ -85,8 +85,10 @@ class DsaExecutable:
         memory = [as_bytes(x) for x in arguments[: self.tensors]]
         memory += [np.full(size, 0xFF, np.uint8) for size in self.workspaces]
         stream = self.stream(arguments[self.tensors :])
-        given = {"origins": self.origins, "temporaries": self.temporaries}
-        return simulate(self.machine, stream, memory, adversary=adversary, **given)
+        return simulate(
+            self.machine, stream, memory, origins=self.origins, adversary=adversary,
+            temporaries=self.temporaries,
+        )  # fmt: skip
 
     def profile(self, program: TileProgram | None, *arguments: Any) -> DsaProfile:
         """Run, and tell what each command did (`septran.targets.base.SelfProfiling`)."""
