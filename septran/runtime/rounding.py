@@ -18,6 +18,7 @@ import numpy as np
 
 from septran.dtypes import bits_dtype, is_float, numpy_dtype, promote, unit_roundoff
 from septran.task.expressions import COMPARISONS
+from septran.task.numerics import convert, power
 
 Array = np.ndarray[Any, Any]
 
@@ -102,12 +103,12 @@ def cast(x: Bounded, dtype: str) -> Bounded:
         return rounded(value, x.error, dtype, 0.0 if _fits(value, dtype) else 1.0)
     target = numpy_dtype(dtype)
     if x.value.dtype.kind in "iub":
-        return Bounded(x.value.astype(target), x.error, dtype)
+        return Bounded(convert(x.value, target), x.error, dtype)
     low, high = np.trunc(x.value - x.error), np.trunc(x.value + x.error)
-    unsure = (low != high) | ~np.isfinite(x.value)
+    unsure = (low != high) & ~(np.isnan(x.value) & (x.error == 0))
     if dtype == "bool":
         unsure = (np.abs(x.value) <= x.error) & (x.error > 0)
-    return Bounded(x.value.astype(target), _unknown(unsure), dtype)
+    return Bounded(convert(x.value, target), _unknown(unsure), dtype)
 
 
 def unary(function: str, x: Bounded, dtype: str) -> Bounded:
@@ -179,7 +180,7 @@ def _info(dtype: str) -> Any:
 
 def _fits(value: Array, dtype: str) -> bool:
     """Whether every value is one of `dtype` already."""
-    kept = value.astype(numpy_dtype(dtype)).astype(np.float64)
+    kept = convert(value, numpy_dtype(dtype)).astype(np.float64)
     return bool(np.all((kept == value) | np.isnan(value)))
 
 
@@ -343,7 +344,7 @@ _BINARY: Mapping[str, Callable[[Bounded, Bounded], Ends]] = {
 }
 _INTEGER: Mapping[str, Callable[[Any, Any], Any]] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply,
-    "floor_divide": np.floor_divide, "remainder": np.remainder, "power": np.power,
+    "floor_divide": np.floor_divide, "remainder": np.remainder, "power": power,
     "maximum": np.maximum, "minimum": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
     "xor": np.bitwise_xor, "left_shift": np.left_shift, "right_shift": np.right_shift,
 }  # fmt: skip

@@ -15,6 +15,7 @@ from septran.task.errors import DtypeError
 
 _BITWISE = ("and", "or", "xor", "left_shift", "right_shift")
 _SHIFTS = ("left_shift", "right_shift")
+_OF_NUMBERS = ("subtract", "floor_divide", "remainder", "power")
 
 
 def element_type(given: Any) -> str:
@@ -50,18 +51,19 @@ def check_expression(expr: ex.Expr, where: Location) -> None:
                 raise DtypeError(f"invert takes integers, not {node.operand.dtype}", where)
             case ex.Unary(function="neg") if node.operand.dtype == "bool":
                 raise DtypeError("neg takes numbers, not bool", where, hint="write ~x")
-            case ex.Binary(function=name) if name in _BITWISE or name == "subtract":
+            case ex.Binary(function=name) if name in _BITWISE or name in _OF_NUMBERS:
                 _check_operands(node, where)
 
 
 def _check_operands(node: ex.Binary, where: Location) -> None:
     kinds = (node.left.dtype, node.right.dtype)
-    if node.function != "subtract" and any(map(is_float, kinds)):
+    if node.function in _BITWISE and any(map(is_float, kinds)):
         raise DtypeError(f"{node.function} takes integers, not {' and '.join(kinds)}", where)
     if node.function in _BITWISE and is_float(promote(*kinds)):
         raise DtypeError(f"{node.function} has no integer type for {' and '.join(kinds)}", where)
-    if node.function in (*_SHIFTS, "subtract") and set(kinds) == {"bool"}:
-        raise DtypeError(f"{node.function} takes numbers, not bool", where, hint="write a ^ b")
+    if node.function in (*_SHIFTS, *_OF_NUMBERS) and set(kinds) == {"bool"}:
+        hint = "write a ^ b" if node.function == "subtract" else "convert one with astype first"
+        raise DtypeError(f"{node.function} takes numbers, not bool", where, hint=hint)
 
 
 def _fits(value: Any, dtype: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,27 +11,11 @@ from septran.dtypes import compute_dtype, numpy_dtype, promote
 from septran.task import expressions as ex
 from septran.task.gather import evaluate as evaluate_index
 from septran.task.index import Var
+from septran.task.numerics import BINARY, UNARY, convert
 from septran.task.views import View
 
 Array = np.ndarray[Any, Any]
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
-_UNARY: Mapping[str, Callable[[Any], Any]] = {
-    "neg": np.negative, "abs": np.abs, "exp": np.exp, "exp2": np.exp2, "log": np.log,
-    "log2": np.log2, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh,
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "erf": lambda x: _erf(x).astype(x.dtype),
-    "sin": np.sin, "cos": np.cos, "floor": np.floor, "ceil": np.ceil, "round": np.rint,
-    "not": np.logical_not, "invert": np.invert,
-}  # fmt: skip
-_BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
-    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
-    "floor_divide": np.floor_divide, "remainder": np.remainder, "power": np.power,
-    "maximum": np.maximum, "minimum": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "left_shift": np.left_shift, "right_shift": np.right_shift,
-    "less": np.less, "less_equal": np.less_equal, "greater": np.greater,
-    "greater_equal": np.greater_equal, "equal": np.equal, "not_equal": np.not_equal,
-}  # fmt: skip
 _REDUCE: Mapping[str, Callable[..., Any]] = {"sum": np.sum, "max": np.max, "min": np.min}
 
 
@@ -79,15 +62,14 @@ class _Evaluation:
             case ex.Constant():
                 return np.asarray(expr.value, self.dtype(expr.dtype))
             case ex.Scalar():
-                return np.asarray(self.scalars[expr.name], self.dtype(expr.dtype))
+                return self.cast(self.scalars[expr.name], expr.dtype)
             case ex.IndexValue():
-                number = evaluate_index(expr.index, self.values)
-                return np.asarray(number, self.dtype(expr.dtype))
+                return self.cast(evaluate_index(expr.index, self.values), expr.dtype)
             case ex.Position():
-                return self.position(expr.view, expr.axis).astype(self.dtype(expr.dtype))
+                return self.cast(self.position(expr.view, expr.axis), expr.dtype)
             case ex.Unary():
                 operand = self.cast(self.value(expr.operand), expr.dtype, expr.function == "not")
-                return self.cast(_UNARY[expr.function](operand), expr.dtype)
+                return self.cast(UNARY[expr.function](operand), expr.dtype)
             case ex.Binary():
                 return self.binary(expr)
             case ex.Select():
@@ -102,7 +84,7 @@ class _Evaluation:
                 return self.reduce(expr)
 
     def cast(self, value: Any, dtype: str, keep: bool = False) -> Any:
-        return value if keep else np.asarray(value).astype(self.dtype(dtype), copy=False)
+        return value if keep else convert(value, self.dtype(dtype))
 
     def binary(self, expr: ex.Binary) -> Any:
         common = expr.dtype
@@ -111,7 +93,7 @@ class _Evaluation:
             common = compute_dtype(promote(*kinds))
         left = self.cast(self.value(expr.left), common)
         right = self.cast(self.value(expr.right), common)
-        return _BINARY[expr.function](left, right)
+        return BINARY[expr.function](left, right)
 
     def reduce(self, expr: ex.Reduce) -> Any:
         operand = self.cast(self.value(expr.operand), expr.dtype)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from septran.dtypes import accumulator_dtype, is_float, promote
+from septran.task.numerics import convert
 
 Array = np.ndarray[Any, Any]
 
@@ -70,7 +71,7 @@ FILL = Contract(
 
 COPY = Contract(
     "copy", ("Y", "X"), ("*", "*"), False,
-    lambda y, x: np.asarray(x).astype(y.dtype), lambda n: 0,
+    lambda y, x: convert(x, y.dtype), lambda n: 0,
 )  # fmt: skip
 """Y = X, converted to Y's dtype."""
 

@@ -18,6 +18,7 @@ from septran.task.evaluate import evaluate
 from septran.task.gather import coordinates, extents, read, write
 from septran.task.index import Var
 from septran.task.inference import infer_outputs
+from septran.task.numerics import convert
 from septran.task.primitives import PRIMITIVES
 from septran.task.tracing import trace
 from septran.task.tree import Allocate, Assign, Launch, Loop, Primitive, Statement, TaskTree
@@ -169,7 +170,7 @@ class _Run:
         )  # fmt: skip
         held = env[statement.target.tensor]
         target = held.part(statement.target)
-        write(held.array, target, self.values, value.astype(held.array.dtype))
+        write(held.array, target, self.values, convert(value, held.array.dtype))
 
 
 def positions(view: View, at: int, values: Mapping[Var, int]) -> Array:

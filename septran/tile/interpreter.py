@@ -17,6 +17,7 @@ from septran.errors import TileError, nearest
 from septran.given import require, several, shown, table
 from septran.task.evaluate import evaluate
 from septran.task.index import Var, axis
+from septran.task.numerics import convert
 from septran.task.primitives import PRIMITIVES
 from septran.task.views import View
 from septran.tile.bijection import check_layout
@@ -233,9 +234,7 @@ class _Numbers:
         target = node.operands[0]
         store = frame.memory.stores[target.buffer]
         value = self._map(node, frame) if node.expression is not None else self._call(node, frame)
-        with np.errstate(all="ignore"):
-            rounded = value if value.dtype == store.dtype else value.astype(store.dtype)
-        self._access(target, node).write(store, frame.values, rounded)
+        self._access(target, node).write(store, frame.values, convert(value, store.dtype))
 
     def _map(self, node: Compute, frame: Frame) -> Array:
         assert node.expression is not None

@@ -33,14 +33,15 @@ def _on(machine: str, emulate: bool = False) -> Run:
     return lambda entry, *arrays: septran.compile(entry, machine, emulate=emulate)(*arrays)
 
 
-_EMULATOR = pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++")
+_SLOW = pytest.mark.slow
+_EMULATOR = (_SLOW, pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++"))
 EXECUTORS = [
     pytest.param(_reference, id="reference"),
     pytest.param(_interpreted, id="interpreter"),
     pytest.param(_on("cpu-x86"), id="cpu"),
-    pytest.param(_narrow_cpu, id="cpu-avx2"),
+    pytest.param(_narrow_cpu, id="cpu-avx2", marks=_SLOW),
     pytest.param(_on("dsa-sim"), id="dsa-sim"),
-    pytest.param(_on("npu-cube"), id="npu-cube"),
+    pytest.param(_on("npu-cube"), id="npu-cube", marks=_SLOW),
     pytest.param(_on("nvidia-h200", True), id="h200", marks=_EMULATOR),
     pytest.param(_on("nvidia-a100", True), id="a100", marks=_EMULATOR),
 ]

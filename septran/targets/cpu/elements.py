@@ -10,6 +10,7 @@ from septran.dtypes import compute_dtype
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.context import Context
+from septran.targets.cpu.conversions import convert, single
 from septran.targets.cpu.writer import Expr
 from septran.task.index import Index, Var, axis
 
@@ -40,14 +41,13 @@ def narrow(context: Context, value: Expr, dtype: str, held: str) -> Expr:
         return _round_to_bfloat16(context, value)
     if held == "uint8" and dtype == "float8_e4m3fn":
         return _round_to_e4m3(context, value)
-    if dtype == "bool" and simd.element_of(value) != "bool":
-        lanes = simd.lanes_of(value)
-        value = simd.unequal(value, simd.constant(0, simd.element_of(value), lanes))
+    if dtype == "bool":
+        value = convert(context.writer, value, "bool")
     if simd.element_of(value) == "bool":
         lanes = simd.lanes_of(value)
         one, none = simd.constant(1, held, lanes), simd.constant(0, held, lanes)
         return tirx.Select(value, one, none)
-    return simd.cast(value, held)
+    return convert(context.writer, value, held)
 
 
 def stored(context: Context, value: Expr, storage: Storage) -> Expr:
@@ -65,7 +65,7 @@ def _round_to_bfloat16(context: Context, value: Expr) -> Expr:
     def number(n: int) -> Expr:
         return simd.constant(n, "uint32", lanes)
 
-    value = context.writer.bind("x", simd.cast(value, "float32"))
+    value = context.writer.bind("x", single(context.writer, value))
     raw = context.writer.bind("u", simd.bits(value, "uint32"))
     odd = (raw >> number(16)) & number(1)
     rounded = (raw + number(0x7FFF) + odd) >> number(16)
@@ -97,7 +97,7 @@ def _round_to_e4m3(context: Context, value: Expr) -> Expr:
     def real(x: float) -> Expr:
         return simd.constant(x, "float32", lanes)
 
-    value = context.writer.bind("x", simd.cast(value, "float32"))
+    value = context.writer.bind("x", single(context.writer, value))
     raw = context.writer.bind("u", simd.bits(value, "uint32"))
     size = context.writer.bind("size", simd.bits(raw & number(0x7FFFFFFF), "float32"))
     scaled = context.writer.bind("u", simd.bits(size * real(2.0**-120), "uint32"))

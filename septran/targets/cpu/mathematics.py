@@ -117,8 +117,8 @@ def combine(writer: Writer, function: str, left: Expr, right: Expr) -> Expr:
     """A function of `task.expressions.BINARY` on each lane; both sides of one type."""
     lanes = max(lanes_of(left), lanes_of(right))
     left, right = simd.broadcast(left, lanes), simd.broadcast(right, lanes)
-    if function in ("and", "or", "xor") and element_of(left) == "bool":
-        return _logic(function, left, right)
+    if function in _TRUTH and element_of(left) == "bool":
+        return _logic(_TRUTH[function], left, right)
     if function in COMPARISONS and element_of(left) == "bool":
         left, right = simd.cast(left, "int32"), simd.cast(right, "int32")
     if function in ("maximum", "minimum"):
@@ -276,6 +276,11 @@ _CAREFUL = {
     "left_shift": _left_shift,
     "right_shift": _right_shift,
 }
+_TRUTH = {
+    "and": "and", "multiply": "and", "minimum": "and", "or": "or", "add": "or",
+    "maximum": "or", "xor": "xor",
+}  # fmt: skip
+"""What functions of numbers are of truth values."""
 _WRAPPING = {
     "add": wrapping.add,
     "subtract": wrapping.subtract,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
-from septran.dtypes import itemsize
+from septran.dtypes import is_float, itemsize
 from septran.targets.cpu import simd, wrapping
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
@@ -101,7 +101,13 @@ def _put(
             value = simd.load(row, writer.index(chunk), shape.lanes)
             if onto:
                 value = _sum(context, read(context, c, spot, shape.lanes, 1, count), value)
-            write(context, c, spot, value, 1, count)
+            write(context, c, spot, _summed(value, c), 1, count)
+
+
+def _summed(value: Expr, c: Access) -> Expr:
+    """A sum that is exact in float32, and so one of C's integers."""
+    dtype = c.storage.dtype
+    return value if is_float(dtype) else simd.cast(value, dtype)
 
 
 def _turned(c: Access) -> bool:
@@ -148,7 +154,7 @@ def _put_column(
         at = (spot[0] + done, spot[1])
         if onto:
             part = _sum(context, read(context, c, at, size, 0), part)
-        write(context, c, at, part, 0)
+        write(context, c, at, _summed(part, c), 0)
         done += size
 
 

@@ -11,6 +11,7 @@ from septran.dtypes import SHORT, compute_dtype, is_float, promote
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
+from septran.targets.cpu.conversions import convert
 from septran.targets.cpu.elements import held_dtype, narrow, read, widen
 from septran.targets.cpu.mathematics import apply, combine
 from septran.targets.cpu.quotient import Reciprocal
@@ -105,7 +106,7 @@ class Evaluation:
 
     def typed(self, expr: ex.Expr, point: Point, dtype: str) -> Expr:
         """The value in a type."""
-        return simd.cast(self.value(expr, point), dtype)
+        return convert(self.context.writer, self.value(expr, point), dtype)
 
     def _value(self, expr: ex.Expr, point: Point) -> Expr:
         match expr:
@@ -145,13 +146,9 @@ class Evaluation:
 
     def _cast(self, expr: ex.Cast, point: Point) -> Expr:
         value = self.value(expr.operand, point)
-        if expr.dtype == "bool" and simd.element_of(value) != "bool":
-            return simd.unequal(
-                value, simd.constant(0, simd.element_of(value), simd.lanes_of(value))
-            )
         if expr.dtype in SHORT:  # rounded, and used in float32 from then on
             return rounded(self.context, value, expr.dtype)
-        return simd.cast(value, expr.dtype)
+        return convert(self.context.writer, value, expr.dtype)
 
     def _binary(self, expr: ex.Binary, point: Point) -> Expr:
         left, right = (operand_point(point, e, expr.shape) for e in (expr.left, expr.right))
@@ -205,6 +202,8 @@ class Evaluation:
 
 LANE = Var("@lane")
 """The number of the lane, in indices that differ from lane to lane."""
+FAR = 1 << 30
+"""Numbers below it, added to a position, are positions still."""
 
 
 def operand_dtype(expr: ex.Binary) -> str:
@@ -226,13 +225,13 @@ def _index(expr: ex.Expr, point: Point) -> Index | None:
     match expr:
         case ex.IndexValue():
             return expr.index
-        case ex.Constant(value=value) if isinstance(value, int):
+        case ex.Constant(value=value) if isinstance(value, int) and abs(value) < FAR:
             return Index.of(int(value))
         case ex.Position():
             return _position(expr, point)
         case ex.Expand():
             return _index(expr.operand, operand_point(point, expr.operand, expr.shape, expr))
-        case ex.Binary(function="add" | "subtract"):
+        case ex.Binary(function="add" | "subtract", dtype="int64" | "int32"):
             parts = [
                 _index(e, operand_point(point, e, expr.shape)) for e in (expr.left, expr.right)
             ]

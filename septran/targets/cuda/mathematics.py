@@ -53,6 +53,23 @@ __forceinline__ __device__ {result} {name}({argument} x) {{
 
 C++ leaves what does not fit undefined ([conv.fpint]), and PTX's cvt clamps to the type's ends.
 """
+ODD = """\
+__forceinline__ __device__ float septran_odd_single(double x) {
+  float near = float(x);
+  double back = near;
+  uint32_t bits = __float_as_uint(near);
+  if (back == x || (bits & 1) || !(near - near == 0.0f)) return near;
+  return __uint_as_float(fabs(back) < fabs(x) ? bits | 1 : bits - 1);
+}
+"""
+"""As `task.numerics.odd_single`: rounding the result to 16 or 8 bits is rounding once."""
+SHORTENED = """\
+__forceinline__ __device__ double septran_{kind}_shortened({kind}_t x) {{
+  {kind}_t top = x >> 48, low = x & 0xfffff;
+  return double(top == 0 || top == ({kind}_t)-{signed} ? x : (x ^ low) | (low ? 0x80000 : 0));
+}}
+"""
+"""A long integer as one that double has: see `task.numerics`."""
 
 
 def dtype_of(value: Expr) -> str:
@@ -89,12 +106,25 @@ def cast(value: Expr, dtype: str) -> Expr:
     if kind == "bool":
         return tirx.Select(value, constant(1, dtype), constant(0, dtype))
     if dtype in SHORT and kind != "float32":
-        value = tirx.Cast("float32", value)
+        value = _single(value, kind)
     if kind in SHORT and dtype != "float32":
         value, kind = tirx.Cast("float32", value), "float32"
     if is_float(kind) and not is_float(dtype):
         value = _whole(value, kind, 64 if itemsize(dtype) == 8 else 32)
     return value if dtype_of(value) == dtype else tirx.Cast(dtype, value)
+
+
+def _single(value: Expr, kind: str) -> Expr:
+    """A number as float32, such that rounding it again is rounding once."""
+    if kind in SHORT or (kind[0] in "iu" and itemsize(kind) < 4):
+        return tirx.Cast("float32", value)
+    if kind in ("int64", "uint64"):
+        code = SHORTENED.format(kind=kind, signed=int(kind == "int64"))
+        name = f"septran_{kind}_shortened"
+        value = T.cuda.func_call(name, value, source_code=code, return_type="float64")
+    elif kind != "float64":
+        value = tirx.Cast("float64", value)
+    return T.cuda.func_call("septran_odd_single", value, source_code=ODD, return_type="float32")
 
 
 def _whole(value: Expr, kind: str, bits: int) -> Expr:

@@ -28,6 +28,7 @@ from septran.targets.dsa.commands import (
     memory_address,
     parameter_address,
 )
+from septran.task.numerics import convert
 
 WORDS = RECORD.itemsize // 8
 """Int64 numbers a record: code and core, line, then the arguments."""
@@ -130,7 +131,7 @@ class _Recording:
 def rounded(dtype: str, value: Any) -> Any:
     """A scalar as a number of its own type, where callers pass a wider one."""
     if dtype in SHORT_FLOATS:
-        return float(np.asarray(value, np.float64).astype(numpy_dtype(dtype)))
+        return float(convert(np.float64(value), numpy_dtype(dtype)))
     return value
 
 

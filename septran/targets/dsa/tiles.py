@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
-import numpy as np
 from tvm import tirx
 
 from septran.dtypes import compute_dtype, is_float, itemsize, numpy_dtype, promote
@@ -22,6 +21,7 @@ from septran.targets.dsa.runs import slope
 from septran.task import expressions as ex
 from septran.task.evaluate import evaluate
 from septran.task.index import Index, Var, axis
+from septran.task.numerics import convert
 from septran.tile.nodes import Region
 
 ROW, COL = Var("@row"), Var("@col")
@@ -236,8 +236,9 @@ class Planner:
         """A value in another dtype."""
         if value.dtype == dtype:
             return value
-        if isinstance(value, Number):
+        if isinstance(value, Number) and _in_c(value, dtype):
             return Number(_converted(value.value, dtype), dtype)
+        value = self.elements(value)
         target = self.result(dtype, [value], into)
         return self.operation(
             "cast", value.dtype, {"dst": target, "x": value}, dst_type=DTYPES.index(dtype)
@@ -351,9 +352,16 @@ def tir_number(context: Context, value: Any, dtype: str) -> Any:
     return found if str(found.ty.dtype) == wide else tirx.Cast(wide, found)
 
 
+def _in_c(number: Number, dtype: str) -> bool:
+    """Whether C, or nothing at all, converts a number as the language does."""
+    if isinstance(number.value, bool | int | float | Index):
+        return True
+    return dtype in ("float32", "float64") and is_float(number.dtype)
+
+
 def _converted(value: Any, dtype: str) -> Any:
     if isinstance(value, bool | int | float):
-        return np.asarray(value).astype(numpy_dtype(dtype)).item()
+        return convert(value, numpy_dtype(dtype)).item()
     if isinstance(value, Index):
         return value  # exact in every dtype that a position fits
     return tirx.Cast(dtype, value) if str(value.ty.dtype) != dtype else value

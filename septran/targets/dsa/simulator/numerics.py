@@ -12,6 +12,8 @@ import numpy as np
 
 from septran.dtypes import numpy_dtype
 from septran.targets.dsa.commands import DTYPES
+from septran.task import numerics
+from septran.task.numerics import convert
 
 Array = np.ndarray[Any, Any]
 
@@ -26,21 +28,8 @@ NARROW = frozenset(
 """Floats that are computed with in float32 and rounded once."""
 HALF, SINGLE = np.dtype("float16"), np.dtype("float32")
 
-UNARY: Mapping[str, Callable[[Any], Any]] = {
-    "neg": np.negative, "abs": np.abs, "exp": np.exp, "exp2": np.exp2, "log": np.log,
-    "log2": np.log2, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh,
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "erf": lambda x: erf(x), "sin": np.sin,
-    "cos": np.cos, "floor": np.floor, "ceil": np.ceil, "round": np.rint,
-    "not": np.logical_not, "invert": np.invert,
-}  # fmt: skip
-BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
-    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
-    "floor_divide": np.floor_divide, "remainder": np.remainder, "power": np.power,
-    "maximum": np.maximum, "minimum": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "left_shift": np.left_shift, "right_shift": np.right_shift,
-    "less": np.less, "less_equal": np.less_equal, "greater": np.greater,
-    "greater_equal": np.greater_equal, "equal": np.equal, "not_equal": np.not_equal,
-}  # fmt: skip
+UNARY: Mapping[str, Callable[[Any], Any]] = {**numerics.UNARY, "erf": lambda x: erf(x)}
+BINARY = numerics.BINARY
 REDUCTIONS: Mapping[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
@@ -55,7 +44,7 @@ def immediate(bits: int, number: int) -> Any:
     if kind.kind in "iub":
         return np.array(bits).astype(kind)[()]
     value = struct.unpack("<d", struct.pack("<q", bits))[0]
-    return np.array(value).astype(kind).astype(wide(number))[()]
+    return convert(convert(value, kind), wide(number))[()]
 
 
 def identity(function: str, kind: np.dtype[Any]) -> Any:

@@ -21,6 +21,7 @@ from septran.targets.dsa.simulator.numerics import (
     wide,
 )
 from septran.task.expressions import COMPARISONS
+from septran.task.numerics import convert
 
 Array = np.ndarray[Any, Any]
 Action = Callable[[], object]
@@ -111,19 +112,7 @@ def _cast(views: Views, call: Call) -> Action | None:
 def _conversion(target: Array, source: Array) -> Action:
     if target.dtype == np.float32:
         return lambda: target.__setitem__(Ellipsis, to_single(source))
-    if source.dtype == np.float64 and target.dtype.itemsize <= 2 and target.dtype != np.float16:
-        return lambda: target.__setitem__(Ellipsis, _odd_single(source).astype(target.dtype))
-    return lambda: target.__setitem__(Ellipsis, source.astype(target.dtype))
-
-
-def _odd_single(x: Array) -> Array:
-    """float32 rounded to odd: rounding it again is rounding once."""
-    near = x.astype(np.float32)
-    exact = near.astype(np.float64) == x
-    even = (near.view(np.uint32) & 1) == 0
-    other = np.nextafter(near, np.where(near.astype(np.float64) < x, np.inf, -np.inf), dtype="f")
-    finite = np.isfinite(near) & np.isfinite(x)
-    return np.where(finite & ~exact & even, other, near).astype(np.float32)
+    return lambda: target.__setitem__(Ellipsis, convert(source, target.dtype))
 
 
 def _reduce(views: Views, call: Call) -> Action | None:
