@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,14 @@ from septran.commands.arguments import print_json
 Seed = Annotated[int, typer.Option("--seed", help="The first program's seed.")]
 Programs = Annotated[int, typer.Option("--programs", "-n", min=1, help="How many programs.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print every program.")]
+EmulateEach = Annotated[
+    int,
+    typer.Option(
+        "--emulate-each", min=0,
+        help="Every so many programs, run the code for a GPU in the emulator; 0 for never.",
+    ),
+]  # fmt: skip
+Keep = Annotated[Path, typer.Option("--keep", help="Folder for failures, made small.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -23,32 +32,40 @@ def fuzz(
     seed: Seed = 0,
     programs: Programs = 100,
     verbose: Verbose = False,
+    emulate_each: EmulateEach = 0,
+    keep: Keep = Path("fuzz-failures"),
     as_json: options.AsJson = False,
 ) -> None:
-    """Run random programs: logic, mapping, shapes and dtypes together.
+    """Run random programs: logic, mapping, machine, shapes and element types together.
 
-    Each is compiled for the CPU and interpreted under adversarial schedules for one of
-    the machines, and every element is compared with float64 by the error bound.
+    Each runs as CPU code of two vector widths, interpreted under adversarial schedules for
+    one of the machines, and on a simulated DSA with random delays or, where asked for, on
+    the GPU emulator; every element is compared with the exact result by the error bound.
+    What fails is made smaller, and written where one can read it.
 
     \b
     Examples:
       septran fuzz --programs 1000
       septran fuzz --seed 4711 --programs 1 --verbose
+      septran fuzz --programs 50 --emulate-each 1
     """  # noqa: D301  # \b is typer's mark for lines to keep
-    from septran.fuzz import run_campaign
+    from septran.fuzz import Settings, run_campaign
 
     def show(outcome: Any) -> None:
         if verbose and not as_json:
             typer.echo(str(outcome))
 
-    campaign = run_campaign(seed, programs, show)
+    campaign = run_campaign(seed, programs, show, Settings(emulate_each, keep))
     if as_json:
         print_json(
             [
-                {"seed": o.case.seed, "kind": o.kind, "message": o.message, "worst": o.worst}
+                {
+                    "seed": o.case.seed, "kind": o.kind, "executor": o.executor,
+                    "message": o.message, "worst": o.worst, "ran": list(o.ran), "kept": o.kept,
+                }
                 for o in campaign.outcomes
             ]
-        )
+        )  # fmt: skip
     else:
         typer.echo(str(campaign))
     if campaign.failures:

@@ -1,6 +1,11 @@
-"""Random programs: logic, mapping and shapes together, checked against float64."""
+"""Random programs: logic, mapping, machine and shapes together, checked against float64."""
 
-from septran.fuzz.campaign import Campaign, Outcome, run_campaign, run_case
+from septran.fuzz.campaign import Campaign, Outcome, Settings, run_campaign, run_case
 from septran.fuzz.cases import Case, make_case
+from septran.fuzz.choices import Choices, simpler
+from septran.fuzz.renaming import Renamed, renamed
 
-__all__ = ["Campaign", "Case", "Outcome", "make_case", "run_campaign", "run_case"]
+__all__ = [
+    "Campaign", "Case", "Choices", "Outcome", "Renamed", "Settings", "make_case", "renamed",
+    "run_campaign", "run_case", "simpler",
+]  # fmt: skip

@@ -1,27 +1,26 @@
-"""Run random cases: compiled on the CPU, interpreted on any machine, checked by the bound."""
+"""Run random cases on every executor, in a process of their own, and make failures small."""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from septran.compiler import compile, produce_stages
-from septran.dtypes import numpy_dtype
-from septran.errors import MappingError, SepTranError, TileError
+from septran.errors import SepTranError
 from septran.fuzz.cases import Case, make_case
-from septran.runtime.accuracy import WrongResultError, compare, error_bounds
-from septran.runtime.kernel import Kernel
-from septran.runtime.stages import Stages
-from septran.tile.interpreter import interpret
-from septran.tile.nodes import TileProgram
-from septran.tile.verify import verify
+from septran.fuzz.choices import Trace, simpler
+from septran.fuzz.executors import Files, executors
+from septran.runtime.accuracy import WrongResultError
+from septran.tune.measuring import Worker
+
+SECONDS = 180.0
+"""A case that takes longer hangs."""
+COMMAND = (sys.executable, "-m", "septran.fuzz.worker")
+FAILURES = ("wrong", "crash", "hang")
 
 
 @dataclass(frozen=True)
@@ -30,17 +29,26 @@ class Outcome:
 
     case: Case
     kind: str
-    """``right``, ``rejected`` (a located error), ``wrong`` or ``crash``."""
+    """``right`` (by every executor that took it), ``rejected`` (a located error from each),
+    ``wrong``, ``crash`` (a signal, or an error that is not SepTran's or has no place), ``hang``."""
+    executor: str = ""
+    """Who failed."""
     message: str = ""
     worst: float = 0.0
     """The greatest error as a fraction of what rounding allows."""
+    ran: Sequence[str] = ()
+    """The executors that found it right."""
+    kept: str = ""
+    """The folder with the case made small; empty where nothing was kept."""
 
     def __str__(self) -> str:
         text = f"{self.kind}: {self.case}"
         if self.message:
-            text += f"\n  {self.message}"
-        if self.kind in ("wrong", "crash"):
+            text += f"\n  {self.executor}: {self.message}"
+        if self.kind in FAILURES:
             text += f"\n  repeat with: septran fuzz --seed {self.case.seed} --programs 1"
+        if self.kept:
+            text += f"\n  made small in {self.kept}"
         return text
 
 
@@ -53,46 +61,72 @@ class Campaign:
     @property
     def failures(self) -> tuple[Outcome, ...]:
         """Those that show a mistake of SepTran's."""
-        return tuple(o for o in self.outcomes if o.kind in ("wrong", "crash"))
+        return tuple(o for o in self.outcomes if o.kind in FAILURES)
 
     def __str__(self) -> str:
         counts = Counter(o.kind for o in self.outcomes)
-        kinds = ("right", "rejected", "wrong", "crash")
+        ran = Counter(name for o in self.outcomes for name in o.ran)
         worst = max((o.worst for o in self.outcomes), default=0.0)
-        head = ", ".join(f"{counts[k]} {k}" for k in kinds)
+        head = ", ".join(f"{counts[k]} {k}" for k in ("right", "rejected", *FAILURES))
         lines = [f"{len(self.outcomes)} programs: {head}; largest error {worst:.2f} of the bound"]
+        lines += [f"  {name}: {number} right" for name, number in sorted(ran.items())]
         return "\n".join([*lines, *map(str, self.failures)])
 
 
+@dataclass(frozen=True)
+class Settings:
+    """How a campaign runs."""
+
+    emulate_each: int = 0
+    """Every so many programs, a GPU's generated code is emulated, too; 0 for never."""
+    keep: Path | None = None
+    """Where failing cases are written, made small; None writes nothing."""
+    tries: int = 150
+    """Attempts to make a failure smaller."""
+    command: Sequence[str] = field(default=COMMAND, repr=False)
+
+
 def run_campaign(
-    seed: int, programs: int, progress: Callable[[Outcome], None] | None = None
+    seed: int,
+    programs: int,
+    progress: Callable[[Outcome], None] | None = None,
+    settings: Settings | None = None,
 ) -> Campaign:
-    """Run the cases of seeds ``seed .. seed + programs - 1``."""
-    outcomes: list[Outcome] = []
-    for number in range(programs):
-        outcomes.append(run_case(make_case(seed + number)))
-        if progress is not None:
-            progress(outcomes[-1])
+    """Run the cases of seeds ``seed .. seed + programs - 1``, each where a crash does no harm."""
+    settings, outcomes = settings or Settings(), list[Outcome]()
+    with Worker(settings.command) as worker:
+        for number in range(seed, seed + programs):
+            emulate = settings.emulate_each > 0 and number % settings.emulate_each == 0
+            outcome = _asked(worker, number, None, emulate)
+            if outcome.kind in FAILURES and settings.keep is not None:
+                outcome = _kept(worker, outcome, settings, emulate)
+            outcomes.append(outcome)
+            if progress is not None:
+                progress(outcome)
     return Campaign(tuple(outcomes))
 
 
-def run_case(case: Case) -> Outcome:
-    """Compile and interpret one case, and compare both with the exact result."""
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            logic = case.logic
-            if "\n" in logic:
-                file = Path(folder) / "logic.py"
-                file.write_text(logic, encoding="utf-8")
-                logic = str(file)
-            return _checked(case, logic)
-    except SepTranError as error:
-        if isinstance(error, WrongResultError):
-            return Outcome(case, "wrong", str(error))
-        kind = "rejected" if _located(error) else "crash"
-        return Outcome(case, kind, str(error))
-    except Exception:
-        return Outcome(case, "crash", traceback.format_exc(limit=-4))
+def run_case(case: Case, emulate: bool = False) -> Outcome:
+    """Run one case on each of its executors, in this process."""
+    ran: list[str] = []
+    refused, worst = "", 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        files = Files.write(case, Path(folder))
+        for name, run in executors(case, emulate).items():
+            try:
+                worst = max(worst, run(files))
+                ran.append(name)
+            except WrongResultError as error:
+                return Outcome(case, "wrong", name, str(error), worst, tuple(ran))
+            except SepTranError as error:
+                if not _located(error):
+                    return Outcome(case, "crash", name, str(error), worst, tuple(ran))
+                refused = refused or f"{name}: {error}"
+            except Exception:
+                text = traceback.format_exc(limit=-4)
+                return Outcome(case, "crash", name, text, worst, tuple(ran))
+    kind = "right" if ran else "rejected"
+    return Outcome(case, kind, "", refused, worst, tuple(ran))
 
 
 def _located(error: SepTranError) -> bool:
@@ -100,57 +134,31 @@ def _located(error: SepTranError) -> bool:
     return all(e.where is not None for e in inner)
 
 
-def _checked(case: Case, logic: str) -> Outcome:
-    arrays = _inputs(case)
-    kernel = compile(logic, case.mapping, static=case.static, tunables=case.tunables)
-    result = kernel.check(*arrays.values())
-    if not result.right:
-        return Outcome(case, "wrong", f"compiled: {result}")
-    worst = max((a.worst for a in result.outputs), default=0.0)
-    for stages in _programs(case, logic, kernel, arrays):
-        exact = error_bounds(stages.task_tree, arrays)
-        for where, outputs in _interpreted(stages.tile_program, arrays, case.seed):
-            for name, found in outputs.items():
-                accuracy = compare(name, found, exact[name])
-                if not accuracy.right:
-                    return Outcome(case, "wrong", f"interpreted on {where}: {accuracy}")
-                worst = max(worst, accuracy.worst)
-    return Outcome(case, "right", worst=worst)
+def _asked(worker: Worker, seed: int, trace: Trace | None, emulate: bool) -> Outcome:
+    """What the worker says of a case, or what became of the worker."""
+    answer = worker.ask({"seed": seed, "trace": trace, "emulate": emulate}, SECONDS)
+    case = make_case(seed, trace)
+    if answer["kind"] in ("crashed", "timed out"):
+        kind = "crash" if answer["kind"] == "crashed" else "hang"
+        return Outcome(case, kind, "its process", answer["message"])
+    return Outcome(
+        case, answer["kind"], answer["executor"], answer["message"], answer["worst"],
+        tuple(answer["ran"]),
+    )  # fmt: skip
 
 
-def _programs(case: Case, logic: str, kernel: Kernel, arrays: dict[str, Any]) -> Iterator[Stages]:
-    """The compiled program's stages, and those for another machine where it fits there."""
-    shapes = {n: a.shape for n, a in arrays.items()}
-    dtypes = {n: str(a.dtype) for n, a in arrays.items()}
-    yield kernel.specialise(shapes, dtypes).stages
-    if case.machine != "cpu-x86":
-        stages = produce_stages(
-            logic, case.machine, shapes=shapes, dtypes=dtypes,
-            static=case.static, tunables=case.tunables,
-        )  # fmt: skip
-        try:
-            verify(stages.tile_program)
-        except TileError as error:
-            if error.code.startswith("SEP42"):  # the passes made a program that races
-                raise WrongResultError(f"{case.machine}: {error}") from error
-            return  # it does not fit there
-        except MappingError:
-            return
-        yield stages
+def _kept(worker: Worker, outcome: Outcome, settings: Settings, emulate: bool) -> Outcome:
+    """The outcome with its case made small and written where a person can read it."""
+    seed = outcome.case.seed
 
+    def fails(trace: Trace) -> bool:
+        found = _asked(worker, seed, trace, emulate)
+        return (found.kind, found.executor) == (outcome.kind, outcome.executor)
 
-def _interpreted(
-    program: TileProgram, arrays: dict[str, Any], seed: int
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The outputs under every schedule."""
-    given = {n: arrays[n] for n in program.params if n in arrays}
-    for order in ("early", "late", seed):
-        yield f"{program.machine.name} ({order})", interpret(program, given, order=order)
-
-
-def _inputs(case: Case) -> dict[str, Any]:
-    rng = np.random.default_rng(case.seed)
-    return {
-        name: rng.standard_normal(shape).astype(numpy_dtype(case.dtype))
-        for name, shape in case.shapes.items()
-    }
+    small = make_case(seed, simpler(outcome.case.trace, fails, settings.tries))
+    assert settings.keep is not None
+    folder = settings.keep / f"seed-{seed}"
+    Files.write(small, folder)
+    told = _asked(worker, seed, small.trace, emulate)
+    (folder / "outcome.txt").write_text(f"{told}\n{small.values} values\n", encoding="utf-8")
+    return replace(outcome, kept=str(folder))

@@ -1,18 +1,33 @@
-"""One random case: a logic, a mapping, shapes and dtypes, all from one seed."""
+"""One random case: a logic, a mapping, a machine, shapes and inputs, all from one seed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from random import Random
 from typing import Any
 
-from septran.fuzz.logic import products, rowwise
+import numpy as np
 
-OPERATORS = ("gemm", "batched_gemm", "gemm_bias_act", "softmax", "attention", "conv2d")
-EXTENTS = (1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 48, 63, 65)
-TILES = (1, 3, 8, 16, 24, 32, 48, 64, 128)
-CPU_MEMORIES = ("NONE", "DRAM", "L3", "L2", "L1")
-DTYPES = ("float32", "float32", "float32", "float64", "float16", "bfloat16")
+from septran import operators
+from septran.dtypes import is_float, numpy_dtype
+from septran.fuzz import edits, programs
+from septran.fuzz.choices import Choices, Trace
+from septran.fuzz.programs import EXTENTS, Input, Source
+from septran.fuzz.renaming import renamed
+
+MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200", "nvidia-a100")
+FAMILIES = (
+    programs.rows, programs.elementwise, programs.products, programs.chains, programs.moves,
+)  # fmt: skip
+_FREE: Mapping[str, tuple[str, ...]] = {
+    "attention": ("M", "N"), "attention_bias": ("M", "N"), "attention_decode": ("N",),
+    "batched_gemm": ("M", "N", "K"), "conv2d": ("H", "W", "O"), "conv2d_nhwc": ("H", "W", "O"),
+    "dequant_gemm": ("M", "N"), "elementwise": ("M", "N"), "elementwise_binary": ("M", "N"),
+    "gemm": ("M", "N", "K"), "gemm_bias_act": ("M", "N", "K"), "gemm_splitk": ("M", "N", "K"),
+    "layer_norm": ("M", "N"), "linear_attention": (), "mla_decode": (), "reduce": ("M", "N"),
+    "rms_norm": ("M", "N"), "rope": (), "softmax": ("M", "N"), "topk": ("M",),
+}  # fmt: skip
+"""Dimensions of the library's operators that any extent does for."""
 
 
 @dataclass(frozen=True)
@@ -20,89 +35,93 @@ class Case:
     """All that is needed to repeat one run."""
 
     seed: int
+    trace: Trace
+    """What `Choices` drew; a case is a function of it."""
+    kind: str
+    """A family of `programs`, or the operator of the library that was renamed."""
     logic: str
-    """An operator's name, or the text of a logic file."""
-    mapping: str
-    """The text of a mapping file, or the name of a machine."""
-    shapes: dict[str, tuple[int, ...]]
-    """Of the inputs, by name."""
-    dtype: str
-    static: dict[str, Any]
-    tunables: dict[str, int]
+    """The text of a logic file."""
     machine: str
-    """A machine whose tile program is interpreted as well."""
+    """Whose generated code or tile program runs beside the CPU's."""
+    mappings: Mapping[str, str]
+    """The text of a mapping file for cpu-x86 and for `machine`."""
+    machine_text: str | None
+    """A machine file to take for `machine`; None for the shipped one."""
+    inputs: tuple[Input, ...]
+    values: str
+    """``normal``, ``corners`` (least and largest, zeros of both signs, NaN and infinities) or
+    ``exact`` (small integers, of which every float sum is exact)."""
+    static: Mapping[str, Any]
+    tunables: Mapping[str, int]
 
     def __str__(self) -> str:
-        name = self.logic if "\n" not in self.logic else "generated logic"
-        return (
-            f"seed {self.seed}: {name} {self.dtype} {self.shapes} {self.static} "
-            f"{self.tunables} on cpu-x86 and {self.machine}"
-        )
+        shapes = ", ".join(f"{i.name} {i.dtype}{list(i.shape)}" for i in self.inputs)
+        return f"seed {self.seed}: {self.kind} ({shapes}) {dict(self.tunables)} on {self.machine}"
+
+    def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The inputs by name; equal cases give equal ones."""
+        rng = np.random.default_rng(self.seed)
+        return {i.name: _array(rng, i, self.values) for i in self.inputs}
 
 
-def make_case(seed: int) -> Case:
-    """The case of a seed; equal seeds give equal cases."""
-    rng = Random(seed)
-    small = rng.random() < 0.1  # tiles of one element are slow, and rarely tell more
-    tiles = TILES if small else TILES[2:]
-    names = ("block_M", "block_N", "block_K", "block_rows")
-    tunables = {name: rng.choice(tiles) for name in names}
-    machine = rng.choice(("cpu-x86", "dsa-sim", "nvidia-h200"))
-    if rng.random() < 0.5:
-        return _operator(rng, seed, tunables, machine)
-    generated = products(rng) if rng.random() < 0.5 else rowwise(rng)
-    sizes = {d: rng.choice(EXTENTS) for d in ("M", "N", "K")}
-    shapes = {n: tuple(sizes[d] for d in dims) for n, dims in generated.inputs}
-    tasks = ("rows", "block", "multiply", "finish")
-    mapping = _mapping(rng, tasks)
-    dtype = rng.choice(("float32", "float32", "float64"))
-    return Case(seed, generated.text, mapping, shapes, dtype, {}, tunables, machine)
+def make_case(seed: int, trace: Trace | None = None) -> Case:
+    """The case of a seed, or of the draws in `trace`; equal arguments give equal cases."""
+    c = Choices(seed, trace)
+    source = c.of(FAMILIES)(c) if c.chance(65) else _library(c)
+    machine = c.of(MACHINES)
+    tunables = edits.tunables(c)
+    mappings = {name: edits.mapping(c, name) for name in dict.fromkeys(("cpu-x86", machine))}
+    text = edits.machine(c, machine)
+    values = c.of(("normal", "exact", "corners"))
+    if source.kind in ("rows", *operators.names()) and values == "corners":
+        values = "normal"  # one infinity makes whole rows NaN, and says nothing
+    return Case(
+        seed, c.trace, source.kind, source.text, machine, mappings, text, source.inputs, values,
+        dict(source.static), tunables,
+    )  # fmt: skip
 
 
-def _operator(rng: Random, seed: int, tunables: dict[str, int], machine: str) -> Case:
-    name = rng.choice(OPERATORS)
-    e = {d: rng.choice(EXTENTS) for d in "MNKHWD"}
-    b, h = rng.choice((1, 2)), rng.choice((1, 3))
-    static: dict[str, Any] = {}
-    shapes: dict[str, tuple[int, ...]]
-    match name:
-        case "gemm":
-            static = {"trans_a": rng.random() < 0.3, "trans_b": rng.random() < 0.3}
-            a, bb = (e["M"], e["K"]), (e["K"], e["N"])
-            shapes = {
-                "A": a[::-1] if static["trans_a"] else a,
-                "B": bb[::-1] if static["trans_b"] else bb,
-            }
-        case "batched_gemm":
-            shapes = {"A": (b, e["M"], e["K"]), "B": (b, e["K"], e["N"])}
-        case "gemm_bias_act":
-            static = {"act": rng.choice(("none", "relu", "gelu", "silu"))}
-            shapes = {"A": (e["M"], e["K"]), "B": (e["K"], e["N"]), "bias": (e["N"],)}
-        case "softmax":
-            shapes = {"X": (e["M"], e["N"])}
-        case "attention":
-            d = rng.choice((8, 16, 20, 32))
-            static = {"causal": rng.random() < 0.5}
-            keys = (b, h, e["N"], d)
-            shapes = {"Q": (b, h, e["M"], d), "K": keys, "V": keys}
-        case _:
-            static = {"stride": rng.choice((1, 2)), "padding": rng.choice((0, 1))}
-            r = rng.choice((1, 2, 3))
-            size = (rng.choice((5, 8, 13)), rng.choice((5, 9, 14)))
-            shapes = {"X": (b, h, *size), "F": (rng.choice((1, 5, 16)), h, r, r)}
-    dtype = rng.choice(DTYPES)
-    return Case(seed, name, "cpu-x86", shapes, dtype, static, tunables, machine)
+def _library(c: Choices) -> Source:
+    """An operator of the library under other names, in sizes of its own or any."""
+    from septran.compiler import extents
+    from septran.task.inference import complete
+
+    operator = c.of(tuple(_FREE))
+    case = c.of(operators.cases(operator))
+    sizes = {d: c.of(EXTENTS) if d in _FREE[operator] else n for d, n in case.sizes.items()}
+    if "stride" in case.static or operator.startswith("conv2d"):
+        sizes |= {d: max(n, 7) for d, n in sizes.items() if d in ("H", "W")}
+    task = operators.load(operator)
+    shapes, dtypes = complete(
+        task, extents(task, sizes, case.static), {n: k.dtype or case.dtype for n, k in task.tensors},
+        static=dict(case.static),
+    )  # fmt: skip
+    new = renamed(operator)
+    from septran.task.inference import written
+
+    outputs = written(task, dict(case.static))
+    inputs = tuple(
+        Input(new.tensors[n], shapes[n], dtypes[n]) for n, _ in task.tensors if n not in outputs
+    )
+    return Source(new.text, inputs, case.static, operator)
 
 
-def _mapping(rng: Random, tasks: tuple[str, ...]) -> str:
-    """A rule mapping for cpu-x86 with random placements."""
-    lines = [
-        "machine: cpu-x86",
-        "rules:",
-        "  - {match: {level: entry}, proc: HOST, mems: {'*': DRAM}}",
-    ]
-    for task in tasks:
-        group = rng.choice(("'*'", "reads", "writes", "temporaries"))
-        memory = rng.choice(CPU_MEMORIES if group != "temporaries" else CPU_MEMORIES[1:])
-        lines.append(f"  - {{match: {{task: {task}}}, proc: CORE, mems: {{{group}: {memory}}}}}")
-    return "\n".join(lines) + "\n"
+_FLOAT_CORNERS = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, np.inf, -np.inf, np.nan, 1e-40, 6e4, -1e30)
+
+
+def _array(rng: np.random.Generator, tensor: Input, values: str) -> np.ndarray[Any, Any]:
+    kind = numpy_dtype(tensor.dtype)
+    if not is_float(tensor.dtype):
+        limits = np.iinfo(kind)
+        corners = [limits.min, limits.max, limits.min + 1, limits.max - 1, 0, 1, 2]
+        corners += [-1] if limits.min < 0 else []
+        if values == "corners":
+            return rng.choice(np.array(corners, kind), tensor.shape)
+        low, high = (max(limits.min, -100), min(limits.max, 100))
+        return rng.integers(low, high, tensor.shape, endpoint=True).astype(kind)
+    if values == "corners":
+        with np.errstate(over="ignore"):
+            return rng.choice(np.array(_FLOAT_CORNERS).astype(kind), tensor.shape)
+    if values == "exact":
+        return rng.integers(-3, 3, tensor.shape, endpoint=True).astype(kind)
+    return rng.standard_normal(tensor.shape).astype(kind)

@@ -1,0 +1,180 @@
+"""Everything that can execute a case, each compared with the exact result by the error bound."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from septran.compiler import compile, produce_stages
+from septran.errors import TileError
+from septran.fuzz import edits
+from septran.fuzz.cases import Case
+from septran.machine.loader import load_machine, mappings_root
+from septran.runtime.accuracy import WrongResultError, compare, error_bounds
+from septran.runtime.kernel import Kernel
+from septran.targets.dsa.simulator.adversary import VARIABLE
+from septran.tile.interpreter import interpret
+from septran.tile.verify import verify
+
+ADVERSARIES = 2
+"""Seeds of delays that a simulated DSA runs a case with, beside none."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """A case in a folder: what a person would compile."""
+
+    case: Case
+    folder: Path
+
+    @property
+    def logic(self) -> str:
+        """The logic file."""
+        return str(self.folder / "logic.py")
+
+    def mapping(self, machine: str) -> str:
+        """The mapping file for a machine of this name."""
+        return str(self.folder / f"mine-{machine}.mapping.yaml")
+
+    @property
+    def machine(self) -> str:
+        """The case's machine: its file where the case has one of its own, else its name."""
+        if self.case.machine_text is None:
+            return self.case.machine
+        return str(self.folder / f"{self.case.machine}.yaml")
+
+    @classmethod
+    def write(cls, case: Case, folder: Path) -> Files:
+        """Write logic, mappings and machine into `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        files = cls(case, folder)
+        Path(files.logic).write_text(case.logic, encoding="utf-8")
+        for machine, text in case.mappings.items():
+            Path(files.mapping(machine)).write_text(text, encoding="utf-8")
+        if case.machine_text is not None:
+            Path(files.machine).write_text(case.machine_text, encoding="utf-8")
+            header = edits.header_of(case.machine)
+            if header is not None:
+                shutil.copy(header, folder)
+        return files
+
+
+Run = Callable[[Files], float]
+"""Runs a case in one way. Gives the greatest error as a fraction of what rounding allows;
+raises WrongResultError, or another SepTranError where the case is refused."""
+
+
+def executors(case: Case, emulate: bool) -> Mapping[str, Run]:
+    """Who can run `case`, by name. With `emulate` a GPU's generated code, too, which takes
+    seconds."""
+    found: dict[str, Run] = {"cpu": _cpu, "cpu, other width": _other_width}
+    if case.machine == "cpu-x86":
+        return found | {"interpreter": _interpreter}
+    found["interpreter"] = _interpreter
+    backend = load_machine(case.machine).backend
+    if backend == "dsa":
+        found["simulator"] = _simulator
+    elif backend == "cuda" and emulate:
+        found["emulator"] = _emulator
+    return found
+
+
+def _kernel(files: Files, name: str, machine: str, **options: Any) -> Kernel:
+    case = files.case
+    return compile(
+        files.logic, files.mapping(name), machine=machine, static=case.static,
+        tunables=case.tunables, **options,
+    )  # fmt: skip
+
+
+def _checked(kernel: Kernel, case: Case) -> float:
+    check = kernel.check(*case.arrays().values())
+    if not check.right:
+        raise WrongResultError(str(check))
+    return max((output.worst for output in check.outputs), default=0.0)
+
+
+def _cpu(files: Files) -> float:
+    return _checked(_kernel(files, "cpu-x86", _cpu_machine(files)), files.case)
+
+
+def _cpu_machine(files: Files) -> str:
+    return files.machine if files.case.machine == "cpu-x86" else "cpu-x86"
+
+
+def _other_width(files: Files) -> float:
+    """The CPU's code for vectors of 256 bits, where the host's own are of 512."""
+    source = Path(_cpu_machine(files))
+    if source.suffix != ".yaml":
+        source = mappings_root() / "machines" / "cpu-x86.yaml"
+    document = yaml.safe_load(source.read_text(encoding="utf-8"))
+    document["arch"] = "avx2"
+    other = files.folder / "cpu-avx2.yaml"
+    other.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    return _checked(_kernel(files, "cpu-x86", str(other)), files.case)
+
+
+def _interpreter(files: Files) -> float:
+    """The tile program under three schedules of its copies."""
+    case, arrays = files.case, files.case.arrays()
+    stages = produce_stages(
+        files.logic, files.mapping(case.machine), machine=files.machine,
+        shapes={n: a.shape for n, a in arrays.items()},
+        dtypes={i.name: i.dtype for i in case.inputs}, static=case.static, tunables=case.tunables,
+    )  # fmt: skip
+    program = stages.tile_program
+    try:
+        verify(program)
+    except TileError as error:
+        if error.code.startswith("SEP42"):  # the passes made a program that races
+            raise WrongResultError(f"the passes' program: {error}") from error
+        raise
+    exact, worst = error_bounds(stages.task_tree, arrays), 0.0
+    for order in ("early", "late", case.seed):
+        for name, found in interpret(program, arrays, order=order).items():
+            accuracy = compare(name, found, exact[name])
+            if not accuracy.right:
+                raise WrongResultError(f"interpreted ({order}): {accuracy}")
+            worst = max(worst, accuracy.worst)
+    return worst
+
+
+def _simulator(files: Files) -> float:
+    """Generated C on the simulated machine, with no delays and with random ones."""
+    kernel = _kernel(files, files.case.machine, files.machine)
+    worst = _checked(kernel, files.case)
+    for seed in range(ADVERSARIES):
+        with _environment(VARIABLE, str(files.case.seed + seed)):
+            worst = max(worst, _checked(kernel, files.case))
+    return worst
+
+
+def _emulator(files: Files) -> float:
+    """Generated CUDA on the emulator: asynchronous work at once, late, and at random."""
+    from septran.targets.cuda.emulated import MODES, emulation
+
+    kernel, worst = _kernel(files, files.case.machine, files.machine, emulate=True), 0.0
+    for mode in MODES:
+        with emulation(mode, files.case.seed):
+            worst = max(worst, _checked(kernel, files.case))
+    return worst
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

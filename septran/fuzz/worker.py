@@ -1,0 +1,41 @@
+"""Runs cases in a process of its own: ``python -m septran.fuzz.worker``.
+
+Reads one JSON request a line and answers each with one line, as `septran.tune.worker` does: a
+case may crash or hang, and the process that asked only sees that no answer comes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from septran.fuzz.campaign import run_case
+from septran.fuzz.cases import make_case
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    answers = os.fdopen(os.dup(1), "w")
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    for line in sys.stdin:
+        answers.write(json.dumps(answer(json.loads(line))) + "\n")
+        answers.flush()
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """The outcome of the case that `request` names."""
+    trace = request["trace"]
+    case = make_case(request["seed"], None if trace is None else tuple(trace))
+    outcome = run_case(case, request["emulate"])
+    return {
+        "kind": outcome.kind, "executor": outcome.executor, "message": outcome.message,
+        "worst": outcome.worst, "ran": list(outcome.ran),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
