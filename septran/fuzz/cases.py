@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from septran import operators
+from septran.compiler import extents
 from septran.dtypes import is_float, numpy_dtype
 from septran.fuzz import edits, programs
 from septran.fuzz.choices import Choices, Trace
 from septran.fuzz.programs import EXTENTS, Input, Source
 from septran.fuzz.renaming import renamed
+from septran.task.inference import complete, written
 
 MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200", "nvidia-a100")
 FAMILIES = (
@@ -83,22 +85,17 @@ def make_case(seed: int, trace: Trace | None = None) -> Case:
 
 def _library(c: Choices) -> Source:
     """An operator of the library under other names, in sizes of its own or any."""
-    from septran.compiler import extents
-    from septran.task.inference import complete
-
     operator = c.of(tuple(_FREE))
     case = c.of(operators.cases(operator))
     sizes = {d: c.of(EXTENTS) if d in _FREE[operator] else n for d, n in case.sizes.items()}
     if "stride" in case.static or operator.startswith("conv2d"):
         sizes |= {d: max(n, 7) for d, n in sizes.items() if d in ("H", "W")}
     task = operators.load(operator)
+    kinds = {n: k.dtype or case.dtype for n, k in task.tensors}
     shapes, dtypes = complete(
-        task, extents(task, sizes, case.static), {n: k.dtype or case.dtype for n, k in task.tensors},
-        static=dict(case.static),
-    )  # fmt: skip
+        task, extents(task, sizes, case.static), kinds, static=dict(case.static)
+    )
     new = renamed(operator)
-    from septran.task.inference import written
-
     outputs = written(task, dict(case.static))
     inputs = tuple(
         Input(new.tensors[n], shapes[n], dtypes[n]) for n, _ in task.tensors if n not in outputs

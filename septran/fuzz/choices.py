@@ -98,4 +98,4 @@ def _candidates(trace: Trace) -> Iterator[Trace]:
     for at, number in enumerate(trace):
         for lower in dict.fromkeys((number // 2, number - 1)):
             if 0 <= lower < number:
-                yield trace[:at] + (lower,) + trace[at + 1 :]
+                yield (*trace[:at], lower, *trace[at + 1 :])

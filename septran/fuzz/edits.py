@@ -11,7 +11,13 @@ import yaml
 from septran.fuzz.choices import Choices
 from septran.machine.loader import mappings_root
 
-_WHERE = ("{loops: parallel}", "{holds: parallel}", "{primitive: gemm}", "{leaf: elementwise}", "{leaf: true}")
+_WHERE = (
+    "{loops: parallel}",
+    "{holds: parallel}",
+    "{primitive: gemm}",
+    "{leaf: elementwise}",
+    "{leaf: true}",
+)
 _GROUPS = ("accumulators", "temporaries", "reads", "writes", "'*'")
 _MEMORIES: Mapping[str, tuple[str, ...]] = {
     "cpu-x86": ("NONE", "L2", "L3", "L1", "DRAM"),

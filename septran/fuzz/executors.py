@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from septran.compiler import compile, produce_stages
-from septran.errors import TileError
+from septran.errors import SepTranError, TileError
 from septran.fuzz import edits
 from septran.fuzz.cases import Case
 from septran.machine.loader import load_machine, mappings_root
@@ -72,8 +72,7 @@ raises WrongResultError, or another SepTranError where the case is refused."""
 
 
 def executors(case: Case, emulate: bool) -> Mapping[str, Run]:
-    """Who can run `case`, by name. With `emulate` a GPU's generated code, too, which takes
-    seconds."""
+    """Who can run `case`, by name; with `emulate` a GPU's generated code, too (seconds each)."""
     found: dict[str, Run] = {"cpu": _cpu, "cpu, other width": _other_width}
     if case.machine == "cpu-x86":
         return found | {"interpreter": _interpreter}
@@ -87,18 +86,33 @@ def executors(case: Case, emulate: bool) -> Mapping[str, Run]:
 
 
 def _kernel(files: Files, name: str, machine: str, **options: Any) -> Kernel:
+    """Compiled for the case's inputs: whatever is refused is refused here."""
     case = files.case
-    return compile(
+    kernel = compile(
         files.logic, files.mapping(name), machine=machine, static=case.static,
         tunables=case.tunables, **options,
     )  # fmt: skip
+    kernel.specialise(
+        {i.name: i.shape for i in case.inputs}, {i.name: i.dtype for i in case.inputs}
+    )
+    return kernel
 
 
 def _checked(kernel: Kernel, case: Case) -> float:
-    check = kernel.check(*case.arrays().values())
+    """Run and compare; an error of a program that was accepted is a wrong result, too."""
+    with _accepted():
+        check = kernel.check(*case.arrays().values())
     if not check.right:
         raise WrongResultError(str(check))
     return max((output.worst for output in check.outputs), default=0.0)
+
+
+@contextmanager
+def _accepted() -> Iterator[None]:
+    try:
+        yield
+    except SepTranError as error:
+        raise WrongResultError(f"after it was accepted: {error}") from error
 
 
 def _cpu(files: Files) -> float:
@@ -138,7 +152,9 @@ def _interpreter(files: Files) -> float:
         raise
     exact, worst = error_bounds(stages.task_tree, arrays), 0.0
     for order in ("early", "late", case.seed):
-        for name, found in interpret(program, arrays, order=order).items():
+        with _accepted():
+            outputs = interpret(program, arrays, order=order)
+        for name, found in outputs.items():
             accuracy = compare(name, found, exact[name])
             if not accuracy.right:
                 raise WrongResultError(f"interpreted ({order}): {accuracy}")

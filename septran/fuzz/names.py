@@ -1,4 +1,4 @@
-"""Identifiers for generated programs: what a user may call things, and another program would not."""
+"""Identifiers for generated programs: what users may call things, odd names among them."""
 
 from __future__ import annotations
 

@@ -100,7 +100,8 @@ def _temporary(c: Choices, name: str, operands: Operands, like: str, width: int)
     at = c.of((1, width // 2, width - 1))
     tiles = operands.tiles
     left, right = (
-        expression(c, Operands([f"{t}[:, {part}]" for t in tiles]), 1) for part in (f":{at}", f"{at}:")
+        expression(c, Operands([f"{t}[:, {part}]" for t in tiles]), 1)
+        for part in (f":{at}", f"{at}:")
     )
     return [made, f"{name}[:, :{at}] = {left}", f"{name}[:, {at}:] = {right}"]
 
@@ -290,13 +291,17 @@ def moves(c: Choices) -> Source:
     source = f"{X}.T" if transposed else X
     lines = []
     if through:
-        lines += [f"{T} = task.empty({source}.shape, {X}.dtype, name='{T}')", f"task.copy({T}, {source})"]
+        lines += [
+            f"{T} = task.empty({source}.shape, {X}.dtype, name='{T}')",
+            f"task.copy({T}, {source})",
+        ]
         source = T
     fill = f"    task.fill({Y}, {c.between(0, 3)})\n" if filled else ""
     before = "\n    ".join(lines) + ("\n" if lines else "")
+    body = f"task.copy({Y}, {X})" if c.chance(50) else f"{Y}[:, :] = {X}"
     text = f"""{HEAD}@task.define(leaf=True)
 def {leaf}({Y}, {X}):
-    {"task.copy(%s, %s)" % (Y, X) if c.chance(50) else f"{Y}[:, :] = {X}"}
+    {body}
 
 
 @task.define

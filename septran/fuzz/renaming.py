@@ -17,7 +17,7 @@ from septran.task.loader import find_entry
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _LIBRARY = "septran.operators."
 _TABLES = ("EXAMPLE", "CASES")
-"""Names that a logic file gives sizes by; what they hold goes by dimensions, so they are left out."""
+"""Sizes by dimension that a file of the library gives; a renamed one has none."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Renamed:
 
 
 def renamed(operator: str, name: Callable[[str], str] = "my_{}".format) -> Renamed:
-    """The library's `operator` with tasks, tensors, dimensions and temporaries called ``name(old)``.
+    """The library's `operator` whose tasks, tensors, dimensions, temporaries are ``name(old)``.
 
     Static flags, scalars and tunables keep their names: they are what callers and mappings set.
     Raises LoadError for an operator that there is not.
@@ -147,7 +147,7 @@ class _Renamer(ast.NodeTransformer):
         self.tasks, self.dims, self.flags, self.name = tasks, dims, flags, name
         self.local: dict[str, str] = {}
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         outer, self.local = self.local, {a.arg: self.name(a.arg) for a in node.args.args}
         for argument in node.args.args:
             if argument.annotation is not None:
@@ -165,11 +165,11 @@ class _Renamer(ast.NodeTransformer):
                 node.value = _WORD.sub(lambda m: self.dims.get(m[0], m[0]), node.value)
         return annotation
 
-    def visit_Name(self, node: ast.Name) -> ast.AST:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> ast.AST:
         node.id = self.local.get(node.id, self.tasks.get(node.id, node.id))
         return node
 
-    def visit_keyword(self, node: ast.keyword) -> ast.AST:  # noqa: N802
+    def visit_keyword(self, node: ast.keyword) -> ast.AST:
         value = node.value
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
             if node.arg == "variant_of":
@@ -182,7 +182,7 @@ class _Renamer(ast.NodeTransformer):
         node.value = self.visit(value)
         return node
 
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:  # noqa: N802
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.generic_visit(node)
         for target in node.targets:  # SAME = {"G": "H"}
             if isinstance(target, ast.Name) and target.id == "SAME":

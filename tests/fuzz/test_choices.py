@@ -5,18 +5,27 @@ from __future__ import annotations
 from septran.fuzz import Choices, simpler
 
 
+def _draws(choices):
+    return [
+        choices.below(10), choices.of("abc"), choices.chance(50), choices.between(4, 9),
+        choices.some("xyz", 2),
+    ]  # fmt: skip
+
+
 def test_draws_are_repeated_from_their_trace():
     first = Choices(3)
-    drawn = [first.below(10), first.of("abc"), first.chance(50), first.between(4, 9), first.some("xyz", 2)]
-    again = Choices(0, first.trace)
-    assert drawn == [
-        again.below(10), again.of("abc"), again.chance(50), again.between(4, 9), again.some("xyz", 2)
-    ]  # fmt: skip
+    drawn = _draws(first)
+    assert _draws(Choices(0, first.trace)) == drawn
 
 
 def test_after_its_end_a_trace_gives_the_simplest():
     empty = Choices(0, ())
-    assert (empty.below(7), empty.of("abc"), empty.chance(99), empty.between(4, 9)) == (0, "a", False, 4)
+    assert (empty.below(7), empty.of("abc"), empty.chance(99), empty.between(4, 9)) == (
+        0,
+        "a",
+        False,
+        4,
+    )
     assert empty.some("xyz", 3) == []
 
 

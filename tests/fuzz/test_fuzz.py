@@ -92,7 +92,10 @@ def test_a_renamed_operator_computes_the_same(operator, tmp_path):
     assert not set(other.tensors.values()) & set(other.tensors)
     arrays = _sample(operator, case)
     flags = dict(case.static)
-    expected, found = task.run(own, *arrays, **flags), task.run(task.load_entry(file), *arrays, **flags)
+    expected, found = (
+        task.run(own, *arrays, **flags),
+        task.run(task.load_entry(file), *arrays, **flags),
+    )
     for a, b in zip(_several(expected), _several(found), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -116,9 +119,15 @@ def test_a_dropped_copy_is_found(monkeypatch):
 
     def without_copies(program, arrays, **options):
         def drop(node):
-            return () if isinstance(node, Copy) and node.target.buffer not in program.params else (node,)
+            return (
+                ()
+                if isinstance(node, Copy) and node.target.buffer not in program.params
+                else (node,)
+            )
 
-        return whole(dataclasses.replace(program, body=rewrite(program.body, drop)), arrays, **options)
+        return whole(
+            dataclasses.replace(program, body=rewrite(program.body, drop)), arrays, **options
+        )
 
     monkeypatch.setattr(executors, "interpret", without_copies)
     found = run_case(_gemm())
