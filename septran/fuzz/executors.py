@@ -92,9 +92,9 @@ def _kernel(files: Files, name: str, machine: str, **options: Any) -> Kernel:
         files.logic, files.mapping(name), machine=machine, static=case.static,
         tunables=case.tunables, **options,
     )  # fmt: skip
-    kernel.specialise(
-        {i.name: i.shape for i in case.inputs}, {i.name: i.dtype for i in case.inputs}
-    )
+    shapes = {i.name: i.shape for i in case.inputs}
+    kinds = {i.name: i.dtype for i in case.inputs}
+    kernel.specialise(shapes, kinds).stages.executable  # noqa: B018  # built now
     return kernel
 
 
