@@ -19,14 +19,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def vector_widths() -> dict[int, str]:
-    """Bits of the host's vectors, then of the others, each with the word for such code.
+    """Bits of the host's vectors, then of the others, each with the word for such code."""
+    from septran.targets.cpu.isa import NATIVE_IS, native, other_width
 
-    What the host lacks is legalised: AVX-512's tiles run in AVX2's instructions.
-    """
-    from septran.targets.cpu.isa import NATIVE_IS, lacking, native
-
-    own, longest = 8 * native().unit.bytes, "split" if lacking("x86-64-v4") else "avx512"
-    return {own: os.environ.get(NATIVE_IS, ""), **({512: longest} if own == 256 else {256: "avx2"})}
+    own = 8 * native().unit.bytes
+    return {own: os.environ.get(NATIVE_IS, ""), 768 - own: other_width()}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

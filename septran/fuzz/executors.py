@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from septran.compiler import compile, produce_stages
 from septran.errors import SepTranError, TileError
 from septran.fuzz import edits
 from septran.fuzz.cases import Case
-from septran.machine.loader import load_machine, mappings_root
+from septran.machine.loader import load_machine
 from septran.runtime.accuracy import WrongResultError, compare, error_bounds
 from septran.runtime.kernel import Kernel
+from septran.targets.cpu.isa import NATIVE_IS, other_width
 from septran.targets.dsa.simulator.adversary import VARIABLE
 from septran.tile.interpreter import interpret
 from septran.tile.verify import verify
@@ -124,15 +123,9 @@ def _cpu_machine(files: Files) -> str:
 
 
 def _other_width(files: Files) -> float:
-    """The CPU's code for vectors of 256 bits, where the host's own are of 512."""
-    source = Path(_cpu_machine(files))
-    if source.suffix != ".yaml":
-        source = mappings_root() / "machines" / "cpu-x86.yaml"
-    document = yaml.safe_load(source.read_text(encoding="utf-8"))
-    document["arch"] = "avx2"
-    other = files.folder / "cpu-avx2.yaml"
-    other.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
-    return _checked(_kernel(files, "cpu-x86", str(other)), files.case)
+    """The CPU's code for vectors of the width that the host's own do not have."""
+    with _environment(NATIVE_IS, other_width()):
+        return _cpu(files)
 
 
 def _interpreter(files: Files) -> float:

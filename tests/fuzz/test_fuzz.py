@@ -13,7 +13,6 @@ from septran.fuzz import Settings, executors, make_case, run_campaign, run_case
 from septran.fuzz.cases import MACHINES
 from septran.tile.nodes import Copy, rewrite
 
-pytestmark = pytest.mark.usefixtures("vectors")
 FIRST = 20_000
 """Seeds of the suite; `septran fuzz` takes any others."""
 DRAWN = 400

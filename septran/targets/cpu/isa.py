@@ -67,6 +67,16 @@ def native() -> Native:
     return choices[asked]
 
 
+def other_width() -> str:
+    """What `SEPTRAN_NATIVE` is for code of the vectors that this host's own are not.
+
+    What the host lacks is legalised: AVX-512's tiles run in AVX2's instructions.
+    """
+    if native().unit is AVX512:
+        return "avx2"
+    return "split" if lacking(_LEVELS["avx512"]) else "avx512"
+
+
 def llvm_arch(machine: Machine) -> str:
     """The processor that LLVM is told to compile for."""
     if machine.arch in ("", NATIVE):
