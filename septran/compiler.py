@@ -19,7 +19,7 @@ from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping
 from septran.mapping.resolve import resolve
 from septran.mapping.resolved import Decision, ResolvedMapping
-from septran.runtime.cache import Cache, cache_key
+from septran.runtime.cache import Cache, cache_key, without_notes, without_places
 from septran.runtime.kernel import Kernel
 from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.runtime.stages import Stages
@@ -209,12 +209,16 @@ def _executable(stages: Stages, backend: str, emulate: bool) -> Any:
     if emulate:
         return emulator_for(backend).emulated(ir, program)
     key = cache_key(
-        tensor_ir=ir.text,
-        mapping=str(stages.mapping),
+        tensor_ir=without_notes(ir.text),
+        mapping=without_places(str(stages.mapping)),
         machine=repr(replace(program.machine, location=None)),
         target=target.fingerprint(),
     )
-    return Cache.default().load_or_build(key, target.load, lambda: target.build(ir, program))
+
+    def load(folder: Path) -> Any:  # built from files elsewhere, perhaps
+        return target.placed(target.load(folder), ir, program)
+
+    return Cache.default().load_or_build(key, load, lambda: target.build(ir, program))
 
 
 def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, Mapping]:

@@ -79,7 +79,11 @@ def _internal(file: str) -> bool:
 
 def _short(file: str) -> str:
     """`file` relative to the package or the working folder where it is inside."""
-    return _relative(file, os.getcwd())  # noqa: PTH109  # a Path takes longer than all the rest
+    try:
+        folder = os.getcwd()  # noqa: PTH109  # a Path takes longer than all the rest
+    except OSError:  # it was removed
+        return file
+    return _relative(file, folder)
 
 
 @functools.lru_cache(maxsize=256)

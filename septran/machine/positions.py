@@ -78,6 +78,14 @@ class Node:
         return self.value
 
 
+def is_file(path: Path) -> bool:
+    """Whether a file of that name is there; a name that no file can have is none."""
+    try:
+        return path.is_file()
+    except OSError:  # longer than the system allows
+        return False
+
+
 def read_text(path: Path, kind: type[SepTranError], missing: type[SepTranError]) -> str:
     """The text of a file of at most 1 MiB in UTF-8; raises `missing` or `kind`."""
     try:

@@ -7,10 +7,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from septran.machine.loader import mappings_root
-from septran.machine.positions import Node
+from septran.machine.positions import Node, is_file
 from septran.mapping.mistakes import ExtendsError
 
 MOST_FILES = 8
+LONGEST_NAME = 100
+"""Characters of a file's name that an error shows."""
 
 
 def parent_of(node: Node, folder: Path | None, seen: list[Path]) -> Path | None:
@@ -40,21 +42,26 @@ def _inside(name: Node, folder: Path | None) -> Path:
             f"{name.text!r} leads out of the mapping's folder", name.where, hint=hint
         )
     shipped = f"{name.text}.mapping.yaml"
-    if (mappings_root() / shipped).is_file():  # by its name, as a kernel's mapping may be
+    if is_file(mappings_root() / shipped):  # by its name, as a kernel's mapping may be
         part = Path(shipped)
     if part.suffix not in (".yaml", ".yml"):
         hint = "name a file with its ending, or a shipped mapping: cpu-x86"
         raise ExtendsError(f"{name.text!r} is not a .yaml file", name.where, hint=hint)
     for root in _roots(folder):
         candidate = root / part
-        if candidate.is_file():
+        if is_file(candidate):
             resolved = candidate.resolve()
             if not resolved.is_relative_to(root.resolve()):
                 message = f"{name.text!r} is a link that leads out of its folder"
                 raise ExtendsError(message, name.where)
             return resolved
     places = " or ".join(str(root) for root in _roots(folder))
-    raise ExtendsError(f"no mapping {name.text!r} in {places}", name.where)
+    raise ExtendsError(f"no mapping {shortened(name.text)!r} in {places}", name.where)
+
+
+def shortened(name: str) -> str:
+    """The name, or its beginning."""
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
 
 
 def _roots(folder: Path | None) -> Iterable[Path]:

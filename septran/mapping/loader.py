@@ -12,8 +12,8 @@ from septran.location import Location
 from septran.machine.kinds import Report, check
 from septran.machine.loader import load_machine, machine_names, mappings_root
 from septran.machine.model import Machine
-from septran.machine.positions import Node, name_text, parse, read_text
-from septran.mapping.extends import merged, parent_of
+from septran.machine.positions import Node, is_file, name_text, parse, read_text
+from septran.mapping.extends import merged, parent_of, shortened
 from septran.mapping.mapping import Mapping
 from septran.mapping.mistakes import (
     FAMILY,
@@ -164,9 +164,10 @@ def _named_machine(node: Node, folder: Path | None) -> Machine:
     if name in machine_names():
         return load_machine(name)
     beside = None if folder is None or not name.endswith(".yaml") else folder / name
-    if beside is not None and "/" not in name and beside.is_file() and not beside.is_symlink():
+    if beside is not None and "/" not in name and is_file(beside) and not beside.is_symlink():
         return load_machine(beside)
-    raise UnknownNameError(f"no machine {name!r}", node.where, hint=nearest(name, machine_names()))
+    hint = nearest(name, machine_names())
+    raise UnknownNameError(f"no machine {shortened(name)!r}", node.where, hint=hint)
 
 
 def _report(machine: Machine) -> Report:

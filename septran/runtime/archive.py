@@ -15,8 +15,6 @@ import json
 import platform
 import shutil
 import sys
-import tempfile
-import weakref
 import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
@@ -32,6 +30,7 @@ from septran.runtime.stages import NAMES, Stages, Step
 from septran.stage import Stage
 from septran.targets.registry import target_for
 from septran.task.tree import ScalarParam
+from septran.temporary import TemporaryFolder
 from septran.tile.nodes import TileProgram
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 KEY = "septran kernel"
 ARCHIVE = "archive.json"
+AGAIN = "save the kernel again with this version"
 _LIMIT_BYTES = 1 << 30
 
 
@@ -78,8 +78,8 @@ def write_archive(
 def _write(
     path: Path, signature: Signature, device: str, compiled: tuple[Specialisation, ...]
 ) -> None:
-    with tempfile.TemporaryDirectory(prefix="septran-") as temporary:
-        staging = Path(temporary) / "archive"
+    with TemporaryFolder("archive") as temporary:
+        staging = temporary / "archive"
         staging.mkdir()
         _fill(staging, signature, device, compiled)
         write_manifest(staging, KEY)
@@ -113,8 +113,9 @@ def load(path: str | Path) -> Kernel:
         signature = _signature(data["signature"])
         compiled = tuple(_specialisation(place, n, e) for n, e in enumerate(data["compiled"]))
         device = str(data["device"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ArchiveError(f"{path} is no kernel of this version: {error!r}") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        message = f"{path} is no kernel of this version: {error!r}"
+        raise ArchiveError(message, hint=AGAIN) from error
 
     def specialise(*_: Any) -> Specialisation:
         raise _unknown_shapes(signature, compiled)
@@ -122,19 +123,21 @@ def load(path: str | Path) -> Kernel:
     return Kernel(signature, specialise, device=device, compiled=compiled)
 
 
+@dataclass(frozen=True)
 class _Place:
-    """A folder; it goes with this object if it is temporary."""
+    """Where a saved kernel's files are."""
 
-    def __init__(self, folder: Path, temporary: bool) -> None:
-        self.folder = folder
-        if temporary:
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+    folder: Path
+    temporary: TemporaryFolder | None = None
+    """What the folder goes with, where it was unpacked."""
 
 
 def _unpacked(path: Path) -> _Place:
     if not path.is_file():
-        return _Place(path, temporary=False)
-    place = _Place(Path(tempfile.mkdtemp(prefix="septran-")), temporary=True)
+        return _Place(path)
+    temporary = TemporaryFolder("archive")
+    place = _Place(temporary.path / "archive", temporary)
+    place.folder.mkdir()
     _unzip(path, place.folder)
     return place
 
@@ -199,13 +202,19 @@ def _verified(path: Path, folder: Path) -> dict[str, Any]:
         raise ArchiveError(f"{path} is no saved kernel", hint="Kernel.save writes one")
     if not intact(folder, KEY):
         raise ArchiveError(f"{path} is damaged: a file is not as it was saved")
-    data: dict[str, Any] = json.loads((folder / ARCHIVE).read_text(encoding="utf-8"))
+    try:
+        data = json.loads((folder / ARCHIVE).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ArchiveError(f"{path} is no kernel of this version: {error}", hint=AGAIN) from error
+    if not isinstance(data, dict):
+        raise ArchiveError(f"{path} is no kernel of this version", hint=AGAIN)
     if data.get("format") != FORMAT:
         message = f"{path} has format {data.get('format')}, and this version reads {FORMAT}"
-        raise ArchiveError(message, hint="save the kernel again with this version")
+        raise ArchiveError(message, hint=AGAIN)
     here, host = _host(), data.get("host")
     if host != here:
-        made, now = (f"{h.get('processor')} on {h.get('system')}" for h in (dict(host or {}), here))
+        host = host if isinstance(host, dict) else {}
+        made, now = (f"{h.get('processor')} on {h.get('system')}" for h in (host, here))
         raise ArchiveError(f"{path} was made for {made}, and this is {now}")
     return data
 

@@ -214,6 +214,9 @@ class TorchLibrary:
         """A tensor must be strided, on the device, and not want a gradient."""
         import torch
 
+        if x.is_nested:
+            hint = "pass x.to_padded_tensor(0.0), or call the kernel on each of x.unbind()"
+            return Obstacle("kind", "is a nested tensor, which has no one shape", hint)
         if x.layout is not torch.strided:
             return Obstacle("kind", f"is a {x.layout} tensor", "pass x.to_dense()")
         if x.device.type != device:
@@ -231,6 +234,10 @@ class TorchLibrary:
         except RuntimeError:
             hint = "call the kernel outside of torch.func transforms and torch.compile"
             return Obstacle("kind", "has no memory that a kernel could read", hint)
+        held, needed = x.untyped_storage().nbytes(), _needed_bytes(x)
+        if held < needed:
+            message = f"needs {needed} bytes of memory, and its storage was resized to {held}"
+            return Obstacle("kind", message, "resize the storage back, or pass another tensor")
         if x.requires_grad and torch.is_grad_enabled():
             hint = "pass x.detach(), or call inside torch.no_grad()"
             return Obstacle("gradient", "requires a gradient, which a kernel does not record", hint)
@@ -243,10 +250,12 @@ class TorchLibrary:
         others = [*tensors]
         try:
             for x in (*tensors, *outputs):
+                address = x.data_ptr()
                 if (
                     x.requires_grad
+                    or not address  # its storage was resized to nothing
                     or not x.is_contiguous()
-                    or (x.data_ptr() & 7 and x.data_ptr() % x.itemsize)
+                    or (address & 7 and address % x.itemsize)
                     or x.is_neg()
                     or not (x.is_cpu if host else x.device.type == device)
                 ):
@@ -369,6 +378,14 @@ def library_of(x: Any) -> Library | None:
     if torch is not None and isinstance(x, torch.Tensor):
         return TORCH
     return None
+
+
+def _needed_bytes(x: Any) -> int:
+    """From the start of its storage to the end of a torch tensor's last element."""
+    if not x.numel():
+        return 0
+    last = sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
+    return int((x.storage_offset() + last + 1) * x.itemsize)
 
 
 def _stride_text(shape: tuple[int, ...], strides: tuple[int, ...], unit: int) -> str:

@@ -18,11 +18,9 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import time
 import uuid
 import warnings
-import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +28,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from septran.runtime.manifest import MANIFEST, intact, write_manifest
+from septran.temporary import TemporaryFolder
 
 LOCK_SECONDS = 600.0
 """How long to wait for another process that compiles the same kernel."""
@@ -79,6 +78,7 @@ class Cache:
         self.root = Path(root) if root is not None else _default_root()
         self.limit_bytes = _limit() if limit_bytes is None else limit_bytes
         self._use = use
+        self._private: list[TemporaryFolder] = []
 
     @staticmethod
     def default() -> Cache:
@@ -130,8 +130,8 @@ class Cache:
                 folder = self.find(key)
         if folder is not None:
             return folder
-        folder = Path(tempfile.mkdtemp(prefix="septran-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._private.append(TemporaryFolder("kernel"))
+        folder = self._private[-1].path
         build(folder)
         return folder
 
@@ -264,6 +264,20 @@ def without_places(text: str) -> str:
     return _PLACES.sub("", text)
 
 
+def without_notes(text: str) -> str:
+    """TensorIR without the lines that only tell why others are there, and where they come from.
+
+    They become comments; `Target.placed` gives a kernel from the cache those of its caller.
+    """
+    return _NOTES.sub("", text)
+
+
+_TEXT = r'"(?:\\.|[^"\\\n])*"'
+_NOTES = re.compile(
+    rf'^ *(?:(?:with )?T\.attr\(\{{"origin": {_TEXT}\}}\):?'
+    rf'|T\.call_extern\("void", "septran_note", {_TEXT}\))\n',
+    re.MULTILINE,
+)
 _PLACES = re.compile(r" \[(?:[^\[\]\n]+:\d+(?::\d+)?(?:, )?)+\](?=$|\"\}\):$)", re.MULTILINE)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from septran.runtime.arguments import scalar_values
 from septran.runtime.arrays import TORCH, Library, increment_version
-from septran.runtime.signature import Signature, Specialisation
+from septran.runtime.signature import Signature, Specialisation, Use
 
 
 def call_key(tensors: Sequence[Any], out: Any) -> Hashable:
@@ -24,7 +24,7 @@ def call_key(tensors: Sequence[Any], out: Any) -> Hashable:
         if out is None:
             return key or None
         return key, tuple([(type(x), x.shape, x.dtype) for x in several(out)])
-    except AttributeError:
+    except (AttributeError, RuntimeError):  # no array, or nested: such a tensor has no shape
         return None
 
 
@@ -51,12 +51,15 @@ class Plan:
     that is the kernel's own."""
     allocators: tuple[Callable[[], Any], ...]
     """One for each output."""
+    use: Use
+    """Of the specialisation."""
 
     # Written for speed: with what `ready` does, this is what a call costs beside the kernel.
     def __call__(self, tensors: tuple[Any, ...], out: Any, named: Mapping[str, Any]) -> Any:
         """The result; NotImplemented where the long way must be gone."""
         if not self.library.ready(tensors, several(out), self.device):
             return NotImplemented
+        self.use.recent = True
         return self.launch(tensors, out, named)
 
     def launch(self, tensors: tuple[Any, ...], out: Any, named: Mapping[str, Any]) -> Any:
@@ -183,6 +186,7 @@ def plan_for(
         None if needed else tuple(scalar_values(signature.name, scalars, {})),
         None if order == tuple(range(len(given))) else order,
         tuple(allocators),
+        specialisation.use,
     )
 
 

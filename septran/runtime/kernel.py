@@ -44,12 +44,18 @@ Specialise = Callable[[Mapping[str, tuple[int, ...]], Mapping[str, str]], Specia
 """From shapes and dtypes of the tensors that a call passes to a compilation."""
 
 
+MOST_COMPILATIONS = 128
+"""Shapes that a kernel has code for at a time, some 0.4 MiB each."""
+
+
 class Kernel(Shown):
     """A logic on a machine, called like a function of arrays.
 
     ``k(a, b)`` allocates the outputs and returns them, ``k(a, b, out=c)`` fills `c`;
     scalars go by keyword. Arrays are NumPy's or torch's, and results of the same kind.
-    A kernel compiles itself when it first meets a combination of shapes and dtypes.
+    A kernel compiles itself when it first meets a combination of shapes and dtypes. It keeps
+    the `MOST_COMPILATIONS` that were used last, and the stages before the code of the latest;
+    what is missing is made again, the code mostly from the cache.
     """
 
     def __init__(
@@ -256,9 +262,12 @@ class Kernel(Shown):
         shapes, dtypes = given.shapes(shapes), given.table("dtypes", dtypes, "{'A': 'float16'}")
         request = (tuple(sorted(shapes.items())), tuple(sorted(dtypes.items())))
         with self._lock:
-            if request not in self._requests:
-                self._requests[request] = self._fresh(shapes, dtypes)
-            return self._requests[request]
+            known = self._requests.get(request)
+            if known is None:
+                known = self._requests[request] = self._fresh(shapes, dtypes)
+            else:
+                known.use.recent = True
+            return known
 
     def _fresh(
         self, shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]
@@ -272,7 +281,27 @@ class Kernel(Shown):
             if known.tensors == fresh.tensors:  # asked for with or without its outputs
                 return known
         self._specialisations.append(fresh)
+        self._forget()
         return fresh
+
+    def _forget(self) -> None:
+        """Let go of what was not used lately: whole compilations, and the others' stages.
+
+        Each compilation is looked at in turn, the oldest first, and gets a second chance if
+        it was used since: that is cheaper for calls than a list in the order of their use.
+        """
+        kept = self._specialisations
+        while len(kept) > MOST_COMPILATIONS:
+            oldest = kept.pop(0)
+            if oldest.use.recent:
+                oldest.use.recent = False
+                kept.insert(-1, oldest)
+                continue
+            self._requests = {k: s for k, s in self._requests.items() if s is not oldest}
+            plans = list(self._plans.items())  # other threads may add to them
+            self._plans = {k: plan for k, plan in plans if plan.use is not oldest.use}
+        for other in kept[:-1]:
+            other.stages.forget()
 
     def _call(self, tensors: Sequence[Any], out: Any, named: Mapping[str, Any]) -> Any:
         """The long way: every check, and copies of what cannot be passed as it is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from septran.runtime.limits import Limits
 from septran.runtime.stages import Stages
@@ -74,6 +74,15 @@ class Signature:
         return f"{self.name}({', '.join([*inputs, *star, *scalars])}) -> {outputs}"
 
 
+class Use:
+    """Whether something was used since it was last looked at."""
+
+    __slots__ = ("recent",)
+
+    def __init__(self) -> None:
+        self.recent = False
+
+
 @dataclass(frozen=True)
 class Specialisation:
     """A kernel for given shapes and dtypes; it is built when first run."""
@@ -84,6 +93,7 @@ class Specialisation:
     stages: Stages
     saved_limits: Limits | None = None
     """Of a loaded kernel, which has no task tree to count in."""
+    use: Use = field(default_factory=Use, repr=False, compare=False)
 
     @property
     def limits(self) -> Limits:

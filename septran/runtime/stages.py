@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,8 +28,8 @@ class Stages:
 
     `steps` has a function for each of ``task_tree``, ``mapping``, ``tile_program``,
     ``tensor_ir`` and ``executable``; each takes these stages, reads what it needs of the
-    earlier ones, and is called once. The source comes with the executable, unless there
-    is a step for it, too (an executable from the cache knows the places of its making).
+    earlier ones, and is called once (again after `forget`). The source comes with the
+    executable, unless there is a step for it, too.
     """
 
     def __init__(self, steps: Mapping[str, Step], passes: Sequence[OwnPass] = ()) -> None:
@@ -88,6 +89,12 @@ class Stages:
         """The steps that have been carried out."""
         return tuple(name for name in self._steps if name in self._made)
 
+    def forget(self) -> None:
+        """Drop what led to an executable, once there is one: it is made anew if looked at."""
+        with self._lock:
+            if "executable" in self._made:
+                self._made = {"executable": self._made["executable"]}
+
     def items(self) -> Iterator[tuple[str, Any]]:
         """The five stages with their names, in order; makes those that are not made yet."""
         for name in NAMES:
@@ -102,7 +109,7 @@ class Stages:
         return f"Stages({', '.join(self.made)})"
 
     def _get(self, name: str) -> Any:
-        if name in self._made:
+        with contextlib.suppress(KeyError):  # in one step, as another thread may forget it
             return self._made[name]
         with self._lock:
             if name not in self._made:

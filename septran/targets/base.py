@@ -103,6 +103,9 @@ class Target(Protocol):
     def load(self, folder: Path) -> Executable:
         """What `Executable.save` wrote."""
 
+    def placed(self, executable: Any, ir: TensorIR, program: TileProgram) -> Executable:
+        """What was loaded, with the comments and places of `ir`, which is equal but for them."""
+
     def fingerprint(self) -> str:
         """Text that changes whenever equal TensorIR may build to something else."""
 

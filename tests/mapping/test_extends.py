@@ -90,7 +90,7 @@ OUTSIDE = [
     "../secret.yaml", "../../secret.yaml", "sub/../../secret.yaml", "/etc/passwd", "//etc/x.yaml",
     "~/x.yaml", "$HOME/x.yaml", "..\\\\secret.yaml", "sub/../base.yaml", "file:///etc/x.yaml",
     "C:/x.yaml", ".hidden.yaml", "base.yaml\\0", "base", "base.py", "",
-    "sub/./x.yaml", "link.yaml", "sublink/secret.yaml", "loop.yaml", "sub",
+    f"{'long' * 80}.yaml", "sub/./x.yaml", "link.yaml", "sublink/secret.yaml", "loop.yaml", "sub",
 ]  # fmt: skip
 
 
@@ -103,6 +103,13 @@ def test_nothing_outside_is_read(folder, name):
     (folder / "sub").mkdir()
     path = write(folder, f'extends: "{name}"\nrules: [{{}}]\n')
     with pytest.raises(ExtendsError) as caught:
+        load_mapping(path)
+    assert caught.value.where.line == 1
+
+
+def test_a_machine_whose_name_no_file_can_have_is_unknown(folder):
+    path = write(folder, f"machine: {'long' * 80}.yaml\nrules: [{{}}]\n")
+    with pytest.raises(UnknownNameError, match=r"no machine 'long\w+\.\.\.'") as caught:
         load_mapping(path)
     assert caught.value.where.line == 1
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import septran
+from septran.machine.loader import mappings_root
 from septran.runtime import cache as cache_module
 from septran.runtime.cache import Cache, CacheWarning
 from septran.targets.cpu.build import CpuExecutable
@@ -127,3 +128,49 @@ def test_a_kernel_outlives_its_entry(root):
     Cache(root).clear()
     assert (again(X) == wanted).all()
     assert (kernel(X) == wanted).all()
+
+
+COPIES = {"cpu-x86": "kernel.so", "dsa-sim": "kernel.c", "nvidia-a100": "kernel.json"}
+
+
+@pytest.mark.parametrize("machine", COPIES)
+def test_a_copied_and_commented_file_finds_what_was_built(root, tmp_path, machine):
+    import inspect
+
+    from septran.operators import softmax
+
+    text = inspect.getsource(softmax)
+    mapping = (mappings_root() / f"{machine}.mapping.yaml").read_text()
+    stages = []
+    for name, comment in (("one", ""), ("two", "# a comment\n# and another\n")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "softmax.py").write_text(comment + text)
+        (folder / "my.mapping.yaml").write_text(comment + mapping)
+        kernel = septran.compile(
+            folder / "softmax.py", folder / "my.mapping.yaml", shapes={"X": (64, 128)}
+        )
+        stages.append(kernel.stages)
+        source = str(kernel.stages.source)
+        assert f"{folder / 'softmax.py'}:" in source
+        assert f"{folder / 'my.mapping.yaml'}:" in source
+    assert Cache(root).info().entries == 1
+    one, two = (str(s.source) for s in stages)
+    assert "/one/" not in two
+    assert "/two/" not in one
+    if machine == "dsa-sim":
+        origins = " ".join(stages[1].executable.origins.values())
+        assert "/two/softmax.py" in origins
+        assert "/one/" not in origins
+
+
+def test_what_differs_in_more_than_a_comment_is_built(root, tmp_path):
+    import inspect
+
+    from septran.operators import softmax
+
+    text = inspect.getsource(softmax)
+    for number, changed in enumerate((text, text.replace("task.exp(", "2.0 * task.exp("))):
+        (tmp_path / "softmax.py").write_text(changed)
+        septran.compile(tmp_path / "softmax.py", "cpu-x86", shapes={"X": (4, 8)})
+        assert Cache(root).info().entries == number + 1

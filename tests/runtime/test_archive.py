@@ -18,7 +18,7 @@ import pytest
 import septran
 from septran.runtime import archive
 from septran.runtime.errors import ArchiveError, NoLogicError, NotSpecialisedError, ShapeError
-from septran.runtime.manifest import write_manifest
+from septran.runtime.manifest import MANIFEST, write_manifest
 
 ROOT = Path(__file__).parents[2]
 A = np.random.default_rng(0).standard_normal((33, 20)).astype(np.float32)
@@ -166,6 +166,7 @@ def test_another_processor_is_refused(copy, monkeypatch):
     [
         ({"format": 99}, "format 99, and this version reads 1"),
         ({"host": None}, "was made for None on None"),
+        ({"host": [1]}, "was made for None on None"),
         ({"signature": {}}, "no kernel of this version"),
         ({"compiled": [{}]}, "no kernel of this version"),
         ({"compiled": None}, "no kernel of this version"),
@@ -175,6 +176,16 @@ def test_strange_descriptions_are_refused(copy, changes, message):
     _edited(copy, **changes)
     with pytest.raises(ArchiveError, match=message):
         septran.load(copy)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, "[]", "{", "3"])
+def test_other_descriptions_are_refused_though_their_hashes_are_right(copy, text):
+    (copy / archive.ARCHIVE).write_text(text)
+    (copy / MANIFEST).unlink()
+    write_manifest(copy, archive.KEY)
+    with pytest.raises(ArchiveError, match="no kernel of this version") as caught:
+        septran.load(copy)
+    assert "save the kernel again" in caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["../outside", "/tmp/septran-outside", "a/../../outside"])

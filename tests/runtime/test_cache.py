@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from septran.runtime import cache as cache_module
-from septran.runtime.cache import Cache, CacheWarning, cache_key, without_places
+from septran.runtime.cache import Cache, CacheWarning, cache_key, without_notes, without_places
 
 KEY = "a" * 64
 ROOT = Path(__file__).parents[2]
@@ -289,6 +289,29 @@ def test_key_depends_on_every_part():
 )
 def test_places_are_no_part_of_a_key(text, kept):
     assert without_places(f"one\n{text}\ntwo") == f"one\n{kept}\ntwo"
+
+
+NOTED = """\
+for i in range(4):
+    with T.attr({"origin": "A is \\"it\\" [/x/a.py:3]; B is [<cell In[3]>:4]"}):
+        C[i] = T.float32(1)
+    T.attr({"origin": "A"})
+    T.call_extern("void", "septran_note", "why [a.py:3]")
+    T.call_extern("void", "other", "why [a.py:3]")
+    with T.attr({"other": "A"}):
+"""
+
+
+def test_notes_are_no_part_of_a_key():
+    assert (
+        without_notes(NOTED)
+        == """\
+for i in range(4):
+        C[i] = T.float32(1)
+    T.call_extern("void", "other", "why [a.py:3]")
+    with T.attr({"other": "A"}):
+"""
+    )
 
 
 WRITER = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -212,6 +214,30 @@ def test_tensors_without_memory_are_refused(gemm):
             gemm(sparse, b)
     with pytest.raises(NotATensorError, match="masked array"):
         gemm(np.ma.masked_array(A, A > 3), B)
+
+
+def test_nested_tensors_are_refused(gemm):
+    whole = torch.ones(4, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nested = torch.nested.nested_tensor([whole, whole[:2]])
+    with pytest.raises(NotATensorError, match="A is a nested tensor") as caught:
+        gemm(nested, whole)
+    assert "unbind" in caught.value.hint
+
+
+def test_tensors_whose_storage_was_resized_are_refused(gemm):
+    whole = torch.ones(4, 4)
+    short, empty = torch.ones(4, 4), torch.ones(4, 4)
+    short.untyped_storage().resize_(60)
+    empty.untyped_storage().resize_(0)
+    with pytest.raises(NotATensorError, match=r"needs 64 bytes of memory.* resized to 60"):
+        gemm(short, whole)
+    for other in (whole, whole[:2]):  # with a second shape, calls are no longer direct
+        gemm(whole, whole)
+        gemm(other, whole)
+        with pytest.raises(NotATensorError, match="resized to 0"):
+            gemm(empty, whole)
 
 
 def test_batched_tensors_of_vmap_are_refused(gemm):

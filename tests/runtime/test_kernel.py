@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import timeit
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -52,6 +54,44 @@ def test_tensors_may_be_named(gemm):
     assert (gemm(A, B=B) == A @ B).all()
     assert gemm(A=A, B=B, C=c) is c
     assert gemm(A, B, out={"C": c}) is c
+
+
+def rows(count):
+    return np.ones((count, 4), np.float32)
+
+
+def test_a_kernel_keeps_the_shapes_that_were_used_last(monkeypatch):
+    monkeypatch.setattr("septran.runtime.kernel.MOST_COMPILATIONS", 3)
+    kernel, requests = make_kernel()
+    often = rows(1)
+    for count in range(1, 20):
+        for x in (rows(count), often):
+            assert (kernel(x, B) == x @ B).all()
+    assert len(kernel.specialisations) == 3
+    assert len(kernel._plans) <= 3
+    assert len(requests) == 19, "the one that is used all the time was never dropped"
+    assert kernel.specialisations[-1].shapes["A"] == (19, 4)
+    gone = weakref.ref(kernel.specialisations[0].stages)
+    for count in range(20, 23):
+        kernel(rows(count), B)
+    gc.collect()
+    assert gone() is None
+    kernel(rows(2), B)
+    assert len(requests) == 23, "compiled again"
+
+
+def test_only_the_latest_compilation_keeps_the_stages_before_its_code():
+    kernel = septran.compile("softmax", "cpu-x86")
+    for count in (1, 2):
+        kernel(rows(count))
+    first, second = (s.stages for s in kernel.specialisations)
+    assert first.made == ("executable",)
+    assert set(second.made) >= {"task_tree", "tile_program", "tensor_ir", "executable"}
+    executable, text = first.executable, str(first.source)
+    assert "softmax" in str(first.tile_program), "made anew"
+    assert first.executable is executable
+    assert str(first.source) == text
+    assert kernel.check(rows(1)).right
 
 
 def test_each_shape_and_dtype_is_specialised_once():

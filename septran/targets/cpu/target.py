@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tvm
 
 from septran.targets.base import TensorIR
-from septran.targets.cpu.build import CpuExecutable, build, load
+from septran.targets.cpu.build import CpuExecutable, annotated, build, load
 from septran.targets.cpu.isa import llvm_arch, native
 from septran.targets.cpu.lowering import lower_program
 from septran.targets.cpu.threads import use_all_cores
@@ -35,6 +35,12 @@ class CpuTarget:
         """What `CpuExecutable.save` wrote."""
         use_all_cores()
         return load(folder)
+
+    def placed(
+        self, executable: CpuExecutable, ir: TensorIR, program: TileProgram
+    ) -> CpuExecutable:
+        """With the comments of `ir` in its text."""
+        return replace(executable, source=replace(executable.source, text=annotated(ir)))
 
     def fingerprint(self) -> str:
         """TVM's version, the processor for which ``native`` compiles, and its vectors."""

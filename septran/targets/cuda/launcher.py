@@ -11,7 +11,6 @@ import functools
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ import tvm_ffi
 from septran.dtypes import itemsize
 from septran.errors import TargetError
 from septran.targets.cuda.launch import Argument, CudaProgram, Launch, Pointer, Scalar, TensorMap
+from septran.temporary import TemporaryFolder
 
 MAX_TENSORS, MAX_AXES, MAX_ARGUMENTS, MAX_LAUNCHES = 24, 8, 24, 12
 MAX_SCALARS, MAX_SCRATCH, MAX_NAME, MAP_AXES = 16, 16, 128, 5
@@ -219,9 +219,8 @@ def compile_launcher() -> Path:
             "launching GPU kernels takes a C compiler, and there is none",
             hint="install gcc or clang, or set CC",
         )
-    folder = tempfile.TemporaryDirectory(prefix="septran-cuda-", ignore_cleanup_errors=True)
-    _kept.append(folder)
-    path = Path(folder.name) / LIBRARY
+    _kept.append(TemporaryFolder("cuda"))
+    path = _kept[-1].path / LIBRARY
     done = subprocess.run(
         [command, "-O2", "-fPIC", "-shared", *include_options(), str(HERE / "launcher.c"),
          "-o", str(path), *link_options(), "-ldl"],
@@ -255,5 +254,5 @@ def _dlpack() -> str:
     return str(find()) if find else ""
 
 
-_kept: list[tempfile.TemporaryDirectory[str]] = []
+_kept: list[TemporaryFolder] = []
 """Removed when the process ends."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,11 @@ class CudaTarget:
         from septran.targets.cuda.executable import load
 
         return load(folder)
+
+    def placed(self, executable: Any, ir: TensorIR, program: TileProgram) -> Any:
+        """With the comments of `ir` in its text."""
+        assert isinstance(ir, KernelIR)
+        return replace(executable, program=ir.cuda, machine=program.machine)
 
     def fingerprint(self) -> str:
         """TVM's version, the compiler's, and the code that prints, compiles and launches."""

@@ -7,7 +7,7 @@ import ctypes
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,6 +138,15 @@ def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
         ir.name, program.machine, source, recorded, code.origins, core_count(program),
         len(program.params), extra, code.name, module, shared_with_buffers(program),
     )  # fmt: skip
+
+
+def placed(executable: DsaExecutable, ir: TensorIR, program: TileProgram) -> DsaExecutable:
+    """The executable with the origins of `ir`; ValueError where its lines are others."""
+    code = generate(ir.module[ir.name], Vendor(program.machine), ir.name)
+    if code.origins.keys() != executable.origins.keys():
+        raise ValueError(f"the lines of {ir.name} are not those of the one that was saved")
+    source = replace(executable.source, text=code.text)
+    return replace(executable, machine=program.machine, source=source, origins=code.origins)
 
 
 def compile_recording(module: Any, scalars: Sequence[str]) -> JitProgram:

@@ -9,7 +9,7 @@ from pathlib import Path
 import tvm
 
 from septran.targets.base import TensorIR
-from septran.targets.dsa.build import DsaExecutable, build, load
+from septran.targets.dsa.build import DsaExecutable, build, load, placed
 from septran.targets.dsa.lowering import lower_program
 from septran.targets.dsa.toolchain import compiler
 from septran.targets.dsa.vendor import Vendor
@@ -43,6 +43,12 @@ class DsaTarget:
     def load(self, folder: Path) -> DsaExecutable:
         """What `DsaExecutable.save` wrote."""
         return load(folder)
+
+    def placed(
+        self, executable: DsaExecutable, ir: TensorIR, program: TileProgram
+    ) -> DsaExecutable:
+        """With the comments of `ir` in its C and in what is told of its lines."""
+        return placed(executable, ir, program)
 
     def fingerprint(self) -> str:
         """The code that generates, and the compiler."""

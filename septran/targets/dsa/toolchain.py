@@ -7,11 +7,11 @@ import os
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from septran.errors import TargetError
+from septran.temporary import TemporaryFolder
 
 NAMES = ("cc", "gcc", "clang")
 FLAGS = (
@@ -72,10 +72,9 @@ def run_compiler(what: str, options: Sequence[str]) -> None:
 @functools.cache
 def scratch() -> Path:
     """A folder of this process for what it compiles."""
-    folder = tempfile.TemporaryDirectory(prefix="septran-dsa-", ignore_cleanup_errors=True)
-    _kept.append(folder)
-    return Path(folder.name)
+    _kept.append(TemporaryFolder("dsa"))
+    return _kept[-1].path
 
 
-_kept: list[tempfile.TemporaryDirectory[str]] = []
+_kept: list[TemporaryFolder] = []
 """Removed when the process ends."""
