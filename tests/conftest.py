@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,52 @@ TESTS = Path(__file__).parent
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
+    parser.addoption(
+        "--stuck-after", type=float, default=660, metavar="SECONDS",
+        help="end a process in which no test has begun or ended for so long",
+    )  # fmt: skip
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """A plain `pytest` runs the whole suite, and takes all processors for it."""
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if whole and config.option.numprocesses is None and config.option.capture != "no":
+        config.option.numprocesses = "auto"
+
+
+@pytest.hookimpl(trylast=True)  # after pytest's own use of faulthandler
+def pytest_sessionstart(session: pytest.Session) -> None:
+    _expect_progress(session.config)
+
+
+def pytest_runtest_logstart(nodeid: str, location: object) -> None:
+    _expect_progress()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _expect_progress()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    faulthandler.cancel_dump_traceback_later()
+
+
+_limits: list[float] = []
+
+
+def _expect_progress(config: pytest.Config | None = None) -> None:
+    """Start the watch again that ends this process, with the stacks of its threads.
+
+    pytest-timeout stops a test by a signal or by a thread of Python; native code that never
+    returns lets neither run. A worker that ends so is replaced. The process that waits for the
+    workers has a watch, too: a child that a dead worker has forked holds the worker's pipe open,
+    and xdist would wait for its end for ever.
+    """
+    if config is not None:
+        waits = config.option.dist != "no" and not hasattr(config, "workerinput")
+        _limits[:] = [config.option.stuck_after * (1.5 if waits else 1)]
+    faulthandler.dump_traceback_later(_limits[0], exit=True)
 
 
 def vector_widths() -> dict[int, str]:

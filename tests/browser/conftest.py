@@ -14,10 +14,10 @@ from tests.browser.jupyter import BROWSERS, FLAGS, PATIENCE, Lab, Notebook
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Browser tests of one worker share a server, so they stay together."""
+    """All of them are slow tests; those of one worker share a server and a browser."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("browser"))
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,44 @@
+"""A run of the suite ends, whatever becomes of the processes that test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+TESTS = """
+import ctypes, os, signal, time
+import pytest
+
+@pytest.mark.parametrize("number", range(12))
+def test_it(number):
+    if number == 2:
+        {accident}
+"""
+ACCIDENTS = {
+    "native code does not return":  # and it holds the GIL
+        "lock = ctypes.PyDLL(None).pthread_mutex_lock; m = bytes(64); lock(m); lock(m)",
+    "a crash": "os.kill(os.getpid(), signal.SIGSEGV)",
+    "a crash, and a child has the pipe":
+        "os.fork() or time.sleep(60); os.kill(os.getpid(), signal.SIGSEGV)",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accident", ACCIDENTS)
+def test_a_lost_worker_does_not_stop_the_run_for_ever(accident, tmp_path):
+    (tmp_path / "conftest.py").write_text((HERE / "conftest.py").read_text())
+    (tmp_path / "test_it.py").write_text(TESTS.format(accident=ACCIDENTS[accident]))
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n2", "--dist=worksteal", "--stuck-after=30", "-p",
+         "no:cacheprovider", "--timeout=5"],
+        cwd=tmp_path, env=own, capture_output=True, text=True, check=False, timeout=400,
+    )  # fmt: skip
+    assert done.returncode != 0, done.stdout
+    assert "crashed while running" in done.stdout or "Timeout (0:00:" in done.stderr
