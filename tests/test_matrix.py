@@ -17,7 +17,15 @@ from septran.operators import Case
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("name", operators.names())
+QUICK = ("elementwise", "gemm", "rope", "softmax")
+"""Operators of the table that are measured on every run."""
+EACH = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    for name in operators.names()
+]
+
+
+@pytest.mark.parametrize("name", EACH)
 def test_an_operator_is_right_on_every_machine(name):
     found = measure_matrix([name])
     assert found.right, str(found)
@@ -62,6 +70,7 @@ def test_a_machine_without_code_is_told_and_fails():
     assert "0/1" in table.to_markdown()
 
 
+@pytest.mark.slow
 def test_processes_side_by_side_find_the_same():
     alone, beside = (
         measure_matrix(["reduce", "rope"], ["dsa-sim"], first=True, jobs=n) for n in (1, 2)

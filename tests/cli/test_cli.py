@@ -32,9 +32,16 @@ def twice(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"]):
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cache_of_this_module(tmp_path_factory):
+    """A kernel that several commands run is compiled once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEPTRAN_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "cache"))
+        yield
+
+
 @pytest.fixture(autouse=True)
-def private_cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("SEPTRAN_CACHE_DIR", str(tmp_path / "cache"))
+def wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
 
@@ -149,6 +156,7 @@ def test_a_logic_file_without_sizes_says_what_to_give(logic):
     assert "-s A=512x256" in septran("run", logic, code=2).output
 
 
+@pytest.mark.slow
 def test_run_with_one_thread():
     code = "from septran.cli import main; main()"
     result = command("-c", code, "run", "gemm", *SMALL, "--threads", "1")
@@ -382,7 +390,8 @@ def test_operators_are_listed_and_shown():
     }  # fmt: skip
 
 
-def test_the_cache_is_counted_and_emptied():
+def test_the_cache_is_counted_and_emptied(monkeypatch, tmp_path):
+    monkeypatch.setenv("SEPTRAN_CACHE_DIR", str(tmp_path / "cache"))
     septran("run", "gemm", *SMALL, "--no-torch")
     assert json.loads(septran("cache", "info", "--json").output)["entries"] == 1
     assert septran("cache", "clear").output.startswith("removed 1 kernel from ")

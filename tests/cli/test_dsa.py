@@ -12,9 +12,16 @@ from septran.cli import app
 SIZES = ("-s", "M=64", "-s", "N=64", "-s", "K=96")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cache_of_this_module(tmp_path_factory):
+    """A kernel that several commands run is compiled once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEPTRAN_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "cache"))
+        yield
+
+
 @pytest.fixture(autouse=True)
-def private_cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("SEPTRAN_CACHE_DIR", str(tmp_path / "cache"))
+def wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
 

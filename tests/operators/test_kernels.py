@@ -20,6 +20,8 @@ from septran.runtime.torch_baseline import torch_function
 pytestmark = pytest.mark.usefixtures("vectors")
 EXTENTS = (0, 1, 2, 7, 31, 32, 33, 63, 64, 65, 127, 129, 255, 1000)
 """The battery: around the sizes where tiles, vectors and blocks end."""
+EDGES = (0, 1, 33, 65)
+"""Those of them that are tried on every run."""
 ORDINARY = 33
 MEMORIES = ("NONE", "DRAM", "L3", "L2", "L1")
 
@@ -48,10 +50,13 @@ AXES = {
 
 
 @pytest.mark.parametrize(("name", "axis"), [(n, a) for n, axes in AXES.items() for a in axes])
-def test_every_extent_of_the_battery(name, axis):
+@pytest.mark.parametrize(
+    "battery", [EDGES, pytest.param(EXTENTS, marks=pytest.mark.slow)], ids=["edges", "all"]
+)
+def test_every_extent_of_the_battery(name, axis, battery):
     static = {"padding": 1} if name == "conv2d" else {}
     kernel = septran.compile(name, static=static)
-    for extent in EXTENTS if name != "conv2d" else EXTENTS[:-2]:
+    for extent in battery if name != "conv2d" else battery[:12]:
         sizes = {"M": ORDINARY, "N": ORDINARY, "K": 5 if name == "conv2d" else ORDINARY}
         check = kernel.check(*arrays(name, sizes | {axis: extent}))
         assert check.right, f"{axis} = {extent}: {check}"
@@ -164,6 +169,7 @@ for name in ("gemm", "softmax", "attention"):
 """
 
 
+@pytest.mark.slow
 def test_the_order_of_hashes_changes_nothing():
     printed = set()
     for seed in ("0", "1", "2"):

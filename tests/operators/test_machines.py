@@ -45,7 +45,7 @@ def test_there_are_cases_for_every_operator():
 
 @pytest.mark.parametrize("machine", mapping_names())
 @pytest.mark.parametrize("operator", operators.names())
-@pytest.mark.parametrize("sizes", ["example", "large"])
+@pytest.mark.parametrize("sizes", ["example", pytest.param("large", marks=pytest.mark.slow)])
 def test_every_operator_fits_every_machine(operator, machine, sizes):
     shapes = LARGE[operator] if sizes == "large" else operators.module(operator).EXAMPLE
     verify(septran.produce_stages(operator, machine, shapes=shapes).tile_program)

@@ -53,6 +53,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.slow
 def test_damaged_files_are_compiled_again(root, builds):
     wanted = result()
     (entry,) = (root / "entries").iterdir()

@@ -12,7 +12,9 @@ import septran
 ROWS, COLUMNS = 65536 + 3, 1 << 15
 FREE = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
-pytestmark = pytest.mark.skipif(FREE < 7 << 30, reason="needs 7 GiB of free memory")
+pytestmark = [
+    pytest.mark.slow, pytest.mark.skipif(FREE < 7 << 30, reason="needs 7 GiB of free memory")
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,7 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_processes_and_threads_build_each_kernel_once(run, tmp_path):
     run("race", tmp_path / "builds")
     built = Counter((tmp_path / "builds").read_text().splitlines())
@@ -44,6 +45,7 @@ def test_processes_and_threads_build_each_kernel_once(run, tmp_path):
     assert Cache(tmp_path / "cache").info().entries == 6
 
 
+@pytest.mark.slow
 def test_killed_compilers_leave_whole_entries_only(run):
     run("kill", 15)
 
@@ -52,6 +54,7 @@ def test_kernels_run_in_a_forked_process(run):
     run("fork")
 
 
+@pytest.mark.slow
 def test_an_interrupted_compilation_can_be_repeated(run):
     run("interrupt", 8, measured=False)  # a SIGINT inside coverage's tracer leaves its lock taken
 

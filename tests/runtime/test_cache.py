@@ -336,6 +336,7 @@ def _start(script: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_killed_writers_leave_no_torn_entry(tmp_path):
     root = tmp_path / "cache"
     random.seed(0)

@@ -178,6 +178,7 @@ septran.compile("gemm", "cpu-x86", shapes={{"M": 70, "N": 50, "K": 33}})
 """
 
 
+@pytest.mark.slow
 def test_another_process_with_other_hashes_has_the_same_key(monkeypatch):
     keys = []
 

@@ -57,6 +57,7 @@ def test_the_folder_reads_well(tmp_path, golden):
     assert str(Path(__file__).parents[3]) not in text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc here")
 def test_it_builds_and_launches_without_tvm(tmp_path, driver):
     """In a process of its own, on tensors of the host that stand for a GPU's."""

@@ -40,6 +40,7 @@ FLAGS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", ["dsa-sim", "npu-cube"])
 @pytest.mark.parametrize("operator", ["gemm", "attention", "conv2d"])
 def test_no_sanitizer_complains(tmp_path, make_routes, operator, machine):
