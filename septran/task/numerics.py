@@ -34,12 +34,17 @@ def power(x: Any, y: Any) -> Any:
     return np.power(base, np.where(below, 2 - (y & 1), y))  # of a unit only the parity counts
 
 
+def _integral(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A rounding function, of which an integer is its own result; NumPy's makes floats of some."""
+    return lambda x: x if np.asarray(x).dtype.kind in "iub" else function(x)
+
+
 UNARY: Mapping[str, Callable[[Any], Any]] = {
     "neg": np.negative, "abs": np.abs, "exp": np.exp, "exp2": np.exp2, "log": np.log,
     "log2": np.log2, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "erf": lambda x: _erf(x).astype(x.dtype),
-    "sin": np.sin, "cos": np.cos, "floor": np.floor, "ceil": np.ceil, "round": np.rint,
-    "not": np.logical_not, "invert": np.invert,
+    "sin": np.sin, "cos": np.cos, "floor": _integral(np.floor), "ceil": _integral(np.ceil),
+    "round": _integral(np.rint), "not": np.logical_not, "invert": np.invert,
 }  # fmt: skip
 BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
