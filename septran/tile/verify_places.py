@@ -46,12 +46,19 @@ class EngineError(TileError):
     code = "SEP429"
 
 
+class PrivateMemoryError(TileError):
+    """A role and the body around it share a buffer that each unit in them has of its own."""
+
+    code = "SEP438"
+
+
 def check_places(program: TileProgram, top: Block) -> Iterator[TileError]:
     """Capacity, nesting, visibility, engines, and layouts that instructions demand."""
     problems = list(_layouts(program))
     yield from problems or _capacity(program, top)
     yield from _overlaps(program)
     yield from _nesting(program.machine, program.body, program.machine.host.name)
+    yield from _private(program)
     buffers = {b.name: b for b in program.buffers}
     channels = {c.name: c for c in program.channels}
     for node in nodes(program.body):
@@ -177,6 +184,40 @@ def _nesting(machine: Machine, body: tuple[Node, ...], around: str) -> Iterator[
             yield located(ProcessorError, message, node.origin)
         if isinstance(node, For | Role):
             yield from _nesting(machine, node.body, inner if depth else around)
+
+
+def _private(program: TileProgram) -> Iterator[TileError]:
+    """What units inside of a role hold themselves is not there for who runs the body around it.
+
+    An accumulator in the registers of all of a block's threads is none of its consumers'.
+    """
+    machine, around, told = program.machine, _outside(program.body), set[str]()
+    for role in (n for n in nodes(program.body) if isinstance(n, Role)):
+        for node in nodes(role.body):
+            for name in (r.buffer for r in regions(node)):
+                memory = machine.memory(program.buffer(name).memory)
+                inside = machine.depth(memory.visible_to) > machine.depth(role.processor)
+                if not inside or memory.cached or name in told or name not in around:
+                    continue
+                told.add(name)
+                message = (
+                    f"{name} is in {memory.name}, which each {memory.visible_to} has of its own, "
+                    f"but both the {role.name} and the body around it use it"
+                )
+                other = around[name].origin.logic or around[name].origin.mapping
+                notes = [("the body around it", other)] if other else []
+                yield located(PrivateMemoryError, message, node.origin, notes=notes)
+
+
+def _outside(body: tuple[Node, ...]) -> dict[str, Node]:
+    """The first node outside of roles that uses each buffer."""
+    found: dict[str, Node] = {}
+    for node in body:
+        if isinstance(node, For):
+            found = _outside(node.body) | found
+        elif not isinstance(node, Role):
+            found = {r.buffer: node for r in regions(node)} | found
+    return found
 
 
 def _visible(

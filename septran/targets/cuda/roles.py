@@ -13,6 +13,7 @@ from septran.targets.cuda.launch import REGISTER_UNIT as UNIT
 from septran.targets.cuda.launch import registers_at_launch
 from septran.targets.cuda.marks import lane
 from septran.targets.cuda.ptx import elected, ptx
+from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.wgmma import NAMES, ROWS
 from septran.targets.cuda.writer import both
 from septran.tile.liveness import role_groups
@@ -75,12 +76,28 @@ def hoisted(body: tuple[Node, ...]) -> tuple[Node, ...]:
 
 def prepare(context: Context, body: tuple[Node, ...]) -> None:
     """Say which threads take each role, and make the channels' mbarriers."""
+    _check_around(body)
     context.state["body"] = body
     context.state["roles"] = {}
     _place(context, body)
     channels.begin(context, body)
     if not context.state["roles"]:
         channels.enter(context, body)
+
+
+def _check_around(body: tuple[Node, ...]) -> None:
+    """Roles are those of the whole kernel; raises UnsupportedNodeError for ones in a loop.
+
+    PTX ISA, mbarrier: phases follow each other as long as the object lives, and a thread that
+    waits says which parity it means. Roles that began anew in each iteration would begin with the
+    parity of the first phase, while their mbarriers go on.
+    """
+    for loop in (n for n in body if isinstance(n, For)):
+        role = next((n for n in nodes(loop.body) if isinstance(n, Role)), None)
+        if role is not None:
+            message = f"the {role.name} is in the loop over {loop.variable}, beside other nodes"
+            hint = "roles are around the loops of a kernel: leave `warpspecialize` out here"
+            raise unsupported(role.origin, message, hint)
 
 
 def _place(context: Context, body: tuple[Node, ...]) -> None:

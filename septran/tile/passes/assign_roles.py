@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from septran.machine.model import Machine
+from septran.task.index import Index
 from septran.tile.nodes import (
     Channel,
     Compute,
@@ -22,7 +23,7 @@ from septran.tile.nodes import (
     writes,
 )
 from septran.tile.rows import IndivisibleError, Rows
-from septran.tile.substitution import Names, on_channels, repeated
+from septran.tile.substitution import Names, on_channels, repeated, with_stage
 
 NAME = "assign_roles"
 
@@ -71,19 +72,42 @@ class _Roles:
         self.names = Names({c.name for c in self.program.channels})
 
     def body(self, body: tuple[Node, ...], outer: tuple[For, ...]) -> tuple[Node, ...]:
-        """Split the body that holds a specialised loop; look into the others."""
+        """Split the body that holds a specialised loop, or loops around one; look into others.
+
+        Roles last as long as what a unit does: where it goes through a loop and does something
+        before or after it, they are around that loop, as accumulators and the phases of a
+        channel's barriers are kept from one iteration to the next. A loop that is all of a body
+        is looked into, as its iterations are all of the same kind (`persist` makes such ones).
+        """
         for node in body:
-            if isinstance(node, For) and node.specialize:
-                level = role_level(self.program.machine, outer, node)
+            found = _specialised(node, alone=len(body) == 1)
+            if found is not None and self.countable(body, found):
+                level = role_level(self.program.machine, outer, found)
                 if level is not None:
-                    return self.split(body, node, level)
+                    return self.split(body, found, level)
         return tuple(
             replace(n, body=self.body(n.body, (*outer, n))) if isinstance(n, For) else n
             for n in body
         )
 
+    def countable(self, body: tuple[Node, ...], loop: For) -> bool:
+        """Whether fills of a specialised loop have a number; says where they have none."""
+        channels = {n.channel for n in loop.body if isinstance(n, Copy) and n.channel is not None}
+        inner = [around for c in channels for around in _around(body, c)[1:]]
+        if all(around.extent.is_constant for around in inner):
+            return True
+        message = (
+            f"the loop over {loop.variable} has no roles of its own: how often it runs is not the "
+            "same in all iterations of the loop around it"
+        )
+        where = self.program.request(loop.origin.task).where
+        self.remarks.append(Remark("missed", loop.origin.task, message, None, where, NAME))
+        return False
+
     def split(self, body: tuple[Node, ...], loop: For, level: str) -> tuple[Node, ...]:
         fetched = self.fetched(body)
+        for channel in sorted(fetched):
+            body = self.numbered(body, channel)
         fetch = repeated(_keep(body, fetched, holds=True), self.indices)
         work = _keep(body, fetched, holds=False)
         registers = dict(self.program.request(loop.origin.task).registers)
@@ -129,7 +153,7 @@ class _Roles:
         copies = [n for n in body if isinstance(n, Copy)]
         for loop in body:  # what goes round an inner loop of it stays with that loop
             if isinstance(loop, For):
-                ahead = (n for n in loop.body if isinstance(n, Copy) and n.channel is not None)
+                ahead = (n for n in _of_loop(loop) if n.channel is not None)
                 copies += [c for c in ahead if channels[str(c.channel)].stages > 1]
         return frozenset(
             c.channel
@@ -138,6 +162,28 @@ class _Roles:
             and c.target.buffer in channels[c.channel].buffers
             and c.source.buffer not in written
         )
+
+    def numbered(self, body: tuple[Node, ...], channel: str) -> tuple[Node, ...]:
+        """`body` with a channel's stages by the number of the fill in all loops around its copies.
+
+        Its ring begins with the roles: an outer iteration goes on at the stage where the one
+        before it ended.
+        """
+        chain = _around(body, channel)
+        if len(chain) < 2:
+            return body
+        number = Index()
+        for loop in chain:
+            number = number * loop.extent.constant + loop.variable
+        ring = next(c for c in self.program.channels if c.name == channel)
+        stage, mine = number % ring.stages, frozenset(ring.buffers)
+
+        def change(node: Node) -> tuple[Node, ...]:
+            if not (isinstance(node, For) and node.variable == chain[-1].variable):
+                return (node,)
+            return (replace(node, body=tuple(with_stage(n, mine, stage) for n in node.body)),)
+
+        return rewrite(body, change)
 
     def spread(self, work: tuple[Node, ...], level: str) -> bool:
         """Whether results are spread over units inside of the level: over those of several, too."""
@@ -202,6 +248,37 @@ class _Roles:
             replace(c, name=renamed[c.name]) for c in self.program.channels if c.name in renamed
         ]
         return tuple(on_channels(n, renamed) for n in repeated(body, self.indices))
+
+
+def _specialised(node: Node, *, alone: bool) -> For | None:
+    """The specialised loop that `node` is, or has inside of loops that one unit goes through."""
+    if not isinstance(node, For):
+        return None
+    if node.specialize:
+        return node
+    if alone or node.processor is not None:
+        return None
+    inside = (_specialised(n, alone=False) for n in node.body)
+    return next((loop for loop in inside if loop is not None), None)
+
+
+def _around(body: tuple[Node, ...], channel: str) -> tuple[For, ...]:
+    """The loops around the copies on a channel, the outermost first."""
+    for node in body:
+        if isinstance(node, For):
+            inside = _around(node.body, channel)
+            if inside or any(isinstance(n, Copy) and n.channel == channel for n in node.body):
+                return (node, *inside)
+    return ()
+
+
+def _of_loop(loop: For) -> Iterator[Copy]:
+    """The copies of a loop, and of loops in it down to those that are specialised."""
+    for node in loop.body:
+        if isinstance(node, Copy):
+            yield node
+        elif isinstance(node, For) and _specialised(node, alone=False) is not None:
+            yield from _of_loop(node)
 
 
 def _keep(body: tuple[Node, ...], channels: frozenset[str], *, holds: bool) -> tuple[Node, ...]:

@@ -162,8 +162,11 @@ class _Inward(_Handshake):
     def __init__(self, channel: Channel, program: TileProgram, outward: dict[str, Channel]) -> None:
         super().__init__(channel, program)
         self.outward = outward
+        self.deepest = 0
+        """Loops around each other that hold copies on the channel."""
 
     def number(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        self.deepest = self.nest(body)
         return self.walk(body, Index(), Index())[0]
 
     def walk(
@@ -215,8 +218,22 @@ class _Inward(_Handshake):
         return count
 
     def goes_round(self, node: For) -> bool:
-        """Whether iterations of a loop fill or use different fills."""
-        return self.holds(node) or any(node.variable in s.variables() for s in self.stages(node))
+        """Whether iterations of a loop fill or use different fills.
+
+        Where a ring's stages are as many as an inner loop's fills, the stage does not tell: a
+        role that uses them is in as many loops as the one that makes them.
+        """
+        if self.holds(node) or any(node.variable in s.variables() for s in self.stages(node)):
+            return True
+        return 0 < self.nest(node.body) < self.deepest
+
+    def nest(self, body: tuple[Node, ...]) -> int:
+        """How many loops around each other go round."""
+        inside = [n for n in body if isinstance(n, Role)]
+        loops = [n for n in body if isinstance(n, For) and self.goes_round(n)]
+        return max(
+            [1 + self.nest(n.body) for n in loops] + [self.nest(n.body) for n in inside] + [0]
+        )
 
     def spans(self, body: tuple[Node, ...]) -> dict[int, int]:
         """First and last position of the nodes that use each fill."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,17 +15,11 @@ from septran.machine.model import Machine
 from septran.targets.cuda.emulator import build
 from septran.targets.cuda.emulator.errors import FAULTS, EmulationError, MisuseError, Place
 from septran.targets.cuda.emulator.memory import GlobalMemory
-from septran.targets.cuda.emulator.native import (
-    CONFLICT,
-    COUNTS,
-    RECORD,
-    Library,
-    Request,
-    TensorMapBits,
-)
+from septran.targets.cuda.emulator.native import COUNTS
+from septran.targets.cuda.emulator.process import Crash, CrashError, run
 from septran.targets.cuda.emulator.sites import Sites
 from septran.targets.cuda.emulator.tensor_maps import encode
-from septran.targets.cuda.emulator.trace import queues, trace_of
+from septran.targets.cuda.emulator.trace import CONFLICT, RECORD, queues, trace_of
 from septran.targets.cuda.emulator.translation import blocks_beside, to_cpp
 from septran.targets.cuda.launch import (
     Argument,
@@ -44,6 +38,8 @@ NOBODY = 0xFFFFFFFF
 """The block of what no thread did."""
 TENSOR_MAP_ALIGNMENT = 64
 """Bytes; `CUtensorMap` is declared so."""
+SECONDS = 3600.0
+"""Time that a call has; a kernel that runs on for ever ends then."""
 RECORDS = 1 << 18
 """Records of a trace that are kept of one launch."""
 _SHARED = {"80": 166912, "87": 166912, "90": 232448, "100": 232448, "103": 232448}
@@ -103,13 +99,15 @@ def emulate(
     trace: bool = False,
     threads: int = 1,
     strict: bool = False,
+    seconds: float | None = SECONDS,
 ) -> Emulation:
     """Run all launches of `program`; outputs are written into `arrays`.
 
     `mode` is of `MODES`; without one, no `seed` means eager, 0 late, and others random. With
     `strict` tensor cores may not read shared memory that nobody wrote; else it holds NaN, as
     rows of ragged tiles do that reach no output. `threads` of the host share the blocks.
-    Raises EmulationError.
+    The kernels run in a process of their own, which has so many `seconds`; what it faults by is
+    an error with its place, as all that the emulator finds. Raises EmulationError.
     """
     if mode is None:
         mode = "eager" if seed is None else "random" if seed else "late"
@@ -119,13 +117,13 @@ def emulate(
     memory = GlobalMemory(program, arrays)
     options = _Options(
         MODES.index(mode), seed or 0, threads, RECORDS if trace else 0, strict,
-        _shared_limit(program, machine),
+        _shared_limit(program, machine), seconds,
     )  # fmt: skip
-    run = _Run(kernels, memory, dict(scalars or {}), options)
-    for launch in program.launches:
-        run.launch(launch)
-    memory.write_back()
-    return run.result()
+    with contextlib.closing(memory):
+        call = _Run(kernels, memory, dict(scalars or {}), options)
+        call.launch(program.launches)
+        memory.write_back()
+        return call.result()
 
 
 def _shared_limit(program: CudaProgram, machine: Machine | None) -> int:
@@ -136,24 +134,11 @@ def _shared_limit(program: CudaProgram, machine: Machine | None) -> int:
     return _SHARED.get(re.sub(r"\D", "", program.arch), 101376 if program.arch else 232448)
 
 
-def _aligned(bits: TensorMapBits) -> TensorMapBits:
-    """A copy of `bits` at a multiple of 64 bytes, as `CUtensorMap` is declared alignas(64).
-
-    ctypes aligns by malloc, at 16 bytes; with AVX-512 the compiler copies a tensor map by one
-    aligned load of 64 bytes, which faults elsewhere.
-    """
-    room = bytearray(ctypes.sizeof(bits) + TENSOR_MAP_ALIGNMENT)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(room))
-    copy = TensorMapBits.from_buffer(room, -start % TENSOR_MAP_ALIGNMENT)
-    ctypes.pointer(copy)[0] = bits
-    return copy
-
-
 @functools.lru_cache(maxsize=64)
 def _compiled(source: str, arch: str) -> Sites:
     translation = to_cpp(source, arch)
     path = build.library(translation.text, translation.lines_before)
-    return Sites(Library(path), source, translation.lines_before)
+    return Sites(path, source, translation.lines_before)
 
 
 @dataclass(frozen=True)
@@ -164,6 +149,7 @@ class _Options:
     trace: int
     strict: bool
     shared_limit: int
+    seconds: float | None
 
 
 @dataclass
@@ -178,50 +164,54 @@ class _Run:
     conflicts: list[Array] = field(default_factory=list)
     traces: list[Array] = field(default_factory=list)
 
-    def launch(self, launch: Launch) -> None:
-        """Run one kernel; raises what it did wrong."""
-        library = self.sites.library
-        if not hasattr(library.c, f"emu_entry_{launch.kernel}"):
-            raise MisuseError(f"the CUDA text has no kernel {launch.kernel!r}")
+    def launch(self, launches: Sequence[Launch]) -> None:
+        """Run kernels one after another; raises what one of them did wrong."""
+        memory = self.memory
+        request = {
+            "library": str(self.sites.library), "memory": memory.base,
+            "memory_bytes": memory.shared.size, "buffers": memory.table,
+            "launches": [self._request(n, launch) for n, launch in enumerate(launches)],
+        }  # fmt: skip
+        found = run(request, memory.shared, self.options.seconds)
+        if isinstance(found, Crash):
+            raise self._crashed(found, launches)
+        head, blobs = found
+        for number, result in enumerate(head["results"]):
+            self._take(result, blobs[2 * number : 2 * number + 2])
+
+    def _request(self, number: int, launch: Launch) -> dict[str, Any]:
+        """A launch as plain data; raises MisuseError for one that cannot be."""
+        options, name = self.options, launch.kernel
+        if not re.search(rf"\b{re.escape(name)}\s*\(", self.sites.source):
+            raise MisuseError(f"the CUDA text has no kernel {name!r}")
         if launch.grid % launch.cluster or not 1 <= launch.block <= 1024:
             raise MisuseError(
-                f"{launch.kernel}: {launch.grid} blocks of {launch.block} threads in clusters of "
+                f"{name}: {launch.grid} blocks of {launch.block} threads in clusters of "
                 f"{launch.cluster}"
             )
-        if launch.shared_bytes > self.options.shared_limit:
+        if launch.shared_bytes > options.shared_limit:
             raise MisuseError(
-                f"{launch.kernel} needs {launch.shared_bytes} bytes of shared memory; a block has "
-                f"{self.options.shared_limit}"
+                f"{name} needs {launch.shared_bytes} bytes of shared memory; a block has "
+                f"{options.shared_limit}"
             )
-        values = [self._argument(a) for a in launch.arguments]
-        pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(v) for v in values))
-        request = self._request(launch, pointers)
-        result = library.c.emu_launch(ctypes.addressof(request))
-        try:
-            self._take(result)
-        finally:
-            library.c.emu_free(result)
+        beside = blocks_beside(self.sites.source, name)
+        return {
+            "kernel": name, "arguments": [self._argument(a) for a in launch.arguments],
+            "grid": [launch.grid, 1, 1], "block": [launch.block, 1, 1], "cluster": launch.cluster,
+            "shared_bytes": launch.shared_bytes, "shared_limit": options.shared_limit,
+            "mode": options.mode, "seed": options.seed, "threads": options.threads,
+            "trace": options.trace, "checks": int(options.strict), "number": number,
+            "registers": registers_at_launch(launch.block, beside),
+        }  # fmt: skip
 
-    def _request(self, launch: Launch, arguments: Any) -> Request:
-        options, memory = self.options, self.memory
-        three = ctypes.c_uint32 * 3
-        beside = blocks_beside(self.sites.source, launch.kernel)
-        registers = registers_at_launch(launch.block, beside)
-        return Request(
-            self.sites.library.entry(launch.kernel), ctypes.addressof(arguments),
-            three(launch.grid, 1, 1), three(launch.block, 1, 1), launch.cluster,
-            launch.shared_bytes, options.shared_limit, options.mode, options.seed,
-            options.threads, options.trace, options.strict, registers, len(memory.names),
-            ctypes.addressof(memory.table), memory.base, memory.bytes.size,
-        )  # fmt: skip
-
-    def _argument(self, argument: Argument) -> Any:
-        """The argument as C data; tensor maps lie at a multiple of 64 bytes in the kernel."""
+    def _argument(self, argument: Argument) -> tuple[str, int]:
+        """The argument's bytes, and what their address in the kernel is a multiple of."""
         if isinstance(argument, Pointer):
-            return ctypes.c_uint64(self.memory.address(argument.buffer))
+            return self.memory.address(argument.buffer).to_bytes(8, "little").hex(), 8
         if isinstance(argument, TensorMap):
             base = self.memory.address(argument.buffer)
-            return _aligned(encode(argument, base, self.memory.sizes[argument.buffer]))
+            bits = encode(argument, base, self.memory.sizes[argument.buffer])
+            return bytes(bits).hex(), TENSOR_MAP_ALIGNMENT
         if argument.name not in self.scalars:
             raise MisuseError(f"no value for the scalar {argument.name!r}")
         value = np.asarray(self.scalars[argument.name])
@@ -231,37 +221,39 @@ class _Run:
             value = value.astype(ml_dtypes.bfloat16)
         else:
             value = value.astype(_NUMPY.get(argument.dtype, argument.dtype))
-        return (ctypes.c_uint8 * value.nbytes).from_buffer_copy(value.tobytes())
+        return value.tobytes().hex(), 16
 
-    def _take(self, result: int) -> None:
-        library = self.sites.library
-        fault = library.c.emu_fault(result)
-        if fault:
-            raise self._error(result, FAULTS[fault])
-        counts = library.c.emu_counts(result)
-        for n, name in enumerate(COUNTS):
-            self.counts[name] += counts[n]
-        self.conflicts.append(library.records(result, "emu_conflicts", "emu_conflict", CONFLICT))
-        self.traces.append(library.records(result, "emu_records", "emu_record", RECORD))
+    def _take(self, result: Mapping[str, Any], blobs: Sequence[bytes]) -> None:
+        if result["fault"]:
+            raise self._error(result, FAULTS[result["fault"]])
+        for name, count in zip(COUNTS, result["counts"], strict=True):
+            self.counts[name] += count
+        conflicts, records = (
+            np.frombuffer(blob, dtype).copy()
+            for blob, dtype in zip(blobs, (CONFLICT, RECORD), strict=True)
+        )
+        for found in (conflicts, records):
+            found["site"][found["site"] > 0] -= np.uint64(result["base"])
+        self.conflicts.append(conflicts)
+        self.traces.append(records)
 
-    def _error(self, result: int, kind: type[EmulationError]) -> EmulationError:
-        c = self.sites.library.c
-        addresses = [c.emu_site(result, n) for n in range(c.emu_sites(result))]
-        self.sites.lines(addresses)
-        places = [self.sites.place(a) for a in addresses]
-        message = c.emu_message(result).decode(errors="replace")
+    def _error(self, result: Mapping[str, Any], kind: type[EmulationError]) -> EmulationError:
+        self.sites.lines(result["sites"])
+        places = [self.sites.place(a) for a in result["sites"]]
+        said = message = result["message"]
         message = re.sub(r"<buffer (\d+)>", lambda m: self.memory.names[int(m[1])], message)
         message = re.sub(r"<site (\d+)>", lambda m: places[int(m[1])].brief, message)
-        block, thread = c.emu_block(result), c.emu_thread(result)
-        if block == NOBODY:
-            block = -1
-        if places and places[0].line and "<site 0>" not in c.emu_message(result).decode():
-            message += f"\n  at {places[0]}"
-        if block >= 0 and "wait for each other" not in message:
-            message += f"\n  by block {block}, warp {thread // 32}, lane {thread % 32}"
-        error = kind(message)
-        error.place = places[0] if places else None
-        error.block, error.thread = (block, thread) if block >= 0 else (None, None)
+        block = -1 if result["block"] == NOBODY else result["block"]
+        told = "<site 0>" in said
+        return _located(kind, message, places[:1], block, result["thread"], told)
+
+    def _crashed(self, crash: Crash, launches: Sequence[Launch]) -> CrashError:
+        places = [place for place in map(self.sites.place, crash.sites) if place.line]
+        kernel = launches[crash.launch].kernel
+        number = f" (launch {crash.launch + 1} of {len(launches)})" if len(launches) > 1 else ""
+        message = f"{kernel}{number}: {crash.reason}"
+        error = _located(CrashError, message, places[:1], crash.block, crash.thread)
+        assert isinstance(error, CrashError)
         return error
 
     def result(self) -> Emulation:
@@ -287,3 +279,18 @@ class _Run:
                 total[n] += int(row[name])
         ordered = sorted(by_place.items(), key=lambda item: item[0].line)
         return tuple(BankConflict(place, *total) for place, total in ordered)
+
+
+def _located(
+    kind: type[EmulationError], message: str, places: Sequence[Place], block: int, thread: int,
+    told: bool = False,
+) -> EmulationError:  # fmt: skip
+    """An error with the line and the thread where it was; `told` if the message has the line."""
+    if places and places[0].line and not told:
+        message += f"\n  at {places[0]}"
+    if block >= 0 and "wait for each other" not in message:
+        message += f"\n  by block {block}, warp {thread // 32}, lane {thread % 32}"
+    error = kind(message)
+    error.place = places[0] if places else None
+    error.block, error.thread = (block, thread) if block >= 0 else (None, None)
+    return error

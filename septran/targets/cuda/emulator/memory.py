@@ -1,4 +1,7 @@
-"""The emulated global memory: copies of a call's arrays, far apart from each other."""
+"""The emulated global memory: copies of a call's arrays, far apart from each other.
+
+It is shared with the process that emulates, where it lies at a fixed address.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from septran.targets.cuda.emulator.errors import MisuseError
-from septran.targets.cuda.emulator.native import Buffer
+from septran.targets.cuda.emulator.process import ADDRESS, Shared
 from septran.targets.cuda.launch import CudaProgram
 
 Array = np.ndarray[Any, Any]
@@ -30,17 +33,15 @@ class GlobalMemory:
             self.offsets[name] = at
             at += (size + GAP + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
         self.names, self.sizes = tuple(sizes), sizes
-        self.bytes = np.empty(at + ALIGNMENT, np.uint8)
-        address = self.bytes.ctypes.data
-        self.base = (address + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        self.shared = Shared(at)
+        self.bytes = np.frombuffer(self.shared.bytes, np.uint8)
+        self.base = ADDRESS
         for name, size in sizes.items():
             self._view(name)[:] = self.arrays.get(name, np.full(size, POISON, np.uint8))
-        self.table = (Buffer * max(1, len(sizes)))(
-            *(Buffer(self.address(name), size) for name, size in sizes.items())
-        )
+        self.table = [[self.address(name), size] for name, size in sizes.items()]
 
     def address(self, name: str) -> int:
-        """Where a buffer starts."""
+        """Where a buffer starts, for the kernels."""
         return self.base + self.offsets[name]
 
     def write_back(self) -> None:
@@ -53,8 +54,13 @@ class GlobalMemory:
                 raise MisuseError(f"the kernels write to {name}, which is read-only")
 
     def _view(self, name: str) -> Array:
-        start = self.address(name) - self.bytes.ctypes.data
+        start = self.offsets[name]
         return self.bytes[start : start + self.sizes[name]]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        del self.bytes
+        self.shared.close()
 
 
 def _as_bytes(name: str, arrays: Mapping[str, Array]) -> Array:

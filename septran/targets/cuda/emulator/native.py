@@ -1,4 +1,7 @@
-"""The C structures of runtime/interface.h, and a kernel's library."""
+"""The C structures of runtime/interface.h, and a kernel's library.
+
+The worker (`worker.py`) loads this file by its path: it needs the standard library alone.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,18 @@ from ctypes import c_int32, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 MAGIC = 0x7E45A9B1
 """Marks a tensor map of the emulator."""
 
-RECORD = np.dtype(
-    [("site", "u8"), ("command", "i4"), ("queue", "i4"), ("block", "i4"), ("warp", "i4"),
-     *((name, "i8") for name in ("issue", "start", "end", "bytes", "flops", "barrier",
-                                 "bandwidth", "sync"))]
-)  # fmt: skip
-CONFLICT = np.dtype([("site", "u8"), ("requests", "u8"), ("wavefronts", "u8"), ("ideal", "u8")])
 COUNTS = (
     "steps", "tma_loads", "tma_load_bytes", "tma_stores", "tma_store_bytes", "copies",
     "copy_bytes", "wgmma", "mma", "flops", "global_load_bytes", "global_store_bytes",
     "shared_loads", "shared_stores", "barriers", "switches", "poisoned",
 )  # fmt: skip
+
+
+CONFLICT_BYTES, RECORD_BYTES = 32, 88
+"""Of ``Conflict`` and ``Record``."""
 
 
 class Buffer(ctypes.Structure):
@@ -50,8 +49,29 @@ class Request(ctypes.Structure):
         ("shared_limit", c_uint32), ("mode", c_int32), ("seed", c_uint64), ("threads", c_uint32),
         ("trace", c_uint32), ("checks", c_uint32), ("registers", c_uint32), ("buffers", c_uint32),
         ("buffer", c_void_p),
-        ("memory", c_uint64), ("memory_bytes", c_uint64),
+        ("memory", c_uint64), ("memory_bytes", c_uint64), ("crash", c_uint64), ("image", c_uint64),
+        ("number", c_int64),
     )  # fmt: skip
+
+
+PLAIN = (
+    "cluster", "shared_bytes", "shared_limit", "mode", "seed", "threads", "trace", "checks",
+    "registers", "number",
+)  # fmt: skip
+"""Fields of a `Request` that are numbers of a launch."""
+
+
+def placed(data: bytes, align: int) -> Any:
+    """A copy of `data` at a multiple of `align` bytes.
+
+    ctypes aligns by malloc, at 16 bytes; with AVX-512 the compiler copies a tensor map, which is
+    declared alignas(64), by one aligned load of 64 bytes, which faults elsewhere.
+    """
+    room = bytearray(len(data) + align)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(room))
+    copy = (c_uint8 * len(data)).from_buffer(room, -start % align)
+    ctypes.memmove(copy, data, len(data))
+    return copy
 
 
 class Library:
@@ -86,13 +106,26 @@ class Library:
         ctypes.CDLL(None).dladdr(c_void_p(anchor), ctypes.byref(info))
         return int(info.base or 0)
 
-    def records(self, result: int, count: str, first: str, dtype: np.dtype[Any]) -> Any:
-        """An array that the runtime holds, copied."""
-        number = getattr(self.c, count)(result)
-        if not number:
-            return np.zeros(0, dtype)
-        raw = ctypes.string_at(getattr(self.c, first)(result), number * dtype.itemsize)
-        return np.frombuffer(bytearray(raw), dtype)
+    def told(self, result: int, base: int) -> dict[str, Any]:
+        """What a launch did, as plain data; addresses are counted from `base`."""
+        counts = self.c.emu_counts(result)
+        sites = [self.c.emu_site(result, n) for n in range(self.c.emu_sites(result))]
+        return {
+            "fault": self.c.emu_fault(result),
+            "message": self.c.emu_message(result).decode(errors="replace"),
+            "block": self.c.emu_block(result), "thread": self.c.emu_thread(result),
+            "sites": [site - base if site else 0 for site in sites],
+            "counts": [counts[n] for n in range(len(COUNTS))], "base": base,
+        }  # fmt: skip
+
+    def blobs(self, result: int) -> list[bytes]:
+        """Bank conflicts and the trace, as the runtime holds them."""
+        c = self.c
+        parts = (
+            (c.emu_conflict(result), c.emu_conflicts(result) * CONFLICT_BYTES),
+            (c.emu_record(result), c.emu_records(result) * RECORD_BYTES),
+        )
+        return [ctypes.string_at(first, size) if size else b"" for first, size in parts]
 
 
 class _DlInfo(ctypes.Structure):

@@ -7,9 +7,9 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from septran.targets.cuda.emulator.errors import Place
-from septran.targets.cuda.emulator.native import Library
 from septran.targets.cuda.emulator.origins import origin_of
 
 _LINE = re.compile(r"kernel\.cpp:(\d+)")
@@ -17,9 +17,9 @@ _LINE = re.compile(r"kernel\.cpp:(\d+)")
 
 @dataclass
 class Sites:
-    """Resolves return addresses; asks the debug information once for each."""
+    """Resolves return addresses in a library; asks the debug information once for each."""
 
-    library: Library
+    library: Path
     source: str
     lines_before: int
     known: dict[int, int] = field(default_factory=dict)
@@ -43,11 +43,10 @@ class Sites:
         tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
         if tool is None:
             return dict.fromkeys(addresses, 0)
-        base = self.library.base
         # A return address is behind the call.
-        asked = "\n".join(hex(a - base - 1) for a in addresses)
+        asked = "\n".join(hex(a - 1) for a in addresses)
         done = subprocess.run(
-            [tool, "-i", "-a", "-e", str(self.library.path)],
+            [tool, "-i", "-a", "-e", str(self.library)],
             input=asked, capture_output=True, text=True, check=False,
         )  # fmt: skip
         groups = re.split(r"^0x[0-9a-f]+\n", done.stdout, flags=re.MULTILINE)[1:]

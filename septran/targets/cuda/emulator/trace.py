@@ -9,6 +9,12 @@ import numpy as np
 from septran.targets.dsa.simulator import TRACE
 
 Array = np.ndarray[Any, Any]
+RECORD = np.dtype(
+    [("site", "u8"), ("command", "i4"), ("queue", "i4"), ("block", "i4"), ("warp", "i4"),
+     *((name, "i8") for name in ("issue", "start", "end", "bytes", "flops", "barrier",
+                                 "bandwidth", "sync"))]
+)  # fmt: skip
+CONFLICT = np.dtype([("site", "u8"), ("requests", "u8"), ("wavefronts", "u8"), ("ideal", "u8")])
 COMMANDS = (
     "tma load", "tma store", "bulk load", "bulk store", "wgmma", "mma", "wait mbarrier",
     "wait block", "wait named barrier", "wait cluster", "wait cp.async", "wait stores",

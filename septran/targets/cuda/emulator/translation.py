@@ -30,6 +30,9 @@ _GLOBAL = re.compile(
     r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\s*\('
 )
 
+_KERNEL = re.compile(r"^.*__global__\s+void[^;]*?\{.*?^\}", re.MULTILINE | re.DOTALL)
+_LOCAL = re.compile(r"^(\s+(?:alignas\(\d+\)\s+)?[A-Za-z_]\w*\s+(\w+)\[\d+\];)", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Translation:
@@ -53,6 +56,7 @@ def to_cpp(source: str, arch: str = "sm_90a") -> Translation:
     text = _assembly(source)
     text = _DYNAMIC.sub(_dynamic, text)
     ids = iter(range(1 << 20))
+    text = _arrays(text)
     text = _STATIC.sub(lambda m: _static(m, next(ids)), text)
     kernels = tuple(dict.fromkeys(_GLOBAL.findall(source)))
     head = f"#define __CUDA_ARCH__ {number}0\n"
@@ -60,6 +64,18 @@ def to_cpp(source: str, arch: str = "sm_90a") -> Translation:
         f'\nextern "C" void emu_entry_{k}(void** a) {{ emu::invoke(&{k}, a); }}' for k in kernels
     )
     return Translation(f"{head}{text}{entries}\n", kernels, head.count("\n"))
+
+
+def _arrays(text: str) -> str:
+    """A kernel's own arrays of which it takes addresses, told to the runtime with their bounds."""
+
+    def told(found: re.Match[str]) -> str:
+        name = found[2]
+        if not re.search(rf"&\(?{name}\b", text):
+            return found[0]
+        return f"{found[0]} emu::LocalArray emu_{name}({name}, sizeof({name}));"
+
+    return _KERNEL.sub(lambda kernel: _LOCAL.sub(told, kernel[0]), text)
 
 
 def _assembly(source: str) -> str:

@@ -33,6 +33,14 @@ void* memory_load(const void* pointer, size_t bytes);
 void* memory_store(void* pointer, size_t bytes);
 void* memory_atomic(void* pointer, size_t bytes);
 
+// An array of a thread's own whose elements are operands of instructions: they stay inside of it.
+void enter_array(const void* first, size_t bytes);
+void leave_array();
+struct LocalArray {
+  LocalArray(const void* first, size_t bytes) { enter_array(first, bytes); }
+  ~LocalArray() { leave_array(); }
+};
+
 // Threads of a warp.  `lane` is absolute; votes give a ballot.
 uint64_t shuffle(uint32_t mask, uint64_t value, int lane);
 uint32_t ballot(uint32_t mask, bool predicate);

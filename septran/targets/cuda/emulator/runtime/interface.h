@@ -26,6 +26,9 @@ struct Request {
   uint32_t buffers;
   const Buffer* buffer;
   uint64_t memory, memory_bytes;  // in which all buffers lie
+  uint64_t crash;  // where a `Crash` is left; 0 for nowhere
+  uint64_t image;  // where the library was loaded
+  int64_t number;  // of the launch in its call
 };
 struct Record {
   uint64_t site;
@@ -41,6 +44,12 @@ struct Counts {
       wgmma, mma, flops, global_load_bytes, global_store_bytes, shared_loads, shared_stores,
       barriers, switches, poisoned;
 };
+struct Crash {  // what a signal leaves of the process
+  uint64_t magic;
+  int64_t launch, block, thread;
+  uint64_t image, fault, site;
+};
+constexpr uint64_t kCrashMagic = 0x5e97a4dead;
 struct TensorMap {
   uint64_t base, extent[5], stride[5];
   uint32_t box[5];

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "hooks.h"
+#include "crash.h"
 
 namespace emu {
 
@@ -165,6 +165,7 @@ inline void add(Counts& to, const Counts& from) {
 // One thread of the operating system: takes clusters until none is left, or one has failed.
 inline void work(const Request& r, Result& result, std::atomic<uint32_t>& next, uint32_t clusters,
                  std::atomic<bool>& failed) {
+  SignalStack signals(r);
   Machine m(r);
   machine = &m;
   try {
@@ -187,6 +188,7 @@ inline void work(const Request& r, Result& result, std::atomic<uint32_t>& next, 
 }
 inline Result* launch(const Request& r) {
   auto* result = new Result;
+  watch_for_crashes(r);
   std::atomic<uint32_t> next{0};
   std::atomic<bool> failed{false};
   uint32_t clusters = r.grid[0] * r.grid[1] * r.grid[2] / r.cluster;
@@ -196,6 +198,7 @@ inline Result* launch(const Request& r) {
   work(r, *result, next, clusters, failed);
   for (std::thread& h : helpers) h.join();
   auto before = [](const Record& a, const Record& b) { return a.block < b.block; };
+  faulty = nullptr;
   std::stable_sort(result->trace.begin(), result->trace.end(), before);
   return result;
 }

@@ -47,6 +47,7 @@ inline void read_matrix_row(Thread& t, Block& b, uint32_t address) {
 }
 void ldmatrix(uint32_t* const* registers, int count, uint32_t row, bool transposed) {
   EMU_ENTER;
+  check_array(t, registers, uint32_t(count), "ldmatrix");
   MatrixSlot slot{row, registers, nullptr};
   meet(t, transposed ? "ldmatrix.trans" : "ldmatrix", kFull, &slot, [=](void** all, uint32_t) {
     Warp& w = *current->warp;

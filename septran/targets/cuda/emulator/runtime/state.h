@@ -47,6 +47,9 @@ struct Watch {  // accumulators of a wgmma in flight
   uint64_t group;
   Site site;
 };
+struct Span {
+  uintptr_t low, high;
+};
 struct Pending {  // asynchronous work that is grouped and waited for in order
   std::function<void()> land;
   uint64_t group;
@@ -85,6 +88,7 @@ struct Thread {
   uint32_t set_ok = 0;
   Tentative tentative;
   std::vector<Watch> watches;
+  std::vector<Span> arrays;  // its own, the innermost last
   bool wgmma_fenced = false;
   std::vector<uint64_t> written;  // a bit for each 4 bytes of the stack since the last fence
   uint32_t written_low = 0, written_high = 0;

@@ -74,6 +74,24 @@ inline void flush_conflicts(Warp& w) {
   });
 }
 
+// Registers of an instruction that begin in an array must be in it: what is beyond is another's.
+inline void check_array(Thread& t, uint32_t* const* registers, uint32_t count, const char* what) {
+  uintptr_t first = uintptr_t(registers[0]);
+  auto inside = [&](const Span& s) { return first >= s.low && first < s.high; };
+  auto found = std::find_if(t.arrays.rbegin(), t.arrays.rend(), inside);
+  if (found == t.arrays.rend()) return;
+  for (uint32_t i = 0; i < count; ++i) {
+    uintptr_t at = uintptr_t(registers[i]);
+    if (at >= found->low && at + 4 <= found->high) continue;
+    fail(Fault::bounds, text("%s has %u registers, and number %u is outside of the array of %zu bytes "
+                             "in which they begin", what, count, i, size_t(found->high - found->low)));
+  }
+}
+void enter_array(const void* first, size_t bytes) {
+  current->arrays.push_back({uintptr_t(first), uintptr_t(first) + bytes});
+}
+void leave_array() { current->arrays.pop_back(); }
+
 uint64_t shuffle(uint32_t mask, uint64_t value, int lane) {
   EMU_ENTER;
   struct Slot {

@@ -154,6 +154,7 @@ inline void issue(Warp& w, const WgmmaOperation& o) {
 void wgmma(const Wgmma& shape, uint32_t* const* d, uint64_t a, const uint32_t* fragment,
            uint64_t b, bool accumulate, int sign_a, int sign_b, bool mn_major_a, bool mn_major_b) {
   EMU_ENTER;
+  check_array(t, d, uint32_t(shape.n) / 2, "wgmma.mma_async");
   WgmmaSlot slot{d, fragment, fragment ? 0 : a, b};
   meet(t, "wgmma.mma_async", kFull, &slot, [=, &shape](void** all, uint32_t lanes) {
     Thread& t = *current;
