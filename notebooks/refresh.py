@@ -3,15 +3,18 @@
 A source, ``sources/NAME.md``, has the text of both languages and the code once. Its code is
 executed once, too, and stored with its outputs, small, in ``NAME.ipynb`` and ``zh/NAME.ipynb``;
 only what lessons say is in the language of each.
-``--text`` keeps the stored outputs, and executes nothing.
+``--text`` keeps the stored outputs, and executes nothing; ``--draw`` first makes the PNGs of the
+pictures; ``--compare`` executes and writes nothing, and exits with 1 where outputs are stale.
 """
 
 from __future__ import annotations
 
 import base64
 import copy
+import difflib
 import os
 import re
+import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +23,15 @@ import nbformat
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parent
+IMAGES = FOLDER / "sources" / "images"
 LANGUAGES = {"en": FOLDER, "zh": FOLDER / "zh"}
 """Where the notebooks of each language are."""
 LARGEST = 600_000
 """Characters that the outputs of one notebook may have."""
 WIDGET = "application/vnd.jupyter.widget-view+json"
+TIMED = re.compile(r"\b(profile|timeline|tune|timings|timeit|perf_counter)\b")
+"""In cells that measure: nothing lasting is expected of them."""
+MEASURED = re.compile(r"[\d.,]+\s*(?:ns|us|ms|s|GFLOP/s|GB/s|op/s|x)\b|0\.\d+ of what")
 LESSON = re.compile(r"\bexercise\b")
 """In every cell of a lesson: what it shows is in the notebook's language."""
 MARK = re.compile(r"<!-- (en|zh) -->")
@@ -93,11 +100,27 @@ def joined(text: str) -> str:
 
 
 def attach(node: nbformat.NotebookNode) -> None:
-    """Take pictures, ``![what](images/x.svg)``, into the notebook."""
-    for name in re.findall(r"\]\(images/([\w.-]+\.svg)\)", node.source):
-        data = base64.b64encode((FOLDER / "sources" / "images" / name).read_bytes()).decode()
-        node.setdefault("attachments", {})[name] = {"image/svg+xml": data}
-    node.source = re.sub(r"\]\(images/([\w.-]+\.svg)\)", r"](attachment:\1)", node.source)
+    """Take pictures, ``![what](images/x.svg)``, into the notebook, as PNG.
+
+    JupyterLab shows no attachment of another kind than PNG, JPEG and GIF.
+    """
+    for name in re.findall(r"\]\(images/([\w.-]+)\.svg\)", node.source):
+        data = base64.b64encode((IMAGES / f"{name}.png").read_bytes()).decode()
+        node.setdefault("attachments", {})[f"{name}.png"] = {"image/png": data}
+    node.source = re.sub(r"\]\(images/([\w.-]+)\.svg\)", r"](attachment:\1.png)", node.source)
+
+
+def draw() -> None:
+    """Make the PNG of each picture, twice as large, with the browser that the tests use."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        page = browser.new_page(device_scale_factor=2)
+        for picture in sorted(IMAGES.glob("*.svg")):
+            page.set_content(f"<body style='margin: 0'>{picture.read_text(encoding='utf-8')}")
+            page.locator("svg").screenshot(path=picture.with_suffix(".png"))
+        browser.close()
 
 
 def execute(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
@@ -163,6 +186,28 @@ def stored(notebook: nbformat.NotebookNode, old: Path) -> list[nbformat.Notebook
     return kept
 
 
+def stale(name: str) -> list[str]:
+    """Run the code of one source; which of the stored outputs are not those of today."""
+    made = notebook_of(cells_of((FOLDER / "sources" / f"{name}.md").read_text("utf-8")), "en")
+    old = stored(made, FOLDER / f"{name}.ipynb")
+    execute(made)
+    found = []
+    for then, now in zip(old, filter(is_code, made.cells), strict=True):
+        before, after = lasting(then.outputs), lasting(now.outputs)
+        if not TIMED.search(now.source) and before != after:
+            difference = difflib.unified_diff(before, after, "stored", "fresh", lineterm="", n=0)
+            found.append("\n".join([f"{name}: cell {now.execution_count}", *difference]))
+    return found
+
+
+def lasting(outputs: list[nbformat.NotebookNode]) -> list[str]:
+    """Lines of text that outputs show, without times and speeds."""
+    text = "".join(
+        output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs
+    )
+    return [re.sub(r"\s+", " ", MEASURED.sub("_", line)).strip() for line in text.splitlines()]
+
+
 def refresh(name: str, text_only: bool = False) -> None:
     """Make both notebooks of one source."""
     cells = cells_of((FOLDER / "sources" / f"{name}.md").read_text(encoding="utf-8"))
@@ -190,6 +235,10 @@ def names() -> list[str]:
 
 
 if __name__ == "__main__":
-    wanted = [a for a in sys.argv[1:] if a != "--text"]
+    wanted = [a for a in sys.argv[1:] if not a.startswith("--")]
+    if "--draw" in sys.argv:
+        draw()
+    if "--compare" in sys.argv:
+        sys.exit("\n".join(line for n in wanted or names() for line in stale(n)) or None)
     for source_name in wanted or names():
         refresh(source_name, "--text" in sys.argv)

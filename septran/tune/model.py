@@ -3,6 +3,8 @@
 The predicted time is that of the busiest resource. It is a lower bound under these
 assumptions, which `Prediction.notes` repeats for readers:
 
+- where the machine file gives each unit's cycles (DSAs), times are those of the least cycles
+  (`cycle_bound`), which the simulator's profile names, too;
 - all resources work beside each other (`Prediction.seconds`); `without_overlap` is the
   sum, for a machine that does one thing after the other;
 - throughputs are those of one core (one multiprocessor), the level next to the host;
@@ -72,15 +74,22 @@ class Prediction:
     notes: tuple[str, ...] = NOTES
     cycles: CycleBound | None = None
     """The least cycles, of machines whose file gives each unit's (DSAs); None of others."""
+    hertz: float = 0.0
+    """Cycles a second, where there are cycles: times are then those of the cycles."""
 
     @property
     def seconds(self) -> float:
         """Time where everything overlaps."""
+        if self.cycles is not None and self.hertz:
+            return self.cycles.cycles / self.hertz
         return max((limit.seconds for limit in self.limits), default=0.0)
 
     @property
     def without_overlap(self) -> float:
         """Time where nothing overlaps."""
+        if self.cycles is not None and self.hertz:
+            busy = sum(unit.busy for unit in self.cycles.units)
+            return max(self.seconds, busy / self.hertz)
         return sum(limit.seconds for limit in self.limits)
 
     @property
@@ -96,6 +105,10 @@ class Prediction:
     @property
     def bound_by(self) -> Limit | None:
         """The busiest resource; None for a program that does nothing."""
+        if self.cycles is not None and self.hertz:
+            by = self.cycles.by
+            computes = any(n.kind == "compute" and n.name == by.name for n in self.limits)
+            return Limit("compute" if computes else "edge", by.name, by.total, self.seconds)
         return self.limits[0] if self.limits else None
 
 
@@ -110,7 +123,8 @@ def predict(program: TileProgram) -> Prediction:
     limits = sorted(usage.limits(), key=lambda limit: (-limit.seconds, limit.kind, limit.name))
     notes = NOTES + tuple(f"no figure for {what}: left out" for what in sorted(usage.unknown))
     cycles = cycle_bound(program) if program.machine.backend == "dsa" else None
-    return Prediction(tuple(limits), usage.units, usage.most_used, notes, cycles)
+    hertz = (program.machine.clock_mhz or 0.0) * 1e6
+    return Prediction(tuple(limits), usage.units, usage.most_used, notes, cycles, hertz)
 
 
 @dataclass

@@ -46,6 +46,29 @@ def test_writing_turning_running_saving(open_notebook, assert_accessible):
     assert "# 2 x (128 + 64) x K in the scratchpad" in area.input_value()
     assert "us" in view.locator(".sep-figures dd").first.inner_text()
 
+    # what was typed and what a slider wrote are undone, one by one, and done again
+    turned = area.input_value()
+    area.evaluate("e => { e.focus(); e.setSelectionRange(0, 0); }")
+    page.keyboard.press("Enter")
+    assert area.input_value() == f"\n{turned}"
+    page.keyboard.press("Control+z")
+    assert area.input_value() == turned
+    page.keyboard.press("Control+z")
+    assert "value: 64}" not in area.input_value()
+    page.wait_for_function(
+        "() => document.querySelector('[data-pane=tile_program] .sep-code').innerText"
+        ".includes('A_SPM: float32[128, 128]')",
+    )
+    page.keyboard.press("Control+y")
+    assert area.input_value() == turned
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+Shift+z")
+    assert area.input_value() == turned
+    page.wait_for_function(
+        "() => document.querySelector('[data-pane=tile_program] .sep-code').innerText"
+        ".includes('A_SPM: float32[128, 64]')",
+    )
+
     # on request it runs
     view.get_by_role("button", name="run", exact=True).click()
     page.wait_for_function(

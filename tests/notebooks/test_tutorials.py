@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import json
 import re
@@ -83,6 +84,37 @@ def test_twins_have_the_same_code_and_outputs_and_other_words(source):
     for one, other in words:
         assert not HAN.search(text(one))
         assert HAN.search(text(other))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=by_name)
+def test_pictures_are_of_a_kind_that_jupyterlab_shows(source):
+    """It draws attached images/png and the like; of attached SVG it shows a broken picture."""
+    pictures = re.findall(r"\(images/([\w.-]+)\.svg\)", source.read_text(encoding="utf-8"))
+    for path in pair(source):
+        shown = [c for c in cells(path, "markdown") if c.get("attachments")]
+        assert len(pictures) == 2 * sum(len(c["attachments"]) for c in shown)
+        for cell in shown:
+            for name, data in cell["attachments"].items():
+                assert f"(attachment:{name})" in text(cell)
+                (content,) = {
+                    k: base64.b64decode(v) for k, v in data.items() if k == "image/png"
+                }.values()
+                assert content == (FOLDER / "sources" / "images" / name).read_bytes()
+                assert content.startswith(b"\x89PNG")
+
+
+def test_what_was_measured_makes_no_output_stale():
+    module = refresh_module()
+
+    def shown(words):
+        return [{"output_type": "stream", "text": words}]
+
+    one, other = (
+        shown("1 of 5 exposed\n12.3 us,  5 GFLOP/s"),
+        shown("1 of 5 exposed\n9 us, 70 GFLOP/s"),
+    )
+    assert module.lasting(one) == module.lasting(other) == ["1 of 5 exposed", "_, _"]
+    assert module.lasting(one) != module.lasting(shown("3 of 5 exposed\n12.3 us, 5 GFLOP/s"))
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=by_name)

@@ -156,3 +156,15 @@ def test_figures_that_the_machine_does_not_give_are_named():
 def test_an_empty_program_has_no_limit():
     found = predict(program())
     assert (found.bound_by, found.seconds) == (None, 0.0)
+
+
+@pytest.mark.parametrize("operator", ["gemm", "softmax"])
+def test_a_machine_that_counts_cycles_has_one_prediction(operator):
+    import septran
+
+    program = septran.produce_stages(operator, "dsa-sim").tile_program
+    found = predict(program)
+    assert found.cycles is not None
+    assert found.seconds == found.cycles.cycles / (program.machine.clock_mhz * 1e6)
+    assert found.bound_by.name == found.cycles.by.name
+    assert found.bound_by.seconds == found.seconds <= found.without_overlap

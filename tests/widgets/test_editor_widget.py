@@ -32,7 +32,7 @@ def test_it_begins_with_all_stages(editor):
 
 def test_a_mistake_keeps_the_text_and_goes_away_again(editor):
     text = editor.data["text"]
-    ask(editor, want="text", text=text.replace("proc: CORE", "proc: CORK"))
+    ask(editor, want="text", text=text.replace("proc: CORE", "proc: CORK", 1))
     assert [m["line"] for m in editor.data["mistakes"]] == [
         1 + text[: text.index("proc: CORE")].count("\n")
     ]

@@ -11,23 +11,37 @@ export class TextEditor {
     this.told = tag("div", { class: "sep-hidden", id: unique("told") });
     this.area = tag("textarea", {
       class: "sep-area", spellcheck: "false", autocapitalize: "off", autocomplete: "off", wrap: "off", "aria-label": label,
-      "aria-describedby": this.told.id, oninput: () => { this.draw(); this.changed(this.area.value); },
+      "aria-describedby": this.told.id, oninput: () => { this.draw(); if (!this.quiet) this.changed(this.area.value); },
     });
     this.back = tag("div", { class: "sep-behind", "aria-hidden": "true" });
     this.element = tag("div", { class: "sep-text" }, this.back, this.area, this.told);
     this.area.addEventListener("scroll", () => this.follow());
     this.area.addEventListener("keydown", (event) => this.key(event));
-    this.text = text;
+    // JupyterLab listens at the document before any element hears of a key: the window is earlier.
+    const history = (event) => this.history(event);
+    this.area.addEventListener("focus", () => window.addEventListener("keydown", history, true));
+    this.area.addEventListener("blur", () => window.removeEventListener("keydown", history, true));
+    this.area.value = text;
+    this.draw();
   }
 
   get text() { return this.area.value; }
 
   set text(value) {
-    if (value !== this.area.value) {
+    const old = this.area.value;
+    if (value !== old) {
       const { selectionStart, selectionEnd, scrollTop } = this.area;
-      this.area.value = value;
+      const focused = this.area.getRootNode().activeElement;
+      const least = Math.min(old.length, value.length);
+      let [start, end] = [0, 0];
+      while (start < least && old[start] === value[start]) start += 1;
+      while (end < least - start && old[old.length - 1 - end] === value[value.length - 1 - end]) end += 1;
+      this.quiet = true; // it is no change of the user's
+      this.replace(value.slice(start, value.length - end), start, old.length - end);
+      this.quiet = false;
       this.area.setSelectionRange(selectionStart, selectionEnd);
       this.area.scrollTop = scrollTop;
+      if (focused && focused !== this.area) focused.focus({ preventScroll: true });
     }
     this.draw();
   }
@@ -84,13 +98,29 @@ export class TextEditor {
     this.area.scrollTop = Math.max(0, (line - 6) * 18);
   }
 
+  /** Write `text` over a part as the user would, so that it can be undone. */
+  replace(text, start, end) {
+    this.area.focus({ preventScroll: true });
+    this.area.setSelectionRange(start, end);
+    const done = text ? document.execCommand("insertText", false, text) : document.execCommand("delete");
+    if (!done) this.area.setRangeText(text, start, end, "end"); // not on a page yet: there is no history
+  }
+
+  /** Undo and redo, which JupyterLab would take for the notebook's. */
+  history(event) {
+    if (event.target !== this.area || !(event.ctrlKey || event.metaKey) || event.altKey) return;
+    const pressed = event.key.toLowerCase();
+    if (pressed !== "z" && pressed !== "y") return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    document.execCommand(pressed === "y" || event.shiftKey ? "redo" : "undo");
+  }
+
   key(event) {
     if (event.key !== "Enter" || event.ctrlKey || event.metaKey || event.altKey) return;
     const before = this.area.value.slice(0, this.area.selectionStart).split("\n").pop();
     const indent = /^ */.exec(before)[0];
     event.preventDefault();
-    this.area.setRangeText(`\n${indent}`, this.area.selectionStart, this.area.selectionEnd, "end");
-    this.draw();
-    this.changed(this.area.value);
+    this.replace(`\n${indent}`, this.area.selectionStart, this.area.selectionEnd);
   }
 }
