@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from septran.commands.arguments import print_json
 
 if TYPE_CHECKING:
     from septran.errors import SepTranError
+    from septran.machine.model import Machine
 
 Files = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="Mapping or machine files (YAML).")
@@ -94,7 +96,7 @@ def _summary(file: Path, kind: str) -> str:
 
     if kind == "machine":
         machine = load_machine(file)
-        notes = "".join(f"\n  note: {text}" for text in advice(machine))
+        notes = "".join(f"\n  note: {text}" for text in (*advice(machine), *_code_beside(machine)))
         levels, places = len(machine.processors), len(machine.memories)
         return (
             f"{machine.name}, {levels} processor levels, {places} memories, "
@@ -109,6 +111,21 @@ def _summary(file: Path, kind: str) -> str:
     if mapping.dimensions:
         parts.append(f"{mapping.space().size} combinations to search")
     return ", ".join(parts)
+
+
+def _code_beside(machine: Machine) -> Iterator[str]:
+    """What is not data: a machine file's header, unless it came with SepTran."""
+    from septran.machine.loader import mappings_root
+
+    if machine.backend != "dsa" or machine.location is None:
+        return
+    folder = Path(machine.location.file).resolve().parent
+    if folder != (mappings_root() / "machines").resolve():
+        header = machine.vendor.get("header", f"{machine.name}.h")
+        yield (
+            f"the header {header} beside it is C code: kernels are compiled with it and run in "
+            "this process, so take it only from those you trust"
+        )
 
 
 def _mistake(error: SepTranError) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from septran.cli import COMMANDS, app
+from septran.machine.loader import mappings_root
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("-s", "M=65", "-s", "N=33", "-s", "K=17")
@@ -317,6 +318,16 @@ def test_lint_accepts_all_shipped_files():
     assert len(files) >= 10
     text = septran("lint", *files).output
     assert len(text.splitlines()) == len(files)
+
+
+def test_lint_says_that_the_header_of_a_foreign_machine_is_code(tmp_path):
+    shipped = mappings_root() / "machines" / "dsa-sim.yaml"
+    text = shipped.read_text(encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    assert "the header dsa-sim.h beside it is C code" in " ".join(
+        septran("lint", tmp_path / "mine.yaml").output.split()
+    )
+    assert "C code" not in septran("lint", shipped).output
 
 
 def test_lint_reports_every_mistake_with_its_place(tmp_path):
