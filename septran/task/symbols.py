@@ -223,6 +223,10 @@ def nominal(value: Any) -> Any:
     return value.nominal if isinstance(value, Extent) else value
 
 
+FAR = 1 << 30
+"""Indices of elements have no factors from here on."""
+
+
 def as_index(value: Any) -> Index:
     """An int, symbol or variable as an index; raises IndexingError."""
     if isinstance(value, Symbol):
@@ -340,7 +344,7 @@ def operand(value: Any) -> ex.Expr:
     if isinstance(value, Expression):
         return value.expr
     if isinstance(value, Symbol):
-        return ex.IndexValue(value.index)
+        return _number(value.index)
     if isinstance(value, bool | np.bool_):
         return ex.Constant(bool(value), "bool")
     if isinstance(value, int | np.integer):
@@ -352,6 +356,18 @@ def operand(value: Any) -> ex.Expr:
         hint="it takes tensors of the task, numbers, loop indices and expressions of them; "
         "arrays are passed to the logic as tensors",
     )  # fmt: skip
+
+
+def _number(index: Index) -> ex.Expr:
+    """An index as a number: as 64-bit arithmetic where it is no index of any tensor's elements."""
+    parts = [(factor, Index(((atom, 1),))) for atom, factor in index.terms]
+    if max((abs(n) for n in (index.constant, *(f for f, _ in parts))), default=0) < FAR:
+        return ex.IndexValue(index)
+    total: ex.Expr = ex.IndexValue(Index())
+    for factor, part in [*parts, (index.constant, Index.of(1))]:
+        product = ex.binary("multiply", ex.IndexValue(part), ex.Constant(factor, "int64"))
+        total = ex.binary("add", total, product)
+    return total
 
 
 def apply(name: str, left: Any, right: Any) -> Expression:

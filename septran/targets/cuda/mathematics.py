@@ -157,6 +157,9 @@ def wrapped(function: str, a: Expr, b: Expr) -> Expr:
 
 def _converted(value: Expr, dtype: str) -> Expr:
     """An integer as another integer type."""
+    if isinstance(value, tirx.IntImm) and int(value.value) < 0 and dtype[0] == "u":
+        # TVM folds conversions of constants, and refuses to make these; this one is C++'s own.
+        return tirx.call_pure_extern(dtype, f"{dtype}_t", value)
     return value if dtype_of(value) == dtype else tirx.Cast(dtype, value)
 
 
