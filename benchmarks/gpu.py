@@ -3,8 +3,9 @@
     python -m benchmarks.gpu --dry-run            # no GPU: compile, count, predict
     python -m benchmarks.gpu --export FOLDER      # no GPU: write what a bare machine needs
     python -m benchmarks.gpu FOLDER               # on a GPU: build, check, measure
+    python -m benchmarks.gpu                      # on a GPU with SepTran: all of it at once
 
-The last needs nvcc, torch, apache-tvm-ffi and this folder (``benchmarks``), and neither SepTran
+The third needs nvcc, torch, apache-tvm-ffi and this folder (``benchmarks``), and neither SepTran
 nor TVM. Every result is checked against float64 by a bound on rounding first. Times are CUDA
 events' with the second-level cache flushed; all sides alternate in one process, and medians are
 compared. A ratio above 1 means that SepTran is faster.
@@ -22,6 +23,7 @@ import random
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,14 +67,28 @@ class Measured:
 
 def exported(folder: Path) -> list[Path]:
     """The cases in `folder`; exits where there are none, or no GPU to run them on."""
-    import torch
-
     found = sorted(path.parent for path in folder.glob(f"*/{META}"))
     if not found:
         raise SystemExit(f"there is nothing in {folder}; write it with --export {folder}")
+    needs_a_gpu()
+    return found
+
+
+def needs_a_gpu() -> None:
+    """Exit where torch finds none."""
+    import torch
+
     if not torch.cuda.is_available():
         raise SystemExit("torch finds no NVIDIA GPU here; --dry-run needs none")
-    return found
+
+
+def wanted(found: Sequence[Path], families: Sequence[str], quick: bool) -> list[Path]:
+    """Of exported cases those that are asked for; exits where none is."""
+    names = {case.name for case in chosen(families, quick)}
+    kept = [path for path in found if path.name in names]
+    if not kept:
+        raise SystemExit(f"no case of {', '.join(families)} is among {len(found)} in the folder")
+    return kept
 
 
 def measure_all(found: Sequence[Path], jobs: int) -> Iterator[Measured]:
@@ -306,6 +322,23 @@ def _prepared(options: argparse.Namespace) -> Iterator[str]:
         yield from ladder_table(made([LADDER_FAMILY]))
 
 
+def _measured(options: argparse.Namespace) -> Iterator[str]:
+    """The page of the cases in a folder that are asked for."""
+    found = wanted(exported(options.folder), options.families, options.quick)
+    yield from report(measure_all(found, options.jobs), _here())
+
+
+def _at_once(options: argparse.Namespace) -> Iterator[str]:
+    """Write the kernels to a folder of its own, then measure them."""
+    needs_a_gpu()
+    with tempfile.TemporaryDirectory(prefix="septran-benchmark-") as folder:
+        there = {**vars(options), "export": Path(folder), "folder": Path(folder)}
+        both = argparse.Namespace(**there)
+        for _ in _prepared(both):
+            pass
+        yield from _measured(both)
+
+
 def _here() -> str:
     import torch
 
@@ -334,10 +367,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.dry_run or options.export:
         lines = _prepared(options)
     elif options.folder:
-        found = exported(options.folder)
-        lines = report(measure_all(found, options.jobs), _here())
+        lines = _measured(options)
     else:
-        parser.error("give a folder that --export wrote, --export FOLDER, or --dry-run")
+        lines = _at_once(options)
     page = []
     for text in lines:
         print(text, flush=True)

@@ -145,10 +145,13 @@ class Kernel(Shown):
         """Run the tile program on NumPy, node by node, with every access checked.
 
         `order` is when asynchronous copies land: ``early``, ``late``, or a seed for
-        random moments. Takes what a call takes and returns new arrays of the same kind.
+        random moments. Takes what a call takes, or the same on the host, where it runs, and
+        returns new arrays of the same kind.
         """
         self._needs_logic("interpreter")
-        specialisation, bound, scalars = self._bound(tensors, out, named)
+        specialisation, bound, scalars = self._bound(
+            tensors, out, named, self._host_or_device(tensors, out, named)
+        )
         arrays = bound.numpy()
         for tensor in specialisation.tensors:
             if tensor.writes and tensor.reads and tensor.name not in arrays:
@@ -312,11 +315,22 @@ class Kernel(Shown):
             return out
         return self._returned(results)
 
+    def _host_or_device(self, tensors: Sequence[Any], out: Any, named: Mapping[str, Any]) -> str:
+        """Where the arrays of a call lie that needs no device: there if one of them does."""
+        outs = out.values() if isinstance(out, Mapping) else (out,)
+        given = (*tensors, *named.values(), *(outs if not isinstance(out, tuple | list) else out))
+        places = {str(getattr(x, "device", "cpu")).partition(":")[0] for x in given}
+        return self.device if self.device in places else "cpu"
+
     def _bound(
-        self, tensors: Sequence[Any], out: Any, named: Mapping[str, Any]
+        self,
+        tensors: Sequence[Any],
+        out: Any,
+        named: Mapping[str, Any],
+        device: str | None = None,
     ) -> tuple[Specialisation, Bound, Sequence[Scalar]]:
         """A call's arguments, checked, and the compilation that they need."""
-        bound = bind(self.signature, tensors, out, named, self.device)
+        bound = bind(self.signature, tensors, out, named, device or self.device)
         fixed = not bound.arrays and not self.signature.inputs  # no argument tells the shapes
         known = self._specialisations[-1] if fixed and self._specialisations else bound
         specialisation = self.specialise(known.shapes, known.dtypes)

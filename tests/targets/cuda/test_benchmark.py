@@ -1,6 +1,8 @@
 """``python -m benchmarks.gpu`` as far as it goes without a GPU, and its half for a bare machine."""
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from itertools import pairwise
@@ -194,9 +196,57 @@ def test_without_a_gpu_the_command_says_so(tmp_path):
         gpu.main([str(tmp_path)])
 
 
-def test_without_a_folder_the_command_says_what_it_takes(capsys):
-    with pytest.raises(SystemExit):
+def test_without_a_folder_it_needs_a_gpu(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match="finds no NVIDIA GPU"):
         gpu.main([])
-    assert "--dry-run" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="nothing in"):
         gpu.main(["/nonexistent"])
+
+
+def documented():
+    """The commands of the page, as they would be split by a shell."""
+    page = (Path(__file__).parents[3] / "docs" / "nvidia.md").read_text()
+    found = re.findall(r"python -m benchmarks\.gpu([^#`\n]*)", page)
+    return [shlex.split(line) for line in found]
+
+
+@pytest.mark.parametrize("arguments", documented(), ids=" ".join)
+def test_commands_of_the_page_do_what_it_says(arguments, monkeypatch, tmp_path):
+    """All but the GPU: what is compiled, what is measured, and where the page goes."""
+    import torch
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(gpu, "_here", lambda: "here")
+    exported, measured = [], []
+
+    def prepared(options):
+        for case in gpu.chosen(options.families, options.quick):
+            exported.append(case.name)
+            (options.export / case.name).mkdir()
+            (options.export / case.name / gpu.META).write_text("{}")
+            yield case.name
+
+    def measure_all(found, jobs):
+        measured.extend(path.name for path in found)
+        return iter(())
+
+    monkeypatch.setattr(gpu, "_prepared", prepared)
+    monkeypatch.setattr(gpu, "measure_all", measure_all)
+    gpu.main(arguments)
+    wanted = [case.name for case in gpu.chosen(list(gpu.FAMILIES), "--quick" in arguments)]
+    assert exported == wanted
+    assert sorted(measured) == sorted(wanted)
+    if "--output" in arguments:
+        assert "here" in Path("results.md").read_text()
+
+
+def test_quick_and_families_choose_among_what_was_exported(tmp_path):
+    paths = [tmp_path / case.name for case in gpu.chosen(list(gpu.FAMILIES), False)]
+    few = gpu.wanted(paths, ["softmax"], True)
+    assert [p.name for p in few] == [case.name for case in gpu.chosen(["softmax"], True)]
+    with pytest.raises(SystemExit, match="no case of softmax is among 1"):
+        gpu.wanted([tmp_path / "other"], ["softmax"], False)

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import septran
 from septran.cli import app
+from septran.errors import Errors
 from septran.runtime.errors import NotExportableError
 from septran.targets.cuda.emulated import NotKeptError, emulation
 from septran.targets.cuda.emulated_profile import EmulatedProfile
@@ -114,3 +115,19 @@ def test_a_profile_shows_itself_with_its_timeline(kernel):
     assert "warp 0" in lanes
     assert "warp 1" not in lanes  # the first of a warpgroup stands for all
     assert all(record.end <= times.end for record in times.records)
+
+
+def test_the_interpreter_of_a_gpu_kernel_takes_arrays_on_the_host(monkeypatch):
+    """It runs on NumPy: only a call needs the device."""
+    kernel = septran.compile(
+        "gemm", "nvidia-a100", shapes={"M": 64, "N": 64, "K": 64}, dtypes="float16", emulate=True
+    )
+    monkeypatch.setattr(kernel, "device", "cuda")
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-1, 2, (64, 64)).astype("float16") for _ in range(2))
+    assert np.array_equal(kernel.interpret(a, b), a @ b)
+    torch = pytest.importorskip("torch")
+    found = kernel.interpret(torch.from_numpy(a), torch.from_numpy(b))
+    assert np.array_equal(found.numpy(), a @ b)
+    with pytest.raises(Errors, match="A is in host memory, but the kernel runs on cuda"):
+        kernel(a, b)
