@@ -156,6 +156,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_a_crash_is_an_outcome_and_is_made_small(tmp_path):
     """A worker that dies at every product: the smallest product is what is kept."""
     seed = next(s for s in range(FIRST, FIRST + 200) if make_case(s).kind == "products")
