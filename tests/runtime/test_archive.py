@@ -230,6 +230,7 @@ def test_a_loaded_kernel_is_saved_again_even_without_a_compiler(saved, tmp_path,
     assert (septran.load(tmp_path / "again.zip")(A, B) == loaded(A, B)).all()
 
 
+@pytest.mark.slow
 def test_a_kernel_from_the_cache_is_saved(tmp_path):
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o700)
