@@ -81,6 +81,16 @@ class Launch:
     arguments: tuple[Argument, ...]
     """In the order of the kernel's C++ signature."""
 
+    @property
+    def grid_shape(self) -> tuple[int, int, int]:
+        """Blocks along x, y and z."""
+        return self.grid, 1, 1
+
+    @property
+    def block_shape(self) -> tuple[int, int, int]:
+        """Threads of a block along x, y and z."""
+        return self.block, 1, 1
+
 
 def registers_at_launch(threads: int, blocks: int = 1) -> int:
     """Registers of each thread that a kernel is compiled for by ``__launch_bounds__``.

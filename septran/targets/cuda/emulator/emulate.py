@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from septran.machine.model import Machine
-from septran.targets.cuda.emulator import build
+from septran.targets.cuda.emulator import build, ptx_front
 from septran.targets.cuda.emulator.errors import FAULTS, EmulationError, MisuseError, Place
 from septran.targets.cuda.emulator.memory import GlobalMemory
 from septran.targets.cuda.emulator.native import COUNTS
+from septran.targets.cuda.emulator.origins import origin_of
 from septran.targets.cuda.emulator.process import Crash, CrashError, run
+from septran.targets.cuda.emulator.shaped import Structure
 from septran.targets.cuda.emulator.sites import Sites
 from septran.targets.cuda.emulator.tensor_maps import encode
 from septran.targets.cuda.emulator.trace import CONFLICT, RECORD, queues, trace_of
@@ -40,6 +42,8 @@ TENSOR_MAP_ALIGNMENT = 64
 """Bytes; `CUtensorMap` is declared so."""
 SECONDS = 3600.0
 """Time that a call has; a kernel that runs on for ever ends then."""
+DOCUMENTED = 2
+"""``Checks`` of runtime/interface.h: what documents ask for, and not all hardware does."""
 RECORDS = 1 << 18
 """Records of a trace that are kept of one launch."""
 _SHARED = {"80": 166912, "87": 166912, "90": 232448, "100": 232448, "103": 232448}
@@ -105,7 +109,9 @@ def emulate(
 
     `mode` is of `MODES`; without one, no `seed` means eager, 0 late, and others random. With
     `strict` tensor cores may not read shared memory that nobody wrote; else it holds NaN, as
-    rows of ragged tiles do that reach no output. `threads` of the host share the blocks.
+    rows of ragged tiles do that reach no output. It also holds PTX to what documents ask for and
+    kernels that are right on GPUs leave out: a fence between mbarrier.init and a copy in the same
+    block, parities of 0 and 1 alone. `threads` of the host share the blocks.
     The kernels run in a process of their own, which has so many `seconds`; what it faults by is
     an error with its place, as all that the emulator finds. Raises EmulationError.
     """
@@ -115,8 +121,9 @@ def emulate(
         raise ValueError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
     kernels = _compiled(program.source, program.arch or "sm_90a")
     memory = GlobalMemory(program, arrays)
+    checks = strict | DOCUMENTED * (strict or not ptx_front.is_ptx(program.source))
     options = _Options(
-        MODES.index(mode), seed or 0, threads, RECORDS if trace else 0, strict,
+        MODES.index(mode), seed or 0, threads, RECORDS if trace else 0, checks,
         _shared_limit(program, machine), seconds,
     )  # fmt: skip
     with contextlib.closing(memory):
@@ -136,9 +143,19 @@ def _shared_limit(program: CudaProgram, machine: Machine | None) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _compiled(source: str, arch: str) -> Sites:
-    translation = to_cpp(source, arch)
+    ptx = ptx_front.is_ptx(source)
+    translation = ptx_front.to_cpp(source) if ptx else to_cpp(source, arch)
     path = build.library(translation.text, translation.lines_before)
-    return Sites(path, source, translation.lines_before)
+    origin = ptx_front.source_of if ptx else origin_of
+    return Sites(path, source, translation.lines_before, origin)
+
+
+def _registers(source: str, launch: Launch) -> int:
+    """Registers of a thread that a kernel is launched with."""
+    if ptx_front.is_ptx(source):
+        kernel = ptx_front.parse(source).kernel(launch.kernel)
+        return kernel.registers(launch.block) if kernel else 0
+    return registers_at_launch(launch.block, blocks_beside(source, launch.kernel))
 
 
 @dataclass(frozen=True)
@@ -147,7 +164,7 @@ class _Options:
     seed: int
     threads: int
     trace: int
-    strict: bool
+    checks: int
     shared_limit: int
     seconds: float | None
 
@@ -182,7 +199,7 @@ class _Run:
     def _request(self, number: int, launch: Launch) -> dict[str, Any]:
         """A launch as plain data; raises MisuseError for one that cannot be."""
         options, name = self.options, launch.kernel
-        if not re.search(rf"\b{re.escape(name)}\s*\(", self.sites.source):
+        if not re.search(rf"\b{re.escape(name)}(?![$\w])", self.sites.source):
             raise MisuseError(f"the CUDA text has no kernel {name!r}")
         if launch.grid % launch.cluster or not 1 <= launch.block <= 1024:
             raise MisuseError(
@@ -194,17 +211,16 @@ class _Run:
                 f"{name} needs {launch.shared_bytes} bytes of shared memory; a block has "
                 f"{options.shared_limit}"
             )
-        beside = blocks_beside(self.sites.source, name)
         return {
             "kernel": name, "arguments": [self._argument(a) for a in launch.arguments],
-            "grid": [launch.grid, 1, 1], "block": [launch.block, 1, 1], "cluster": launch.cluster,
+            "grid": launch.grid_shape, "block": launch.block_shape, "cluster": launch.cluster,
             "shared_bytes": launch.shared_bytes, "shared_limit": options.shared_limit,
             "mode": options.mode, "seed": options.seed, "threads": options.threads,
-            "trace": options.trace, "checks": int(options.strict), "number": number,
-            "registers": registers_at_launch(launch.block, beside),
+            "trace": options.trace, "checks": options.checks, "number": number,
+            "registers": _registers(self.sites.source, launch),
         }  # fmt: skip
 
-    def _argument(self, argument: Argument) -> tuple[str, int]:
+    def _argument(self, argument: Argument | Structure) -> tuple[str, int]:
         """The argument's bytes, and what their address in the kernel is a multiple of."""
         if isinstance(argument, Pointer):
             return self.memory.address(argument.buffer).to_bytes(8, "little").hex(), 8
@@ -212,6 +228,8 @@ class _Run:
             base = self.memory.address(argument.buffer)
             bits = encode(argument, base, self.memory.sizes[argument.buffer])
             return bytes(bits).hex(), TENSOR_MAP_ALIGNMENT
+        if isinstance(argument, Structure):
+            return argument.fill(self.memory.address).hex(), argument.align
         if argument.name not in self.scalars:
             raise MisuseError(f"no value for the scalar {argument.name!r}")
         value = np.asarray(self.scalars[argument.name])

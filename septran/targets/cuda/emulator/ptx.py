@@ -12,21 +12,25 @@ from dataclasses import dataclass, field
 
 from septran.targets.cuda.emulator.errors import UnknownInstructionError
 from septran.targets.cuda.emulator.inline_asm import AsmOperand, AsmStatement, split
+from septran.targets.cuda.emulator.special_registers import SPECIAL
 
 TYPES = {
     "pred": "bool", "b8": "uint8_t", "u8": "uint8_t", "s8": "int8_t", "b16": "uint16_t",
     "u16": "uint16_t", "s16": "int16_t", "f16": "uint16_t", "bf16": "uint16_t",
     "b32": "uint32_t", "u32": "uint32_t", "s32": "int32_t", "f32": "float", "f16x2": "uint32_t",
     "bf16x2": "uint32_t", "b64": "uint64_t", "u64": "uint64_t", "s64": "int64_t", "f64": "double",
+    "b128": "unsigned __int128",
 }  # fmt: skip
 """C++ types of PTX types."""
 _KINDS = {"r": "uint32_t", "l": "uint64_t", "f": "float", "d": "double", "h": "uint16_t",
           "n": "int64_t", "c": "uint8_t"}  # fmt: skip
-_SIZES = {"float": 4, "double": 8, "bool": 1}
+_SIZES = {"float": 4, "double": 8, "bool": 1, "unsigned __int128": 16}
 _LABEL = re.compile(r"([$\w]+)\s*:(?!:)")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _REFERENCE = re.compile(r"%(\d+|\[\w+\])$")
-_NUMBER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|\d+)U?$")
+_NUMBER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
+_BITS = re.compile(r"0[fFdD]([0-9a-fA-F]{8}|[0-9a-fA-F]{16})$")
+"""A floating-point number by its bits: ``0f3F800000``."""
 
 
 def size_of(type_: str) -> int:
@@ -78,6 +82,10 @@ class Instruction:
         """A statement that writes operand `number`; nothing for ``_``."""
         return self.block.assign(self.operands[number], value, self)
 
+    def set_to(self, name: str, value: str) -> str:
+        """A statement that writes a register by its name; nothing for ``_``."""
+        return self.block.assign(name, value, self)
+
     def address(self, number: int) -> str:
         """Operand ``[a]`` or ``[a+4]`` as a 64-bit or 32-bit sum."""
         inside = self.operands[number].strip()[1:-1].strip()
@@ -88,12 +96,14 @@ class Instruction:
         return f"({text} + ({offset.strip()}))" if offset else text
 
     def shared(self, number: int) -> str:
-        """Operand ``[a]`` as a shared address; a generic pointer is converted."""
+        """Operand ``[a]`` as a shared address; where no space is named a pointer is generic."""
         base = self.operands[number].strip()[1:-1].partition("+")[0].strip()
         text = self.address(number)
-        if size_of(self.block.type_of(base, self)) == 8:
-            return f"emu::shared_address((const void*)({text}))"
-        return text
+        if size_of(self.block.type_of(base, self)) != 8:
+            return text
+        if any(q.startswith("shared") for q in self.opcode.split(".")):
+            return f"(uint32_t)({text})"
+        return f"emu::shared_address((const void*)({text}))"
 
 
 Emitter = Callable[[Instruction], str]
@@ -142,8 +152,12 @@ class Block:
             return _KINDS[self.operands[number].kind]
         if text.lstrip("!") in self.registers:
             return self.registers[text.lstrip("!")]
-        if _NUMBER.match(text) or text.startswith(("0f", "0F", "0d", "0D")):
+        if text in SPECIAL:
+            return SPECIAL[text][0]
+        if _NUMBER.match(text):
             return "uint32_t"
+        if found := _BITS.match(text):
+            return "float" if len(found[1]) == 8 else "double"
         raise where.fail(f"{text!r} is neither a register nor a number")
 
     def place(self, text: str, where: Instruction) -> str:
@@ -158,13 +172,15 @@ class Block:
 
     def value(self, text: str, type_: str, where: Instruction) -> str:
         """What is read, its bits as `type_`; integers are cut or widened."""
-        if text.startswith(("0f", "0F")):
-            return f"emu::bit_cast<float>(0x{text[2:]}u)"
+        if text in SPECIAL:
+            return f"({type_})({SPECIAL[text][1]})"
         if _NUMBER.match(text):
-            return f"({type_})({text})"
+            return _number(text, type_)
         have = self.type_of(text, where)
         number = self.reference(text)
-        if number is None:
+        if bits := _BITS.match(text):
+            found = f"emu::bit_cast<{have}>(0x{bits[1]}{'u' if have == 'float' else 'ull'})"
+        elif number is None:
             found = self.variable(text.lstrip("!"))
             found = f"(!{found})" if text.startswith("!") else found
         elif self.operands[number].written:
@@ -182,10 +198,17 @@ class Block:
         """A statement that writes `value`, whose type is of the right size."""
         if text == "_":
             return f"(void)({value});"
-        have = self.type_of(text, where)
-        if have in ("float", "double"):
-            return f"{self.place(text, where)} = emu::bit_cast<{have}>({value});"
-        return f"{self.place(text, where)} = {value};"
+        return f"emu::put({self.place(text, where)}, {value});"
+
+
+def _number(text: str, type_: str) -> str:
+    """A number as a C++ value: of integers its bits, of floats its value."""
+    digits = text.rstrip("U")
+    # A decimal as PTX means it: of 64 bits, and with 0 in front octal, as in C++.
+    suffix = "ull" if digits.lstrip("-+")[:2].lower() in ("0x", "0b") else "ll"
+    if digits.lstrip("-+").isdigit() and int(digits) > 0x7FFFFFFFFFFFFFFF:
+        suffix = "ull"
+    return f"({type_})({digits}{suffix})"
 
 
 def translate(statement: AsmStatement, number: int) -> str:
@@ -196,6 +219,8 @@ def translate(statement: AsmStatement, number: int) -> str:
         for n, o in enumerate(statement.operands)
         if not o.written
     ]
+    if re.search(r"\.cc\b|\b(addc|subc|madc)\b", statement.body):
+        lines.append("uint32_t carry_ = 0;")
     for kind, text in _pieces(_COMMENT.sub("", statement.body).replace("%%", "%")):
         if kind == "label":
             lines.append(f"{text}_{number}:;")

@@ -66,15 +66,24 @@ def _arrive_copies(i: Instruction) -> str:
 @instruction(r"(bar|barrier)(\.cta)?\.sync(\.aligned)?")
 def _sync(i: Instruction) -> str:
     if len(i.operands) > 1:
-        return f"emu::bar_sync({i.u32(0)}, {i.u32(1)});"
-    if i.operands[0] != "0":
-        raise i.fail("a barrier of all threads other than barrier 0")
-    return "emu::block_sync();"
+        return f"emu::barrier_of({i.u32(0)}, {i.u32(1)});"
+    return f"emu::barrier_of({i.u32(0)}, emu::block_threads());"
 
 
 @instruction(r"(bar|barrier)(\.cta)?\.arrive(\.aligned)?")
 def _bar_arrive(i: Instruction) -> str:
     return f"emu::bar_arrive({i.u32(0)}, {i.u32(1)});"
+
+
+@instruction(r"(bar|barrier)(\.cta)?\.red\.(popc|and|or)(\.aligned)?\.(u32|pred)")
+def _bar_vote(i: Instruction) -> str:
+    """A vote of all threads at barrier 0."""
+    predicate = i.value(len(i.operands) - 1, "bool")
+    if i.operands[1] != "0" or len(i.operands) > 3:
+        raise i.fail("a vote at a barrier other than 0, or of some threads")
+    if i.has("and"):
+        return i.set(0, f"emu::block_vote(!({predicate})) == 0")
+    return i.set(0, f"emu::block_vote({predicate}){' != 0' if i.has('or') else ''}")
 
 
 @instruction(r"bar\.warp\.sync")
@@ -117,10 +126,9 @@ def _registers(i: Instruction) -> str:
 
 @instruction(r"elect\.sync")
 def _elect(i: Instruction) -> str:
-    lane, _, predicate = i.operands[0].partition("|")
-    if lane != "_":
-        raise i.fail("only its predicate is known")
-    return i.block.assign(predicate.strip(), f"emu::elect({i.u32(1)})", i)
+    lane, _, predicate = (x.strip() for x in i.operands[0].partition("|"))
+    leader = i.set_to(lane, "(uint32_t)__builtin_ctz(m_)") if lane != "_" else ""
+    return f"uint32_t m_ = {i.u32(1)}; {leader} {i.set_to(predicate, 'emu::elect(m_)')}"
 
 
 @instruction(r"nanosleep\.u32")
@@ -136,6 +144,58 @@ def _trap(_: Instruction) -> str:
 @instruction(r"vote\.sync\.ballot\.b32")
 def _ballot(i: Instruction) -> str:
     return i.set(0, f"emu::ballot({i.u32(2)}, {i.value(1, 'bool')})")
+
+
+@instruction(r"vote\.sync\.(all|any|uni)\.pred")
+def _vote(i: Instruction) -> str:
+    mask, value = i.u32(2), i.value(1, "bool")
+    if i.has("any"):
+        return i.set(0, f"emu::ballot({mask}, {value}) != 0")
+    if i.has("all"):
+        return i.set(0, f"emu::ballot({mask}, !({value})) == 0")
+    return f"uint32_t v_ = emu::ballot({mask}, {value}); {i.set(0, f'v_ == 0 || v_ == {mask}')}"
+
+
+@instruction(r"shfl\.sync\.(idx|up|down|bfly)\.b32")
+def _shuffle(i: Instruction) -> str:
+    """PTX ISA, "shfl.sync": bits 0-4 of c clamp, bits 8-12 split the warp into segments."""
+    value, _, predicate = (x.strip() for x in i.operands[0].partition("|"))
+    mode = i.opcode.split(".")[2]
+    call = f"emu::shuffle_source(emu::Shuffle::{mode}, {i.u32(2)}, {i.u32(3)}, &in_)"
+    lines = [
+        "bool in_;",
+        f"int from_ = {call};",
+        f"uint32_t got_ = (uint32_t)emu::shuffle({i.u32(4)}, {i.u32(1)}, from_);",
+        i.set_to(value, "got_"),
+        i.set_to(predicate, "in_") if predicate else "",
+    ]
+    return " ".join(lines)
+
+
+@instruction(r"match\.(any|all)\.sync\.b(32|64)")
+def _match(i: Instruction) -> str:
+    mask, _, predicate = (x.strip() for x in i.operands[0].partition("|"))
+    lines = [f"uint32_t m_ = emu::match({i.u32(2)}, {i.value(1, 'uint64_t')});"]
+    if i.has("all"):
+        lines += [f"bool p_ = m_ == {i.u32(2)};", "m_ = p_ ? m_ : 0;"]
+    lines.append(i.set_to(mask, "m_"))
+    lines.append(i.set_to(predicate, "p_") if predicate else "")
+    return " ".join(lines)
+
+
+_REDUX = {"add": "a + b", "min": "a < b ? a : b", "max": "a > b ? a : b", "and": "a & b",
+          "or": "a | b", "xor": "a ^ b"}  # fmt: skip
+
+
+@instruction(r"redux\.sync\.(add|min|max|and|or|xor)\.[bus]32")
+def _reduce(i: Instruction) -> str:
+    name, kind = i.opcode.split(".")[2:]
+    type_ = "int32_t" if kind == "s32" and name != "add" else "uint32_t"
+    f = (
+        f"[](uint64_t x, uint64_t y) {{ {type_} a = ({type_})x, b = ({type_})y; "
+        f"return (uint64_t)({_REDUX[name]}); }}"
+    )
+    return i.set(0, f"(uint32_t)emu::reduce({i.u32(2)}, {i.u32(1)}, {f})")
 
 
 @instruction(r"activemask\.b32")

@@ -12,9 +12,15 @@ _REDUCTIONS = {"add": "add", "min": "min", "max": "max"}
 
 @instruction(r"cp\.async\.c[ag]\.shared(::cta)?\.global(\.L2::\w+)*")
 def _copy(i: Instruction) -> str:
-    valid = i.u32(3) if len(i.operands) > 3 else i.u32(2)
-    if i.has("cache_hint"):
-        raise i.fail("with a cache policy")
+    """PTX ISA, "cp.async": an optional count of source bytes, or a predicate to ignore them."""
+    rest = list(i.operands[3:])
+    if i.has("L2::cache_hint"):
+        rest.pop()
+    valid = i.u32(2)
+    if rest and i.block.type_of(rest[0], i) == "bool":
+        valid = f"({i.value(3, 'bool')} ? 0 : {valid})"
+    elif rest:
+        valid = i.u32(3)
     source = f"(const void*)({i.address(1)})"
     return f"emu::copy_async({i.shared(0)}, {source}, {i.u32(2)}, {valid});"
 
@@ -101,37 +107,57 @@ def _map(i: Instruction) -> str:
     return i.set(0, f"emu::map_rank({i.u32(1)}, {i.u32(2)})")
 
 
-_SPACE = r"(\.(global|shared(::cta|::cluster)?))?"
-_HINTS = r"(\.(volatile|relaxed|acquire|release|weak))?(\.(cta|cluster|gpu|sys))?"
-_CACHE = r"(\.nc)?(\.(ca|cg|cs|lu|cv|wb|wt))?(\.L[12]::\w+)*"
+@instruction(r"getctarank(\.shared::cluster)?\.u(32|64)")
+def _rank(i: Instruction) -> str:
+    if i.has("shared::cluster"):
+        return i.set(0, f"emu::rank_of({i.u32(1)})")
+    return i.set(0, f"emu::rank_of(emu::shared_address((const void*)({i.value(1, 'uint64_t')})))")
+
+
+@instruction(r"createpolicy\.\S+")
+def _policy(i: Instruction) -> str:
+    """A cache policy changes no result; what it is, is opaque."""
+    return i.set(0, "0")
+
+
+_SPACE = r"(\.(global|local|const|param(::entry|::func)?|shared(::cta|::cluster)?))?"
+_HINTS = r"(\.(volatile|mmio|relaxed|acquire|release|acq_rel|weak))?(\.(cta|cluster|gpu|sys))?"
+_CACHE = r"(\.nc)?(\.(ca|cg|cs|lu|cv|wb|wt))?(\.(L[12](::\w+)+|unified))*"
+_VALUE = r"\.([bus](8|16|32|64)|f32|f64|b128)"
 
 
 def _memory(i: Instruction, number: int, how: str, size: int) -> str:
-    if any(w.startswith("shared") for w in i.opcode.split(".")):
+    words = i.opcode.split(".")
+    if any(w.startswith("shared") for w in words):
         return f"emu::shared_{how}({i.shared(number)}, {size})"
+    if any(w.startswith("param") for w in words):  # nobody else can write them
+        return f"(void*)({i.address(number)})"
     return f"emu::memory_{how}((void*)({i.address(number)}), {size})"
 
 
 def _width(i: Instruction) -> tuple[str, int]:
     """The element's C++ type, and how many."""
     words = i.opcode.split(".")
-    many = next((int(w[1:]) for w in words if w in ("v2", "v4")), 1)
+    many = next((int(w[1:]) for w in words if w in ("v2", "v4", "v8")), 1)
     return TYPES[words[-1]], many
 
 
-@instruction(rf"ld{_HINTS}{_SPACE}{_CACHE}(\.v[24])?\.[busf]\d+")
+@instruction(rf"ld{_HINTS}{_SPACE}{_CACHE}(\.v[248])?{_VALUE}")
+@instruction(r"ldu(\.global)?(\.v[24])?\.[busf]\d+")
 def _load(i: Instruction) -> str:
     type_, many = _width(i)
     size = size_of(type_)
     members = i.group(0)
     lines = [f"const char* at_ = (const char*){_memory(i, 1, 'load', size * many)};"]
+    for n in range(len(members)):
+        lines.append(f"{type_} v{n}_ = emu::load_from<{type_}>(at_ + {n * size});")
+    # The address may be one of the registers that are loaded: it is read before.
     for n, member in enumerate(members):
-        value = f"emu::load_from<{type_}>(at_ + {n * size})"
-        lines.append(i.block.assign(member, value, i))
+        lines.append(i.block.assign(member, f"v{n}_", i))
     return " ".join(lines)
 
 
-@instruction(rf"st{_HINTS}{_SPACE}{_CACHE}(\.v[24])?\.[busf]\d+")
+@instruction(rf"st{_HINTS}{_SPACE}{_CACHE}(\.v[248])?{_VALUE}")
 def _store(i: Instruction) -> str:
     type_, many = _width(i)
     size = size_of(type_)
@@ -142,21 +168,51 @@ def _store(i: Instruction) -> str:
     return " ".join(lines)
 
 
-_CHANGES = {"add": "x + v", "min": "(v < x ? v : x)", "max": "(v > x ? v : x)", "and": "x & v",
-            "or": "x | v", "xor": "x ^ v", "exch": "v"}  # fmt: skip
+_CHANGES = {
+    "add": "x + v", "min": "(v < x ? v : x)", "max": "(v > x ? v : x)", "and": "x & v",
+    "or": "x | v", "xor": "x ^ v", "exch": "v", "inc": "(x >= v ? 0 : x + 1)",
+    "dec": "(x == 0 || x > v ? v : x - 1)", "cas": "(x == v ? w : x)",
+}  # fmt: skip
+_SHORT = {"f16": "F16", "bf16": "BF16", "f16x2": "F16", "bf16x2": "BF16"}
 
 
-@instruction(rf"(red|atom){_HINTS}{_SPACE}\.(add|min|max|and|or|xor|exch)(\.noftz)?\.[busf]\d+")
+def _change(i: Instruction) -> tuple[str, str]:
+    """The C++ type that an atomic works on, and what becomes of `x` with `v`."""
+    name = next(n for n in _CHANGES if i.has(n))
+    kind = i.opcode.split(".")[-1]
+    if kind not in _SHORT:
+        return TYPES[kind], _CHANGES[name]
+    call = f"emu::h_{name}<emu::{_SHORT[kind]}, 0>"
+    if not kind.endswith("x2"):
+        return "uint16_t", f"{call}(x, v)"
+    f = f"[](uint16_t a, uint16_t b, uint16_t) {{ return {call}(a, b); }}"
+    return "uint32_t", f"emu::halves({f}, x, v)"
+
+
+@instruction(
+    rf"(red|atom)(\.async)?{_HINTS}{_SPACE}\.(add|min|max|and|or|xor|exch|inc|dec|cas)(\.noftz)?"
+    r"(\.L2::cache_hint)?(\.v[248])?(\.noftz)?\.([bus](16|32|64)|f32|f64|b?f16(x2)?)"
+)
 def _atomic(i: Instruction) -> str:
-    type_ = TYPES[i.opcode.split(".")[-1]]
-    change = next(text for name, text in _CHANGES.items() if i.has(name))
+    if i.has("async"):
+        raise i.fail("with an mbarrier")
+    type_, change = _change(i)
+    many, size = _width_of_atomic(i), size_of(type_)
     gives = i.opcode.startswith("atom")
-    if type_ == "uint16_t":
-        raise i.fail("atomics of 16 bits")
-    lines = [
-        f"char* at_ = (char*){_memory(i, int(gives), 'atomic', size_of(type_))};",
-        f"{type_} x = emu::load_from<{type_}>(at_), v = {i.value(int(gives) + 1, type_)};",
-        f"emu::store_to<{type_}>(at_, {type_}({change}));",
-        i.set(0, "x") if gives else "",
-    ]
+    values = i.group(int(gives) + 1)
+    lines = [f"char* at_ = (char*){_memory(i, int(gives), 'atomic', size * many)};"]
+    if i.has("cas"):
+        lines.append(f"{type_} w = {i.value(3, type_)};")
+    for n in range(many):
+        lines += [
+            f"{type_} x{n}_; {{ {type_} x = emu::load_from<{type_}>(at_ + {n * size}), "
+            f"v = {i.block.value(values[n], type_, i)}; x{n}_ = x; "
+            f"emu::store_to<{type_}>(at_ + {n * size}, {type_}({change})); }}"
+        ]
+    if gives:
+        lines += [i.set_to(m, f"x{n}_") for n, m in enumerate(i.group(0))]
     return " ".join(lines)
+
+
+def _width_of_atomic(i: Instruction) -> int:
+    return next((int(w[1:]) for w in i.opcode.split(".") if w in ("v2", "v4", "v8")), 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,8 @@ class Sites:
     library: Path
     source: str
     lines_before: int
+    origin: Callable[[Sequence[str], int], str] = origin_of
+    """What a line came from, by the text's lines and its number."""
     known: dict[int, int] = field(default_factory=dict)
 
     def lines(self, addresses: Iterable[int]) -> dict[int, int]:
@@ -37,7 +39,7 @@ class Sites:
         text = self.source.splitlines()
         if not 1 <= line <= len(text):
             return Place(0, "")
-        return Place(line, text[line - 1].strip()[:160], origin_of(text, line))
+        return Place(line, text[line - 1].strip()[:160], self.origin(text, line))
 
     def _asked(self, addresses: list[int]) -> dict[int, int]:
         tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")

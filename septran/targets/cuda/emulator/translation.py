@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from septran.targets.cuda.emulator import (  # noqa: F401  (they fill the table)
     ptx_barriers,
     ptx_copies,
-    ptx_scalar,
+    ptx_float,
+    ptx_integer,
+    ptx_moves,
     ptx_tensor,
+    ptx_tensormaps,
 )
 from septran.targets.cuda.emulator.errors import Place, UnknownInstructionError
 from septran.targets.cuda.emulator.inline_asm import statements

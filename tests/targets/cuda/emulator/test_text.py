@@ -45,7 +45,7 @@ UNKNOWN = {
         "mma.sync.aligned.m8n8k4",
     'asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {%0, %1}, %2, %2, 1, 1, 1, 0, 0;"'  # noqa: E501
     ' : "+r"(i), "+r"(i) : "l"(0));': "m64n8k16.f16",
-    'asm volatile("bar.sync 3;");': "bar.sync",
+    'asm volatile("bar.red.popc.u32 %0, 3, 1;" : "=r"(i));': "a vote at a barrier other than 0",
     'asm volatile("mov.u32 %0, %%nosuch;" : "=r"(i));': "neither a register nor a number",
 }  # fmt: skip
 

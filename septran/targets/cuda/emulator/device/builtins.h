@@ -48,12 +48,43 @@ template <class T>
 __attribute__((noinline, no_sanitize("thread"))) void store_to(void* at, T v) {
   __builtin_memcpy(at, &v, sizeof(T));
 }
+__attribute__((noinline, no_sanitize("thread"))) inline void copy_bytes(void* to, const void* from, size_t n) {
+  for (size_t i = 0; i < n; ++i) static_cast<volatile char*>(to)[i] = static_cast<const char*>(from)[i];
+}
 template <class T, class F>
 EMU_INLINE T atomically(T* p, F change) {
   void* at = memory_atomic(p, sizeof(T));
   T before = load_from<T>(at);
   store_to<T>(at, change(before));
   return before;
+}
+// A move into an accumulator of wgmma.
+template <class R, class V>
+EMU_INLINE void move_to(R& to, V value) {
+  R bits;
+  put(bits, value);
+  register_moved(&to);
+  store_to<R>(&to, bits);
+}
+// PTX ISA, "shfl.sync": the lane whose value is taken, and whether it lies in the segment.
+enum class Shuffle { up, down, bfly, idx };
+EMU_INLINE int shuffle_source(Shuffle mode, uint32_t b, uint32_t c, bool* inside) {
+  int l = int(lane()), by = int(b & 31), segment = int(c >> 8 & 31), clamp = int(c & 31), j = 0;
+  int last = (l & segment) | (clamp & ~segment), first = l & segment;
+  switch (mode) {
+    case Shuffle::up: j = l - by; *inside = j >= last; break;
+    case Shuffle::down: j = l + by; *inside = j <= last; break;
+    case Shuffle::bfly: j = l ^ by; *inside = j <= last; break;
+    case Shuffle::idx: j = first | (by & ~segment); *inside = j <= last; break;
+  }
+  return *inside ? j : l;
+}
+EMU_INLINE uint32_t block_threads() { return block_size().x * block_size().y * block_size().z; }
+// PTX ISA, "bar.sync": without a count all threads of the block; barrier 0 is the one of
+// __syncthreads, however its count is said.
+EMU_INLINE void barrier_of(uint32_t id, uint32_t threads) {
+  if (id == 0 && threads == block_threads()) block_sync();
+  else bar_sync(id, threads);
 }
 }  // namespace emu
 

@@ -23,6 +23,10 @@ uint64_t clock();
 void* dynamic_shared(size_t align);
 void* static_shared(int id, size_t bytes, size_t align);
 uint32_t shared_address(const void* pointer);
+void* shared_pointer(uint32_t address);
+uint32_t rank_of(uint32_t address);
+enum class Space { global, local, shared, shared_cta, shared_cluster };
+bool in_space(uint64_t pointer, Space space);
 uint32_t map_rank(uint32_t address, uint32_t rank);
 uint64_t map_rank_generic(uint64_t pointer, uint32_t rank);
 // Checked access to memory by an instruction; gives where the bytes are.
@@ -85,6 +89,11 @@ enum class Reduction { none, add, min, max, and_, or_, xor_ };
 void tma_load(uint32_t target, const void* map, int rank, const int32_t* at, uint32_t barrier,
               int32_t ranks);
 void tma_store(const void* map, int rank, const int32_t* at, uint32_t source, Reduction how);
+enum class MapField {
+  global_address, rank, box_dim, global_dim, global_stride, element_stride, elemtype,
+  interleave_layout, swizzle_mode, fill_mode
+};
+void map_replace(void* map, MapField field, uint32_t axis, uint64_t value);
 void bulk_load(uint32_t target, const void* source, uint32_t bytes, uint32_t barrier,
                int32_t ranks);
 void bulk_store(void* target, uint32_t source, uint32_t bytes);
@@ -92,6 +101,7 @@ void bulk_commit();
 void bulk_wait(uint32_t groups, bool read);
 
 // Tensor cores.
+void register_moved(void* place);
 enum class Type { f16, bf16, tf32, e4m3, e5m2, s8, u8, f32, s32 };
 void ldmatrix(uint32_t* const* registers, int count, uint32_t row, bool transposed);
 void stmatrix(const uint32_t* registers, int count, uint32_t row, bool transposed);

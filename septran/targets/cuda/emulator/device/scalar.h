@@ -1,6 +1,6 @@
 // PTX instructions on registers: conversions, approximations, packed half arithmetic.
 #pragma once
-#include "mathematics.h"
+#include "arithmetic.h"
 
 namespace emu {
 
@@ -34,56 +34,12 @@ inline To cvt_integer(double rounded) {
   return To(rounded);
 }
 
-struct F16 {
-  static float of(uint16_t v) { return f16_to_float(v); }
-  static uint16_t to(float v) { return float_to_f16(v); }
-};
-struct BF16 {
-  static float of(uint16_t v) { return bf16_to_float(v); }
-  static uint16_t to(float v) { return float_to_bf16(v); }
-};
-// One operation on both halves of a register, rounded once.
-template <class N, class F>
-inline uint32_t each(F f, uint32_t a, uint32_t b = 0, uint32_t c = 0) {
-  auto one = [&](int s) {
-    return N::to(f(N::of(uint16_t(a >> s)), N::of(uint16_t(b >> s)), N::of(uint16_t(c >> s))));
-  };
-  return pack(one(16), one(0));
-}
-template <class N>
-inline uint32_t add_x2(uint32_t a, uint32_t b) {
-  return each<N>([](float x, float y, float) { return x + y; }, a, b);
-}
-template <class N>
-inline uint32_t sub_x2(uint32_t a, uint32_t b) {
-  return each<N>([](float x, float y, float) { return x - y; }, a, b);
-}
-template <class N>
-inline uint32_t mul_x2(uint32_t a, uint32_t b) {
-  return each<N>([](float x, float y, float) { return x * y; }, a, b);
-}
-template <class N>
-inline uint32_t fma_x2(uint32_t a, uint32_t b, uint32_t c) {
-  // The exact product fits a double; its sum is then rounded through float as on the GPU
-  // for all but ties that no test of finite inputs has met.
-  return each<N>([](float x, float y, float z) { return float(double(x) * y + z); }, a, b, c);
-}
-template <class N>
-inline uint32_t max_x2(uint32_t a, uint32_t b) {
-  return each<N>([](float x, float y, float) { return std::fmax(x, y); }, a, b);
-}
-template <class N>
-inline uint32_t min_x2(uint32_t a, uint32_t b) {
-  return each<N>([](float x, float y, float) { return std::fmin(x, y); }, a, b);
-}
 inline uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
   uint32_t r = 0;
   for (int i = 0; i < 32; ++i)
     r |= (table >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | (c >> i & 1)) & 1) << i;
   return r;
 }
-inline float max_nan(float a, float b) { return a != a || b != b ? __builtin_nanf("") : std::fmax(a, b); }
-inline float min_nan(float a, float b) { return a != a || b != b ? __builtin_nanf("") : std::fmin(a, b); }
 // How a fiber enters a kernel; what it reads here is not the kernel's doing.
 template <class... P, size_t... I>
 __attribute__((no_sanitize("thread"))) inline void spread(void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {

@@ -22,6 +22,15 @@
 
 using dim3 = emu::Dim3;
 
+namespace emu {
+// A register holds bits: what an instruction of another kind writes keeps its own.
+template <class R, class V>
+inline __attribute__((always_inline)) void put(R& to, V value) {
+  if constexpr (std::is_floating_point_v<R> != std::is_floating_point_v<V>) to = bit_cast<R>(value);
+  else to = value;
+}
+}  // namespace emu
+
 #define EMU_VECTORS(T, name)                                                     \
   struct name##1 { T x; };                                                       \
   struct alignas(2 * sizeof(T)) name##2 { T x, y; };                             \

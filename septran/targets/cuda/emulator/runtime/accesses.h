@@ -219,13 +219,16 @@ inline void on_global(Thread& t, uintptr_t address, uint64_t bytes, Access how, 
           {site});
 }
 // Registers whose address was taken: accumulators of a wgmma in flight must be left alone.
-inline void on_register(Thread& t, uintptr_t address, uint64_t bytes, Access how, Site site) {
+inline void check_watches(Thread& t, uintptr_t address, uint64_t bytes, Access how, Site site) {
   for (const Watch& w : t.watches)
     if (address < w.high && address + bytes > w.low)
       fail_at(Fault::registers, t,
               text("a register is %s while a wgmma <site 1> uses it: no wgmma.wait_group in between",
                    how == Access::load ? "read" : "written"),
               {site, w.site});
+}
+inline void on_register(Thread& t, uintptr_t address, uint64_t bytes, Access how, Site site) {
+  check_watches(t, address, bytes, how, site);
   if (how == Access::load || !t.wgmma_fenced) return;
   uint32_t first = uint32_t(address - uintptr_t(t.stack)) / 4;
   uint32_t last = uint32_t(address + bytes - 1 - uintptr_t(t.stack)) / 4;

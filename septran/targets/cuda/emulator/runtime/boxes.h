@@ -12,6 +12,61 @@ inline const TensorMap& tensor_map(const Thread& t, const void* pointer, int ran
     fail_at(Fault::misuse, t, text("a %dd copy with a tensor map of rank %u", rank, m->rank), {t.site});
   return *m;
 }
+// PTX ISA, "tensormap.replace": one field of a map that lies in memory as the hardware's do.
+// A map whose bytes were all zero before is one with nothing in it.
+void map_replace(void* map, MapField field, uint32_t axis, uint64_t value) {
+  EMU_ENTER;
+  if (uintptr_t(map) % 64)
+    fail(Fault::alignment, "tensormap.replace at an address that is no multiple of 64");
+  TensorMap m;
+  memcpy(&m, map, sizeof m);
+  static const uint8_t sizes[] = {1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4};
+  static const uint8_t types[] = {uint8_t(Type::u8), 255, 255, uint8_t(Type::s32), 255, 255,
+                                  uint8_t(Type::f16), uint8_t(Type::f32), 255, 255,
+                                  uint8_t(Type::bf16), 255, 255};
+  auto need = [&](bool holds, const char* what) {
+    if (!holds) fail(Fault::misuse, text("tensormap.replace: %s %llu", what, (unsigned long long)value));
+  };
+  bool of_axis = field == MapField::box_dim || field == MapField::global_dim ||
+                 field == MapField::global_stride || field == MapField::element_stride;
+  if (of_axis && axis > (field == MapField::global_stride ? 3 : 4))
+    fail(Fault::misuse, text("tensormap.replace: axis %u", axis));
+  switch (field) {
+    case MapField::global_address: need(value % 16 == 0, "no multiple of 16:"); m.base = value; break;
+    case MapField::rank: need(value < 5, "a rank less 1 of"); m.rank = uint8_t(value + 1); break;
+    case MapField::box_dim: need(value - 1 < 256, "a box of"); m.box[axis] = uint32_t(value); break;
+    case MapField::global_dim: need(value, "an extent of"); m.extent[axis] = uint32_t(value); break;
+    case MapField::global_stride:
+      need(value % 16 == 0 && value >> 40 == 0, "a stride of");
+      m.stride[axis + 1] = value;
+      break;
+    case MapField::element_stride:
+      if (value != 1) fail(Fault::unmodelled, "element strides other than 1 are not modelled");
+      break;
+    case MapField::elemtype:
+      need(value < sizeof sizes, "an element type of");
+      m.element = sizes[value];
+      m.type = types[value];
+      m.stride[0] = m.element;
+      break;
+    case MapField::interleave_layout:
+      if (value) fail(Fault::unmodelled, "interleaved tensor maps are not modelled");
+      break;
+    case MapField::swizzle_mode: {
+      static const uint8_t spans[] = {0, 1, 2, 4};
+      if (value > 3) fail(Fault::unmodelled, "swizzles other than of 32, 64, 128 bytes are not modelled");
+      m.swizzle = spans[value];
+      break;
+    }
+    case MapField::fill_mode:
+      if (value) fail(Fault::unmodelled, "filling with NaN is not modelled");
+      break;
+  }
+  if (!m.element) m.element = m.stride[0] = 1, m.type = uint8_t(Type::u8);  // .u8 is number 0
+  if (!m.rank) m.rank = 1;
+  m.magic = kTensorMapMagic;
+  memcpy(map, &m, sizeof m);
+}
 inline uint32_t box_bytes(const TensorMap& m) {
   uint32_t bytes = m.element;
   for (int i = 0; i < m.rank; ++i) bytes *= m.box[i];

@@ -9,6 +9,10 @@ enum class Fault : int32_t {
   misuse, unmodelled
 };
 
+enum Checks : uint32_t {
+  kUnwritten = 1,  // operands of tensor cores that nobody wrote are an error
+  kDocumented = 2,  // so is what documents ask for, and kernels that are right on GPUs leave out
+};
 struct Buffer {
   uint64_t address, bytes;
 };
@@ -21,7 +25,7 @@ struct Request {
   uint64_t seed;
   uint32_t threads;  // of the operating system
   uint32_t trace;    // records kept at most
-  uint32_t checks;   // of uninitialised operands
+  uint32_t checks;   // Checks, or-ed
   uint32_t registers;  // of a thread at launch
   uint32_t buffers;
   const Buffer* buffer;

@@ -39,7 +39,7 @@ inline void read_matrix_row(Thread& t, Block& b, uint32_t address) {
     if (n) read_cells(t, b, address + i, n, t.site);
     i += n;
     if (i < 16) {
-      if (machine->request.checks) uninitialised(t, b, address + i, 16 - i, t.site);
+      if (machine->request.checks & kUnwritten) uninitialised(t, b, address + i, 16 - i, t.site);
       machine->counts.poisoned++;
       ++i;
     }

@@ -65,6 +65,36 @@ uint32_t shared_address(const void* pointer) {
   uint32_t rank = uint32_t(offset / kWindow), at = uint32_t(offset % kWindow);
   return at | rank << kRankShift;
 }
+// PTX's registers are virtual, and compilers put moves into accumulators behind wgmma.fence (nvcc
+// does): ptxas gives them the same register, or moves before the fence. So a move does not count as
+// the access that the fence must follow; while a wgmma uses the register it is forbidden all the same.
+void register_moved(void* place) {
+  EMU_ENTER;
+  check_watches(t, uintptr_t(place), 4, Access::store, t.site);
+}
+// PTX ISA, "cvta": the generic address of a shared one.
+void* shared_pointer(uint32_t address) {
+  EMU_ENTER;
+  return block_of(t, address).arena + local(address);
+}
+uint32_t rank_of(uint32_t address) {
+  EMU_ENTER;
+  return block_of(t, address).rank;
+}
+bool in_space(uint64_t pointer, Space space) {
+  Cluster& c = machine->cluster;
+  uint64_t offset = pointer - uint64_t(c.arenas);
+  bool shared = offset < c.blocks.size() * kWindow;
+  bool stack = pointer - uint64_t(current->stack) < Stacks::kBytes;
+  switch (space) {
+    case Space::shared:
+    case Space::shared_cta: return shared && offset / kWindow == current->block->rank;
+    case Space::shared_cluster: return shared;
+    case Space::local: return stack;
+    case Space::global: return !shared && !stack;
+  }
+  return false;
+}
 uint32_t map_rank(uint32_t address, uint32_t rank) {
   EMU_ENTER;
   if (rank >= machine->cluster.blocks.size())

@@ -80,7 +80,7 @@ inline void check_operand(Warp& w, const Together& issuer, uint32_t token, const
   for_chunks(d, mn_major, first, count, k, size, [&](uint32_t at, uint32_t, uint32_t) {
     check_inside(t, *w.block, at, 16, "wgmma reads", t.site);
     uint32_t n = engine_reads(t, issuer, *w.block, at, 16, token, t.site, "wgmma");
-    if (n && machine->request.checks) uninitialised(t, *w.block, at, n, t.site);
+    if (n && machine->request.checks & kUnwritten) uninitialised(t, *w.block, at, n, t.site);
     machine->counts.poisoned += n;
   });
 }
