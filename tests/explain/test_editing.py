@@ -30,7 +30,7 @@ def test_a_good_text_has_an_explanation_and_knobs():
 
 
 def test_every_mistake_is_at_its_line():
-    text = SHIPPED.replace("proc: CORE", "proc: CORK").replace("reads: SPM", "reads: SPQ")
+    text = SHIPPED.replace("proc: CORE", "proc: CORK", 1).replace("reads: SPM", "reads: SPQ")
     found = drafted(text)
     rows = text.splitlines()
     words = [rows[m.line - 1][m.column - 1 :][: m.length] for m in found.mistakes]
