@@ -53,18 +53,18 @@ def check(
     specialisation: Specialisation,
     arrays: Mapping[str, np.ndarray[Any, Any]],
     scalars: Sequence[float | int | bool],
-    launch: Callable[[Sequence[np.ndarray[Any, Any]]], None],
+    launch: Callable[[Sequence[np.ndarray[Any, Any]]], Sequence[str] | None],
 ) -> Check:
     """Run on copies of `arrays` between guard zones, and compare with the exact result.
 
     Outputs that are not given are filled with NaN first, so that an element that is
-    never written is found. `launch` runs the kernel on arrays in the parameters' order.
+    never written is found. `launch` runs the kernel on arrays in the parameters' order, and
+    tells what it touched and should not have, where it can know more than is seen here.
     """
     guarded = {t.name: Guarded.of(t, arrays.get(t.name)) for t in specialisation.tensors}
-    launch([g.array for g in guarded.values()])
+    touched = list(launch([g.array for g in guarded.values()]) or ())
     numbers = {s.name: v for s, v in zip(specialisation.scalars, scalars, strict=True)}
     bounds = error_bounds(specialisation.stages.task_tree, arrays, numbers)
-    touched = []
     for tensor in specialisation.tensors:
         if guarded[tensor.name].overrun():
             touched.append(f"memory beside {tensor.name} was written to")

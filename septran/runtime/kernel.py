@@ -27,6 +27,7 @@ from septran.runtime.checks import Check, check, sample
 from septran.runtime.errors import NoLogicError, NotSpecialisedError
 from septran.runtime.export import export_source
 from septran.runtime.gpu import measure_on_gpu, on_device, to_device
+from septran.runtime.guards import run_guarded
 from septran.runtime.profile import Profile, measure, profile
 from septran.runtime.rehearsal import rehearsal
 from septran.runtime.signature import Signature, Specialisation
@@ -160,10 +161,12 @@ class Kernel(Shown):
         results = interpret(program, arrays, order=order, scalars=numbers)
         return self._returned(results, bound.library)
 
-    def check(self, *tensors: Any, out: Any = None, **named: Any) -> Check:
+    def check(self, *tensors: Any, out: Any = None, guard: bool = False, **named: Any) -> Check:
         """Run and compare with the exact result by the bound that rounding allows.
 
-        Also finds writes beside the tensors and elements that are never written.
+        Also finds writes beside the tensors and elements that are never written. With
+        `guard` every tensor and scratch buffer lies between pages that nothing may touch,
+        in a process of its own: reads beyond them are found, too, on a CPU.
         Without tensors, random ones of the latest compilation's shapes are taken.
         """
         self._needs_logic("reference to check against")
@@ -171,9 +174,12 @@ class Kernel(Shown):
         specialisation, bound, scalars = self._bound(tensors, out, named)
         plain = replace(bound, library=NUMPY, arrays=bound.numpy())
 
-        def launch(arrays: Sequence[Any]) -> None:
+        def launch(arrays: Sequence[Any]) -> Sequence[str]:
+            if guard and not any(0 in array.shape for array in arrays):
+                return run_guarded(specialisation, arrays, scalars)
             with on_device(arrays, self.device) as (library, moved):
                 self._launch(specialisation, replace(plain, library=library), moved, scalars)
+            return ()
 
         return check(self.name, specialisation, plain.arrays, scalars, launch)
 

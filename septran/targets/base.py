@@ -88,6 +88,14 @@ class Emulating(Protocol):
         """What runs the generated code on arrays in the host's memory; raises TargetError."""
 
 
+@runtime_checkable
+class Guarding(Protocol):
+    """A target whose code can be run with its scratch buffers where its caller wants them."""
+
+    def guarded(self, program: TileProgram) -> Any:
+        """A `septran.targets.cpu.guarded.GuardedCode`, compiled by what runs it."""
+
+
 class Target(Protocol):
     """A vertical slice: TileProgram -> TensorIR -> source -> module."""
 

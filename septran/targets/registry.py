@@ -7,7 +7,7 @@ import importlib
 from pathlib import Path
 
 from septran.errors import TargetError
-from septran.targets.base import Emulating, Target
+from septran.targets.base import Emulating, Guarding, Target
 
 
 class NoTargetError(TargetError):
@@ -20,6 +20,12 @@ class NoEmulatorError(TargetError):
     """The generated code of this backend cannot be emulated."""
 
     code = "SEP502"
+
+
+class NoGuardsError(TargetError):
+    """Code of this backend cannot be run between guard pages."""
+
+    code = "SEP503"
 
 
 @functools.cache
@@ -44,6 +50,18 @@ def emulator_for(backend: str) -> Emulating:
             f"there is no emulator for backend {backend!r}",
             hint="kernels for cpu run as they are, those for a DSA are always simulated, and "
             "`--interpret` runs any tile program",
+        )
+    return target
+
+
+def guarding_for(backend: str) -> Guarding:
+    """The target, where its code is this processor's; raises NoGuardsError, NoTargetError."""
+    target = target_for(backend)
+    if not isinstance(target, Guarding):
+        raise NoGuardsError(
+            f"there are no guard pages for backend {backend!r}",
+            hint="they are for machines whose backend is cpu; the verifier and the interpreter "
+            "check every access on any machine",
         )
     return target
 

@@ -129,7 +129,10 @@ def read(
     offset = access.at(at)
     step = contiguity(access, at, along, lanes)
     if lanes == 1 or step == 0:
-        value = simd.broadcast(simd.load(storage.flat, context.lower(offset), 1), lanes)
+        at_one = context.lower(offset)
+        if count is not None and lanes == 1:
+            at_one = tirx.Select(simd.first_lanes(count, 1), at_one, context.writer.index(0))
+        value = simd.broadcast(simd.load(storage.flat, at_one, 1), lanes)
     elif step == 1 and count is not None and not fully_readable(access, step):
         mask = simd.first_lanes(count, lanes)
         value = simd.masked_load(storage.flat, context.lower(offset), mask)
@@ -137,8 +140,8 @@ def read(
         value = simd.load(storage.flat, context.lower(offset), lanes, step)
     else:
         index = scattered(context, access, at, along, lanes)
-        if count is not None:  # what is masked out must not be touched: read the first again
-            safe = tirx.Broadcast(context.lower(offset), lanes)
+        if count is not None:  # what is masked out must not be touched: read one that exists
+            safe = tirx.Broadcast(context.writer.index(0), lanes)
             index = tirx.Select(simd.first_lanes(count, lanes), index, safe)
         value = tirx.BufferLoad(storage.flat, [index])
     return widen(value, storage.dtype)
@@ -239,7 +242,8 @@ def write(
     step = contiguity(access, at, along, lanes)
     offset = context.lower(access.at(at))
     if lanes == 1:
-        simd.store(context.writer, storage.flat, offset, value, 1)
+        with context.writer.when(True if count is None else simd.first_lanes(count, 1)):
+            simd.store(context.writer, storage.flat, offset, value, 1)
     elif count is not None and step == 1:
         mask = simd.first_lanes(count, lanes)
         simd.masked_store(context.writer, storage.flat, offset, value, mask)
@@ -259,7 +263,7 @@ def _write_lanes(
 ) -> None:
     """Store the first `count` lanes one by one, through a small buffer."""
     lanes = simd.lanes_of(value)
-    spare = context.writer.allocate("lanes", lanes, access.storage.held)
+    spare = context.writer.scratch("lanes", lanes, access.storage.held)
     simd.store(context.writer, spare, context.writer.index(0), value, lanes)
     with context.writer.loop("lane", count) as lane:
         number = context.indices.fresh(lane, 0, lanes - 1)

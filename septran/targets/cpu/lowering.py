@@ -148,7 +148,7 @@ class _Lowering:
         held = self._held(buffer)
         elements = buffer.layout.elements(buffer.shape) * buffer.stages
         slack = SLACK_BYTES // itemsize(held)
-        flat = self.context.writer.allocate(name, elements + slack, held)
+        flat = self.context.writer.scratch(name, elements + slack, held)
         self.context.storages[name] = Storage(
             name, buffer.shape, buffer.dtype, buffer.layout, flat, held, owned=True
         )

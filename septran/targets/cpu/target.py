@@ -9,6 +9,7 @@ import tvm
 
 from septran.targets.base import TensorIR
 from septran.targets.cpu.build import CpuExecutable, annotated, build, load
+from septran.targets.cpu.guarded import GuardedCode, guarded_code
 from septran.targets.cpu.isa import llvm_arch, native
 from septran.targets.cpu.lowering import lower_program
 from septran.targets.cpu.threads import use_all_cores
@@ -41,6 +42,10 @@ class CpuTarget:
     ) -> CpuExecutable:
         """With the comments of `ir` in its text."""
         return replace(executable, source=replace(executable.source, text=annotated(ir)))
+
+    def guarded(self, program: TileProgram) -> GuardedCode:
+        """The kernel with its scratch buffers in rooms that its caller gives it."""
+        return guarded_code(program)
 
     def fingerprint(self) -> str:
         """TVM's version, the processor for which ``native`` compiles, and its vectors."""

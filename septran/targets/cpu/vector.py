@@ -109,7 +109,7 @@ class _Fusion:
         for name in names:
             shape, dtype, room = self._room(name, shrunk)
             held = held_dtype(dtype)
-            flat = self.context.writer.allocate(name.replace("%", "reduced_"), room, held)
+            flat = self.context.writer.scratch(name.replace("%", "reduced_"), room, held)
             self.storages[name] = Storage(name, shape, dtype, ROW, flat, held, owned=True)
 
     def _room(

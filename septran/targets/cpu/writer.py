@@ -76,6 +76,10 @@ class Writer:
         self.emit(tirx.AllocBuffer(buffer))
         return buffer
 
+    def scratch(self, stem: str, elements: int, dtype: str) -> Any:
+        """As `allocate`, for a buffer that is indexed by what is only known in a run."""
+        return self.allocate(stem, elements, dtype)
+
     @contextmanager
     def body(self) -> Iterator[list[Any]]:
         """Collect what is written inside instead of appending it."""
