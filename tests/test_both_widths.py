@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-FOLDERS = ("tests/targets/cpu", "tests/operators/test_kernels.py", "tests/fuzz/test_fuzz.py")
+FOLDERS = ("tests/targets/cpu", "tests/operators/test_kernels.py")
 
 
 @pytest.mark.slow
