@@ -373,6 +373,15 @@ class _Task:
                 reasons = "; ".join(map(str, better))
                 message = f"{primitive} is {chosen.value}, as others refused it: {reasons}"
                 self.work.decide("missed", self.task.path, message, None, chosen.where)
+            elif wanted and len(refusals) == len(wanted) - 1 > 0:  # only the last one takes it
+                types, names = (
+                    refusals[0].reason.partition(";")[0],
+                    [r.instruction for r in refusals],
+                )
+                message = (
+                    f"{primitive} is {chosen.value}: {types}, not as {', '.join(names)} take them"
+                )
+                self.work.decide("missed", self.task.path, message, None, chosen.where)
         return found, rounded
 
     def _no_binding(

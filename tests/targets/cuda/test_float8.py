@@ -154,3 +154,21 @@ def test_what_is_generated_is_clean_for_the_compiler(cuda_compiler):
     built = compile_text(program.source, "sm_90a")
     assert not built.advisories
     assert [(f.spill_store_bytes, f.spill_load_bytes) for f in built.figures] == [(0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("machine", "dtype", "said"),
+    [
+        ("nvidia-h200", "float32", "gemm is simt: operands are float32, float32, float32, not as"),
+        ("nvidia-h200", "float16", None),
+        ("cpu-x86", "float8_e4m3fn", "gemm is scalar: operands are float32, float8_e4m3fn"),
+        ("cpu-x86", "float32", None),
+    ],
+)
+def test_a_product_that_is_slow_for_its_element_types_says_so(machine, dtype, said):
+    sizes = {"M": 128, "N": 128, "K": 128}
+    stages = septran.produce_stages("gemm", machine, shapes=sizes, dtypes=dtype)
+    messages = [d.message for d in stages.mapping.decisions if d.kind == "missed"]
+    slow = [message for message in messages if message.startswith("gemm is ")]
+    assert bool(slow) == (said is not None)
+    assert all(message.startswith(said) for message in slow)
