@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from septran.errors import nearest
+from septran.errors import LogicError, SepTranError, nearest
 from septran.location import Location
 from septran.machine.model import Machine
 from septran.mapping.mapping import Case, Plan, Preference
@@ -62,6 +62,8 @@ class MappingChooser:
     machine: Machine
     given: Mapping[str, TunableValue] = field(default_factory=dict)
     _scopes: dict[str, Scope] = field(default_factory=dict, repr=False)
+    _taken: dict[tuple[str, str], Setting[TunableValue]] = field(default_factory=dict, repr=False)
+    """What was answered, by the task's path and the tunable's name."""
 
     def variant(self, site: LaunchSite) -> str | None:
         """The variant that the instance or the first matching rule with one names."""
@@ -84,7 +86,6 @@ class MappingChooser:
         self, site: LaunchSite, name: str, default: TunableValue | None, location: Location
     ) -> TunableValue | None:
         """The value that the mapping gives, else the logic's default."""
-        del location
         facts = facts_of_site(site)
         facts = replace(facts, variant=facts.variant or facts.task)
         caller = self._scopes.get(site.caller or "")
@@ -97,7 +98,22 @@ class MappingChooser:
         if found is None:
             return default
         _check_kind(name, found, default)
+        _check_positive(name, found, location)
+        self._taken[site.path, name] = found
         return _padded(found.value, self._multiple(scope, facts, name))
+
+    def blamed(self, site: LaunchSite, error: LogicError) -> SepTranError:
+        """The mistake as the mapping's, where a word that it gives is what the logic refuses."""
+        for (path, name), setting in self._taken.items():
+            told = isinstance(setting.value, str) and repr(setting.value) in error.message
+            if path == site.path and told and setting.where is not None:
+                return TunableError(
+                    f"tunable {name} is {setting.value!r}: {error.message}",
+                    setting.where,
+                    hint=error.hint,
+                    notes=[("the logic uses it here", error.where)] if error.where else (),
+                )
+        return error
 
     def _multiple(self, scope: Scope, facts: Facts, name: str) -> int:
         """What the mapping rounds small tiles up to, also where the caller gives the value."""
@@ -192,6 +208,16 @@ def _limit(facts: Facts, name: str) -> int | None:
     extents = [extent for shape in facts.shapes.values() for extent in shape]
     blocked = facts.dims.get(name.rpartition("_")[2], max(extents, default=None))
     return None if blocked is None else 1 << max(0, blocked - 1).bit_length()
+
+
+def _check_positive(name: str, found: Setting[TunableValue], location: Location) -> None:
+    number = isinstance(found.value, int) and not isinstance(found.value, bool)
+    if number and int(found.value) <= 0 and found.where is not None:
+        raise TunableError(
+            f"tunable {name} is {found.value}, not positive",
+            found.where,
+            notes=[("the logic asks for it here", location)],
+        )
 
 
 def _check_kind(name: str, found: Setting[TunableValue], default: TunableValue | None) -> None:

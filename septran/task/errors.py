@@ -159,3 +159,9 @@ class NothingWrittenError(LogicError):
     """A logic, or a leaf task in it, writes none of its tensors, so that it has no result."""
 
     code = "SEP126"
+
+
+class UnwrittenElementError(LogicError):
+    """An element of a temporary is read, and nobody has written it."""
+
+    code = "SEP127"

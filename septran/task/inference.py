@@ -20,6 +20,9 @@ from septran.task.errors import (
     InferenceError,
     NothingWrittenError,
     PartitionError,
+    ShapeError,
+    SizeMismatchError,
+    ViewError,
 )
 from septran.task.index import Range, Var, axis
 from septran.task.privileges import WRITES, accesses
@@ -47,28 +50,57 @@ def infer_outputs(
         InferenceError: an output's shape does not follow from the inputs.
         SizeMismatchError: inputs disagree about a named dimension.
     """
-    names = _given(logic, arrays, static)
-    shapes = {n: tuple(int(e) for e in a.shape) for n, a in zip(names, arrays, strict=True)}
+    sizes = [tuple(int(e) for e in a.shape) for a in arrays]
+    names = _given(logic, sizes, static)
+    shapes = dict(zip(names, sizes, strict=True))
     kinds = {n: _dtype_name(a) for n, a in zip(names, arrays, strict=True)}
     return complete(logic, shapes, kinds, chooser, static, dtypes)
 
 
 def _given(
     logic: Task,
-    arrays: Sequence[Any],
+    sizes: Sequence[Shape],
     static: Mapping[str, Any] | None,
 ) -> list[str]:
     """Which parameters the arrays are: all, or those that are only read; InferenceError."""
     every = [name for name, _ in logic.tensors]
-    outputs = written(logic, static)
+    try:
+        outputs = written(logic, static)
+    except _SIZES as error:  # with the sizes that are given there may be no mistake
+        if len(every) == len(sizes):
+            return every
+        return _fitting(logic, sizes, static or {}, error)
     inputs = [n for n in every if n not in outputs]
     for names in (inputs, every):
-        if len(names) == len(arrays):
+        if len(names) == len(sizes):
             return names
     raise InferenceError(
-        f"{logic.name} takes {', '.join(inputs)}; {len(arrays)} tensors are given",
+        f"{logic.name} takes {', '.join(inputs)}; {len(sizes)} tensors are given",
         logic.location,
     )
+
+
+_SIZES = (IndexingError, PartitionError, ShapeError, SizeMismatchError, ViewError)
+"""Mistakes that may be of made-up sizes, not of the logic."""
+
+
+def _fitting(
+    logic: Task, sizes: Sequence[Shape], static: Mapping[str, Any], error: LogicError
+) -> list[str]:
+    """The parameters that are the ones not written when they have these sizes."""
+    every = [name for name, _ in logic.tensors]
+    for names in itertools.combinations(every, len(sizes)):
+        try:
+            known, _ = complete(logic, dict(zip(names, sizes, strict=True)), {}, None, static)
+            tree = trace(logic, known, None, None, static, check=False)
+        except (InferenceError, SizeMismatchError):
+            continue
+        except LogicError as of_these:
+            error = of_these
+            continue
+        if all(p.writes == (p.name not in names) for p in tree.root.params):
+            return list(names)
+    raise error
 
 
 def complete(
@@ -128,7 +160,33 @@ def _probe(logic: Task, static: Mapping[str, Any] | None) -> TaskTree:
                 failures.append(error)
         if not any(isinstance(f, IndexingError | PartitionError) for f in failures):
             break
-    raise failures[0]
+    if not isinstance(failures[0], _SIZES):
+        raise failures[0]
+    return _with_few(logic, static or {}, size, failures[0])
+
+
+FEW = 9
+"""Extents below this are tried where the made-up ones do not fit: windows, taps."""
+
+
+def _with_few(logic: Task, static: Mapping[str, Any], size: int, error: LogicError) -> TaskTree:
+    """A trace in which one or two dimensions are short, as those of a window of fixed extent."""
+    tensors = logic.specialised(static)
+    names = sorted({str(d) for _, k in tensors for d in k.dims or () if str(d).isidentifier()})
+    for count in (1, 2):
+        for short in itertools.combinations(names, count):
+            for few in range(1, FEW):
+                shapes = _made_up(logic, tensors, static, size, 2, dict.fromkeys(short, few))
+                try:
+                    return trace(logic, shapes, None, None, static, check=False)
+                except LogicError:
+                    continue
+    raise type(error)(
+        f"shapes do not fit here, whatever sizes are tried for the tensors of {logic.name}",
+        error.where,
+        hint="pass arrays or shapes, and the message will say which sizes; declare what is "
+        "written (task.Out) and read (task.In), and none need be tried",
+    ) from None
 
 
 def _made_up(
@@ -137,11 +195,18 @@ def _made_up(
     static: Mapping[str, Any],
     size: int,
     rank: int,
+    short: Mapping[str, int] | None = None,
 ) -> dict[str, Shape]:
-    """Shapes with an extent of `size` everywhere, but for windows; `rank` where it is open."""
+    """Shapes with an extent of `size` everywhere, but for windows and what is `short`.
+
+    A dimension that is a static flag has the flag's value; `rank` where the rank is open.
+    """
     names = {str(d) for _, k in tensors for d in k.dims or () if str(d).isidentifier()}
     small = {n for _, k in tensors for d in k.dims or () for n in _subtracted(str(d))}
+    flags = {k.name: k.default for k in logic.keywords if k.static} | dict(static)
     dims = {n: 3 if n in small else size for n in names}
+    dims |= {n: v for n, v in flags.items() if n in names and isinstance(v, int)}
+    dims |= short or {}
     return {
         name: (size,) * rank
         if kind.dims is None

@@ -112,6 +112,12 @@ def _found(param: Param, task: TaskNode, ranges: Mapping[Var, Range]) -> Param:
     )
 
 
+def overwritten_first(temporary: Allocate, task: TaskNode, ranges: Mapping[Var, Range]) -> bool:
+    """Whether all that is read of a temporary is certainly written before."""
+    whole = View.whole(temporary.name, temporary.shape, temporary.valid)
+    return not _scan(task.body, temporary.name, [], _Whole(whole, ranges))[0]
+
+
 @dataclass(frozen=True)
 class _Whole:
     """All of a parameter, and the ranges of loop indices."""

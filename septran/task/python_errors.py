@@ -20,6 +20,11 @@ FUNCTIONS = (
     "sigmoid", "silu", "sin", "sqrt", "sum", "tanh", "where",
 )  # fmt: skip
 """Functions of tensor expressions, under NumPy's names."""
+_SCAN = (
+    "a product with a triangle of ones (task.where over task.index) in a tile, and "
+    "task.sequential_range that carries the sum from tile to tile"
+)
+_GATHER = "a product with a one-hot matrix, as there is no indirect indexing yet"
 _OTHERWISE = {
     "mean": "task.sum(x, axis=n) / x.shape[n]",
     "matmul": 'task.call_primitive("gemm", C, A, B), which adds A @ B to C',
@@ -37,6 +42,13 @@ _OTHERWISE = {
     "astype": "x.astype(dtype)",
     "argmax": "task.max, then task.where over task.index",
     "argmin": "task.min, then task.where over task.index",
+    "cumsum": f"{_SCAN}, as there is no scan",
+    "cumprod": f"{_SCAN} of logarithms, as there is no scan",
+    "take": _GATHER,
+    "gather": _GATHER,
+    "scatter": _GATHER,
+    "sort": "task.max and task.where again and again (see the operator topk), as there is no sort",
+    "argsort": "task.max and task.where again and again (see the operator topk)",
 }
 """What is written for words of NumPy that the language does not have."""
 _FOREIGN = re.compile(r"\b(?:np|numpy|math|torch|jnp)\.(\w+)\(")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,10 @@ import numpy as np
 from septran.dtypes import bits_dtype, is_float, numpy_dtype
 from septran.errors import CallError
 from septran.given import WrongArgumentError, shown
+from septran.location import Location
+from septran.task import expressions as ex
 from septran.task.chooser import Chooser
+from septran.task.definedness import Marks, Part, Suspects, missing_of, ranges_of, suspects
 from septran.task.definition import Task
 from septran.task.evaluate import evaluate
 from septran.task.gather import coordinates, extents, read, write
@@ -21,7 +24,16 @@ from septran.task.inference import infer_outputs
 from septran.task.numerics import convert
 from septran.task.primitives import PRIMITIVES
 from septran.task.tracing import trace
-from septran.task.tree import Allocate, Assign, Launch, Loop, Primitive, Statement, TaskTree
+from septran.task.tree import (
+    Allocate,
+    Assign,
+    Launch,
+    Loop,
+    Primitive,
+    Statement,
+    TaskNode,
+    TaskTree,
+)
 from septran.task.views import View
 
 Array = np.ndarray[Any, Any]
@@ -90,7 +102,8 @@ def run_tree(
     if missing:
         raise ArgumentCountError(f"{tree.name} needs {', '.join(missing)}", tree.root.location)
     with np.errstate(all="ignore"):  # NaN, infinities and wrapped integers are values like others
-        _Run({}, numbers, wide).body(tree.root.body, dict(env))
+        followed = suspects(tree.root, ranges_of(tree.root))
+        _Run({}, numbers, wide, followed).body(tree.root, tree.root.body, dict(env))
     return results
 
 
@@ -100,9 +113,15 @@ class _Held:
 
     array: Array
     view: View
+    marks: Marks | None = None
+    """What nobody has written of a temporary that is written in part."""
 
     def part(self, view: View) -> View:
         return self.view.compose(view)
+
+    def followed(self, view: View) -> Part | None:
+        """A view of it with its marks; None where all of it is written before it is read."""
+        return None if self.marks is None else Part(self.marks, self.part(view))
 
 
 @dataclass
@@ -110,43 +129,48 @@ class _Run:
     values: dict[Var, int]
     scalars: Mapping[str, float | int]
     wide: bool
+    suspects: Suspects
 
-    def body(self, statements: tuple[Statement, ...], env: dict[str, _Held]) -> None:
+    def body(
+        self, task: TaskNode, statements: tuple[Statement, ...], env: dict[str, _Held]
+    ) -> None:
         for statement in statements:
             match statement:
                 case Loop():
-                    self.loop(statement, env)
+                    self.loop(task, statement, env)
                 case Allocate():
-                    env[statement.name] = self.allocate(statement)
+                    env[statement.name] = self.allocate(task, statement)
                 case Launch():
                     pairs = zip(statement.task.params, statement.arguments, strict=True)
                     inner = {
-                        p.name: _Held(env[v.tensor].array, env[v.tensor].part(v)) for p, v in pairs
+                        p.name: replace(env[v.tensor], view=env[v.tensor].part(v)) for p, v in pairs
                     }
-                    self.body(statement.task.body, inner)
+                    self.body(statement.task, statement.task.body, inner)
                 case Primitive():
                     self.primitive(statement, env)
                 case Assign():
                     self.assign(statement, env)
 
-    def loop(self, loop: Loop, env: dict[str, _Held]) -> None:
+    def loop(self, task: TaskNode, loop: Loop, env: dict[str, _Held]) -> None:
         if len(loop.variables) == 1:
             for step in range(loop.extents[0].evaluate(self.values)):
                 self.values[loop.variables[0]] = step
-                self.body(loop.body, env)
+                self.body(task, loop.body, env)
             return
         sizes = [range(e.evaluate(self.values)) for e in loop.extents]
         for turn in itertools.product(*sizes):
             self.values.update(zip(loop.variables, turn, strict=True))
-            self.body(loop.body, env)
+            self.body(task, loop.body, env)
 
-    def allocate(self, statement: Allocate) -> _Held:
+    def allocate(self, task: TaskNode, statement: Allocate) -> _Held:
         kind = _wide(numpy_dtype(statement.dtype), self.wide)
         fill = statement.fill
         if fill is None:
             fill = np.nan if is_float(statement.dtype) else 0
         array = np.full(statement.shape, fill, kind)
-        return _Held(array, View.whole(statement.name, statement.shape, statement.valid))
+        whole = View.whole(statement.name, statement.shape, statement.valid)
+        partly = (task.path, statement.name) in self.suspects
+        return _Held(array, whole, Marks.of(statement) if partly else None)
 
     def read(self, view: View, env: dict[str, _Held]) -> Array:
         held = env[view.tensor]
@@ -158,19 +182,50 @@ class _Run:
         value = contract.reference(*operands, **dict(statement.attributes))
         held = env[statement.operands[0].tensor]
         write(held.array, held.part(statement.operands[0]), self.values, value)
+        sources = statement.operands if contract.accumulates else statement.operands[1:]
+        for view in sources:
+            self.require_written(view, env, statement.location)
+        self.mark(statement.operands[0], env, None)
+
+    def missing(self, view: View, env: dict[str, _Held]) -> Array | None:
+        part = env[view.tensor].followed(view)
+        return None if part is None else part.missing(self.values)
+
+    def require_written(self, view: View, env: dict[str, _Held], where: Location) -> None:
+        part = env[view.tensor].followed(view)
+        missing = None if part is None else part.missing(self.values)
+        if part is not None and missing is not None:
+            part.refuse(self.values, missing, where)
+
+    def mark(self, view: View, env: dict[str, _Held], missing: Array | None) -> None:
+        part = env[view.tensor].followed(view)
+        if part is not None:
+            part.set(self.values, missing)
 
     def assign(self, statement: Assign, env: dict[str, _Held]) -> None:
         def position(view: View, axis: int) -> Array:
             held = env[view.tensor]
             return positions(held.part(view), axis, self.values)
 
-        value = evaluate(
-            statement.value, lambda v: self.read(v, env), self.values, self.scalars, position,
-            self.wide,
-        )  # fmt: skip
+        def of(expr: ex.Expr) -> Array:
+            return evaluate(
+                expr, lambda v: self.read(v, env), self.values, self.scalars, position, self.wide
+            )
+
+        value = of(statement.value)
+        if self.suspects:
+            missing = missing_of(statement.value, lambda v: self.missing(v, env), of)
+            if missing is not None and env[statement.target.tensor].marks is None:
+                self.refuse(statement, env)
+            self.mark(statement.target, env, missing)
         held = env[statement.target.tensor]
         target = held.part(statement.target)
         write(held.array, target, self.values, convert(value, held.array.dtype))
+
+    def refuse(self, statement: Assign, env: dict[str, _Held]) -> None:
+        """Raise for the first tensor of a value of which something is missing."""
+        for view in ex.loads(statement.value):
+            self.require_written(view, env, statement.location)
 
 
 def positions(view: View, at: int, values: Mapping[Var, int]) -> Array:

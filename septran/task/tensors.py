@@ -282,7 +282,9 @@ def _sliced(view: View, items: tuple[Any, ...], frame: Frame) -> View:
         elif isinstance(item, Expression):
             raise IndexingError(
                 "a tensor cannot be indexed by a tensor", Location.of_caller(),
-                hint="indices are integers and loop indices",
+                hint="indices are integers and loop indices. There is no indirect indexing yet: a "
+                "product with a one-hot matrix, task.where(index[:, None] == task.index(table, 0)"
+                "[None, :], 1, 0), does the same with more work",
             )  # fmt: skip
         else:
             at = as_index(item)

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from septran.errors import nearest
+from septran.errors import LogicError, nearest
 from septran.location import Location
 from septran.task import expressions as ex
 from septran.task.aliases import check_aliases
@@ -24,6 +24,7 @@ from septran.task.arguments import (
     require_none,
 )
 from septran.task.chooser import Chooser, DefaultChooser, LaunchSite
+from septran.task.definedness import check_defined
 from septran.task.definition import Task, TensorType
 from septran.task.dims import named_dims
 from septran.task.dtype_rules import check_expression
@@ -241,7 +242,7 @@ class Tracer:
             params.append(Param(name, shape, valid, dtype, False, False, place, dims))
         self.frames.append(frame)
         try:
-            with told(body.name):
+            with told(body.name), self._blaming(frame):
                 result = body.function(**tiles, **bound(body, keywords, where))
             require_none(result, body)
             if frame.left is not None:
@@ -263,6 +264,18 @@ class Tracer:
             check_declared(node, frame.types, where)
             check_races(node, self.ranges)
         return node
+
+    @contextmanager
+    def _blaming(self, frame: Frame) -> Iterator[None]:
+        """Let the chooser say that a mistake is in what it chose, not in the logic."""
+        try:
+            yield
+        except LogicError as error:
+            blamed = getattr(self.chooser, "blamed", None)
+            other = blamed(frame.site, error) if blamed else error
+            if other is error:
+                raise
+            raise other from None
 
     def _site(
         self,
@@ -357,6 +370,8 @@ def trace(
     tracer.static = fixed = {k: v for k, v in keywords.items() if not isinstance(v, Expression)}
     with _tracing(tracer):
         root = tracer.run(logic, views, keywords, logic.location)
+    if check:
+        check_defined(root, tracer.ranges)
     return TaskTree(root, scalars, tuple(sorted(fixed.items())), tuple(dims.items()), logic.file)
 
 

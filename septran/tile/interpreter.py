@@ -15,7 +15,9 @@ import numpy as np
 from septran.dtypes import is_float, numpy_dtype
 from septran.errors import TileError, nearest
 from septran.given import require, several, shown, table
+from septran.task.definedness import joined, missing_of
 from septran.task.evaluate import evaluate
+from septran.task.expressions import Expr
 from septran.task.index import Var, axis
 from septran.task.numerics import convert
 from septran.task.primitives import PRIMITIVES
@@ -27,8 +29,9 @@ from septran.tile.records import Placement
 from septran.tile.rings import Fill, Flight, Thread, located
 from septran.tile.schedules import Schedule
 from septran.tile.scopes import Block
-from septran.tile.storage import Access, Array, CapacityError, ExtentError, Store, grid
+from septran.tile.storage import NEVER, Access, Array, CapacityError, ExtentError, Store, grid
 from septran.tile.substitution import FIRST
+from septran.tile.unwritten import Unwritten
 from septran.tile.verify_places import spread
 
 Scalars = Mapping[str, float | int]
@@ -143,6 +146,7 @@ class _Numbers:
         self.room = _room(program)
         self.buffers = {b.name: b for b in program.buffers}
         self.accesses: dict[int, Access] = {}
+        self.unwritten = Unwritten()
 
     def enter(self, block: Block, frame: Frame) -> Frame:
         world: _World = frame.memory
@@ -214,6 +218,47 @@ class _Numbers:
             poison = np.full(extents, _undefined(store), store.dtype)
             access.write(store, frame.values, poison)
         access.write(store, frame.values, data, clip=True)
+        self._mark_copy(node, frame, access, data)
+
+    def _mark_copy(self, node: Copy, frame: Frame, access: Access, data: Array) -> None:
+        """What a copy brings is written, but for what was not in its source."""
+        target = frame.memory.stores[node.target.buffer]
+        moved = self._marks(node.source, node, frame)
+        if moved is None and target.marks is None:
+            return
+        if target.marks is None or node.target.buffer in self.program.params:
+            missing = self._missing(node.source, node, frame)
+            self.unwritten.require_none(node, node.target, missing)
+        if target.marks is None:
+            return
+        if node.zero_fill:
+            self._nominal(node).write(target.marks, frame.values, np.zeros((), np.int32))
+        elif access.extents(frame.values) != data.shape:
+            access.write(target.marks, frame.values, np.full((), NEVER, np.int32))
+        marks = np.zeros(data.shape, np.int32) if moved is None else moved
+        access.write(target.marks, frame.values, marks, clip=True)
+        self._forget(target)
+
+    def _forget(self, store: Store) -> None:
+        """No marks are kept of what is written as a whole."""
+        if store.marks is not None and not store.marks.array().any():
+            store.marks = None
+
+    def _missing(self, region: Region, node: Copy | Compute, frame: Frame) -> Array | None:
+        """The marks of what a node reads, its own where nobody has written."""
+        found = self._marks(region, node, frame)
+        if found is None:
+            return None
+        buffer = self.buffers[region.buffer]
+        return self.unwritten.seen(found, buffer, region, node, frame.values)
+
+    def _marks(self, region: Region, node: Copy | Compute, frame: Frame) -> Array | None:
+        """The marks of a region; None where all of it is written."""
+        marks = frame.memory.stores[region.buffer].marks
+        if marks is None:
+            return None
+        found = self._access(region, node).read(marks, frame.values)
+        return found if found.any() else None
 
     def _nominal(self, node: Copy) -> Access:
         """All of a target, also where its source has nothing."""
@@ -228,25 +273,57 @@ class _Numbers:
             access = self._access(node.target, node)
             extents = access.extents(frame.values)
             access.write(store, frame.values, np.full(extents, _undefined(store), store.dtype))
+            if store.marks is not None:  # somebody writes it, if too late for whoever reads now
+                access.write(store.marks, frame.values, np.zeros((), np.int32))
         return Flight(node, lambda: self.copy(node, frozen))
 
     def compute(self, node: Compute, frame: Frame) -> None:
         target = node.operands[0]
         store = frame.memory.stores[target.buffer]
         value = self._map(node, frame) if node.expression is not None else self._call(node, frame)
+        missing = self._missing_of(node, frame)
         self._access(target, node).write(store, frame.values, convert(value, store.dtype))
+        if store.marks is None or target.buffer in self.program.params:
+            self.unwritten.require_none(node, target, missing)
+        if store.marks is None:
+            return
+        marks = np.zeros((), np.int32) if missing is None else missing
+        self._access(target, node).write(store.marks, frame.values, marks)
+        self._forget(store)
+
+    def _missing_of(self, node: Compute, frame: Frame) -> Array | None:
+        """Which elements of a result follow from something that nobody has written."""
+        if node.expression is not None:
+            return missing_of(
+                node.expression,
+                lambda view: self._missing(_region(view), node, frame),
+                lambda condition: self._value(condition, node, frame),
+            )
+        if node.primitive == "fill":
+            return None
+        found = [self._missing(region, node, frame) for region in node.operands]
+        if node.primitive != "gemm":
+            return found[1]
+        c, a, b = found
+        first = dict(node.attributes).get(FIRST)
+        if first is not None and (first == "" or frame.values[Var(str(first))] == 0):
+            c = None
+        rows = None if a is None else a.max(axis=-1, keepdims=True)
+        columns = None if b is None else b.max(axis=-2, keepdims=True)
+        return joined(c, joined(rows, columns))
 
     def _map(self, node: Compute, frame: Frame) -> Array:
         assert node.expression is not None
+        return self._value(node.expression, node, frame)
 
+    def _value(self, expression: Expr, node: Compute, frame: Frame) -> Array:
         def read(view: View) -> Array:
-            assert isinstance(view, Region)
-            return self._read(view, node, frame)
+            return self._read(_region(view), node, frame)
 
         def position(view: View, along: int) -> Array:
             return _position(view, along, frame.values)
 
-        return np.asarray(evaluate(node.expression, read, frame.values, self.scalars, position))
+        return np.asarray(evaluate(expression, read, frame.values, self.scalars, position))
 
     def _call(self, node: Compute, frame: Frame) -> Array:
         operands = [self._read(region, node, frame) for region in node.operands]
@@ -274,6 +351,11 @@ class _Numbers:
 
     def meet(self, threads: list[Thread]) -> None:
         """See `hand_over`."""
+
+
+def _region(view: View) -> Region:
+    assert isinstance(view, Region)
+    return view
 
 
 def _undefined(store: Store) -> Any:

@@ -57,6 +57,8 @@ class Buffer:
     origin: Origin | None = field(default=None, compare=False)
     asked: Location | None = field(default=None, compare=False)
     """The entry of the mapping that asks for its layout."""
+    kept: tuple[Var, ...] = ()
+    """Loops over whose iterations it keeps its content, though all its uses are inside."""
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,8 @@ def blocks(program: TileProgram) -> Block:
 
     A scope is the smallest body that holds all uses. A buffer's is also outside of the
     loops over which all its stages count (one whose index is in some of them only has
-    rings of another length in each iteration), and of the loop of whose units each has
-    a part of it.
+    rings of another length in each iteration), of the loop of whose units each has
+    a part of it, and of those over which it keeps its content.
     """
     params = frozenset(program.params)
     uses: dict[str, list[Path]] = {}
@@ -63,7 +63,8 @@ def blocks(program: TileProgram) -> Block:
         for name, counted in _names(node):
             uses.setdefault(name, []).append(path)
             outside[name] = outside.get(name, counted) & counted
-    for variable, name in _spread(program):
+    kept = ((v, buffer.name) for buffer in program.buffers for v in buffer.kept)
+    for variable, name in (*_spread(program), *kept):
         outside[name] = outside.get(name, frozenset()) | {variable}
     loops = {n.variable: path for path, n in _paths(program.body, ()) if isinstance(n, For)}
     homes: dict[Path, list[str]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from septran.tile.rings import located
 Array = np.ndarray[Any, Any]
 POISON = 0xAA
 """Byte that fresh integers are made of; fresh floats are NaN."""
+NEVER = 1
+"""The mark of an element that nobody has written."""
 
 
 class OutOfBoundsError(TileError):
@@ -51,6 +53,8 @@ class Store:
     """In bytes, one an axis."""
     stage_bytes: int = 0
     dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype("uint8"))
+    marks: Store | None = None
+    """For each element 0 where it is written, else who knows of it; None where all are."""
 
     @staticmethod
     def of(buffer: Buffer, room: Array | None = None) -> Store:
@@ -71,6 +75,8 @@ class Store:
 
     def poison(self) -> None:
         """Make the content undefined, visibly."""
+        self.marks = Store.of(replace(self.buffer, dtype="int32"))
+        self.marks.array()[...] = NEVER
         if is_float(self.buffer.dtype):
             self.array()[...] = np.nan
         else:

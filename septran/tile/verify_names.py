@@ -111,6 +111,10 @@ def _unwritten(program: TileProgram) -> Iterator[TileError]:
     written = _exchanged(program)
     for node in nodes(program.body):
         fresh = ({r.buffer for r in reads(node)} & declared) - written
+        if isinstance(node, Copy) and node.target.buffer in declared:
+            if not fresh:  # to move what is undefined makes nothing of it
+                written.add(node.target.buffer)
+            continue
         if isinstance(node, Compute) and FIRST in dict(node.attributes):
             fresh -= {node.operands[0].buffer}
         for name in sorted(fresh):

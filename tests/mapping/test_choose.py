@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from septran.compiler import produce_stages
 from septran.mapping.mistakes import ConditionError, TunableError
 
 BLOCK = "product/block"
@@ -104,3 +105,20 @@ def test_a_name_that_only_looks_alike_is_not(bench):
     assert "tunable `block_N` has no effect: product uses block_K, block_M" in [
         d.message for d in resolved.decisions
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [("minus", "tunable block_K is 'minus': .*not an integer"), ("-4", "block_K is -4, not pos")],
+)
+def test_a_value_that_the_logic_cannot_take_is_the_mappings_mistake(value, message):
+    text = f"""
+        machine: cpu-x86
+        rules: [{{match: {{level: entry}}, proc: HOST}}]
+        tunables: {{"block_*": 32, block_K: {value}}}
+    """
+    stages = produce_stages("gemm", text, shapes={"M": 64, "N": 64, "K": 64})
+    with pytest.raises(TunableError, match=message) as caught:
+        _ = stages.task_tree
+    assert caught.value.where.line == 4
+    assert [place.file.endswith("gemm.py") for _, place in caught.value.related] == [True]

@@ -339,6 +339,13 @@ def returns(Y, X):
         return
 
 
+@task.define(leaf=True)
+def half_written(Y, X):
+    t = task.empty(X.shape)
+    t[:4] = X[:4]
+    Y[:] = t  # here
+
+
 MISTAKES = {
     errors.LeafLaunchesError: [leaf_launches, leaf_partitions],
     errors.CompositeTouchesDataError: [composite_calls, composite_computes, composite_asks],
@@ -363,6 +370,7 @@ MISTAKES = {
     errors.ViewError: [padded_part, three_windows, no_stride],
     errors.AliasError: [aliased, overlapping],
     errors.EarlyExitError: [breaks, returns],
+    errors.UnwrittenElementError: [half_written],
 }  # fmt: skip
 
 

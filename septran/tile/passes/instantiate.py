@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from septran.errors import TileError
 from septran.location import Location
 from septran.machine.model import NONE, Engine, Machine
 from septran.mapping.resolved import Instance, ResolvedMapping
 from septran.task import expressions as ex
-from septran.task.index import Index
+from septran.task.definedness import Suspects, ranges_of, suspects
+from septran.task.index import Index, Var
 from septran.task.primitives import PRIMITIVES
 from septran.task.tree import (
     Allocate,
@@ -86,6 +88,12 @@ class _Held:
 class _Builder:
     resolved: ResolvedMapping
     buffers: dict[str, Buffer] = field(default_factory=dict)
+
+    @cached_property
+    def partly(self) -> Suspects:
+        """Temporaries that an iteration may leave in part to those after it."""
+        root = self.resolved.tree.root
+        return suspects(root, ranges_of(root))
 
     @property
     def machine(self) -> Machine:
@@ -228,7 +236,8 @@ class _Builder:
         layout = laid_out(self.machine, instance, name, statement.shape)
         unique = unused(name, self.buffers)
         asked, shape, dtype = asked_at(instance, name), statement.shape, statement.dtype
-        buffer = Buffer(unique, memory, shape, dtype, layout, 1, name, origin, asked)
+        kept = _loops_below(statement, task.body) if (task.path, name) in self.partly else ()
+        buffer = Buffer(unique, memory, shape, dtype, layout, 1, name, origin, asked, kept)
         self.buffers[unique] = buffer
         return buffer
 
@@ -372,6 +381,21 @@ class _Body:
         ]
         deeper = [p for p in inner if machine.depth(p) > machine.depth(own)]
         return min(deeper, key=machine.depth) if deeper else None
+
+
+def _loops_below(temporary: Allocate, body: tuple[Statement, ...]) -> tuple[Var, ...]:
+    """The indices of all loops inside of the body in which a temporary begins."""
+    if temporary in body:
+        inner = (t.body for s in statements(body) if isinstance(s, Launch) for t in s.task.walk())
+        return tuple(
+            v
+            for part in (body, *inner)
+            for s in statements(part)
+            if isinstance(s, Loop)
+            for v in s.variables
+        )
+    loops = (s for s in body if isinstance(s, Loop))
+    return tuple(v for loop in loops for v in _loops_below(temporary, loop.body))
 
 
 def _whole(buffer: Buffer, valid: tuple[Index, ...]) -> Region:

@@ -179,6 +179,8 @@ class _Pipelining:
             mine = node.target.buffer if load else node.source.buffer
             if mine in self.program.params or loop.variable not in self.homes[mine]:
                 continue
+            if loop.variable in self.buffers[mine].kept:
+                continue
             user = _next_user(loop.body, position)
             if load:
                 filled.add(mine)

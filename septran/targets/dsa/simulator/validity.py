@@ -9,7 +9,7 @@ import numpy as np
 from septran.targets.dsa.simulator.accesses import Accesses
 from septran.targets.dsa.simulator.errors import UnwrittenError
 from septran.targets.dsa.simulator.spaces import Spaces
-from septran.targets.dsa.simulator.stream import Stream
+from septran.targets.dsa.simulator.stream import NAMES, Stream
 
 Array = np.ndarray[Any, Any]
 
@@ -22,7 +22,8 @@ def check_written(
     `fresh` says for each space whether it begins as poison, `used` how far it is used.
 
     What is written once stays written, so only the first write and the first read of each
-    region matter.
+    region matter. A copy may move what nobody has written; where one does, all accesses are
+    followed, as what it fills is then as fresh as its source.
     """
     local = fresh[accesses.space]
     events: list[tuple[int, int, int]] = []
@@ -41,7 +42,46 @@ def check_written(
         if writes:
             tile[...] = True
         elif not tile.all():
-            raise _unwritten(stream, spaces, accesses, n, tile)
+            if not _moves(stream, spaces, accesses, n):
+                raise _unwritten(stream, spaces, accesses, n, tile)
+            _follow(stream, spaces, accesses, rank, used, fresh)
+            return
+
+
+def _moves(stream: Stream, spaces: Spaces, accesses: Accesses, n: int) -> bool:
+    """Whether an access is a copy's, and not of a tensor that the caller ought to fill."""
+    if accesses.space[n] < len(spaces.parameters):
+        return False
+    return NAMES[int(stream.code[accesses.command[n]])] == "dsa.dma_copy"
+
+
+def _follow(
+    stream: Stream, spaces: Spaces, accesses: Accesses, rank: Array, used: Array, fresh: Array
+) -> None:
+    """All accesses in their order; a copy hands on what is valid of its source."""
+    valid = {int(space): np.zeros(int(used[space]), bool) for space in np.flatnonzero(fresh)}
+    moved: dict[int, Array] = {}
+    for n in np.lexsort((accesses.write, rank[accesses.command])).tolist():
+        region = accesses.regions[accesses.region[n]]
+        command, space = int(accesses.command[n]), int(region[0])
+        tile = _tile(valid[space], region) if fresh[space] else None
+        if not accesses.write[n]:
+            if tile is None or tile.all():
+                continue
+            if not _moves(stream, spaces, accesses, n):
+                raise _unwritten(stream, spaces, accesses, n, tile)
+            moved[command] = tile.reshape(-1).copy()
+            continue
+        source = moved.pop(command, None)
+        if tile is not None:
+            tile[...] = True if source is None else source.reshape(tile.shape)
+        elif source is not None:  # a parameter gets what nobody has written
+            raise _unwritten(stream, spaces, accesses, _source(accesses, command), source)
+
+
+def _source(accesses: Accesses, command: int) -> int:
+    """The access of a copy that reads."""
+    return int(np.flatnonzero((accesses.command == command) & ~accesses.write)[0])
 
 
 def _tile(space: Array, region: Array) -> Array:
@@ -53,6 +93,7 @@ def _unwritten(
     stream: Stream, spaces: Spaces, accesses: Accesses, n: int, tile: Array
 ) -> UnwrittenError:
     region = accesses.regions[accesses.region[n]]
+    tile = tile.reshape(region[[2, 4, 6]])
     missing = np.argwhere(~tile)
     byte = int(region[1] + missing[0] @ np.array([region[3], region[5], 1]))
     operand = stream.operand(int(accesses.command[n]), int(accesses.role[n]))
