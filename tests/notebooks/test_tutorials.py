@@ -110,11 +110,11 @@ def test_what_was_measured_makes_no_output_stale():
         return [{"output_type": "stream", "text": words}]
 
     one, other = (
-        shown("1 of 5 exposed\n12.3 us,  5 GFLOP/s"),
-        shown("1 of 5 exposed\n9 us, 70 GFLOP/s"),
+        shown("1 of 5 exposed\n12.3 us,  5 GB/s"),
+        shown("1 of 5 exposed\n9 us, 70 GB/s"),
     )
     assert module.lasting(one) == module.lasting(other) == ["1 of 5 exposed", "_, _"]
-    assert module.lasting(one) != module.lasting(shown("3 of 5 exposed\n12.3 us, 5 GFLOP/s"))
+    assert module.lasting(one) != module.lasting(shown("3 of 5 exposed\n12.3 us, 5 GB/s"))
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=by_name)
