@@ -6,9 +6,13 @@ import pytest
 
 import septran
 from septran import operators
+from septran.errors import SepTranError
+from septran.fuzz import executors, make_case
 
 pytestmark = pytest.mark.both_widths
 
+SEEDS = 30
+"""Of random programs between guard pages."""
 PRODUCTS = [  # M, N, K: columns that are left differ from block to block
     (131, 67, 1021, "float32", {}),
     (61, 282, 817, "float16", {}),
@@ -57,3 +61,17 @@ def test_a_filter_of_one_row_is_packed_into_its_own_panel():
     )  # fmt: skip
     kernel.check().raise_if_wrong()
     kernel.check(guard=True).raise_if_wrong()
+
+
+@pytest.mark.slow
+def test_random_programs_stay_within_their_buffers(tmp_path):
+    ran = 0
+    for seed in range(SEEDS):
+        files = executors.Files.write(make_case(seed), tmp_path / str(seed))
+        try:
+            kernel = executors._kernel(files, "cpu-x86", executors._cpu_machine(files))
+        except SepTranError:
+            continue
+        kernel.check(*files.case.arrays().values(), guard=True).raise_if_wrong()
+        ran += 1
+    assert ran > SEEDS * 0.75
