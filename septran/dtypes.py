@@ -38,6 +38,11 @@ def is_float(dtype: str) -> bool:
     return dtype in FLOATS
 
 
+def has_infinity(dtype: str) -> bool:
+    """Whether a float type has infinities; what is too large becomes NaN in one without."""
+    return dtype != "float8_e4m3fn"
+
+
 def unit_roundoff(dtype: str) -> float:
     """Half the gap between 1 and the next number; 0 for exact (integer) types."""
     return _EPSILON.get(dtype, 0.0)

@@ -1,8 +1,8 @@
 """The k greatest elements of each row, greatest first, and where they are.
 
-X [M, N], values [M, k] of its dtype, indices [M, k] int64. Among equals the first. NaN is not
-ranked: a row with NaN gives NaN first, at the index 0. Source: torch.topk (definition, but for
-the order among equals, which it leaves open).
+X [M, N], values [M, k] of its dtype, indices [M, k] int64. Among equals the first; NaN is
+greater than all. Source: torch.topk (definition, but for the order among equals, which it
+leaves open).
 """
 
 from septran import task
@@ -22,14 +22,21 @@ def topk_rows(values, indices, X, *, k: task.static):
     left = task.empty(X.shape, wide, name="left")
     top = task.empty(X.shape[:1], wide, name="top")
     where = task.empty(X.shape[:1], task.int64, name="where")
+    free = task.empty(X.shape, task.int32, name="free")
     left[:, :] = X
     column = task.index(X, 1)[None, :]
+    free[:, :] = column
     for n in range(k):
         top[:] = task.max(left, axis=1)
-        where[:] = task.min(task.where(left == top[:, None], column, X.shape[1]), axis=1)
+        greatest = (left == top[:, None]) | (left != left)  # the second: NaN
+        where[:] = task.min(task.where(greatest, free, X.shape[1]), axis=1)
         values[:, n] = top
         indices[:, n] = where
-        left[:, :] = task.where(column == where[:, None], -task.inf, left)
+        if n + 1 == k:
+            break
+        taken = column == where[:, None]
+        left[:, :] = task.where(taken, -task.inf, left)
+        free[:, :] = task.where(taken, X.shape[1], free)  # -inf may be an element as well
 
 
 @task.define

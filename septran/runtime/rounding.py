@@ -16,7 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from septran.dtypes import bits_dtype, is_float, numpy_dtype, promote, unit_roundoff
+from septran.dtypes import (
+    bits_dtype,
+    has_infinity,
+    is_float,
+    numpy_dtype,
+    promote,
+    unit_roundoff,
+)
 from septran.task.expressions import COMPARISONS
 from septran.task.numerics import convert, power
 
@@ -57,7 +64,8 @@ def exact(value: Any) -> Bounded:
 def rounded(value: Array, error: Array, dtype: str, units: float = 1.0) -> Bounded:
     """After an operation in `dtype` that is off by `units` of roundoff; 0 for exact ones.
 
-    What certainly overflows is infinite, what may overflow unknown.
+    What certainly overflows is infinite, or NaN in a type without infinities; what may
+    overflow is unknown.
     """
     if not is_float(dtype):
         return Bounded(value, _settled(value, error), dtype)
@@ -68,6 +76,8 @@ def rounded(value: Array, error: Array, dtype: str, units: float = 1.0) -> Bound
     certain = magnitude - error > greatest
     unsure = (magnitude + error > greatest) & np.isfinite(value) & ~certain
     value = np.where(certain, np.copysign(np.inf, value), value)
+    if not has_infinity(dtype):
+        value = np.where(np.isinf(value), np.nan, value)
     error = np.where(certain, 0.0, np.where(unsure, np.inf, error))
     return Bounded(value, _settled(value, error), dtype)
 
