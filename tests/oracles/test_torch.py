@@ -1,0 +1,58 @@
+"""Operators and functions against torch's own samples for its own operators (OpInfo)."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("expecttest", reason="torch's samples need expecttest, of the extra `test`")
+
+from tests.oracles import opinfo
+from tests.oracles.judging import Outcome, joined, judge
+
+DTYPES = (*opinfo.FLOATS, *opinfo.INTEGERS, "bool")
+FAST = ("exp", "softmax", "mm")
+SAMPLED = (
+    "add", "exp", "floor_divide", "maximum", "where", "sum", "softmax",
+    "nn.functional.rms_norm", "mm", "topk", "nn.functional.scaled_dot_product_attention",
+)  # fmt: skip
+"""What is run on every executor."""
+ELSEWHERE = 8
+"""Calls of an operator on each of those."""
+
+
+def compared(name: str, dtype: str, *executors: str, most: int | None = None) -> Outcome:
+    made, left = opinfo.samples(name, dtype)
+    assert made or left or not list(opinfo.calls(name, dtype))
+    return judge(joined(made)[:most], executors)
+
+
+def assert_same(outcome: Outcome) -> None:
+    assert not outcome.differences, "\n".join(map(str, outcome.differences[:10]))
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_float32_is_as_torch_has_it(name):
+    outcome = compared(name, "float32", "cpu", "reference")
+    assert outcome.samples
+    assert_same(outcome)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", opinfo.ADAPTERS)
+def test_every_type_is_as_torch_has_it(name):
+    total = Outcome()
+    for dtype in DTYPES:
+        total += compared(name, dtype, "cpu", "reference")
+    assert total.samples
+    assert_same(total)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", ["interpreter", "avx2", "dsa-sim", "npu-cube"])
+@pytest.mark.parametrize("name", SAMPLED)
+def test_other_executors_are_as_torch_has_it(name, executor):
+    assert_same(compared(name, "float32", executor, most=ELSEWHERE))
+
+
+def test_names_are_torchs():
+    assert set(opinfo.ADAPTERS) <= set(opinfo.database())
