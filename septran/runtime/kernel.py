@@ -408,7 +408,8 @@ class Kernel(Shown):
         if not all(map(library.plain, (*tensors, *outputs))):
             return
         plan = plan_for(specialisation, self.signature, library, self.device)
-        if plan is not None:
+        # NumPy exchanges no bfloat16: an output of it goes the long way, whoever allocates it.
+        if plan is not None and all(library.plain(allocate()) for allocate in plan.allocators):
             self._plans[key] = plan
             self._shorten(plan, specialisation)
 

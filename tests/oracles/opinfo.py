@@ -552,7 +552,7 @@ _BINARY = {
     "bitwise_left_shift": "left_shift",
     "bitwise_right_shift": "right_shift",
 }  # fmt: skip
-_TYPES = ("half", "float", "double", "char", "short", "int", "long", "byte", "bool")
+_TYPES = ("half", "bfloat16", "float", "double", "char", "short", "int", "long", "byte", "bool")
 
 
 def gelu(call: Call) -> Iterator[Sample]:

@@ -91,6 +91,15 @@ def test_a_float8_that_is_too_large_is_nan_and_the_check_knows():
     assert summed.check(twice, twice).right
 
 
+def test_a_kernel_can_be_called_again_whose_output_alone_is_bfloat16():
+    kernel = septran.compile(
+        language.convert, "cpu-x86", static={"dtype": "bfloat16"}, dtypes={"Y": "bfloat16"}
+    )
+    x = np.array([1.5, -2.0], "float32")
+    for _ in range(3):
+        same(kernel(x), x)
+
+
 def test_results_have_the_type_of_the_output():
     """Not that of the expression: integers through exp are cut off where Y is not given."""
     x = np.array([1, 2], "int32")
