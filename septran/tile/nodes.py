@@ -59,6 +59,14 @@ class Buffer:
     """The entry of the mapping that asks for its layout."""
     kept: tuple[Var, ...] = ()
     """Loops over whose iterations it keeps its content, though all its uses are inside."""
+    own: tuple[Var, ...] = ()
+    """Parallel loops inside of which the logic makes it: each iteration has one of its own."""
+
+    def renamed(self, values: Mapping[Var, IndexLike], unit: Var) -> Buffer:
+        """Where iterations over `unit` take the place of those that `values` replaces."""
+        mine = tuple(v for v in self.own if v not in values)
+        whole = len(mine) + len(values) == len(self.own)
+        return replace(self, own=(*mine, unit)) if whole else self
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,9 @@ def _names(node: Node) -> Iterator[tuple[str, frozenset[Var]]]:
 def _spread(program: TileProgram) -> Iterator[tuple[Var, str]]:
     """Loops over units, and the buffers of which each unit has its part.
 
-    They are in a memory that the units see in common, and addressed by the unit's index.
+    They are in a memory that the units see in common, and addressed by the unit's index. A
+    temporary that the logic makes inside of the loop is no such: what is left of a ragged
+    tile of it depends on the index, too.
     """
     depth, params = program.machine.depth, set(program.params)
     owners = {m.name: depth(m.visible_to) for m in program.machine.memories}
@@ -104,7 +106,11 @@ def _spread(program: TileProgram) -> Iterator[tuple[Var, str]]:
         if not isinstance(loop, For) or loop.processor is None:
             continue
         level = depth(loop.processor)
-        common = {b.name for b in program.buffers if owners[b.memory] < level} - params
+        common = {
+            b.name
+            for b in program.buffers
+            if owners[b.memory] < level and loop.variable not in b.own
+        } - params
         for region in (r for n in nodes(loop.body) for r in regions(n)):
             name, mine = region.buffer, loop.variable
             if name not in common or not any(mine in e.variables() for e in region.index):

@@ -137,8 +137,6 @@ GROWING = """
     ids=["tile by tile", "two pieces", "read as it grows"],
 )
 def test_what_is_written_before_it_is_read_is_not_refused(entry, text, machine, logic, right):
-    if (entry, machine) == ("by_tiles", "npu-cube"):
-        pytest.skip("cores that stay share a temporary in main memory")
     right(logic(entry, text), machine, {"R": 50, "S": 99})
 
 

@@ -88,6 +88,8 @@ class _Held:
 class _Builder:
     resolved: ResolvedMapping
     buffers: dict[str, Buffer] = field(default_factory=dict)
+    around: tuple[Var, ...] = ()
+    """Indices of the parallel loops around what is walked just now."""
 
     @cached_property
     def partly(self) -> Suspects:
@@ -237,7 +239,10 @@ class _Builder:
         unique = unused(name, self.buffers)
         asked, shape, dtype = asked_at(instance, name), statement.shape, statement.dtype
         kept = _loops_below(statement, task.body) if (task.path, name) in self.partly else ()
-        buffer = Buffer(unique, memory, shape, dtype, layout, 1, name, origin, asked, kept)
+        buffer = Buffer(
+            unique, memory, shape, dtype, layout, 1, name, origin, asked, kept,
+            self.around,
+        )  # fmt: skip
         self.buffers[unique] = buffer
         return buffer
 
@@ -356,7 +361,11 @@ class _Body:
         yield from after
 
     def _loop(self, loop: Loop) -> For:
+        around = self.builder.around
+        if loop.parallel:
+            self.builder.around = (*around, *loop.variables)
         body = tuple(self.nodes(loop.body))
+        self.builder.around = around
         processor = self._spread(loop)
         kind = "parallel" if loop.parallel else "sequential"
         asked = request_of(self.instance)

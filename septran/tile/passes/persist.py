@@ -22,12 +22,14 @@ def persist(program: TileProgram) -> TileProgram:
     turns are one unit's own, so that copies can go ahead from one to the next.
     """
     work = _Persisting(program, Names.of_loops(program.body))
-    return replace(program, body=work.body(program.body)).remark(*work.remarks)
+    body = work.body(program.body)
+    return replace(program, body=body, buffers=work.buffers).remark(*work.remarks)
 
 
 class _Persisting:
     def __init__(self, program: TileProgram, names: Names) -> None:
         self.program, self.names = program, names
+        self.buffers = program.buffers
         self.remarks: list[Remark] = []
 
     def body(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -66,6 +68,7 @@ class _Persisting:
         for inner, size in zip(reversed(nest[1:]), reversed(sizes), strict=True):
             values[inner.variable], flat = flat % size, flat // size
         values[loop.variable] = flat
+        self.buffers = tuple(b.renamed(values, unit) for b in self.buffers)
         body = tuple(substitute(n, values) for n in (ranks or nest)[-1].body)
         who = f"{units} clusters of {each}" if ranks else str(units)
         rule = f"{who} {loop.processor} stay and take the iterations in turn (persistent)"

@@ -21,12 +21,14 @@ def rasterise(program: TileProgram) -> TileProgram:
     """
     work = _Rasters(program, Names.of_loops(program.body))
     body = tuple(work.node(node) for node in program.body)
-    return replace(program, body=body).remark(*work.remarks) if work.remarks else program
+    changed = replace(program, body=body, buffers=work.buffers).remark(*work.remarks)
+    return changed if work.remarks else program
 
 
 class _Rasters:
     def __init__(self, program: TileProgram, names: Names) -> None:
         self.program, self.names = program, names
+        self.buffers = program.buffers
         self.remarks: list[Remark] = []
 
     def node(self, node: Node) -> Node:
@@ -68,6 +70,7 @@ class _Rasters:
             first.variable: at // (group * across) * group + at % group,
             second.variable: at % (group * across) // group,
         }
+        self.buffers = tuple(b.renamed(values, tile) for b in self.buffers)
         body = tuple(substitute(n, values) for n in nest[1].body)
         what = ("rows, column by column", "columns, row by row")[first is nest[1]]
         rule = f"tiles are taken in groups of {group} {what} (raster: {asked})"
