@@ -156,10 +156,26 @@ def masked_load(buffer: Any, offset: Expr, mask: Expr, other: Expr = None) -> Ex
 
 
 def masked_store(writer: Writer, buffer: Any, offset: Expr, value: Expr, mask: Expr) -> None:
-    """Write the lanes of `value` where `mask`."""
+    """Write the lanes of `value` where `mask`.
+
+    LLVM must not see that a value was cut to fewer bytes: where it finds out that the mask is
+    of one lane, it stores that lane as it was before, over what lies beside it (AVX-512).
+    """
+    value = value if element_of(value) in ("float32", "float64") else _fenced(value)
     writer.evaluate(
         tirx.call_llvm_intrin("void", "llvm.masked.store", value, address(buffer, offset), mask)
     )
+
+
+def _fenced(value: Expr) -> Expr:
+    """The same bytes, of which LLVM does not know how they were made."""
+    lanes, dtype = lanes_of(value), element_of(value)
+    size = lanes * itemsize(dtype)
+    real = vector_type("float32", size // 4) if size % 4 == 0 else vector_type("float16", size // 2)
+    fenced = tirx.call_llvm_pure_intrin(
+        real, "llvm.arithmetic.fence", tirx.reinterpret(real, value)
+    )
+    return tirx.reinterpret(vector_type(dtype, lanes), fenced)
 
 
 def address(buffer: Any, offset: Expr) -> Expr:

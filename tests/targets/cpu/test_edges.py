@@ -25,12 +25,42 @@ IMAGES = [  # B, C, H, W, O, R, S and the tunables
     ((2, 5, 9, 10, 17, 3, 3), {}),
 ]
 
+CONVERT = """
+from septran import task
+
+@task.define(leaf=True)
+def tile(Y, X):
+    Y[:, :] = X
+
+@task.define
+def convert(Y: task.Tensor["M", "N", task.{narrow}], X: task.Tensor["M", "N"]):
+    whole = (task.tunable("block_M", 1), X.shape[1])
+    Yp, Xp = task.partition(Y, shape=whole), task.partition(X, shape=whole)
+    for i in task.parallel_range(Yp.shape[0]):
+        task.launch(tile, Yp[i, 0], Xp[i, 0])
+"""
+
 
 @pytest.mark.parametrize(("m", "n", "k", "dtype", "flags"), PRODUCTS, ids=str)
 def test_ragged_columns_read_no_panel_that_is_not_there(m, n, k, dtype, flags):
     sizes = {"M": m, "N": n, "K": k}
     kernel = septran.compile("gemm", "cpu-x86", shapes=sizes, dtypes=dtype, static=flags)
     kernel.check(guard=True).raise_if_wrong()
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [("int32", "int8"), ("int64", "int32"), ("int32", "uint16"), ("float32", "bfloat16"),
+     ("float64", "float16")],
+)  # fmt: skip
+@pytest.mark.parametrize("columns", [1, 17])
+def test_one_element_that_is_left_is_stored_as_narrow_as_it_is(wide, narrow, columns, tmp_path):
+    """LLVM stores the only lane of a constant mask in the type that it was cut from."""
+    file = tmp_path / "convert.py"
+    file.write_text(CONVERT.format(narrow=narrow), encoding="utf-8")
+    shapes = {"M": 3, "N": columns}
+    kernel = septran.compile(file, "cpu-x86", shapes=shapes, dtypes=wide)
+    kernel.check().raise_if_wrong()
 
 
 @pytest.mark.parametrize("operator", ["conv2d", "conv2d_nhwc"])
