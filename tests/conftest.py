@@ -25,8 +25,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """A plain `pytest` runs the whole suite, and takes all processors for it."""
+    """A plain `pytest` runs the whole suite, and takes all processors for it.
+
+    The workers come by here as well: they must not start workers of their own.
+    """
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if hasattr(config, "workerinput"):
+        return
     if whole and config.option.numprocesses is None and config.option.capture != "no":
         config.option.numprocesses = "auto"
 

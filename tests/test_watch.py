@@ -42,3 +42,19 @@ def test_a_lost_worker_does_not_stop_the_run_for_ever(accident, tmp_path):
     )  # fmt: skip
     assert done.returncode != 0, done.stdout
     assert "crashed while running" in done.stdout or "Timeout (0:00:" in done.stderr
+
+
+def test_a_plain_run_has_workers_that_have_none(tmp_path):
+    """They read the same configuration, and once started workers of their own, without end."""
+    (tmp_path / "conftest.py").write_text((HERE / "conftest.py").read_text())
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = suite\n")
+    (tmp_path / "suite").mkdir()
+    worker = 'import os\n\ndef test_it():\n    assert os.environ["PYTEST_XDIST_WORKER"] == "gw0"\n'
+    (tmp_path / "suite" / "test_it.py").write_text(worker)
+    own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+    own["PYTEST_XDIST_AUTO_NUM_WORKERS"] = "1"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
+        cwd=tmp_path, env=own, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
