@@ -95,7 +95,7 @@ class _Worker:
 
     @staticmethod
     def start() -> _Worker:
-        ours, theirs = socket.socketpair()
+        ours, theirs = socket.socketpair(socket.AF_UNIX)
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(WORKER), str(theirs.fileno())],
