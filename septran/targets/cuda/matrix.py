@@ -29,6 +29,8 @@ class Operand:
     tile: Tile
     summed: int
     """The region's axis that is summed over."""
+    valid: Index
+    """How many of the product's rows (or columns) exist: others hold what nobody has written."""
 
     @property
     def direct(self) -> bool:
@@ -80,6 +82,9 @@ class Operand:
                 bits = T.Cast("uint32", T.reinterpret(f"uint{8 * self.size}", element))
                 bits = bits if part == 0 else bits << T.uint32(8 * self.size * part)
                 value = bits if value is None else value | bits
+            there = self.context.indices.below(place, self.valid)
+            if there is not None:
+                value = T.if_then_else(there, value, T.uint32(0))
             self.context.writer.store(target, first + n, value)
 
     def _element(self, k: Index, other: Index) -> Expr:

@@ -171,7 +171,7 @@ class _Product:
         found = tile(self.context, region)
         if isinstance(found, str):
             raise unsupported(self.node.origin, f"mma_sync cannot read {region}: {found}")
-        return Operand(self.context, found, summed)
+        return Operand(self.context, found, summed, region.valid[1 - summed])
 
     def clear(self) -> None:
         """Set the sums to 0 where nothing is to be added to."""
