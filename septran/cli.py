@@ -13,6 +13,7 @@ from septran.commands import (
     cache,
     compare,
     doctor,
+    emulate,
     explain,
     fuzz,
     lint,
@@ -27,8 +28,8 @@ from septran.commands import (
 from septran.errors import SepTranError
 
 COMMANDS = (
-    run, explain, compare, tune, lint, schema, machines, ops, matrix, fuzz, notebooks, cache,
-    doctor,
+    run, explain, compare, tune, lint, schema, machines, ops, matrix, emulate, fuzz, notebooks,
+    cache, doctor,
 )  # fmt: skip
 """In the order of the help."""
 FULL_TRACEBACK = "SEPTRAN_FULL_TRACEBACK"

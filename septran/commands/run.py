@@ -10,7 +10,7 @@ import typer
 
 from septran.commands import arguments as options
 from septran.commands.arguments import Request, print_json, request, require_writable
-from septran.commands.emulate import emulate
+from septran.commands.emulated import emulate
 
 if TYPE_CHECKING:
     from septran.runtime.checks import Check

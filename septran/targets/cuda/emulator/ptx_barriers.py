@@ -136,7 +136,7 @@ def _sleep(_: Instruction) -> str:
     return "emu::sleep();"
 
 
-@instruction(r"trap")
+@instruction(r"trap|brkpt")
 def _trap(_: Instruction) -> str:
     return "emu::trap();"
 

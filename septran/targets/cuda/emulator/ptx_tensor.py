@@ -76,6 +76,7 @@ def _mma(i: Instruction) -> str:
 
 
 @instruction(r"ldmatrix\.sync\.aligned\.m8n8\.x[124](\.trans)?(\.shared(::cta)?)?\.b16")
+@instruction(r"ldmatrix\.sync\.aligned\.x[124](\.trans)?\.m8n8(\.shared(::cta)?)?\.b16")
 def _load(i: Instruction) -> str:
     members = i.group(0)
     turned = "true" if i.has("trans") else "false"
@@ -88,6 +89,7 @@ def _load(i: Instruction) -> str:
 
 
 @instruction(r"stmatrix\.sync\.aligned\.m8n8\.x[124](\.trans)?(\.shared(::cta)?)?\.b16")
+@instruction(r"stmatrix\.sync\.aligned\.x[124](\.trans)?\.m8n8(\.shared(::cta)?)?\.b16")
 def _store(i: Instruction) -> str:
     members = i.group(1)
     turned = "true" if i.has("trans") else "false"

@@ -73,7 +73,10 @@ class Function(Block):
     def declare(self, text: str) -> list[tuple[str, str]]:
         """The registers of ``.reg .b32 %r<4>, a``, as names and C++ types."""
         words = text.split(None, 2)
-        type_ = TYPES[words[1].lstrip(".")]
+        type_ = TYPES.get(words[1].lstrip("."))
+        if type_ is None or len(words) < 3:
+            kind = words[1].lstrip(".")
+            raise Instruction(text, (), self).fail(f"registers of type {kind!r}")
         found: list[tuple[str, str]] = []
         for name in (n.strip() for n in split(words[2], ",")):
             many = _RANGE.match(name)

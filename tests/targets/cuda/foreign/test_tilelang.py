@@ -1,0 +1,74 @@
+"""TileLang's kernels through nvcc's PTX, with the tensor maps that its host code makes."""
+
+import ast
+import re
+
+import numpy as np
+import pytest
+
+from septran.targets.cuda.emulated import MODES
+from septran.targets.cuda.emulator import emulate
+from septran.targets.cuda.emulator.shaped import ShapedLaunch
+from septran.targets.cuda.launch import CudaProgram, Pointer, TensorMap
+
+pytestmark = pytest.mark.slow
+_CALL = re.compile(r'^\s*T\.call_packed\("(\w+)", (.*)\)$', re.MULTILINE)
+_TYPES = {6: "float16"}
+_SWIZZLES = (0, 32, 64, 128)
+
+
+def tensor_map(words):
+    """What ``__tvm_tensormap_create_tiled`` is called with, the arguments of the driver's call."""
+    name, dtype, rank, buffer = words[0], int(words[1]), int(words[2]), words[3]
+    numbers = [int(n) for n in words[4:]]
+    extents, strides, box, steps = (numbers[k * rank : (k + 1) * rank] for k in range(4))
+    interleave, swizzle, _, fill = numbers[4 * rank :]
+    assert steps == [1] * rank
+    assert interleave == fill == 0
+    return TensorMap(buffer, _TYPES[dtype], tuple(extents), tuple(strides[1:]), tuple(box),
+                     _SWIZZLES[swizzle], name)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(produce, to_ptx, package):
+    """`run(kernel, arrays, mode)` launches it as its host code does."""
+
+    def call(kernel, arrays, mode):
+        text, facts = produce("tilelang", "tilelang_kernels.py", kernel, "cu")
+        root = package("tilelang")
+        folders = [root / "src", root / "3rdparty" / "cutlass" / "include"]
+        ptx = to_ptx(text, "sm_90a", "-std=c++17", *(f"-I{f}" for f in folders))
+        calls = [(name, [w.strip() for w in rest.split(",")])
+                 for name, rest in _CALL.findall(facts["host"])]  # fmt: skip
+        maps = {w[0]: tensor_map(w) for name, w in calls if name.endswith("create_tiled")}
+        name, words = next((n, w) for n, w in calls if n.endswith("_kernel"))
+        given = [w for w in words if not w.isdigit()]
+        *grid, x, y, z, shared = (ast.literal_eval(w) for w in words[len(given) :])
+        arguments = tuple(maps.get(w) or Pointer(w, "", w) for w in given)
+        blocks = int(np.prod(grid))
+        launch = ShapedLaunch(
+            name, blocks, x * y * z, 1, shared, arguments, (*grid, 1, 1)[:3], (x, y, z)
+        )
+        program = CudaProgram(ptx, (launch,), (), tuple(arrays), (), "sm_90a")
+        return emulate(program, arrays, mode=mode, seed=11)
+
+    return call
+
+
+def numbers(seed, *shape):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float16)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gemm(run, right_product, mode):
+    a, b, c = numbers(1, 256, 192), numbers(2, 192, 128), numbers(3, 256, 128)
+    found = run("gemm", {"A": a, "B": b, "C": c}, mode)
+    right_product(c, a, b)
+    assert found.statistics["flops"] == 2 * 256 * 128 * 192
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_attention(run, right_attention, mode):
+    q, k, v, o = (numbers(s, 2, 256, 64) for s in range(4))
+    run("attention", {"Q": q, "K": k, "V": v, "Out": o}, mode)
+    right_attention(o[None], q[None], k[None], v[None], causal=False)
