@@ -8,18 +8,19 @@ from septran.errors import SepTranError
 from septran.machine.model import Machine
 from septran.mapping.mistakes import NoParallelLoopError, NotVisibleError
 from septran.mapping.resolved import Instance
-from septran.task.tree import Loop, TaskTree, statements
+from septran.mapping.rules import BUILTIN
+from septran.task.tree import Launch, Loop, Statement, TaskTree, statements
 
 
 def unspread(
     tree: TaskTree, machine: Machine, instances: Sequence[Instance], errors: Sequence[SepTranError]
 ) -> SepTranError | None:
     """One mistake in the logic's words, where it would be many on memories that the host lacks."""
+    # What fills and copies outside of loops is spread by itself, and says nothing of the rest.
+    instances = [i for i in instances if i.task not in BUILTIN]
     if any(i.proc.value != machine.host.name for i in instances):
         return None
-    if any(
-        isinstance(s, Loop) and s.parallel for t in tree.root.walk() for s in statements(t.body)
-    ):
+    if any(_parallel(s) for t in tree.root.walk() for s in statements(t.body)):
         return None
     missed = list(
         dict.fromkeys(m for i in instances for m in i.placed.values() if _foreign(machine, m))
@@ -27,7 +28,7 @@ def unspread(
     if not missed or any(not isinstance(e, NotVisibleError) for e in errors):
         return None
     unit = machine.processors[1].name  # nothing is foreign where the host is alone
-    launch = next(iter(tree.root.launches()), None)
+    launch = next((x for x in tree.root.launches() if x.task.name not in BUILTIN), None)
     hint = "launch the leaf from a composite: for i in task.parallel_range(1)"
     if launch:
         hint = f"write `for i in task.parallel_range(1):` around task.launch({launch.task.name}, "
@@ -41,6 +42,14 @@ def unspread(
         if (where := instances[0].proc.where)
         else (),
     )
+
+
+def _parallel(statement: Statement) -> bool:
+    """Whether it is a parallel loop over launches of the logic's own tasks."""
+    if not isinstance(statement, Loop) or not statement.parallel:
+        return False
+    inside = statements(statement.body)
+    return any(isinstance(s, Launch) and s.task.name not in BUILTIN for s in inside)
 
 
 def _foreign(machine: Machine, memory: str) -> bool:

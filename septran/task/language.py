@@ -209,10 +209,15 @@ def _allocate(shape: Any, dtype: str | None, name: str, fill: float | int | None
         require_number(fill, kind, f"the first content of {name}", where)
     unique = frame.fresh(name)
     sizes = tuple(map(int, extents))
-    frame.body.append(Allocate(unique, sizes, valid, kind, fill, where))
+    # The entry computes nothing itself: what its temporaries begin with is a task's work.
+    apart = fill is not None and not frame.task.leaf and frame.site.level == 0
+    frame.body.append(Allocate(unique, sizes, valid, kind, None if apart else fill, where))
     whole = View.whole(unique, sizes, valid)
     frame.homes[unique] = Home(whole, sizes)
-    return Tile(frame, whole, kind)
+    tile = Tile(frame, whole, kind)
+    if apart:
+        _spread(FILL, tile, value=fill)
+    return tile
 
 
 def tunable(name: str, default: TunableValue | None = None) -> Any:
@@ -326,7 +331,7 @@ COPY = _builtin(_copy_leaf, "copy")
 def fill(x: Tile, value: float) -> None:
     """Set every element; in a composite a launch of the built-in leaf ``fill``."""
     if not current().task.leaf:
-        launch(FILL, x, value=value)
+        _spread(FILL, x, value=value)
     elif isinstance(value, Expression | Symbol):  # known only when the kernel runs
         current().assign(x, value)
     else:
@@ -338,7 +343,36 @@ def copy(target: Tile, source: Tile) -> None:
     if current().task.leaf:
         call_primitive("copy", target, source)
     else:
-        launch(COPY, target, source)
+        _spread(COPY, target, source)
+
+
+BLOCK = 64
+"""Rows and columns of a tile that a built-in leaf is launched on, unless the mapping says it."""
+
+
+def _spread(leaf: Task, *tiles: Tile, **keywords: Any) -> None:
+    """Launch a built-in leaf; where the entry has no parallel loop around it, tile by tile.
+
+    The entry's tensors are whole, and as large as the caller likes: no unit has the room
+    for all of one, and the units are there to share the work.
+    """
+    frame = current()
+    for tile in tiles:
+        frame.require_live(_tile(tile))
+    shape = tiles[0].view.shape
+    alone = frame.site.level == 0 and not frame.parallel
+    apart = len({t.name for t in tiles}) == len(tiles)  # else a tile may be another's source
+    alike = all(t.view.shape == shape for t in tiles)
+    if not (alone and shape and apart and alike):
+        launch(leaf, *tiles, **keywords)
+        return
+    side = tunable(f"block_{leaf.name}", BLOCK)
+    last = (side * side,) if len(shape) == 1 else (side, side)
+    cut = (*(1,) * (len(shape) - len(last)), *last)
+    grids = [Partition(tile, cut) for tile in tiles]
+    with _open(frame, tuple(map(as_index, grids[0].shape)), True, _here()) as variables:
+        indices = tuple(map(Symbol, variables))
+        launch(leaf, *(grid[indices] for grid in grids), **keywords)
 
 
 def index(x: Tile, axis: int) -> Expression:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from septran.targets.cpu.values import Point, operand_point
@@ -50,16 +50,19 @@ class Statement:
         return Point((*at[: self.axis], summed, *at[self.axis :]))
 
 
-def statements(nodes: Iterable[Compute]) -> tuple[list[Statement], list[Buffer]]:
-    """The nodes as statements, and the temporaries that this took."""
-    split = _Split()
+def statements(
+    nodes: Iterable[Compute], dtype: Callable[[str], str]
+) -> tuple[list[Statement], list[Buffer]]:
+    """The nodes as statements, and the temporaries that this took; `dtype` is a buffer's."""
+    split = _Split(dtype)
     for node in nodes:
         split.add(node)
     return split.found, split.made
 
 
 class _Split:
-    def __init__(self) -> None:
+    def __init__(self, dtype: Callable[[str], str]) -> None:
+        self.dtype = dtype
         self.found: list[Statement] = []
         self.made: list[Buffer] = []
 
@@ -72,7 +75,8 @@ class _Split:
         else:
             statement = Statement(target, self._without(value))
         if _reads_elsewhere(statement):
-            spare = self._temporary(target.shape, target.valid, statement.value.dtype)
+            kind = statement.value.dtype or self.dtype(target.buffer)  # a copy's is not known
+            spare = self._temporary(target.shape, target.valid, kind)
             self.found.append(replace(statement, target=spare))
             statement = Statement(target, ex.Load(spare, self.made[-1].dtype))
         self.found.append(statement)

@@ -43,7 +43,8 @@ Part = tuple[list[Statement], "dict[str, int] | None"]
 
 def emit_maps(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
     """Do the nodes in order; `private` buffers are used by no other node."""
-    found, made = statements(nodes)
+    mine = {b.name: b.dtype for b in private}
+    found, made = statements(nodes, lambda name: mine.get(name) or context.storages[name].dtype)
     own = {b.name: b for b in (*private, *made)}
     run, own = narrowed(recomputed(found, own), own, context.indices.ranges)
     fusion = _Fusion(context, own, _passing(run, own))

@@ -36,7 +36,7 @@ from septran.tile.nodes import Compute, Region
 def emit_map(context: Context, node: Compute, queue: int) -> None:
     """An expression, a fill or a copy, reductions first."""
     scratch = scratch_of(context, node)
-    found, made = statements([node])
+    found, made = statements([node], lambda name: context.storages[name].buffer.dtype)
     for buffer in made:
         spot = scratch.take(math.prod(buffer.shape) * itemsize(buffer.dtype))
         base = address_of(context, scratch, spot, buffer.dtype)

@@ -88,6 +88,8 @@ class _Held:
 class _Builder:
     resolved: ResolvedMapping
     buffers: dict[str, Buffer] = field(default_factory=dict)
+    level: str = ""
+    """The level over whose units the loops around are spread; empty outside of such loops."""
     around: tuple[Var, ...] = ()
     """Indices of the parallel loops around what is walked just now."""
 
@@ -100,6 +102,12 @@ class _Builder:
     @property
     def machine(self) -> Machine:
         return self.resolved.machine
+
+    def issuer(self, instance: Instance) -> str:
+        """Who carries out a task's nodes: inside of a unit that unit, not the host outside."""
+        own = instance.proc.value
+        depth = self.machine.depth
+        return self.level if self.level and depth(own) < depth(self.level) else own
 
     def parameter(self, param: Param, entry: Instance) -> _Held:
         setting = entry.mems.get(param.name)
@@ -166,14 +174,14 @@ class _Builder:
                 into = replace(origin, rule=rule.replace("{way}", "in"))
                 copy_in.append(
                     Copy(
-                        target, here, engine_in.name, instance.proc.value, into,
+                        target, here, engine_in.name, self.issuer(instance), into,
                         optional=wanted.optional,
                     )
                 )  # fmt: skip
             if param.writes:
                 out = replace(origin, rule=rule.replace("{way}", "out"))
                 name = (engine_out or engine_in).name
-                copy_out.insert(0, Copy(here, target, name, instance.proc.value, out))
+                copy_out.insert(0, Copy(here, target, name, self.issuer(instance), out))
             here = target
         return _Held(here, held.home), copy_in, copy_out
 
@@ -297,7 +305,7 @@ class _Body:
             primitive,
             operands,
             instruction,
-            self.instance.proc.value,
+            self.builder.issuer(self.instance),
             replace(origin, mapping=(binding and binding.where) or origin.mapping),
             attributes,
             accumulates=primitive in PRIMITIVES and PRIMITIVES[primitive].accumulates,
@@ -320,7 +328,7 @@ class _Body:
             if engines:
                 rule = f"{self.task.name} moves {rest[0].tensor} to {target.tensor}"
                 origin = self._origin(statement.location, rule)
-                proc = self.instance.proc.value
+                proc = self.builder.issuer(self.instance)
                 return Copy(operands[0], operands[1], engines[0].name, proc, origin)
         rule = f"{self.task.name} calls {statement.name}"
         origin = self._origin(statement.location, rule)
@@ -361,12 +369,13 @@ class _Body:
         yield from after
 
     def _loop(self, loop: Loop) -> For:
-        around = self.builder.around
+        processor = self._spread(loop)
+        around, level = self.builder.around, self.builder.level
         if loop.parallel:
             self.builder.around = (*around, *loop.variables)
+        self.builder.level = processor or level
         body = tuple(self.nodes(loop.body))
-        self.builder.around = around
-        processor = self._spread(loop)
+        self.builder.around, self.builder.level = around, level
         kind = "parallel" if loop.parallel else "sequential"
         asked = request_of(self.instance)
         for variable, extent in reversed(tuple(zip(loop.variables, loop.extents, strict=True))):
