@@ -26,12 +26,12 @@ def built(package, tmp_path_factory):
     """`built(name, arch)`: the PTX of a file, and its host code as a library."""
 
     @functools.cache
-    def build(name, arch, *options):
+    def build(name, arch):
         if not shutil.which("nvcc"):
             pytest.skip("no nvcc here")
         root, folder = package("cutlass_library") / "source", tmp_path_factory.mktemp(name)
         command = [
-            "nvcc", "-std=c++17", "-w", "--expt-relaxed-constexpr", *options,
+            "nvcc", "-std=c++17", "-w", "--expt-relaxed-constexpr",
             "-DCUTLASS_ENABLE_DIRECT_CUDA_DRIVER_CALL=1", f"-I{root / 'include'}",
             f"-I{root / 'tools' / 'util' / 'include'}", "-gencode",
             f"arch=compute_{arch},code=compute_{arch}", "-lineinfo", "--keep", "--keep-dir",
@@ -74,11 +74,13 @@ def product(m, n, k):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("name", "arch", "options", "cluster"), [("cutlass_sm80", "80", (), 1)], ids=["sm80"]
+    ("name", "arch", "cluster"),
+    [("cutlass_sm80", "80", 1), ("cutlass_sm90", "90a", 2)],
+    ids=["sm80", "sm90"],
 )
-def test_gemm(built, right_product, name, arch, options, cluster, mode):
-    """Ragged on all sides."""
-    text, host = built(name, arch, *options)
+def test_gemm(built, right_product, name, arch, cluster, mode):
+    """Ragged on all sides; on sm_90 a cluster of two shares its tiles of B by multicast."""
+    text, host = built(name, arch)
     (kernel,) = re.findall(r"\.entry\s+([\w$]+)", text)
     a, b, c = product(200, 136, 168)
     launch = launch_of(kernel, host, (200, 136, 168), cluster)

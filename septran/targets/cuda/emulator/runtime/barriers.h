@@ -114,6 +114,7 @@ void cluster_wait(bool acquires) {
     give_way();
   }
   t.waiting = {};
+  t.cluster_passed = t.cluster_phase;
   t.cluster_phase = 0;
   if (acquires) acquire(t, c.completed);
   waited(t, kWaitCluster, c.phase_time, &Record::sync);
@@ -130,9 +131,14 @@ void fence_proxy_async() {
   t.fenced = t.clock++;
   show_mbarriers(t);
 }
+// PTX ISA, "fence.mbarrier_init.release.cluster": what this thread has initialised is known after
+// the cluster's next barrier, even where its arrival is .relaxed.
 void fence_barrier_init() {
   EMU_ENTER;
   show_mbarriers(t);
+  uint32_t open = (t.cluster_phase ? t.cluster_phase : machine->cluster.phase) + 1;
+  for (auto& [address, b] : t.block->mbarriers)
+    if (!b->published && b->initialiser == t.id) b->published = open;
 }
 
 // ---------------------------------------------------------------- registers

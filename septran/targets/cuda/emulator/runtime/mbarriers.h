@@ -14,7 +14,8 @@ inline Mbarrier& mbarrier(Thread& t, uint32_t address, const char* what) {
   if (it == b.mbarriers.end())
     fail(Fault::misuse, text("%s: no mbarrier was initialised at ", what) + place(b, at));
   Mbarrier& m = *it->second;
-  if (!knows(t, m.initialiser, m.init_clock))
+  bool published = m.published && t.cluster_passed >= m.published;
+  if (!published && !knows(t, m.initialiser, m.init_clock))
     fail_at(Fault::race, t,
             text("%s of the mbarrier at ", what) + place(b, at) +
                 " without a barrier after its initialisation <site 1>",

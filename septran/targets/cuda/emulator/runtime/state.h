@@ -95,7 +95,7 @@ struct Thread {
   std::deque<Pending> copies, stores;
   uint64_t copy_group = 1, store_group = 1;  // the open ones
   uint32_t store_agent = 0;
-  uint32_t cluster_phase = 0;
+  uint32_t cluster_phase = 0, cluster_passed = 0;  // arrived for, and waited for last
 };
 
 struct Rendezvous {  // of lanes that execute one instruction together
@@ -127,6 +127,7 @@ struct Mbarrier {
   uint32_t address, expected, pending, phase = 0, agent, initialiser, init_clock;
   int64_t bytes = 0;
   bool visible = false;  // to the copy engine
+  uint32_t published = 0;  // the phase of the cluster's barrier after which all know of it; 0: none
   Site site;
   Gathering arriving;
   Known completed;
