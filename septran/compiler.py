@@ -23,7 +23,7 @@ from septran.runtime.cache import Cache, cache_key, without_notes, without_place
 from septran.runtime.kernel import Kernel
 from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.runtime.stages import Stages
-from septran.targets.registry import emulator_for, target_for
+from septran.targets.registry import backends, emulator_for, target_for
 from septran.task import Task, complete, find_entry, load_logic, trace, written
 from septran.task.arguments import checked_static
 from septran.task.dims import extent
@@ -119,7 +119,8 @@ def compile(  # the verb that users expect
     kernel = Kernel(_signature(entry, flags), specialise, logic=entry, device=device)
     if shapes is not None:
         full, types = complete(entry, extents(entry, shapes, flags), kinds, static=flags)
-        kernel.specialise(full, types).stages.executable  # noqa: B018  # built now
+        stages = kernel.specialise(full, types).stages
+        _ = stages.executable if backend in backends() else stages.tile_program  # made now
     return kernel
 
 

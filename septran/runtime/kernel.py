@@ -131,10 +131,13 @@ class Kernel(Shown):
         """What the logic means: its sequential run on NumPy.
 
         In float64 throughout, or in the logic's own dtypes where `dtype` is None. Takes
-        what a call takes and returns new arrays of the same kind; `out` is only read.
+        what a call takes, or the same on the host, where it runs, and returns new arrays of
+        the same kind; `out` is only read.
         """
         self._needs_logic("reference")
-        specialisation, bound, scalars = self._bound(tensors, out, named)
+        specialisation, bound, scalars = self._bound(
+            tensors, out, named, self._host_or_device(tensors, out, named)
+        )
         results = run_tree(
             specialisation.stages.task_tree, bound.numpy(), by_name(specialisation, scalars), dtype
         )

@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import septran
 from septran.dtypes import numpy_dtype
 from septran.given import WrongArgumentError
+from septran.targets.registry import NoTargetError
 from septran.task import expressions as ex
 from septran.task.index import Index, Var, axis
 from septran.task.tree import ScalarParam
@@ -341,3 +343,13 @@ def test_a_barrier_lets_iterations_exchange(build, part, order):
 def test_an_order_is_early_late_or_a_seed(programs):
     with pytest.raises(WrongArgumentError, match="'early', 'late' or a seed"):
         interpret(programs.plain_gemm(), operands(20, 12, 40), order="soon")
+
+
+def test_a_machine_without_a_code_generator_interprets_a_kernel_of_given_shapes():
+    """Only a call needs code; arrays on the host are enough for what runs on NumPy."""
+    kernel = septran.compile("gemm", "amd-mi300x", shapes={"M": 16, "N": 32, "K": 32})
+    a, b = (np.arange(32 * rows, dtype=np.float32).reshape(rows, 32) % 5 for rows in (16, 32))
+    assert np.array_equal(kernel.interpret(a, b), a @ b)
+    assert np.array_equal(kernel.reference(a, b), a.astype(np.float64) @ b)
+    with pytest.raises(NoTargetError):
+        _ = kernel.stages.executable

@@ -21,6 +21,7 @@ from septran.tile.nodes import (
     nodes,
     rewrite,
 )
+from septran.tile.passes.plan_memory import capacity, placements
 
 NAME = "stream_panels"
 _SUMMED = {1: 1, 2: 0}
@@ -68,7 +69,7 @@ class _Panel:
 
 def _in_body(program: TileProgram, body: tuple[Node, ...]) -> tuple[TileProgram, tuple[Node, ...]]:
     for at, node in enumerate(body):
-        if not isinstance(node, Copy) or not _too_big(program, node, body[at:]):
+        if not isinstance(node, Copy) or not _too_big(program, node.target.buffer):
             continue
         first, last = at, _last_use(node.target.buffer, body)
         panels = [p for n in body[first:last] if (p := _panel(program, n, body[first : last + 1]))]
@@ -77,21 +78,37 @@ def _in_body(program: TileProgram, body: tuple[Node, ...]) -> tuple[TileProgram,
         extents = {p.extent for p in panels}
         copies = [p.copy for p in panels]
         rest = [n for n in body[first : last + 1] if n not in copies]
-        if len(extents) == 1 and all(_accumulates_only(n, panels) for n in rest):
+        inside = body[first : last + 1]
+        alone = all(_only_here(program, p.buffer.name, inside) for p in panels)
+        if len(extents) == 1 and alone and all(_accumulates_only(n, panels) for n in rest):
             program, loop = _stream(program, panels, rest)
             return _in_body(program, (*body[:first], loop, *body[last + 1 :]))
     return program, body
 
 
-def _too_big(program: TileProgram, copy: Copy, rest: tuple[Node, ...]) -> bool:
-    """Whether what is copied in from here on passes the memory's capacity."""
-    memory = program.machine.memory(program.buffer(copy.target.buffer).memory)
-    if memory.capacity_bytes is None or memory.cached:
+def _too_big(program: TileProgram, name: str) -> bool:
+    """Whether the buffer's memory overflows at any time at which the buffer is in it."""
+    memory = program.machine.memory(program.buffer(name).memory)
+    limit = capacity(program, memory)
+    if limit is None or memory.cached:
         return False
-    names = {n.target.buffer for n in rest if isinstance(n, Copy)} | used(rest)
-    held = [program.buffer(n) for n in sorted(names)]
-    total = sum(math.prod(b.shape) * itemsize(b.dtype) for b in held if b.memory == memory.name)
-    return total > memory.capacity_bytes
+    plan = [p for p in placements(program) if p.memory == memory.name]
+    mine = next((p for p in plan if p.buffer == name), None)
+    if mine is None:  # shared by several units: the target's to allocate
+        return False
+    starts = {p.first for p in plan if mine.first <= p.first <= mine.last} | {mine.first}
+    held = (sum(p.size_bytes for p in plan if p.first <= at <= p.last) for at in starts)
+    return max(held) > limit
+
+
+def _only_here(program: TileProgram, name: str, segment: tuple[Node, ...]) -> bool:
+    """Whether nothing but what is in `segment` uses a buffer: it is to become smaller."""
+
+    def uses(body: tuple[Node, ...]) -> int:
+        users = (n for n in nodes(body) if not isinstance(n, For | Role))
+        return sum(name in used((n,)) for n in users)
+
+    return uses(program.body) == uses(segment)
 
 
 def _last_use(buffer: str, body: tuple[Node, ...]) -> int:
