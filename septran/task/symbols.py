@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
@@ -10,6 +11,7 @@ import numpy as np
 
 from septran.location import Location
 from septran.task import expressions as ex
+from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
 from septran.task.dtype_rules import element_type
 from septran.task.errors import IndexingError, ShapeError, SymbolicValueError
 from septran.task.expansion import expanded
@@ -223,8 +225,8 @@ def nominal(value: Any) -> Any:
     return value.nominal if isinstance(value, Extent) else value
 
 
-FAR = 1 << 30
-"""Indices of elements have no factors from here on."""
+FAR = 1 << 15
+"""Indices of elements have factors and constants below this; others may pass 32 bits."""
 
 
 def as_index(value: Any) -> Index:
@@ -359,15 +361,40 @@ def operand(value: Any) -> ex.Expr:
 
 
 def _number(index: Index) -> ex.Expr:
-    """An index as a number: as 64-bit arithmetic where it is no index of any tensor's elements."""
-    parts = [(factor, Index(((atom, 1),))) for atom, factor in index.terms]
-    if max((abs(n) for n in (index.constant, *(f for f, _ in parts))), default=0) < FAR:
+    """An index as a number: as 64-bit arithmetic where it may be no index of elements."""
+    if _greatest(index) < FAR:
         return ex.IndexValue(index)
-    total: ex.Expr = ex.IndexValue(Index())
-    for factor, part in [*parts, (index.constant, Index.of(1))]:
-        product = ex.binary("multiply", ex.IndexValue(part), ex.Constant(factor, "int64"))
+    total: ex.Expr = ex.Constant(index.constant, "int64")
+    for atom, factor in index.terms:
+        product = ex.binary("multiply", _atom(atom), ex.Constant(factor, "int64"))
         total = ex.binary("add", total, product)
     return total
+
+
+def _greatest(index: Index) -> int:
+    """The greatest factor, divisor or constant in an index, inside of its atoms, too."""
+    numbers = [abs(index.constant)]
+    for atom, factor in index.terms:
+        numbers.append(abs(factor))
+        match atom:
+            case FloorDiv(value, divisor) | Mod(value, divisor):
+                numbers += [divisor, _greatest(value)]
+            case Min(operands) | Max(operands):
+                numbers += map(_greatest, operands)
+    return max(numbers)
+
+
+def _atom(atom: Atom) -> ex.Expr:
+    match atom:
+        case FloorDiv(value, divisor):
+            return ex.binary("floor_divide", _number(value), ex.Constant(divisor, "int64"))
+        case Mod(value, divisor):
+            return ex.binary("remainder", _number(value), ex.Constant(divisor, "int64"))
+        case Min(operands):
+            return functools.reduce(functools.partial(ex.binary, "minimum"), map(_number, operands))
+        case Max(operands):
+            return functools.reduce(functools.partial(ex.binary, "maximum"), map(_number, operands))
+    return ex.IndexValue(Index.of(atom))
 
 
 def apply(name: str, left: Any, right: Any) -> Expression:

@@ -50,3 +50,29 @@ def wanted(x):
 def test_positions_wrap_as_other_integers(run):
     x = np.arange(300, dtype=np.int64) - 150
     np.testing.assert_array_equal(run(numbers, x), wanted(x))
+
+
+@task.define(leaf=True)
+def far_tile(Y, X):
+    """Products beyond 32 bits of an index and factors that are not."""
+    start = task.start(X, 0)
+    Y[0, :] = X + start * 100_000_000
+    Y[1, :] = X + (start + 5) * 1_000_000
+    Y[2, :] = X + start * 500_000_000 // 7
+    Y[3, :] = X + start * 500_000_000 % 1_000_003
+
+
+@task.define
+def far(Y: task.Tensor[4, "N", task.int64], X: task.Tensor["N", task.int64]):
+    """Each tile knows where it starts."""
+    Yp, Xp = task.partition(Y, shape=(4, 64)), task.partition(X, shape=(64,))
+    for n in task.parallel_range(Xp.shape[0]):
+        task.launch(far_tile, Yp[0, n], Xp[n])
+
+
+def test_an_index_times_a_factor_may_pass_32_bits(run):
+    x = np.arange(3000, dtype=np.int64)
+    start = x // 64 * 64
+    great = start * 500_000_000
+    wanted = [start * 100_000_000, (start + 5) * 1_000_000, great // 7, great % 1_000_003]
+    np.testing.assert_array_equal(run(far, x), np.stack([x + row for row in wanted]))
