@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from septran.errors import TileError
+from septran.errors import TileError, nearest
 from septran.machine.model import Machine, Memory
 from septran.task.primitives import PRIMITIVES
 from septran.tile.bijection import LayoutError, asked_for, check_layout
@@ -54,6 +54,10 @@ class PrivateMemoryError(TileError):
 
 def check_places(program: TileProgram, top: Block) -> Iterator[TileError]:
     """Capacity, nesting, visibility, engines, and layouts that instructions demand."""
+    unknown = list(_processors(program))
+    if unknown:  # whose place in the machine the rest asks for
+        yield from unknown
+        return
     problems = list(_layouts(program))
     yield from problems or _capacity(program, top)
     yield from _overlaps(program)
@@ -72,6 +76,18 @@ def check_places(program: TileProgram, top: Block) -> Iterator[TileError]:
             case Compute():
                 yield from _visible(program.machine, node, node.processor, buffers)
                 yield from _demands(program, node, buffers)
+
+
+def _processors(program: TileProgram) -> Iterator[TileError]:
+    machine = program.machine
+    for node in nodes(program.body):
+        name = getattr(node, "processor", None)
+        try:
+            machine.depth(name or machine.host.name)
+        except KeyError:
+            message = f"{machine.name} has no processor {name!r}"
+            hint = nearest(str(name), {p.name for p in machine.processors})
+            yield located(ProcessorError, message, node.origin, hint=hint)
 
 
 def _layouts(program: TileProgram) -> Iterator[TileError]:
@@ -173,12 +189,7 @@ def _sharing(program: TileProgram, memory: Memory) -> int:
 def _nesting(machine: Machine, body: tuple[Node, ...], around: str) -> Iterator[TileError]:
     for node in body:
         inner = getattr(node, "processor", None) or around
-        try:
-            depth = machine.depth(inner)
-        except KeyError:
-            message = f"{machine.name} has no processor {inner!r}"
-            yield located(ProcessorError, message, node.origin)
-            continue
+        depth = machine.depth(inner)
         if depth < machine.depth(around):
             message = f"{type(node).__name__} for {inner} is inside of what {around} runs"
             yield located(ProcessorError, message, node.origin)

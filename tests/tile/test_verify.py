@@ -18,8 +18,14 @@ from septran.tile.records import Placement
 from septran.tile.rings import ProtocolError
 from septran.tile.storage import CapacityError, ExtentError, OutOfBoundsError
 from septran.tile.verify import verify
+from septran.tile.verify_clusters import ClusterError
 from septran.tile.verify_names import MissingOriginError, UnknownNameError, UnwrittenError
-from septran.tile.verify_places import EngineError, PlacementError, ProcessorError
+from septran.tile.verify_places import (
+    EngineError,
+    PlacementError,
+    PrivateMemoryError,
+    ProcessorError,
+)
 from septran.tile.verify_races import RaceError
 from septran.tile.verify_sync import OrderError
 
@@ -372,3 +378,97 @@ def test_copy_that_is_never_waited_for(build, part, tensors):
     fetch = [build.copy(part(s), part(tensors[1]), "DMA_IN", ring), build.commit(ring, 0)]
     with pytest.raises(ProtocolError, match="never waited for"):
         verify(build.program("YX", "", *fetch))
+
+
+# ---- rules that no other test misses
+
+
+def test_a_parameter_without_a_buffer(build, part, tensors):
+    y, x = tensors
+    with pytest.raises(UnknownNameError, match="parameter 'Q' has no buffer"):
+        verify(build.program("YXQ", "Y", build.move(part(y), part(x))))
+
+
+def test_two_buffers_of_one_name(build, part, tensors):
+    y, x = tensors
+    program = build.program("YX", "Y", build.move(part(y), part(x)))
+    with pytest.raises(UnknownNameError, match="two buffers have one name"):
+        verify(replace(program, buffers=(*program.buffers, y)))
+
+
+def test_a_loop_index_inside_of_itself(build, part, tensors):
+    y, x = tensors
+    inner = build.loop("i", 3, build.move(part(y), part(x)))
+    with pytest.raises(UnknownNameError, match="loop index i is that of an outer loop, too"):
+        verify(build.program("YX", "Y", build.loop("i", 2, inner)))
+
+
+def test_an_unknown_processor(build, part, tensors):
+    y, x = tensors
+    move = replace(build.move(part(y), part(x)), processor="TILE")
+    with pytest.raises(ProcessorError, match="toy has no processor 'TILE'"):
+        verify(build.program("YX", "Y", move))
+
+
+def test_an_unknown_engine(build, part, tensors):
+    y, x = tensors
+    with pytest.raises(EngineError, match="toy has no engine 'CRANE'"):
+        verify(build.program("YX", "Y", build.copy(part(y), part(x), "CRANE")))
+
+
+def test_a_channel_of_another_engine(build, part, tensors):
+    y, x = tensors
+    s = build.buffer("S", "SPM", (20, 8))
+    ring = build.channel("ring", "DMA_OUT", 1, s)
+    body = (
+        build.copy(part(s), part(x), "DMA_IN", ring), build.commit(ring, 0),
+        build.wait(ring, 0), build.copy(part(y), part(s)),
+    )  # fmt: skip
+    with pytest.raises(EngineError, match="ring is a channel of DMA_OUT, not of DMA_IN"):
+        verify(build.program("YX", "Y", *body))
+
+
+def test_a_region_of_too_few_axes(build, part, tensors):
+    y, _x = tensors
+    flat = Region("X", (Index.of(axis(0)),), (20,), (Index.of(20),))
+    with pytest.raises(ExtentError, match="has 1 axes, X has 2"):
+        verify(build.program("YX", "Y", build.move(part(y), flat)))
+
+
+def test_what_a_role_s_units_hold_is_not_there_for_the_body_around_it(build, part, tensors):
+    y, _ = tensors
+    s = build.buffer("S", "ACC", (20, 8))
+    role = build.role("consumer", build.move(part(y), part(s)))
+    with pytest.raises(PrivateMemoryError, match="both the consumer and the body around it"):
+        verify(build.program("YX", "Y", build.fill(part(s)), role))
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+def test_loops_of_two_roles_that_nothing_orders(build, part, tensors, rows):
+    """Each loop has no hand-overs in it, and counts as one access."""
+    y, x = tensors
+    s = build.buffer("S", "SPM", (20, 8))
+
+    def row(buffer):
+        return part(buffer, (AT, 0), (1, 8))
+
+    writer = build.role("writer", build.loop("i", rows, build.copy(row(s), row(x))))
+    reader = build.role("reader", build.loop("i", rows, build.copy(row(y), row(s))))
+    with pytest.raises(OrderError, match="nothing orders the two"):
+        verify(build.program("YX", "Y", writer, reader))
+
+
+def test_a_cluster_inside_of_a_cluster(build, tensors):
+    inner = build.loop("j", 2, kind="parallel", over="CORE")
+    outer = replace(build.loop("i", 2, inner, kind="parallel", over="CORE"), cluster=True)
+    with pytest.raises(ClusterError, match="loop over j is inside of a cluster of the same level"):
+        verify(build.program("YX", "", outer))
+
+
+def test_a_synchronous_copy_is_not_sent_to_several_blocks(build, part, tensors):
+    _y, x = tensors
+    s = build.buffer("S", "SPM", (20, 8))
+    copy = replace(build.copy(part(s), part(x)), multicast=((Var("i"), 2),))
+    loop = replace(build.loop("i", 2, copy, kind="parallel", over="CORE"), cluster=True)
+    with pytest.raises(ClusterError, match="MOVE cannot send it to several blocks"):
+        verify(build.program("YX", "", loop))

@@ -1,0 +1,78 @@
+"""Which modules' rules are switched off, and which tests are to notice it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.rules.cpp_sites import cpp_sites
+from benchmarks.rules.python_sites import Site, bound_sites, check_sites
+
+ROOT = Path(__file__).parents[2]
+EMULATOR = "septran/targets/cuda/emulator"
+
+
+@dataclass(frozen=True)
+class Family:
+    """Modules that judge something, and their tests."""
+
+    files: tuple[str, ...]
+    """Patterns of paths in the repository."""
+    tests: tuple[str, ...]
+    """What is run to find which tests reach a rule; the first are tried first."""
+    kind: str = "checks"
+    """`checks`: each refusal; `bounds`: each error term; `headers`: each fault in C++."""
+
+    def sites(self) -> list[Site]:
+        """Every rule, in the order of files and lines."""
+        find = {"checks": check_sites, "bounds": bound_sites, "headers": cpp_sites}[self.kind]
+        paths = sorted(p for pattern in self.files for p in ROOT.glob(pattern))
+        return [s for p in paths for s in find(str(p.relative_to(ROOT)), p.read_text("utf-8"))]
+
+
+FAMILIES = {
+    "verifier": Family(
+        ("septran/tile/verify*.py",),
+        (
+            "tests/tile/test_verify.py", "tests/test_rare_errors.py", "tests/tile/passes",
+            "tests/tile/test_mutations.py", "tests/tile/test_region_mutations.py",
+            "tests/tile/test_collisions.py", "tests/tile/test_contracts.py",
+            "tests/tile/test_asked_layouts.py",
+        ),
+    ),
+    "bounds": Family(
+        ("septran/runtime/accuracy.py", "septran/runtime/rounding.py"),
+        ("tests/runtime/test_rounding.py", "tests/runtime/test_accuracy.py"),
+        "bounds",
+    ),
+    "checks": Family(
+        ("septran/runtime/checks.py", "septran/runtime/accuracy.py"),
+        ("tests/runtime/test_checks.py", "tests/runtime/test_accuracy.py",
+         "tests/test_rare_errors.py"),
+    ),
+    "interpreter": Family(
+        tuple(
+            f"septran/tile/{name}.py"
+            for name in (
+                "barriers", "bijection", "bounds", "collisions", "execution", "interpreter",
+                "layouts", "left_out", "own_passes", "rings", "rows", "schedules", "scopes",
+                "storage", "unwritten",
+            )
+        ),
+        (
+            "tests/tile/test_interpreter.py", "tests/tile/test_verify.py",
+            "tests/tile/test_layouts.py", "tests/tile/test_own_passes.py",
+            "tests/test_rare_errors.py", "tests/tile/test_left_out.py",
+            "tests/tile/test_asked_layouts.py", "tests/tile/passes",
+        ),
+    ),
+    "simulator": Family(
+        ("septran/targets/dsa/simulator/*.py",),
+        ("tests/targets/dsa/simulator", "tests/test_rare_errors.py"),
+    ),
+    "emulator": Family(
+        (f"{EMULATOR}/runtime/*.h",),
+        ("tests/targets/cuda/emulator",),
+        "headers",
+    ),
+}  # fmt: skip
