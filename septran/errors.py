@@ -75,6 +75,19 @@ class TileError(SepTranError):
     """A tile program breaks a rule of Tile IR."""
 
     code = "SEP400"
+    of_passes: ClassVar[bool] = False
+    """Whether in what the compiler's own passes made it is their fault, never the files'."""
+
+    def internal(self) -> TileError:
+        """The same, told as a fault of the compiler; the line is where the node comes from."""
+        notes = [("what the passes made of this line is wrong", self.where)] if self.where else []
+        why = f"; {self.hint}" if self.hint else ""
+        return type(self)(
+            f"internal error: {self.message}",
+            hint=f"this is a fault of SepTran's passes, not of your files: please report it with "
+            f"logic, mapping and shapes{why}",
+            notes=(*notes, *self.related),
+        )
 
 
 class TargetError(SepTranError):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from septran.errors import Errors, TileError, raise_all
 from septran.given import require
 from septran.mapping.resolved import ResolvedMapping
 from septran.tile.nodes import TileProgram
@@ -47,8 +49,21 @@ def place(
         program = transform(program)
         steps.append(Step(transform.__name__, _summary(transform), program))
     if check is not None:
-        check(program)
+        with _blaming_passes(bool(passes)):
+            check(program)
     return tuple(steps)
+
+
+@contextmanager
+def _blaming_passes(own: bool) -> Iterator[None]:
+    """Tell what only passes can have broken as their fault; with passes of one's own as found."""
+    try:
+        yield
+    except (TileError, Errors) as error:
+        if own:
+            raise
+        found = error.errors if isinstance(error, Errors) else (error,)
+        raise_all(e.internal() if isinstance(e, TileError) and e.of_passes else e for e in found)
 
 
 def _summary(function: Callable[..., TileProgram]) -> str:

@@ -14,12 +14,14 @@ class DeadlockError(TileError):
     """Everyone waits for something that nobody left can do."""
 
     code = "SEP421"
+    of_passes = True
 
 
 class ProtocolError(TileError):
     """Acquire, commit, wait and release do not fit together, or are passed by."""
 
     code = "SEP422"
+    of_passes = True
 
 
 def located(kind: type[TileError], message: str, origin: Origin | None, **more: Any) -> TileError:

@@ -28,12 +28,14 @@ class OutOfBoundsError(TileError):
     """A region leaves its buffer."""
 
     code = "SEP420"
+    of_passes = True
 
 
 class ExtentError(TileError):
     """The extents of two regions, or of a region and its shape, do not fit."""
 
     code = "SEP431"
+    of_passes = True
 
 
 class CapacityError(TileError):

@@ -32,12 +32,14 @@ class UnknownNameError(TileError):
     """A node names a buffer, channel, loop index or primitive that there is not."""
 
     code = "SEP425"
+    of_passes = True
 
 
 class MissingOriginError(TileError):
     """A node does not say where it comes from and by which rule."""
 
     code = "SEP426"
+    of_passes = True
 
 
 class UnwrittenError(TileError):

@@ -46,6 +46,7 @@ class OrderError(TileError):
     """Two accesses to the same elements are not ordered, and one of them writes."""
 
     code = "SEP433"
+    of_passes = True
 
 
 def check_sync(program: TileProgram, top: Block, full: bool) -> Iterator[TileError]:
