@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from septran.runtime.archive import load
     from septran.runtime.kernel import Kernel
     from septran.targets.dsa.profile_comparison import compare_profiles
+    from septran.targets.dsa.trust import trust
     from septran.task import trace
     from septran.tile.interpreter import interpret
     from septran.tile.own_passes import tile_pass
@@ -49,6 +50,7 @@ _HOMES = {
     "resolve": "septran.mapping.resolve",
     "tile_pass": "septran.tile.own_passes",
     "trace": "septran.task",
+    "trust": "septran.targets.dsa.trust",
     "verify": "septran.tile.verify",
 }
 """Where each public name is; imported when first used, as most need only a few."""
@@ -56,7 +58,7 @@ _HOMES = {
 __all__ = [
     "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "edit",
     "explain", "explore", "interpret", "load", "load_machine", "load_mapping", "operators", "place",
-    "produce_stages", "resolve", "task", "tile_pass", "trace", "tune", "verify",
+    "produce_stages", "resolve", "task", "tile_pass", "trace", "trust", "tune", "verify",
 ]  # fmt: skip
 
 

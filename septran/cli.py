@@ -23,13 +23,14 @@ from septran.commands import (
     ops,
     run,
     schema,
+    trust,
     tune,
 )
 from septran.errors import SepTranError
 
 COMMANDS = (
-    run, explain, compare, tune, lint, schema, machines, ops, matrix, emulate, fuzz, notebooks,
-    cache, doctor,
+    run, explain, compare, tune, lint, trust, schema, machines, ops, matrix, emulate, fuzz,
+    notebooks, cache, doctor,
 )  # fmt: skip
 """In the order of the help."""
 FULL_TRACEBACK = "SEPTRAN_FULL_TRACEBACK"

@@ -114,17 +114,15 @@ def _summary(file: Path, kind: str) -> str:
 
 
 def _code_beside(machine: Machine) -> Iterator[str]:
-    """What is not data: a machine file's header, unless it came with SepTran."""
-    from septran.machine.loader import mappings_root
+    """What is not data: a machine file's header, unless it came with SepTran or is trusted."""
+    from septran.targets.dsa.trust import advice, untrusted
 
-    if machine.backend != "dsa" or machine.location is None:
-        return
-    folder = Path(machine.location.file).resolve().parent
-    if folder != (mappings_root() / "machines").resolve():
-        header = machine.vendor.get("header", f"{machine.name}.h")
+    header = untrusted(machine)
+    if header is not None:
         yield (
-            f"the header {header} beside it is C code: kernels are compiled with it and run in "
-            "this process, so take it only from those you trust"
+            f"the header {header.path.name} beside it is C code, which you do not trust: nothing "
+            "of it is compiled or run, and nobody checks that it agrees with this file. If you "
+            f"would run code of those who wrote it: {advice(machine)}"
         )
 
 

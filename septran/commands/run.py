@@ -11,6 +11,7 @@ import typer
 from septran.commands import arguments as options
 from septran.commands.arguments import Request, print_json, request, require_writable
 from septran.commands.emulated import emulate
+from septran.commands.trust import offer
 
 if TYPE_CHECKING:
     from septran.runtime.checks import Check
@@ -131,6 +132,7 @@ def run(
         return
     if threads is not None:
         _use_threads(asked.mapping.machine.backend, threads)
+    offer(asked.mapping.machine, as_json)
     kernel = septran.compile(asked.logic, asked.mapping, **asked.settings)
     inputs = kernel.sample(seed)
     check = kernel.check(**inputs)
@@ -280,8 +282,8 @@ def _indented(text: str) -> list[str]:
 
 
 def _notes(kernel: Kernel) -> list[str]:
-    """What the caller asked for in vain."""
-    found = [remark for remark in kernel.remarks if remark.kind == "no-effect"]
+    """What the caller asked for in vain, and what was not checked."""
+    found = [remark for remark in kernel.remarks if remark.kind in ("no-effect", "unchecked")]
     return [
         f"  note: {remark.message}" + (f" ({remark.hint})" if remark.hint else "")
         for remark in found

@@ -11,12 +11,12 @@ from septran.tile.nodes import Remark
 
 Noted = Decision | Remark
 
-_ORDER = ("missed", "no-effect", "decision")
-_COLOURS = {"missed": VERMILION, "no-effect": GREY, "decision": SKY}
+_ORDER = ("unchecked", "missed", "no-effect", "decision")
+_COLOURS = {"unchecked": VERMILION, "missed": VERMILION, "no-effect": GREY, "decision": SKY}
 
 
 def ordered(remarks: Iterable[Noted]) -> list[Noted]:
-    """What could be better first, then what has no effect, then mere decisions."""
+    """What was not checked first, then what could be better, what has no effect, mere decisions."""
     return sorted(remarks, key=lambda r: _ORDER.index(r.kind) if r.kind in _ORDER else 9)
 
 

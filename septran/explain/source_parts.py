@@ -20,7 +20,7 @@ def source_text(source: Source, remarks: Iterable[Noted]) -> str:
     """The text of a source; that of CUDA under what is known of its machine code."""
     text = str(source).rstrip("\n") + "\n"
     if source.language != "cuda":  # others have their figures in the text
-        return text
+        return "".join(map(_comment, (r for r in remarks if r.kind == "unchecked"))) + text
     told = [f"{fact}: {value}" for fact, value in source.facts.items()]
     told += [f"{r.kind}: {r.message}" for r in remarks]
     told += [
@@ -28,6 +28,12 @@ def source_text(source: Source, remarks: Iterable[Noted]) -> str:
         for title, part in source.parts.items()
     ]
     return "".join(f"// {line}\n" for line in told) + text
+
+
+def _comment(remark: Noted) -> str:
+    """A remark as a comment of C."""
+    told = f"{remark.kind}: {remark.message} (try: {remark.hint})"
+    return f"/* {told.replace('*/', '* /')} */\n"
 
 
 def part_text(source: Source, name: str) -> str:

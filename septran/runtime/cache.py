@@ -29,6 +29,7 @@ from typing import Protocol, TypeVar
 
 from septran.runtime.manifest import MANIFEST, intact, write_manifest
 from septran.temporary import TemporaryFolder
+from septran.user_folder import unsafe, user_folder
 
 LOCK_SECONDS = 600.0
 """How long to wait for another process that compiles the same kernel."""
@@ -75,7 +76,7 @@ class Cache:
         self, root: Path | str | None = None, *, limit_bytes: int | None = None, use: bool = True
     ) -> None:
         """The user's own cache directory by default; `use=False` never touches the disk."""
-        self.root = Path(root) if root is not None else _default_root()
+        self.root = Path(root) if root is not None else user_folder()
         self.limit_bytes = _limit() if limit_bytes is None else limit_bytes
         self._use = use
         self._private: list[TemporaryFolder] = []
@@ -90,7 +91,7 @@ class Cache:
         """Why it cannot be used; None when it can. Warns once where that is no choice."""
         if not self._use:
             return "switched off"
-        found = _unsafe(self.root)
+        found = unsafe(self.root)
         if found is not None:
             _warn_once(f"the compile cache {self.root} is not used: {found}")
         return found
@@ -293,36 +294,11 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _default_root() -> Path:
-    given = os.environ.get("SEPTRAN_CACHE_DIR")
-    if given:
-        return Path(given).expanduser()
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("septran", appauthor=False))
-
-
 def _limit() -> int:
     try:
         return int(os.environ["SEPTRAN_CACHE_MB"]) << 20
     except (KeyError, ValueError):
         return DEFAULT_LIMIT
-
-
-def _unsafe(root: Path) -> str | None:
-    """Why code from a directory cannot be trusted, or not be kept there."""
-    try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = root.stat()
-    except OSError as error:
-        return error.strerror or str(error)
-    if not hasattr(os, "geteuid"):
-        return None  # on Windows the profile's folder is private already
-    if status.st_uid not in (os.geteuid(), 0):
-        return f"it belongs to user {status.st_uid}"
-    if status.st_mode & 0o022:
-        return f"others can write to it (mode {status.st_mode & 0o777:o}; chmod 700 mends that)"
-    return None
 
 
 def _private_folder(folder: Path) -> None:

@@ -249,7 +249,7 @@ class Remark:
     """A decision, or why something was not done, and what to change to have it."""
 
     kind: str
-    """``decision``, ``missed`` (an optimisation not applied) or ``no-effect``."""
+    """``decision``, ``missed`` (an optimisation not applied), ``no-effect``, or ``unchecked``."""
     about: str
     """The task path, buffer or mapping key it is about."""
     message: str

@@ -324,6 +324,7 @@ def test_lint_says_that_the_header_of_a_foreign_machine_is_code(tmp_path):
     shipped = mappings_root() / "machines" / "dsa-sim.yaml"
     text = shipped.read_text(encoding="utf-8")
     (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "dsa-sim.h").write_text("int one(void);\n", encoding="utf-8")
     assert "the header dsa-sim.h beside it is C code" in " ".join(
         septran("lint", tmp_path / "mine.yaml").output.split()
     )

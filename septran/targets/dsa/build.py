@@ -27,6 +27,7 @@ from septran.targets.dsa.limits import check_limits
 from septran.targets.dsa.native import LIBRARY, CProgram, compile_code
 from septran.targets.dsa.steps import core_count, workspaces
 from septran.targets.dsa.toolchain import compiler
+from septran.targets.dsa.trust import is_trusted
 from septran.targets.dsa.vendor import Vendor
 from septran.tile.nodes import TileProgram
 from septran.tile.temporaries import shared_with_buffers
@@ -115,7 +116,10 @@ class DsaExecutable:
 
 
 def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
-    """The C of a kernel, compiled where there is a compiler, else recorded by LLVM."""
+    """The C of a kernel, compiled where there is a compiler, else recorded by LLVM.
+
+    A header that is not trusted is not compiled, either.
+    """
     vendor = Vendor(program.machine)
     function = ir.module[ir.name]
     code = generate(function, vendor, ir.name)
@@ -123,7 +127,7 @@ def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
     scalars = tuple(s.dtype for s in program.scalars)
     module = tvm.IRModule({"record": recording(function, program.machine, code.lines)})
     recorded: CProgram | JitProgram
-    if compiler() is None:
+    if compiler() is None or not is_trusted(vendor.header_files):
         recorded = compile_recording(module, scalars)
     else:
         recorded = compile_code(vendor, code, len(program.params) + len(extra), scalars)

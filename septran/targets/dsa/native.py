@@ -85,34 +85,43 @@ def compile_code(vendor: Vendor, code: Code, buffers: int, scalars: Sequence[str
     _write(folder, "kernel.c", once)
     _write(folder, "lines.h", line_macros(vendor))
     library = folder / LIBRARY
-    where = vendor.header_path.parent
+    where = _header_folder(vendor)
     run_compiler(
         f"the C of {code.name}",
         ("-I", str(where), "-include", str(folder / "lines.h"), "-shared",
          str(folder / "kernel.c"), str(recorder(vendor)), "-o", str(library)),
+        {str(where): str(vendor.header_path.parent)},
     )  # fmt: skip
     return CProgram.of(library, code.name, buffers, scalars)
 
 
 def recorder(vendor: Vendor) -> Path:
     """The recorder of a machine as an object file, compiled once in a process."""
-    text, header = recorder_source(vendor), vendor.header_path.read_text(encoding="utf-8")
+    text, header = recorder_source(vendor), vendor.header_files.digest
     key = hashlib.sha256(repr((text, header, compiler())).encode()).hexdigest()[:16]
+    where = _header_folder(vendor)
     with _compiling:
-        return _recorder(key, vendor, text)
+        return _recorder(key, vendor, text, where)
 
 
-def _recorder(key: str, vendor: Vendor, text: str) -> Path:
+def _recorder(key: str, vendor: Vendor, text: str, where: Path) -> Path:
     folder = scratch() / f"recorder-{key}"
     found = folder / "recorder.o"
     if not found.exists():
         folder.mkdir(exist_ok=True)
         source, part = _write(folder, "recorder.c", text), folder / "part.o"
-        where = ("-I", str(vendor.header_path.parent))
         what = f"the recorder of {vendor.machine.name}, whose header is {vendor.header_path}"
-        run_compiler(what, ("-c", *where, str(source), "-o", str(part)))
+        options = ("-c", "-I", str(where), str(source), "-o", str(part))
+        run_compiler(what, options, {str(where): str(vendor.header_path.parent)})
         part.replace(found)
     return found
+
+
+def _header_folder(vendor: Vendor) -> Path:
+    """Where the compiler finds the header, and nothing else of the folder that it comes from."""
+    digest = hashlib.sha256(f"{vendor.header}\0{vendor.header_files.digest}".encode()).hexdigest()
+    with _compiling:
+        return vendor.header_files.copy_to(scratch() / f"header-{digest[:16]}")
 
 
 def _write(folder: Path, name: str, text: str) -> Path:

@@ -12,14 +12,22 @@ from septran.targets.base import TensorIR
 from septran.targets.dsa.build import DsaExecutable, build, load, placed
 from septran.targets.dsa.lowering import lower_program
 from septran.targets.dsa.toolchain import compiler
+from septran.targets.dsa.trust import remarks, untrusted
 from septran.targets.dsa.vendor import Vendor
-from septran.tile.nodes import TileProgram
+from septran.tile.nodes import Remark, TileProgram
 
 _PARTS = (
-    "build.py", "c_names.py", "codegen.py", "commands.py", "jit.py", "native.py", "recorder.py",
-    "toolchain.py", "vendor.py",
+    "build.py", "c_names.py", "codegen.py", "commands.py", "header_files.py", "jit.py", "native.py",
+    "recorder.py", "toolchain.py", "trust.py", "vendor.py",
 )  # fmt: skip
 """What an executable depends on beside the TensorIR."""
+
+
+@dataclass(frozen=True)
+class ControlProgram(TensorIR):
+    """The TensorIR of a DSA, with what is to be said of the vendor's header."""
+
+    remarks: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -33,8 +41,10 @@ class DsaTarget:
         function = lower_program(program)
         header = Vendor(program.machine).header_digest
         if header is not None:  # so that a kernel is built anew when the header changes
-            function = function.with_attr("vendor_header", header)
-        return TensorIR(program.name, tvm.IRModule({program.name: function}))
+            told = f"{header}, not trusted" if untrusted(program.machine) else header
+            function = function.with_attr("vendor_header", told)
+        module = tvm.IRModule({program.name: function})
+        return ControlProgram(program.name, module, remarks(program.machine))
 
     def build(self, ir: TensorIR, program: TileProgram) -> DsaExecutable:
         """Vendor C, and what records its commands for the simulator."""

@@ -7,8 +7,9 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from septran.errors import TargetError
 from septran.temporary import TemporaryFolder
@@ -49,8 +50,13 @@ def _found(own: str | None, cc: str | None, path: str | None) -> tuple[str, ...]
     return ("zig", "cc") if shutil.which("zig") else None
 
 
-def run_compiler(what: str, options: Sequence[str]) -> None:
-    """Run the C compiler; raises CompileError with what it said of `what`."""
+def run_compiler(
+    what: str, options: Sequence[str], places: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Run the C compiler; raises CompileError with what it said of `what`.
+
+    `places` are the folders whose copies the compiler reads, by those of the copies.
+    """
     command = compiler()
     if command is None:
         raise CompileError("there is no C compiler", hint="install gcc or clang, or set CC")
@@ -63,6 +69,8 @@ def run_compiler(what: str, options: Sequence[str]) -> None:
         raise CompileError(f"{command[0]} did not compile {what}: {error}") from error
     if done.returncode:
         said = done.stderr.strip() or done.stdout.strip()
+        for copy, original in places.items():
+            said = said.replace(copy, original)
         raise CompileError(
             f"{command[0]} refused {what}:\n{said[:2000]}",
             hint="compare the vendor section of the machine file with the vendor's header",

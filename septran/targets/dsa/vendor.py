@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from septran.location import Location
 from septran.machine.model import Machine
 from septran.machine.positions import Node, parse
 from septran.targets.dsa.commands import COMMANDS, DTYPES, EXTERNS, VALUE, Command
+from septran.targets.dsa.header_files import HeaderFiles
 from septran.targets.dsa.queues import Queues, queue_of
 
 
@@ -42,8 +42,15 @@ KEYS: Mapping[str, Command] = {
 """What `functions` may have."""
 OF = "."
 """Between a command and an instruction: ``mma.gemv`` is the function of that one alone."""
-_PROTOTYPE = re.compile(r"\s*(?P<result>[\w\s]*?[\s*])(?P<name>[\w{}]+)\s*\((?P<rest>.*)\)\s*;?\s*")
-_PARAMETER = re.compile(r"\s*(?P<type>.*?[\s*])(?P<name>\w+)\s*")
+_PROTOTYPE = re.compile(
+    r"\s*(?P<result>[A-Za-z_][\w\s*]*?[\s*])(?P<name>(?:\w|\{\w+\})+)\s*\((?P<rest>[\w\s*,]*)\)\s*;?\s*",
+    re.ASCII,
+)
+_PARAMETER = re.compile(r"\s*(?P<type>[A-Za-z_][\w\s*]*?[\s*])(?P<name>[A-Za-z_]\w*)\s*", re.ASCII)
+"""Types are words and stars, so that they stay types wherever they are put into C: without a
+bracket, a brace, a quote or a semicolon a prototype cannot end and something else begin."""
+PLACEHOLDERS = frozenset(("function", "type", "memory"))
+"""What may be in braces in a function's name."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,11 @@ def parse_prototype(text: str) -> Function:
     match = _PROTOTYPE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a C prototype: result name(type name, ...)")
+    for word in re.findall(r"\{(\w+)\}", match["name"]):
+        if word not in PLACEHOLDERS:
+            raise ValueError(
+                f"{{{word}}} in {text!r} is not a placeholder: {', '.join(sorted(PLACEHOLDERS))}"
+            )
     parameters = []
     inside = match["rest"].strip()
     for part in inside.split(",") if inside not in ("", "void") else ():
@@ -112,14 +124,18 @@ class Vendor:
             )
         return path
 
+    @cached_property
+    def header_files(self) -> HeaderFiles:
+        """The header, and what it includes from beside it, as they are when first looked at."""
+        return HeaderFiles.of(self.header_path)
+
     @property
     def header_digest(self) -> str | None:
         """What tells the header's content from others; None where there is no header."""
         try:
-            text = self.header_path.read_bytes()
+            return f"{self.header} {self.header_files.digest[:12]}"
         except (VendorError, OSError):
             return None
-        return f"{self.header} {hashlib.sha256(text).hexdigest()[:12]}"
 
     def where(self, key: str) -> Location | None:
         """Where the section says something, or the section, or the machine file."""

@@ -13,7 +13,6 @@ import os
 import re
 import shlex
 import shutil
-import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from septran.errors import TargetError
 from septran.targets.cuda.emulator.errors import UnknownInstructionError
+from septran.user_folder import unsafe, user_folder
 
 _HERE = Path(__file__).parent
 NAMES = ("g++", "c++", "clang++")
@@ -189,24 +189,10 @@ def _intact(found: Path, seal: Path) -> bool:
 @functools.cache
 def _folder() -> Path:
     """A private folder in the cache directory, or of this process where that cannot be had."""
-    given = os.environ.get("SEPTRAN_CACHE_DIR")
     if os.environ.get("SEPTRAN_CACHE", "1").lower() not in ("0", "off", "no"):
-        import platformdirs
-
-        root = (
-            Path(given).expanduser()
-            if given
-            else Path(platformdirs.user_cache_dir("septran", appauthor=False))
-        )
-        folder = root / "emulator"
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            facts = folder.stat()
-            others = facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-            if facts.st_uid == os.getuid() and not others and os.access(folder, os.W_OK):
-                return folder
-        except OSError:
-            pass
+        folder = user_folder() / "emulator"
+        if unsafe(folder) is None and os.access(folder, os.W_OK):
+            return folder
     temporary = tempfile.TemporaryDirectory(prefix="septran-emulator-", ignore_cleanup_errors=True)
     _temporaries.append(temporary)
     return Path(temporary.name)

@@ -38,8 +38,9 @@ def machine_text():
 
 
 @pytest.fixture
-def files(tmp_path):
+def files(tmp_path, monkeypatch):
     """A copy of dsa-sim with one more instruction."""
+    monkeypatch.setenv("SEPTRAN_DSA_TRUST", "all")
     header = (mappings_root() / "machines" / "dsa-sim.h").read_text()
     at = header.rindex("#endif") if "#endif" in header else len(header)
     declared = f"void vendor_lib_gemv({PARAMETERS});\n"

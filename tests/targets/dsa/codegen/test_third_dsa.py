@@ -83,8 +83,9 @@ void acme_meet(void);
 
 
 @pytest.fixture
-def acme(tmp_path):
-    """The folder with the three files."""
+def acme(tmp_path, monkeypatch):
+    """The folder with the three files, whose header is trusted however it is edited."""
+    monkeypatch.setenv("SEPTRAN_DSA_TRUST", "all")
     (tmp_path / "acme-one.yaml").write_text(MACHINE)
     (tmp_path / "acme.h").write_text(HEADER)
     text = (mappings_root() / "dsa-sim.mapping.yaml").read_text()
@@ -147,6 +148,7 @@ def test_a_header_that_disagrees_is_an_error_of_c(acme, random, monkeypatch, old
     with pytest.raises(CompileError) as caught:
         check(compiled(acme), random)
     assert said in str(caught.value)
+    assert f"{header}:" in str(caught.value)  # not the copy that the compiler reads
     assert "compare the vendor section of the machine file with the vendor's header" in str(
         caught.value
     )

@@ -66,6 +66,41 @@ def test_what_is_no_prototype_is_refused(text):
         parse_prototype(text)
 
 
+HOSTILE = (
+    'void f(int queue) { system("true"); } __attribute__((constructor)) void g(int queue)',
+    "void f(int a) { } int evil(int queue)",
+    "void f(int queue); int evil(int queue)",
+    "void f(__attribute__((constructor)) int queue)",
+    "void f(int /* */ queue)",
+    "void f(int [2] queue)",
+    "void f(int \\\n queue)",
+    "void f(int\n#define x\n queue)",
+    "void f(int = 3 queue)",
+    "void f('a' queue)",
+    'void f(_Pragma("x") int queue)',
+    "void f(int 2queue)",
+    "void f(2 queue)",
+    "int __attribute__((constructor)) f(int queue)",
+    "int x; void f(int queue)",
+    "int x = 1, f(int queue)",
+    "void f{(int queue)",
+    "void f{}(int queue)",
+    "void f{return}(int queue)",
+    "vo\u0131d f(\u0131nt queue)",
+)
+"""Texts that would be other C than a prototype, wherever types and names of it are put."""
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_prototype_injects_no_c(machine, text):
+    with pytest.raises(ValueError, match=r"is not a"):
+        parse_prototype(text)
+    functions = {"sync": text}  # of a machine that was made without a file, whose schema refuses
+    with pytest.raises(VendorError, match=r"vendor\.functions\.sync: .* is not a") as caught:
+        _ = Vendor(replace(machine, vendor={**machine.vendor, "functions": functions})).functions
+    assert caught.value.where is not None
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said", "hint"),
     [

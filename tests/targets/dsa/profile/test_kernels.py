@@ -220,7 +220,8 @@ def own_machine(folder, bandwidth):
     return folder / "mine.yaml"
 
 
-def test_a_machine_of_ones_own_needs_no_code_and_answers_what_if(tmp_path):
+def test_a_machine_of_ones_own_needs_no_code_and_answers_what_if(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEPTRAN_DSA_TRUST", "all")
     mapping = mappings_root() / "dsa-sim.mapping.yaml"
     cycles = []
     for bandwidth in (8, 16, 32, 64):

@@ -1,0 +1,61 @@
+"""``septran trust``: let the header of a machine file be compiled and run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from septran.machine.model import Machine
+
+Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Machine files of DSAs.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(trust)
+
+
+def trust(files: Files) -> None:
+    """Let the C header beside a machine file be compiled, and run in your processes.
+
+    Without, a header that does not come with SepTran is not compiled: kernels run all the same,
+    and nobody checks that the header agrees with the machine file. Trust is in what the header
+    and the files that it includes contain now; when they change, it ends.
+
+    \b
+    Examples:
+      septran trust my-dsa.yaml
+      SEPTRAN_DSA_TRUST=DIGEST septran run gemm --on my-dsa.yaml
+    """  # noqa: D301  # \b is typer's mark for lines to keep
+    import septran
+
+    for file in files:
+        digest = septran.trust(file)
+        typer.echo(f"{file}: its header is trusted, as it is now: {digest}")
+
+
+def offer(machine: Machine, as_json: bool) -> None:
+    """Ask on a terminal whether a header is trusted; elsewhere it is not, and nobody waits."""
+    if machine.backend != "dsa" or as_json or not _person():
+        return
+    from septran.targets.dsa.toolchain import compiler
+    from septran.targets.dsa.trust import trust, untrusted
+
+    header = untrusted(machine) if compiler() is not None else None
+    if header is None:
+        return
+    question = (
+        f"{header.path} is C code that does not come with SepTran. Compile it, and run it in this "
+        "process, now and whenever it is the same? Without, LLVM records the same commands."
+    )
+    if typer.confirm(question, default=False, err=True):
+        trust(machine)
+
+
+def _person() -> bool:
+    """Whether somebody is there to answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
