@@ -34,6 +34,10 @@ KERNEL = (
 _UNKNOWN = re.compile(
     r"error: .*?[‘'](\w+)[’'] (?:was not declared|has not been declared|does not name)"
 )
+_COMMENT = re.compile(
+    r"""(?P<kept>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')|//(?:\\\n|[^\n])*|/\*.*?\*/""", re.DOTALL
+)
+"""A comment, or a literal, in which none begins."""
 
 
 class HostCompilerError(TargetError):
@@ -55,9 +59,17 @@ def compiler() -> tuple[str, ...]:
 
 
 def library(text: str, lines_before: int) -> Path:
-    """The shared library of a translated kernel."""
+    """The shared library of a translated kernel: one for all that differ in comments."""
+    text = without_comments(text)
     key = _digest(text, _fingerprint())
     return _kept(f"kernel-{key}.so", lambda to: _compile_kernel(text, lines_before, to))
+
+
+def without_comments(text: str) -> str:
+    """C++ whose comments, which name files and lines, are gone; each line keeps its number."""
+    if 'R"' in text:  # where a raw string ends takes more to tell
+        return text
+    return _COMMENT.sub(lambda m: m["kept"] or " " + "\n" * m[0].count("\n"), text)
 
 
 def _compile_kernel(text: str, lines_before: int, to: Path) -> None:

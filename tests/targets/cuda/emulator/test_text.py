@@ -168,6 +168,32 @@ def test_a_compiled_kernel_is_kept_and_a_damaged_one_made_anew(tmp_path, monkeyp
     assert build.library(text, 1).stat().st_mtime_ns != made
 
 
+def test_a_kernel_whose_comments_differ_is_compiled_once(monkeypatch):
+    """Comments name the logic's file and lines: a copied or commented logic changes them."""
+    text = 'extern "C" __global__ void k(int* o) {\n  // %s\n  *o = 42; /* %s */\n}'
+    path = build.library(to_cpp(text % ("a is copied in [a.py:5]", "one")).text, 1)
+    monkeypatch.setattr(build, "_compile_kernel", None)
+    assert (
+        build.library(to_cpp(text % ("a is copied in [b.py:7]", "two, and more")).text, 1) == path
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("a // b\nc", "a  \nc"),
+        ("a /* b\n // c\n*/ d", "a  \n\n d"),
+        ('f("// no", "\\"// no") // yes', 'f("// no", "\\"// no")  '),
+        ('\'"\' + "// no" // yes', '\'"\' + "// no"  '),
+        ("a // b \\\nstill // c\nd", "a  \n\nd"),
+        ('R"(// no\n)" // yes', 'R"(// no\n)" // yes'),
+        ("a / b // c", "a / b  "),
+    ],
+)
+def test_only_comments_are_left_out_and_lines_keep_their_numbers(text, plain):
+    assert build.without_comments(text) == plain
+
+
 def test_without_a_compiler_it_says_so(monkeypatch):
     monkeypatch.setattr(build.shutil, "which", lambda _: None)
     build.compiler.cache_clear()
