@@ -137,10 +137,14 @@ BOTH = ("zero", "infinite")
 
 
 def _terms(tree: ast.Module) -> list[Found]:
-    """Terms; one that is infinity as it stands can be taken as zero only."""
-    return _sorted(
-        (node, name, ("zero",) if _infinite(node) else BOTH) for node, name in _any_terms(tree)
-    )
+    """Terms; one that is infinity as it stands can be taken as zero only, and the reverse."""
+    return _sorted((node, name, _ways(node)) for node, name in _any_terms(tree))
+
+
+def _ways(term: ast.expr) -> tuple[str, ...]:
+    if _infinite(term):
+        return ("zero",)
+    return ("infinite",) if ast.unparse(term).startswith("np.zeros(") else BOTH
 
 
 def _any_terms(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:

@@ -62,13 +62,11 @@ def exact(value: Any) -> Bounded:
 
 
 def rounded(value: Array, error: Array, dtype: str, units: float = 1.0) -> Bounded:
-    """After an operation in `dtype` that is off by `units` of roundoff; 0 for exact ones.
+    """After an operation in a float `dtype` that is off by `units` of roundoff; 0 for exact ones.
 
     What certainly overflows is infinite, or NaN in a type without infinities; what may
     overflow is unknown.
     """
-    if not is_float(dtype):
-        return Bounded(value, _settled(value, error), dtype)
     u = units * unit_roundoff(dtype)
     tiny = smallest(dtype) if units else 0.0
     magnitude, greatest = size(value), largest(dtype)

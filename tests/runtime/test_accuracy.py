@@ -7,7 +7,7 @@ import pytest
 
 from septran import task
 from septran.dtypes import numpy_dtype
-from septran.runtime.accuracy import NoBoundError, compare, error_bounds
+from septran.runtime.accuracy import NoBoundError, _Tensor, compare, error_bounds
 from septran.runtime.rounding import Bounded, exact
 from septran.task.chooser import DefaultChooser
 
@@ -324,3 +324,59 @@ def test_large_integers_are_compared_exactly():
     value = np.array([2**53 + 1])
     assert compare("C", value, Bounded(value, np.zeros(1), "int64")).right
     assert not compare("C", value - 1, Bounded(value, np.zeros(1), "int64")).right
+
+
+@task.define(leaf=True)
+def two_products(C, D, T, A, B):
+    task.fill(T, 0)
+    task.call_primitive("gemm", T, A, B)
+    task.fill(C, 0)
+    task.call_primitive("gemm", C, A, T)
+    task.fill(D, 0)
+    task.call_primitive("gemm", D, T, B)
+
+
+def test_errors_of_factors_go_through_a_product():
+    tree = traced(two_products, None, None, **dict.fromkeys("CDTAB", (8, 8)))
+    random = np.random.default_rng(3)
+    a, b = (random.standard_normal((8, 8)).astype("f4") for _ in "AB")
+    bounds = error_bounds(tree, {"A": a, "B": b})
+    inner = bounds["T"].error
+    for name, through in (("C", lambda e: np.abs(a) @ e), ("D", lambda e: e @ np.abs(b))):
+        own = 9.001 * 2.0**-24 * through(bounds["T"].reach) + 1e-36
+        assert (bounds[name].error >= through(inner) + 0.99 * own - 1e-36).all()
+        assert (bounds[name].error <= through(inner) + 1.01 * own).all()
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 1e-20), ("float16", 1e-3)])
+def test_products_that_underflow_may_be_lost_and_nothing_larger(dtype, size):
+    tree = traced(gemm_tile, dict.fromkeys("CAB", dtype), C=(1, 1), A=(1, 1), B=(1, 1))
+    arrays = {n: np.full((1, 1), size, numpy_dtype(dtype)) for n in "AB"}
+    least = float(np.finfo(dtype).smallest_normal)
+    assert checked(tree, arrays, {"C": np.zeros((1, 1), dtype)})[0].right
+    assert not checked(tree, arrays, {"C": np.full((1, 1), 8 * least, dtype)})[0].right
+
+
+def test_a_narrow_result_off_by_a_tenth_is_found():
+    tree, arrays = gemm_case(100, "float16")
+    found = task.run_tree(tree, arrays)["C"].astype("f8")
+    a, b = (np.abs(x.astype("f8")) for x in arrays.values())
+    off = (found + 0.1 * (a @ b)).astype("f2")
+    assert checked(tree, arrays, {"C": off})[0].wrong == off.size
+
+
+def test_what_is_unknown_of_integers_stays_unknown():
+    start = Bounded(np.array([1, 2]), np.array([np.inf, 0.0]), "int32")
+    assert _Tensor("int32", start).bounded().error.tolist() == [np.inf, 0.0]
+
+
+@task.define(leaf=True)
+def row_sums(Y, X):
+    Y[:, :] = task.sum(X, axis=1)[:, None] + X * 0
+
+
+def test_an_expanded_value_keeps_its_error():
+    x = np.ones((2, 1001), np.float32)
+    tree = traced(row_sums, Y=x.shape, X=x.shape)
+    error = error_bounds(tree, {"X": x})["Y"].error
+    assert error == pytest.approx(np.full(x.shape, 1002 * 1001 * 2.0**-24), rel=0.01)

@@ -472,3 +472,10 @@ def test_a_synchronous_copy_is_not_sent_to_several_blocks(build, part, tensors):
     loop = replace(build.loop("i", 2, copy, kind="parallel", over="CORE"), cluster=True)
     with pytest.raises(ClusterError, match="MOVE cannot send it to several blocks"):
         verify(build.program("YX", "", loop))
+
+
+def test_an_output_that_nobody_writes(build, part, tensors):
+    _, x = tensors
+    s = build.buffer("S", "SPM", (20, 8))
+    with pytest.raises(UnwrittenError, match="nothing is ever written to the output Y"):
+        verify(build.program("YX", "Y", build.copy(part(s), part(x))))

@@ -10,7 +10,7 @@ import pytest
 import septran
 from septran.task.index import Index, Var
 from septran.tile.ledger import ledger
-from septran.tile.nodes import Copy, For, nodes, rewrite
+from septran.tile.nodes import Copy, For, Wait, nodes, rewrite
 from septran.tile.verify import verify
 from septran.tile.verify_clusters import ClusterError, check_clusters
 
@@ -147,6 +147,18 @@ def test_the_verifier_finds_what_is_not_common(message):
     broken = changed(found, Copy, lambda n: BROKEN[message](n) if n.channel else n)
     with pytest.raises(ClusterError, match=message):
         raise next(iter(check_clusters(broken)))
+
+
+def test_the_verifier_finds_blocks_that_fill_a_channel_unequally_often():
+    """A block waits as often as its number says."""
+    found = program("cluster: [2, 1]")
+
+    def again(wait):
+        times = Index.of(Var("rank")) + 1
+        return For(Var("again"), times, "sequential", None, (wait,), wait.origin)
+
+    with pytest.raises(ClusterError, match="along rank do not fill"):
+        raise next(iter(check_clusters(changed(found, Wait, again))))
 
 
 def test_the_verifier_finds_loops_that_are_no_clusters():
