@@ -135,7 +135,9 @@ def _run(family: str, todo: list[tuple[Site, list[str]]], given: argparse.Namesp
 
     for site, _ in ((s, t) for s, t in todo if not t):
         told(site, {})
-    judge([(s, t) for s, t in todo if t], given.seconds, told)
+    reachable = [(s, t) for s, t in todo if t]
+    if reachable:
+        judge(reachable, given.seconds, told)
 
 
 def table(done: dict[str, Any], names: list[str]) -> str:

@@ -133,9 +133,27 @@ def judge(
     The tests are collected once, with all rules in force; each rule is switched off in a copy of
     that process, in the functions that it has loaded.
     """
-    if not todo:
+    child = os.fork()  # the process that goes on must not have loaded what the next trace changes
+    if child:
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code:
+            raise SystemExit(f"the run of the tests ended with {code}")
         return
+    code = 1
+    try:
+        _judge(todo, seconds, told)
+        code = 0
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(code)
 
+
+def _judge(
+    todo: Sequence[tuple[Site, Sequence[str]]],
+    seconds: float,
+    told: Callable[[Site, dict[str, Any]], None],
+) -> None:
     class Judge:
         @pytest.hookimpl(tryfirst=True)
         def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -220,6 +238,10 @@ def _by_file(sites: Sequence[Site]) -> dict[str, list[Site]]:
 
 
 def _patch_modules(sites: Sequence[Site], change: Callable[[str, list[Site]], Any]) -> None:
+    loaded = [site.file for site in sites if _loaded(site.file)]
+    if loaded:
+        raise RuntimeError(f"{loaded[0]} is loaded already, and would stay as it is")
+
     def bound(here: list[Site]) -> Text:
         return lambda source: change(source, here)
 

@@ -119,7 +119,7 @@ def run_case(case: Case, emulate: bool = False) -> Outcome:
             except WrongResultError as error:
                 return Outcome(case, "wrong", name, str(error), worst, tuple(ran))
             except SepTranError as error:
-                if not _located(error):
+                if not _refuses(error):
                     return Outcome(case, "crash", name, str(error), worst, tuple(ran))
                 refused = refused or f"{name}: {error}"
             except Exception:
@@ -129,9 +129,10 @@ def run_case(case: Case, emulate: bool = False) -> Outcome:
     return Outcome(case, kind, "", refused, worst, tuple(ran))
 
 
-def _located(error: SepTranError) -> bool:
+def _refuses(error: SepTranError) -> bool:
+    """Whether it shows the user a place to mend, and is no fault of a pass."""
     inner = getattr(error, "errors", (error,))
-    return all(e.where is not None for e in inner)
+    return all(e.where is not None and not getattr(e, "of_passes", False) for e in inner)
 
 
 def _asked(worker: Worker, seed: int, trace: Trace | None, emulate: bool) -> Outcome:

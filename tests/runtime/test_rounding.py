@@ -159,6 +159,7 @@ def test_what_rounding_may_decide_is_unknown(made):
         lambda: reduce("sum", exact(np.array([1, 2])), 0, "int64"),
         lambda: reduce("max", about([1.0, 2.0], 0.0), 0, "float64"),
         lambda: unary("floor", about(2.5, 0.25), "float64"),
+        lambda: unary("floor", about(2.7, 0.0), "float64"),
         lambda: unary("exp", about(np.inf, 0.0), "float64"),
         lambda: unary("exp", about(1000.0, 0.0), "float32"),
     ],
