@@ -397,19 +397,6 @@ def _epilogue(origin: str, a: Array, b: Array, bias: Array, exactly: Array, kind
     return Sample(origin, logic, (a, b, bias), (exactly,), (kind,), (("act", "none"),))
 
 
-def addmm(call: Call) -> Iterator[Sample]:
-    """Only where what is added is one row, and nothing is scaled."""
-    if any(v != 1 for v in call.named.values()):
-        raise NotCoveredError("alpha and beta other than 1")
-    for part in planted(call):
-        added, a, b = part.operands
-        if added.ndim and added.size != added.shape[-1]:
-            raise NotCoveredError("a matrix that is added")
-        exactly = call.exactly(*_integers(call, added, a, b)).numpy()
-        bias = np.broadcast_to(added.reshape(-1), exactly.shape[-1:]).copy()
-        yield _epilogue(part.origin, a, b, bias, exactly, _sum_type(call.dtype))
-
-
 def conv2d(call: Call) -> Iterator[Sample]:
     """Without the bias, which ours does not have; one image gets a batch of one."""
     names = ("x", "weight", "bias", "stride", "padding", "dilation", "groups")
@@ -586,7 +573,7 @@ ADAPTERS: Mapping[str, Adapter] = {
     "amax": reduction("max"), "amin": reduction("min"),
     "softmax": softmax,
     "nn.functional.layer_norm": norm("layer_norm"), "nn.functional.rms_norm": norm("rms_norm"),
-    "mm": product, "bmm": product, "matmul": product, "addmm": addmm,
+    "mm": product, "bmm": product, "matmul": product,
     "nn.functional.linear": linear, "nn.functional.conv2d": conv2d,
     "nn.functional.scaled_dot_product_attention": attention,
     "topk": topk,

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from septran.errors import TargetError
 from septran.targets.cuda.emulator.errors import UnknownInstructionError
+from septran.temporary import TemporaryFolder
 from septran.user_folder import unsafe, user_folder
 
 _HERE = Path(__file__).parent
@@ -74,8 +75,8 @@ def without_comments(text: str) -> str:
 
 def _compile_kernel(text: str, lines_before: int, to: Path) -> None:
     header, runtime = _header(), _runtime()
-    with tempfile.TemporaryDirectory(prefix="septran-emulator-") as folder:
-        source, part = Path(folder) / "kernel.cpp", Path(folder) / "kernel.o"
+    with TemporaryFolder("emulator") as folder:
+        source, part = folder / "kernel.cpp", folder / "kernel.o"
         source.write_text(text, encoding="utf-8")
         _run(
             [*COMMON, *_native(), *KERNEL, *_unhooked(), "-include", str(header),
@@ -205,10 +206,9 @@ def _folder() -> Path:
         folder = user_folder() / "emulator"
         if unsafe(folder) is None and os.access(folder, os.W_OK):
             return folder
-    temporary = tempfile.TemporaryDirectory(prefix="septran-emulator-", ignore_cleanup_errors=True)
-    _temporaries.append(temporary)
-    return Path(temporary.name)
+    _temporaries.append(TemporaryFolder("emulator"))
+    return _temporaries[-1].path
 
 
-_temporaries: list[tempfile.TemporaryDirectory[str]] = []
+_temporaries: list[TemporaryFolder] = []
 """Removed when the process ends."""

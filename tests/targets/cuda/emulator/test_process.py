@@ -143,10 +143,11 @@ SESSION = """
     from septran.targets.cuda.emulator import emulate, process
     from septran.targets.cuda.launch import CudaProgram, Launch, Pointer
 
-    def run(body, **options):
+    def run(body, filled=0, **options):
         text = 'extern "C" __global__ void k(int* o) { ' + body + ' }'
         one = Launch("k", 1, 32, 1, 0, (Pointer("o", "", "o"),))
-        emulate(CudaProgram(text, (one,), (), ("o",)), {"o": np.zeros(32, np.int32)}, **options)
+        o = np.full(32, filled, np.int32)
+        emulate(CudaProgram(text, (one,), (), ("o",)), {"o": o}, **options)
 
     run("o[threadIdx.x] = threadIdx.x + 1;")
     print(process._pool.all[0].process.pid, flush=True)
@@ -172,12 +173,15 @@ def test_a_worker_ends_with_its_session(how, tmp_path):
     if how == "kill":
         text += "import time; time.sleep(600)\n"
     if how == "kill while it runs":
-        text += "run('for (;;) asm volatile(\"\");')\n"
+        # compiled before it runs for ever, as a killed compilation leaves its folder
+        text += "stay = 'if (!*o) for (;;) asm volatile(\"\");'\nrun(stay, 1); print(); run(stay)\n"
     session = subprocess.Popen(
-        [sys.executable, "-c", text], stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-uc", text], stdout=subprocess.PIPE, text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip
     pid = int(session.stdout.readline())
+    if how == "kill while it runs":
+        session.stdout.readline()
     if how != "end":
         time.sleep(0.3)
         session.send_signal(signal.SIGKILL)
