@@ -141,8 +141,8 @@ def _sample(
     with np.errstate(all="ignore"):
         wide = [x.astype(_precise(dtype, kind)) for x in operands]
         wanted = np.asarray(function(*wide))
-    if is_float(kind):
-        wanted = wanted.astype(np.float64)
+        if is_float(kind):
+            wanted = wanted.astype(np.float64)  # beyond its range: infinity
     static = (("function", name),)
     origin = f"numpy {name} {dtype}"
     return Sample(origin, logic, operands, (wanted,), (kind,), static, joined="elements")
