@@ -18,6 +18,14 @@ MOVES = Copy | Wait | Acquire | Commit | Release | Barrier
 EACH = [(operator, machine) for operator in OPERATORS for machine in MACHINES]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _code_of_one_width():
+    """So that as much is said of a CPU's code on every host."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEPTRAN_NATIVE", "avx2")
+        yield
+
+
 @cache
 def explained(operator, machine):
     explanation = septran.explain(operator, machine)
@@ -195,8 +203,7 @@ def test_passes_give_the_program_and_say_what_they_changed():
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_the_data_of_attention_is_small_and_complete(machine, monkeypatch):
-    monkeypatch.setenv("SEPTRAN_NATIVE", "avx2")  # what is longest to say differs from host to host
+def test_the_data_of_attention_is_small_and_complete(machine):
     _, panes = explained("attention", machine)
     data = linked_data(panes)
     assert len(json.dumps(data, separators=(",", ":"))) < 400_000
