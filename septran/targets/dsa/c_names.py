@@ -21,8 +21,11 @@ _FUNCTIONS = """
     round scalbln scalbn select signal sin sinh sqrt srand strcat strchr strcmp strcpy strlen strtod
     strtol system tan tanh tgamma time trunc y0 y1 yn
 """
-KEYWORDS = frozenset(_KEYWORDS.split())
-"""Of C11 and C23, macros that common headers define, and the functions of generated code."""
+_TYPES = ("size_t", "ptrdiff_t", "intptr_t", "uintptr_t", "intmax_t", "uintmax_t")
+_SIZED = (f"{sign}int{kind}{bits}_t" for sign in ("", "u") for kind in ("", "_least", "_fast")
+          for bits in (8, 16, 32, 64))  # fmt: skip
+KEYWORDS = frozenset((*_KEYWORDS.split(), *_TYPES, *_SIZED))
+"""Of C11 and C23, macros and types of common headers, and the functions of generated code."""
 FUNCTIONS = frozenset(_FUNCTIONS.split())
 """Of C's library: a kernel of such a name gets another, a variable may have it."""
 

@@ -118,7 +118,7 @@ def test_kernels_may_have_any_name(routes, program, strict, name):
 
 @pytest.mark.parametrize(
     "name",
-    ["int", "register", "restrict", "NULL", "least", "core", "kernel", "vendor_lib_sync",
+    ["int", "register", "restrict", "uint8_t", "NULL", "least", "core", "kernel", "vendor_lib_sync",
      "vendor_lib_dma_copy", "DSA_SIM_H", "septran_line", "int32_t", "exp", "Ä", "µ"],
 )  # fmt: skip
 def test_tensors_may_have_any_name(routes, program, strict, name):
