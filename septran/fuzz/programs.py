@@ -311,7 +311,7 @@ def {entry}(
 ):
     {before}{"    " if lines else ""}tile = (task.tunable("block_M"), task.tunable("block_N"))
 {fill}    Yp, Xp = task.partition({Y}, shape=tile), task.partition({source}, shape=tile)
-    for i, j in task.parallel_range({"Yp.shape" if c.chance(70) else "Yp.shape[0], 1"}):
+    for i, j in task.parallel_range({"Yp.shape" if c.chance(70) or not filled else "Yp.shape[0], 1"}):
         task.launch({leaf}, Yp[i, j], Xp[i, j])
 """
     shape = (width, height) if transposed else (height, width)
