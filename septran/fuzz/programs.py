@@ -299,6 +299,7 @@ def moves(c: Choices) -> Source:
     fill = f"    task.fill({Y}, {c.between(0, 3)})\n" if filled else ""
     before = "\n    ".join(lines) + ("\n" if lines else "")
     body = f"task.copy({Y}, {X})" if c.chance(50) else f"{Y}[:, :] = {X}"
+    extents = "Yp.shape" if c.chance(70) or not filled else "Yp.shape[0], 1"
     text = f"""{HEAD}@task.define(leaf=True)
 def {leaf}({Y}, {X}):
     {body}
@@ -311,7 +312,7 @@ def {entry}(
 ):
     {before}{"    " if lines else ""}tile = (task.tunable("block_M"), task.tunable("block_N"))
 {fill}    Yp, Xp = task.partition({Y}, shape=tile), task.partition({source}, shape=tile)
-    for i, j in task.parallel_range({"Yp.shape" if c.chance(70) or not filled else "Yp.shape[0], 1"}):
+    for i, j in task.parallel_range({extents}):
         task.launch({leaf}, Yp[i, j], Xp[i, j])
 """
     shape = (width, height) if transposed else (height, width)
