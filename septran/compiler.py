@@ -330,4 +330,4 @@ def _signature(entry: Task, static: MappingOf[str, Any]) -> Signature:
 
 
 def _device(backend: str) -> str:
-    return {"cuda": "cuda", "rocm": "cuda"}.get(backend, "cpu")
+    return "cuda" if backend == "cuda" else "cpu"
