@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 import septran
 from septran import task
 from septran.compiler import MissingLogicError, UnsuitableRequestError
+from septran.given import WrongArgumentError
 from septran.machine.mistakes import NoMachineError
 from septran.mapping.mistakes import NoMappingError
 from septran.runtime.errors import ArchiveError
 from septran.targets.dsa.profile_comparison import NothingToCompareError
-from septran.task.errors import LaunchArgumentsError, LoadError, ShapeError
+from septran.task.errors import DtypeError, LaunchArgumentsError, LoadError, ShapeError
 
 SIZES = {"M": 8, "N": 8, "K": 8}
 
@@ -88,6 +91,111 @@ def test_a_trace_takes_tuples_of_integers(shapes):
         septran.trace(logic, shapes)
     with pytest.raises(LaunchArgumentsError, match="is not a task"):
         septran.trace("gemm", {"A": (3,)})
+
+
+@task.define(leaf=True)
+def scaled(Y: task.Tensor["M"], X: task.Tensor["M"], *, by: float = 2.0, n: task.static = 1):
+    """A logic that is right."""
+    Y[:] = X * by
+
+
+SHAPES = {"Y": (4,), "X": (4,)}
+X = np.ones(4, "float32")
+NO_TASKS = ["gemm.py", None, 3, print, dict, scaled.function, [], septran]
+
+
+@pytest.mark.parametrize("logic", NO_TASKS, ids=repr)
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda logic: task.run(logic, X),
+        lambda logic: task.trace(logic, SHAPES),
+        lambda logic: task.complete(logic, SHAPES, {}),
+        lambda logic: task.infer_outputs(logic, [X]),
+        task.written,
+    ],
+    ids=["run", "trace", "complete", "infer_outputs", "written"],
+)
+def test_what_is_no_task(take, logic):
+    with pytest.raises(LaunchArgumentsError, match="is not a task") as caught:
+        take(logic)
+    assert "@task.define" in caught.value.hint
+    assert "task.load_entry" in caught.value.hint
+
+
+@pytest.mark.parametrize("value", ["gemm.py", 3, [], dict, scaled], ids=repr)
+def test_what_is_no_tree_or_module(value):
+    mapping = septran.load_mapping("cpu-x86")
+    for take in (lambda: task.run_tree(value, {}), lambda: septran.resolve(value, mapping)):
+        with pytest.raises(WrongArgumentError, match="tree is") as caught:
+            take()
+        assert "septran.trace" in caught.value.hint
+    with pytest.raises(WrongArgumentError, match="module is") as caught:
+        task.find_entry(value)
+    assert "task.load_entry(file)" in caught.value.hint
+
+
+def test_a_module_of_c_has_no_task():
+    with pytest.raises(LoadError, match="defines no task"):
+        task.find_entry(math)
+
+
+NO_ARRAYS = ["x.npy", None, dict, [[1, 2], [3]], object(), {"X": 1}, 2j, np.array(["a"])]
+
+
+@pytest.mark.parametrize("value", NO_ARRAYS, ids=repr)
+def test_what_is_no_array(value):
+    tree = task.trace(scaled, SHAPES)
+    takers = [
+        lambda: task.run(scaled, value),
+        lambda: task.run_tree(tree, {"X": value}),
+        lambda: task.infer_outputs(scaled, [value]),
+    ]
+    for take in takers:
+        with pytest.raises(WrongArgumentError, match=r"is no array|of no type here") as caught:
+            take()
+        assert "NumPy array of numbers" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("arrays", "scalars", "message", "hint"),
+    [
+        ([X], None, "arrays is .* not a dictionary", "'A': a"),
+        ({"Z": X}, None, "no parameter 'Z'", "known: X, Y"),
+        ({"X": X[:3]}, None, r"X is \[3\], not \[4\]", "trace the logic again"),
+        ({"X": X}, [2], "scalars is .* not a dictionary", "eps"),
+        ({"X": X}, {"bye": 2}, "no scalar 'bye'", "did you mean 'by'"),
+        ({"X": X}, {"by": "2"}, "by of scaled is '2', not a number", "by=0.5"),
+    ],
+)
+def test_what_a_tree_does_not_take(arrays, scalars, message, hint):
+    with pytest.raises(WrongArgumentError, match=message) as caught:
+        task.run_tree(task.trace(scaled, SHAPES), arrays, scalars)
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("chooser", ["x", 3, {"block_M": 64}, task.DefaultChooser], ids=repr)
+def test_what_is_no_chooser(chooser):
+    with pytest.raises(WrongArgumentError, match="not a chooser") as caught:
+        task.run(scaled, X, chooser=chooser)
+    assert "task.DefaultChooser({" in caught.value.hint
+
+
+@pytest.mark.parametrize("dtype", ["float23", 3, None, float])
+def test_what_is_no_element_type(dtype):
+    with pytest.raises(DtypeError, match="no element type") as caught:
+        task.trace(scaled, SHAPES, {"X": dtype})
+    assert "float32" in caught.value.hint
+    with pytest.raises(DtypeError, match="no element type"):
+        task.run(scaled, X, dtypes={"Y": dtype})
+
+
+@pytest.mark.parametrize("name", ["dtypes", "static"])
+@pytest.mark.parametrize("value", ["x", 3, [1]])
+def test_tables_of_a_trace(name, value):
+    with pytest.raises(WrongArgumentError, match=f"{name} is .* not a dictionary") as caught:
+        task.trace(scaled, SHAPES, **{name: value})
+    assert f"write {name}={{" in caught.value.hint
 
 
 @pytest.mark.parametrize("mappings", [[], None, 3, "cpu-x86"])

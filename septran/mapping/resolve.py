@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from septran.errors import SepTranError, raise_all
+from septran.given import require
 from septran.location import Location
 from septran.machine.model import NONE, Machine
 from septran.mapping import effects
@@ -37,6 +38,7 @@ def resolve(
     `machine` goes before the mapping's own. Raises MappingError, or Errors with all
     mistakes that are found.
     """
+    require("tree", tree, TaskTree, "pass what septran.trace or stages.task_tree gives")
     mapping = load_mapping(mapping, machine)
     mapping.require_settled()
     work = _Resolution(tree, mapping)

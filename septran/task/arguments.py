@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from septran.dtypes import is_float
+from septran.dtypes import ALL, is_float
 from septran.errors import nearest
+from septran.given import WrongArgumentError, shown, table
 from septran.location import Location
 from septran.task import expressions as ex
+from septran.task.chooser import Chooser, DefaultChooser
 from septran.task.definition import Keyword, Task
 from septran.task.dims import unify
 from septran.task.errors import (
@@ -80,7 +82,7 @@ def checked_static(logic: Task, static: Mapping[str, Any] | None) -> dict[str, A
 
     A word would be true wherever a flag is asked for, also the word ``no``.
     """
-    given = dict(static or {})
+    given = table("static", static, "{'flag': True}")
     for keyword in logic.keywords:
         if not keyword.static or keyword.name not in given:
             continue
@@ -164,13 +166,42 @@ def not_a_tensor(value: Any) -> str:
     return "parameters, temporaries and views of them are tensors; arrays are passed to the logic"
 
 
+def require_task(logic: Any) -> Task:
+    """`logic`, where it is a task; raises LaunchArgumentsError."""
+    if isinstance(logic, Task):
+        return logic
+    raise LaunchArgumentsError(
+        f"{shown(logic)} is not a task", Location.of_caller(),
+        hint="pass a function with @task.define, or task.load_entry(file)",
+    )  # fmt: skip
+
+
+def require_chooser(chooser: Any) -> Chooser:
+    """`chooser`, or the defaults where None; raises WrongArgumentError."""
+    if chooser is None:
+        return DefaultChooser()
+    asked = [getattr(chooser, name, None) for name in ("variant", "tunable")]
+    if isinstance(chooser, type) or not all(map(callable, asked)):
+        hint = "write chooser=task.DefaultChooser({'block_M': 64}), or None"
+        raise WrongArgumentError(f"chooser is {shown(chooser)}, not a chooser", hint=hint)
+    chosen: Chooser = chooser
+    return chosen
+
+
+def checked_dtypes(logic: Task, dtypes: Any) -> dict[str, str]:
+    """Element types by parameter, empty where None; WrongArgumentError, DtypeError."""
+    known = table("dtypes", dtypes, "{'A': 'float16'}")
+    for name, dtype in known.items():
+        if dtype not in ALL:
+            message = f"{name} of {logic.name} is of {shown(dtype)}, which is no element type"
+            hint = nearest(dtype, ALL) if isinstance(dtype, str) else f"known: {', '.join(ALL)}"
+            raise DtypeError(message, logic.location, hint=hint)
+    return known
+
+
 def checked_shapes(logic: Any, shapes: Any) -> dict[str, tuple[int, ...]]:
     """Extents by parameter, as a trace takes them; LaunchArgumentsError, ShapeError."""
-    if not isinstance(logic, Task):
-        raise LaunchArgumentsError(
-            f"{logic!r} is not a task", Location.of_caller(),
-            hint="pass a function with @task.define, or task.load_entry(file)",
-        )  # fmt: skip
+    require_task(logic)
     try:
         return {str(name): tuple(operator.index(n) for n in s) for name, s in shapes.items()}
     except (AttributeError, TypeError):

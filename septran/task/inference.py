@@ -12,6 +12,8 @@ import numpy as np
 
 from septran.dtypes import accumulator_dtype, is_float, promote
 from septran.errors import LogicError
+from septran.given import several
+from septran.task.arguments import checked_dtypes, checked_shapes, require_task
 from septran.task.chooser import Chooser
 from septran.task.definition import Task, TensorType
 from septran.task.dims import extent, named_dims
@@ -26,6 +28,7 @@ from septran.task.errors import (
 )
 from septran.task.index import Range, Var, axis
 from septran.task.privileges import WRITES, accesses
+from septran.task.reference_arguments import require_array
 from septran.task.tracing import trace
 from septran.task.tree import Loop, Statement, TaskTree
 
@@ -50,6 +53,10 @@ def infer_outputs(
         InferenceError: an output's shape does not follow from the inputs.
         SizeMismatchError: inputs disagree about a named dimension.
     """
+    require_task(logic)
+    arrays = several("arrays", arrays, "[a, b]")
+    for number, array in enumerate(arrays):
+        require_array(f"array {number}", array)
     sizes = [tuple(int(e) for e in a.shape) for a in arrays]
     names = _given(logic, sizes, static)
     shapes = dict(zip(names, sizes, strict=True))
@@ -112,14 +119,14 @@ def complete(
     dtypes: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Shape], dict[str, str]]:
     """`infer_outputs` from names: shapes and dtypes of some parameters to those of all."""
-    known = dict(shapes)
+    known, kinds = checked_shapes(logic, shapes), checked_dtypes(logic, kinds)
     dims = named_dims(logic, known, static or {})
     for name, kind in logic.specialised(static or {}):
         if name not in known and kind.dims is not None:
             known[name] = tuple(extent(d, dims, static or {}, logic, name) for d in kind.dims)
     if len(known) < len(logic.tensors):
         known = _search(logic, known, kinds, chooser, static)
-    result = dict(kinds) | dict(dtypes or {})
+    result = kinds | checked_dtypes(logic, dtypes)
     for name, kind in logic.tensors:
         if name not in result:
             result[name] = kind.dtype or _result_dtype(logic, name, kinds, static)
@@ -132,7 +139,7 @@ def written(logic: Task, static: Mapping[str, Any] | None = None) -> frozenset[s
     Raises:
         NothingWrittenError: there are none, so that the logic has no result.
     """
-    stated = {name: kind.privilege for name, kind in logic.tensors}
+    stated = {name: kind.privilege for name, kind in require_task(logic).tensors}
     if stated and all(stated.values()):
         found = frozenset(name for name, privilege in stated.items() if privilege != "In")
     else:

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from septran.errors import LogicError, nearest
+from septran.given import require
 from septran.location import Location
 from septran.task.definition import Task
 from septran.task.errors import LoadError
@@ -72,25 +73,28 @@ def find_entry(module: ModuleType, name: str | None = None) -> Task:
     "The last" is the last public composite that is no variant, as a logic is written
     bottom-up. Raises LoadError.
     """
+    hint = "pass what task.load_logic(file) gives, or use task.load_entry(file)"
+    require("module", module, ModuleType, hint)
+    file = getattr(module, "__file__", None) or ""  # modules of C have none
     tasks = {n: t for n, t in vars(module).items() if isinstance(t, Task)}
     if name is not None:
         if name not in tasks:
             raise LoadError(
-                f"no task {name!r} in {Path(module.__file__ or '').name}",
-                Location(module.__file__ or "", 1),
+                f"no task {name!r} in {Path(file).name}",
+                Location(file, 1),
                 hint=nearest(name, tasks),
             )
         return tasks[name]
-    stem = Path(module.__file__ or "").stem
+    stem = Path(file).stem
     marked = getattr(module, "ENTRY", tasks.get(stem))
     if isinstance(marked, Task):
         return marked
     public = [t for n, t in tasks.items() if not n.startswith("_") and t.name == t.variant]
-    own = [t for t in public if t.file == module.__file__] or public
+    own = [t for t in public if t.file == file] or public
     for candidates in ([t for t in own if not t.leaf], own):
         if candidates:
             return candidates[-1]
-    raise LoadError("it defines no task", Location(module.__file__ or "", 1))
+    raise LoadError("it defines no task", Location(file, 1))
 
 
 @contextmanager

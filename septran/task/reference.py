@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from septran.dtypes import bits_dtype, is_float, numpy_dtype
-from septran.errors import CallError
-from septran.given import WrongArgumentError, shown
+from septran.dtypes import is_float, numpy_dtype
+from septran.given import WrongArgumentError, require, shown
 from septran.location import Location
 from septran.task import expressions as ex
+from septran.task.arguments import require_task
 from septran.task.chooser import Chooser
 from septran.task.definedness import Marks, Part, Suspects, missing_of, ranges_of, suspects
 from septran.task.definition import Task
@@ -23,6 +23,12 @@ from septran.task.index import Var
 from septran.task.inference import infer_outputs
 from septran.task.numerics import convert
 from septran.task.primitives import PRIMITIVES
+from septran.task.reference_arguments import (
+    ArgumentCountError,
+    as_array,
+    checked_arrays,
+    checked_scalars,
+)
 from septran.task.tracing import trace
 from septran.task.tree import (
     Allocate,
@@ -37,12 +43,6 @@ from septran.task.tree import (
 from septran.task.views import View
 
 Array = np.ndarray[Any, Any]
-
-
-class ArgumentCountError(CallError):
-    """A reference run got too many or too few arrays."""
-
-    code = "SEP690"
 
 
 def run(
@@ -66,7 +66,8 @@ def run(
     Returns:
         The output array, or a tuple where there are several.
     """
-    held = [_array(a) for a in arrays]
+    require_task(logic)
+    held = [as_array(f"array {n}", a) for n, a in enumerate(arrays)]
     scalars = {k.name for k in logic.keywords if not k.static}
     static = {k: v for k, v in keywords.items() if k not in scalars}
     shapes, kinds = infer_outputs(logic, held, chooser, static, dtypes)
@@ -88,19 +89,16 @@ def run_tree(
         message = f"dtype is {shown(dtype)}, and a reference run is in float64 or the logic's own"
         raise WrongArgumentError(message, hint="write dtype='float64', or dtype=None")
     wide = dtype == "float64"
+    require("tree", tree, TaskTree, "pass what septran.trace or stages.task_tree gives")
+    held, numbers = checked_arrays(tree, arrays), checked_scalars(tree, scalars)
     env: dict[str, _Held] = {}
     results: dict[str, Array] = {}
     for param in tree.root.params:
         kind = _wide(numpy_dtype(param.dtype), wide)
-        given = arrays.get(param.name)
+        given = held.get(param.name)
         array = np.zeros(param.shape, kind) if given is None else np.array(given, kind)
         results[param.name] = array
         env[param.name] = _Held(array, View.whole(param.name, param.shape, param.valid))
-    numbers = {s.name: s.default for s in tree.scalars if s.default is not None}
-    numbers |= dict(scalars or {})
-    missing = [s.name for s in tree.scalars if s.name not in numbers]
-    if missing:
-        raise ArgumentCountError(f"{tree.name} needs {', '.join(missing)}", tree.root.location)
     with np.errstate(all="ignore"):  # NaN, infinities and wrapped integers are values like others
         followed = suspects(tree.root, ranges_of(tree.root))
         _Run({}, numbers, wide, followed).body(tree.root, tree.root.body, dict(env))
@@ -239,27 +237,6 @@ def positions(view: View, at: int, values: Mapping[Var, int]) -> Array:
             along: Array = np.broadcast_to(places, extents(view, values))[tuple(index)]
             return along
     return np.arange(extents(view, values)[at])
-
-
-def _array(value: Any) -> Array:
-    return np.asarray(value) if not hasattr(value, "detach") else _from_torch(value)
-
-
-def _from_torch(value: Any) -> Array:
-    dtype = str(value.dtype).removeprefix("torch.")
-    held = bits_dtype(dtype)
-    if held is not None:
-        bits: Array = value.detach().cpu().view(dtype=_torch_type(held)).numpy()
-        narrow: Array = bits.view(numpy_dtype(dtype))
-        return narrow
-    array: Array = value.detach().cpu().numpy()
-    return array
-
-
-def _torch_type(name: str) -> Any:
-    import sys
-
-    return getattr(sys.modules["torch"], name)
 
 
 def _wide(kind: np.dtype[Any], wide: bool) -> np.dtype[Any]:

@@ -17,13 +17,15 @@ from septran.task.arguments import (
     check_dtype,
     check_keywords,
     check_tensors,
+    checked_dtypes,
     checked_shapes,
     checked_static,
     entry_keywords,
     not_a_tensor,
+    require_chooser,
     require_none,
 )
-from septran.task.chooser import Chooser, DefaultChooser, LaunchSite
+from septran.task.chooser import Chooser, LaunchSite
 from septran.task.definedness import check_defined
 from septran.task.definition import Task, TensorType
 from septran.task.dims import named_dims
@@ -355,15 +357,15 @@ def trace(
         LogicError: of one of the classes in `septran.task.errors`.
     """
     shapes = checked_shapes(logic, shapes)
-    given = checked_static(logic, static)
+    given, kinds = checked_static(logic, static), checked_dtypes(logic, dtypes)
     dims = named_dims(logic, shapes, given)
-    tracer = Tracer(chooser or DefaultChooser(), dims, check=check)
+    tracer = Tracer(require_chooser(chooser), dims, check=check)
     views = []
     for name, kind in logic.tensors:
         if name not in shapes:
             raise InferenceError(f"the shape of {name} is not known", logic.location)
         shape = shapes[name]
-        dtype = (dtypes or {}).get(name) or kind.dtype or "float32"
+        dtype = kinds.get(name) or kind.dtype or "float32"
         check_dtype(logic, name, kind.dtype, dtype, logic.location)
         views.append((shape, tuple(map(Index.of, shape)), dtype))
     scalars, keywords = entry_keywords(logic, given)
