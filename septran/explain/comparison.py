@@ -28,6 +28,7 @@ from septran.explain.page import Section, page
 from septran.explain.progress import Job, Progress, in_background
 from septran.explain.stages import TITLES
 from septran.given import write_text
+from septran.mapping.keys import MEMS, SINGLE
 from septran.mapping.resolved import Instance
 from septran.tile.nodes import Copy
 
@@ -228,32 +229,24 @@ def _differences(explanations: Sequence[Explanation]) -> Iterator[Difference]:
             yield Difference(task, "task", tuple(texts))
         columns = [_keys(i) for i in found if i]
         for key in dict.fromkeys(key for column in columns for key in column):
-            present = [column.get(key, PLAIN.get(key, ABSENT)) for column in columns]
+            present = [column.get(key, _default(key)) for column in columns]
             if len(set(present)) > 1:
                 values = iter(present)
                 yield Difference(task, key, tuple(next(values) if i else ABSENT for i in found))
 
 
-PLAIN = {"pipeline": "1", "warpspecialize": "False", "consumers": "1"}
-"""Values of keys that need not be given."""
+def _default(key: str) -> str:
+    """What a key is where an instance does not give it."""
+    return next((str(k.default) for k in SINGLE if k.path == key), ABSENT)
 
 
 def _keys(instance: Instance) -> dict[str, str]:
     """Every key of an instance that says something, with its value as text."""
-    keys = {"variant": instance.variant, "proc": str(instance.proc)}
-    keys |= {f"mems.{tensor}": memory_text(instance, tensor) for tensor in instance.mems}
-    groups = {
-        "tunables": instance.tunables, "binding": instance.bindings, "rounded": instance.rounded,
-        "layouts": instance.layouts, "copy": instance.copy, "schedule": instance.schedule,
-    }  # fmt: skip
-    for group, settings in groups.items():
-        keys |= {f"{group}.{name}": str(setting) for name, setting in settings.items()}
-    singles = {
-        "pipeline": instance.pipeline, "warpspecialize": instance.warpspecialize,
-        "consumers": instance.consumers,
-    }  # fmt: skip
-    given = {name: str(setting) for name, setting in singles.items()}
-    return keys | {name: text for name, text in given.items() if text != PLAIN[name]}
+    found = {"variant": instance.variant}
+    for key, name, setting in instance.rows():
+        text = memory_text(instance, name) if key == MEMS.path else str(setting)
+        found[f"{key}.{name}" if name else key] = text
+    return found
 
 
 def _figures(explanation: Explanation) -> dict[str, str]:

@@ -13,6 +13,7 @@ from septran.explain.explanation import Explanation
 from septran.location import Location
 from septran.machine.loader import mappings_root
 from septran.machine.positions import read_text
+from septran.mapping.keys import PIPELINE
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mistakes import MappingSyntaxError, NoMappingError
@@ -128,7 +129,7 @@ def _knobs(resolved: ResolvedMapping, mapping: LoadedMapping) -> Iterator[Knob]:
     tuned = {(d.where.line, d.where.column) for d in mapping.dimensions}
     found: dict[tuple[int, int], tuple[str, Any, Location, list[str]]] = {}
     for instance in resolved.instances:
-        settings = [*instance.tunables.items(), ("pipeline", instance.pipeline)]
+        settings = [*instance.tunables.items(), (PIPELINE.path, instance.settings.get(PIPELINE))]
         for name, setting in settings:
             where = setting.where
             if where is None or where.file != mapping.file or where.column is None:

@@ -15,6 +15,7 @@ from septran.explain.outline import (
     view_text,
 )
 from septran.machine.model import NONE, Machine
+from septran.mapping.keys import PIPELINE, WARPSPECIALIZE
 from septran.mapping.resolved import Instance, ResolvedMapping
 from septran.task.tree import (
     Allocate,
@@ -163,9 +164,10 @@ def _instance_label(instance: Instance, machine: Machine) -> str:
         rows.append(cell(text, PORT=f"p{len(rows)}", BGCOLOR=tint, ALIGN="LEFT"))
     rows += [cell(f"{k} = {v}", ALIGN="LEFT") for k, v in instance.tunables.items()]
     rows += [cell(f"{k} by {v}", ALIGN="LEFT") for k, v in instance.bindings.items()]
-    if instance.pipeline.value > 1:
-        rows.append(cell(f"pipeline {instance.pipeline}", ALIGN="LEFT"))
-    if instance.warpspecialize.value:
+    pipeline = instance.settings.get(PIPELINE)
+    if pipeline.value > 1:
+        rows.append(cell(f"pipeline {pipeline}", ALIGN="LEFT"))
+    if instance.settings.get(WARPSPECIALIZE).value:
         rows.append(cell("producer and consumer roles", ALIGN="LEFT"))
     return boxed(rows, colours.LINE)
 

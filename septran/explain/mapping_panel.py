@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from septran.explain.colours import colour_of
 from septran.explain.html import (
     Markup,
@@ -21,6 +19,7 @@ from septran.explain.html import (
 from septran.explain.outline import memory_text
 from septran.explain.remarks import remarks_table
 from septran.machine.model import Machine
+from septran.mapping.keys import MEMS
 from septran.mapping.resolved import Instance, ResolvedMapping, Setting
 
 
@@ -55,30 +54,12 @@ def _instance(instance: Instance, machine: Machine) -> Markup:
         "  ",
     )
     head = join([strong(instance.name), " on ", mono(instance.proc), "  ", mems])
-    rows = [_row("proc", "", instance.proc)]
-    for tensor, setting in instance.mems.items():
-        rows.append(_row("mems", tensor, setting, memory_text(instance, tensor)))
-    for key, settings in _groups(instance).items():
-        rows += [_row(key, name, setting) for name, setting in settings.items()]
-    for key, single in _singles(instance).items():
-        if single.reason != "default":
-            rows.append(_row(key, "", single))
+    rows = [
+        _row(key, name, setting, memory_text(instance, name) if key == MEMS.path else "")
+        for key, name, setting in instance.rows()
+    ]
     runs = f"runs {instance.path}" + (f", {instance.where}" if instance.where else "")
     return details(head, faint(runs), table(("key", "of", "value", "because", "line"), rows))
-
-
-def _groups(instance: Instance) -> dict[str, Mapping[str, Setting[object]]]:
-    return {
-        "tunables": instance.tunables, "binding": instance.bindings, "rounded": instance.rounded,
-        "layouts": instance.layouts, "copy": instance.copy, "schedule": instance.schedule,
-    }  # fmt: skip
-
-
-def _singles(instance: Instance) -> dict[str, Setting[object]]:
-    return {
-        "pipeline": instance.pipeline, "warpspecialize": instance.warpspecialize,
-        "consumers": instance.consumers,
-    }  # fmt: skip
 
 
 def _row(key: str, name: str, setting: Setting[object], text: str = "") -> tuple[object, ...]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from septran.explain.html import Markup, faint, join, mono, panel, strong, table
-from septran.explain.links.mapping import settings
 from septran.mapping.resolved import Instance, ResolvedMapping
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def _by_line(profile: DsaProfile) -> list[dict[str, Any]]:
 def _entries(instance: Instance) -> Iterator[tuple[str, str, str, str]]:
     """Settings that stand at one place as one entry."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for key, name, setting in settings(instance):
+    for key, name, setting in instance.rows():
         where = str(setting.where) if setting.where else ""
         if where or key in ("proc", "binding"):
             text = f"{name}: {setting.value}" if name else str(setting.value)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from septran.location import Location
 from septran.machine.model import Instruction, Machine
 from septran.mapping.choose import Scope
+from septran.mapping.keys import BINDING, LEAF_TASK_BINDINGS
 from septran.mapping.resolved import Setting
 from septran.task import expressions as ex
 from septran.task.primitives import PRIMITIVES, extents
@@ -77,12 +78,12 @@ def wanted_for(
     """What the author lists for a primitive of a task, best first; nothing where left open."""
     for plan in scope.caller.plans if scope.caller else ():
         for key in (task.path.rpartition("/")[2], task.name, task.variant):
-            if key in plan.leaf_bindings:
-                return _meant(machine, plan.leaf_bindings[key], primitive, used)
+            if key in plan.lists(LEAF_TASK_BINDINGS):
+                return _meant(machine, plan.lists(LEAF_TASK_BINDINGS)[key], primitive, used)
     for plan in scope.plans:
         for key in (primitive, "*"):
-            if key in plan.bindings:
-                return _meant(machine, plan.bindings[key], primitive, used)
+            if key in plan.lists(BINDING):
+                return _meant(machine, plan.lists(BINDING)[key], primitive, used)
     return ()
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from septran.dtypes import itemsize
 from septran.location import Location
 from septran.machine.model import Machine, Memory
+from septran.mapping.keys import PIPELINE
 from septran.mapping.mistakes import CapacityError
 from septran.mapping.resolved import Decision, Instance
 from septran.task.expressions import loads
@@ -145,7 +146,9 @@ def _staged(
         if place == outer:
             continue
         moving = any(e.asynchronous for e in machine.engines_for(outer, place))
-        stages = caller.pipeline.value if caller and moving and not param.writes else 1
+        stages = (
+            caller.settings.get(PIPELINE).value if caller and moving and not param.writes else 1
+        )
         cached = machine.memory(place).cached  # what is too large for a cache is not cut
         streamed = not cached and not param.writes and feeds_gemm(task, param.name)
         where = instance.mems[param.name].where

@@ -6,24 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from septran.errors import nearest
 from septran.location import Location
 from septran.machine.model import NONE, Machine
 from septran.mapping.choose import Scope
-from septran.mapping.mapping import Mapping, Preference
-from septran.mapping.resolved import Decision, Instance, Setting
+from septran.mapping.keys import COPY, LAYOUTS, REGISTERS, SINGLE, WARPSPECIALIZE, Key
+from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.mapping import Preference
+from septran.mapping.resolved import Decision, Instance, Setting, Settings
 from septran.task.tree import Allocate, Launch, Loop, TaskNode, TaskTree, statements
-
-USED_BY_TARGET: dict[str, tuple[str, ...]] = {
-    "cpu": (),
-    "dsa": ("persistent",),
-    "cuda": ("persistent", "raster", "cluster", "overlap", "turns"),
-    "rocm": (),
-}
-"""Which keys of a schedule a target makes use of."""
-OF_PARALLEL_LOOPS = ("order", "persistent", "raster", "cluster")
-"""Keys of a schedule that say how parallel iterations go over processors."""
 
 
 def settle(
@@ -40,52 +33,42 @@ def settle(
         message = f"`{key}` has no effect: {why}"
         found.append(Decision("no-effect", instance.path, message, hint, where))
 
-    asynchronous = any(e.asynchronous for e in machine.engines)
-    for key, plain in (("pipeline", 1), ("warpspecialize", False)):
-        setting: Setting[object] = getattr(instance, key)
-        why = _idle(task, machine, asynchronous)
-        if setting.value != plain and why:
-            drop(key, why, setting.where)
-            kept = Setting(plain, f"{setting.reason}, without effect", setting.where)
-            instance = replace(instance, **{key: kept})  # type: ignore[arg-type]
-    if not instance.warpspecialize.value and (
-        instance.consumers.where is not None or instance.registers
-    ):
-        drop("roles", "there are no roles without `warpspecialize`", instance.consumers.where)
-        instance = replace(
-            instance, consumers=Setting(1, "default"), registers=MappingProxyType({})
-        )
-    used = tuple(k for k in USED_BY_TARGET.get(machine.backend, ()) if _able(k, machine))
-    spreads = any(isinstance(s, Loop) and s.parallel for s in statements(task.body))
-    for key, scheduled in instance.schedule.items():
-        if key not in used:
-            drop(key, _unscheduled(key, machine), scheduled.where)
-        elif key in OF_PARALLEL_LOOPS and not spreads:
-            drop(key, f"{task.variant} has no parallel loop", scheduled.where)
-    used = used if spreads else tuple(k for k in used if k not in OF_PARALLEL_LOOPS)
-    instance = replace(
-        instance,
-        schedule=MappingProxyType({k: s for k, s in instance.schedule.items() if k in used}),
-    )
+    settings = instance.settings
+    for key in SINGLE:
+        setting = settings.get(key)
+        if setting.value == key.default:
+            continue
+        if why := _idle(key, task, machine, settings):
+            drop(key.path, why, setting.where)
+            reason = f"{setting.reason}, without effect"
+            settings = settings.changed(key, Setting(key.default, reason, setting.where))
+    registers = settings.table(REGISTERS)
+    if registers and not settings.get(WARPSPECIALIZE).value:
+        drop(REGISTERS.path, _NO_ROLES, next(iter(registers.values())).where)
+        settings = settings.changed(REGISTERS, MappingProxyType({}))
+    instance = replace(instance, settings=settings)
     return _settle_tensors(instance, task, caller, launch, machine, drop), found
 
 
-def _idle(task: TaskNode, machine: Machine, asynchronous: bool) -> str | None:
-    if not asynchronous:
-        return f"{machine.name} has no asynchronous engine"
-    if not any(isinstance(s, Loop) for s in statements(task.body)) and task.leaf:
-        return f"{task.variant} is a leaf without loops"
-    return None
+_NO_ROLES = "there are no roles without `warpspecialize`"
 
 
-def _able(key: str, machine: Machine) -> bool:
-    return key != "cluster" or "clusters" in machine.vendor
-
-
-def _unscheduled(key: str, machine: Machine) -> str:
-    if not _able(key, machine):
+def _idle(key: Key[Any], task: TaskNode, machine: Machine, settings: Settings) -> str | None:
+    """Why a key that is given changes nothing for a task; None where it does."""
+    loops = [s for s in statements(task.body) if isinstance(s, Loop)]
+    if "clusters" in key.needs and "clusters" not in machine.vendor:
         return f"{machine.name} has no clusters"
-    return f"code for {machine.name} does not depend on it in this version"
+    if key.used_by is not None and machine.backend not in key.used_by:
+        return f"code for {machine.name} does not depend on it in this version"
+    if "asynchronous" in key.needs and not any(e.asynchronous for e in machine.engines):
+        return f"{machine.name} has no asynchronous engine"
+    if "asynchronous" in key.needs and task.leaf and not loops:
+        return f"{task.variant} is a leaf without loops"
+    if "parallel loop" in key.needs and not any(loop.parallel for loop in loops):
+        return f"{task.variant} has no parallel loop"
+    if "roles" in key.needs and not settings.get(WARPSPECIALIZE).value:
+        return _NO_ROLES
+    return None
 
 
 def _settle_tensors(
@@ -101,29 +84,30 @@ def _settle_tensors(
     edges = _edges(instance, task, caller, launch, machine)
     buffers = {n for n, (a, b) in edges.items() if a != b}
     buffers |= {s.name for s in statements(task.body) if isinstance(s, Allocate)}
-    for key in ("copy", "layouts"):
-        table = dict(getattr(instance, key))
+    settings = instance.settings
+    for key in (COPY, LAYOUTS):
+        table = dict(settings.table(key))
         for name, setting in list(table.items()):
             why = None
             if name not in buffers:
                 why = f"{name} is not copied for {task.variant}"
-            elif key == "copy" and name in edges:
+            elif key is COPY and name in edges:
                 source, target = edges[name]
                 names = [e.name for e in machine.engines_for(source, target)]
                 if setting.value not in names:
                     moves = f"{setting.value} does not move from {source} to {target}"
                     why = f"{moves}; {', '.join(names) or 'no engine'} does"
             if why:
-                drop(f"{key}: {{{name}: {setting.value}}}", why, setting.where)
+                drop(f"{key.path}: {{{name}: {setting.value}}}", why, setting.where)
                 del table[name]
-        instance = replace(instance, **{key: MappingProxyType(table)})  # type: ignore[arg-type]
+        settings = settings.changed(key, MappingProxyType(table))
     mems = dict(instance.mems)
     for name, setting in mems.items():
         if setting.optional and not machine.memory(setting.value).cached:
             why = f"{setting.value} is no cache, so what is to be there is copied"
             drop(f"mems: {{{name}: [{NONE}, {setting.value}]}}", why, setting.where)
             mems[name] = replace(setting, optional=False)
-    return replace(instance, mems=MappingProxyType(mems))
+    return replace(instance, mems=MappingProxyType(mems), settings=settings)
 
 
 def _edges(
@@ -146,11 +130,9 @@ def _edges(
 def distinct(decisions: Iterable[Decision], instances: Iterable[Instance]) -> tuple[Decision, ...]:
     """Each decision once; a line of a rule has an effect if it has one for some task."""
     used = {
-        setting.where
-        for i in instances
-        for setting, plain in ((i.pipeline, 1), (i.warpspecialize, False))
-        if setting.value != plain
-    } | {setting.where for i in instances for setting in i.schedule.values()}
+        setting.where for i in instances for key in SINGLE
+        if (setting := i.settings.get(key)).value != key.default
+    }  # fmt: skip
     found: dict[tuple[str, Location | None, str], Decision] = {}
     for decision in decisions:
         if decision.kind == "no-effect" and decision.where is not None:
@@ -183,7 +165,7 @@ def unrolled(tree: TaskTree) -> Iterator[Decision]:
 
 
 def unused_tunables(
-    task: TaskNode, scope: Scope, mapping: Mapping, entry: bool, tree: TaskTree
+    task: TaskNode, scope: Scope, mapping: LoadedMapping, entry: bool, tree: TaskTree
 ) -> Iterator[Decision]:
     """Tunables that an instance or an explicit mapping sets and nothing uses."""
     below = {name for node in task.walk() for name, _ in node.tunables}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping as Table
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from septran.location import Location
 from septran.machine.model import Machine
 from septran.machine.positions import Node
 from septran.mapping.conditions import Condition
+from septran.mapping.keys import Key
 from septran.mapping.mistakes import TuneLeftError
 from septran.mapping.resolved import Setting
 from septran.mapping.tune import Candidate, Dimension, Space
@@ -19,8 +20,10 @@ from septran.task.tree import TunableValue
 if TYPE_CHECKING:
     from septran.mapping.choose import MappingChooser
 
+T = TypeVar("T")
 
-def _empty() -> Table[str, Setting[str]]:
+
+def _empty() -> Table[str, Any]:
     return MappingProxyType({})
 
 
@@ -54,30 +57,28 @@ class Plan:
     where: Location
     variant: Setting[str] | None = None
     """The variant to trace; for instances their `task_name`."""
-    proc: Setting[str] | None = None
-    mems: Table[str, Setting[str]] = field(default_factory=_empty)
-    """By tensor or group."""
-    tunables: Table[str, Preference] = field(default_factory=lambda: MappingProxyType({}))
+    settings: Table[str, Setting[Any]] = field(default_factory=_empty)
+    """Keys with one value, by path: ``proc``, ``roles.consumers``."""
+    tables: Table[str, Table[str, Setting[Any]]] = field(default_factory=_empty)
+    """Keys with a value for each tensor, role or launch, by path: ``mems``, ``calls``."""
+    options: Table[str, Table[str, tuple[Setting[str], ...]]] = field(default_factory=_empty)
+    """Keys with a list for each primitive or launch, best first: ``binding``."""
+    tunables: Table[str, Preference] = field(default_factory=_empty)
     """By name or pattern."""
-    bindings: Table[str, tuple[Setting[str], ...]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
-    """By primitive; ``*`` for whatever the leaf uses."""
-    leaf_bindings: Table[str, tuple[Setting[str], ...]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
-    """By launched leaf."""
-    calls: Table[str, Setting[str]] = field(default_factory=_empty)
-    layouts: Table[str, Setting[str]] = field(default_factory=_empty)
-    copy: Table[str, Setting[str]] = field(default_factory=_empty)
-    pipeline: Setting[int] | None = None
-    warpspecialize: Setting[bool] | None = None
-    consumers: Setting[int] | None = None
-    registers: Table[str, Setting[int]] = field(default_factory=lambda: MappingProxyType({}))
-    schedule: Table[str, Setting[object]] = field(default_factory=lambda: MappingProxyType({}))
-    """``order``, ``persistent``, ``cluster``, ``raster``."""
-    keys: Table[str, Location] = field(default_factory=lambda: MappingProxyType({}))
+    keys: Table[str, Location] = field(default_factory=_empty)
     """Where the entries of its tables are: ``mems.A``, ``calls.gemm_block``."""
+
+    def get(self, key: Key[T]) -> Setting[T] | None:
+        """What it says for a key with one value."""
+        return self.settings.get(key.path)
+
+    def table(self, key: Key[Any]) -> Table[str, Setting[Any]]:
+        """What it says for a key with a value for each entry; empty where it says nothing."""
+        return self.tables.get(key.path, _empty())
+
+    def lists(self, key: Key[Any]) -> Table[str, tuple[Setting[str], ...]]:
+        """What it says for a key with a list for each entry; ``*`` is for every entry."""
+        return self.options.get(key.path, _empty())
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,10 @@ class Mapping:
 
     machine: Machine
     entrypoint: Setting[str] | None = None
-    instances: Table[str, Plan] = field(default_factory=lambda: MappingProxyType({}))
+    instances: Table[str, Plan] = field(default_factory=_empty)
     """By name, in the file's order."""
     rules: tuple[Rule, ...] = ()
-    tunables: Table[str, Preference] = field(default_factory=lambda: MappingProxyType({}))
+    tunables: Table[str, Preference] = field(default_factory=_empty)
     dimensions: tuple[Dimension, ...] = ()
     """The places that are still `!tune`; their plans hold the first candidate."""
     constraints: tuple[Condition, ...] = ()

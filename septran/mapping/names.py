@@ -8,12 +8,11 @@ from typing import Any
 
 from septran.errors import SepTranError, nearest
 from septran.mapping.choose import Scope, tunable
+from septran.mapping.keys import CALLS, GROUPS, KEYS, LEAF_TASK_BINDINGS, MEMS
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mapping import Plan
 from septran.mapping.mistakes import NeverLaunchedError, TunableError, UnknownTensorError
-from septran.mapping.resolved import Setting
 from septran.mapping.rules import BUILTIN, Facts
-from septran.mapping.schema import GROUPS
 from septran.task.tree import Allocate, Param, TaskNode, statements
 
 _CLOSE = 0.8
@@ -31,27 +30,27 @@ def tensors_of(task: TaskNode) -> dict[str, Param | Allocate]:
 
 def mistakes_in(plan: Plan, task: TaskNode, tensors: Mapping[str, Any]) -> Iterator[SepTranError]:
     """Tensors and launched tasks that an instance names and its task does not have."""
-    tables: dict[str, Mapping[str, Setting[str]]] = {
-        "mems": plan.mems, "layouts": plan.layouts, "copy": plan.copy,
-    }  # fmt: skip
-    for key, table in tables.items():
-        for name in table:
-            if name not in tensors and not (key == "mems" and name in GROUPS):
+    for key in KEYS:
+        if key.entries != "tensor":
+            continue
+        groups = GROUPS if key is MEMS else ()
+        for name in plan.table(key):
+            if name not in tensors and name not in groups:
                 yield UnknownTensorError(
                     f"task {task.variant} has no tensor {name!r}",
-                    plan.keys.get(f"{key}.{name}"),
-                    hint=nearest(name, (*tensors, *(GROUPS if key == "mems" else ()))),
+                    plan.keys.get(f"{key.path}.{name}"),
+                    hint=nearest(name, (*tensors, *groups)),
                 )
     launched: set[str] = set()
     for launch in task.launches():
         callee = launch.task
         launched |= {callee.name, callee.variant, callee.path.rpartition("/")[2]}
-    for field, names in (("calls", plan.calls), ("leaf_task_bindings", plan.leaf_bindings)):
-        for name in names:
+    for key in (CALLS, LEAF_TASK_BINDINGS):
+        for name in (*plan.table(key), *plan.lists(key)):
             if name not in launched and name not in BUILTIN:
                 yield NeverLaunchedError(
                     f"{task.variant} never launches {name!r}",
-                    plan.keys.get(f"{field}.{name}"),
+                    plan.keys.get(f"{key.path}.{name}"),
                     hint=nearest(name, launched - set(BUILTIN)),
                 )
 

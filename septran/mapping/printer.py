@@ -8,6 +8,7 @@ from typing import Any
 
 from septran.machine.loader import machine_names
 from septran.machine.model import NONE, Machine
+from septran.mapping.keys import BINDING, CALLS, KEYS, MEMS, PROC, SINGLE, TUNABLES, nested
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mapping import Match, Plan
 from septran.mapping.resolved import Instance, ResolvedMapping, Setting
@@ -36,25 +37,19 @@ def _instance(instance: Instance) -> list[str]:
     variant = f" by {instance.variant}" if instance.variant != instance.task else ""
     name = f" as {instance.name}" if instance.name != instance.variant else ""
     lines = [f"{instance.path}{variant}{name}"]
-    rows: list[tuple[str, str, Setting[Any]]] = [("proc", instance.proc.value, instance.proc)]
-    for tensor, setting in instance.mems.items():
-        place = instance.placed[tensor]
-        inside = f" (in {place})" if setting.value == NONE else ""
-        rows.append(("mems", f"{tensor}: {_flow(setting.said)}{inside}", setting))
-    for key in ("tunables", "bindings", "rounded", "layouts", "copy", "schedule"):
-        table: Mapping[str, Setting[Any]] = getattr(instance, key)
-        rows += [(key, f"{k}: {_flow(s.value)}", s) for k, s in table.items()]
-    for key, plain in (("pipeline", 1), ("warpspecialize", False), ("consumers", 1)):
-        setting = getattr(instance, key)
-        if setting.value != plain:
-            rows.append((key, _flow(setting.value), setting))
-    if instance.registers:
-        rows.append(("registers", _flow(dict(instance.registers)), Setting(None, "")))
+    rows: list[tuple[str, str, Setting[Any]]] = []
+    for key, name, setting in instance.rows():
+        text = f"{name}: {_flow(setting.said)}" if name else _flow(setting.value)
+        inside = (
+            f" (in {instance.placed[name]})" if key == MEMS.path and setting.value == NONE else ""
+        )
+        rows.append((key, f"{text}{inside}", setting))
+    labels = max(14, *(len(key) for key, _, _ in rows))
     width = max(len(text) for _, text, _ in rows)
     last = ""
     for key, text, setting in rows:
         label = key if key != last else ""
-        lines.append(f"  {label:<14} {text:<{width}}  {_why(setting)}".rstrip())
+        lines.append(f"  {label:<{labels}} {text:<{width}}  {_why(setting)}".rstrip())
         last = key
     return lines
 
@@ -85,18 +80,12 @@ def mapping_text(mapping: LoadedMapping) -> str:
 
 
 def _plan(plan: Plan) -> list[str]:
-    lines: list[str] = []
-    for key in ("proc", "pipeline", "warpspecialize", "consumers"):
-        setting = getattr(plan, key)
-        if setting is not None:
-            lines.append(f"  {key} {_flow(setting.value)}")
-    for key in ("mems", "calls", "layouts", "copy", "schedule", "registers"):
-        table = getattr(plan, key)
-        if table:
-            lines.append(f"  {key} {_flow({k: s.said for k, s in table.items()})}")
-    for key in ("bindings", "leaf_bindings"):
-        for name, options in getattr(plan, key).items():
-            lines.append(f"  {key} {name}: {', '.join(s.value for s in options)}")
+    lines = [f"  {path} {_flow(setting.value)}" for path, setting in plan.settings.items()]
+    for path, table in plan.tables.items():
+        lines.append(f"  {path} {_flow({k: s.said for k, s in table.items()})}")
+    for path, lists in plan.options.items():
+        for name, options in lists.items():
+            lines.append(f"  {path} {name}: {', '.join(s.value for s in options)}")
     for name, preference in plan.tunables.items():
         lines.append(f"  tunable {name}: {', '.join(_flow(c.value) for c in preference.cases)}")
     return lines
@@ -135,30 +124,16 @@ def _machine_reference(machine: Machine) -> str:
 
 
 def _fields(instance: Instance, calls: Mapping[str, str]) -> list[str]:
-    fields: list[tuple[str, Any]] = [
-        ("task_name", instance.variant),
-        ("proc", instance.proc.value),
-        ("mems", _values(instance.mems)),
-        ("tunables", _values(instance.tunables)),
-        ("binding", _bindings(instance)),
-        ("layouts", _values(instance.layouts)),
-        ("copy", _values(instance.copy)),
-        ("pipeline", instance.pipeline.value if instance.pipeline.value != 1 else {}),
-        ("warpspecialize", instance.warpspecialize.value or {}),
-        ("roles", _roles(instance)),
-        *((key, setting.value) for key, setting in instance.schedule.items()),
-        ("calls", dict(calls)),
-    ]
-    return [f"    {key}: {_flow(value)}" for key, value in fields if value != {}]
-
-
-def _roles(instance: Instance) -> dict[str, Any]:
-    roles: dict[str, Any] = {}
-    if instance.consumers.value != 1:
-        roles["consumers"] = instance.consumers.value
-    if instance.registers:
-        roles["registers"] = dict(instance.registers)
-    return roles
+    given: dict[str, Any] = {
+        PROC.path: instance.proc.value, MEMS.path: _values(instance.mems),
+        TUNABLES.path: _values(instance.tunables), BINDING.path: _bindings(instance),
+        CALLS.path: dict(calls),
+    }  # fmt: skip
+    given |= {path: _values(table) for path, table in instance.settings.tables.items()}
+    given |= {key.path: instance.settings.get(key).value for key in SINGLE}
+    said = {key: given[key.path] for key in KEYS if given.get(key.path, key.default) != key.default}
+    lines = [f"    {key}: {_flow(value)}" for key, value in nested(said).items()]
+    return [f"    task_name: {_flow(instance.variant)}", *lines]
 
 
 def _bindings(instance: Instance) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from septran.errors import SepTranError, nearest
 from septran.machine.model import Machine
 from septran.machine.positions import TUNE, Node
 from septran.mapping.conditions import condition
+from septran.mapping.keys import KEYS, LISTS, SINGLE, TABLES
 from septran.mapping.mapping import Case, Mapping, Match, Plan, Preference, Rule
 from septran.mapping.mistakes import (
     ConditionError,
@@ -20,8 +21,6 @@ from septran.mapping.mistakes import (
 )
 from septran.mapping.resolved import Setting
 from septran.mapping.tune import Candidate, Dimension, read_tune
-
-_SCHEDULE = ("order", "persistent", "cluster", "raster", "overlap", "turns")
 
 
 def across(document: Node) -> Iterator[SepTranError]:
@@ -110,84 +109,48 @@ def _plan(reason: str, name: str, section: Node, node: Node) -> Plan:
 
 
 def _settings(reason: str, name: str, node: Node, where: Any) -> Plan:
-    variant = node.get("task_name") or node.get("variant")
-    pipeline, roles = node.get("pipeline"), node.get("roles")
-    stages = pipeline.get("stages") if pipeline and pipeline.items else pipeline
+    given = {key: found for key in KEYS if (found := key.found(node)) is not None}
     return Plan(
         name=name,
         where=where,
+        variant=_text(node.get("task_name") or node.get("variant"), reason),
+        settings=MappingProxyType({k.path: _value(given[k], reason) for k in SINGLE if k in given}),
+        tables=MappingProxyType({k.path: _entries(given[k], reason) for k in TABLES if k in given}),
+        options=MappingProxyType({k.path: _lists(given[k], reason) for k in LISTS if k in given}),
+        tunables=_tunables(node, reason),
         keys=MappingProxyType(
             {f"{table}.{k}": v for table, n in node.items.items() for k, v in n.keys.items()}
         ),
-        variant=_text(variant, reason),
-        proc=_text(node.get("proc"), reason),
-        mems=_memories(node.get("mems"), reason),
-        tunables=_tunables(node, reason),
-        bindings=_bindings(node.get("binding"), reason),
-        leaf_bindings=MappingProxyType(
-            {k: _list(v, reason) for k, v in _section(node, "leaf_task_bindings").items()}
-        ),
-        calls=_texts(node.get("calls"), reason),
-        layouts=_texts(node.get("layouts"), reason),
-        copy=_texts(node.get("copy"), reason),
-        pipeline=_value(stages, reason, pipeline),
-        warpspecialize=_value(node.get("warpspecialize"), reason),
-        consumers=_value(roles.get("consumers") if roles else None, reason),
-        registers=MappingProxyType(
-            {
-                k: Setting(v.value, reason, v.where)  # type: ignore[arg-type]
-                for k, v in (_section(roles, "registers") if roles else {}).items()
-            }
-        ),
-        schedule=MappingProxyType(
-            {k: Setting(_first(n).plain(), reason, n.where) for k, n in _schedule(node, pipeline)}
-        ),
     )
-
-
-def _schedule(node: Node, pipeline: Node | None) -> Iterator[tuple[str, Node]]:
-    for key in _SCHEDULE:
-        if found := node.get(key):
-            yield key, found
-    if pipeline and (order := pipeline.get("order")):
-        yield "pipeline.order", order
 
 
 def _text(node: Node | None, reason: str) -> Setting[str] | None:
     return None if node is None else Setting(_first(node).text, reason, node.where)
 
 
-def _value(node: Node | None, reason: str, where: Node | None = None) -> Setting[Any] | None:
-    if node is None:
-        return None
-    return Setting(_first(node).value, reason, (where or node).where)
+def _value(node: Node, reason: str) -> Setting[Any]:
+    return Setting(_first(node).plain(), reason, node.where)
 
 
-def _texts(node: Node | None, reason: str) -> Table[str, Setting[str]]:
-    items = node.items if node else {}
-    return MappingProxyType({k: Setting(_first(v).text, reason, v.where) for k, v in items.items()})
-
-
-def _memories(node: Node | None, reason: str) -> Table[str, Setting[str]]:
-    """By tensor; of ``[NONE, L2]`` the second, which a copy need not be made into."""
-    found: dict[str, Setting[str]] = {}
-    for name, value in (node.items if node else {}).items():
+def _entries(node: Node, reason: str) -> Table[str, Setting[Any]]:
+    """By tensor, role or launch; of ``[NONE, L2]`` the second, which need not be copied into."""
+    found: dict[str, Setting[Any]] = {}
+    for name, value in node.items.items():
         said = _first(value)
         chosen = _first(said.elements[-1]) if isinstance(said.value, tuple) else said
-        found[name] = Setting(chosen.text, reason, value.where, optional=chosen is not said)
+        found[name] = Setting(chosen.value, reason, value.where, optional=chosen is not said)
     return MappingProxyType(found)
+
+
+def _lists(node: Node, reason: str) -> Table[str, tuple[Setting[str], ...]]:
+    """By primitive or launch; ``*`` where one list is for all."""
+    if node.items and not node.tag:
+        return MappingProxyType({k: _list(v, reason) for k, v in node.items.items()})
+    return MappingProxyType({"*": _list(node, reason)})
 
 
 def _list(node: Node, reason: str) -> tuple[Setting[str], ...]:
     return tuple(Setting(_first(e).text, reason, e.where) for e in _first(node).elements)
-
-
-def _bindings(node: Node | None, reason: str) -> Table[str, tuple[Setting[str], ...]]:
-    if node is None:
-        return MappingProxyType({})
-    if node.items and not node.tag:
-        return MappingProxyType({k: _list(v, reason) for k, v in node.items.items()})
-    return MappingProxyType({"*": _list(node, reason)})
 
 
 def _tunables(node: Node, reason: str) -> Table[str, Preference]:

@@ -16,11 +16,12 @@ from septran.mapping.bind import Leaf, bind, demanded, faster_rounded, moved, us
 from septran.mapping.capacity import check_capacity
 from septran.mapping.choose import Scope, passed_over, tunable
 from septran.mapping.groups import groups_of
+from septran.mapping.keys import COPY, LAYOUTS, MEMS, PROC, REGISTERS
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mistakes import NestingError, NoBindingError, NotVisibleError
 from septran.mapping.names import misspelt, mistakes_in, tensors_of
-from septran.mapping.resolved import Decision, Instance, ResolvedMapping, Setting
+from septran.mapping.resolved import Decision, Instance, ResolvedMapping, Setting, Settings
 from septran.mapping.rules import Facts, facts_of_task
 from septran.mapping.unspread import unspread
 from septran.mapping.visibility import canonical, sees
@@ -146,27 +147,21 @@ class _Task:
         if self.scope.instance is not None:
             self.work.errors += mistakes_in(self.scope.instance, self.task, tensors_of(self.task))
         self.work.errors += misspelt(self.task, self.scope, self.work.mapping, self.facts)
-        pipeline = self._first("pipeline", Setting(1, "default"))
-        specialize = self._first("warpspecialize", Setting(False, "default"))
         bindings, rounded = self._bindings(proc, placed)
         draft = Instance(
             path=self.task.path,
             name=self._name(),
             task=self.task.name,
             variant=self.task.variant,
-            proc=proc,
             mems=MappingProxyType(mems),
             placed=MappingProxyType(placed),
+            settings=Settings(
+                MappingProxyType({**self._values(), PROC.path: proc}),
+                MappingProxyType(self._tables()),
+            ),
             tunables=MappingProxyType(self._tunables()),
             bindings=MappingProxyType(bindings),
             rounded=MappingProxyType(rounded),
-            layouts=self._own("layouts"),
-            copy=self._own("copy", unaliased=True),
-            pipeline=pipeline,
-            warpspecialize=specialize,
-            consumers=self._first("consumers", Setting(1, "default")),
-            registers=MappingProxyType({k: s.value for k, s in self._table("registers").items()}),
-            schedule=self._table("schedule"),
             where=self.scope.plans[0].where if self.scope.plans else None,
         )
         caller = self.caller.instance if self.caller else None
@@ -182,35 +177,31 @@ class _Task:
             return self.scope.instance.name
         return self.task.variant
 
-    def _first(self, key: str, default: Setting[Any]) -> Setting[Any]:
-        for plan in self.scope.plans:
-            found: Setting[Any] | None = getattr(plan, key)
-            if found is not None:
-                return found
-        return default
-
-    def _table(self, key: str) -> Mapping[str, Setting[Any]]:
-        """All entries of a table field, the first plan's before the others'."""
+    def _values(self) -> dict[str, Setting[Any]]:
+        """For each key with one value that of the first plan that has one."""
         merged: dict[str, Setting[Any]] = {}
         for plan in self.scope.plans:
-            merged = {**getattr(plan, key), **merged}
-        return MappingProxyType(merged)
+            merged = {**plan.settings, **merged}
+        return merged
 
-    def _own(self, key: str, unaliased: bool = False) -> Mapping[str, Setting[str]]:
-        """Entries of a table field that name tensors of this task."""
-        tensors = self.tensors
-        return MappingProxyType(
-            {
-                name: canonical(self.machine, s) if unaliased else s
-                for name, s in self._table(key).items()
-                if name in tensors
-            }
-        )
+    def _tables(self) -> dict[str, Mapping[str, Setting[Any]]]:
+        """For each entry of a table the first plan's value; of tensors, this task's own."""
+        found: dict[str, Mapping[str, Setting[Any]]] = {}
+        for key in (REGISTERS, LAYOUTS, COPY):
+            merged: dict[str, Setting[Any]] = {}
+            for plan in self.scope.plans:
+                merged = {**plan.table(key), **merged}
+            if key.entries == "tensor":
+                merged = {
+                    n: canonical(self.machine, s) for n, s in merged.items() if n in self.tensors
+                }
+            found[key.path] = MappingProxyType(merged)
+        return found
 
     def _proc(self) -> Setting[str]:
         outer = self.caller.instance.proc if self.caller else None
-        said = self._first("proc", Setting("", ""))
-        if not said.value:
+        said = next((s for plan in self.scope.plans if (s := plan.get(PROC))), None)
+        if said is None:
             if outer is None:
                 return Setting(self.machine.host.name, f"default of {self.machine.name}")
             self._report_inherited(outer.value)
@@ -262,8 +253,8 @@ class _Task:
         """From the first plan that says it, by the tensor's own name or one of its groups."""
         for plan in self.scope.plans:
             for key in (name, *groups_of(name, tensor, self.task)):
-                if key in plan.mems:
-                    return plan.mems[key]
+                if key in plan.table(MEMS):
+                    return plan.table(MEMS)[key]
         return self._as_callers_temporaries() if isinstance(tensor, Allocate) else None
 
     def _as_callers_temporaries(self) -> Setting[str] | None:
@@ -271,8 +262,8 @@ class _Task:
         scope = self.scope.caller
         while scope is not None:
             for plan in scope.plans:
-                if "temporaries" in plan.mems:
-                    return plan.mems["temporaries"]
+                if "temporaries" in plan.table(MEMS):
+                    return plan.table(MEMS)["temporaries"]
             scope = scope.caller
         return None
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from septran.location import Location
 from septran.machine.model import NONE, Machine
+from septran.mapping.keys import BINDING, MEMS, PROC, SINGLE, TUNABLES, Key
 from septran.stage import Stage
 from septran.task.tree import TaskTree, TunableValue
 
@@ -36,8 +37,32 @@ class Setting(Generic[T]):
         return str(self.value)
 
 
-def _empty() -> Mapping[str, Setting[str]]:
+def _empty() -> Mapping[str, Any]:
     return MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Values of keys (`septran.mapping.keys`), each with who decided it."""
+
+    values: Mapping[str, Setting[Any]] = field(default_factory=_empty)
+    """Keys with one value, by path, where somebody gives one: ``proc``, ``pipeline``."""
+    tables: Mapping[str, Mapping[str, Setting[Any]]] = field(default_factory=_empty)
+    """Keys with a value for each tensor or role, by path: ``layouts``, ``roles.registers``."""
+
+    def get(self, key: Key[T]) -> Setting[T]:
+        """The value of a key with one value; its default where nobody gives one."""
+        return self.values.get(key.path, Setting(key.default, "default"))
+
+    def table(self, key: Key[Any]) -> Mapping[str, Setting[Any]]:
+        """The values of a key with one for each tensor or role."""
+        return self.tables.get(key.path, _empty())
+
+    def changed(self, key: Key[Any], value: Any) -> Settings:
+        """With another value, or another table, for a key."""
+        if key in SINGLE:
+            return replace(self, values=MappingProxyType({**self.values, key.path: value}))
+        return replace(self, tables=MappingProxyType({**self.tables, key.path: value}))
 
 
 @dataclass(frozen=True)
@@ -50,32 +75,37 @@ class Instance:
     """The mapping author's name for it, or one made from the rule."""
     task: str
     variant: str
-    proc: Setting[str]
     mems: Mapping[str, Setting[str]]
     """Memory of each parameter and temporary as mapped; ``NONE`` when passed through,
     `optional` where a copy may be left out."""
     placed: Mapping[str, str]
     """Memory where each parameter and temporary really is, with ``NONE`` resolved."""
-    tunables: Mapping[str, Setting[TunableValue]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    settings: Settings
+    tunables: Mapping[str, Setting[TunableValue]] = field(default_factory=_empty)
     bindings: Mapping[str, Setting[str]] = field(default_factory=_empty)
     """Instruction for each primitive of a leaf (``map`` for tensor expressions)."""
     rounded: Mapping[str, Setting[str]] = field(default_factory=_empty)
     """For primitives a faster one, if their tiles can be rounded up to the sizes it takes."""
-    layouts: Mapping[str, Setting[str]] = field(default_factory=_empty)
-    """Layouts that the author asks for, by tensor."""
-    copy: Mapping[str, Setting[str]] = field(default_factory=_empty)
-    """Engines that the author asks for, by tensor."""
-    pipeline: Setting[int] = Setting(1, "default")
-    warpspecialize: Setting[bool] = Setting(False, "default")
-    consumers: Setting[int] = Setting(1, "default")
-    registers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Registers a thread by role."""
-    schedule: Mapping[str, Setting[object]] = field(default_factory=lambda: MappingProxyType({}))
-    """``order``, ``persistent``, ``cluster``, ``raster`` where given."""
     where: Location | None = field(default=None, compare=False)
     """The instance's or rule's line."""
+
+    @property
+    def proc(self) -> Setting[str]:
+        """The processor level that runs it."""
+        return self.settings.get(PROC)
+
+    def rows(self) -> Iterator[tuple[str, str, Setting[Any]]]:
+        """All that it says: the key, the entry of a table (else ``""``), and the value."""
+        yield PROC.path, "", self.proc
+        groups = {
+            MEMS.path: self.mems, TUNABLES.path: self.tunables, BINDING.path: self.bindings,
+            "rounded": self.rounded, **self.settings.tables,
+        }  # fmt: skip
+        for path, entries in groups.items():
+            yield from ((path, name, setting) for name, setting in entries.items())
+        for key in SINGLE:
+            if key is not PROC and (setting := self.settings.get(key)).value != key.default:
+                yield key.path, "", setting
 
 
 @dataclass(frozen=True)

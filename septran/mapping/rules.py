@@ -38,6 +38,7 @@ from dataclasses import dataclass, field
 from septran.errors import nearest
 from septran.machine.model import Machine
 from septran.mapping.conditions import Value
+from septran.mapping.keys import CALLS
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mapping import Match, Plan
 from septran.mapping.mistakes import AmbiguousInstanceError, WrongEntryError
@@ -206,7 +207,7 @@ def instance_for(
         return _entry(mapping, names)
     if caller is not None:
         for key in (last, last.partition("#")[0], *names):
-            if key in caller.calls:
+            if key in caller.table(CALLS):
                 return _called(mapping, caller, key, names)
     entry = mapping.entrypoint.value if mapping.entrypoint else None
     found = [
@@ -244,7 +245,7 @@ def _entry(mapping: LoadedMapping, names: tuple[str, ...]) -> Plan | None:
 
 
 def _called(mapping: LoadedMapping, caller: Plan, key: str, names: tuple[str, ...]) -> Plan:
-    call = caller.calls[key]
+    call = caller.table(CALLS)[key]
     plan = mapping.instances[call.value]
     if plan.variant is not None and plan.variant.value not in names:
         raise WrongEntryError(

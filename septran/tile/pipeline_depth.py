@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from septran.machine.model import Memory
+from septran.mapping.keys import PIPELINE, WARPSPECIALIZE, Key
 from septran.tile.nodes import Copy, For, Node, Remark, TileProgram, nodes
 from septran.tile.passes.plan_memory import bytes_of, capacity, peak, placements, table
 from septran.tile.records import Request
@@ -66,7 +68,7 @@ def lowered(program: TileProgram, ring: Ring, over: Excess, stages: int) -> Rema
         message = f"{held} has no second stage, so each {ring.loop.variable} waits for it to leave"
         message += f": {why}"
     hint = _hint(program, ring, over, request)
-    return Remark("missed", request.task, message, hint, request.where, NAME)
+    return Remark("missed", request.task, message, hint, request.where(PIPELINE), NAME)
 
 
 def _hint(program: TileProgram, ring: Ring, over: Excess, request: Request) -> str | None:
@@ -104,9 +106,9 @@ def ineffective(
     copies = _asynchronous(program)
     remarks: list[Remark] = []
 
-    def say(request: Request, key: str, why: str) -> None:
-        message = f"`{key}` has no effect: {why}"
-        remarks.append(Remark("no-effect", request.task, message, None, request.where, NAME))
+    def say(request: Request, key: Key[Any], why: str) -> None:
+        message = f"`{key.path}` has no effect: {why}"
+        remarks.append(Remark("no-effect", request.task, message, None, request.where(key), NAME))
 
     for request in program.requests:
         if synchronous:
@@ -115,16 +117,16 @@ def ineffective(
             why = f"no loop of {request.task} copies by an asynchronous engine"
         else:
             why = f"no copy in a loop of {request.task} can go ahead"
-        if request.pipeline > 1 and request.task not in served:
-            say(request, "pipeline", why)
-        if request.specialize and request.task not in split:
+        if request.get(PIPELINE) > 1 and request.task not in served:
+            say(request, PIPELINE, why)
+        if request.get(WARPSPECIALIZE) and request.task not in split:
             if request.task in around:
                 why = "a loop inside of it has roles of its own"
             elif request.task in served:
                 why = f"no units of {machine} could take roles there"
-            elif request.pipeline <= 1 and not synchronous and copies.get(request.task):
+            elif request.get(PIPELINE) <= 1 and not synchronous and copies.get(request.task):
                 why = "it takes `pipeline: 2` or more"
-            say(request, "warpspecialize", why)
+            say(request, WARPSPECIALIZE, why)
     return remarks
 
 

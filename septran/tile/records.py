@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from septran.location import Location
+from septran.mapping.keys import Key
+from septran.mapping.resolved import Settings
 from septran.task.tree import TunableValue
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -14,26 +19,19 @@ class Request:
 
     task: str
     """Path of the task."""
-    pipeline: int = 1
-    specialize: bool = False
-    consumers: int = 1
-    registers: tuple[tuple[str, int], ...] = ()
-    where: Location | None = field(default=None, compare=False)
-    """The mapping line of `pipeline`."""
+    settings: Settings = field(default_factory=Settings)
     tunables: tuple[tuple[str, TunableValue], ...] = ()
     """For hints that name what to change."""
-    persistent: bool = False
-    """Whether units stay and walk over the parallel iterations."""
-    raster: int = 0
-    """Rows of a grid that are taken together; 0 for row by row."""
-    cluster: tuple[int, ...] = ()
-    """Blocks of a cluster along the innermost parallel loops; one number: along the best."""
-    overlap: bool = False
-    """Whether asynchronous products of neighbouring iterations run beside each other."""
-    turns: bool = False
-    """Whether consumers take turns in issuing them."""
     rounded: tuple[tuple[str, str], ...] = ()
     """For primitives a faster instruction, if tiles are rounded up to the sizes it takes."""
+
+    def get(self, key: Key[T]) -> T:
+        """The value of a key with one value."""
+        return self.settings.get(key).value
+
+    def where(self, key: Key[Any]) -> Location | None:
+        """The mapping's line that gives it."""
+        return self.settings.get(key).where
 
 
 @dataclass(frozen=True)

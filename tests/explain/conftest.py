@@ -9,7 +9,7 @@ import pytest
 
 from septran.location import Location
 from septran.machine.model import Engine, Instruction, Machine, Memory, Processor
-from septran.mapping.resolved import Decision, Instance, ResolvedMapping, Setting
+from septran.mapping.resolved import Decision, Instance, ResolvedMapping, Setting, Settings
 from septran.targets.base import Source
 from septran.task.index import Index, Var, ceil_div
 from septran.task.tree import Launch, Loop, Param, Primitive, TaskNode, TaskTree
@@ -112,12 +112,14 @@ def build_resolved(tree=None, instance_name="gemm_block_gpu"):
         instances.append(
             Instance(
                 task.path, name, task.name, task.variant,
-                Setting("BLOCK" if task.level else "HOST", "rule 1", THERE),
                 MappingProxyType(mems), MappingProxyType(placed),
-                MappingProxyType({k: Setting(v, "tunables of the file", THERE)
+                Settings({
+                    "proc": Setting("BLOCK" if task.level else "HOST", "rule 1", THERE),
+                    **({"pipeline": Setting(2, "rule 2", THERE)} if task.level == 1 else {}),
+                }),
+                tunables=MappingProxyType({k: Setting(v, "tunables of the file", THERE)
                                   for k, v in task.tunables}),
-                MappingProxyType(bindings), where=THERE,
-                pipeline=Setting(2, "rule 2", THERE) if task.level == 1 else Setting(1, "default"),
+                bindings=MappingProxyType(bindings), where=THERE,
             )
         )  # fmt: skip
     decisions = (

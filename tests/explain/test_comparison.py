@@ -12,6 +12,7 @@ import pytest
 import septran
 from septran.explain.comparison import ABSENT, Comparison, labels
 from septran.explain.explanation import Explanation
+from septran.mapping.keys import PIPELINE
 from septran.mapping.resolved import Setting
 
 
@@ -23,7 +24,7 @@ def two(tree, resolved, program, source):
         block,
         mems={**block.mems, "A": Setting("GLOBAL")},
         placed={**block.placed, "A": "GLOBAL"},
-        pipeline=Setting(1, "default"),
+        settings=block.settings.changed(PIPELINE, Setting(1, "default")),
     )
     other = replace(resolved, instances=(resolved.instances[0], changed, *resolved.instances[2:]))
     (blocks,) = program.body

@@ -27,7 +27,7 @@ def test_cycles_and_bytes_are_all_there_once(found):
 
 def test_the_instruction_is_at_its_binding_and_copies_at_the_memory(found):
     profile, entries = found
-    binding = [e for e in entries.entries if e.key == "bindings" and e.flops]
+    binding = [e for e in entries.entries if e.key == "binding" and e.flops]
     assert [e.flops for e in binding] == [profile.flops]
     assert all(e.task.endswith("gemm_tile") for e in binding)
     copies = [e for e in entries.entries if e.key == "mems" and e.bytes]

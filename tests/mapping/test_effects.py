@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import septran
+from septran.mapping.keys import COPY, LAYOUTS, PIPELINE, PROC, SINGLE
 
 BLOCK = "product/block"
 
@@ -43,8 +44,8 @@ def test_what_has_no_effect_is_not_passed_on(bench):
         "pipeline: 3, warpspecialize: true, cluster: 2, layouts: {A: row}, roles: {consumers: 2}"
     )
     block = bench.resolve(on_block(field)).instance(BLOCK)
-    assert (block.pipeline.value, block.warpspecialize.value) == (1, False)
-    assert (block.consumers.value, dict(block.schedule), dict(block.layouts)) == (1, {}, {})
+    assert all(block.settings.get(key).value == key.default for key in SINGLE if key is not PROC)
+    assert not any(block.settings.tables.values())
 
 
 def test_what_has_an_effect_is_kept(bench):
@@ -60,10 +61,10 @@ def test_what_has_an_effect_is_kept(bench):
             copy: {B: dma_in}
         """
     resolved = bench.resolve(text, "dsa-sim")
-    assert resolved.instance(BLOCK).pipeline.value == 2
+    assert resolved.instance(BLOCK).settings.get(PIPELINE).value == 2
     tile = resolved.instance(f"{BLOCK}/tile")
-    assert tile.layouts["A"].value == "padded(16)"
-    assert tile.copy["B"].value == "dma_in"
+    assert tile.settings.table(LAYOUTS)["A"].value == "padded(16)"
+    assert tile.settings.table(COPY)["B"].value == "dma_in"
     assert idle(resolved) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from septran.errors import Errors
+from septran.mapping.keys import MEMS, PIPELINE, PROC
 from septran.mapping.loader import load_mapping, mapping_names
 from septran.mapping.mistakes import ExtendsError, UnknownNameError
 
@@ -74,9 +75,9 @@ def test_instances_are_merged_field_by_field(folder):
         write(folder, "extends: instances.yaml\ntask_mappings: {a: {mems: {B: NONE}, pipeline: 2}}")
     )
     plan = child.instances["a"]
-    assert {k: s.value for k, s in plan.mems.items()} == {"A": "DRAM", "B": "NONE"}
-    assert (plan.proc.value, plan.pipeline.value) == ("HOST", 2)
-    assert plan.proc.where.file.endswith("instances.yaml")
+    assert {k: s.value for k, s in plan.table(MEMS).items()} == {"A": "DRAM", "B": "NONE"}
+    assert (plan.get(PROC).value, plan.get(PIPELINE).value) == ("HOST", 2)
+    assert plan.get(PROC).where.file.endswith("instances.yaml")
 
 
 @pytest.mark.parametrize("name", mapping_names())

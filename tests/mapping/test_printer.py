@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from septran import task
 from septran.errors import MappingError
 from septran.machine.positions import parse
+from septran.mapping.keys import SINGLE
 from septran.mapping.loader import load_mapping, mapping_names
 from septran.mapping.printer import _flow
 from septran.mapping.resolve import resolve
@@ -36,10 +37,10 @@ def settled(result):
     """What a resolved mapping decides, without the reasons."""
     return [
         (
-            i.path, i.task, i.variant, i.proc.value, dict(i.placed), i.pipeline.value,
-            i.warpspecialize.value, i.consumers.value, dict(i.registers),
+            i.path, i.task, i.variant, i.proc.value, dict(i.placed),
+            {key.path: i.settings.get(key).value for key in SINGLE},
             *({k: s.said for k, s in t.items()}
-              for t in (i.mems, i.tunables, i.bindings, i.layouts, i.copy, i.schedule)),
+              for t in (i.mems, i.tunables, i.bindings, *i.settings.tables.values())),
         )
         for i in result.instances
     ]  # fmt: skip

@@ -6,6 +6,7 @@ import pytest
 
 from septran.errors import Errors, MappingError
 from septran.mapping import mistakes as m
+from septran.mapping.keys import PIPELINE
 
 BLOCK, TILE, FILL = "product/block", "product/block/tile", "product/block/fill"
 
@@ -35,7 +36,7 @@ def values(table):
 def test_an_explicit_mapping(bench):
     resolved = bench.resolve(EXPLICIT, dtype={"C": "float32", "A": "float16", "B": "float16"})
     gpu = resolved.instance(BLOCK)
-    assert (gpu.name, gpu.proc.value, gpu.pipeline.value) == ("gpu", "BLOCK", 4)
+    assert (gpu.name, gpu.proc.value, gpu.settings.get(PIPELINE).value) == ("gpu", "BLOCK", 4)
     assert dict(gpu.placed) == {"C": "REGISTER", "A": "SHARED", "B": "SHARED"}
     tile = resolved.instance(TILE)
     assert (tile.proc.value, tile.proc.reason) == ("BLOCK", "as its caller")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
@@ -12,10 +13,12 @@ from septran.errors import MappingError
 from septran.machine.kinds import Report, check
 from septran.machine.loader import mappings_root
 from septran.machine.positions import parse
+from septran.mapping.keys import CONSUMERS, GROUPS, KEYS, PIPELINE, PIPELINE_ORDER, nested
 from septran.mapping.mistakes import FAMILY, MappingSyntaxError
-from septran.mapping.schema import GROUPS, MAPPING, mapping_schema
+from septran.mapping.schema import MAPPING, mapping_schema
 from septran.mapping.tune import check_tune
 
+ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = mapping_schema()
 CASES = runpy.run_path(str(Path(__file__).parent / "test_mistakes.py"))
 
@@ -66,3 +69,18 @@ def test_what_the_reader_refuses_for_its_form_the_schema_refuses(name):
 def test_groups_are_those_of_the_documentation():
     groups = ("*", "accumulators", "temporaries", "reads", "writes")
     assert (*groups, "gemm.C", "gemm.A", "gemm.B") == GROUPS
+
+
+def test_the_page_names_every_key_of_the_table():
+    """A key is one entry of `KEYS`; its row on the page is what people read."""
+    page = (ROOT / "docs" / "mapping.md").read_text(encoding="utf-8")
+    rows = " ".join(re.findall(r"^\| (`.*?) \|", page, re.M))
+    heads = {key.path.partition(".")[0] for key in KEYS}
+    assert heads - set(re.findall(r"`(\w+)`", rows)) == set()
+
+
+def test_what_a_key_says_is_nested_as_in_the_file():
+    values = {PIPELINE: 3, PIPELINE_ORDER: [1, 0], CONSUMERS: 2}
+    assert nested(values) == {
+        "pipeline": {"stages": 3, "order": [1, 0]}, "roles": {"consumers": 2}
+    }  # fmt: skip

@@ -6,6 +6,7 @@ from textwrap import dedent
 
 import pytest
 
+from septran.mapping.keys import ORDER, PROC
 from septran.mapping.loader import load_mapping
 from septran.mapping.mistakes import TuneLeftError, UnknownNameError
 
@@ -54,8 +55,8 @@ def test_values_fill_the_mapping_in():
     settled = mapping.with_values(point)
     assert settled.dimensions == ()
     block = settled.instances["block"]
-    assert block.proc.value == "WARPGROUP"
-    assert block.schedule["order"].value == ["j", "i"]
+    assert block.get(PROC).value == "WARPGROUP"
+    assert block.get(ORDER).value == ["j", "i"]
     assert settled.instances["host"].tunables["block_M"].cases[0].value == 64
 
 

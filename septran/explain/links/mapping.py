@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 from septran.explain.links.logic import source_of
 from septran.explain.links.model import Document, KeyedLines, Keys, Word
 from septran.explain.links.origins import Origins
 from septran.location import Location
-from septran.mapping.resolved import Instance, ResolvedMapping, Setting
+from septran.mapping.resolved import ResolvedMapping
 
 
 def mapping_documents(resolved: ResolvedMapping, origins: Origins) -> tuple[Document, ...]:
@@ -52,21 +51,12 @@ def _apart(words: list[Word]) -> Iterator[Word]:
             yield word
 
 
-def settings(instance: Instance) -> Iterator[tuple[str, str, Setting[Any]]]:
-    """Every field of an instance: its key, what it is about, and who decided it."""
-    yield "proc", "", instance.proc
-    for key in ("mems", "tunables", "bindings", "layouts", "copy", "schedule"):
-        yield from ((key, name, setting) for name, setting in getattr(instance, key).items())
-    for key in ("pipeline", "warpspecialize", "consumers"):
-        yield key, "", getattr(instance, key)
-
-
 def _decisions(resolved: ResolvedMapping, origins: Origins) -> Iterator[tuple[Location, Keys]]:
     for instance in resolved.instances:
         task = frozenset({f"task:{instance.path}"})
         if instance.where is not None:
             yield instance.where, task
-        for key, name, setting in settings(instance):
+        for key, name, setting in instance.rows():
             if setting.where is None:
                 continue
             held = origins.tensor(instance.path, name) if key == "mems" else frozenset()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from septran.machine.model import Machine
+from septran.mapping.keys import CONSUMERS, REGISTERS, WARPSPECIALIZE
 from septran.task.index import Index
 from septran.tile.nodes import (
     Channel,
@@ -100,7 +101,7 @@ class _Roles:
             f"the loop over {loop.variable} has no roles of its own: how often it runs is not the "
             "same in all iterations of the loop around it"
         )
-        where = self.program.request(loop.origin.task).where
+        where = self.program.request(loop.origin.task).where(WARPSPECIALIZE)
         self.remarks.append(Remark("missed", loop.origin.task, message, None, where, NAME))
         return False
 
@@ -110,7 +111,8 @@ class _Roles:
             body = self.numbered(body, channel)
         fetch = repeated(_keep(body, fetched, holds=True), self.indices)
         work = _keep(body, fetched, holds=False)
-        registers = dict(self.program.request(loop.origin.task).registers)
+        asked = self.program.request(loop.origin.task).settings.table(REGISTERS)
+        registers = {role: setting.value for role, setting in asked.items()}
         what = f"the loop over {loop.variable} has roles of its own"
         first = replace(loop.origin, rule=f"{what}: this one issues the copies")
         fetch = self.on_level(fetch, level)
@@ -204,7 +206,7 @@ class _Roles:
                 f"`consumers: {asked}` is {units} here: a {level} takes whole tiles of rows, and "
                 f"there are {min(rows)} of them"
             )
-            where = self.program.request(loop.origin.task).where
+            where = self.program.request(loop.origin.task).where(WARPSPECIALIZE)
             self.remarks.append(Remark("missed", loop.origin.task, message, None, where, NAME))
         return units, f", with {units} {level}s" if units > 1 else ""
 
@@ -233,7 +235,9 @@ class _Roles:
             message = f"`consumers: {loop.consumers}` is not applied: {reason}"
             request = self.program.request(loop.origin.task)
             about = loop.origin.task
-            self.remarks.append(Remark("missed", about, message, None, request.where, NAME))
+            self.remarks.append(
+                Remark("missed", about, message, None, request.where(CONSUMERS), NAME)
+            )
             return [work]
         shares = [rows.part(work, number) for number in range(loop.consumers)]
         return [shares[0], *(self.again(share) for share in shares[1:])]

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from septran.dtypes import itemsize
+from septran.mapping.keys import CLUSTER
 from septran.task.index import Index, Var
 from septran.tile.clusters import grid, same_for_all, shareable
 from septran.tile.loops import bytes_of, walk
 from septran.tile.nodes import Copy, For, Node, Remark, Role, TileProgram
-from septran.tile.records import Request
 from septran.tile.substitution import Names, substitute
 
 NAME = "form_clusters"
@@ -38,22 +38,24 @@ class _Clusters:
     def node(self, node: Node) -> Node:
         if isinstance(node, For) and node.kind == "parallel" and node.processor is not None:
             request = self.program.request(node.origin.task)
-            return self.form(node, request) if math.prod(request.cluster) > 1 else node
+            given = request.get(CLUSTER)
+            cluster = (given,) if isinstance(given, int) else tuple(given)
+            return self.form(node, cluster) if math.prod(cluster) > 1 else node
         if isinstance(node, For | Role):
             return replace(node, body=tuple(map(self.node, node.body)))
         return node
 
-    def form(self, loop: For, request: Request) -> For:
+    def form(self, loop: For, cluster: tuple[int, ...]) -> For:
         nest = grid(loop)
         if not all(n.extent.is_constant for n in nest):
             self.remark("missed", loop, "`cluster` is for grids of loops of constant extent")
             return loop
         saved = [self.saved(nest, n) for n in range(len(nest))]
         sizes: dict[int, int] = {}
-        if math.prod(request.cluster[: -len(nest)]) > 1:
+        if math.prod(cluster[: -len(nest)]) > 1:
             only = f"the grid has {len(nest)} loop{'s'[: len(nest) - 1]}"
             self.remark("no-effect", loop, f"`cluster` has no effect beyond that: {only}")
-        for at, asked in self.asked(request.cluster, nest, saved).items():
+        for at, asked in self.asked(cluster, nest, saved).items():
             extent = nest[at].extent.as_int()
             size = max(n for n in range(1, min(asked, extent) + 1) if extent % n == 0)
             if asked > 1 and not saved[at]:

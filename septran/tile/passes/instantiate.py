@@ -10,6 +10,7 @@ from functools import cached_property
 from septran.errors import TileError
 from septran.location import Location
 from septran.machine.model import NONE, Engine, Machine
+from septran.mapping.keys import CONSUMERS, COPY, PIPELINE, WARPSPECIALIZE
 from septran.mapping.resolved import Instance, ResolvedMapping
 from septran.task import expressions as ex
 from septran.task.definedness import Suspects, ranges_of, suspects
@@ -201,7 +202,7 @@ class _Builder:
         self, source: str, target: str, param: Param, instance: Instance, origin: Origin
     ) -> list[tuple[str, Engine, Engine | None]]:
         """The memories to pass through, each with the engines in and out; shortest first."""
-        setting = instance.copy.get(param.name)
+        setting = instance.settings.table(COPY).get(param.name)
         asked = setting.value if setting else None
         paths: list[list[str]] = [[source]]
         seen = {source}
@@ -382,8 +383,10 @@ class _Body:
             what = f"over {processor}" if processor else f"on one {self.instance.proc.value}"
             rule = f"{self.task.name} iterates {variable} {what}"
             origin = self._origin(loop.location, rule)
-            loop_node = For(variable, extent, kind, processor, body, origin, asked.pipeline)
-            loop_node = replace(loop_node, specialize=asked.specialize, consumers=asked.consumers)
+            loop_node = For(variable, extent, kind, processor, body, origin, asked.get(PIPELINE))
+            loop_node = replace(
+                loop_node, specialize=asked.get(WARPSPECIALIZE), consumers=asked.get(CONSUMERS)
+            )
             body = (loop_node,)
         return loop_node
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from septran.mapping.keys import OVERLAP, TURNS
 from septran.task.index import Index, Range, Var, minimum
 from septran.tile.loops import map_regions, ranges, used
 from septran.tile.nodes import (
@@ -36,7 +37,7 @@ def overlap_products(program: TileProgram) -> TileProgram:
     k ``head(k+1); tail(k); middle(k+1)``, then the last ``tail``: the order of all that
     depends on each other is kept, and what is between the two products runs beside the tail.
     """
-    if not any(request.overlap for request in program.requests):
+    if not any(request.get(OVERLAP) for request in program.requests):
         return program
     work = _Overlaps(program)
     body = work.body(program.body)
@@ -101,7 +102,7 @@ class _Overlaps:
 
     def role(self, role: Role, changed: bool) -> Role:
         """Its units take turns where the mapping asks for it and there is something to gain."""
-        if not self.program.request(role.origin.task).turns:
+        if not self.program.request(role.origin.task).get(TURNS):
             return role
         if changed and role.count > 1:
             return replace(role, turns=True)
@@ -113,7 +114,7 @@ class _Overlaps:
     def loop(self, loop: For) -> tuple[Node, ...]:
         """A loop, its iterations interleaved where that is right and asked for."""
         request = self.program.request(loop.origin.task)
-        if not request.overlap or loop.kind == "parallel":
+        if not request.get(OVERLAP) or loop.kind == "parallel":
             return (loop,)
         parts = self.parts(loop)
         if isinstance(parts, str):
@@ -187,7 +188,7 @@ class _Overlaps:
         return tuple(map_regions(n, change) for n in body)
 
     def remark(self, kind: str, node: For | Role, message: str) -> Remark:
-        where = self.program.request(node.origin.task).where
+        where = self.program.request(node.origin.task).where(OVERLAP)
         return Remark(kind, node.origin.task, message, None, where, NAME)
 
     def say(self, kind: str, node: For | Role, message: str) -> None:

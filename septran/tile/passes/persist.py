@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import replace
 
+from septran.mapping.keys import PERSISTENT
 from septran.task.index import Index, Var
 from septran.tile.clusters import grid
 from septran.tile.nodes import For, Node, Remark, Role, TileProgram
@@ -43,7 +44,7 @@ class _Persisting:
         return node
 
     def _asked(self, loop: For) -> bool:
-        if loop.processor is None or not self.program.request(loop.origin.task).persistent:
+        if loop.processor is None or not self.program.request(loop.origin.task).get(PERSISTENT):
             return False
         return self.program.machine.processor(loop.processor).count > 1
 

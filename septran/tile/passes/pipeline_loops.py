@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from septran.mapping.keys import PIPELINE
 from septran.task.index import Index, Range, Var, minimum
 from septran.tile.loops import ranges
 from septran.tile.movability import hindrance, homes, is_asynchronous, is_load, may_lag
@@ -246,7 +247,11 @@ class _Pipelining:
         where = first.origin.mapping
         if loop is not None:
             rule += f" (pipeline: {stages})"
-            where = self.program.request(loop.origin.task).where or loop.origin.mapping or where
+            where = (
+                self.program.request(loop.origin.task).where(PIPELINE)
+                or loop.origin.mapping
+                or where
+            )
         wish = "_".join(b.tensor or b.name for b in held) + ("_in" if load else "_out")
         origin = replace(first.origin, mapping=where, rule=rule)
         channel = Channel(self.names.fresh(wish), engine, stages, mine, origin)

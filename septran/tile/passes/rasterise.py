@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from septran.mapping.keys import RASTER
 from septran.task.index import Index, Var
 from septran.tile.clusters import grid
 from septran.tile.nodes import For, Node, Remark, Role, TileProgram
@@ -33,7 +34,7 @@ class _Rasters:
 
     def node(self, node: Node) -> Node:
         if isinstance(node, For):
-            asked = self.program.request(node.origin.task).raster
+            asked = self.program.request(node.origin.task).get(RASTER)
             if asked > 1 and node.processor is not None and node.kind == "parallel":
                 return self.grid(node, asked)
         if isinstance(node, For | Role):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from septran.location import Location
 from septran.machine.model import Machine
+from septran.mapping.keys import LAYOUTS
 from septran.mapping.resolved import Instance
 from septran.tile.bijection import LayoutError
 from septran.tile.layouts import ROW, Layout
@@ -14,31 +15,15 @@ def request_of(instance: Instance) -> Request:
     """The settings of one instance that passes read."""
     return Request(
         instance.path,
-        instance.pipeline.value,
-        instance.warpspecialize.value,
-        instance.consumers.value,
-        tuple(sorted(instance.registers.items())),
-        instance.pipeline.where,
+        instance.settings,
         tuple((name, setting.value) for name, setting in sorted(instance.tunables.items())),
-        *_schedule(instance),
         tuple((primitive, setting.value) for primitive, setting in instance.rounded.items()),
     )
 
 
-def _schedule(instance: Instance) -> tuple[bool, int, tuple[int, ...], bool, bool]:
-    """`persistent`, `raster`, `cluster`, `overlap` and `turns` as a request has them."""
-    given = {key: setting.value for key, setting in instance.schedule.items()}
-    raster, cluster = given.get("raster"), given.get("cluster", ())
-    assert isinstance(cluster, int | list | tuple)
-    sizes = (cluster,) if isinstance(cluster, int) else tuple(cluster)
-    rows = raster if isinstance(raster, int) else 0
-    overlap, turns = bool(given.get("overlap")), bool(given.get("turns"))
-    return bool(given.get("persistent")), rows, sizes, overlap, turns
-
-
 def asked_at(instance: Instance, tensor: str) -> Location | None:
     """The entry of the mapping that asks for a tensor's layout."""
-    wanted = instance.layouts.get(tensor)
+    wanted = instance.settings.table(LAYOUTS).get(tensor)
     return wanted.where if wanted else None
 
 
@@ -47,7 +32,7 @@ def laid_out(machine: Machine, instance: Instance, tensor: str, shape: tuple[int
 
     Raises LayoutError where no buffer of that shape, or no buffer of that machine, has it.
     """
-    wanted = instance.layouts.get(tensor)
+    wanted = instance.settings.table(LAYOUTS).get(tensor)
     if wanted is None:
         return ROW
     try:

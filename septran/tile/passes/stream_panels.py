@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from septran.dtypes import itemsize
+from septran.mapping.keys import CONSUMERS, PIPELINE, WARPSPECIALIZE
 from septran.task.index import Index, IndexLike, Var, axis, ceil_div, minimum
 from septran.tile.loops import covers, ranges, used
 from septran.tile.nodes import (
@@ -162,7 +163,7 @@ def _stream(
 ) -> tuple[TileProgram, Node]:
     origin = panels[0].copy.origin
     request = program.request(origin.task)
-    step = _step(program, panels, max(1, request.pipeline))
+    step = _step(program, panels, request.get(PIPELINE))
     variable = _fresh_variable(program)
     why = (
         f"{' and '.join(p.buffer.name for p in panels)} do not fit whole, so they are "
@@ -177,9 +178,9 @@ def _stream(
         None,
         (*copies, *inside),
         replace(origin, rule=why),
-        request.pipeline,
-        request.specialize,
-        request.consumers,
+        request.get(PIPELINE),
+        request.get(WARPSPECIALIZE),
+        request.get(CONSUMERS),
     )
     small = {p.buffer.name: _cut(p.buffer, p.axis, step) for p in panels}
     buffers = tuple(small.get(b.name, b) for b in program.buffers)

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from septran.mapping.keys import PIPELINE, WARPSPECIALIZE
+from septran.mapping.resolved import Setting, Settings
 from septran.task import expressions as ex
 from septran.tile.interpreter import interpret
 from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Release, Role, Wait, nodes
@@ -85,7 +87,9 @@ def test_a_level_without_units_inside_takes_no_roles(gemm, operands):
     memories = tuple(replace(m, visible_to="CORE") if m.name == "ACC" else m
                      for m in program.machine.memories)  # fmt: skip
     machine = replace(program.machine, processors=flat, memories=memories)
-    asked = Request("toy", 2, True)
+    asked = Request(
+        "toy", Settings({PIPELINE.path: Setting(2), WARPSPECIALIZE.path: Setting(True)})
+    )
     result = placed(replace(program, machine=machine, requests=(asked,)))
     assert not roles(result)
     assert [r.message for r in result.remarks] == [

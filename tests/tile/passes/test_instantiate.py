@@ -9,7 +9,7 @@ import pytest
 
 from septran.location import Location
 from septran.machine.model import Engine, Instruction, Machine, Memory, Processor
-from septran.mapping.resolved import Instance, ResolvedMapping, Setting
+from septran.mapping.resolved import Instance, ResolvedMapping, Setting, Settings
 from septran.task.index import Index, Var, ceil_div
 from septran.task.tree import Launch, Loop, Param, Primitive, TaskNode, TaskTree
 from septran.task.views import View
@@ -85,11 +85,11 @@ def resolved(tree, mems, *, on=None, level="gemm/block"):
     instances = []
     for task in tree.tasks():
         mine = mems if task.path == level else {}
-        settings = {p.name: Setting(mine.get(p.name, "NONE"), "test", HERE) for p in task.params}
-        proc = "HOST" if task.level == 0 else "CORE"
+        mapped = {p.name: Setting(mine.get(p.name, "NONE"), "test", HERE) for p in task.params}
+        settings = Settings({"proc": Setting("HOST" if task.level == 0 else "CORE")})
         placed = {p.name: "DRAM" for p in task.params}
         instances.append(
-            Instance(task.path, task.name, task.name, task.variant, Setting(proc), settings, placed)
+            Instance(task.path, task.name, task.name, task.variant, mapped, placed, settings)
         )
     return ResolvedMapping(tree, on, tuple(instances))
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from septran.compiler import produce_stages
+from septran.mapping.keys import PIPELINE, WARPSPECIALIZE
+from septran.mapping.resolved import Setting, Settings
 from septran.task.index import Index, Var
 from septran.tile.interpreter import interpret
 from septran.tile.nodes import Acquire, Barrier, Commit, Copy, For, Release, Wait, nodes, rewrite
@@ -76,8 +78,11 @@ def test_a_synchronous_program_stays_as_it_is(gemm):
 
 def asking(program, *, capacity=None, **wishes):
     """The program with requests as a mapping makes them, and SPM of another size."""
-    request = Request("toy", wishes.get("pipeline", 1), wishes.get("specialize", False),
-                      tunables=(("block_M", 24), ("block_K", TILE)))  # fmt: skip
+    asked = {
+        PIPELINE.path: Setting(wishes.get("pipeline", 1)),
+        WARPSPECIALIZE.path: Setting(wishes.get("specialize", False)),
+    }
+    request = Request("toy", Settings(asked), tunables=(("block_M", 24), ("block_K", TILE)))
     memories = tuple(
         replace(m, capacity_bytes=capacity) if capacity and m.name == "SPM" else m
         for m in program.machine.memories

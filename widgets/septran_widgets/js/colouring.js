@@ -14,7 +14,7 @@ const LANGUAGES = {
   python: { comment: String.raw`#[^\n]*|(?:with )?T\.attr\(\{"origin"[^\n]*|T\.call_extern\("\w+", "septran_note"[^\n]*`, string: `${TRIPLE}|${STRING}`, extra: String.raw`@[\w.]+`, words: PYTHON },
   tile: { comment: "#[^\\n]*", string: STRING, words: TILE },
   yaml: { comment: "(?<=^|[\\s])#[^\\n]*", string: STRING, extra: String.raw`![\w]+|[\w*"'.-]+(?=:(?:\s|$))`, words: "true false null" },
-  resolved: { comment: String.raw`\[[^\]\n]*:\d+[^\]\n]*\]`, string: STRING, words: "proc mems tunables bindings layouts copy schedule pipeline warpspecialize consumers registers by as" },
+  resolved: { comment: String.raw`\[[^\]\n]*:\d+[^\]\n]*\]`, string: STRING, words: "proc mems tunables binding rounded layouts copy order persistent cluster raster overlap turns pipeline warpspecialize roles consumers registers by as" },
   c: { comment: String.raw`\/\*[\s\S]*?(?:\*\/|${END})|\/\/[^\n]*`, string: STRING, extra: String.raw`^[ \t]*#[ \t]*\w+`, words: C },
   asm: { comment: String.raw`#[^\n]*|;[^\n]*|\/\/[^\n]*`, string: STRING, extra: String.raw`^\s*\.\w+|%\w+`, words: "" },
 };
