@@ -243,9 +243,12 @@ class _Costs:
             return None
 
     def _share(self, loops: tuple[For, ...]) -> float:
-        """The part of all iterations that the core with the most of them runs."""
+        """The part of all iterations that the core with the most of them runs, at least."""
         cores = math.prod(processor.count for processor in self.machine.processors)
         spread = tuple(loop for loop in loops if loop.processor is not None)
+        around = {loop.variable for loop in loops} - {loop.variable for loop in spread}
+        if any(around & loop.extent.variables() for loop in spread):
+            return 1 / cores  # each time another number of iterations: an even share at best
         many = count(spread) if spread else 0
         return math.ceil(many / cores) / many if many else 1.0
 

@@ -60,7 +60,7 @@ class Buffer:
     kept: tuple[Var, ...] = ()
     """Loops over whose iterations it keeps its content, though all its uses are inside."""
     own: tuple[Var, ...] = ()
-    """Parallel loops inside of which the logic makes it: each iteration has one of its own."""
+    """Parallel loops inside of which it is made: each iteration has one of its own."""
 
     def renamed(self, values: Mapping[Var, IndexLike], unit: Var) -> Buffer:
         """Where iterations over `unit` take the place of those that `values` replaces."""

@@ -11,6 +11,7 @@ from typing import Union
 from septran.dtypes import itemsize
 from septran.targets.dsa.context import unsupported
 from septran.targets.dsa.queues import Queues
+from septran.task.index import Var
 from septran.tile.nodes import (
     Acquire,
     Barrier,
@@ -173,7 +174,7 @@ def workspaces(program: TileProgram) -> tuple[tuple[str, int], ...]:
     """Buffers in main memory that the caller does not pass, with how many bytes each has.
 
     They are parameters of the generated function behind the program's own. One that is
-    used by one core at a time has a part for every core.
+    made for one core has a part for every core.
     """
     main = program.machine.main_memory.name
     cores = core_count(program)
@@ -187,19 +188,31 @@ def workspaces(program: TileProgram) -> tuple[tuple[str, int], ...]:
 
 
 def private(program: TileProgram, name: str) -> bool:
-    """Whether all uses of a buffer are in one nest of loops over cores."""
-    users = [n for n in program.body if name in _names(n)]
-    while len(users) == 1 and isinstance(users[0], For):
-        if users[0].processor is not None:
-            return True
-        users = [n for n in users[0].body if name in _names(n)]
-    return False
+    """Whether each core has a part of its own of a buffer in main memory.
+
+    It has if the buffer is made inside of a loop over cores, and all uses are in such loops.
+    One that is made outside is common to the cores, even if all its uses are in one loop over
+    them: with a sequential loop around that, one core reads what another one wrote an
+    iteration before.
+    """
+    around = set(_around_cores(program.body))
+    made_inside = not set(program.buffer(name).own) <= around
+    return made_inside and not any(_uses_outside(node, name) for node in program.body)
 
 
-def _names(node: Node) -> set[str]:
-    if isinstance(node, For | Role):
-        return {name for inner in node.body for name in _names(inner)}
-    return {r.buffer for r in (*reads(node), *writes(node))}
+def _around_cores(body: tuple[Node, ...]) -> Iterator[Var]:
+    """The indices of the loops outside of those over cores."""
+    for node in body:
+        if isinstance(node, For) and node.processor is None:
+            yield node.variable
+            yield from _around_cores(node.body)
+
+
+def _uses_outside(node: Node, name: str) -> bool:
+    """Whether a buffer is used outside of the loops over cores."""
+    if isinstance(node, For):
+        return node.processor is None and any(_uses_outside(n, name) for n in node.body)
+    return name in {r.buffer for r in (*reads(node), *writes(node))}
 
 
 def core_count(program: TileProgram) -> int:

@@ -194,7 +194,10 @@ class _Builder:
         why = replace(origin, rule=f"holds {param.name} of {instance.task} in {memory}")
         name = unused(f"{param.name}_{memory}", self.buffers)
         asked = asked_at(instance, param.name)
-        buffer = Buffer(name, memory, region.shape, param.dtype, layout, 1, tensor, why, asked)
+        buffer = Buffer(
+            name, memory, region.shape, param.dtype, layout, 1, tensor, why, asked, (),
+            self.around,
+        )  # fmt: skip
         self.buffers[name] = buffer
         return buffer
 
