@@ -160,9 +160,7 @@ SHARED = """
 
 @pytest.mark.parametrize("seed", ["", "1"])
 @pytest.mark.parametrize("logic", [steps, batches, two_nests], ids=lambda t: t.name)
-def test_cores_share_what_is_made_outside_of_the_loop_over_them(
-    logic, seed, tmp_path, monkeypatch
-):
+def test_cores_share_what_is_made_outside_of_the_loop_over_them(logic, seed, tmp_path, monkeypatch):
     monkeypatch.setenv("SEPTRAN_DSA_ADVERSARIAL", seed)
     shapes = {"G": 4, "M": 3, "N": 9} | ({"B": 2} if logic is batches else {})
     options = files(tmp_path, 3, SHARED) | {"shapes": shapes}
