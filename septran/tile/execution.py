@@ -175,7 +175,7 @@ class Execution:
                 self.effects.compute(node, frame)
             case Barrier():
                 yield from self._barrier(node, frame, team)
-            case _:
+            case Acquire() | Commit() | Wait() | Release():
                 yield from self._hand_over(node, frame)
         self._tick()
         # Nobody waits for a copy or a computation of another: who has priority is still blocked.
@@ -211,9 +211,7 @@ class Execution:
                 flight.arrive()
         self.flying = [f for f in self.flying if not f.landed]
 
-    def _hand_over(self, node: Node, frame: Frame) -> Run:
-        if not isinstance(node, Acquire | Commit | Wait | Release):
-            raise TypeError(node)
+    def _hand_over(self, node: Acquire | Commit | Wait | Release, frame: Frame) -> Run:
         ring, thread = frame.rings[node.channel], frame.thread
         ring.users.add(thread.name)
         skipped = sum(ring.shifts.get(t.name, 0) for t in thread.line())

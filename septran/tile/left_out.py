@@ -21,10 +21,6 @@ SHORT = 3
 """Iterations of a loop that are always walked."""
 
 
-class UnevenError(Exception):
-    """Threads cannot leave out the same fills: all of them must be walked."""
-
-
 @dataclass
 class LeftOut:
     """What one walk of a program leaves out."""
@@ -34,8 +30,6 @@ class LeftOut:
     """Leave out nothing."""
     rings: bool = True
     """Leave out fills; else iterations of loops without hand-overs alone."""
-    gave_up: bool = False
-    """Whether the walk ended early, as threads could not leave out the same."""
     _steps: dict[int, tuple[For, Mapping[str, int | None]]] = field(default_factory=dict)
     _touched: dict[int, Ring] = field(default_factory=dict)
 
@@ -52,7 +46,7 @@ class LeftOut:
     @property
     def uneven(self) -> bool:
         """Whether threads of a ring left out different numbers: then the walk says nothing."""
-        return self.gave_up or any(
+        return any(
             len({tuple(ring.left_out.get(name, ())) for name in ring.users}) > 1
             for ring in self._touched.values()
         )
@@ -78,8 +72,6 @@ class LeftOut:
         told = _told(list(rings.values()), thread)
         distance = self._wanted(extent, first, list(rings.values())) if told is None else told
         if distance and not self._possible(node, extent, first, distance, steps, rings):
-            if told is not None:
-                raise UnevenError
             distance = 0
         for ring in rings.values():
             self._touched[id(ring)] = ring
@@ -126,17 +118,15 @@ class LeftOut:
 
 
 def _told(rings: list[Ring], thread: str) -> int | None:
-    """What another thread left out in its loop with this number; None where this is the first."""
+    """What the first other thread left out in its loop with this number; None if this is it."""
     number = len(rings[0].left_out.get(thread, ()))
-    found = {
+    found = (
         past[number]
         for ring in rings
         for other, past in ring.left_out.items()
         if other != thread and len(past) > number
-    }
-    if len(found) > 1:
-        raise UnevenError
-    return next(iter(found), None)
+    )
+    return next(found, None)
 
 
 def _counts(node: For) -> Mapping[str, int | None]:

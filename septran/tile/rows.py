@@ -136,19 +136,15 @@ def _buffer_axis(region: Region, at: int) -> int | None:
 
 def _along(node: Compute | Copy, axes: Mapping[str, int]) -> Along:
     """The node's regions with their axes along the rows; () where it touches none."""
-    choices = [
-        choice
-        for choice in _choices(node)
+    for choice in _choices(node):
         if any(
             at is not None
             and region.buffer in axes
             and _buffer_axis(region, at) == axes[region.buffer]
             for region, at in choice
-        )
-    ]
-    if len(choices) > 1:
-        raise IndivisibleError(f"{writes(node)[0].buffer} has them along more than one axis")
-    return choices[0] if choices else ()
+        ):
+            return choice
+    return ()
 
 
 def _choices(node: Compute | Copy) -> Iterator[Along]:

@@ -16,7 +16,7 @@ from septran.task.index import Range, Var
 from septran.tile.bounds import ends, greatest, least
 from septran.tile.execution import Execution, Frame
 from septran.tile.footprint import Box, Cells, footprint, meet, scattered
-from septran.tile.left_out import LeftOut, UnevenError
+from septran.tile.left_out import LeftOut
 from septran.tile.loops import walk
 from septran.tile.nodes import (
     Acquire,
@@ -62,13 +62,11 @@ def check_sync(program: TileProgram, top: Block, full: bool) -> Iterator[TileErr
 
 
 def _walked(program: TileProgram, top: Block, left_out: LeftOut) -> TileError | None:
-    """What goes wrong in a walk; `left_out.uneven` where the walk says nothing."""
+    """What goes wrong in a walk, which says nothing where it was `left_out.uneven`."""
     try:
         Execution(program, _Clocks(program, left_out), Schedule(), top).run({})
     except TileError as error:
         return error
-    except UnevenError:
-        left_out.gave_up = True
     return None
 
 

@@ -81,6 +81,20 @@ def test_arguments_are_checked(programs):
         interpret(program, {"A": a, "D": b})
     with pytest.raises(ArgumentError, match="needs B"):
         interpret(program, {"A": a})
+    with pytest.raises(ArgumentError, match=r"A is \[\[.*, not a NumPy array"):
+        interpret(program, {"A": a.tolist(), "B": b})
+
+
+def test_scalars_are_checked(build, part):
+    y = build.buffer("Y", "DRAM", (4,))
+    program = build.program("Y", "Y", build.fill(part(y)))
+    program = replace(program, scalars=(ScalarParam("s", "float32"),))
+    with pytest.raises(ArgumentError, match="needs the scalar s"):
+        interpret(program, [])
+    with pytest.raises(ArgumentError, match="no scalar 't'"):
+        interpret(program, [], scalars={"s": 1.0, "t": 1.0})
+    with pytest.raises(ArgumentError, match="scalar s is 'one', not a number"):
+        interpret(program, [], scalars={"s": "one"})
 
 
 def test_inputs_are_left_alone_and_outputs_may_be_given(build, part):
@@ -226,8 +240,43 @@ def test_ragged_copies(build, part):
         interpret(plain, [data])
     assert (interpret(zeros, [data])["Y"][2:] == 0).all()
     less = build.program("YX", "Y", build.copy(part(s, valid=(1, 4)), some), out)
-    with pytest.raises(ExtentError, match="cannot take"):
+    with pytest.raises(ExtentError, match=r"of \(1, 4\) cannot take X"):
         interpret(less, [data])
+
+
+def test_operands_must_fit_each_other(build, part):
+    y, x, z = (build.buffer(n, "DRAM", (4, 4)) for n in "YXZ")
+    some, data = part(x, (0, 0), (2, 4)), np.ones((4, 4), np.float32)
+    move = build.program("YXZ", "Y", build.move(part(y), some))
+    with pytest.raises(ExtentError, match=r"cannot take \(2, 4\) in \(4, 4\)"):
+        interpret(move, [data, data])
+    product = replace(move, body=(build.gemm(part(y), part(x), part(z, (0, 0), (2, 4))),))
+    with pytest.raises(ExtentError, match=r"gemm cannot take .*Z.* of \(2, 4\)"):
+        interpret(product, [data, data])
+    row = Region("X", (Index.of(0), Index.of(axis(0))), (4,), (Index.of(4),))
+    fewer = replace(move, body=(build.copy(part(y), row),))
+    with pytest.raises(ExtentError, match="cannot take X"):
+        interpret(fewer, [data, data])
+
+
+def test_more_elements_than_a_tile_has(build, part):
+    y = build.buffer("Y", "DRAM", (8, 4))
+    beyond = part(y, (0, 0), (4, 4), valid=(5, 4))
+    with pytest.raises(ExtentError, match="has 5 of 4 elements"):
+        interpret(build.program("Y", "Y", build.fill(beyond)), [])
+
+
+def test_merged_views_stay_inside(build, part):
+    """A view whose index is divided is looked at element by element."""
+    y, _ = build.buffer("Y", "DRAM", (4,)), build.buffer("X", "DRAM", (2, 2))
+    at = Index.of(axis(0))
+    flat = Region("X", ((at + 1) // 2, (at + 1) % 2), (4,), (Index.of(4),))
+    read = build.program("YX", "Y", build.move(part(y), flat))
+    with pytest.raises(OutOfBoundsError, match="is read outside"):
+        interpret(read, [np.ones((2, 2), np.float32)])
+    written = build.program("YX", "X", build.copy(flat, part(y)))
+    with pytest.raises(OutOfBoundsError, match="is written outside"):
+        interpret(written, [np.ones(4, np.float32)])
 
 
 def test_order_of_parallel_iterations_shows_a_race(build, part):

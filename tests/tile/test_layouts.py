@@ -35,6 +35,16 @@ def test_the_widest_swizzle_that_rows_fill(row_bytes, width):
     assert widest_swizzle(row_bytes) == Layout("swizzle", (width,))
 
 
+def test_unknown_layouts_are_refused():
+    with pytest.raises(ValueError, match="unknown layout 'diagonal'; there are row"):
+        Layout.parse("diagonal")
+
+
+def test_a_swizzle_has_no_index():
+    with pytest.raises(ValueError, match="use swizzled_offset"):
+        Layout("swizzle", (128,)).offset((0, 0), (8, 64), 2)
+
+
 def test_other_widths_are_refused():
     with pytest.raises(ValueError, match="32, 64 or 128"):
         Layout.parse("swizzle16")

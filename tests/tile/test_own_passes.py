@@ -64,6 +64,13 @@ def test_a_pass_has_one_place(place):
         septran.tile_pass(**place)
 
 
+def test_a_place_is_a_name_and_a_pass_a_function():
+    with pytest.raises(PassPlaceError, match="3 is no name of a pass"):
+        septran.tile_pass(after=3)
+    with pytest.raises(PassPlaceError, match="'note' is no function"):
+        septran.tile_pass(after="insert_sync")("note")
+
+
 def test_an_unknown_place_names_the_nearest():
     own = septran.tile_pass(after="insert_sinc")(note)
     with pytest.raises(PassPlaceError, match="note goes after insert_sinc") as caught:
