@@ -23,12 +23,16 @@ from septran.mapping.mistakes import NestingError, NoBindingError, NotVisibleErr
 from septran.mapping.names import misspelt, mistakes_in, tensors_of
 from septran.mapping.resolved import Decision, Instance, ResolvedMapping, Setting, Settings
 from septran.mapping.rules import Facts, facts_of_task
+from septran.mapping.split import split, with_launches
 from septran.mapping.unspread import unspread
 from septran.mapping.visibility import canonical, sees
+from septran.task.definedness import ranges_of
 from septran.task.privileges import accesses
 from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree, statements
 
 _INHERITED = "as its caller"
+_COLLECTED = ("instances", "decisions", "errors", "unbound")
+"""What a resolution finds, task by task."""
 
 
 def resolve(
@@ -43,7 +47,7 @@ def resolve(
     mapping = load_mapping(mapping, machine)
     mapping.require_settled()
     work = _Resolution(tree, mapping)
-    work.visit(tree.root, None, None)
+    tree = replace(tree, root=work.visit(tree.root, None, None))
     instances = tuple(work.instances)
     whole = unspread(tree, mapping.machine, instances, work.errors)
     raise_all([whole] if whole else work.errors or work.unbound)
@@ -89,8 +93,47 @@ class _Resolution:
     ) -> None:
         self.decisions.append(Decision(kind, about, message, hint, where))
 
-    def visit(self, task: TaskNode, launch: Launch | None, caller: _Caller | None) -> None:
-        """Resolve a task, then those that it launches."""
+    def visit(self, task: TaskNode, launch: Launch | None, caller: _Caller | None) -> TaskNode:
+        """Resolve a task, then those that it launches; gives it with the leaves that are split."""
+        marks = {name: len(getattr(self, name)) for name in _COLLECTED}
+        found = self._visited(task, launch, caller)
+        if task.leaf and len(self.unbound) > marks["unbound"]:
+            return self._in_parts(task, launch, caller, marks) or found
+        return found
+
+    def _in_parts(
+        self,
+        task: TaskNode,
+        launch: Launch | None,
+        caller: _Caller | None,
+        marks: Mapping[str, int],
+    ) -> TaskNode | None:
+        """Resolve a leaf without an instruction for all of it statement by statement.
+
+        None, and what was found stays, where that is no help.
+        """
+        parts = split(task, ranges_of(self.tree.root))
+        if parts is None:
+            return None
+        whole = self._taken_back(marks)
+        message = "its statements run one by one, as no memory of a tensor is right for all of them"
+        self.decide("decision", task.path, message, None, task.location)
+        found = self._visited(parts, launch, caller)
+        if len(self.unbound) == marks["unbound"] and len(self.errors) == marks["errors"]:
+            return found
+        self._taken_back(marks)
+        for name, entries in whole.items():
+            getattr(self, name).extend(entries)
+        return None
+
+    def _taken_back(self, marks: Mapping[str, int]) -> dict[str, list[Any]]:
+        """Remove what was found since the lists were as long as `marks` say, and give it."""
+        taken = {name: getattr(self, name)[mark:] for name, mark in marks.items()}
+        for name, mark in marks.items():
+            del getattr(self, name)[mark:]
+        return taken
+
+    def _visited(self, task: TaskNode, launch: Launch | None, caller: _Caller | None) -> TaskNode:
         facts = facts_of_task(task, dict(self.tree.dims), dict(self.tree.static))
         try:
             scope = Scope.of(
@@ -108,9 +151,12 @@ class _Resolution:
             self.reached.add(scope.instance.name)
         self.instances.append(instance)
         for inner in task.launches():
-            self.visit(inner.task, inner, _Caller(scope, instance))
+            found = self.visit(inner.task, inner, _Caller(scope, instance))
+            if found is not inner.task:
+                task = with_launches(task, {inner.task.path: found})
         if caller is None:
             self._unreached()
+        return task
 
     def _unreached(self) -> None:
         for name, plan in self.mapping.instances.items():
@@ -387,13 +433,14 @@ class _Task:
         reasons = "\n    ".join(map(str, refusals)) or "it has none for it"
         where = wanted[0].where if wanted else (self._where() or location)
         names = [i.name for i in self.machine.instructions if i.primitive == primitive]
+        hints = [f"{self.machine.name} has {', '.join(names)} for {primitive}"] if names else []
+        if len(uses_of(self.task)) > 1:
+            hints.append("in a leaf of its own its tensors can be placed for it alone")
         self.work.unbound.append(
             NoBindingError(
                 f"no instruction accepts {primitive} of {self.task.variant}:\n    {reasons}",
                 where,
-                hint=f"{self.machine.name} has {', '.join(names)} for {primitive}"
-                if names
-                else None,
+                hint="; ".join(hints) or None,
                 notes=[("the primitive is used here", location)],
             )
         )

@@ -1,0 +1,126 @@
+"""A leaf as a composite of leaves that each use one unit.
+
+All that a leaf uses of a tensor is in one memory. Where units take it from different ones, as
+a matrix unit its two operands or its sums, no place is right for the whole leaf; launched one
+by one its statements have copies in between, as if the author had written a leaf for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from septran.mapping.rules import BUILTIN
+from septran.task import expressions as ex
+from septran.task.index import Range, Var
+from septran.task.privileges import with_privileges
+from septran.task.tree import (
+    Allocate,
+    Assign,
+    Launch,
+    Loop,
+    Param,
+    Primitive,
+    Statement,
+    TaskNode,
+)
+from septran.task.views import View
+
+ELEMENTWISE = "map"
+"""What the parts are called that have tensor expressions alone."""
+
+
+def split(task: TaskNode, ranges: Mapping[Var, Range]) -> TaskNode | None:
+    """The leaf as a composite; None where it is one use of a primitive on distinct tensors.
+
+    `ranges` are those of all loop indices of the tree.
+    """
+    body = tuple(_Split(task, ranges).statements())
+    parts = [s.task.body for s in body if isinstance(s, Launch)]
+    return None if parts == [task.body] else replace(task, leaf=False, body=body)
+
+
+def with_launches(task: TaskNode, changed: Mapping[str, TaskNode]) -> TaskNode:
+    """`task` that launches others in the place of those at the paths of `changed`."""
+    return replace(task, body=tuple(_relaunched(s, changed) for s in task.body))
+
+
+def _relaunched(statement: Statement, changed: Mapping[str, TaskNode]) -> Statement:
+    match statement:
+        case Launch():
+            return replace(statement, task=changed.get(statement.task.path, statement.task))
+        case Loop():
+            return replace(statement, body=tuple(_relaunched(s, changed) for s in statement.body))
+    return statement
+
+
+@dataclass
+class _Split:
+    """The parts of one leaf, with the names that they have so far."""
+
+    task: TaskNode
+    ranges: Mapping[Var, Range]
+    taken: dict[str, int] = field(default_factory=dict)
+
+    def statements(self) -> Iterator[Statement]:
+        """A launch for each primitive, and for tensor expressions that follow one another."""
+        for kind, group in groupby(self.task.body, type):
+            if kind is Assign:
+                yield self.part(ELEMENTWISE, tuple(group))
+                continue
+            for statement in group:
+                yield self.alone(statement) if isinstance(statement, Primitive) else statement
+
+    def alone(self, use: Primitive) -> Launch:
+        """A part of one primitive, with a parameter of its own for each operand that it reads."""
+        again: dict[str, str] = {}
+        operands = list(use.operands)
+        for number, view in enumerate(use.operands):
+            if number > 1 and view.tensor in {o.tensor for o in operands[1:number]}:
+                own = _unused(view.tensor, self.tensors)
+                again[own], operands[number] = view.tensor, replace(view, tensor=own)
+        name = "copy" if use.name == "cast" else use.name
+        return self.part(name, (replace(use, operands=tuple(operands)),), again)
+
+    def part(
+        self, kind: str, body: tuple[Statement, ...], again: Mapping[str, str] | None = None
+    ) -> Launch:
+        """The launch of a leaf of these statements; `again` are second names of tensors."""
+        names = dict.fromkeys(view.tensor for s in body for view in _views(s))
+        own = {name: self.tensors[(again or {}).get(name, name)] for name in names}
+        params = tuple(replace(tensor, name=name) for name, tensor in own.items())
+        name = kind if kind in BUILTIN else f"{self.task.name}_{kind}"
+        count = self.taken[name] = self.taken.get(name, 0) + 1
+        path = f"{self.task.path}/{name}" + (f"#{count}" if count > 1 else "")
+        location = body[0].location
+        node = TaskNode(
+            name, name, path, True, params, body, (), False, self.task.level + 1, location
+        )
+        arguments = tuple(View.whole(t.name, t.shape, t.valid) for t in own.values())
+        return Launch(with_privileges(node, self.ranges), arguments, location)
+
+    @property
+    def tensors(self) -> dict[str, Param]:
+        """The leaf's parameters, and its temporaries as parameters of the parts."""
+        found = {p.name: p for p in self.task.params}
+        for s in self.task.body:
+            if isinstance(s, Allocate):
+                found[s.name] = Param(s.name, s.shape, s.valid, s.dtype, False, False, s.location)
+        return found
+
+
+def _views(statement: Statement) -> Iterator[View]:
+    """All that a statement uses of tensors, be it only their place."""
+    match statement:
+        case Primitive():
+            yield from statement.operands
+        case Assign():
+            yield statement.target
+            for node in ex.walk(statement.value):
+                if isinstance(node, ex.Load | ex.Position):
+                    yield node.view
+
+
+def _unused(name: str, taken: Mapping[str, object]) -> str:
+    return next(n for k in range(2, len(taken) + 3) if (n := f"{name}_{k}") not in taken)
