@@ -67,6 +67,8 @@ class Ring:
     """Warps that release a fill."""
     peers: tuple[Mapping[Var, int], ...] = ()
     """Steps to the blocks of the cluster whose copies write here, itself first; () if alone."""
+    threads_read: bool = True
+    """Whether threads read its stages themselves, and not wgmma alone."""
     peer: Any = None
     """The rank that this lane tells when its warp has released a fill."""
     fills: Mapping[tuple[str, Index], tuple[Copy, ...]] = field(default_factory=dict)
@@ -175,10 +177,24 @@ def _ring(context: Context, channel: Channel, body: tuple[Node, ...]) -> Ring | 
     if found.gathers:
         found.arrivals //= WARP
     found.fills = dict(_fills(channel.name, body))
+    found.threads_read = _threads_read(channel.buffers, body)
     shared: list[Over] = [c.multicast for c in mine if c.multicast]
     if shared:
         found.peers = cluster(context).peers(shared)
     return found
+
+
+def _threads_read(buffers: Iterable[str], body: tuple[Node, ...]) -> bool:
+    """Whether anything but wgmma reads some of these buffers."""
+    names = set(buffers)
+    return any(
+        node.source.buffer in names
+        if isinstance(node, Copy)
+        else isinstance(node, Compute)
+        and node.instruction not in NAMES
+        and any(r.buffer in names for r in node.operands)
+        for node in nodes(body)
+    )
 
 
 def _has(role: Role, kind: type[Any], channel: str) -> bool:
@@ -290,7 +306,8 @@ def await_barrier(context: Context, found: Ring, index: Index, side: str) -> Ind
     """Wait for a barrier of a fill; the fill's stage."""
     slot, parity = place(context, found, index, side)
     at = found.full(context, slot) if side == "full" else found.empty(context, slot)
-    remote = found.peers and side == "empty"  # who arrives is in another block
+    # Threads of another block have read what is overwritten next: see `ARRIVALS`.
+    remote = found.peers and side == "empty" and found.threads_read
     wait = T.cuda.mbarrier_wait_acquire_cluster if remote else T.cuda.mbarrier_wait
     context.writer.evaluate(wait(at, parity))
     flip(context, found, slot, side)
@@ -325,7 +342,8 @@ def release(context: Context, node: Release) -> None:
     if found.peers:
         told = context.lower(context.thread % WARP) < context.writer.index(len(found.peers))
         with context.writer.when(told):
-            remote_arrive(context, found.empty(context, slot), found.peer)
+            empty = found.empty(context, slot)
+            remote_arrive(context, empty, found.peer, found.threads_read)
         return
     first = context.lower(context.thread % WARP) == context.writer.index(0)
     with context.writer.when(first):

@@ -18,14 +18,24 @@ from septran.tile.nodes import For
 
 Over = tuple[tuple[Var, int], ...]
 """Loops over blocks of a cluster, with their extents."""
-SCALAR = "septran_remote_arrive"
+ARRIVALS = {
+    False: ("septran_remote_arrive", ""),
+    True: ("septran_remote_release", ".release.cluster"),
+}
+"""Name and qualifiers of an arrival in another block, by whether it releases what threads did.
+
+What PTX takes without qualifiers is `.release.cta`. For the other block that orders nothing,
+and nothing is left to order where wgmma alone read the stage: its reads are complete when
+`wgmma.wait_group` returns. CUTLASS's `ClusterBarrier::arrive` is this instruction, too. Reads
+of threads are ordered by `.release.cluster`, which nvcc makes a barrier of the whole GPU's
+memory (`MEMBAR.ALL.GPU`) before the arrival.
+"""
 REMOTE_ARRIVE = """\
-__forceinline__ __device__ void septran_remote_arrive(unsigned barrier, unsigned rank) {
+__forceinline__ __device__ void {name}(unsigned barrier, unsigned rank) {{
   unsigned remote;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(barrier), "r"(rank));
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];"
-               : : "r"(remote) : "memory");
-}
+  asm volatile("mbarrier.arrive{order}.shared::cluster.b64 _, [%0];" : : "r"(remote) : "memory");
+}}
 """
 
 
@@ -107,8 +117,13 @@ def meet(context: Context) -> None:
     ptx(context, "barrier.cluster.wait.acquire")
 
 
-def remote_arrive(context: Context, barrier: Any, rank: Expr) -> None:
-    """One arrival at the mbarrier of another block that is where `barrier` is in this one."""
+def remote_arrive(context: Context, barrier: Any, rank: Expr, release: bool) -> None:
+    """One arrival at the mbarrier of another block that is where `barrier` is in this one.
+
+    `release` orders before it what this block's threads read and wrote themselves.
+    """
+    name, order = ARRIVALS[release]
+    text = REMOTE_ARRIVE.format(name=name, order=order)
     at = T.cuda.cvta_generic_to_shared(barrier)
-    call = T.cuda.func_call(SCALAR, at, T.Cast("uint32", rank), source_code=REMOTE_ARRIVE)
+    call = T.cuda.func_call(name, at, T.Cast("uint32", rank), source_code=text)
     context.writer.evaluate(call)

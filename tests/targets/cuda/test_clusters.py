@@ -11,10 +11,11 @@ import pytest
 
 import septran
 from septran.machine.loader import load_machine
-from septran.targets.cuda.compile import compile_text
+from septran.targets.cuda.compile import compile_text, disassemble
 from septran.targets.cuda.emulated import emulation
 from septran.targets.cuda.emulator import EmulationError, emulate
 from septran.targets.cuda.target import TARGET
+from septran.targets.cuda.toolchain import INSTALL_DISASSEMBLER
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++")
 H200 = load_machine("nvidia-h200")
@@ -141,6 +142,48 @@ def test_a_descriptor_that_keeps_the_rank_of_its_address_is_found():
         return
     assert wrong[64:].any()
     assert not wrong[:64].any()
+
+
+THREADS = "{match: {leaf: true}, binding: {gemm: mma_sync}}"
+NEAR = 600
+"""Characters of machine code before an arrival: about ten instructions."""
+ORDERED = ("mbarrier.arrive.release.cluster.shared::cluster", "mbarrier_wait_acquire_cluster")
+
+
+def text(*rules):
+    """The source of a pair of blocks that share what they bring of B."""
+    sizes = {"M": 128, "N": 128, "K": 64}
+    stages = septran.produce_stages(
+        "gemm", mapping("cluster: [2, 1]", *rules), shapes=sizes, dtypes="float16", tunables=TILES
+    )
+    source = TARGET.lower(stages.tile_program).cuda.source
+    assert "multicast::cluster" in source
+    return source
+
+
+def test_what_wgmma_read_is_released_without_a_barrier_of_the_gpu():
+    """`wgmma.wait_group` completed the reads: no access of a thread is left to order."""
+    source = text()
+    assert '"mbarrier.arrive.shared::cluster.b64 _, [%0];"' in source
+    assert not any(word in source for word in ORDERED)
+
+
+def test_what_threads_read_is_released_for_the_cluster():
+    """PTX ISA, mbarrier.arrive: without a scope it is .cta, which the other block is not in."""
+    source = text(THREADS)
+    assert all(word in source for word in ORDERED)
+    assert "mbarrier.arrive.shared::cluster" not in source
+
+
+@pytest.mark.parametrize(("rules", "barrier"), [((), False), ((THREADS,), True)])
+def test_what_the_arrival_costs_in_machine_code(cuda_compiler, rules, barrier):
+    machine_code = disassemble(compile_text(text(*rules), "sm_90a").cubin)
+    if machine_code is None:
+        pytest.skip(f"no disassembler here: {INSTALL_DISASSEMBLER}")
+    arrivals = machine_code.split("SYNCS.ARRIVE.TRANS64.RED.A1T0")
+    assert len(arrivals) > 1
+    before = ["MEMBAR.ALL.GPU" in code[-NEAR:] for code in arrivals[:-1]]
+    assert before == [barrier] * len(before)
 
 
 def test_what_is_generated_is_clean_for_the_compiler(cuda_compiler):
