@@ -126,6 +126,7 @@ def attention(
 
 def heads_a_group(Q, K):
     """Heads of queries that share one head of keys and values."""
-    if Q.shape[1] % max(1, K.shape[1]):
-        raise ValueError(f"{Q.shape[1]} heads of queries over {K.shape[1]} of keys")
-    return max(1, Q.shape[1] // max(1, K.shape[1]))
+    queries, keys = Q.shape[1], K.shape[1]
+    shared = queries % max(1, keys) == 0
+    task.require(shared, f"{queries} heads of queries cannot share {keys} of keys evenly")
+    return max(1, queries // max(1, keys))

@@ -38,8 +38,8 @@ def conv2d(
 ):
     """Y = X convolved with F, channels first."""
     out, c, r, s = F.shape
-    if X.shape[1] % groups or out % groups:
-        raise ValueError(f"{groups} groups of {X.shape[1]} channels to {out}")
+    even = X.shape[1] % groups == 0 == out % groups
+    task.require(even, f"{X.shape[1]} channels to {out} are not in {groups} equal groups")
     p, q = Y.shape[2:]
     each = out // groups
     weights = task.partition(F.reshape(out, c * r * s), shape=(each, c * r * s))

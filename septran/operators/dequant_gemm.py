@@ -61,8 +61,9 @@ def dequant_gemm(
     group: int = 64,
 ):
     """C in blocks, each on its own."""
-    if bits not in (4, 8) or A.shape[1] % group or group % 2:
-        raise ValueError(f"{bits} bits in groups of {group} over K = {A.shape[1]}")
+    task.require(bits in (4, 8), f"weights have 4 or 8 bits, not {bits}")
+    task.require(group > 0 and group % 2 == 0, f"a group has an even number of rows, not {group}")
+    task.require(A.shape[1] % group == 0, f"{A.shape[1]} rows are not in whole groups of {group}")
     tile = (task.tunable("block_M"), task.tunable("block_N"))
     Cp = task.partition(C, shape=tile)
     Ap = task.partition(A, shape=(tile[0], A.shape[1]))

@@ -47,8 +47,8 @@ def reduce_rows(Y, X, *, function: str):
 @task.define
 def reduce(Y: task.Tensor["M"], X: task.Tensor["M", "N"], *, function: str = "sum"):
     """One number a row, rows in blocks."""
-    if function not in FUNCTIONS:
-        raise ValueError(f"{function!r} is none of {', '.join(FUNCTIONS)}")
+    known = ", ".join(FUNCTIONS)
+    task.require(function in FUNCTIONS, f"function is {function!r}, and none of {known}")
     rows = task.tunable("block_M")
     Yp = task.partition(Y, shape=(rows,))
     Xp = task.partition(X, shape=(rows, X.shape[1]))

@@ -30,6 +30,7 @@ def rope(
     sin: task.Tensor["S", "D // 2"],
 ):
     """Rotate each pair of elements by its position's angle."""
+    task.require(X.shape[2] % 2 == 0, f"a head of {X.shape[2]} elements has no halves")
     rows, half = task.tunable("block_S"), X.shape[2] // 2
     tile = (rows, X.shape[1], half)
     Yp, Xp = task.partition(Y, shape=tile), task.partition(X, shape=tile)

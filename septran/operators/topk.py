@@ -41,13 +41,14 @@ def topk_rows(values, indices, X, *, k: task.static):
 
 @task.define
 def topk(
-    values: task.Tensor["M", "k"],
-    indices: task.Tensor["M", "k", task.int64],
-    X: task.Tensor["M", "N"],
+    values: task.Out["M", "k"],
+    indices: task.Out["M", "k", task.int64],
+    X: task.In["M", "N"],
     *,
     k: task.static = 4,
 ):
     """Rows in blocks, each on its own."""
+    task.require(1 <= k <= X.shape[1], f"k is {k}, and a row has {X.shape[1]} elements")
     rows = task.tunable("block_rows")
     Vp, Ip, Xp = (task.partition(x, shape=(rows, x.shape[1])) for x in (values, indices, X))
     for i in task.parallel_range(Xp.shape[0]):

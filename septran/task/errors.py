@@ -161,6 +161,12 @@ class NothingWrittenError(LogicError):
     code = "SEP126"
 
 
+class UnmetDemandError(LogicError):
+    """Sizes or flags do not meet a demand that the logic states by `task.require`."""
+
+    code = "SEP128"
+
+
 class UnwrittenElementError(LogicError):
     """An element of a temporary is read, and nobody has written it."""
 

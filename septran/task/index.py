@@ -90,7 +90,7 @@ class Index:
         quotient, rest = _split(self, divisor)
         if rest.is_constant:
             return quotient + rest.constant // divisor
-        if (inside := _one_extremum(rest)) is not None:  # the order of values is kept
+        if (inside := one_extremum(rest)) is not None:  # the order of values is kept
             kind, operands = inside
             return quotient + _extremum((o // divisor for o in operands), kind)
         return quotient + Index(((FloorDiv(rest, divisor), 1),))
@@ -229,7 +229,7 @@ def _extremum(operands: Iterable[IndexLike], kind: type[Min] | type[Max]) -> Ind
         return given[0]
     flat: list[Index] = []
     for operand in given:
-        inside = _one_extremum(operand)
+        inside = one_extremum(operand)
         flat += inside[1] if inside is not None and inside[0] is kind else [operand]
     best: dict[tuple[tuple[Atom, int], ...], int] = {}
     for part in flat:  # those that differ by a constant only are one
@@ -239,7 +239,7 @@ def _extremum(operands: Iterable[IndexLike], kind: type[Min] | type[Max]) -> Ind
     return parts[0] if len(parts) == 1 else Index(((kind(tuple(parts)), 1),))
 
 
-def _one_extremum(index: Index) -> tuple[type[Min] | type[Max], list[Index]] | None:
+def one_extremum(index: Index) -> tuple[type[Min] | type[Max], list[Index]] | None:
     """`index` as one minimum or maximum of sums, where a single one is among its terms."""
     found = [(a, c) for a, c in index.terms if isinstance(a, Min | Max)]
     if len(found) != 1:

@@ -24,6 +24,7 @@ from septran.task.errors import (
     PartitionError,
     ShapeError,
     SizeMismatchError,
+    UnmetDemandError,
     ViewError,
 )
 from septran.task.index import Range, Var, axis
@@ -87,7 +88,9 @@ def _given(
     )
 
 
-_SIZES = (IndexingError, PartitionError, ShapeError, SizeMismatchError, ViewError)
+_SIZES = (
+    IndexingError, PartitionError, ShapeError, SizeMismatchError, UnmetDemandError, ViewError,
+)  # fmt: skip
 """Mistakes that may be of made-up sizes, not of the logic."""
 
 
@@ -188,6 +191,8 @@ def _with_few(logic: Task, static: Mapping[str, Any], size: int, error: LogicErr
                     return trace(logic, shapes, None, None, static, check=False)
                 except LogicError:
                     continue
+    if isinstance(error, UnmetDemandError):  # it has the words of the logic's author
+        raise error
     raise type(error)(
         f"shapes do not fit here, whatever sizes are tried for the tensors of {logic.name}",
         error.where,

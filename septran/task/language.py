@@ -26,6 +26,7 @@ from septran.task.errors import (
     ShapeError,
     TunableError,
     UnknownPrimitiveError,
+    UnmetDemandError,
 )
 from septran.task.index import Index, Var
 from septran.task.index import axis as axis_variable
@@ -261,6 +262,21 @@ def _tunable(frame: Frame, name: str, default: TunableValue | None) -> TunableVa
             return None
         frame.tunables[name] = value
     return frame.tunables[name]
+
+
+def require(condition: bool, message: str) -> None:
+    """State what the logic demands of sizes and flags; `message` says it where it is not met.
+
+    Raises:
+        UnmetDemandError: with the line of the demand, and the sizes that there are.
+    """
+    frame = current()
+    if condition:
+        return
+    known = {**frame.tracer.dims, **frame.tracer.static}
+    sizes = ", ".join(f"{name} = {value!r}" for name, value in known.items())
+    hint = f"it is asked for {sizes}" if sizes else "other sizes or flags may meet it"
+    frame.tracer.unmet(UnmetDemandError(f"{frame.task.name}: {message}", _here(), hint=hint))
 
 
 def call_primitive(name: str, *operands: Tile, **attributes: Any) -> None:

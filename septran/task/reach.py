@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from septran.task.index import Index, Range, Var
+from septran.task.atoms import Min
+from septran.task.index import Index, Range, Var, one_extremum
 
 Extents = Mapping[Var, Index]
 """How often each loop turns, loops before those in them."""
@@ -15,6 +16,10 @@ def least(index: Index, extents: Extents, ranges: Mapping[Var, Range]) -> int:
 
     In ``for i in range(4): for k in range(i + 1)`` the least ``i - k`` is 0, not -3.
     """
+    parts = one_extremum(index)
+    if parts is not None:
+        kind, operands = parts
+        return (min if kind is Min else max)(least(part, extents, ranges) for part in operands)
     for variable in reversed(list(extents)):
         if any(variable in _hidden(atom) for atom, _ in index.terms):
             continue

@@ -42,12 +42,14 @@ from septran.task.errors import (
     ReadOnlyError,
     ShapeError,
     UnknownTaskError,
+    UnmetDemandError,
 )
 from septran.task.gather import repeats
-from septran.task.index import Index, Range, Var
+from septran.task.index import Index, Range, Var, maximum
 from septran.task.privileges import check_declared, with_privileges
 from septran.task.python_errors import told
 from septran.task.races import check_races
+from septran.task.reach import least
 from septran.task.scopes import check_scopes
 from septran.task.symbols import BROADCAST, Expression, operand
 from septran.task.tensors import Tile
@@ -101,12 +103,18 @@ class Frame:
         return self.tracer.ranges
 
     def simplified(self, view: View) -> View:
-        """The view with what the loops' ranges decide decided."""
+        """The view with what the loops' ranges decide decided; nothing exists of less than 0."""
         return replace(
             view,
             index=tuple(i if not i.terms else i.simplify(self.ranges) for i in view.index),
-            valid=tuple(v if not v.terms else v.simplify(self.ranges) for v in view.valid),
+            valid=tuple(v if not v.terms else self._existing(v) for v in view.valid),
         )
+
+    def _existing(self, valid: Index) -> Index:
+        """An extent; 0 where a slice of a ragged tile begins behind what exists of it."""
+        known = valid.simplify(self.ranges)
+        behind = least(known, self.tracer.extents, self.ranges) < 0
+        return maximum(0, known) if behind else known
 
     def require_live(self, tile: Tile) -> None:
         """Refuse tensors of other tasks; raises EscapeError."""
@@ -206,7 +214,15 @@ class Tracer:
     frames: list[Frame] = field(default_factory=list)
     variables: dict[str, int] = field(default_factory=dict)
     check: bool = True
-    """Whether races and privileges are checked."""
+    """Whether races, privileges and demands are checked."""
+    demand: UnmetDemandError | None = None
+    """The first that was not met, where they are not checked: sizes may be made up."""
+
+    def unmet(self, demand: UnmetDemandError) -> None:
+        """Refuse sizes that the logic is not for, or see whether they do for this trace."""
+        if self.check:
+            raise demand
+        self.demand = self.demand or demand
 
     def variable(self, letter: str) -> Var:
         """A loop index that is unique in the tree."""
@@ -371,7 +387,12 @@ def trace(
     scalars, keywords = entry_keywords(logic, given)
     tracer.static = fixed = {k: v for k, v in keywords.items() if not isinstance(v, Expression)}
     with _tracing(tracer):
-        root = tracer.run(logic, views, keywords, logic.location)
+        try:
+            root = tracer.run(logic, views, keywords, logic.location)
+        except LogicError:
+            if tracer.demand is None:
+                raise
+            raise tracer.demand from None  # what failed then need not work at all
     if check:
         check_defined(root, tracer.ranges)
     return TaskTree(root, scalars, tuple(sorted(fixed.items())), tuple(dims.items()), logic.file)

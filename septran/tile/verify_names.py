@@ -123,10 +123,10 @@ def _unwritten(program: TileProgram) -> Iterator[TileError]:
             message = f"{name} is read before anything is written to it"
             yield located(UnwrittenError, message, node.origin)
         written |= {r.buffer for r in writes(node)} | fresh
-    for name in program.outputs:
-        if name not in written and name in {b.name for b in program.buffers}:
-            origin = program.buffer(name).origin
-            yield located(UnwrittenError, f"nothing is ever written to the output {name}", origin)
+    for buffer in program.buffers:
+        if buffer.name in program.outputs and buffer.name not in written and 0 not in buffer.shape:
+            message = f"nothing is ever written to the output {buffer.name}"
+            yield located(UnwrittenError, message, buffer.origin)
 
 
 def _exchanged(program: TileProgram) -> set[str]:

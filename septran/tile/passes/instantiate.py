@@ -279,7 +279,7 @@ class _Body:
                     yield self._assign(statement)
                 case Launch():
                     yield from self._launch(statement)
-                case Loop():
+                case Loop() if Index() not in statement.extents:  # else nothing is done at all
                     yield self._loop(statement)
 
     def _origin(self, location: Location, rule: str, where: Location | None = None) -> Origin:
