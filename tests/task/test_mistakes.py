@@ -346,6 +346,13 @@ def half_written(Y, X):
     Y[:] = t  # here
 
 
+@task.define
+def demands_other_sizes(Y, X):
+    task.require(X.shape[0] == 5, "it has five rows")  # here
+    for _i in task.parallel_range(1):
+        task.launch(double, Y, X)
+
+
 MISTAKES = {
     errors.LeafLaunchesError: [leaf_launches, leaf_partitions],
     errors.CompositeTouchesDataError: [composite_calls, composite_computes, composite_asks],
@@ -371,6 +378,7 @@ MISTAKES = {
     errors.AliasError: [aliased, overlapping],
     errors.EarlyExitError: [breaks, returns],
     errors.UnwrittenElementError: [half_written],
+    errors.UnmetDemandError: [demands_other_sizes],
 }  # fmt: skip
 
 
