@@ -196,11 +196,16 @@ def test_an_interrupted_call_does_not_disturb_the_next(run):
         time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGINT)
 
+    # A shell's background jobs are started deaf to SIGINT, and so are their children.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Thread(target=interrupt)
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        run('for (;;) asm volatile("");')
-    timer.join()
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            run('for (;;) asm volatile("");')
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
     assert is_right(run)
 
 
