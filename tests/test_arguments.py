@@ -9,10 +9,10 @@ import pytest
 
 import septran
 from septran import task
-from septran.compiler import MissingLogicError, UnsuitableRequestError
 from septran.given import WrongArgumentError
 from septran.machine.mistakes import NoMachineError
 from septran.mapping.mistakes import NoMappingError
+from septran.request import MissingLogicError, UnsuitableRequestError
 from septran.runtime.errors import ArchiveError
 from septran.targets.dsa.profile_comparison import NothingToCompareError
 from septran.task.errors import DtypeError, LaunchArgumentsError, LoadError, ShapeError

@@ -8,7 +8,7 @@ import torch
 
 import septran
 from septran import task
-from septran.compiler import MissingLogicError
+from septran.request import MissingLogicError
 
 
 def test_a_kernel_gives_back_what_it_was_given():

@@ -9,9 +9,9 @@ import pytest
 
 import septran
 from septran import given, operators, task
-from septran.compiler import UnsuitableRequestError
 from septran.errors import SepTranError
 from septran.given import WrongArgumentError
+from septran.request import UnsuitableRequestError
 from septran.task.errors import LaunchArgumentsError, LoadError, NothingWrittenError, PythonError
 from septran.tile.interpreter import ArgumentError
 from septran.tile.own_passes import PassPlaceError

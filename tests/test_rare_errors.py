@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import septran
-from septran.compiler import UnknownDtypeError
+from septran.request import UnknownDtypeError
 from septran.targets.cpu.build import BuildError, build
 from septran.targets.cpu.lowering import UnsupportedNodeError
 from septran.targets.registry import target_for

@@ -96,7 +96,7 @@ def request(
     static: list[str] | None = None,
 ) -> Request:
     """Read the options and load logic and mapping; raises SepTranError, typer.BadParameter."""
-    from septran.compiler import load_pair
+    from septran.request import load_pair
 
     given = dict(_size(text) for text in shape or ())
     flags = {name: value_of(text) for name, text in _pairs(static, "--static")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from septran.packages import make_callable
@@ -10,6 +11,8 @@ from septran.packages import make_callable
 if TYPE_CHECKING:
     from septran.explain.comparison import Comparison
     from septran.explain.explanation import Explanation
+    from septran.request import CompileRequest
+    from septran.tile.nodes import TileProgram
 
 __all__ = ["compare", "edit", "explain", "explore"]
 
@@ -31,18 +34,23 @@ def explain(
     it; without one, only TensorIR and source are left out, with the reason. Raises
     SepTranError for mistakes of the logic or the mapping.
     """
-    from septran.compiler import produce_stages, table  # late: an import of the compiler is slow
+    from septran.request import CompileRequest  # late: an import of the compiler is slow
+
+    request = CompileRequest.of(
+        logic, mapping, machine=machine, shapes=shapes, dtypes=dtypes,
+        tunables=tunables, static=static, passes=passes,
+    )  # fmt: skip
+    return _explained(request.with_example())
+
+
+def _explained(request: CompileRequest) -> Explanation:
+    from septran.compiler import stages_of
     from septran.explain.explanation import Explanation
 
-    changed = table("tunables", tunables)
+    def changed(tunables: Mapping[str, Any]) -> TileProgram:
+        return stages_of(request.with_tunables(tunables)).tile_program
 
-    def produce(changes: Mapping[str, Any]) -> Any:
-        return produce_stages(
-            logic, mapping, machine=machine, shapes=shapes, dtypes=dtypes,
-            tunables={**changed, **changes}, static=static, passes=passes,
-        )  # fmt: skip
-
-    return Explanation(produce({}), lambda changes: produce(changes).tile_program)
+    return Explanation(stages_of(request), changed)
 
 
 def explore(logic: Any, mapping: Any = None, **named: Any) -> Any:
@@ -79,7 +87,9 @@ def compare(
 
     A dict gives each mapping the name that it is shown by.
     """
+    from septran.compiler import compile_request
     from septran.explain.comparison import Comparison, labels
+    from septran.request import CompileRequest
     from septran.targets.dsa.profile_comparison import NothingToCompareError
 
     if isinstance(mappings, str) or not isinstance(mappings, Sequence | Mapping) or not mappings:
@@ -87,23 +97,15 @@ def compare(
         raise NothingToCompareError(message, hint="write ['cpu-x86', 'mine.mapping.yaml']")
     names = tuple(mappings) if isinstance(mappings, Mapping) else labels(mappings)
     mappings = tuple(mappings.values()) if isinstance(mappings, Mapping) else mappings
-    explanations = tuple(
-        explain(
+    requests = [
+        CompileRequest.of(
             logic, mapping, machine=machine, shapes=shapes, dtypes=dtypes,
             tunables=tunables, static=static, passes=passes,
         )
         for mapping in mappings
-    )  # fmt: skip
-
-    def maker(mapping: Any) -> Any:
-        from septran.compiler import compile  # late: see `explain`
-
-        return lambda: compile(
-            logic, mapping, machine=machine, shapes=shapes, dtypes=dtypes,
-            tunables=tunables, static=static, passes=passes,
-        )  # fmt: skip
-
-    return Comparison(names, explanations, tuple(map(maker, mappings)))
+    ]  # fmt: skip
+    explanations = tuple(_explained(request.with_example()) for request in requests)
+    return Comparison(names, explanations, tuple(partial(compile_request, r) for r in requests))
 
 
 make_callable(__name__, explain)

@@ -165,7 +165,7 @@ def edit(logic: Any, mapping: Any, **named: Any) -> Any:
 
 
 def _example(logic: Any) -> Any:
-    from septran.compiler import load_pair
+    from septran.request import load_pair
 
     entry, _ = load_pair(logic, None, None)
     return entry.function.__globals__.get("EXAMPLE")

@@ -26,7 +26,9 @@ def tuning_job(logic: Any, mapping: Any, **named: Any) -> Job[Tuning]:
         found.worker.stopped = lambda: progress.cancelled
         keep(found.run())
 
-    return in_background(work, f"tune {found.logic.name} on {found.plan.machine.name}")
+    return in_background(
+        work, f"tune {found.request.entry.name} on {found.request.mapping.machine.name}"
+    )
 
 
 def note(found: Tuning) -> str:

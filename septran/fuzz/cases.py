@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from septran import operators
-from septran.compiler import extents
 from septran.dtypes import is_float, numpy_dtype
 from septran.fuzz import edits, programs
 from septran.fuzz.choices import Choices, Trace
 from septran.fuzz.programs import EXTENTS, Input, Source
 from septran.fuzz.renaming import renamed
+from septran.request import extents
 from septran.task.inference import complete, written
 
 MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200", "nvidia-a100")

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from septran import given
-from septran.compiler import Logic, compile, load_pair, produce_stages, shapes_or_example, table
+from septran.compiler import compile_request, stages_of
 from septran.dtypes import numpy_dtype
 from septran.errors import CallError, SepTranError, nearest
 from septran.given import WrongArgumentError, amount, several, whole
-from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.tune import Candidate, Point
+from septran.request import CompileRequest, Logic
 from septran.runtime.accuracy import Accuracy, compare, error_bounds
 from septran.runtime.gpu import runs_here
 from septran.runtime.kernel import Kernel
@@ -76,13 +76,9 @@ class Limits:
 class Search:
     """A search while it goes on."""
 
-    logic: Any
+    request: CompileRequest
+    """What is searched: the mapping leaves `!tune` open; its tunables are for all candidates."""
     source: Source
-    plan: LoadedMapping
-    settings: Mapping[str, Any]
-    """What `compile` takes besides, without the tunables."""
-    fixed: Mapping[str, Candidate]
-    """Tunables that the caller sets for all candidates."""
     choices: Choices
     limits: Limits
     measured: bool
@@ -159,26 +155,27 @@ class Search:
         for name in self.choices.extra if self.asked else ():
             if name not in self.asked:
                 raise NothingToTuneError(
-                    f"no task of {self.logic.name} asks for tunable {name!r}",
+                    f"no task of {self.request.entry.name} asks for tunable {name!r}",
                     hint=nearest(name, self.asked),
                 )
 
     def stages(self, point: Point) -> Stages:
         """The stages of one candidate."""
-        mapping, tunables = self._joined(point)
-        return produce_stages(self.logic, mapping, tunables=tunables, **self.settings)
+        return stages_of(self._at(point))
 
-    def _joined(self, point: Point) -> tuple[LoadedMapping, dict[str, Any]]:
+    def _at(self, point: Point) -> CompileRequest:
+        """The request of one candidate."""
         own = {n: v for n, v in point.items() if n not in self.choices.extra}
-        tunables = {**self.fixed, **{n: point[n] for n in self.choices.extra if n in point}}
-        return (self.plan.with_values(own) if own else self.plan), tunables
+        mapping = self.request.mapping.with_values(own) if own else self.request.mapping
+        tried: dict[str, Any] = {n: point[n] for n in self.choices.extra if n in point}
+        return replace(self.request, mapping=mapping).with_tunables(tried)
 
     # ------------------------------------------------------------ runs
     def _measure(self, ranking: Sequence[Trial]) -> None:
         runs = self._runs(len(ranking))
         seconds = self.limits.seconds
         end = self.began + (math.inf if seconds is None else seconds)
-        if not self.plan.dimensions:
+        if not self.request.mapping.dimensions:
             self.before = self._measured(Trial(-1, {}, "ranked"))
         for trial in self._order(ranking, runs):
             if time.monotonic() > end:
@@ -202,9 +199,8 @@ class Search:
 
     def _measured(self, trial: Trial) -> Trial:
         """Compile, run, compare, time."""
-        mapping, tunables = self._joined(trial.point)
         try:
-            kernel = compile(self.logic, mapping, tunables=tunables, **self.settings)
+            kernel = compile_request(self._at(trial.point))
             kernel.save(self.folder / str(trial.number))
             with tempfile.TemporaryDirectory(dir=self.folder) as folder:
                 answer = self._ask(trial, folder)
@@ -268,10 +264,10 @@ class Search:
     def result(self, complete: bool = False) -> Tuning:
         """What has been found so far."""
         return Tuning(
-            self.logic.name, self.plan.machine.name, self.measured,
+            self.request.entry.name, self.request.mapping.machine.name, self.measured,
             tuple(self.trials.values()), self.choices.size, complete, self.before,
             self.source.folder,
-            lambda found: written(self.source, self.plan, found, self),
+            lambda found: written(self.source, found, self),
         )  # fmt: skip
 
 
@@ -287,7 +283,7 @@ def search(
     machine: Any = None,
     shapes: Any = None,
     dtypes: Any = None,
-    tunables: Mapping[str, Candidate] | None = None,
+    tunables: Mapping[str, Any] | None = None,
     static: Mapping[str, Any] | None = None,
     scalars: Mapping[str, Any] | None = None,
     tried: Mapping[str, Sequence[Candidate]] | None = None,
@@ -296,20 +292,25 @@ def search(
     told: Told = lambda search, trial, total: None,
 ) -> Search:
     """A search that is ready to run; raises SepTranError for what cannot be searched."""
-    entry, plan = load_pair(logic, mapping, machine)
-    choices = Choices.of(plan.space(), _to_try(tried))
+    request = CompileRequest.of(
+        logic,
+        mapping,
+        machine=machine,
+        shapes=shapes,
+        dtypes=dtypes,
+        tunables=tunables,
+        static=static,
+    ).with_example()
+    choices = Choices.of(request.mapping.space(), _to_try(tried))
     if not choices.values:
         raise NothingToTuneError(
             "the mapping says !tune nowhere, so there is nothing to search",
             hint="write block_M: !tune {type: choice, values: [32, 64]} in it, or name tunables "
             "to try: tried={'block_M': [32, 64]}, --try block_M=32,64",
         )
-    settings = {"shapes": shapes_or_example(entry, shapes), "dtypes": dtypes, "static": static}
-    runs = runs_here(plan.machine.backend)
-    return Search(
-        entry, Source.of(plan), plan, settings, table("tunables", tunables), choices,
-        limits, runs if measured is None else measured, _scalars(entry, scalars), told,
-    )  # fmt: skip
+    runs = runs_here(request.backend) if measured is None else measured
+    values = _scalars(request.entry, scalars)
+    return Search(request, Source.of(request.mapping), choices, limits, runs, values, told)
 
 
 def _to_try(tried: Any) -> dict[str, tuple[Candidate, ...]]:

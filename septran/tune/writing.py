@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from septran.amounts import time_text
-from septran.compiler import produce_stages
+from septran.compiler import stages_of
 from septran.errors import SepTranError
 from septran.machine.loader import mappings_root
 from septran.mapping.loader import load_mapping
@@ -18,6 +18,7 @@ from septran.mapping.settling import settled, value_text
 from septran.mapping.tune import Candidate, Point
 
 if TYPE_CHECKING:
+    from septran.request import CompileRequest
     from septran.runtime.stages import Stages
     from septran.tune.tuning import Tuning
 
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
 class Searched(Protocol):
     """What is known of the search."""
 
-    logic: Any
-    settings: Mapping[str, Any]
-    fixed: Mapping[str, Candidate]
+    request: CompileRequest
 
     def stages(self, point: Point) -> Stages:
         """The stages of one candidate."""
@@ -54,12 +53,13 @@ class Source:
         return Source(path.read_text("utf-8"), base, path.parent)
 
 
-def written(source: Source, plan: LoadedMapping, found: Tuning, searched: Searched) -> str:
+def written(source: Source, found: Tuning, searched: Searched) -> str:
     """The shortest of the forms that gives the best candidate's very program."""
     best = found.ordered[0]
     wanted = searched.stages(best.point)
+    plan = searched.request.mapping
     own = {d.name: best.point[d.name] for d in plan.dimensions}
-    others = {n: v for n, v in best.point.items() if n not in own} | dict(searched.fixed)
+    others = {n: v for n, v in best.point.items() if n not in own} | dict(searched.request.tunables)
     short = ""
     if own and not others:
         short = settled(source.text, plan, own)
@@ -77,7 +77,8 @@ def _extending(base: str, tunables: Mapping[str, Candidate]) -> str:
 def _program(text: str, source: Source, searched: Searched) -> str:
     try:
         mapping = load_mapping(text, folder=source.folder)
-        return str(produce_stages(searched.logic, mapping, **searched.settings).tile_program)
+        request = replace(searched.request, mapping=mapping, tunables={})
+        return str(stages_of(request).tile_program)
     except SepTranError:
         return ""
 

@@ -13,8 +13,8 @@ import torch
 
 import septran
 from septran import operators
-from septran.compiler import extents
 from septran.dtypes import numpy_dtype
+from septran.request import extents
 from septran.runtime.torch_baseline import torch_function
 
 pytestmark = pytest.mark.usefixtures("vectors")

@@ -1,0 +1,243 @@
+"""What to compile: the arguments of `compile`, `explain`, `compare` and `tune`, checked once."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import operator
+import re
+from collections.abc import Mapping as MappingOf
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from septran import given, operators
+from septran.dtypes import ALL
+from septran.errors import CallError, nearest
+from septran.mapping.loader import load_mapping
+from septran.mapping.mapping import Mapping
+from septran.runtime.signature import Signature, TensorParam
+from septran.task import Task, complete, find_entry, load_logic, written
+from septran.task.arguments import checked_static
+from septran.task.dims import extent
+from septran.task.errors import InferenceError
+from septran.task.tree import ScalarParam, TunableValue
+from septran.tile.own_passes import own_passes
+
+if TYPE_CHECKING:
+    from septran.machine.model import Machine
+    from septran.tile.own_passes import OwnPass
+
+Logic = Task | str | Path
+"""A task, the name of a library operator, or the path of a logic file."""
+Shapes = MappingOf[str, tuple[int, ...] | int]
+"""Extents of tensor parameters by name, or of named dimensions."""
+
+
+class MissingLogicError(CallError):
+    """No logic was given, or no shapes to compile it for."""
+
+    code = "SEP680"
+
+
+class UnknownDtypeError(CallError):
+    """`dtypes` names a tensor that the logic does not have, or an unknown element type."""
+
+    code = "SEP681"
+
+
+class UnsuitableRequestError(CallError):
+    """`shapes`, `tunables` or `static` is not what a compilation can be made for."""
+
+    code = "SEP682"
+
+
+@dataclass(frozen=True)
+class CompileRequest:
+    """A logic, a mapping, and everything else that a compilation depends on.
+
+    Made by `CompileRequest.of`, which raises SepTranError for whatever no compilation can be
+    made for; who is given one need not look at it again.
+    """
+
+    entry: Task
+    mapping: Mapping
+    shapes: MappingOf[str, tuple[int, ...]] | None = None
+    """Extents by tensor, as far as they are given; None where none are, so that the first call
+    decides."""
+    dtypes: MappingOf[str, str] = field(default_factory=dict)
+    """Element types by tensor; float32 for the rest."""
+    tunables: MappingOf[str, TunableValue] = field(default_factory=dict)
+    """Values that go before the mapping's."""
+    static: MappingOf[str, Any] = field(default_factory=dict)
+    """Values of the logic's static flags, all of them."""
+    passes: tuple[OwnPass, ...] = ()
+    """The caller's own, beside the built-in ones."""
+    emulate: bool = False
+    """Whether generated GPU code is to run on the CPU."""
+
+    @staticmethod
+    def of(
+        logic: Logic | None,
+        mapping: Any = None,
+        *,
+        machine: str | Path | Machine | None = None,
+        shapes: Shapes | None = None,
+        dtypes: MappingOf[str, str] | str | None = None,
+        tunables: MappingOf[str, TunableValue] | None = None,
+        static: MappingOf[str, Any] | None = None,
+        passes: Sequence[OwnPass] = (),
+        emulate: bool = False,
+    ) -> CompileRequest:
+        """The request that the arguments of `septran.compile` make; raises SepTranError."""
+        entry, plan = load_pair(logic, mapping, machine)
+        own = own_passes(passes)
+        flags = checked_static(entry, table("static", static))
+        return CompileRequest(
+            entry, plan, None if shapes is None else extents(entry, shapes, flags),
+            _dtypes(entry, dtypes), table("tunables", tunables), flags, own, emulate,
+        )  # fmt: skip
+
+    @property
+    def backend(self) -> str:
+        """Of the machine that it is for."""
+        return self.mapping.machine.backend
+
+    @property
+    def signature(self) -> Signature:
+        """What the kernel takes and gives, before its sizes are known."""
+        return _signature(self.entry, self.static)
+
+    def with_example(self) -> CompileRequest:
+        """With the operator's own example where no shapes are given; raises MissingLogicError."""
+        if self.shapes is not None:
+            return self
+        example = self.entry.function.__globals__.get("EXAMPLE")
+        if example is None:
+            raise MissingLogicError(
+                f"{self.entry.name} has no example shapes, so its stages need some",
+                self.entry.location,
+                hint="pass shapes={'A': (128, 64), ...} or shapes={'M': 128, ...}",
+            )
+        return replace(self, shapes=extents(self.entry, example, self.static))
+
+    def with_tunables(self, changes: MappingOf[str, TunableValue]) -> CompileRequest:
+        """With some tunables changed."""
+        return replace(self, tunables={**self.tunables, **changes})
+
+    def completed(self) -> CompileRequest:
+        """With the shape and type of every tensor, as the logic makes them follow from others."""
+        chooser = self.mapping.chooser(tunables=self.tunables)
+        shapes, dtypes = complete(
+            self.entry, self.shapes or {}, self.dtypes, chooser, static=self.static
+        )
+        _check_sizes(self.entry, shapes)
+        return replace(self, shapes=shapes, dtypes=dtypes)
+
+
+def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, Mapping]:
+    """The entry task and the mapping, from whatever names them; raises SepTranError."""
+    if logic is None:
+        raise MissingLogicError("no logic is given", hint="pass a task, an operator or a file")
+    if not isinstance(logic, Task | str | Path):
+        hint = "pass a task (a function with @task.define), an operator's name, or a logic file"
+        raise MissingLogicError(f"{logic!r} is no logic", hint=hint)
+    plan = load_mapping(mapping if mapping is not None else (machine or "cpu-x86"), machine)
+    if isinstance(logic, Task):
+        return logic, plan
+    if isinstance(logic, str) and not logic.endswith(".py"):
+        return operators.load(logic), plan
+    name = None
+    if plan.entrypoint is not None:
+        variant = plan.instances[plan.entrypoint.value].variant
+        name = variant.value if variant is not None else None
+    return find_entry(load_logic(logic), name), plan
+
+
+def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Shapes of parameters from shapes and named dimensions together; raises CallError."""
+    shapes = table("shapes", shapes)
+    names = [name for name, _ in entry.tensors]
+    tensors = entry.specialised(static)
+    dims = {
+        n
+        for _, kind in tensors
+        for d in kind.dims or ()
+        for n in re.findall(r"[A-Za-z_]\w*", str(d))
+    }
+    dims -= {k.name for k in entry.keywords}
+    several = {n: e for n, e in shapes.items() if isinstance(e, tuple | list)}
+    known = {n: tuple(_whole(n, x) for x in e) for n, e in several.items()}
+    sizes = {n: _whole(n, e) for n, e in shapes.items() if n not in several}
+    for name, other in entry.function.__globals__.get("SAME", {}).items():
+        if other in sizes:
+            sizes.setdefault(name, sizes[other])
+    for name in (*sizes, *known):
+        if name not in dims and name not in names:
+            raise MissingLogicError(
+                f"{entry.name} has no tensor or dimension {name!r}", entry.location,
+                hint=nearest(name, {*names, *(d for d in dims if d.isidentifier())}),
+            )  # fmt: skip
+    for name, kind in tensors:
+        if name not in known and kind.dims:
+            with contextlib.suppress(InferenceError):  # it follows from others, or is reported
+                known[name] = tuple(extent(d, sizes, static, entry, name) for d in kind.dims)
+    return known
+
+
+def table(name: str, value: Any) -> dict[str, Any]:
+    """An argument that is a dictionary, or nothing; raises UnsuitableRequestError."""
+    examples = {"shapes": "{'M': 128}", "tunables": "{'block_M': 64}", "static": "{'flag': True}"}
+    return given.table(name, value, examples[name], UnsuitableRequestError)
+
+
+def _whole(name: str, extent: Any) -> int:
+    """An extent as an integer that is not negative; raises UnsuitableRequestError."""
+    try:
+        number = -1 if isinstance(extent, bool) else operator.index(extent)
+    except TypeError:
+        number = -1
+    if number < 0:
+        message = f"{name} is {extent!r} in shapes, and extents are integers from 0"
+        raise UnsuitableRequestError(message, hint="write shapes={'M': 128} or {'A': (128, 64)}")
+    return number
+
+
+def _check_sizes(entry: Task, shapes: MappingOf[str, tuple[int, ...]]) -> None:
+    """Refuse tensors that no machine can address; raises UnsuitableRequestError."""
+    for name, shape in shapes.items():
+        if math.prod(max(1, extent) for extent in shape) >= 2**59:  # times 8 bytes, and sums
+            message = f"{name} of {entry.name} would be {' x '.join(map(str, shape))}: too large"
+            raise UnsuitableRequestError(message, entry.location)
+
+
+def _dtypes(entry: Task, dtypes: MappingOf[str, str] | str | None) -> dict[str, str]:
+    names = [name for name, _ in entry.tensors]
+    if dtypes is None or isinstance(dtypes, MappingOf):
+        found = {name: str(dtype).removeprefix("torch.") for name, dtype in (dtypes or {}).items()}
+    else:
+        dtype, outputs = str(dtypes).removeprefix("torch."), written(entry)
+        found = {n: k.dtype or dtype for n, k in entry.tensors if n not in outputs}
+    for name, dtype in found.items():
+        if name not in names:
+            message, hint = f"{entry.name} has no tensor {name!r}", nearest(name, names)
+            raise UnknownDtypeError(message, entry.location, hint=hint)
+        if dtype not in ALL:
+            message = f"unknown element type {dtype!r} of {name}"
+            raise UnknownDtypeError(message, entry.location, hint=nearest(dtype, ALL))
+    return found
+
+
+def _signature(entry: Task, static: MappingOf[str, Any]) -> Signature:
+    outputs = written(entry, static)
+    tensors = tuple(
+        TensorParam(
+            name, name not in outputs, name in outputs,
+            None if kind.dims is None else tuple("" if d is None else str(d) for d in kind.dims),
+            kind.dtype,
+        )
+        for name, kind in entry.specialised(static)
+    )  # fmt: skip
+    scalars = tuple(ScalarParam(k.name, k.dtype, k.default) for k in entry.keywords if not k.static)
+    return Signature(entry.name, tensors, scalars)
