@@ -11,6 +11,7 @@ from septran.targets.dsa.simulator import (
     CommandError,
     FlagError,
     HazardError,
+    OverlapError,
     SimulationError,
     StuckError,
     UnwrittenError,
@@ -216,6 +217,56 @@ def test_a_parameter_that_holds_nothing_yet_is_checked_too(toy, script):
     refuses(UnwrittenError, toy, script, message, fresh=[1])
 
 
+def test_a_copy_hands_on_what_nobody_has_written(toy, script):
+    """Moving it is no mistake, and what it fills is as fresh as its source."""
+    first, *others = toy.engines
+    first = replace(first, moves=(*first.moves, ("SPM", "ACC")))
+    machine = replace(toy, engines=(first, *others))
+    script.fill(SPM, 0.0, 1, 16)
+    script.flag(VEC, IN)
+    script.add(
+        "dma_copy", queue=IN, dst=ACC, dst_stride=128, src=SPM, src_stride=128, rows=1,
+        row_bytes=128,
+    )  # fmt: skip
+    script.flag(IN, VEC)
+    for start in (0, 48):
+        run(machine, script)
+        script.add(
+            "vec_abs", queue=VEC, dst=SPM + 4096, dst_row=64, dst_col=4, x=ACC + start, x_row=64,
+            x_col=4, rows=1, cols=16, type="float32",
+        )  # fmt: skip
+    refuses(UnwrittenError, machine, script, r"x reads 48 of 64 bytes .* first at byte 64 of ACC")
+
+
+def test_a_parameter_gets_nothing_that_nobody_has_written(toy, script):
+    script.fill(SPM, 0.0, 1, 12)
+    script.flag(VEC, OUT)
+    script.store(2, SPM, 1, 64)
+    refuses(UnwrittenError, toy, script, r"src reads 16 of 64 bytes .* first at byte 48 of SPM")
+
+
+def test_temporaries_lie_apart_from_what_others_use(toy, script):
+    script.fill(SPM + 64, 0.0, 1, 16)
+    run(toy, script, temporaries={"SPM": 64})
+    script.flag(VEC, IN)
+    script.load(0, 0, 1, 64)
+    run(toy, script, temporaries={"SPM": 64})
+    script.load(96, 0, 1, 64)
+    message = "dst writes bytes of SPM from byte 64 on, .* it is no vector command"
+    refuses(OverlapError, toy, script, message, temporaries={"SPM": 64})
+
+
+def test_a_temporary_is_one_node_s(toy, script):
+    script.fill(SPM, 0.0, 1, 16)
+    script.add(
+        "vec_abs", queue=VEC, dst=SPM + 64, dst_row=64, dst_col=4, x=SPM, x_row=64, x_col=4,
+        rows=1, cols=16, type="float32",
+    )  # fmt: skip
+    run(toy, script, temporaries={"SPM": 0}, origins={1: "y", 2: "y"})
+    message = "x reads bytes of SPM from byte 0 on, .* it was written for something else"
+    refuses(OverlapError, toy, script, message, temporaries={"SPM": 0}, origins={1: "y", 2: "z"})
+
+
 def test_edges_of_blocks_are_masked(toy, script):
     """Only the elements that exist are read: the rest of an edge block may be anything."""
     cube = replace(toy.instruction("mma"), layouts={"C": "fractal(16, 16)"})
@@ -292,6 +343,47 @@ def test_a_seed_is_a_number(toy, script, monkeypatch):
 
 
 # ----------------------------------------------------------------------------- commands
+
+
+def test_a_negative_extent_is_refused(toy, script):
+    script.load(0, 0, -1, 64)
+    refuses(CommandError, toy, script, "dst has a negative extent")
+
+
+def test_a_dtype_that_there_is_not_is_refused(toy, script):
+    script.fill(SPM, 0, 1, 16, kind=-1)
+    refuses(CommandError, toy, script, "type -1 is the number of no dtype")
+
+
+def test_blocks_have_elements(toy, script):
+    script.add(
+        "dma_block", queue=IN, dst=SPM, dst_stride=64, src=parameter_address(0), src_stride=64,
+        rows=1, cols=16, block_rows=1, block_cols=0, item_bytes=4,
+    )  # fmt: skip
+    refuses(CommandError, toy, script, "blocks of no elements")
+
+
+def test_a_vector_operand_in_the_wrong_memory_is_found(toy, script):
+    near = replace(toy.instruction("vec"), operands={"X": ("SPM",)})
+    machine = replace(toy, instructions=(toy.instruction("mma"), near))
+    script.fill(SPM, 0.0, 1, 16)
+    run(machine, script)
+    script.fill(ACC, 0.0, 1, 16)
+    refuses(CommandError, machine, script, "dst is in ACC, not in SPM")
+
+
+def test_a_command_has_its_own_arguments(script):
+    with pytest.raises(TypeError, match="set_flag takes src, dst, flag, not src, dst"):
+        script.add("set_flag", src=0, dst=1)
+
+
+def test_a_stream_is_of_records_and_parameters_are_contiguous(toy, script):
+    with pytest.raises(CommandError, match="a stream is a flat array of"):
+        simulate(toy, np.zeros(3), [])
+    with pytest.raises(CommandError, match="a stream is a flat array of"):
+        simulate(toy, np.zeros((1, 0), RECORD), [])
+    with pytest.raises(CommandError, match="parameter 0 is not contiguous"):
+        simulate(toy, script.stream(), [np.zeros((4, 4))[:, ::2]])
 
 
 def test_a_queue_that_there_is_not_is_found(toy, script):
