@@ -20,8 +20,8 @@ from septran.errors import SepTranError
 from septran.runtime import rounding
 from septran.runtime.rounding import Array, Bounded, cast, exact, gamma
 from septran.task import expressions as ex
+from septran.task.gather import composed, read, write
 from septran.task.gather import evaluate as evaluate_index
-from septran.task.gather import read, write
 from septran.task.index import Var
 from septran.task.reference import positions
 from septran.task.tree import Allocate, Assign, Launch, Loop, Primitive, Statement, TaskTree
@@ -202,7 +202,7 @@ class _Held:
     view: View
 
     def part(self, view: View) -> View:
-        return self.view.compose(view)
+        return composed(self.view, view)
 
 
 @dataclass

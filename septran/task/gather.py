@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,12 @@ Array = np.ndarray[Any, Any]
 def extents(view: View, values: Mapping[Var, int]) -> tuple[int, ...]:
     """The extents that exist, never negative."""
     return tuple(max(0, v.evaluate(values)) for v in view.valid)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def composed(view: View, inner: View) -> View:
+    """``view.compose(inner)``, for what runs the statements of a task again and again."""
+    return view.compose(inner)
 
 
 def read(array: Array, view: View, values: Mapping[Var, int]) -> Array:
@@ -131,27 +138,50 @@ def _slices(
     view: View, values: Mapping[Var, int], shape: tuple[int, ...]
 ) -> tuple[tuple[Any, ...], tuple[int, ...], tuple[Any, ...]] | None:
     """Basic-indexing keys, the axes' order and missing axes; None where a gather is needed."""
-    keys: list[Any] = []
-    order: list[int] = []
+    steps = _steps(view.index, view.rank)
+    if steps is None:
+        return None
     sizes = extents(view, values)
-    for entry, limit in zip(view.index, shape, strict=True):
-        own = [n for n in range(view.rank) if axis(n) in entry.variables()]
-        if len(own) > 1:
-            return None
-        if not own:
-            keys.append(int(evaluate(entry, values)))
+    keys: list[Any] = []
+    for (rest, step, own), limit in zip(steps.entries, shape, strict=True):
+        start = rest.evaluate(values)
+        if own is None:
+            keys.append(start)
             continue
-        step = entry.coefficient(axis(own[0]))
-        rest = entry - Index.of(axis(own[0])) * step
-        if step <= 0 or axis(own[0]) in rest.variables() or own[0] in order:
-            return None
-        start, size = int(evaluate(rest, values)), sizes[own[0]]
+        size = sizes[own]
         stop = start + (size - 1) * step + 1 if size else start
         if start < 0 or stop > limit:
             return None
         keys.append(slice(start, stop, step))
+    return tuple(keys), steps.order, (Ellipsis,)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """A view whose axes each go along one axis of the tensor, in steps forward."""
+
+    entries: tuple[tuple[Index, int, int | None], ...]
+    """For each axis of the tensor: where it starts, the step, and whose step, if any's."""
+    order: tuple[int, ...]
+    """The view's axes as they lie in the tensor."""
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _steps(index: tuple[Index, ...], rank: int) -> _Steps | None:
+    """How a view of `rank` axes goes along those of its tensor; None where it is no slice."""
+    entries: list[tuple[Index, int, int | None]] = []
+    order: list[int] = []
+    for entry in index:
+        own = [n for n in range(rank) if axis(n) in entry.variables()]
+        if not own:
+            entries.append((entry, 1, None))
+            continue
+        step = entry.coefficient(axis(own[0]))
+        rest = entry - Index.of(axis(own[0])) * step
+        if len(own) > 1 or step <= 0 or axis(own[0]) in rest.variables() or own[0] in order:
+            return None
+        entries.append((rest, step, own[0]))
         order.append(own[0])
-    if sorted(order) != list(range(view.rank)):
+    if sorted(order) != list(range(rank)):
         return None
-    inverse = tuple(order.index(n) for n in range(view.rank))
-    return tuple(keys), inverse, (Ellipsis,)
+    return _Steps(tuple(entries), tuple(order.index(n) for n in range(rank)))

@@ -18,7 +18,7 @@ from septran.task.chooser import Chooser
 from septran.task.definedness import Marks, Part, Suspects, missing_of, ranges_of, suspects
 from septran.task.definition import Task
 from septran.task.evaluate import evaluate
-from septran.task.gather import coordinates, extents, read, write
+from septran.task.gather import composed, coordinates, extents, read, write
 from septran.task.index import Var
 from septran.task.inference import infer_outputs
 from septran.task.numerics import convert
@@ -115,7 +115,7 @@ class _Held:
     """What nobody has written of a temporary that is written in part."""
 
     def part(self, view: View) -> View:
-        return self.view.compose(view)
+        return composed(self.view, view)
 
     def followed(self, view: View) -> Part | None:
         """A view of it with its marks; None where all of it is written before it is read."""
