@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
+import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,7 +95,15 @@ def compile_code(vendor: Vendor, code: Code, buffers: int, scalars: Sequence[str
          str(folder / "kernel.c"), str(recorder(vendor)), "-o", str(library)),
         {str(where): str(vendor.header_path.parent)},
     )  # fmt: skip
-    return CProgram.of(library, code.name, buffers, scalars)
+    program = CProgram.of(library, code.name, buffers, scalars)
+    # Before the process ends, which may make thousands; `scratch` goes with the process.
+    weakref.finalize(program, _remove, folder, os.getpid()).atexit = False
+    return program
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # not the parent's, from a process that was forked
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def recorder(vendor: Vendor) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import stat
 
@@ -96,3 +97,15 @@ def test_the_recorder_is_compiled_once(routes, program, monkeypatch):
         compile_code(routes.vendor, routes.code(made), 1, ())
     assert recorder(routes.vendor) == first
     assert asked == ["the C of one", "the C of two"]
+
+
+def test_the_folder_of_a_kernel_goes_with_it(program, routes):
+    """A process that compiles thousands of kernels does not fill the disk."""
+    made = program()
+    made.command("sync")
+    compiled = compile_code(routes.vendor, routes.code(made), 1, ())
+    folder = compiled.path.parent
+    assert folder.exists()
+    del compiled
+    gc.collect()
+    assert not folder.exists()
