@@ -20,6 +20,7 @@ EmulateEach = Annotated[
         help="Every so many programs, run the code for a GPU in the emulator; 0 for never.",
     ),
 ]  # fmt: skip
+Guard = Annotated[bool, typer.Option("--guard", help="Run CPU code between guard pages.")]
 Keep = Annotated[Path, typer.Option("--keep", help="Folder for failures, made small.")]
 
 
@@ -33,6 +34,7 @@ def fuzz(
     programs: Programs = 100,
     verbose: Verbose = False,
     emulate_each: EmulateEach = 0,
+    guard: Guard = False,
     keep: Keep = Path("fuzz-failures"),
     as_json: options.AsJson = False,
 ) -> None:
@@ -48,6 +50,7 @@ def fuzz(
       septran fuzz --programs 1000
       septran fuzz --seed 4711 --programs 1 --verbose
       septran fuzz --programs 50 --emulate-each 1
+      septran fuzz --programs 50 --guard
     """  # noqa: D301  # \b is typer's mark for lines to keep
     from septran.fuzz import Settings, run_campaign
 
@@ -55,7 +58,7 @@ def fuzz(
         if verbose and not as_json:
             typer.echo(str(outcome))
 
-    campaign = run_campaign(seed, programs, show, Settings(emulate_each, keep))
+    campaign = run_campaign(seed, programs, show, Settings(emulate_each, keep, guard))
     if as_json:
         print_json(
             [

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from septran.errors import SepTranError
+from septran.fuzz.affordable import affordable
 from septran.fuzz.cases import Case, make_case
 from septran.fuzz.choices import Trace, simpler
-from septran.fuzz.executors import Files, executors
+from septran.fuzz.executors import Files, Ways, executors
 from septran.runtime.accuracy import WrongResultError
 from septran.tune.measuring import Worker
 
@@ -81,8 +83,12 @@ class Settings:
     """Every so many programs, a GPU's generated code is emulated, too; 0 for never."""
     keep: Path | None = None
     """Where failing cases are written, made small; None writes nothing."""
+    guard: bool = False
+    """Whether CPU code runs between guard pages."""
     tries: int = 150
     """Attempts to make a failure smaller."""
+    patience: float = 900.0
+    """Seconds after which a failure stays as large as it is then."""
     command: Sequence[str] = field(default=COMMAND, repr=False)
 
 
@@ -97,22 +103,23 @@ def run_campaign(
     with Worker(settings.command) as worker:
         for number in range(seed, seed + programs):
             emulate = settings.emulate_each > 0 and number % settings.emulate_each == 0
-            outcome = _asked(worker, number, None, emulate)
+            ways = Ways(emulate, settings.guard)
+            outcome = _asked(worker, number, None, ways)
             if outcome.kind in FAILURES and settings.keep is not None:
-                outcome = _kept(worker, outcome, settings, emulate)
+                outcome = _kept(worker, outcome, settings, ways)
             outcomes.append(outcome)
             if progress is not None:
                 progress(outcome)
     return Campaign(tuple(outcomes))
 
 
-def run_case(case: Case, emulate: bool = False) -> Outcome:
+def run_case(case: Case, ways: Ways | None = None) -> Outcome:
     """Run one case on each of its executors, in this process."""
-    ran: list[str] = []
+    case, ways, ran = affordable(case), ways or Ways(), list[str]()
     refused, worst = "", 0.0
     with tempfile.TemporaryDirectory() as folder:
         files = Files.write(case, Path(folder))
-        for name, run in executors(case, emulate).items():
+        for name, run in executors(case, ways).items():
             try:
                 worst = max(worst, run(files))
                 ran.append(name)
@@ -135,10 +142,10 @@ def _refuses(error: SepTranError) -> bool:
     return all(e.where is not None and not getattr(e, "of_passes", False) for e in inner)
 
 
-def _asked(worker: Worker, seed: int, trace: Trace | None, emulate: bool) -> Outcome:
+def _asked(worker: Worker, seed: int, trace: Trace | None, ways: Ways) -> Outcome:
     """What the worker says of a case, or what became of the worker."""
-    answer = worker.ask({"seed": seed, "trace": trace, "emulate": emulate}, SECONDS)
-    case = make_case(seed, trace)
+    answer = worker.ask({"seed": seed, "trace": trace, **asdict(ways)}, SECONDS)
+    case = affordable(make_case(seed, trace))
     if answer["kind"] in ("crashed", "timed out"):
         kind = "crash" if answer["kind"] == "crashed" else "hang"
         return Outcome(case, kind, "its process", answer["message"])
@@ -148,18 +155,20 @@ def _asked(worker: Worker, seed: int, trace: Trace | None, emulate: bool) -> Out
     )  # fmt: skip
 
 
-def _kept(worker: Worker, outcome: Outcome, settings: Settings, emulate: bool) -> Outcome:
+def _kept(worker: Worker, outcome: Outcome, settings: Settings, ways: Ways) -> Outcome:
     """The outcome with its case made small and written where a person can read it."""
-    seed = outcome.case.seed
+    seed, end = outcome.case.seed, time.monotonic() + settings.patience
 
     def fails(trace: Trace) -> bool:
-        found = _asked(worker, seed, trace, emulate)
+        if time.monotonic() > end:
+            return False
+        found = _asked(worker, seed, trace, ways)
         return (found.kind, found.executor) == (outcome.kind, outcome.executor)
 
-    small = make_case(seed, simpler(outcome.case.trace, fails, settings.tries))
+    small = affordable(make_case(seed, simpler(outcome.case.trace, fails, settings.tries)))
     assert settings.keep is not None
     folder = settings.keep / f"seed-{seed}"
     Files.write(small, folder)
-    told = _asked(worker, seed, small.trace, emulate)
+    told = _asked(worker, seed, small.trace, ways)
     (folder / "outcome.txt").write_text(f"{told}\n{small.values} values\n", encoding="utf-8")
     return replace(outcome, kept=str(folder))

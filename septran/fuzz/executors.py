@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,21 +65,34 @@ class Files:
         return files
 
 
+@dataclass(frozen=True)
+class Ways:
+    """What a case runs through beside what every case does."""
+
+    emulate: bool = False
+    """The code for a GPU in the emulator: seconds for each."""
+    guard: bool = False
+    """CPU code between guard pages, in a process of its own."""
+
+
 Run = Callable[[Files], float]
 """Runs a case in one way. Gives the greatest error as a fraction of what rounding allows;
 raises WrongResultError, or another SepTranError where the case is refused."""
 
 
-def executors(case: Case, emulate: bool) -> Mapping[str, Run]:
-    """Who can run `case`, by name; with `emulate` a GPU's generated code, too (seconds each)."""
-    found: dict[str, Run] = {"cpu": _cpu, "cpu, other width": _other_width}
+def executors(case: Case, ways: Ways) -> Mapping[str, Run]:
+    """Who can run `case`, by name."""
+    found: dict[str, Run] = {
+        "cpu": partial(_cpu, guard=ways.guard),
+        "cpu, other width": partial(_other_width, guard=ways.guard),
+    }
     if case.machine == "cpu-x86":
         return found | {"interpreter": _interpreter}
     found["interpreter"] = _interpreter
     backend = load_machine(case.machine).backend
     if backend == "dsa":
         found["simulator"] = _simulator
-    elif backend == "cuda" and emulate:
+    elif backend == "cuda" and ways.emulate:
         found["emulator"] = _emulator
     return found
 
@@ -96,10 +110,10 @@ def _kernel(files: Files, name: str, machine: str, **options: Any) -> Kernel:
     return kernel
 
 
-def _checked(kernel: Kernel, case: Case) -> float:
+def _checked(kernel: Kernel, case: Case, guard: bool = False) -> float:
     """Run and compare; an error of a program that was accepted is a wrong result, too."""
     with _accepted():
-        check = kernel.check(*case.arrays().values())
+        check = kernel.check(*case.arrays().values(), guard=guard)
     if not check.right:
         raise WrongResultError(str(check))
     return max((output.worst for output in check.outputs), default=0.0)
@@ -113,18 +127,18 @@ def _accepted() -> Iterator[None]:
         raise WrongResultError(f"after it was accepted: {error}") from error
 
 
-def _cpu(files: Files) -> float:
-    return _checked(_kernel(files, "cpu-x86", _cpu_machine(files)), files.case)
+def _cpu(files: Files, guard: bool) -> float:
+    return _checked(_kernel(files, "cpu-x86", _cpu_machine(files)), files.case, guard)
 
 
 def _cpu_machine(files: Files) -> str:
     return files.machine if files.case.machine == "cpu-x86" else "cpu-x86"
 
 
-def _other_width(files: Files) -> float:
+def _other_width(files: Files, guard: bool) -> float:
     """The CPU's code for vectors of the width that the host's own do not have."""
     with _environment(NATIVE_IS, other_width()):
-        return _cpu(files)
+        return _cpu(files, guard)
 
 
 def _interpreter(files: Files) -> float:

@@ -67,6 +67,11 @@ def work(tree: TaskTree) -> Work:
     )
 
 
+def steps(tree: TaskTree) -> int:
+    """How many primitives and assignments one run of `tree` carries out, one after another."""
+    return sum(_total(loops, [], lambda _: 1) for _, loops in _statements(tree.root.body, ()))
+
+
 def _statements(
     body: tuple[Statement, ...], loops: Loops
 ) -> Iterator[tuple[Primitive | Assign, Loops]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from septran import operators, task
-from septran.fuzz import Settings, executors, make_case, run_campaign, run_case
+from septran.fuzz import Settings, Ways, executors, make_case, run_campaign, run_case
 from septran.fuzz.cases import MACHINES
 from septran.tile.nodes import Copy, rewrite
 
@@ -42,11 +42,28 @@ def test_code_for_gpus_is_emulated():
     seeds = (s for s in range(FIRST, FIRST + 1000) if make_case(s).machine.startswith("nvidia"))
     ran = {
         (o.case.machine, name)
-        for o in (run_case(make_case(next(seeds)), emulate=True) for _ in range(8))
+        for o in (run_case(make_case(next(seeds)), Ways(emulate=True)) for _ in range(8))
         for name in o.ran
         if o.kind in ("right", "rejected")
     }
     assert {("nvidia-h200", "emulator"), ("nvidia-a100", "emulator")} <= ran
+
+
+def test_cpu_code_runs_between_guard_pages():
+    found = run_case(make_case(FIRST + 1), Ways(guard=True))
+    assert {"cpu", "cpu, other width"} <= set(found.ran), str(found)
+
+
+def test_a_case_of_too_many_steps_gets_larger_tiles():
+    """Seed 9050 draws tiles of one element for a product that takes 100,000 of them."""
+    from septran.fuzz.affordable import MOST, _steps, affordable
+
+    case = make_case(9050)
+    assert _steps(case, case.tunables) > 30 * MOST
+    smaller = affordable(case)
+    assert _steps(smaller, smaller.tunables) <= MOST
+    assert {n for n in case.tunables if smaller.tunables[n] < case.tunables[n]} == set()
+    assert affordable(smaller) == smaller
 
 
 def test_cases_depend_on_their_seed_alone():

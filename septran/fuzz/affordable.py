@@ -1,0 +1,47 @@
+"""Cases that take seconds: tiles of one element make a hundred thousand steps of some programs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from septran.errors import SepTranError
+from septran.fuzz.cases import Case
+from septran.runtime.work import steps
+from septran.task.chooser import DefaultChooser
+from septran.task.inference import complete
+from septran.task.loader import load_entry
+from septran.task.tracing import trace
+
+MOST = 1500
+"""Steps of the reference that a case may take: about a second."""
+LARGEST = 256
+"""A tile that no tensor of a case is larger than."""
+
+
+def affordable(case: Case) -> Case:
+    """The case with its smallest tiles doubled until the reference takes at most `MOST` steps."""
+    tunables = dict(case.tunables)
+    while tunables and _steps(case, tunables) > MOST:
+        smallest = min(tunables, key=lambda name: tunables[name])
+        if tunables[smallest] >= LARGEST:
+            break
+        tunables[smallest] *= 2
+    return replace(case, tunables=tunables)
+
+
+def _steps(case: Case, tunables: Mapping[str, int]) -> int:
+    """Of the logic with these tiles; none where it is refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "logic.py"
+        file.write_text(case.logic, encoding="utf-8")
+        try:
+            task, chooser = load_entry(file), DefaultChooser(dict(tunables))
+            shapes = {i.name: i.shape for i in case.inputs}
+            kinds = {i.name: i.dtype for i in case.inputs}
+            full, types = complete(task, shapes, kinds, chooser, case.static)
+            return steps(trace(task, full, types, chooser, case.static, check=False))
+        except SepTranError:
+            return 0
