@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from septran.targets.cuda.grids import grid
 from septran.targets.cuda.indices import Indices
 from septran.targets.cuda.launch import Launch, Pointer, Scalar
 from septran.targets.cuda.lowering import elements, enter, own, uniform
+from septran.targets.cuda.names import identifier
 from septran.targets.cuda.roles import hoisted
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import Writer, flat_buffer, sequence
@@ -71,7 +71,7 @@ def lower_kernels(
         taken = None
         if notes is not None:
             notes.append(taken := marks.Marks(sum(m.words for m in notes)))
-        kernels.append(_Kernel(program, f"{_identifier(name)}_kernel", body, target).lower(taken))
+        kernels.append(_Kernel(program, f"{identifier(name)}_kernel", body, target).lower(taken))
     return kernels
 
 
@@ -144,7 +144,7 @@ class _Kernel:
         for buffer in self.program.buffers:
             if buffer.memory != "GLOBAL" or buffer.name not in names:
                 continue
-            name = self.writer.name(_identifier(buffer.name))
+            name = self.writer.name(identifier(buffer.name))
             kind = tvm.ir.PointerType(tvm.ir.PrimType(buffer.dtype))
             pointer = tirx.Var(name, kind)
             size = buffer.layout.elements(buffer.shape, itemsize(buffer.dtype))
@@ -157,7 +157,7 @@ class _Kernel:
                 buffer.name, buffer.memory, buffer.shape, buffer.dtype, buffer.layout, flat
             )
         for scalar in self.program.scalars:
-            variable = tirx.Var(self.writer.name(_identifier(scalar.name)), scalar.dtype)
+            variable = tirx.Var(self.writer.name(identifier(scalar.name)), scalar.dtype)
             context.scalars[scalar.name] = variable
             context.arguments.append((Scalar(scalar.name, scalar.dtype), variable))
         return head
@@ -277,9 +277,3 @@ def _shared_bytes(program: TileProgram) -> int:
 def _generation(program: TileProgram) -> int:
     """The number in ``sm_90a``; 0 where there is none."""
     return int("".join(c for c in program.machine.arch if c.isdigit()) or 0)
-
-
-def _identifier(name: str) -> str:
-    """A name that C takes."""
-    word = re.sub(r"\W", "_", name)
-    return word if word[:1].isalpha() else f"t{word}"
