@@ -159,6 +159,8 @@ class _Tensor:
             # With what was there before, n terms take n additions.
             error = error + gamma(terms + (terms > 0), accumulator_dtype(self.dtype)) * magnitude
             error = error + terms * rounding.smallest(accumulator_dtype(self.dtype))
+            overflows = rounding.overflows(value, magnitude, accumulator_dtype(self.dtype))
+            error = np.where(overflows & (terms > 0), np.inf, error)
             if self.dtype != compute_dtype(self.dtype):
                 stores = read(self.stores, view, values)
                 error = error + gamma(stores, self.dtype) * magnitude

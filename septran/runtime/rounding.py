@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,10 +67,9 @@ def rounded(value: Array, error: Array, dtype: str, units: float = 1.0) -> Bound
     What certainly overflows is infinite, or NaN in a type without infinities; what may
     overflow is unknown.
     """
-    u = units * unit_roundoff(dtype)
-    tiny = smallest(dtype) if units else 0.0
     magnitude, greatest = size(value), largest(dtype)
-    error = error + u * (magnitude + error) + tiny
+    if units:  # else 0 times what is unknown would make it known
+        error = error + units * unit_roundoff(dtype) * (magnitude + error) + smallest(dtype)
     certain = magnitude - error > greatest
     unsure = (magnitude + error > greatest) & np.isfinite(value) & ~certain
     value = np.where(certain, np.copysign(np.inf, value), value)
@@ -95,6 +94,20 @@ def gamma(count: Array | float, dtype: str) -> Any:
 def smallest(dtype: str) -> float:
     """What underflow may lose: the least normal number, as hardware may flush to zero."""
     return float(_info(dtype).smallest_normal)
+
+
+def overflows(value: Array, magnitude: Array, dtype: str) -> Array:
+    """Where a sum may overflow on the way to its `value`, and then end elsewhere.
+
+    `magnitude` is the sum of the finite terms' magnitudes: any order may add those of one
+    sign first. Infinities of both signs would make NaN of it; NaN stays what it is.
+    """
+    greatest, finite = largest(dtype), np.isfinite(value)
+    # The terms of the value's sign, and those of the other one, as far as they are known apart.
+    along = np.where(finite, (magnitude + size(value)) / 2, magnitude)
+    against = np.where(finite, (magnitude - size(value)) / 2, magnitude)
+    certain = (np.abs(_real(value)) > greatest) & (against <= greatest)
+    return (along > greatest) & ~np.isnan(value) & ~certain
 
 
 def largest(dtype: str) -> float:
@@ -130,7 +143,9 @@ def unary(function: str, x: Bounded, dtype: str) -> Bounded:
     if function in ("sin", "cos"):  # relative to 1: near a root no kernel keeps digits
         return rounded(value, error + UNITS[function] * unit_roundoff(dtype), dtype, 0.0)
     exactly = function in ("neg", "abs", "floor", "ceil", "round")
-    return rounded(value, error, dtype, 0.0 if exactly else UNITS[function])
+    result = rounded(value, error, dtype, 0.0 if exactly else UNITS[function])
+    vanished = np.isinf(x.value) & (x.error == 0) & (value == 0)  # exp(-inf) is 0, not tiny
+    return replace(result, error=np.where(vanished, 0.0, result.error))
 
 
 def binary(function: str, x: Bounded, y: Bounded, dtype: str, common: str) -> Bounded:
@@ -173,8 +188,10 @@ def reduce(function: str, x: Bounded, axis: int, dtype: str) -> Bounded:
         value = np.sum(x.value, axis=axis, dtype=x.value.dtype)
         return Bounded(value, _unknown(x.error.any(axis=axis)), dtype)
     count = max(0, x.value.shape[axis] - 1)
-    error = x.error.sum(axis=axis) + gamma(count, dtype) * x.reach.sum(axis=axis)
-    return rounded(x.value.sum(axis=axis), error, dtype, 0.0)
+    value, magnitude = x.value.sum(axis=axis), x.reach.sum(axis=axis)
+    error = x.error.sum(axis=axis) + gamma(count, dtype) * magnitude
+    error = np.where(overflows(value, magnitude, dtype), np.inf, error)
+    return rounded(value, error, dtype, 0.0)
 
 
 def _info(dtype: str) -> Any:

@@ -277,6 +277,36 @@ def test_overflow_is_unknown_near_the_limit_and_infinite_beyond():
     assert np.isfinite(bound.value[2])
 
 
+@task.define(leaf=True)
+def sum_rows(Y, X):
+    Y[:] = task.sum(X, axis=1)
+
+
+OVERFLOWING = (
+    ([np.inf, -3e38, -3e38], False),  # -inf, and then NaN, where the finite terms come first
+    ([3e38, 3e38, -3e38], False),  # infinite, or 3e38
+    ([3e38, 3e38, -3e38, -3e38], False),
+    ([3e38, 3e38], True),  # infinite in any order
+    ([-np.inf, -1e38, 1e38], True),
+    ([np.inf, -np.inf, 3e38, 3e38], True),  # NaN
+    ([3e38, -3e38, 1.0], True),
+)
+
+
+@pytest.mark.parametrize(("terms", "known"), OVERFLOWING)
+def test_sums_that_may_overflow_on_the_way_are_unknown(terms, known):
+    """What a finite term of the other sign makes of an infinity depends on the order."""
+    row = np.array([terms], np.float32)
+    tree = traced(sum_rows, Y=(1,), X=row.shape)
+    assert np.isfinite(error_bounds(tree, {"X": row})["Y"].error[0]) == known
+    factors = {"A": np.sign(row) * np.sqrt(np.abs(row)), "B": np.sqrt(np.abs(row)).T}
+    tree = traced(gemm, C=(1, 1), A=row.shape, B=row.T.shape, tunables={"block_K": 2})
+    bound = error_bounds(tree, factors)["C"]
+    assert np.isfinite(bound.error[0, 0]) == known
+    if known:
+        assert all(result.right for result in checked(tree, factors))
+
+
 def test_outputs_that_are_read_start_from_what_is_given():
     shapes = {"C": (2, 2), "A": (2, 3), "B": (3, 2)}
     tree = traced(gemm_tile, **shapes)
