@@ -123,6 +123,6 @@ def test_where_parts_are_no_help_it_is_an_error(logic, tmp_path):
     mapping.write_text(EXPLICIT)
     stages = septran.produce_stages(logic("squares", SQUARES), str(mapping), shapes=CASES[0][2])
     with pytest.raises((NoBindingError, Errors)) as error:
-        print(stages.mapping)
+        str(stages.mapping)
     assert "t is in L0A, and it takes B from L0B" in str(error.value)
     assert "in a leaf of its own its tensors can be placed for it alone" in str(error.value)
