@@ -249,20 +249,25 @@ def loads(expr: Expr) -> tuple[View, ...]:
     return tuple(dict.fromkeys(node.view for node in walk(expr) if isinstance(node, Load)))
 
 
-def map_leaves(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """Rebuild `expr` with `change` applied to nodes that have no operands."""
+def map_children(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """`expr` with `change` applied to its direct operands."""
     match expr:
         case Unary() | Cast() | Expand() | Reduce():
-            return replace(expr, operand=map_leaves(expr.operand, change))
+            return replace(expr, operand=change(expr.operand))
         case Binary():
-            left, right = map_leaves(expr.left, change), map_leaves(expr.right, change)
-            return replace(expr, left=left, right=right)
+            return replace(expr, left=change(expr.left), right=change(expr.right))
         case Select():
-            condition = map_leaves(expr.condition, change)
-            yes, no = map_leaves(expr.yes, change), map_leaves(expr.no, change)
+            condition, yes, no = map(change, children(expr))
             return replace(expr, condition=condition, yes=yes, no=no)
         case _:
-            return change(expr)
+            return expr
+
+
+def map_leaves(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """Rebuild `expr` with `change` applied to nodes that have no operands."""
+    if not children(expr):
+        return change(expr)
+    return map_children(expr, lambda child: map_leaves(child, change))
 
 
 def unary(function: str, operand: Expr) -> Expr:

@@ -22,6 +22,7 @@ from septran.tile.passes.plan_memory import plan_memory
 from septran.tile.passes.rasterise import rasterise
 from septran.tile.passes.read_in_place import read_in_place
 from septran.tile.passes.round_tiles import round_tiles
+from septran.tile.passes.spill_temporaries import spill_temporaries
 from septran.tile.passes.stage_footprints import stage_footprints
 from septran.tile.passes.stream_panels import stream_panels
 from septran.tile.passes.turn_tiles import turn_tiles
@@ -34,6 +35,7 @@ PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     stream_panels,
     round_tiles,
     isolate_parts,
+    spill_temporaries,
     widen_panels,
     fuse_fills,
     turn_tiles,
