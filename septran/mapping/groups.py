@@ -22,7 +22,7 @@ def _only_sums(name: str, task: TaskNode) -> bool:
     """Whether a temporary is only filled, summed into by launched tasks, and copied away."""
     sums = False
     for statement in statements(task.body):
-        if not isinstance(statement, Launch) or statement.task.name in ("fill", "copy"):
+        if not isinstance(statement, Launch) or statement.task.builtin:
             continue
         for param, view in zip(statement.task.params, statement.arguments, strict=True):
             if view.tensor == name:

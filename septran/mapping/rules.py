@@ -70,6 +70,8 @@ class Facts:
     """The entry's static flags."""
     below: frozenset[str] = frozenset()
     """What it and the tasks below it use; empty while that is not known."""
+    builtin: bool = False
+    """Whether it is of the language: what is for all tasks is not for its own."""
 
     @property
     def dtype(self) -> str:
@@ -99,6 +101,7 @@ def facts_of_site(site: LaunchSite) -> Facts:
     return Facts(
         site.task, site.variant, site.path, site.level, site.leaf, site.parallel,
         site.shapes, site.dtypes, site.dims, static=site.static,
+        builtin=site.builtin,
     )  # fmt: skip
 
 
@@ -109,7 +112,7 @@ def facts_of_task(task: TaskNode, dims: Mapping[str, int], static: Mapping[str, 
         task.name, task.variant, task.path, task.level, task.leaf, task.parallel,
         {p.name: p.shape for p in task.params}, {p.name: p.dtype for p in task.params},
         dims, primitives_of(task), spreads, static,
-        frozenset(p for inner in task.walk() for p in primitives_of(inner)),
+        frozenset(p for inner in task.walk() for p in primitives_of(inner)), task.builtin,
     )  # fmt: skip
 
 
@@ -133,7 +136,7 @@ def matches(match: Match, facts: Facts, machine: Machine) -> bool:
         return False
     if match.variant and not facts.variant:
         return False
-    if facts.leaf and facts.task in BUILTIN and not _particular(match):
+    if facts.builtin and not _particular(match):
         return False
     return (
         _among(facts.task, match.task)

@@ -95,7 +95,17 @@ class _Split:
         path = f"{self.task.path}/{name}" + (f"#{count}" if count > 1 else "")
         location = body[0].location
         node = TaskNode(
-            name, name, path, True, params, body, (), False, self.task.level + 1, location
+            name,
+            name,
+            path,
+            True,
+            params,
+            body,
+            (),
+            False,
+            self.task.level + 1,
+            location,
+            builtin=kind in BUILTIN,
         )
         arguments = tuple(View.whole(t.name, t.shape, t.valid) for t in own.values())
         return Launch(with_privileges(node, self.ranges), arguments, location)

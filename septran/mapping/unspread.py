@@ -8,7 +8,6 @@ from septran.errors import SepTranError
 from septran.machine.model import Machine
 from septran.mapping.mistakes import NoParallelLoopError, NotVisibleError
 from septran.mapping.resolved import Instance
-from septran.mapping.rules import BUILTIN
 from septran.task.tree import Launch, Loop, Statement, TaskTree, statements
 
 
@@ -17,7 +16,8 @@ def unspread(
 ) -> SepTranError | None:
     """One mistake in the logic's words, where it would be many on memories that the host lacks."""
     # What fills and copies outside of loops is spread by itself, and says nothing of the rest.
-    instances = [i for i in instances if i.task not in BUILTIN]
+    own = {task.path for task in tree.root.walk() if not task.builtin}
+    instances = [i for i in instances if i.path in own]
     if any(i.proc.value != machine.host.name for i in instances):
         return None
     if any(_parallel(s) for t in tree.root.walk() for s in statements(t.body)):
@@ -28,7 +28,7 @@ def unspread(
     if not missed or any(not isinstance(e, NotVisibleError) for e in errors):
         return None
     unit = machine.processors[1].name  # nothing is foreign where the host is alone
-    launch = next((x for x in tree.root.launches() if x.task.name not in BUILTIN), None)
+    launch = next((x for x in tree.root.launches() if not x.task.builtin), None)
     hint = "launch the leaf from a composite: for i in task.parallel_range(1)"
     if launch:
         hint = f"write `for i in task.parallel_range(1):` around task.launch({launch.task.name}, "
@@ -49,7 +49,7 @@ def _parallel(statement: Statement) -> bool:
     if not isinstance(statement, Loop) or not statement.parallel:
         return False
     inside = statements(statement.body)
-    return any(isinstance(s, Launch) and s.task.name not in BUILTIN for s in inside)
+    return any(isinstance(s, Launch) and not s.task.builtin for s in inside)
 
 
 def _foreign(machine: Machine, memory: str) -> bool:

@@ -38,6 +38,8 @@ class LaunchSite:
     """The variant that was chosen; empty while it is being chosen."""
     static: Mapping[str, TunableValue] = field(default_factory=dict)
     """The entry's static flags: a convolution's stride."""
+    builtin: bool = False
+    """Whether the task is one of the language's."""
 
 
 class Chooser(Protocol):

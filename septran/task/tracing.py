@@ -275,6 +275,7 @@ class Tracer:
         node = TaskNode(
             task.name, body.variant, site.path, body.leaf, tuple(params), tuple(frame.body),
             tuple(frame.tunables.items()), site.parallel, site.level, place, body.doc,
+            body.builtin,
         )  # fmt: skip
         check_scopes(node.body, frozenset(self.open))
         node = with_privileges(node, self.ranges)
@@ -313,6 +314,7 @@ class Tracer:
             {n: v[0] for n, v in zip(names, views, strict=True)},
             {n: v[2] for n, v in zip(names, views, strict=True)},
             caller.site.path if caller else None, where, dict(self.dims), "", dict(self.static),
+            task.builtin,
         )  # fmt: skip
 
     def _chosen(self, task: Task, site: LaunchSite, where: Location) -> Task:

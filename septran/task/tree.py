@@ -130,6 +130,8 @@ class TaskNode:
     """Launches between the entry (0) and this task."""
     location: Location = field(compare=False)
     doc: str = field(default="", compare=False)
+    builtin: bool = False
+    """Whether it is the language's `fill` or `copy`, and not a task of the author's so called."""
 
     def launches(self) -> Iterator[Launch]:
         """The launches in its own body, in program order."""

@@ -179,3 +179,35 @@ def test_a_rule_by_what_a_task_reaches():
         values = [i.settings.get(RASTER).value for i in resolved.instances]
         given = [value for value in values if value != RASTER.default]
         assert given == found
+
+
+CALLED = """
+from septran import task
+
+@task.define(leaf=True)
+def {name}(Y, X):
+    T = task.empty(X.shape, X.dtype, name="T")
+    T[:, :] = task.exp(X)
+    Y[:, :] = T * X
+
+@task.define
+def whole(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"]):
+    Yp, Xp = (task.partition(t, shape=(8, t.shape[1])) for t in (Y, X))
+    for i in task.parallel_range(Yp.shape[0]):
+        task.launch({name}, Yp[i, 0], Xp[i, 0])
+"""
+
+
+@pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200"])
+@pytest.mark.parametrize("name", ["copy", "fill"])
+def test_a_task_called_like_one_of_the_language_is_a_task_like_others(name, machine, tmp_path):
+    def mapped(name):
+        file = tmp_path / f"{name}_logic.py"
+        file.write_text(CALLED.format(name=name), encoding="utf-8")
+        stages = produce_stages(str(file), machine, shapes={"M": 20, "N": 30})
+        return [
+            (i.proc.value, dict(i.placed), {k: b.value for k, b in i.bindings.items()})
+            for i in stages.mapping.instances
+        ]
+
+    assert mapped(name) == mapped("another")
