@@ -23,9 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.rules.children import HEAVY, judge, trace
-from benchmarks.rules.families import FAMILIES, Family
+from benchmarks.rules.families import FAMILIES, UNSEEN, Family
 from benchmarks.rules.python_sites import Site
 
+CAUGHT, MISSED, UNTESTED, LEFT = "caught", "missed by no test", "without a test", "not run"
+VERDICTS = (CAUGHT, MISSED, UNTESTED, LEFT)
 Reach = dict[str, tuple[float, list[str]]]
 """Of each test its seconds of processor time and the rules that it comes to."""
 
@@ -108,7 +110,12 @@ def _tests(site: Site, reach: Reach) -> list[str]:
 
 
 def _is_left(verdict: str | None, again: bool) -> bool:
-    return verdict is None or (again and verdict != "caught")
+    return verdict is None or (again and verdict == MISSED)
+
+
+def _unseen(site: Site) -> str:
+    """Why no test is to miss a rule; empty for nearly all."""
+    return next((why for words, why in UNSEEN.items() if words in site.text), "")
 
 
 def _run(family: str, todo: list[tuple[Site, list[str]]], given: argparse.Namespace) -> None:
@@ -123,7 +130,8 @@ def _run(family: str, todo: list[tuple[Site, list[str]]], given: argparse.Namesp
         caught = found.get("failed") or found.get("ended")
         row = {
             "key": site.key, "family": family, "line": site.line, "text": site.text,
-            "verdict": "caught" if caught else "missed by no test", "by": caught or "",
+            "verdict": CAUGHT if caught else UNTESTED if _unseen(site) else MISSED,
+            "by": caught or _unseen(site),
             "why": found.get("why", ""), "reached_by": reached[site.key],
             "run": found.get("run", 0), "seconds": round(time.monotonic() - begin, 1),
         }  # fmt: skip
@@ -146,17 +154,20 @@ def table(done: dict[str, Any], names: list[str]) -> str:
     counts: dict[tuple[str, str], Counter[str]] = {}
     holes = []
     for name, site in sites:
-        verdict = done.get(site.key, {}).get("verdict", "not run")
+        verdict = done.get(site.key, {}).get("verdict", LEFT)
         for row in ((name, site.file), (name, "all"), ("all", "")):
             counts.setdefault(row, Counter())[verdict] += 1
-        if verdict == "missed by no test":
+        if verdict == UNTESTED:
+            holes.append(f"- {site.file}:{site.line} has no test, as {_unseen(site)}: "
+                         f"`{site.text}`")  # fmt: skip
+        if verdict == MISSED:
             reached = done[site.key]["reached_by"]
             holes.append(f"- {site.file}:{site.line} ({site.change}, reached by {reached} tests): "
                          f"`{site.text}`")  # fmt: skip
-    lines = ["| family | file | rules | caught | missed by no test | not run |",
-             "| --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    lines = [f"| family | file | rules | {' | '.join(VERDICTS)} |",
+             "| --- | --- | --- |" + " --- |" * len(VERDICTS)]  # fmt: skip
     for (name, file), count in sorted(counts.items()):
-        kinds = (count[k] for k in ("caught", "missed by no test", "not run"))
+        kinds = (count[k] for k in VERDICTS)
         lines.append(f"| {name} | {file} | {count.total()} | {' | '.join(map(str, kinds))} |")
     return "\n".join([*lines, "", *holes])
 

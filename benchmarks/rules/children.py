@@ -112,12 +112,14 @@ def trace(
     def work() -> dict[str, Any]:
         plugin = _Plugin()
         setattr(builtins, REACHED, plugin.reached)
-        if _headers(sites):
-            plugin.log = Path(tempfile.mkstemp(prefix="septran-rules-")[1])
-            _patch_headers(sites, lambda s, here: cpp_sites.traced(s, here, str(plugin.log)))
-        else:
-            _patch_modules(sites, python_sites.traced)
-        _pytest(plugin, tests, "-m", marks)
+        with contextlib.ExitStack() as stack:
+            if _headers(sites):
+                folder = stack.enter_context(_switchable_headers())
+                plugin.log = folder / "log"
+                os.environ[cpp_sites.LOG] = str(plugin.log)
+            else:
+                _patch_modules(sites, python_sites.traced)
+            _pytest(plugin, tests, "-m", marks)
         return {t: found for t, found in plugin.tests.items() if t not in plugin.others}
 
     return _forked(work, seconds)
@@ -168,14 +170,15 @@ def _judge(
             return True
 
     files = list(dict.fromkeys(t.split("::")[0] for _, tests in todo for t in tests))
-    _pytest(Judge(), files, "-x", "-m", "", "-s")
+    with _switchable_headers() if _headers([todo[0][0]]) else contextlib.nullcontext():
+        _pytest(Judge(), files, "-x", "-m", "", "-s")
 
 
 def _judged(
     site: Site, items: list[pytest.Item], session: pytest.Session, plugin: _Plugin
 ) -> dict[str, Any]:
     if _headers([site]):
-        _patch_headers([site], lambda s, here: cpp_sites.switched_off(s, here[0]))
+        os.environ[cpp_sites.OFF] = site.place
     elif name := _loaded(site.file):
         _patch_loaded(name, site)
     else:
@@ -249,19 +252,23 @@ def _patch_modules(sites: Sequence[Site], change: Callable[[str, list[Site]], An
     sys.meta_path.insert(0, finder)
 
 
-def _patch_headers(sites: Sequence[Site], change: Callable[[str, list[Site]], str]) -> None:
-    """Let the emulator take its sources from a changed copy."""
+@contextlib.contextmanager
+def _switchable_headers() -> Iterator[Path]:
+    """Let the emulator take its sources from a copy in which each rule has a switch."""
     from septran.targets.cuda.emulator import build
 
-    copy = Path(tempfile.mkdtemp(prefix="septran-rules-"))
-    for part in ("device", "runtime"):
-        shutil.copytree(ROOT / EMULATOR / part, copy / part)
-    for file, here in _by_file(sites).items():
-        source = (ROOT / file).read_text("utf-8")
-        (copy / Path(file).relative_to(EMULATOR)).write_text(change(source, here), "utf-8")
-    build._HERE = copy
-    for kept in (build._sources, build._fingerprint):
-        kept.cache_clear()
+    with tempfile.TemporaryDirectory(prefix="septran-rules-") as folder:
+        copy = Path(folder)
+        for part in ("device", "runtime"):
+            shutil.copytree(ROOT / EMULATOR / part, copy / part)
+        for header in sorted((ROOT / EMULATOR / "runtime").glob("*.h")):
+            file = str(header.relative_to(ROOT))
+            changed = cpp_sites.switchable(file, header.read_text("utf-8"))
+            (copy / "runtime" / header.name).write_text(changed, "utf-8")
+        build._HERE = copy
+        for kept in (build._sources, build._fingerprint):
+            kept.cache_clear()
+        yield copy
 
 
 def _pytest(plugin: object, tests: Sequence[str], *more: str) -> None:

@@ -5,16 +5,36 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from pathlib import Path
 
 from benchmarks.rules.python_sites import Site
 
-_CALL = re.compile(r"(?<![\w:.])(fail_at|fail|bad)\(Fault::(\w+)")
+OFF, LOG = "SEPTRAN_RULES_OFF", "SEPTRAN_RULES_LOG"
+SWITCH = f"""\
+#ifndef RULE_IS_OFF
+#define RULE_IS_OFF
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+inline bool rule_is_off(const char* place) {{
+  if (const char* log = getenv("{LOG}"))
+    if (FILE* file = fopen(log, "a")) {{
+      fprintf(file, "%s\\n", place);
+      fclose(file);
+    }}
+  const char* off = getenv("{OFF}");
+  return off && !strcmp(off, place);
+}}
+#endif
+"""
+_CALL = re.compile(r"(?<![\w:.])(fail_at|fail|bad|note)\((?!fault, nullptr)(?:Fault::)?(\w+),")
+DEFINITIONS = "faults.h"
 
 
 def cpp_sites(file: str, source: str) -> list[Site]:
-    """Each call of `fail`, `fail_at` or `bad` with a fault of its own."""
+    """Each call of `fail`, `fail_at`, `bad` or `note` that says which fault it is."""
     sites, counts = [], Counter[str]()
-    for call in _CALL.finditer(source):
+    for call in _CALL.finditer(source) if Path(file).name != DEFINITIONS else ():
         text = " ".join(source[call.start() : end_of_call(source, call.start())].split())
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         place = f"{file}::{call[2]}::{digest}"
@@ -39,19 +59,17 @@ def end_of_call(source: str, start: int) -> int:
         at += 1
 
 
-def switched_off(source: str, site: Site) -> str:
-    """The header without one fault; lines stay where they are."""
-    end = end_of_call(source, site.number)
-    lines = source.count("\n", site.number, end)
-    return source[: site.number] + "(void)0" + "\n" * lines + source[end:]
+def switchable(file: str, source: str) -> str:
+    """The header with a switch in front of each fault, so that one compilation serves all rules.
 
-
-def traced(source: str, sites: list[Site], log: str) -> str:
-    """The header that writes down which faults it comes to."""
-    for site in sorted(sites, key=lambda s: -s.number):
-        note = (
-            f'[] {{ if (auto f = fopen("{log}", "a")) {{ fputs("{site.place}\\n", f); '
-            "fclose(f); } }(), "
-        )
-        source = source[: site.number] + note + source[site.number :]
-    return "#include <cstdio>\n#line 1\n" + source
+    A fault whose place is in the environment's `OFF` is none, and functions that only report one
+    come back; in the file `LOG` stands which were come to. Lines stay where they are.
+    """
+    for site in reversed(cpp_sites(file, source)):
+        end = end_of_call(source, site.number)
+        call = source[site.number : end]
+        switch = f'(rule_is_off("{site.place}") ? (void)0 : {call})'
+        source = source[: site.number] + switch + source[end:]
+    if Path(file).name != DEFINITIONS:
+        source = source.replace("[[noreturn]] ", "")
+    return f"{SWITCH}#line 1\n{source}"

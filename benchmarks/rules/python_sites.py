@@ -218,7 +218,8 @@ def _replaced(source: str, changes: dict[int, Change], way: str) -> ast.Module:
             node = self.generic_visit(node)
             return _placed(change(node), node) if change else node
 
-    return ast.fix_missing_locations(Replace().visit(tree))
+    changed: Any = Replace().visit(tree)
+    return ast.fix_missing_locations(changed)
 
 
 def _placed(new: ast.AST, old: ast.AST) -> ast.AST:
@@ -244,7 +245,7 @@ def _without(node: ast.AST, site: Site) -> ast.AST:
     return ast.parse(f"np.full(np.shape({ast.unparse(node)}), {number})[()]", mode="eval").body
 
 
-def _noting(node: ast.AST, place: str) -> ast.AST:
+def _noting(node: Any, place: str) -> ast.AST:
     name = ast.Name(REACHED, ast.Load())
     if isinstance(node, ast.stmt):
         note = ast.Expr(ast.Call(name, [ast.Constant(place)], []))
