@@ -122,14 +122,7 @@ def test_stores_are_clipped_and_unswizzled(launch, ptx, tensor_map, random, span
     assert np.array_equal(o, expected)
 
 
-@pytest.mark.parametrize("how", ["add", "min", "max"])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
-def test_the_copy_engine_reduces(launch, ptx, tensor_map, random, how, dtype):
-    x, o = random(dtype, 8, 8), random(dtype, 8, 8)
-    before = o.copy()
-    text = (
-        ptx
-        + """
+REDUCE = """
     extern "C" __global__ void k(const __grid_constant__ CUtensorMap x,
                                  const __grid_constant__ CUtensorMap o) {
       extern __shared__ __align__(128) unsigned char s[];
@@ -140,10 +133,27 @@ def test_the_copy_engine_reduces(launch, ptx, tensor_map, random, how, dtype):
                      " [%0, {%2, %2}], [%1];" :: "l"(&o), "r"(at(s)), "r"(0));
         commit_stores(); wait_stores();
       }
-    }""".replace("BYTES", str(x.nbytes)).replace("HOW", how)
-    )
-    maps = [tensor_map(n, v, (8, 8)) for n, v in (("x", x), ("o", o))]
+    }"""
+
+
+def reduce_all(launch, text, tensor_map, how, x, o):
+    text = text.replace("BYTES", str(x.nbytes)).replace("HOW", how)
+    maps = [tensor_map(n, v, x.shape[::-1]) for n, v in (("x", x), ("o", o))]
     launch(text, {"x": x, "o": o}, maps=maps, shared=x.nbytes, seed=0)
+
+
+def test_reductions_of_bytes_are_not_modelled(launch, ptx, tensor_map, random):
+    x, o = random("uint8", 8, 16), random("uint8", 8, 16)
+    with pytest.raises(UnmodelledError, match="a reduction by the copy engine of this kind"):
+        reduce_all(launch, ptx + REDUCE, tensor_map, "add", x, o)
+
+
+@pytest.mark.parametrize("how", ["add", "min", "max"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+def test_the_copy_engine_reduces(launch, ptx, tensor_map, random, how, dtype):
+    x, o = random(dtype, 8, 8), random(dtype, 8, 8)
+    before = o.copy()
+    reduce_all(launch, ptx + REDUCE, tensor_map, how, x, o)
     combine = {"add": np.add, "min": np.minimum, "max": np.maximum}[how]
     assert np.array_equal(o, combine(before, x))
 
@@ -246,12 +256,7 @@ def test_an_mbarrier_counts_copies_by_threads(launch, ptx, seed):
     assert np.array_equal(o.reshape(32, 4), x.reshape(32, 4)[::-1])
 
 
-@pytest.mark.parametrize("seed", [None, 0, 1])
-def test_multicast_reaches_each_block_of_the_mask(launch, ptx, tensor_map, random, seed):
-    x, o = random("float32", 4, 64), np.zeros((2, 128), np.float32)
-    text = (
-        ptx
-        + """
+MULTICAST = """
     extern "C" __global__ void k(const __grid_constant__ CUtensorMap x, float* o) {
       extern __shared__ __align__(128) float s[];
       __shared__ uint64_t b;
@@ -263,16 +268,37 @@ def test_multicast_reaches_each_block_of_the_mask(launch, ptx, tensor_map, rando
         expect(&b, 512);
         asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
           ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;"
-          :: "r"(at(s + 64 * rank)), "l"(&x), "r"(at(&b)), "r"(0), "r"(rank * 2), "h"((short)3));
+          :: "r"(at(s + 64 * rank)), "l"(&x), "r"(at(&b)), "r"(0), "r"(rank * 2), "h"(MASK));
       }
       wait(&b, 0);
       for (int i = threadIdx.x; i < 128; i += 32) o[rank * 128 + i] = s[i];
       asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;");
     }"""
-    )
-    launch(text, {"x": x, "o": o}, maps=[tensor_map("x", x, (64, 1))], shared=512, grid=2,
-           cluster=2, seed=seed)  # fmt: skip
+
+
+@pytest.fixture
+def multicast(launch, ptx, tensor_map, random):
+    """`multicast(mask)`: two blocks send two rows of x each to those of the mask."""
+
+    def run(mask, seed=None):
+        x, o = random("float32", 4, 64), np.zeros((2, 128), np.float32)
+        text = ptx + MULTICAST.replace("MASK", f"(short){mask}")
+        launch(text, {"x": x, "o": o}, maps=[tensor_map("x", x, (64, 1))], shared=512, grid=2,
+               cluster=2, seed=seed)  # fmt: skip
+        return x, o
+
+    return run
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_multicast_reaches_each_block_of_the_mask(multicast, seed):
+    x, o = multicast(3, seed)
     assert np.array_equal(o, np.stack([x[[0, 2]].reshape(-1)] * 2))
+
+
+def test_multicast_to_a_block_that_there_is_not(multicast):
+    with pytest.raises(MisuseError, match="multicast to rank 2 of 2 blocks"):
+        multicast(7)
 
 
 BAD_MAPS = {

@@ -78,9 +78,12 @@ WGMMA = module("""
   @%v4 or.b64 %d1, %d1, 0x0002000000000000; // a base offset
   add.s64 %d2, %d1, 128;
   mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;
+  setp.eq.and.u32 %p, %t, 5, %v10;
+  @%p exit;
   @!%v5 wgmma.fence.sync.aligned;
   wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %d1, %d2, 1, 1, 1, 0, 0;
   wgmma.commit_group.sync.aligned;
+  @%v9 exit;
   @%v7 add.f32 %f4, %f0, %f1;
   @%v8 mov.f32 %f2, %f4;
   wgmma.wait_group.sync.aligned 0;
@@ -101,6 +104,8 @@ def test_descriptors_fences_and_accumulators(launch):
         6: (UnwrittenError, "nobody has written", {"strict": True}),
         7: (RegisterError, "is read while a wgmma"),
         8: (RegisterError, "is written while a wgmma"),
+        9: (RegisterError, "returns while a wgmma .* is in flight"),
+        10: (MisuseError, "lanes have partly returned"),
     }, block=128, shared=5120, cluster=2, grid=2)  # fmt: skip
     assert (found[:128] == -1).all()  # the last variant wrote nothing
 
@@ -175,6 +180,41 @@ def test_what_hardware_does_without(launch):
         }  # fmt: skip
         launch(COPIES, arrays, block=256, shared=5120, mode="late")
         assert (arrays["o"][:256] == np.arange(1, 257)).all()
+
+
+MAPS = module("""
+  mov.b32 %a0, 0; add.s32 %a1, %s, 128;
+zero:
+  st.shared.b32 [%a1+-4], %a0; sub.s32 %a1, %a1, 4;
+  setp.gt.u32 %p, %a1, %s;
+  @%p bra zero;
+  tensormap.replace.tile.rank.shared::cta.b1024.b32 [%s], 1;
+  @%v1 tensormap.replace.tile.rank.shared::cta.b1024.b32 [%s], 5;
+  tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%s], 1, 256;
+  @%v2 tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%s], 5, 16;
+  tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%s], 0, 1;
+  @%v3 tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%s], 0, 2;
+  tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [%s], 0;
+  @%v4 tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [%s], 1;
+  tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%s], 3;
+  @%v5 tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%s], 4;
+  tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%s], 0;
+  @%v6 tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%s], 1;
+  @%v7 add.s32 %s, %s, 16;
+  @%v7 tensormap.replace.tile.rank.shared::cta.b1024.b32 [%s], 1;
+""")
+
+
+def test_fields_of_tensor_maps(launch):
+    check(launch, MAPS, {
+        1: (MisuseError, "a rank less 1 of 5"),
+        2: (MisuseError, "axis 5"),
+        3: (UnmodelledError, "element strides other than 1"),
+        4: (UnmodelledError, "interleaved tensor maps"),
+        5: (UnmodelledError, "swizzles other than of 32, 64, 128 bytes"),
+        6: (UnmodelledError, "filling with NaN"),
+        7: (AlignmentError, "16 beyond a multiple"),
+    }, block=1, shared=1024)  # fmt: skip
 
 
 CLUSTER = module("""

@@ -26,7 +26,7 @@ constexpr uint32_t kWindow = 1 << 18;  // bytes of a block's shared window
 constexpr uint32_t kRankShift = 24;
 constexpr uint32_t kRegisters = 65536;  // of a multiprocessor, and so of a block at most
 constexpr uint32_t kReserved = 1024;   // the system's, at the start of the window
-constexpr uint64_t kPatience = 1ull << 31;  // accesses without a barrier: a thread spins
+constexpr uint64_t kPatience = 1ull << 26;  // accesses without a barrier: a thread spins
 
 struct Block;
 struct Cluster;

@@ -165,6 +165,7 @@ bool elect(uint32_t mask) {
 uint32_t active_mask() {
   EMU_ENTER;
   fail(Fault::unmodelled, "activemask depends on how the hardware runs lanes");
+  return 0;
 }
 void warp_sync(uint32_t mask) {
   EMU_ENTER;
