@@ -218,7 +218,8 @@ def _replaced(source: str, changes: dict[int, Change], way: str) -> ast.Module:
             node = self.generic_visit(node)
             return _placed(change(node), node) if change else node
 
-    changed: Any = Replace().visit(tree)
+    changed = Replace().visit(tree)
+    assert isinstance(changed, ast.Module)
     return ast.fix_missing_locations(changed)
 
 
