@@ -261,10 +261,9 @@ def _switchable_headers() -> Iterator[Path]:
         copy = Path(folder)
         for part in ("device", "runtime"):
             shutil.copytree(ROOT / EMULATOR / part, copy / part)
-        for header in sorted((ROOT / EMULATOR / "runtime").glob("*.h")):
-            file = str(header.relative_to(ROOT))
-            changed = cpp_sites.switchable(file, header.read_text("utf-8"))
-            (copy / "runtime" / header.name).write_text(changed, "utf-8")
+        for header in sorted(copy.rglob("*.h")):
+            file = f"{EMULATOR}/{header.relative_to(copy)}"
+            header.write_text(cpp_sites.switchable(file, header.read_text("utf-8")), "utf-8")
         build._HERE = copy
         for kept in (build._sources, build._fingerprint):
             kept.cache_clear()

@@ -65,11 +65,12 @@ def switchable(file: str, source: str) -> str:
     A fault whose place is in the environment's `OFF` is none, and functions that only report one
     come back; in the file `LOG` stands which were come to. Lines stay where they are.
     """
-    for site in reversed(cpp_sites(file, source)):
+    sites = cpp_sites(file, source)
+    for site in reversed(sites):
         end = end_of_call(source, site.number)
         call = source[site.number : end]
         switch = f'(rule_is_off("{site.place}") ? (void)0 : {call})'
         source = source[: site.number] + switch + source[end:]
     if Path(file).name != DEFINITIONS:
         source = source.replace("[[noreturn]] ", "")
-    return f"{SWITCH}#line 1\n{source}"
+    return f"{SWITCH}#line 1\n{source}" if sites else source
