@@ -226,7 +226,8 @@ def nominal(value: Any) -> Any:
 
 
 FAR = 1 << 15
-"""Indices of elements have factors and constants below this; others may pass 32 bits."""
+"""Indices of elements have factors and constants below this; with greater ones a number is
+arithmetic of its own in 64 bits, lest it make all indices of its kernel so wide."""
 
 
 def as_index(value: Any) -> Index:

@@ -23,6 +23,7 @@ from septran.targets.cpu.microkernel import EXACT_STEPS, emit_gemms
 from septran.targets.cpu.simd import fence
 from septran.targets.cpu.vector import emit_maps
 from septran.targets.cpu.writer import Writer, flat_buffer
+from septran.targets.index_width import index_dtype
 from septran.task.index import Index, Range, Var, axis, minimum
 from septran.tile.loops import ranges, trips, used, walk
 from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, regions, writes
@@ -36,7 +37,6 @@ EMITTERS: Mapping[str, Emitter] = {
 }
 """By primitive: takes neighbouring nodes with one emitter, and buffers that only they use."""
 
-LARGEST_INDEX = 2**31 - 1
 SLACK_BYTES = 256
 """Behind each owned buffer, so that a whole vector may be read at its end."""
 PARALLEL_WORK = 1 << 15
@@ -63,9 +63,8 @@ def lower_program(program: TileProgram, writer: Writer | None = None) -> Any:
 
     `writer` is a new one of a subclass where more is to be written than the kernel needs.
     """
-    wide = any(math.prod(b.shape) * b.stages > LARGEST_INDEX for b in program.buffers)
     writer = writer or Writer()
-    writer.index_dtype = "int64" if wide else "int32"
+    writer.index_dtype = index_dtype(program)
     context = Context(writer, Indices(writer), program.machine, vector_unit(program.machine))
     params = [_parameter(context, program, program.buffer(name)) for name in program.params]
     scalars = [tirx.Var(writer.name(s.name), s.dtype) for s in program.scalars]

@@ -28,12 +28,12 @@ from septran.targets.cuda.names import identifier
 from septran.targets.cuda.roles import hoisted
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import Writer, flat_buffer, sequence
+from septran.targets.index_width import index_dtype
 from septran.task.index import Index
 from septran.tile.loops import used
 from septran.tile.nodes import For, Node, Remark, TileProgram
 from septran.tile.substitution import substitute
 
-LARGEST_INDEX = 2**31 - 1
 AMPERE = 80
 """The first architecture with `max.NaN`."""
 MOST_HELD = 64
@@ -100,8 +100,7 @@ class _Kernel:
                 f"{name} needs {block:,} threads a block, and there are at most {MOST_THREADS:,}",
                 "ask for fewer `consumers`",
             )
-        wide = any(math.prod(b.shape) * b.stages > LARGEST_INDEX for b in program.buffers)
-        self.writer = Writer("int64" if wide else "int32", _generation(program) >= AMPERE)
+        self.writer = Writer(index_dtype(program), _generation(program) >= AMPERE)
         self.block, self.thread = tirx.Var("block", "int32"), tirx.Var("tid", "int32")
         shared = flat_buffer("shared", _shared_bytes(program), "uint8", "shared.dyn", 1024)
         indices = Indices(self.writer)

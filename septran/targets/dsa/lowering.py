@@ -38,6 +38,7 @@ from septran.targets.dsa.steps import (
 )
 from septran.targets.dsa.turning import turned
 from septran.targets.dsa.vectors import emit_map
+from septran.targets.index_width import index_dtype
 from septran.task.index import Index
 from septran.tile.nodes import (
     Acquire,
@@ -62,15 +63,12 @@ EMITTERS: Mapping[str, Callable[[Context, Compute, int], None]] = {
 }
 """By primitive."""
 
-LARGEST_INDEX = 2**31 - 1
-
 
 def lower_program(program: TileProgram) -> Any:
     """The PrimFunc of `program`; raises TargetError with the origin of the node."""
     program = turned(program)
     extra = workspaces(program)
-    sizes = [math.prod(b.shape) * b.stages for b in program.buffers] + [n for _, n in extra]
-    writer = Writer("int64" if max(sizes, default=0) > LARGEST_INDEX else "int32")
+    writer = Writer(index_dtype(program, (size for _, size in extra)))
     core = tirx.Var(writer.name("core"), "int32")
     queues = Queues(program.machine)
     context = Context(writer, Indices(writer), program.machine, queues)

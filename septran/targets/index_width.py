@@ -1,0 +1,101 @@
+"""How wide the integers of indices are: 32 bits where extents prove that all of them fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+from septran.task import expressions as ex
+from septran.task.atoms import FloorDiv, Max, Min, Mod
+from septran.task.index import Index, Range, Var, axis
+from septran.task.views import View
+from septran.tile.bounds import count, ranges_of
+from septran.tile.loops import walk
+from septran.tile.nodes import (
+    Acquire,
+    Commit,
+    Compute,
+    For,
+    Node,
+    Release,
+    TileProgram,
+    Wait,
+    regions,
+)
+
+LARGEST = 2**31 - 1
+"""The greatest integer of 32 bits."""
+_UNKNOWN = 1 << 62
+
+
+def index_dtype(program: TileProgram, sizes: Iterable[int] = ()) -> str:
+    """The type of a program's indices; `sizes` are those of further buffers, in elements.
+
+    An index as a number of the logic, such as ``30_000 * i``, may pass 32 bits however short the
+    tensors are; so may a coordinate that is computed only to see that it is beyond the end.
+    """
+    held = [math.prod(b.shape) * b.stages for b in program.buffers]
+    greatest = max((*held, *sizes, *_reaches(program)), default=0)
+    return "int32" if greatest <= LARGEST else "int64"
+
+
+def reach(index: Index, known: Mapping[Var, Range]) -> int:
+    """No part that `index` is computed from is greater than this, nor less than its negative."""
+    total, most = abs(index.constant), 0
+    for atom, factor in index.terms:
+        part = Index(((atom, 1),))
+        if not part.variables() <= known.keys():
+            return _UNKNOWN
+        total += abs(factor) * max(map(abs, part.bounds(known)))
+        most = max(most, abs(factor), *_inner(atom, known))
+    return max(total, most)
+
+
+def _inner(atom: object, known: Mapping[Var, Range]) -> tuple[int, ...]:
+    match atom:
+        case FloorDiv(value, divisor) | Mod(value, divisor):
+            return divisor, reach(value, known)
+        case Min(operands) | Max(operands):
+            return tuple(reach(operand, known) for operand in operands)
+    return ()
+
+
+def _reaches(program: TileProgram) -> Iterator[int]:
+    """Of all that the kernels of a program count and compute."""
+    strides = {b.name: _strides(b.shape) for b in program.buffers}
+    for node, loops in walk(program.body):
+        known = ranges_of(loops)
+        yield from (reach(index, known) for index in _own(node))
+        for region in regions(node):
+            parts = _of_view(region, known)
+            yield from parts
+            yield sum(r * s for r, s in zip(parts, strides.get(region.buffer, ()), strict=False))
+        if isinstance(node, For):
+            yield count(tuple(loop for loop in (*loops, node) if loop.kind == "parallel"))
+        if isinstance(node, Compute) and node.expression is not None:
+            for part in ex.walk(node.expression):
+                if isinstance(part, ex.IndexValue):
+                    yield reach(part.index, known)
+                elif isinstance(part, ex.Position):
+                    yield from _of_view(part.view, known)
+
+
+def _own(node: Node) -> tuple[Index, ...]:
+    """Indices of a node that are of no region."""
+    match node:
+        case For():
+            return (node.extent,)
+        case Acquire() | Commit() | Wait() | Release():
+            return (node.index,)
+    return ()
+
+
+def _of_view(view: View, known: Mapping[Var, Range]) -> tuple[int, ...]:
+    """Of its entries, one an axis of the tensor, and then of its extents."""
+    axes = {axis(n): (0, max(0, extent - 1)) for n, extent in enumerate(view.shape)}
+    entries = (reach(entry, {**known, **axes}) for entry in view.index)
+    return (*entries, *(reach(valid, known) for valid in view.valid))
+
+
+def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[n + 1 :]) for n in range(len(shape)))
