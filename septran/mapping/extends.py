@@ -25,7 +25,7 @@ def parent_of(node: Node, folder: Path | None, seen: list[Path]) -> Path | None:
         return None
     if not isinstance(name.value, str) or name.tag or not name.value:
         raise ExtendsError("`extends` is the name of a mapping file", name.where)
-    path = _inside(name, folder)
+    path = _inside(name, folder, seen[-1] if seen else None)
     if path in seen:
         trail = " -> ".join(p.name for p in (*seen[seen.index(path) :], path))
         raise ExtendsError(f"the mappings extend each other: {trail}", name.where)
@@ -34,7 +34,8 @@ def parent_of(node: Node, folder: Path | None, seen: list[Path]) -> Path | None:
     return path
 
 
-def _inside(name: Node, folder: Path | None) -> Path:
+def _inside(name: Node, folder: Path | None, own: Path | None) -> Path:
+    """The file of that name; a file called as a shipped one means that by it, not itself."""
     part = Path(name.text)
     if part.is_absolute() or ".." in part.parts or "\\" in name.text or "\0" in name.text:
         hint = "name a file in the same folder, or one of the shipped mappings"
@@ -51,12 +52,20 @@ def _inside(name: Node, folder: Path | None) -> Path:
         candidate = root / part
         if is_file(candidate):
             resolved = candidate.resolve()
+            if resolved == own and _ships(part, own):
+                continue
             if not resolved.is_relative_to(root.resolve()):
                 message = f"{name.text!r} is a link that leads out of its folder"
                 raise ExtendsError(message, name.where)
             return resolved
     places = " or ".join(str(root) for root in _roots(folder))
     raise ExtendsError(f"no mapping {shortened(name.text)!r} in {places}", name.where)
+
+
+def _ships(part: Path, own: Path | None) -> bool:
+    """Whether a mapping of that name is shipped, and is another file than `own`."""
+    shipped = mappings_root() / part
+    return is_file(shipped) and shipped.resolve() != own
 
 
 def shortened(name: str) -> str:

@@ -133,6 +133,23 @@ def test_a_mapping_that_extends_itself(folder):
         load_mapping(path)
 
 
+@pytest.mark.parametrize("name", ["cpu-x86", "cpu-x86.mapping.yaml"])
+def test_a_file_called_as_a_shipped_one_extends_that(folder, name):
+    text = f"extends: {name}\ntunables: {{block_M: 32}}\n"
+    path = write(folder, text, "cpu-x86.mapping.yaml")
+    for file in (path, write(folder, f"extends: {name}\n")):
+        found = load_mapping(file)
+        assert len(found.rules) > 10
+        assert found.tunables["block_M"].cases[0].value == 32
+
+
+def test_a_cycle_by_the_name_of_a_shipped_one(folder):
+    write(folder, "extends: child.yaml\nrules: [{}]", "cpu-x86.mapping.yaml")
+    path = write(folder, "extends: cpu-x86\nrules: [{}]")
+    with pytest.raises(ExtendsError, match=r"child.yaml -> cpu-x86.mapping.yaml -> child.yaml"):
+        load_mapping(path)
+
+
 def test_long_chains_are_cut(folder):
     for n in range(10):
         write(folder, f"extends: c{n + 1}.yaml\nrules: [{{}}]", f"c{n}.yaml")
