@@ -210,8 +210,9 @@ def _allocate(shape: Any, dtype: str | None, name: str, fill: float | int | None
         require_number(fill, kind, f"the first content of {name}", where)
     unique = frame.fresh(name)
     sizes = tuple(map(int, extents))
-    # The entry computes nothing itself: what its temporaries begin with is a task's work.
-    apart = fill is not None and not frame.task.leaf and frame.site.level == 0
+    # Nothing is computed outside of tasks and their loops: first contents are a task's work.
+    entry = frame.site.level == 0
+    apart = fill is not None and not frame.task.leaf and (entry or not _shared_out())
     frame.body.append(Allocate(unique, sizes, valid, kind, None if apart else fill, where))
     whole = View.whole(unique, sizes, valid)
     frame.homes[unique] = Home(whole, sizes)
@@ -367,19 +368,18 @@ BLOCK = 64
 
 
 def _spread(leaf: Task, *tiles: Tile, **keywords: Any) -> None:
-    """Launch a built-in leaf; where the entry has no parallel loop around it, tile by tile.
+    """Launch a built-in leaf; where no loop around it is parallel, tile by tile.
 
-    The entry's tensors are whole, and as large as the caller likes: no unit has the room
-    for all of one, and the units are there to share the work.
+    Tensors are whole there, and as large as the caller likes: no unit has the room for all of
+    one, and the units are there to share the work.
     """
     frame = current()
     for tile in tiles:
         frame.require_live(_tile(tile))
     shape = tiles[0].view.shape
-    alone = frame.site.level == 0 and not frame.parallel
     apart = len({t.name for t in tiles}) == len(tiles)  # else a tile may be another's source
     alike = all(t.view.shape == shape for t in tiles)
-    if not (alone and shape and apart and alike):
+    if not (shape and apart and alike) or _shared_out():
         launch(leaf, *tiles, **keywords)
         return
     side = tunable(f"block_{leaf.name}", BLOCK)
@@ -389,6 +389,11 @@ def _spread(leaf: Task, *tiles: Tile, **keywords: Any) -> None:
     with _open(frame, tuple(map(as_index, grids[0].shape)), True, _here()) as variables:
         indices = tuple(map(Symbol, variables))
         launch(leaf, *(grid[indices] for grid in grids), **keywords)
+
+
+def _shared_out() -> bool:
+    """Whether a loop around, of this task or of its callers, is parallel."""
+    return any(frame.parallel for frame in current().tracer.frames)
 
 
 def index(x: Tile, axis: int) -> Expression:
