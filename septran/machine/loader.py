@@ -325,6 +325,7 @@ def _engine(name: str, node: Node, memories: tuple[str, ...], clock: float | Non
         queue_depth=int(depth.value) if depth else None,  # type: ignore[arg-type]
         layouts=tuple(e.text for e in layouts.elements) if layouts else ("row",),
         transposes=_flag(node, "transposes", True),
+        location=node.where,
     )
 
 
@@ -375,6 +376,7 @@ def _instruction(name: str, node: Node, arch: str) -> Instruction:
         issued_by=_text(node, "issued_by"),
         throughput=_throughput(throughput, arch),
         options=_frozen(_section(node, "options")),
+        location=node.where,
     )
 
 

@@ -75,6 +75,8 @@ class Engine:
     """Kinds of layout that it can write while it copies (layouts.py)."""
     transposes: bool = True
     """Whether it can gather elements in any order, or only contiguous rows."""
+    location: Location | None = field(default=None, compare=False, repr=False)
+    """Where the machine file names it; not shown, as kernels are known by what is."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,8 @@ class Instruction:
     """Multiply-adds (or elements) a cycle of one issuing unit."""
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """What only its emitter reads, such as a register tile."""
+    location: Location | None = field(default=None, compare=False, repr=False)
+    """As that of an `Engine`."""
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Iterable
 from pathlib import Path
 
-from septran.errors import TargetError
+from septran.errors import TargetError, nearest
+from septran.machine.model import Engine, Instruction, Machine
 from septran.targets.base import Emulating, Guarding, Target
 
 
@@ -26,6 +28,29 @@ class NoGuardsError(TargetError):
     """Code of this backend cannot be run between guard pages."""
 
     code = "SEP503"
+
+
+class NoEmitterError(TargetError):
+    """A machine file names an instruction or an engine that its backend's code cannot use."""
+
+    code = "SEP504"
+
+
+def require_emitters(machine: Machine, engines: Iterable[str], instructions: Iterable[str]) -> None:
+    """Refuse what no emitter is for, where the machine file names it; raises NoEmitterError."""
+    parts: dict[str, tuple[Engine | Instruction, ...]] = {
+        "engine": machine.engines,
+        "instruction": machine.instructions,
+    }
+    for kind, emitted in (("engine", engines), ("instruction", instructions)):
+        known = tuple(emitted)
+        for part in parts[kind]:
+            if part.name not in known:
+                raise NoEmitterError(
+                    f"code for {machine.backend} has no {kind} {part.name!r}",
+                    part.location,
+                    hint=nearest(part.name, known),
+                )
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from typing import Any
 
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
-from septran.targets.cuda.clusters import Over, cluster, meet, remote_arrive
+from septran.targets.cuda.clusters import Over, meet, remote_arrive
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import GROUP, WARP
 from septran.targets.cuda.pending import pending
@@ -42,7 +42,6 @@ from septran.tile.nodes import (
 )
 from septran.tile.reach import BOX
 
-KEY = "channels"
 GATHER = "gather"
 """The engine of copies through registers."""
 
@@ -97,7 +96,7 @@ class Ring:
 def begin(context: Context, body: tuple[Node, ...]) -> None:
     """Find the channels of a kernel's body and make their mbarriers."""
     rings = {c.name: r for c in context.program.channels if (r := _ring(context, c, body))}
-    context.state[KEY] = rings
+    context.state.rings = rings
     made = [r for r in rings.values() if r.mbarriers]
     if not made:
         return
@@ -122,20 +121,20 @@ def begin(context: Context, body: tuple[Node, ...]) -> None:
 
 def end(context: Context) -> None:
     """At the end of a kernel: no block goes while others of its cluster may write to it."""
-    if any(r.peers for r in context.state.get(KEY, {}).values()):
+    if any(r.peers for r in context.state.rings.values()):
         context.writer.note("no block of the cluster ends before all are done with its memory")
         meet(context)
 
 
 def ring(context: Context, channel: str | None) -> Ring:
     """The channel of that name in the current kernel."""
-    found: Ring = context.state[KEY][channel]
-    return found
+    assert channel is not None
+    return context.state.rings[channel]
 
 
 def enter(context: Context, body: tuple[Node, ...]) -> None:
     """At the start of a role (or of a kernel without roles): registers for parities, ranks."""
-    for found in context.state.get(KEY, {}).values():
+    for found in context.state.rings.values():
         if found.peers and any(
             isinstance(n, Release) and n.channel == found.channel.name for n in nodes(body)
         ):
@@ -152,7 +151,7 @@ def enter(context: Context, body: tuple[Node, ...]) -> None:
 
 def _peer(context: Context, found: Ring) -> Expr:
     """The rank of the block that each lane's number stands for."""
-    ranks = [context.lower(cluster(context).rank(steps)) for steps in found.peers]
+    ranks = [context.lower(context.cluster.rank(steps)) for steps in found.peers]
     lane, value = context.number % context.writer.index(WARP), ranks[-1]
     for number, rank in reversed(list(enumerate(ranks[:-1]))):
         value = T.if_then_else(lane == context.writer.index(number), rank, value)
@@ -180,7 +179,7 @@ def _ring(context: Context, channel: Channel, body: tuple[Node, ...]) -> Ring | 
     found.threads_read = _threads_read(channel.buffers, body)
     shared: list[Over] = [c.multicast for c in mine if c.multicast]
     if shared:
-        found.peers = cluster(context).peers(shared)
+        found.peers = context.cluster.peers(shared)
     return found
 
 
@@ -259,10 +258,11 @@ def _is_box(program: TileProgram, copy: Copy) -> bool:
 
 def barrier(context: Context, node: Barrier) -> None:
     """All threads that run this body meet; wgmma and TMA see what they wrote, too."""
-    if "fenced" not in context.state:
+    if context.state.fences is None:
         found = [(text, written(context.program, memory)) for memory, text in FENCES.items()]
-        context.state["fenced"] = [t for t, names in found if read_by_proxy(context.program, names)]
-    for text in context.state["fenced"]:
+        read = (text for text, names in found if read_by_proxy(context.program, names))
+        context.state.fences = tuple(read)
+    for text in context.state.fences:
         ptx(context, text)
     context.sync()
 
@@ -353,7 +353,7 @@ def release(context: Context, node: Release) -> None:
 @contextmanager
 def leader(context: Context) -> Iterator[None]:
     """By one thread of those that run the body: boxes are issued once."""
-    alone = None if context.state.get("one thread") else context.lower(context.thread)
+    alone = None if context.state.one_thread else context.lower(context.thread)
     first = None if alone is None else alone == context.writer.index(0)
     with context.writer.when(first):
         yield
@@ -380,7 +380,7 @@ def acquire(context: Context, node: Acquire) -> None:
 def _meet_readers(context: Context, found: Ring, node: Acquire) -> None:
     """A barrier before a stage is filled again, where the one of a wait does not do."""
     fresh = not found.restarts and context.indices.bounds(node.index)[1] < found.channel.stages
-    if not fresh and id(node) not in context.state.get("covered", ()):
+    if not fresh and id(node) not in context.state.covered:
         context.sync()
 
 

@@ -105,12 +105,6 @@ class Cluster:
         return tuple(dict(steps) for steps in found)
 
 
-def cluster(context: Context) -> Cluster:
-    """That of the kernel."""
-    found: Cluster = context.state["cluster"]
-    return found
-
-
 def meet(context: Context) -> None:
     """All threads of all blocks of a cluster meet."""
     ptx(context, "barrier.cluster.arrive.release")

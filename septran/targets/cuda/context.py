@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
@@ -14,10 +14,15 @@ from septran.dtypes import itemsize
 from septran.targets.cuda.fragments import Fragment, Holding
 from septran.targets.cuda.indices import Indices
 from septran.targets.cuda.launch import Argument, TensorMap
+from septran.targets.cuda.state import KernelState
 from septran.targets.cuda.writer import Expr, Writer
 from septran.task.index import Index, IndexLike, Var
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Buffer, Remark, TileProgram
+
+if TYPE_CHECKING:
+    from septran.targets.cuda.clusters import Cluster
+    from septran.targets.cuda.emitters import Emitters
 
 LARGEST_SHARED = 1 << 18
 """Bytes that no block's shared memory reaches."""
@@ -80,6 +85,10 @@ class Context:
     """The thread's number in its block."""
     shared: Any
     """Dynamic shared memory as bytes."""
+    emitters: Emitters
+    """Who writes each node."""
+    cluster: Cluster
+    """The loops whose iterations are the blocks of one cluster."""
     storages: dict[str, Storage] = field(default_factory=dict)
     scalars: dict[str, Any] = field(default_factory=dict)
     arguments: list[tuple[Argument, Any]] = field(default_factory=list)
@@ -95,8 +104,8 @@ class Context:
     """How REGISTER buffers are spread over threads, for those who ask."""
     opening: list[Any] = field(default_factory=list)
     """Statements at the kernel's start, where shared memory is known already."""
-    state: dict[str, Any] = field(default_factory=dict)
-    """What emitters of one kind remember, under a key of theirs (channels, for one)."""
+    state: KernelState = field(default_factory=KernelState)
+    """What emitters remember from node to node."""
     views: dict[str, Any] = field(default_factory=dict)
     """Typed views of shared memory."""
     shared_bytes: int = 0

@@ -11,15 +11,14 @@ from septran.targets.cuda.maps import emit_statement
 from septran.targets.cuda.masks import clear
 from septran.targets.cuda.reductions import emit_reduction
 from septran.targets.cuda.registers import reachable
-from septran.targets.cuda.statements import Split, Statement
+from septran.targets.cuda.statements import Statement
 from septran.targets.cuda.unsupported import unsupported
 from septran.tile.nodes import Compute, Copy, Region
 
 
 def emit_statements(context: Context, node: Compute | Copy) -> None:
     """The statements of a node, each in the layout that was inferred for it."""
-    split: Split = context.state["splits"][id(node)]
-    domains = context.state["domains"]
+    split, domains = context.state.splits[id(node)], context.state.domains
     if isinstance(node, Copy) and node.zero_fill:
         clear(context, node.source, range(node.source.rank))
     for statement in split.statements:

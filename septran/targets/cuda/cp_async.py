@@ -82,7 +82,7 @@ class _Chunks:
     def _over(self, walk: Walk) -> Iterator[None]:
         """Loops over a thread's chunks, of which so many are unrolled that registers suffice."""
         context, digits = self.context, register_digits(walk.fragment)
-        given = context.state.get("registers")
+        given = context.state.registers
         most = UNROLLED if given is None else min(UNROLLED, max(1, (given - KEPT) // EACH))
         if prod(d.extent for d in digits) <= most:
             with walk.over(digits):

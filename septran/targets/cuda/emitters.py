@@ -1,26 +1,40 @@
-"""The tables of emitters, by node type, engine and instruction; see `lowering`."""
+"""Who writes each node: the tables of emitters, by node type, engine and instruction."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import Fragment
-from septran.tile.nodes import Compute, Copy, Node, TileProgram
+from septran.tile.nodes import Compute, Copy, Node
 
 Emit = Callable[[Context, Any], None]
 Demand = Callable[[Context, Compute], Mapping[str, Fragment]]
 
-NODES: dict[type, Emit] = {}
-"""By node type: `For`, `Barrier`, `Role`, `Acquire`, `Commit`, `Wait`, `Release`."""
-COPIES: dict[str, Callable[[Context, Copy], None]] = {}
-"""By engine, synchronous or not."""
-COMPUTES: dict[str, Callable[[Context, Compute], None]] = {}
-"""By instruction."""
-DEMANDS: dict[str, Demand] = {}
-"""By instruction: fragments that a node needs its REGISTER operands to be, by buffer."""
-PREPARE: list[Callable[[Context, tuple[Node, ...]], None]] = []
-"""Run at the start of each kernel with its body: reserve shared memory, set up barriers."""
-THREADS: list[Callable[[TileProgram, tuple[Node, ...]], int | None]] = []
-"""Threads a block for a kernel's body, from the first that knows; None for the default."""
+
+@dataclass(frozen=True)
+class Emitters:
+    """All that a kernel can be written with; `emitter_table` has the one there is."""
+
+    nodes: Mapping[type, Emit]
+    """By type: `For`, `Barrier`, `Role`, `Acquire`, `Commit`, `Wait`, `Release`."""
+    copies: Mapping[str, Emit]
+    """By engine, synchronous or not."""
+    computes: Mapping[str, Emit]
+    """By instruction."""
+    demands: Mapping[str, Demand]
+    """By instruction: fragments that a node needs its REGISTER operands to be, by buffer."""
+
+    def of(self, context: Context, node: Node) -> Emit:
+        """The emitter of a node; `require_emitters` has seen to it that there is one."""
+        match node:
+            case Copy(channel=None):
+                return self.copies[node.engine]
+            case Copy(channel=str(name)):
+                return self.copies[context.program.channel(name).engine]
+            case Compute():
+                return self.computes[node.instruction]
+            case _:
+                return self.nodes[type(node)]

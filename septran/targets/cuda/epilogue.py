@@ -77,7 +77,7 @@ def plan(context: Context, node: Copy) -> Box | str:
 
 def _base(context: Context, node: Copy, panels: int) -> int | None:
     """Where so many panels a warpgroup begin in shared memory; None where they do not fit."""
-    held: dict[str, tuple[int, int]] = context.state.setdefault("epilogues", {})
+    held = context.state.epilogues
     key = str(context.threads)
     if key not in held:
         size = context.threads.count // GROUP * panels * ROWS * SPAN

@@ -135,7 +135,7 @@ class _Units(ABC):
 
     def _room(self, kept: int) -> int:
         """Registers that a thread has for data."""
-        given = self.context.state.get("registers")
+        given = self.context.state.registers
         return PLENTY if given is None else max(0, given - kept)
 
     def _place(self, unit: Index, counts: Sequence[int]) -> tuple[Index, ...]:

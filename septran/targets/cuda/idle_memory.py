@@ -16,7 +16,7 @@ def idle(context: Context, node: Copy, size: int) -> int | None:
     Free are the tiles of which every fill has been waited for: those of a kernel whose `node`
     is in no loop. The threads that run `node` still have to meet.
     """
-    body: tuple[Node, ...] = context.state["body"]
+    body = context.state.body
     held = _holders(body, node)
     if held is None:
         return None

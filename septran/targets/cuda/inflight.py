@@ -6,7 +6,6 @@ for one is to say how many younger ones may go on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from tvm import tirx
@@ -15,12 +14,12 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.ptx import ptx
 from septran.targets.cuda.shared import pointer
+from septran.targets.cuda.state import Flight
 from septran.targets.cuda.writer import Expr
 from septran.task.index import Index
 from septran.tile.nodes import Compute, Copy, Node, Release, Wait, writes
 from septran.tile.products import touches
 
-KEY = "in flight"
 WAIT = "wgmma.wait_group.sync.aligned"
 FEW = 4
 """Registers of a thread that hold a row's value, not a tile."""
@@ -28,39 +27,23 @@ NEVER = 0xFFFFDEAD
 """Bits that no arithmetic gives: a NaN other than the hardware's own."""
 
 
-@dataclass
-class Flight:
-    """What of the code so far has been issued and not been waited for."""
-
-    products: list[Compute] = field(default_factory=list)
-    """The oldest first."""
-    beside: dict[str, None] = field(default_factory=dict)
-    """Buffers in registers that were computed since a product was issued."""
-
-
-def flight(context: Context) -> Flight:
-    """The products under way where the code is now."""
-    found: Flight = context.state.setdefault(KEY, Flight())
-    return found
-
-
 def add(context: Context, node: Compute) -> None:
     """A product has been issued."""
-    found = flight(context)
+    found = context.state.flight
     found.products.append(node)
     found.beside.clear()
 
 
 def note(context: Context, node: Node) -> None:
     """A node was written; it runs beside the products under way."""
-    found = flight(context)
+    found = context.state.flight
     if found.products and isinstance(node, Copy | Compute) and node not in found.products:
         found.beside.update(dict.fromkeys(r.buffer for r in writes(node)))
 
 
 def settle(context: Context, node: Node | None = None) -> None:
     """Wait for the products that `node` must find complete; for all where it is None."""
-    found = flight(context)
+    found = context.state.flight
     products = found.products
     if not products:
         return
@@ -94,9 +77,9 @@ def _pin(context: Context, found: Flight) -> None:
     found.beside.clear()
     if not values:
         return
-    at = context.state.get("pin")
+    at = context.state.pin
     if at is None:
-        at = context.state["pin"] = context.reserve(4, 4)
+        at = context.state.pin = context.reserve(4, 4)
     odd: Any = None
     for value in values:
         same = tirx.reinterpret("uint32", value) == T.uint32(NEVER)

@@ -12,12 +12,11 @@ import tvm
 from tvm import tirx
 
 from septran.dtypes import itemsize
-from septran.targets.cuda import asynchronous as asynchronous
 from septran.targets.cuda import marks
 from septran.targets.cuda.channels import end
-from septran.targets.cuda.clusters import Cluster, cluster
+from septran.targets.cuda.clusters import Cluster
 from septran.targets.cuda.context import Context, Storage, Threads, shared_storage
-from septran.targets.cuda.emitters import PREPARE, THREADS
+from septran.targets.cuda.emitter_table import EMITTERS
 from septran.targets.cuda.facts import RESERVED, unit_limits
 from septran.targets.cuda.fragments import GROUP, Holding
 from septran.targets.cuda.grids import grid
@@ -25,10 +24,12 @@ from septran.targets.cuda.indices import Indices
 from septran.targets.cuda.launch import Launch, Pointer, Scalar
 from septran.targets.cuda.lowering import elements, enter, own, uniform
 from septran.targets.cuda.names import identifier
-from septran.targets.cuda.roles import hoisted
+from septran.targets.cuda.roles import block_threads, hoisted, prepare
+from septran.targets.cuda.state import KernelState
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import Writer, flat_buffer, sequence
 from septran.targets.index_width import index_dtype
+from septran.targets.registry import require_emitters
 from septran.task.index import Index
 from septran.tile.loops import used
 from septran.tile.nodes import For, Node, Remark, TileProgram
@@ -64,6 +65,7 @@ def lower_kernels(
 
     With `notes`, kernels take notes of when they do what; those of each are appended.
     """
+    require_emitters(program.machine, EMITTERS.copies, EMITTERS.computes)
     found = list(_nests(program.body))
     names = [program.name if len(found) == 1 else f"{program.name}_{n}" for n in range(len(found))]
     kernels: list[Kernel] = []
@@ -105,10 +107,9 @@ class _Kernel:
         shared = flat_buffer("shared", _shared_bytes(program), "uint8", "shared.dyn", 1024)
         indices = Indices(self.writer)
         self.context = Context(
-            program, self.writer, indices, Threads(0, block), block, self.thread, shared
-        )
-        self.context.state.update(splits={}, domains={}, uniform=uniform(program))
-        self.context.state["cluster"] = Cluster.of(self.loops)
+            program, self.writer, indices, Threads(0, block), block, self.thread, shared,
+            EMITTERS, Cluster.of(self.loops), state=KernelState(uniform(program)),
+        )  # fmt: skip
 
     def lower(self, taken: marks.Marks | None = None) -> Kernel:
         """Write it."""
@@ -116,8 +117,7 @@ class _Kernel:
         head = self._parameters(names)
         grid = self._decode()
         self._place_shared(names)
-        for prepare in PREPARE:
-            prepare(context, self.body)
+        prepare(context, self.body)
         head += marks.begin(context, taken, self.block, grid)
         guards = [self._guard(loop) for loop in self.loops]
         with self.writer.body() as inside, self._lane():
@@ -133,7 +133,7 @@ class _Kernel:
 
     def _lane(self) -> AbstractContextManager[None]:
         """All threads do the same, unless there are roles: those have lanes of their own."""
-        if self.context.state["roles"]:
+        if self.context.state.roles:
             return nullcontext()
         return marks.lane(self.context, "warpgroup", self.context.threads)
 
@@ -223,13 +223,13 @@ class _Kernel:
             "global_symbol": self.name, "tirx.noalias": True, "calling_conv": 2,
             "target": self.target, "tirx.is_global_func": True,
         }  # fmt: skip
-        beside = 1 if context.state.get("alone") else self._beside()
+        beside = 1 if context.state.alone else self._beside()
         if beside is not None:
             attributes["tirx.launch_bounds_min_blocks_per_sm"] = beside
         attrs = tvm.ir.make_node("ir.DictAttrs", **attributes)
         function = tirx.PrimFunc([v for _, v in context.arguments], body, attrs=attrs)
         arguments = tuple(a for a, _ in context.arguments)
-        size = cluster(context).size
+        size = context.cluster.size
         launch = Launch(self.name, grid, context.block, size, context.shared_bytes, arguments)
         return Kernel(function, launch, tuple(context.remarks), tuple(context.holdings))
 
@@ -254,10 +254,8 @@ def _extent(variable: Any, tag: str, extent: int, body: Any) -> Any:
 
 def threads(program: TileProgram, body: tuple[Node, ...]) -> int:
     """How many threads a block has: what its roles need, or by what it holds in registers."""
-    for rule in THREADS:
-        found = rule(program, body)
-        if found is not None:
-            return found
+    if (found := block_threads(program, body)) is not None:
+        return found
     names = used(tuple(own(body)))
     held = tuple(b for b in program.buffers if b.memory == "REGISTER" and b.name in names)
     groups = [p.count for p in program.machine.processors if p.name == "WARPGROUP"]

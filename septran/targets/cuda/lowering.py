@@ -1,17 +1,9 @@
 """From a tile program to CUDA: one kernel for each nest of parallel loops, node by node.
 
-Emitters. Each node is written by an emitter ``emit(context, node)``, which is looked up in
-the tables of `emitters`:
-
-    NODES[type(node)]                For, Barrier, Role, Acquire, Commit, Wait, Release
-    COPIES[engine of the copy]       load_store, cp_async, tma, ldmatrix, stmatrix
-    COMPUTES[node.instruction]       fragment, simt, mma_sync, wgmma
-
-A module that brings emitters fills these tables at its import; `lowering` imports it. An
-instruction that wants its REGISTER operands in certain fragments puts a function into
-``DEMANDS[instruction]``: ``demand(context, node) -> {buffer: Fragment}``. Functions in
-``PREPARE`` write what a kernel needs at its start; those in ``THREADS`` say how many threads
-its block has.
+Each node is written by an emitter ``emit(context, node)``, which `Emitters` finds by its type,
+engine or instruction; the one table of them is literal, in `emitter_table`. An instruction that
+wants its REGISTER operands in certain fragments has a ``demand(context, node) -> {buffer:
+Fragment}`` there, too.
 
 `Context` is what emitters share:
 
@@ -26,7 +18,7 @@ its block has.
     context.reserve(bytes)  shared memory for the whole kernel; its offset in bytes
     context.shared_view(dtype)   all of shared memory as elements of a type
     context.tensor_map(TensorMap(...))   a kernel argument
-    context.state           what a family of emitters remembers, under its own key
+    context.state           what emitters remember from node to node
     enter(context, threads, body)   write a role's body: its arrays, then its nodes
 """
 
@@ -38,20 +30,15 @@ from collections.abc import Iterator
 from septran.dtypes import itemsize
 from septran.targets.cuda import inflight, turns
 from septran.targets.cuda.context import Context, Threads
-from septran.targets.cuda.copies import emit_statements
-from septran.targets.cuda.emitters import COMPUTES, COPIES, DEMANDS, NODES, Emit
 from septran.targets.cuda.fragments import Fragment, Holding
 from septran.targets.cuda.inference import infer
 from septran.targets.cuda.marks import marked
 from septran.targets.cuda.registers import declare_one
-from septran.targets.cuda.simt import demand_simt, emit_simt
 from septran.targets.cuda.statements import Split
-from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import ROLLED
 from septran.task.index import Index
 from septran.tile.nodes import (
     Acquire,
-    Barrier,
     Buffer,
     Commit,
     Compute,
@@ -81,32 +68,13 @@ def emit_body(context: Context, body: tuple[Node, ...]) -> None:
         with marked(context, "wait for the turn"):
             turns.before(context, body, position)
         with marked(context, node):
-            _emitter(context, node)(context, node)
+            context.emitters.of(context, node)(context, node)
         turns.after(context, body, position)
         inflight.note(context, node)
         if isinstance(node, For):
             context.unsettle()
     with marked(context, "wait for products"):
         inflight.settle(context)
-
-
-def _emitter(context: Context, node: Node) -> Emit:
-    found: Emit | None
-    match node:
-        case Copy():
-            engine = context.program.channel(node.channel).engine if node.channel else node.engine
-            found, what = COPIES.get(engine), f"a copy by {engine}"
-        case Compute():
-            found, what = COMPUTES.get(node.instruction), f"{node.primitive} by {node.instruction}"
-        case _:
-            found, what = NODES.get(type(node)), f"a {type(node).__name__.lower()}"
-    if found is None:
-        raise unsupported(
-            node.origin,
-            f"{what} cannot be written for {context.program.machine.name}",
-            "bind another engine or instruction in the mapping",
-        )
-    return found
 
 
 def describe(node: Node) -> str:
@@ -141,11 +109,6 @@ def _only_issues(body: tuple[Node, ...]) -> bool:
     )
 
 
-def emit_barrier(context: Context, node: Barrier) -> None:
-    """All threads that run this body meet."""
-    context.sync()
-
-
 def enter(
     context: Context, threads: Threads, body: tuple[Node, ...], role: Role | None = None
 ) -> None:
@@ -173,7 +136,7 @@ def _lay_out(context: Context, body: tuple[Node, ...]) -> None:
     strict, demanded, used = _demanded(context, body)
     buffers |= {b.name: b for split in splits for b in split.made}
     found = infer(splits, buffers, strict, context.threads.count, _vector(context))
-    context.state["domains"].update(found.domains)
+    context.state.domains.update(found.domains)
     for name in used:
         if name in found.buffers and name not in context.storages:
             buffer, fragment = buffers[name], found.buffers[name]
@@ -190,7 +153,7 @@ def _split(context: Context, body: tuple[Node, ...]) -> list[Split]:
         if plain or (isinstance(node, Compute) and node.primitive != "gemm"):
             assert isinstance(node, Copy | Compute)
             split = Split.of(node, f"%{number}.")
-            context.state["splits"][id(node)] = split
+            context.state.splits[id(node)] = split
             splits.append(split)
     return splits
 
@@ -205,8 +168,8 @@ def _demanded(
     for node in own(body):
         names = [r.buffer for r in regions(node)]
         used.update(dict.fromkeys(n for n in names if context.buffer(n).memory == "REGISTER"))
-        if isinstance(node, Compute) and node.instruction in DEMANDS:
-            for name, fragment in DEMANDS[node.instruction](context, node).items():
+        if isinstance(node, Compute) and node.instruction in context.emitters.demands:
+            for name, fragment in context.emitters.demands[node.instruction](context, node).items():
                 strict.setdefault(name, fragment)
                 by.setdefault(name, node.instruction)
     return strict, by, used
@@ -231,9 +194,3 @@ def uniform(program: TileProgram) -> frozenset[str]:
 def elements(buffers: tuple[Buffer, ...]) -> int:
     """Of the largest buffer."""
     return max((math.prod(b.shape) for b in buffers), default=1)
-
-
-NODES.update({For: emit_for, Barrier: emit_barrier})
-COPIES["load_store"] = emit_statements
-COMPUTES.update({"fragment": emit_statements, "simt": emit_simt})
-DEMANDS["simt"] = demand_simt

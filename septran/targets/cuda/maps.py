@@ -178,7 +178,7 @@ def stage_unreachable(
 def _keep(context: Context, statement: Statement, target: Storage, walk: Walk, value: Expr) -> None:
     """Store into the thread's own register, unless that would spoil elements that exist."""
     inside = None
-    if target.name not in context.state["uniform"]:
+    if target.name not in context.state.uniform:
         at = walk.coordinates
         inside = exists(context, at, statement.valid, _ragged(statement, target))
     places = tuple(range(len(statement.shape)))

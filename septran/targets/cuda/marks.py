@@ -24,7 +24,6 @@ from septran.tile.nodes import Acquire, Barrier, Compute, Copy, Node, Wait
 
 ROOM = "%marks"
 """The tensor that marks are written to, the last one of a call."""
-KEY = "marks"
 BLOCKS, RECORDS = 256, 2048
 """Of a launch, and of a lane in a block: more are not kept."""
 WORDS = 2
@@ -105,15 +104,14 @@ class Marks:
 
 def marks_of(context: Context) -> Marks | None:
     """The kernel's; None where no time is taken."""
-    found: Marks | None = context.state.get(KEY)
-    return found
+    return context.state.marks
 
 
 def begin(context: Context, marks: Marks | None, block: Any, grid: int) -> list[Any]:
     """Make the argument and the count of each thread; what the kernel's head declares."""
     if marks is None:
         return []
-    roles = [t.count for t in context.state["roles"].values()]
+    roles = [t.count for t in context.state.roles.values()]
     marks.unit = WARPGROUP if all(count % WARPGROUP == 0 for count in roles) else WARP
     marks.rows, marks.blocks = 2 * -(-context.block // marks.unit), min(grid, BLOCKS)
     marks.block = block if grid > marks.blocks else None
@@ -125,7 +123,7 @@ def begin(context: Context, marks: Marks | None, block: Any, grid: int) -> list[
     context.writer.store(marks.count, context.writer.index(0), tirx.IntImm("int32", 0))
     row = block * marks.rows * (RECORDS * WORDS) + marks.first
     marks.base = context.writer.bind("marks_of_block", row)
-    context.state[KEY] = marks
+    context.state.marks = marks
     return [tirx.DeclBuffer(marks.room, data=pointer)]
 
 

@@ -6,7 +6,7 @@ the commits behind it. The count is that of a run of the program on its handshak
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from septran.targets.cuda.context import Context
 from septran.task.index import Var
@@ -20,18 +20,16 @@ TRIPS = 24
 
 def pending(context: Context, node: Wait) -> int:
     """The least number of younger groups at any execution of a wait."""
-    if "pending" not in context.state:
-        context.state["pending"] = _counts(context)
-    counts: Mapping[tuple[str, object], int] = context.state["pending"]
-    return counts.get((node.channel, node.index), 0)
+    if context.state.pending is None:
+        context.state.pending = _counts(context)
+    return context.state.pending.get((node.channel, node.index), 0)
 
 
 def _counts(context: Context) -> dict[tuple[str, object], int]:
     found: dict[tuple[str, object], int] = {}
-    body: tuple[Node, ...] = context.state["body"]
     for values in _corners(context):
         order: dict[bool, list[tuple[str, int]]] = {True: [], False: []}
-        for node, known in _run(context, body, dict(values)):
+        for node, known in _run(context, context.state.body, dict(values)):
             inward = _inward(context, node.channel)
             if inward is None:
                 continue
@@ -50,7 +48,7 @@ def _counts(context: Context) -> dict[tuple[str, object], int]:
 
 def _inward(context: Context, channel: str) -> bool | None:
     """Whether it is a channel of cp.async loads; None where it has mbarriers."""
-    ring = context.state["channels"].get(channel)
+    ring = context.state.rings.get(channel)
     if ring is None or ring.mbarriers:
         return None
     return bool(ring.inward)

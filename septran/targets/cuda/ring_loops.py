@@ -47,8 +47,7 @@ def in_order(context: Context, body: tuple[Node, ...]) -> tuple[Node, ...]:
         return body
     if any(isinstance(n, Commit) and not _younger(context, n, wait) for n in body[:first]):
         return body
-    covered: set[int] = context.state.setdefault("covered", set())
-    covered.update(id(n) for n in body[:first])
+    context.state.covered.update(id(n) for n in body[:first])
     return (wait, *body[:first], *body[first + 1 :])
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from septran.targets.cuda import channels
 from septran.targets.cuda.context import Context, Threads
-from septran.targets.cuda.emitters import PREPARE, THREADS
 from septran.targets.cuda.fragments import GROUP, WARP
 from septran.targets.cuda.launch import REGISTER_UNIT as UNIT
 from septran.targets.cuda.launch import registers_at_launch
+from septran.targets.cuda.lowering import enter
 from septran.targets.cuda.marks import lane
 from septran.targets.cuda.ptx import elected, ptx
 from septran.targets.cuda.unsupported import unsupported
@@ -77,11 +77,11 @@ def hoisted(body: tuple[Node, ...]) -> tuple[Node, ...]:
 def prepare(context: Context, body: tuple[Node, ...]) -> None:
     """Say which threads take each role, and make the channels' mbarriers."""
     _check_around(body)
-    context.state["body"] = body
-    context.state["roles"] = {}
+    context.state.body = body
+    context.state.roles = {}
     _place(context, body)
     channels.begin(context, body)
-    if not context.state["roles"]:
+    if not context.state.roles:
         channels.enter(context, body)
 
 
@@ -106,7 +106,7 @@ def _place(context: Context, body: tuple[Node, ...]) -> None:
         for number, at in enumerate(group):
             role = body[at]
             assert isinstance(role, Role)
-            context.state["roles"][id(role)] = Threads(first, _size(role), number + 1)
+            context.state.roles[id(role)] = Threads(first, _size(role), number + 1)
             first += _size(role)
     for node in body:
         if isinstance(node, For):
@@ -119,21 +119,21 @@ def _size(role: Role) -> int:
 
 def emit_role(context: Context, role: Role) -> None:
     """The body of a role, run by its threads alone."""
-    threads: Threads = context.state["roles"][id(role)]
+    threads = context.state.roles[id(role)]
     writer = context.writer
     after = context.number >= writer.index(threads.first) if threads.first else None
     end = threads.first + threads.count
     before = context.number < writer.index(end) if end < context.block else None
     writer.note(f"role {role.name}: {role.origin}")
     with writer.when(both(after, before)):
-        if role.registers is not None and any(n is role for n in context.state["body"]):
-            context.state["alone"] = True
+        if role.registers is not None and any(n is role for n in context.state.body):
+            context.state.alone = True
             count = _registers(context, role)
             change = "dec" if count < _at_launch(context) else "inc"
             ptx(context, f"setmaxnreg.{change}.sync.aligned.u32", count)
-            context.state["registers"] = count
+            context.state.registers = count
         _run(context, role, threads)
-        context.state["registers"] = None
+        context.state.registers = None
 
 
 def _registers(context: Context, role: Role) -> int:
@@ -144,7 +144,7 @@ def _registers(context: Context, role: Role) -> int:
     what other roles gave back; what it does not have is waited for, for ever.
     """
     assert role.registers is not None
-    groups = [n for n in context.state["body"] if isinstance(n, Role)]
+    groups = [n for n in context.state.body if isinstance(n, Role)]
     wanted = {id(n): _wanted(context, n) for n in groups}
     movers = [n for n in groups if _gathers(context, n)]
     count, most = wanted[id(role)], max(wanted.values())
@@ -173,7 +173,7 @@ def _wanted(context: Context, role: Role) -> int:
 
 def _gathers(context: Context, role: Role) -> bool:
     """Whether a role has copies through registers."""
-    rings = context.state[channels.KEY]
+    rings = context.state.rings
     names = {n.channel for n in nodes(role.body) if isinstance(n, Copy) and n.channel in rings}
     return any(rings[name].gathers for name in names)
 
@@ -185,8 +185,6 @@ def _at_launch(context: Context) -> int:
 
 def _run(context: Context, role: Role, threads: Threads) -> None:
     """By one thread where all it does is to issue boxes, else by all of the role's."""
-    from septran.targets.cuda.lowering import enter
-
     if not issues_only(context.program, role):
         channels.enter(context, role.body)
         with lane(context, role.name, threads):
@@ -195,10 +193,10 @@ def _run(context: Context, role: Role, threads: Threads) -> None:
     first = context.number < context.writer.index(threads.first + 32)
     with context.writer.when(first), context.writer.when(elected(context)):
         channels.enter(context, role.body)
-        context.state["one thread"] = True
+        context.state.one_thread = True
         with lane(context, role.name, threads, single=True):
             enter(context, threads, role.body)
-        context.state["one thread"] = False
+        context.state.one_thread = False
 
 
 def issues_only(program: TileProgram, role: Role) -> bool:
@@ -210,7 +208,3 @@ def issues_only(program: TileProgram, role: Role) -> bool:
         elif not isinstance(node, Acquire | Commit | Wait | For):
             return False
     return True
-
-
-PREPARE.append(prepare)
-THREADS.insert(0, block_threads)

@@ -116,12 +116,12 @@ def tile(context: Context, region: Region) -> Tile | str:
 
 def base(context: Context) -> Expr:
     """The shared-window address of shared memory's first byte, uint32; made at the start."""
-    if "shared base" not in context.state:
+    if context.state.shared_base is None:
         value = T.cuda.cvta_generic_to_shared(context.shared.ptr_to([0]))
         variable = tirx.Var(context.writer.name("shared_base"), value.ty)
         context.opening.append(tirx.Bind(variable, value))
-        context.state["shared base"] = variable
-    return context.state["shared base"]
+        context.state.shared_base = variable
+    return context.state.shared_base
 
 
 def address(context: Context, offset: Expr) -> Expr:

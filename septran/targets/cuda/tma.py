@@ -12,7 +12,6 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 from septran.dtypes import itemsize
 from septran.targets.cuda.addresses import divisor
 from septran.targets.cuda.channels import leader, ring
-from septran.targets.cuda.clusters import cluster
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.launch import TensorMap
 from septran.targets.cuda.ptx import ptx
@@ -193,7 +192,7 @@ def load(context: Context, copy: Copy) -> None:
     bar = found.full(context, stage)
     text, mask = LOAD.format(len(work.map.box)), []
     if copy.multicast:
-        text, mask = f"{text}.multicast::cluster", [cluster(context).mask(context, copy.multicast)]
+        text, mask = f"{text}.multicast::cluster", [context.cluster.mask(context, copy.multicast)]
     with leader(context), context.writer.when(_issues(context, copy, work)):
         for coordinates, place in _issued(context, copy, copy.target, work):
             ptx(context, text, place, T.address_of(variable), *coordinates, bar, *mask)
@@ -203,7 +202,7 @@ def _issues(context: Context, copy: Copy, work: Plan) -> Any:
     """Whether this block copies: where boxes cannot be dealt out, one block brings all of them."""
     if not copy.multicast or work.share:
         return None
-    part = cluster(context).part(copy.multicast)
+    part = context.cluster.part(copy.multicast)
     return context.lower(part) == context.writer.index(0)
 
 
@@ -223,7 +222,7 @@ def _issued(
     """Coordinates and shared address of each box."""
     start, starts = _start(context, copy, near), list(work.starts)
     if work.share:
-        part = cluster(context).part(copy.multicast)
+        part = context.cluster.part(copy.multicast)
         starts[work.share.axis] = starts[work.share.axis] + part * work.share.elements
         start = start + part * work.share.bytes
     firsts = [context.indices.named("at", s) for s in starts]

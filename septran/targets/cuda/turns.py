@@ -18,7 +18,6 @@ from septran.task.index import Index
 from septran.tile.nodes import Node, Release, Role, Wait
 from septran.tile.products import asynchronous
 
-KEY = "turns"
 BARRIERS = 12
 """First named barrier of the turns."""
 
@@ -32,9 +31,9 @@ def taken(context: Context, role: Role | None) -> Iterator[None]:
     last = context.lower(context.thread // GROUP) == context.writer.index(role.count - 1)
     with context.writer.when(last):
         _bar(context, "bar.arrive", Index())
-    context.state[KEY] = role
+    context.state.turns = role
     yield
-    del context.state[KEY]
+    context.state.turns = None
     first = context.lower(context.thread // GROUP) == context.writer.index(0)
     with context.writer.when(first):
         _bar(context, "bar.sync", Index())
@@ -49,14 +48,15 @@ def before(context: Context, body: tuple[Node, ...], position: int) -> None:
 def after(context: Context, body: tuple[Node, ...], position: int) -> None:
     """Hand the turn on where a run of products ends."""
     if _edge(context, body, position, 1):
-        count = context.state[KEY].count
-        _bar(context, "bar.arrive", (_group(context) + 1) % count)
+        role = context.state.turns
+        assert role is not None
+        _bar(context, "bar.arrive", (_group(context) + 1) % role.count)
 
 
 def _edge(context: Context, body: tuple[Node, ...], position: int, step: int) -> bool:
     """Whether a node is the first (-1) or last (1) product of a run in which turns are taken."""
     program = context.program
-    if KEY not in context.state or not asynchronous(program, body[position]):
+    if context.state.turns is None or not asynchronous(program, body[position]):
         return False
     position += step
     while 0 <= position < len(body) and isinstance(body[position], Wait | Release):

@@ -8,7 +8,9 @@ from tvm import tirx
 from septran.dtypes import itemsize
 from septran.machine.loader import load_machine
 from septran.targets.cuda.addresses import Access, divisor
+from septran.targets.cuda.clusters import Cluster
 from septran.targets.cuda.context import Context, Storage, Threads
+from septran.targets.cuda.emitter_table import EMITTERS
 from septran.targets.cuda.indices import Indices
 from septran.targets.cuda.writer import Writer, flat_buffer
 from septran.task.index import Index, Var, minimum
@@ -24,7 +26,17 @@ def context() -> Context:
     program = TileProgram("p", load_machine("nvidia-h200"), (), (), (), (), ())
     number = tirx.Var("tid", "int32")
     shared = flat_buffer("shared", 1024, "uint8", "shared.dyn", 1024)
-    made = Context(program, writer, Indices(writer), Threads(0, 128), 128, number, shared)
+    made = Context(
+        program,
+        writer,
+        Indices(writer),
+        Threads(0, 128),
+        128,
+        number,
+        shared,
+        EMITTERS,
+        Cluster(()),
+    )
     made.indices.bind(LANE, tirx.Var("lane", "int32"), 0, 7)
     return made
 

@@ -5,11 +5,11 @@ import pytest
 from septran import operators
 from septran.compiler import produce_stages
 from septran.explain import explain
+from septran.machine.loader import mappings_root
 from septran.operators import Case
-from septran.targets.cuda import emitters
 from septran.targets.cuda.launch import Pointer, Scalar
 from septran.targets.cuda.target import TARGET, KernelIR
-from septran.targets.cuda.unsupported import UnsupportedNodeError
+from septran.targets.registry import NoEmitterError
 
 MACHINES = ("nvidia-a100", "nvidia-h200")
 FIRST = [operators.cases(name)[0] for name in operators.names()]
@@ -103,12 +103,26 @@ def test_tensor_ir_is_a_function_for_each_kernel() -> None:
     assert "blockIdx.x" in stage.text
 
 
-def test_an_instruction_without_an_emitter_is_named_where_it_is_used(monkeypatch) -> None:
-    monkeypatch.delitem(emitters.COMPUTES, "fragment")
-    with pytest.raises(UnsupportedNodeError, match=r"(fill|map) by fragment") as error:
-        kernel("softmax")
-    assert error.value.code == "SEP580"
-    assert "softmax.py" in str(error.value)
+@pytest.mark.parametrize(
+    ("section", "entry"),
+    [
+        ("instructions", "fragmint: {primitive: map, throughput: 1 elements/cycle}"),
+        ("engines", "tma2: {moves: [GLOBAL->SHARED], bandwidth: 1B/cycle}"),
+    ],
+)
+def test_what_no_code_is_for_is_refused_where_the_machine_file_names_it(
+    tmp_path, section, entry
+) -> None:
+    text = (mappings_root() / "machines" / "nvidia-a100.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "later.yaml"
+    file.write_text(text.replace(f"{section}:", f"{section}:\n  {entry}", 1), encoding="utf-8")
+    line = 1 + file.read_text(encoding="utf-8").splitlines().index(f"  {entry}")
+    stages = produce_stages("softmax", "nvidia-a100", machine=file)
+    with pytest.raises(NoEmitterError, match=entry.partition(":")[0]) as error:
+        TARGET.lower(stages.tile_program)
+    assert error.value.code == "SEP504"
+    assert (error.value.where.line, error.value.where.file) == (line, str(file))
+    assert "did you mean" in str(error.value)
 
 
 def test_remarks_of_the_code_generator_reach_kernel_and_explanation() -> None:

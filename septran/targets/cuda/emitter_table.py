@@ -1,0 +1,60 @@
+"""The one table of emitters of CUDA: an instruction or engine is an entry here and its module."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from septran.targets.cuda import channels, cp_async, epilogue, gather, mma_sync, stores, tma, wgmma
+from septran.targets.cuda.context import Context
+from septran.targets.cuda.copies import emit_statements
+from septran.targets.cuda.emitters import Emitters
+from septran.targets.cuda.ring_loops import emit_for
+from septran.targets.cuda.roles import emit_role
+from septran.targets.cuda.simt import demand_simt, emit_simt
+from septran.tile.nodes import Acquire, Barrier, Commit, Copy, For, Release, Role, Wait
+
+
+def _tma(context: Context, copy: Copy) -> None:
+    inward = channels.ring(context, copy.channel).inward
+    (tma.load if inward else tma.store)(context, copy)
+
+
+EMITTERS = Emitters(
+    nodes=MappingProxyType(
+        {
+            For: emit_for,
+            Role: emit_role,
+            Barrier: channels.barrier,
+            Acquire: channels.acquire,
+            Commit: channels.commit,
+            Wait: channels.wait,
+            Release: channels.release,
+        }
+    ),
+    copies=MappingProxyType(
+        {
+            "load_store": emit_statements,
+            "ldmatrix": emit_statements,
+            "cp_async": cp_async.copy,
+            "gather": gather.copy,
+            "stmatrix": stores.copy,
+            "stmatrix_tma": epilogue.copy,
+            "tma": _tma,
+        }
+    ),
+    computes=MappingProxyType(
+        {
+            "fragment": emit_statements,
+            "simt": emit_simt,
+            **dict.fromkeys(mma_sync.NAMES, mma_sync.gemm),
+            **dict.fromkeys(wgmma.NAMES, wgmma.gemm),
+        }
+    ),
+    demands=MappingProxyType(
+        {
+            "simt": demand_simt,
+            **dict.fromkeys(mma_sync.NAMES, mma_sync.demands),
+            **dict.fromkeys(wgmma.NAMES, wgmma.demands),
+        }
+    ),
+)

@@ -1,0 +1,71 @@
+"""What the emitters of one kernel remember from node to node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from septran.targets.cuda.channels import Ring
+    from septran.targets.cuda.context import Threads
+    from septran.targets.cuda.fragments import Fragment
+    from septran.targets.cuda.marks import Marks
+    from septran.targets.cuda.statements import Split
+    from septran.tile.nodes import Compute, Node, Role
+
+
+@dataclass
+class Flight:
+    """What of the code so far has been issued and not been waited for."""
+
+    products: list[Compute] = field(default_factory=list)
+    """The oldest first."""
+    beside: dict[str, None] = field(default_factory=dict)
+    """Buffers in registers that were computed since a product was issued."""
+
+
+@dataclass
+class KernelState:
+    """One field a fact; each is set by the module that its comment names."""
+
+    # lowering
+    uniform: frozenset[str] = frozenset()
+    """Buffers of which every node touches the same extents."""
+    splits: dict[int, Split] = field(default_factory=dict)
+    """What is done element by element, by the node's identity."""
+    domains: dict[int, Fragment] = field(default_factory=dict)
+    """The fragment over which a statement's iterations are spread, by its identity."""
+    # roles
+    body: tuple[Node, ...] = ()
+    """The whole kernel's."""
+    roles: dict[int, Threads] = field(default_factory=dict)
+    """The threads of each role, by its identity; empty where all threads do the same."""
+    alone: bool = False
+    """Whether registers are handed from role to role, so that no other block fits beside."""
+    registers: int | None = None
+    """Of a thread of the role that is written; None where the compiler chooses."""
+    one_thread: bool = False
+    """Whether the body that is written is run by a single thread."""
+    # channels, pending, ring_loops
+    rings: dict[str, Ring] = field(default_factory=dict)
+    """The channels of the kernel, by name."""
+    fences: tuple[str, ...] | None = None
+    """Proxy fences that a barrier needs; None before they are known."""
+    pending: Mapping[tuple[str, object], int] | None = None
+    """Younger groups at each wait, by channel and index; None before they are counted."""
+    covered: set[int] = field(default_factory=set)
+    """Commits whose stage is free by a barrier that is there anyway, by identity."""
+    # inflight, turns
+    flight: Flight = field(default_factory=Flight)
+    pin: int | None = None
+    """Shared memory of the store that keeps arithmetic before a wait."""
+    turns: Role | None = None
+    """The role whose warpgroups take turns in issuing products."""
+    # shared, epilogue, marks
+    shared_base: Any = None
+    """The shared-window address of shared memory's first byte."""
+    epilogues: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """First byte and panels a warpgroup of the panels for stores, by the threads."""
+    marks: Marks | None = None
+    """Where times are written, if they are taken."""
