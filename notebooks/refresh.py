@@ -238,6 +238,8 @@ def names() -> list[str]:
 
 if __name__ == "__main__":
     wanted = [a for a in sys.argv[1:] if not a.startswith("--")]
+    if unknown := set(sys.argv[1:]) - {*wanted, "--draw", "--compare", "--text"}:
+        sys.exit(f"no option {min(unknown)}; there are --draw, --compare and --text")
     if "--draw" in sys.argv:
         draw()
     if "--compare" in sys.argv:

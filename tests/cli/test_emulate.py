@@ -110,6 +110,23 @@ def test_mistakes_are_said(septran, words):
     assert any(part in plain for part in MISTAKES[words].split("|")), said
 
 
+HINTS = {
+    ("uint32=100",): "its parameters are a (8 bytes), b (8 bytes), c (8 bytes), n (4 bytes)",
+    (
+        *ARRAYS,
+        "uint32=x",
+    ): "write it as float16[128,64], zeros:float32[128], a.npy, int32=5 or null",
+    ("fp16[4]", *ARRAYS): "such as float16 or int32",
+    (*ARRAYS, "uint32=100", "--kernel", "sub"): "name one by --kernel: add",
+}
+
+
+@pytest.mark.parametrize("words", HINTS)
+def test_what_would_be_right_is_said(septran, words):
+    _, said = septran(*words)
+    assert f"hint: {HINTS[words]}" in " ".join(said.split())
+
+
 def test_what_is_no_ptx_is_said(septran):
     code, said = septran(text="int main() {}\n")
     assert code == 1

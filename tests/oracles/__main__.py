@@ -56,4 +56,6 @@ def compare(oracle: str) -> Outcome:
 
 if __name__ == "__main__":
     asked = sys.argv[1:] or list(ORACLES)
+    if not set(asked) <= set(ORACLES):
+        sys.exit(f"an oracle is one of {', '.join(ORACLES)}")
     sys.exit(any([compare(oracle).differences for oracle in asked]))

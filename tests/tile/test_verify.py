@@ -406,8 +406,9 @@ def test_a_loop_index_inside_of_itself(build, part, tensors):
 def test_an_unknown_processor(build, part, tensors):
     y, x = tensors
     move = replace(build.move(part(y), part(x)), processor="TILE")
-    with pytest.raises(ProcessorError, match="toy has no processor 'TILE'"):
+    with pytest.raises(ProcessorError, match="toy has no processor 'TILE'") as caught:
         verify(build.program("YX", "Y", move))
+    assert "known: " in caught.value.hint
 
 
 def test_an_unknown_engine(build, part, tensors):
