@@ -20,7 +20,7 @@ from septran.errors import TargetError
 from septran.targets.dsa.codegen import SHORT_FLOATS, Code
 from septran.targets.dsa.commands import RECORD, parameter_address
 from septran.targets.dsa.jit import rounded
-from septran.targets.dsa.recorder import BEGIN, LOST, TAKE, line_macros, recorder_source
+from septran.targets.dsa.recorder import BEGIN, FORGET, LOST, TAKE, line_macros, recorder_source
 from septran.targets.dsa.toolchain import compiler, run_compiler, scratch
 from septran.targets.dsa.vendor import Vendor
 
@@ -97,11 +97,13 @@ def compile_code(vendor: Vendor, code: Code, buffers: int, scalars: Sequence[str
     )  # fmt: skip
     program = CProgram.of(library, code.name, buffers, scalars)
     # Before the process ends, which may make thousands; `scratch` goes with the process.
-    weakref.finalize(program, _remove, folder, os.getpid()).atexit = False
+    weakref.finalize(program, _let_go, program.library, folder, os.getpid()).atexit = False
     return program
 
 
-def _remove(folder: Path, process: int) -> None:
+def _let_go(library: Any, folder: Path, process: int) -> None:
+    """Give back the memory of the records, and the folder: libraries stay loaded."""
+    library[FORGET]()
     if os.getpid() == process:  # not the parent's, from a process that was forked
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -32,7 +32,9 @@ from septran.targets.dsa.vendor import (
 )
 
 BEGIN, TAKE, LINE = "septran_begin", "septran_take", "septran_line"
-"""What the recorder exports: start anew for a core, hand the records over, the line."""
+FORGET = "septran_forget"
+"""What the recorder exports: start anew for a core, hand the records over, the line; and give
+their memory back."""
 
 LOST = -1
 """What `TAKE` gives where memory ran out."""
@@ -56,6 +58,7 @@ int32_t {LINE};
 
 void {BEGIN}(int32_t core);
 int64_t {TAKE}(const void **first);
+void {FORGET}(void);
 
 void {BEGIN}(int32_t core)
 {{{{
@@ -67,6 +70,13 @@ int64_t {TAKE}(const void **first)
 {{{{
     *first = septran_records;
     return septran_lost ? {LOST} : septran_count;
+}}}}
+
+void {FORGET}(void)
+{{{{
+    free(septran_records);
+    septran_records = 0;
+    septran_count = septran_room = 0;
 }}}}
 
 static int64_t *septran_next(int32_t code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import stat
@@ -10,6 +11,7 @@ import pytest
 
 from septran.targets.dsa import toolchain
 from septran.targets.dsa.native import compile_code, recorder
+from septran.targets.dsa.recorder import TAKE
 from septran.targets.dsa.toolchain import CompileError, compiler, run_compiler
 
 
@@ -99,13 +101,18 @@ def test_the_recorder_is_compiled_once(routes, program, monkeypatch):
     assert asked == ["the C of one", "the C of two"]
 
 
-def test_the_folder_of_a_kernel_goes_with_it(program, routes):
-    """A process that compiles thousands of kernels does not fill the disk."""
+def test_the_folder_and_the_records_of_a_kernel_go_with_it(program, routes):
+    """A process that compiles thousands of kernels fills neither the disk nor the memory."""
     made = program()
     made.command("sync")
     compiled = compile_code(routes.vendor, routes.code(made), 1, ())
-    folder = compiled.path.parent
+    assert len(compiled(0, ())) == 1
+    folder, take, first = compiled.path.parent, compiled.library[TAKE], ctypes.c_void_p()
     assert folder.exists()
+    take(ctypes.byref(first))
+    assert first.value
     del compiled
     gc.collect()
     assert not folder.exists()
+    take(ctypes.byref(first))
+    assert not first.value
