@@ -123,6 +123,8 @@ def test_products_are_off_by_no_more_than_their_corners():
         lambda: binary("divide", about(1.0, 0.0), about(1.0, 1.5), "float64", "float64"),
         lambda: binary("multiply", about(np.inf, 0.0), about(0.1, 0.2), "float64", "float64"),
         lambda: binary("multiply", about(0.1, 0.2), about(np.inf, 0.0), "float64", "float64"),
+        lambda: binary("multiply", about(0.0, 0.0), about(1.0, np.inf), "float64", "float64"),
+        lambda: binary("divide", about(1.0, np.inf), about(np.inf, 0.0), "float64", "float64"),
         lambda: binary("power", about(0.1, 0.2), about(0.5, 0.0), "float64", "float64"),
         lambda: binary("less", about(1.0, 0.3), about(1.2, 0.0), "bool", "float64"),
         lambda: binary("less", about(1.0, 0.0), about(1.2, 0.3), "bool", "float64"),
