@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+import septran
 from septran import task
 
 LARGEST = 2**63 - 1
@@ -76,3 +78,35 @@ def test_an_index_times_a_factor_may_pass_32_bits(run):
     great = start * 500_000_000
     wanted = [start * 100_000_000, (start + 5) * 1_000_000, great // 7, great % 1_000_003]
     np.testing.assert_array_equal(run(far, x), np.stack([x + row for row in wanted]))
+
+
+@task.define(leaf=True)
+def difference_tile(Y, X):
+    """Positions less something, and something less positions: what TVM bounds itself."""
+    place, start = task.index(X, 0) * 3, task.start(X, 0)
+    Y[0, :] = X + (place - 7)
+    Y[1, :] = X + (5 - place)
+    Y[2, :] = X + (-place)
+    Y[3, :] = X + (place - start * 30_000)
+
+
+@task.define
+def differences(Y: task.Tensor[4, "N", task.int64], X: task.Tensor["N", task.int64]):
+    """Tiles."""
+    Yp, Xp = task.partition(Y, shape=(4, 64)), task.partition(X, shape=(64,))
+    for n in task.parallel_range(Xp.shape[0]):
+        task.launch(difference_tile, Yp[0, n], Xp[n])
+
+
+def test_differences_of_positions(run):
+    x = np.arange(300, dtype=np.int64)
+    place, start = x * 3, x // 64 * 64
+    wanted = [place - 7, 5 - place, -place, place - start * 30_000]
+    np.testing.assert_array_equal(run(differences, x), np.stack([x + row for row in wanted]))
+
+
+@pytest.mark.parametrize("machine", ["nvidia-h200", "nvidia-a100"])
+def test_differences_of_positions_are_lowered_for_gpus(machine):
+    """Unsigned arithmetic wraps; TVM's own bounds of it would stop the lowering."""
+    stages = septran.produce_stages(differences, machine, shapes={"N": 300}, dtypes="int64")
+    assert "uint64_t(" in stages.tensor_ir.cuda.source

@@ -151,8 +151,10 @@ def wrapped(function: str, a: Expr, b: Expr) -> Expr:
     if is_float(dtype):
         return _ARITHMETIC[function](a, b)
     wide = "uint64" if itemsize(dtype) == 8 else "uint32"
-    value = _ARITHMETIC[function](*(_converted(x, wide) for x in (a, b)))
-    return _converted(value, dtype)
+    left, right = _converted(a, wide), _converted(b, wide)
+    if function == "subtract":  # TVM's bounds of unsigned differences stop at 0, by an error
+        right = tirx.call_pure_extern(wide, f"{wide}_t", b)
+    return _converted(_ARITHMETIC[function](left, right), dtype)
 
 
 def _converted(value: Expr, dtype: str) -> Expr:
