@@ -189,11 +189,17 @@ class _Tensor:
             error = error + x @ b.error
         if a.error.any():
             error = error + a.error @ (y + b.error)
+        for endless, other in ((np.isinf(a.value), b), (np.isinf(b.value), a)):
+            if endless.any():  # times what may be 0, or of either sign, it can be anything
+                near = rounding.near_zero(other)
+                lost = endless @ near if other is b else near @ endless
+                error = np.where(lost, np.inf, error)
         product = np.matmul(a.value.astype(float), b.value.astype(float))
         magnitude = read(self.magnitude, view, values) + (x + a.error) @ (y + b.error)
         write(self.value, view, values, read(self.value, view, values) + product)
-        write(self.error, view, values, error)
-        write(self.magnitude, view, values, magnitude)
+        # 0 times what is unknown may be NaN, and so is unknown itself.
+        write(self.error, view, values, np.where(np.isnan(error), np.inf, error))
+        write(self.magnitude, view, values, np.where(np.isnan(magnitude), np.inf, magnitude))
         write(self.terms, view, values, read(self.terms, view, values) + count)
         write(self.stores, view, values, read(self.stores, view, values) + 1)
 

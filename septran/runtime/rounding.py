@@ -313,7 +313,7 @@ def _multiply(x: Bounded, y: Bounded) -> Ends:
     value = x.value * y.value
     error = size(x.value) * y.error + x.error * size(y.value) + x.error * y.error
     # Infinity times what may be 0, or of either sign, can be anything.
-    unsure = ~np.isfinite(value) & (_near_zero(x) | _near_zero(y))
+    unsure = ~np.isfinite(value) & (near_zero(x) | near_zero(y))
     return value, np.where(unsure, np.inf, error)
 
 
@@ -325,7 +325,8 @@ def _divide(x: Bounded, y: Bounded) -> Ends:
     return value, np.where(inside, error, np.where(y.error > 0, np.inf, 0.0))
 
 
-def _near_zero(x: Bounded) -> Array:
+def near_zero(x: Bounded) -> Array:
+    """Where a number may be 0 or of either sign."""
     return (x.error > 0) & (np.abs(x.value) <= x.error)
 
 

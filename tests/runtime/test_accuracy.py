@@ -10,6 +10,7 @@ from septran.dtypes import numpy_dtype
 from septran.runtime.accuracy import NoBoundError, _Tensor, compare, error_bounds
 from septran.runtime.rounding import Bounded, exact
 from septran.task.chooser import DefaultChooser
+from septran.task.views import View
 
 
 @task.define(leaf=True)
@@ -376,6 +377,25 @@ def test_errors_of_factors_go_through_a_product():
         own = 9.001 * 2.0**-24 * through(bounds["T"].reach) + 1e-36
         assert (bounds[name].error >= through(inner) + 0.99 * own - 1e-36).all()
         assert (bounds[name].error <= through(inner) + 1.01 * own).all()
+
+
+@pytest.mark.parametrize(
+    ("factors", "others"),
+    [
+        ([1.0, 0.0], [[np.inf, 0.0], [1e38, np.inf]]),  # 0 times what is unknown
+        ([1e-8, 1.0], [[np.inf, 0.0], [0.0, 0.0]]),  # infinity times what may have either sign
+    ],
+)
+def test_what_is_unknown_makes_an_infinite_sum_unknown(factors, others):
+    """A kernel may find NaN where the float64 sum is infinite."""
+    row = Bounded(np.array([factors]), np.array([[1e-7, 0.0]]), "float32")
+    column = Bounded(*(np.array([part]).T for part in zip(*others, strict=True)), "float32")
+    turned = [Bounded(b.value.T, b.error.T, "float32") for b in (column, row)]
+    for left, right in ((row, column), turned):
+        sums = _Tensor("float32", exact(np.zeros((1, 1), "f4")))
+        with np.errstate(invalid="ignore"):  # as `error_bounds` has it
+            sums.accumulate(View.whole("", (1, 1)), {}, left, right, 2)
+        assert np.isinf(sums.bounded().error).all()
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("float32", 1e-20), ("float16", 1e-3)])
