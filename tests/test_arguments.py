@@ -104,7 +104,7 @@ X = np.ones(4, "float32")
 NO_TASKS = ["gemm.py", None, 3, print, dict, scaled.function, [], septran]
 
 
-@pytest.mark.parametrize("logic", NO_TASKS, ids=repr)
+@pytest.mark.parametrize("logic", NO_TASKS)
 @pytest.mark.parametrize(
     "take",
     [
@@ -123,7 +123,7 @@ def test_what_is_no_task(take, logic):
     assert "task.load_entry" in caught.value.hint
 
 
-@pytest.mark.parametrize("value", ["gemm.py", 3, [], dict, scaled], ids=repr)
+@pytest.mark.parametrize("value", ["gemm.py", 3, [], dict, scaled])
 def test_what_is_no_tree_or_module(value):
     mapping = septran.load_mapping("cpu-x86")
     for take in (lambda: task.run_tree(value, {}), lambda: septran.resolve(value, mapping)):
@@ -143,7 +143,7 @@ def test_a_module_of_c_has_no_task():
 NO_ARRAYS = ["x.npy", None, dict, [[1, 2], [3]], object(), {"X": 1}, 2j, np.array(["a"])]
 
 
-@pytest.mark.parametrize("value", NO_ARRAYS, ids=repr)
+@pytest.mark.parametrize("value", NO_ARRAYS)
 def test_what_is_no_array(value):
     tree = task.trace(scaled, SHAPES)
     takers = [
@@ -174,7 +174,7 @@ def test_what_a_tree_does_not_take(arrays, scalars, message, hint):
     assert hint in caught.value.hint
 
 
-@pytest.mark.parametrize("chooser", ["x", 3, {"block_M": 64}, task.DefaultChooser], ids=repr)
+@pytest.mark.parametrize("chooser", ["x", 3, {"block_M": 64}, task.DefaultChooser])
 def test_what_is_no_chooser(chooser):
     with pytest.raises(WrongArgumentError, match="not a chooser") as caught:
         task.run(scaled, X, chooser=chooser)
