@@ -12,7 +12,12 @@ from septran import given, operators, task
 from septran.errors import SepTranError
 from septran.given import WrongArgumentError
 from septran.request import UnsuitableRequestError
-from septran.task.errors import LaunchArgumentsError, LoadError, NothingWrittenError, PythonError
+from septran.task.errors import (
+    LaunchArgumentsError,
+    LoadError,
+    NothingWrittenError,
+    UnmetDemandError,
+)
 from septran.tile.interpreter import ArgumentError
 from septran.tile.own_passes import PassPlaceError
 from septran.tune.tuner import Limits
@@ -203,7 +208,7 @@ def test_numbers_of_numpy_are_numbers():
 
 
 def test_a_reduction_has_a_function_that_there_is():
-    with pytest.raises(PythonError, match="none of sum, mean"):
+    with pytest.raises(UnmetDemandError, match="none of sum, mean"):
         septran.produce_stages("reduce", "cpu-x86", static={"function": "prod"}).task_tree.name  # noqa: B018
 
 

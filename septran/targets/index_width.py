@@ -9,7 +9,7 @@ from septran.task import expressions as ex
 from septran.task.atoms import FloorDiv, Max, Min, Mod
 from septran.task.index import Index, Range, Var, axis
 from septran.task.views import View
-from septran.tile.bounds import count, ranges_of
+from septran.tile.bounds import ranges_of
 from septran.tile.loops import walk
 from septran.tile.nodes import (
     Acquire,
@@ -71,13 +71,19 @@ def _reaches(program: TileProgram) -> Iterator[int]:
             yield from parts
             yield sum(r * s for r, s in zip(parts, strides.get(region.buffer, ()), strict=False))
         if isinstance(node, For):
-            yield count(tuple(loop for loop in (*loops, node) if loop.kind == "parallel"))
+            yield _iterations((*loops, node))
         if isinstance(node, Compute) and node.expression is not None:
             for part in ex.walk(node.expression):
                 if isinstance(part, ex.IndexValue):
                     yield reach(part.index, known)
                 elif isinstance(part, ex.Position):
                     yield from _of_view(part.view, known)
+
+
+def _iterations(loops: tuple[For, ...]) -> int:
+    """Of the parallel loops of a nest together, as they may be counted through."""
+    known = ranges_of(loops)  # of all of them, as one's extent may depend on any around it
+    return math.prod(1 + known[loop.variable][1] for loop in loops if loop.kind == "parallel")
 
 
 def _own(node: Node) -> tuple[Index, ...]:
