@@ -14,14 +14,17 @@ import shutil
 import tempfile
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 try:
     import fcntl
 except ImportError:  # not on Windows, where folders of killed processes stay
     fcntl = None  # type: ignore[assignment]
+
+T = TypeVar("T")
 
 PREFIX, LOCK = "septran-", ".lock"
 YOUNG_SECONDS = 60.0
@@ -48,6 +51,16 @@ class TemporaryFolder:
         trace: TracebackType | None,
     ) -> None:
         self._remove()
+
+
+def opened_apart(library: Path, opened: Callable[[Path], T]) -> T:
+    """`opened` of a copy of a shared library, under a name that no other ever had.
+
+    The dynamic linker does not look into a file whose name it knows: for a kernel that was saved
+    where another one had been loaded from, it would give the code of that one.
+    """
+    with TemporaryFolder("library") as folder:
+        return opened(Path(shutil.copy(library, folder / library.name)))
 
 
 def sweep() -> int:

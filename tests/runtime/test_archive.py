@@ -247,3 +247,21 @@ def test_a_kernel_from_the_cache_is_saved(tmp_path):
             env=environment, capture_output=True, text=True, timeout=300, check=True,
         )  # fmt: skip
         assert float(run.stdout) == pytest.approx(7)
+
+
+@pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim"])
+def test_what_is_saved_in_anothers_place_is_what_is_loaded(tmp_path, machine):
+    """The dynamic linker knows a library by its path, and does not look into it again."""
+    x = np.ones((8, 16), np.float32)
+    for value, expected in (("X + 1.0", 2.0), ("-X", -1.0)):
+        (tmp_path / "op.py").write_text(
+            "from septran import task\n\n"
+            '@task.define(leaf=True)\ndef block(Y, X):\n    "One block."\n'
+            f"    Y[:, :] = {value}\n\n"
+            '@task.define\ndef op(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"]):\n'
+            "    for _ in task.parallel_range(1):\n        task.launch(block, Y, X)\n"
+        )
+        kernel = septran.compile(tmp_path / "op.py", machine)
+        assert (kernel(x) == expected).all()
+        kernel.save(tmp_path / "saved")
+        assert (septran.load(tmp_path / "saved")(x) == expected).all()

@@ -17,6 +17,7 @@ from septran.errors import TargetError
 from septran.targets.base import Source, TensorIR
 from septran.targets.cpu.isa import lacking, llvm_target
 from septran.targets.cpu.threads import share_threads
+from septran.temporary import opened_apart
 
 LIBRARY, FACTS = "kernel.so", "kernel.json"
 
@@ -133,7 +134,7 @@ def load(folder: Path) -> CpuExecutable:
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     source = Source(facts["name"], "llvm", facts["text"], facts["parts"], facts["facts"])
     library = folder / LIBRARY
-    module = tvm.runtime.load_module(str(library))
+    module = opened_apart(library, lambda copy: tvm.runtime.load_module(str(copy)))
     return replace(
         _loaded(facts["name"], facts["arch"], source, module), library=library.read_bytes()
     )

@@ -23,6 +23,7 @@ from septran.targets.dsa.jit import rounded
 from septran.targets.dsa.recorder import BEGIN, FORGET, LOST, TAKE, line_macros, recorder_source
 from septran.targets.dsa.toolchain import compiler, run_compiler, scratch
 from septran.targets.dsa.vendor import Vendor
+from septran.temporary import opened_apart
 
 Array = np.ndarray[Any, Any]
 LIBRARY = "kernel.so"
@@ -58,7 +59,7 @@ class CProgram:
     @staticmethod
     def of(path: Path, function: str, buffers: int, scalars: Sequence[str]) -> CProgram:
         """What is in a library; raises OSError where it was made for another system."""
-        return CProgram(path, function, buffers, tuple(scalars), ctypes.CDLL(str(path)))
+        return CProgram(path, function, buffers, tuple(scalars), _opened(path))
 
     def __call__(self, core: int, scalars: Sequence[Any]) -> Array:
         """The records of one core."""
@@ -78,6 +79,10 @@ class CProgram:
             size = count * RECORD.itemsize
             records = ctypes.string_at(first.value, size) if count and first.value else b""
         return np.frombuffer(bytearray(records), RECORD)
+
+
+def _opened(path: Path) -> Any:
+    return opened_apart(path, lambda copy: ctypes.CDLL(str(copy)))
 
 
 def compile_code(vendor: Vendor, code: Code, buffers: int, scalars: Sequence[str]) -> CProgram:
