@@ -50,6 +50,10 @@ class _Group(TyperGroup):
             sys.stdout.flush()
             sys.stderr.write(f"{error}\n")
             raise typer.Exit(MISTAKE) from None
+        except MemoryError as error:  # of sizes that are right, and too large for this host
+            sys.stdout.flush()
+            sys.stderr.write(f"not enough memory: {error}\n  hint: take smaller sizes, -s M=512\n")
+            raise typer.Exit(MISTAKE) from None
 
 
 app = typer.Typer(

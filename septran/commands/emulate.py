@@ -39,7 +39,9 @@ Shared = Annotated[int, typer.Option("--shared", min=0, help="Bytes of dynamic s
 Mode = Annotated[
     str | None, typer.Option("--mode", help="eager, late or random; all three if absent.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Of random arguments and of the random order.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, help="Of random arguments and of the random order.")
+]
 Strict = Annotated[
     bool,
     typer.Option("--strict", help="Also what documents ask for and hardware does without."),

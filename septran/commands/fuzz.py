@@ -10,7 +10,7 @@ import typer
 from septran.commands import arguments as options
 from septran.commands.arguments import print_json
 
-Seed = Annotated[int, typer.Option("--seed", help="The first program's seed.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="The first program's seed.")]
 Programs = Annotated[int, typer.Option("--programs", "-n", min=1, help="How many programs.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print every program.")]
 EmulateEach = Annotated[

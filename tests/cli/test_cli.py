@@ -430,6 +430,17 @@ def test_the_doctor_exits_with_1_where_something_lacks(monkeypatch):
     assert "!!  no-such-package" in septran("doctor", code=1).output
 
 
+def test_sizes_that_no_memory_holds_are_told_in_a_line():
+    result = septran("run", "gemm", "-s", "M=99999999", "-s", "N=99999999", code=1)
+    assert result.stderr.startswith("not enough memory: ")
+    assert result.stderr.count("\n") == 2
+
+
+@pytest.mark.parametrize("command", ["fuzz", "emulate nothing.ptx", "run gemm"])
+def test_seeds_are_not_negative(command):
+    assert "--seed" in septran(*command.split(), "--seed", "-1", code=2).stderr
+
+
 def test_a_short_fuzz_campaign_is_right():
     septran("fuzz", "--programs", "2")
 
