@@ -43,14 +43,11 @@ def settle(
             reason = f"{setting.reason}, without effect"
             settings = settings.changed(key, Setting(key.default, reason, setting.where))
     registers = settings.table(REGISTERS)
-    if registers and not settings.get(WARPSPECIALIZE).value:
-        drop(REGISTERS.path, _NO_ROLES, next(iter(registers.values())).where)
+    if registers and (why := _idle(REGISTERS, task, machine, settings)):
+        drop(REGISTERS.path, why, next(iter(registers.values())).where)
         settings = settings.changed(REGISTERS, MappingProxyType({}))
     instance = replace(instance, settings=settings)
     return _settle_tensors(instance, task, caller, launch, machine, drop), found
-
-
-_NO_ROLES = "there are no roles without `warpspecialize`"
 
 
 def _idle(key: Key[Any], task: TaskNode, machine: Machine, settings: Settings) -> str | None:
@@ -67,7 +64,7 @@ def _idle(key: Key[Any], task: TaskNode, machine: Machine, settings: Settings) -
     if "parallel loop" in key.needs and not any(loop.parallel for loop in loops):
         return f"{task.variant} has no parallel loop"
     if "roles" in key.needs and not settings.get(WARPSPECIALIZE).value:
-        return _NO_ROLES
+        return "there are no roles without `warpspecialize`"
     return None
 
 

@@ -102,11 +102,6 @@ class Marks:
         return self.blocks * self.rows * RECORDS * WORDS
 
 
-def marks_of(context: Context) -> Marks | None:
-    """The kernel's; None where no time is taken."""
-    return context.state.marks
-
-
 def begin(context: Context, marks: Marks | None, block: Any, grid: int) -> list[Any]:
     """Make the argument and the count of each thread; what the kernel's head declares."""
     if marks is None:
@@ -130,7 +125,7 @@ def begin(context: Context, marks: Marks | None, block: Any, grid: int) -> list[
 @contextmanager
 def lane(context: Context, name: str, threads: Threads, single: bool = False) -> Iterator[None]:
     """What is written inside is run by `threads`; with `single`, by one of each unit alone."""
-    marks = marks_of(context)
+    marks = context.state.marks
     if marks is None:
         yield
         return
@@ -154,7 +149,7 @@ def lane(context: Context, name: str, threads: Threads, single: bool = False) ->
 @contextmanager
 def marked(context: Context, what: Node | str) -> Iterator[None]:
     """Take the time of what is written inside, if anything is."""
-    marks = marks_of(context)
+    marks = context.state.marks
     site = None if marks is None else _site(context, what)
     if marks is None or site is None or marks.kept is None:
         yield
