@@ -261,10 +261,11 @@ def write(
 def _write_lanes(
     context: Context, access: Access, at: Sequence[Index], value: Expr, along: int, count: Expr
 ) -> None:
-    """Store the first `count` lanes one by one, through a small buffer."""
+    """Store the first `count` lanes, all if it is more, one by one through a small buffer."""
     lanes = simd.lanes_of(value)
     spare = context.writer.scratch("lanes", lanes, access.storage.held)
     simd.store(context.writer, spare, context.writer.index(0), value, lanes)
+    count = tirx.min(count, simd.constant(lanes, simd.element_of(count)))
     with context.writer.loop("lane", count) as lane:
         number = context.indices.fresh(lane, 0, lanes - 1)
         spot = list(at)

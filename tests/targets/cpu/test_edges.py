@@ -41,6 +41,24 @@ def convert(Y: task.Tensor["M", "N", task.{narrow}], X: task.Tensor["M", "N"]):
 """
 
 
+ACROSS = """
+from septran import task
+
+@task.define(leaf=True)
+def tile(Y, X):
+    t = task.empty(X.shape, X.dtype)
+    t[:, :] = X
+    Y[:, :] = task.minimum(X, t)
+
+@task.define
+def across(Y: task.Tensor["N", "M", task.float32], X: task.Tensor["M", "N"]):
+    shape = (task.tunable("block_M", 8), task.tunable("block_N", 32))
+    Yp, Xp = task.partition(Y.T, shape=shape), task.partition(X, shape=shape)
+    for i, j in task.parallel_range(Yp.shape):
+        task.launch(tile, Yp[i, j], Xp[i, j])
+"""
+
+
 @pytest.mark.parametrize(("m", "n", "k", "dtype", "flags"), PRODUCTS, ids=str)
 def test_ragged_columns_read_no_panel_that_is_not_there(m, n, k, dtype, flags):
     sizes = {"M": m, "N": n, "K": k}
@@ -61,6 +79,14 @@ def test_one_element_that_is_left_is_stored_as_narrow_as_it_is(wide, narrow, col
     shapes = {"M": 3, "N": columns}
     kernel = septran.compile(file, "cpu-x86", shapes=shapes, dtypes=wide)
     kernel.check().raise_if_wrong()
+
+
+def test_lanes_that_are_stored_one_by_one_are_those_of_one_vector(tmp_path):
+    """The count of columns that are left is more than a vector's where several vectors are left."""
+    file = tmp_path / "across.py"
+    file.write_text(ACROSS, encoding="utf-8")
+    kernel = septran.compile(file, "cpu-x86", shapes={"M": 8, "N": 65}, tunables={"block_N": 32})
+    kernel.check(guard=True).raise_if_wrong()
 
 
 @pytest.mark.parametrize("operator", ["conv2d", "conv2d_nhwc"])
