@@ -13,7 +13,7 @@ from benchmarks.gpu_cases import GpuCase
 
 if TYPE_CHECKING:
     from septran.tile.nodes import TileProgram
-    from septran.tune.model import Prediction
+    from septran.tuning.model import Prediction
 
 META = "case.json"
 
@@ -62,7 +62,7 @@ def prepare(case: GpuCase, machine: str, folder: Path | None = None) -> Prepared
     import septran
     from septran.errors import SepTranError
     from septran.runtime.work import work
-    from septran.tune.model import predict
+    from septran.tuning.model import predict
 
     start = time.perf_counter()
     try:

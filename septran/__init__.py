@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from septran import operators, task
     from septran.compiler import compile, produce_stages
     from septran.errors import SepTranError
-    from septran.explain import compare, edit, explain, explore
     from septran.machine.loader import load_machine
     from septran.mapping.loader import load_mapping
     from septran.mapping.resolve import resolve
@@ -29,18 +28,20 @@ if TYPE_CHECKING:
     from septran.tile.own_passes import tile_pass
     from septran.tile.place import place
     from septran.tile.verify import verify
-    from septran.tune import tune
+    from septran.tuning import tune
+    from septran.views import compare, edit, explain, explore
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Kernel": "septran.runtime.kernel",
     "SepTranError": "septran.errors",
-    "compare": "septran.explain",
+    "compare": "septran.views",
     "compare_profiles": "septran.targets.dsa.profile_comparison",
     "compile": "septran.compiler",
-    "edit": "septran.explain",
-    "explore": "septran.explain",
+    "edit": "septran.views",
+    "explain": "septran.views",
+    "explore": "septran.views",
     "interpret": "septran.tile.interpreter",
     "load": "septran.runtime.archive",
     "load_machine": "septran.machine.loader",
@@ -51,6 +52,7 @@ _HOMES = {
     "tile_pass": "septran.tile.own_passes",
     "trace": "septran.task",
     "trust": "septran.targets.dsa.trust",
+    "tune": "septran.tuning",
     "verify": "septran.tile.verify",
 }
 """Where each public name is; imported when first used, as most need only a few."""
@@ -63,7 +65,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("operators", "task", "explain", "tune"):  # the last two are called, too
+    if name in ("operators", "task"):
         return importlib.import_module(f"septran.{name}")
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
@@ -76,7 +78,7 @@ def __getattr__(name: str) -> Any:
 
 def load_ipython_extension(shell: Any) -> None:
     """``%load_ext septran``: ``%%logic``, ``%%mapping``, ``%septran`` and short errors."""
-    from septran.explain.live import widgets
+    from septran.views.live import widgets
 
     widgets("magics").load(shell)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Shown:
-    """Mixin of what displays itself in a notebook; the views are in `septran.explain`."""
+    """Mixin of what displays itself in a notebook; the views are in `septran.views`."""
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Static HTML and text for notebooks; it needs no running kernel to be read."""
@@ -31,4 +31,4 @@ class Stage(Shown):
 
 def _views() -> Any:
     # By name: explain is above every stage and may import it, not the other way round.
-    return importlib.import_module("septran.explain.stages")
+    return importlib.import_module("septran.views.stages")

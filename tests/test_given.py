@@ -20,7 +20,7 @@ from septran.task.errors import (
 )
 from septran.tile.interpreter import ArgumentError
 from septran.tile.own_passes import PassPlaceError
-from septran.tune.tuner import Limits
+from septran.tuning.tuner import Limits
 
 SIZES = {"M": 8, "N": 8, "K": 8}
 NO_PATHS = [None, 3, [], "", b"x"]

@@ -13,7 +13,7 @@ from septran.commands import arguments as options
 from septran.commands.arguments import emit, request
 
 if TYPE_CHECKING:
-    from septran.explain.explanation import Explanation
+    from septran.views.explanation import Explanation
 
 
 class Stage(StrEnum):
@@ -110,7 +110,7 @@ def explain(
 def _rendered(explanation: Explanation, form: Format, stage: Stage | None) -> str:
     match form:
         case Format.html:
-            from septran.explain.explanation_panel import explanation_page
+            from septran.views.explanation_panel import explanation_page
 
             return explanation_page(explanation)
         case Format.report:

@@ -78,9 +78,9 @@ def _details(machine: Machine) -> str:
 
 
 def _data(machine: Machine) -> dict[str, Any]:
-    from septran.explain.plain import plain
     from septran.mapping.loader import mapping_names
     from septran.targets.registry import backends
+    from septran.views.plain import plain
 
     data: dict[str, Any] = plain(machine)
     data["has_mapping"] = machine.name in mapping_names()

@@ -20,8 +20,8 @@ from septran.commands.arguments import (
 )
 
 if TYPE_CHECKING:
-    from septran.tune.tuner import Search
-    from septran.tune.tuning import Trial
+    from septran.tuning.tuner import Search
+    from septran.tuning.tuning import Trial
 
 Try = Annotated[
     list[str] | None,
@@ -80,7 +80,7 @@ def tune(
       septran tune attention -m mine.mapping.yaml -s N=4096 --runs 20 --seconds 60
       septran tune gemm --on nvidia-h200 --dtype float16 --try block_K=32,64,128 --model
     """  # noqa: D301  # \b is typer's mark for lines to keep
-    from septran.tune.tuner import Limits, search
+    from septran.tuning.tuner import Limits, search
 
     require_writable(output, "--output")
     asked = request(logic, on, mapping, shape, dtype, tunable, static)
@@ -111,7 +111,7 @@ def _told(search: Search, trial: Trial, total: int) -> None:
     """One line that is written over, where someone watches."""
     if not sys.stderr.isatty():
         return
-    from septran.explain.tuning_job import note
+    from septran.views.tuning_job import note
 
     done = sum(t.kind != "ranked" for t in search.trials.values())
     sys.stderr.write(f"\r\033[K{done} of {total}: {trial.kind}; {note(search.result())}")

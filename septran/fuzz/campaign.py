@@ -17,7 +17,7 @@ from septran.fuzz.cases import Case, make_case
 from septran.fuzz.choices import Trace, simpler
 from septran.fuzz.executors import Files, Ways, executors
 from septran.runtime.accuracy import WrongResultError
-from septran.tune.measuring import Worker
+from septran.tuning.measuring import Worker
 
 SECONDS = 180.0
 """A case that takes longer hangs."""

@@ -1,6 +1,6 @@
 """Runs cases in a process of its own: ``python -m septran.fuzz.worker``.
 
-Reads one JSON request a line and answers each with one line, as `septran.tune.worker` does: a
+Reads one JSON request a line and answers each with one line, as `septran.tuning.worker` does: a
 case may crash or hang, and the process that asked only sees that no answer comes.
 """
 

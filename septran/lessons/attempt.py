@@ -11,10 +11,10 @@ from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping as LoadedMapping
 
 if TYPE_CHECKING:
-    from septran.explain.explanation import Explanation
     from septran.runtime.kernel import Kernel
     from septran.tile.ledger import Ledger
     from septran.tile.nodes import TileProgram
+    from septran.views.explanation import Explanation
 
 EMULATED = ("cuda",)
 """Backends whose generated code an emulator runs, here and everywhere."""
@@ -39,7 +39,7 @@ class Attempt:
     @cached_property
     def explanation(self) -> Explanation:
         """Every stage and its reasons: ``.ledger``, ``.prediction``, ``.remarks``, ..."""
-        from septran.explain import explain
+        from septran.views import explain
 
         return explain(self.logic, self.plan, **self.settings)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from septran.explain import colours
-from septran.explain.html import (
+from septran.lessons.language import say
+from septran.views import colours
+from septran.views.html import (
     Markup,
     chip,
     code,
@@ -19,7 +20,6 @@ from septran.explain.html import (
     table,
     tag,
 )
-from septran.lessons.language import say
 
 if TYPE_CHECKING:
     from septran.lessons.lesson import Lesson

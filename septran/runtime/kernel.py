@@ -240,7 +240,7 @@ class Kernel(Shown):
         tensors, named = self._inputs(tensors, named)
         run = rehearsal(self.name, *self._bound(tensors, None, named), self.device)
         # By name: explain is above the runtime and may import it, not the other way round.
-        return importlib.import_module("septran.explain.kernel_timeline").timeline_of(run)
+        return importlib.import_module("septran.views.kernel_timeline").timeline_of(run)
 
     def export(self, folder: str | Path) -> Path:
         """Write the latest compilation as source that builds without SepTran and TVM.
@@ -262,7 +262,7 @@ class Kernel(Shown):
 
     def explore(self) -> Any:
         """All stages in linked panes, live in a notebook (``septran[notebook]``)."""
-        return importlib.import_module("septran.explain.live").explore(self)
+        return importlib.import_module("septran.views.live").explore(self)
 
     def __repr__(self) -> str:
         return f"<Kernel {self.signature}, {len(self._specialisations)} compiled>"

@@ -117,7 +117,7 @@ class Ledger(Shown):
     def explore(self) -> Any:
         """The copies as an interactive graph: memories, bands, and why each is there."""
         # By name: explain is above this package and may import it, not the other way round.
-        return importlib.import_module("septran.explain.live").explore(self)
+        return importlib.import_module("septran.views.live").explore(self)
 
     def __str__(self) -> str:
         if not self.rows:

@@ -9,8 +9,8 @@ from functools import cache
 import pytest
 
 import septran
-from septran.explain.editing import draft, mapping_source
-from septran.explain.links import linked, linked_data
+from septran.views.editing import draft, mapping_source
+from septran.views.links import linked, linked_data
 
 PAYLOADS = [
     "<script>window.hit=1</script>", "<img src=x onerror=window.hit=1>",

@@ -31,12 +31,12 @@ HOSTILE = (
 def data() -> dict[str, Any]:
     """Real data for each view."""
     import septran
-    from septran.explain.comparison_data import comparison_data
-    from septran.explain.dsa_timeline import timeline
-    from septran.explain.ledger_graph import ledger_graph
-    from septran.explain.mapping_profile import mapping_profile
-    from septran.explain.progress import Progress
-    from septran.explain.timeline import timelines
+    from septran.views.comparison_data import comparison_data
+    from septran.views.dsa_timeline import timeline
+    from septran.views.ledger_graph import ledger_graph
+    from septran.views.mapping_profile import mapping_profile
+    from septran.views.progress import Progress
+    from septran.views.timeline import timelines
 
     kernel = septran.compile("gemm", "dsa-sim", shapes=SIZES)
     profile = kernel.profile()

@@ -14,7 +14,7 @@ display(HTML(f'<div class="septran-static {view.static_token}">a picture</div>')
 """
 """The picture of a view as a slow notebook draws it: after the view."""
 SLOW = """
-from septran.explain.progress import in_background
+from septran.views.progress import in_background
 def work(progress, keep):
     for n in progress.track(range(1000)):
         keep(n)

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 import septran
-from septran.explain.comparison import ABSENT, Comparison, labels
-from septran.explain.explanation import Explanation
 from septran.mapping.keys import PIPELINE
 from septran.mapping.resolved import Setting
+from septran.views.comparison import ABSENT, Comparison, labels
+from septran.views.explanation import Explanation
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 
 import septran
 from septran.errors import SepTranError
-from septran.explain.editing import draft, mapping_source, turned
 from septran.mapping.loader import load_mapping
 from septran.mapping.settling import settled
+from septran.views.editing import draft, mapping_source, turned
 
 
 def explained(mapping):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import septran
-from septran.explain import events
-from septran.explain.events import TooManyEventsError, record
 from septran.tile.loops import walk
+from septran.views import events
+from septran.views.events import TooManyEventsError, record
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import septran
-from septran.explain.cpu_timeline import timeline
-from septran.explain.kernel_timeline import NoTimelineError
 from septran.targets.cpu.lowering import nests
 from septran.targets.cpu.marks import record
 from septran.tile.loops import walk
 from septran.tile.nodes import For
+from septran.views.cpu_timeline import timeline
+from septran.views.kernel_timeline import NoTimelineError
 
 SIZES = {"M": 500, "N": 700, "K": 600}
 

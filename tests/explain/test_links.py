@@ -8,9 +8,9 @@ from functools import cache
 import pytest
 
 import septran
-from septran.explain.links import linked, linked_data
-from septran.explain.links.notes import notes_of
 from septran.tile.nodes import Acquire, Barrier, Commit, Copy, For, Release, Role, Wait, nodes
+from septran.views.links import linked, linked_data
+from septran.views.links.notes import notes_of
 
 OPERATORS = ("gemm", "softmax", "attention", "conv2d")
 MACHINES = ("cpu-x86", "dsa-sim")

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 import septran
-from septran.explain.memory_map import MemoryMap
 from septran.tile.nodes import nodes
+from septran.views.memory_map import MemoryMap
 
 SIZES = {"M": 256, "N": 256, "K": 256}
 

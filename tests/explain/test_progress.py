@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from septran.explain.progress import CANCELLED, DONE, FAILED, Cancelled, Progress, in_background
+from septran.views.progress import CANCELLED, DONE, FAILED, Cancelled, Progress, in_background
 
 
 def test_the_time_that_is_left_follows_the_speed_so_far():

@@ -12,7 +12,7 @@ import pytest
 
 import septran
 from septran.errors import SepTranError
-from septran.explain import compare, explain
+from septran.views import compare, explain
 
 SMALL = {"M": 100, "N": 80, "K": 72}
 
@@ -120,11 +120,11 @@ def test_a_page_of_real_stages_is_inert(gemm, tmp_path):
 
 def test_looking_at_an_object_first_does_not_hide_the_function():
     code = (
-        "import septran, septran.explain.stages\n"
-        "from septran.explain import compare\n"
+        "import septran, septran.views.stages\n"
+        "from septran.views import compare\n"
         "septran.explain('softmax', 'dsa-sim', shapes={'M': 8, 'N': 8}).tile_program\n"
         "septran.compare('softmax', ['dsa-sim'], shapes={'M': 8, 'N': 8})\n"
-        "from septran.explain import compare\n"
+        "from septran.views import compare\n"
         "compare('softmax', ['dsa-sim'], shapes={'M': 8, 'N': 8})\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

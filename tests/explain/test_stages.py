@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 import pytest
 from graphviz.backend import dot_command
 
-from septran.explain import drawing
-from septran.explain.stages import draw, mimebundle, to_dict
 from septran.targets.base import TensorIR
+from septran.views import drawing
+from septran.views.stages import draw, mimebundle, to_dict
 
 PAYLOADS = (
     "<script>alert(1)</script>",
@@ -170,7 +170,7 @@ def test_data_keeps_places_and_index_maps(program):
 
 
 def test_infinite_numbers_become_text():
-    from septran.explain.plain import plain
+    from septran.views.plain import plain
 
     assert plain({"a": (float("-inf"), 1.5)}) == {"a": ["-inf", 1.5]}
 
@@ -206,7 +206,7 @@ def test_the_pure_renderer_is_used_where_there_is_no_dot(monkeypatch):
 
 
 def test_long_texts_are_cut_and_say_so():
-    from septran.explain import html
+    from septran.views import html
 
     page = html.code("x = 1\n" * 100_000, "python")
     assert len(page) < 1.05 * html.TEXT_LIMIT
@@ -225,7 +225,7 @@ def _contrast(first, second):
 
 
 def test_all_colours_of_text_have_enough_contrast_with_their_background():
-    from septran.explain import colours
+    from septran.views import colours
 
     for token in colours.TOKENS.values():
         assert _contrast(token.colour, colours.PAPER) >= 4.5, token

@@ -7,7 +7,7 @@ import pytest
 from septran.compiler import produce_stages
 from septran.operators import names
 from septran.tile.cycle_bound import cycle_bound
-from septran.tune.model import predict
+from septran.tuning.model import predict
 
 
 def bound(name="gemm", machine="dsa-sim", **settings):

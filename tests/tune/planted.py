@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from septran.tune import worker
+from septran.tuning import worker
 
 
 def run(request):

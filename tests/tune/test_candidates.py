@@ -6,7 +6,7 @@ import pytest
 
 from septran.mapping.loader import load_mapping
 from septran.mapping.tune import Space
-from septran.tune.candidates import MOST_LISTED, Choices
+from septran.tuning.candidates import MOST_LISTED, Choices
 
 TUNED = """
 extends: cpu-x86.mapping.yaml

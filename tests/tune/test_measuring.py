@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from septran.tune.measuring import Stopped, Worker
+from septran.tuning.measuring import Stopped, Worker
 
 COMMAND = (sys.executable, str(Path(__file__).with_name("planted.py")))
 PATIENT = 120.0

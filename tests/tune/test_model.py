@@ -11,7 +11,7 @@ from septran.task import expressions as ex
 from septran.task.index import Index, Var, ceil_div
 from septran.task.views import View
 from septran.tile.nodes import Buffer, Compute, Copy, For, Origin, Region, TileProgram
-from septran.tune.model import COSTLY_STEPS, predict
+from septran.tuning.model import COSTLY_STEPS, predict
 
 WHY = Origin("t", "t", None, None, "a test")
 MB = 1 << 20

@@ -11,8 +11,8 @@ import pytest
 
 import septran
 from septran.errors import SepTranError
-from septran.tune.tuner import Limits, NothingToTuneError, search
-from septran.tune.tuning import NothingFoundError, Trial, Tuning
+from septran.tuning.tuner import Limits, NothingToTuneError, search
+from septran.tuning.tuning import NothingFoundError, Trial, Tuning
 
 SHAPES = {"M": 64, "N": 64, "K": 64}
 LIMITS = Limits(runs=8, seconds=None, patience=120.0)

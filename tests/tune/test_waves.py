@@ -7,8 +7,8 @@ import pytest
 import septran
 from septran.tile.loops import walk
 from septran.tile.nodes import Copy
-from septran.tune.model import predict
-from septran.tune.waves import distinct_share
+from septran.tuning.model import predict
+from septran.tuning.waves import distinct_share
 
 TILES = {"block_M": 128, "block_N": 128, "block_K": 64}
 

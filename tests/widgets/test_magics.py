@@ -112,7 +112,7 @@ def test_explore_and_edit_give_widgets(shell):
 
 
 def test_a_reason_leads_to_the_lines_of_both_cells(shell):
-    from septran.explain.origin_text import origin_parts
+    from septran.views.origin_text import origin_parts
 
     run(shell, LOGIC.format("mine"))
     run(
@@ -133,13 +133,13 @@ def test_a_reason_leads_to_the_lines_of_both_cells(shell):
     assert all("<cell In[" in place for place in parts["places"])
 
 
-def test_the_package_and_the_function_of_one_name_can_both_be_used():
+def test_explain_stays_a_function_when_views_are_imported():
     import inspect
 
     import septran
 
     septran.explain("gemm", "cpu-x86")
-    import septran.explain.live as live_module
+    import septran.views.live as live_module
     from septran import explain
 
     assert callable(live_module.explore)

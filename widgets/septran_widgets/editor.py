@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from septran.errors import SepTranError
-from septran.explain.editing import Draft, Explain, Knob, draft, turned
-from septran.explain.html import Markup, code, panel, strong
-from septran.explain.links import linked, linked_data
 from septran.mapping.settling import settled
+from septran.views.editing import Draft, Explain, Knob, draft, turned
+from septran.views.html import Markup, code, panel, strong
+from septran.views.links import linked, linked_data
 from septran_widgets.view import View
 
 Figure = tuple[str, float | str, str, float | None]

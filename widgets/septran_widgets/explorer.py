@@ -13,14 +13,14 @@ from septran_widgets.view import View
 
 
 class Explorer(View):
-    """Every stage of a compilation in linked panes: `septran.explain.links` makes its data."""
+    """Every stage of a compilation in linked panes: `septran.views.links` makes its data."""
 
     module = "explorer"
     can_save = traitlets.Bool(True).tag(sync=True)
     """Whether the view may ask for the page that `save_html` writes."""
 
     def __init__(self, data: dict[str, Any], static: str = "", text: str = "") -> None:
-        """`data` is what `septran.explain.links.linked_data` gives."""
+        """`data` is what `septran.views.links.linked_data` gives."""
         super().__init__(data, static, text)
         self.on_msg(self._asked)
 

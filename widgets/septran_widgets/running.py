@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from septran.explain.html import panel, paragraph, strong
-from septran.explain.progress import Progress
+from septran.views.html import panel, paragraph, strong
+from septran.views.progress import Progress
 from septran_widgets.view import View
 
 

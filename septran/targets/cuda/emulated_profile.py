@@ -46,11 +46,11 @@ class EmulatedProfile(Shown):
 
     def timeline(self, core: int = 0) -> Any:
         """What one multiprocessor did when, in steps; `.explore()` makes it live."""
-        return importlib.import_module("septran.explain.emulated_panel").timeline(self, core)
+        return importlib.import_module("septran.views.emulated_panel").timeline(self, core)
 
     def explore(self) -> Any:
         """The timeline of all multiprocessors as an interactive view."""
-        return importlib.import_module("septran.explain.live").explore(self)
+        return importlib.import_module("septran.views.live").explore(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Counts by name, and the lines with bank conflicts."""

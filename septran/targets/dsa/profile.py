@@ -228,4 +228,4 @@ class DsaProfile(Shown):
 
 def _views(name: str) -> Any:
     # By name: explain is above the targets and may import them, not the other way round.
-    return importlib.import_module(f"septran.explain.{name}")
+    return importlib.import_module(f"septran.views.{name}")

@@ -12,7 +12,7 @@ from septran.given import require, several
 from septran.stage import Shown
 from septran.targets.dsa.profile import DsaProfile
 
-_VIEWS = "septran.explain"
+_VIEWS = "septran.views"
 """By name: explain is above the targets and may import them, not the other way round."""
 
 

@@ -67,7 +67,7 @@ def test_attention_for_hopper_is_what_it_should_be(cuda_compiler, causal):
 def test_what_is_known_without_a_gpu(golden):
     """Bytes, operations, launches and predicted times, which no compiler's version changes."""
     from septran.runtime.work import work
-    from septran.tune.model import predict
+    from septran.tuning.model import predict
 
     lines = []
     for operator, dims in {
@@ -101,7 +101,7 @@ def test_a_block_has_only_so_much_shared_memory(compiled):
 
 
 def test_explain_shows_the_figures(compiled):
-    from septran.explain.explanation_panel import explanation_page
+    from septran.views.explanation_panel import explanation_page
 
     explanation = septran.explain("gemm", "nvidia-h200", **GEMM)
     page = explanation_page(explanation)

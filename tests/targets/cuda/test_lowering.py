@@ -4,12 +4,12 @@ import pytest
 
 from septran import operators
 from septran.compiler import produce_stages
-from septran.explain import explain
 from septran.machine.loader import mappings_root
 from septran.operators import Case
 from septran.targets.cuda.launch import Pointer, Scalar
 from septran.targets.cuda.target import TARGET, KernelIR
 from septran.targets.registry import NoEmitterError
+from septran.views import explain
 
 MACHINES = ("nvidia-a100", "nvidia-h200")
 FIRST = [operators.cases(name)[0] for name in operators.names()]

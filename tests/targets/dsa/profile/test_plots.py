@@ -10,8 +10,8 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from septran.explain.dsa_plots import KINDS, WAIT
 from septran.targets.dsa.profile_comparison import compare_profiles
+from septran.views.dsa_plots import KINDS, WAIT
 
 STEPS = 8
 

@@ -1,0 +1,72 @@
+"""Which values are best: the performance model, and the search of a mapping's `!tune`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from septran.tuning.tuning import Tuning
+
+__all__ = ["tune"]
+
+
+def tune(
+    logic: Any,
+    mapping: Any = None,
+    *,
+    machine: Any = None,
+    shapes: Any = None,
+    dtypes: Any = None,
+    tunables: Mapping[str, Any] | None = None,
+    static: Mapping[str, Any] | None = None,
+    scalars: Mapping[str, Any] | None = None,
+    tried: Mapping[str, Sequence[Any]] | None = None,
+    runs: int = 32,
+    seconds: float | None = None,
+    patience: float = 30.0,
+    measured: bool | None = None,
+    background: bool = False,
+) -> Tuning:
+    """Search the values of a mapping's `!tune`, and give the best as a mapping file.
+
+    Each candidate is checked against the machine's limits, ranked by the performance model,
+    run in a process of its own, compared with the exact result, and timed. An interrupt
+    (Ctrl-C) ends the search and gives what was found until then.
+
+    Args:
+        logic: A task, the name of an operator of the library, or a logic file.
+        mapping: A mapping file, its text, or the name of a machine that comes with one.
+        machine: Goes before the machine that the mapping names.
+        shapes: Extents to search for; the operator's example where None.
+        dtypes: Element types of parameters by name, or one for all; float32 where None.
+        tunables: Values that go before the mapping's, the same for all candidates.
+        static: Values of the logic's static flags.
+        scalars: Values of the logic's scalars that have no default.
+        tried: Values to try for tunables of the logic, beside the mapping's own `!tune`:
+            ``{"block_M": [32, 64]}``.
+        runs: Candidates that are run at most.
+        seconds: After which no other candidate is begun.
+        patience: Seconds that a candidate may take to run before it is ended.
+        measured: Whether to run candidates; where None, if the machine is here or is
+            simulated. The model alone decides otherwise.
+        background: Search beside the notebook, and return a `Job` at once: its `explore()`
+            shows how far it is and a button that stops it, its `result()` is the `Tuning`.
+
+    Raises:
+        SepTranError: where there is nothing to search, or the logic or mapping is wrong.
+    """
+    from septran.tuning.tuner import Limits, search  # late: an import of the compiler is slow
+
+    named = {
+        "machine": machine, "shapes": shapes, "dtypes": dtypes, "tunables": tunables,
+        "static": static, "scalars": scalars, "tried": tried, "measured": measured,
+        "limits": Limits(runs, seconds, patience),
+    }  # fmt: skip
+    if background:
+        # By name: explain is above and may import this package, not the other way round.
+        job = importlib.import_module("septran.views.tuning_job").tuning_job
+        started: Tuning = job(logic, mapping, **named)
+        return started
+    return search(logic, mapping, **named).run()

@@ -1,0 +1,341 @@
+"""A roofline model: what a tile program needs of each resource, at the machine's peak figures.
+
+The predicted time is that of the busiest resource. It is a lower bound under these
+assumptions, which `Prediction.notes` repeats for readers:
+
+- where the machine file gives each unit's cycles (DSAs), times are those of the least cycles
+  (`cycle_bound`), which the simulator's profile names, too;
+- all resources work beside each other (`Prediction.seconds`); `without_overlap` is the
+  sum, for a machine that does one thing after the other;
+- throughputs are those of one core (one multiprocessor), the level next to the host;
+  parallel iterations are spread over them in whole waves;
+- matrix units compute ragged tiles in full, vector units what exists of them;
+- each call of a primitive reads each operand once;
+- what caches hold is read from the smallest one that the whole tensor fits in, except
+  for the first time; of a cache that the hardware fills by itself (``vendor: {cache: ...}``),
+  what blocks of one wave read in common comes from main memory once;
+- latencies, synchronisation and launches are free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from septran.dtypes import itemsize
+from septran.machine.model import Instruction, Machine, Memory
+from septran.task import expressions as ex
+from septran.task.index import Index, Range, Var
+from septran.task.primitives import PRIMITIVES
+from septran.tile.cycle_bound import CycleBound, cycle_bound
+from septran.tile.ledger import amount as exact_amount
+from septran.tile.loops import depends, trips, walk
+from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
+from septran.tuning.waves import distinct_share
+
+COSTLY = ("exp", "exp2", "log", "log2", "tanh", "sigmoid", "erf", "sin", "cos", "power")
+COSTLY_STEPS = 8
+"""Operations that a costly function of one element counts as."""
+
+NOTES = (
+    "peak figures of the machine file; every resource busy at the same time",
+    "matrix units compute ragged tiles in full; latencies and synchronisation are free",
+)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How long one resource is busy."""
+
+    kind: str
+    """``compute`` or ``edge``."""
+    name: str
+    """An instruction, or a memory edge such as ``DRAM -> L2``."""
+    amount: float
+    """Operations, or bytes."""
+    seconds: float
+
+    @property
+    def rate(self) -> float | None:
+        """Operations or bytes a second that the mapping can draw from it."""
+        return self.amount / self.seconds if self.seconds else None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What limits a program, the busiest resource first."""
+
+    limits: tuple[Limit, ...]
+    units: int
+    """Cores (multiprocessors) of the machine."""
+    units_used: int
+    """Those that have work."""
+    notes: tuple[str, ...] = NOTES
+    cycles: CycleBound | None = None
+    """The least cycles, of machines whose file gives each unit's (DSAs); None of others."""
+    hertz: float = 0.0
+    """Cycles a second, where there are cycles: times are then those of the cycles."""
+
+    @property
+    def seconds(self) -> float:
+        """Time where everything overlaps."""
+        if self.cycles is not None and self.hertz:
+            return self.cycles.cycles / self.hertz
+        return max((limit.seconds for limit in self.limits), default=0.0)
+
+    @property
+    def without_overlap(self) -> float:
+        """Time where nothing overlaps."""
+        if self.cycles is not None and self.hertz:
+            busy = sum(unit.busy for unit in self.cycles.units)
+            return max(self.seconds, busy / self.hertz)
+        return sum(limit.seconds for limit in self.limits)
+
+    @property
+    def operations(self) -> float:
+        """Operations of all instructions; a multiply-add is two."""
+        return sum(limit.amount for limit in self.limits if limit.kind == "compute")
+
+    @property
+    def bytes_moved(self) -> float:
+        """Bytes over all memory edges."""
+        return sum(limit.amount for limit in self.limits if limit.kind == "edge")
+
+    @property
+    def bound_by(self) -> Limit | None:
+        """The busiest resource; None for a program that does nothing."""
+        if self.cycles is not None and self.hertz:
+            by = self.cycles.by
+            computes = any(n.kind == "compute" and n.name == by.name for n in self.limits)
+            return Limit("compute" if computes else "edge", by.name, by.total, self.seconds)
+        return self.limits[0] if self.limits else None
+
+
+def predict(program: TileProgram) -> Prediction:
+    """The model's answer for one program."""
+    usage = _Usage(program)
+    for node, loops in walk(program.body):
+        if isinstance(node, Compute):
+            usage.compute(node, loops)
+        elif isinstance(node, Copy):
+            usage.copy(node, loops)
+    limits = sorted(usage.limits(), key=lambda limit: (-limit.seconds, limit.kind, limit.name))
+    notes = NOTES + tuple(f"no figure for {what}: left out" for what in sorted(usage.unknown))
+    cycles = cycle_bound(program) if program.machine.backend == "dsa" else None
+    hertz = (program.machine.clock_mhz or 0.0) * 1e6
+    return Prediction(tuple(limits), usage.units, usage.most_used, notes, cycles, hertz)
+
+
+@dataclass
+class _Usage:
+    """Sums of amounts and seconds by resource."""
+
+    program: TileProgram
+    amounts: dict[tuple[str, str], float] = field(default_factory=dict)
+    seconds: dict[tuple[str, str], float] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+    seen: set[Region] = field(default_factory=set)
+    most_used: int = 1
+
+    @property
+    def machine(self) -> Machine:
+        return self.program.machine
+
+    @property
+    def units(self) -> int:
+        """Units of the level next to the host, over which parallel loops are spread."""
+        inner = self.machine.processors[1:2]
+        return max(1, inner[0].count) if inner else 1
+
+    def limits(self) -> Iterator[Limit]:
+        for (kind, name), amount in self.amounts.items():
+            yield Limit(kind, name, amount, self.seconds[kind, name])
+
+    def add(self, kind: str, name: str, amount: float, seconds: float) -> None:
+        key = (kind, name)
+        self.amounts[key] = self.amounts.get(key, 0.0) + amount
+        self.seconds[key] = self.seconds.get(key, 0.0) + seconds
+
+    def busiest(self, loops: tuple[For, ...]) -> float:
+        """The share of all iterations that the unit with the most of them runs."""
+        tops = _extents(loops)
+        spread = math.prod(n for n, loop in zip(tops, loops, strict=True) if self._spreads(loop))
+        if spread <= 0:
+            return 0.0
+        self.most_used = max(self.most_used, min(spread, self.units))
+        return math.ceil(spread / self.units) / spread
+
+    def _spreads(self, loop: For) -> bool:
+        return loop.processor is not None and self.machine.depth(loop.processor) == 1
+
+    def compute(self, node: Compute, loops: tuple[For, ...]) -> None:
+        instruction = self._instruction(node)
+        work = sum(
+            each * _total(space, loops, full=bool(instruction and instruction.tile))
+            for each, space in _spaces(node)
+        )
+        rate = _rate(self.machine, instruction, self._dtype(node))
+        if rate is None:
+            self.unknown.add(f"the throughput of {node.instruction}")
+        else:
+            self.add("compute", node.instruction, work, work * self.busiest(loops) / rate)
+        for region in reads(node):
+            self._direct(region, loops, "{} -> compute")
+        for region in writes(node):
+            self._direct(region, loops, "compute -> {}")
+
+    def _instruction(self, node: Compute) -> Instruction | None:
+        try:
+            return self.machine.instruction(node.instruction)
+        except KeyError:
+            same = (i for i in self.machine.instructions if i.primitive == "map")
+            return next(same, None)
+
+    def _dtype(self, node: Compute) -> str:
+        return self.program.buffer(node.operands[0].buffer).dtype
+
+    def _direct(self, region: Region, loops: tuple[For, ...], name: str) -> None:
+        """What is used where it is moves, too: between its memory and what computes."""
+        for amount, place in self._split(region, loops):
+            self._edge(name.format(place.name), amount, self.busiest(loops), (place,))
+
+    def copy(self, node: Copy, loops: tuple[For, ...]) -> None:
+        engine = self.machine.engine(node.engine)
+        speed = None
+        if engine.bytes_per_cycle and self.machine.clock_mhz:
+            speed = engine.bytes_per_cycle * self.machine.clock_mhz * 1e6
+        source, target = self._memory(node.source), self._memory(node.target)
+        inwards = target.name != self.machine.main_memory.name
+        for amount, place in self._split(node.source if inwards else node.target, loops):
+            ends = (place, target) if inwards else (source, place)
+            name = f"{ends[0].name} -> {ends[1].name}"
+            self._edge(name, amount, self.busiest(loops), ends, speed)
+
+    def _memory(self, region: Region) -> Memory:
+        return self.machine.memory(self.program.buffer(region.buffer).memory)
+
+    def _split(self, region: Region, loops: tuple[For, ...]) -> Iterator[tuple[float, Memory]]:
+        """Bytes of all trips by where they are: the first time, and again in a cache."""
+        memory, buffer = self._memory(region), self.program.buffer(region.buffer)
+        width = itemsize(buffer.dtype)
+        total = exact_amount(region, loops)[1] * width
+        if memory.name != self.machine.main_memory.name or not _cached(self.machine):
+            yield total * self._first(region, loops), memory
+            return
+        holder = _holder(self.machine, math.prod(buffer.shape) * width)
+        if holder.name == memory.name:
+            yield total, memory
+            return
+        own = tuple(loop for loop in loops if depends(region, loop.variable))
+        distinct = exact_amount(region, _closed(own, loops))[1] * width
+        first = 0 if region in self.seen else min(total, distinct)
+        self.seen.add(region)
+        yield first, memory
+        yield total - first, holder
+
+    def _first(self, region: Region, loops: tuple[For, ...]) -> float:
+        """The part of a region's reads that no cache of the hardware's own answers."""
+        if "cache" not in self.machine.vendor or not any(loop.processor for loop in loops):
+            return 1.0
+        return distinct_share(region, loops, self.units, self.machine.processors[1].name)
+
+    def _edge(
+        self,
+        name: str,
+        amount: float,
+        share: float,
+        ends: tuple[Memory, ...],
+        speed: float | None = None,
+    ) -> None:
+        """Add bytes along an edge, at the rate of its narrowest part."""
+        rates = [(m.bytes_per_second, self.machine.depth(m.visible_to) > 0) for m in ends]
+        known = [(rate, alone) for rate, alone in [*rates, (speed, True)] if rate]
+        if amount and not known and len(ends) > 1:
+            self.unknown.add(f"the bandwidth of {name}")
+        if amount and known:
+            # What each unit has for itself is as busy as the unit with the most iterations.
+            seconds = max(amount * (share if alone else 1.0) / rate for rate, alone in known)
+            self.add("edge", name, amount, seconds)
+
+
+def _closed(own: tuple[For, ...], loops: tuple[For, ...]) -> tuple[For, ...]:
+    """Some of `loops` with those that their extents depend on."""
+    needed = {v for loop in own for v in (loop.variable, *loop.extent.variables())}
+    return tuple(loop for loop in loops if loop.variable in needed)
+
+
+def _extents(loops: tuple[For, ...]) -> list[int]:
+    """The greatest extent of each loop, outermost first."""
+    known: dict[Var, Range] = {}
+    tops: list[int] = []
+    for loop in loops:
+        tops.append(max(0, loop.extent.bounds(known)[1]))
+        known[loop.variable] = (0, max(0, tops[-1] - 1))
+    return tops
+
+
+def _cached(machine: Machine) -> bool:
+    return any(memory.cached for memory in machine.memories)
+
+
+def _holder(machine: Machine, size: int) -> Memory:
+    """The smallest cache that keeps `size` bytes for all units, else the main memory."""
+    fits = [
+        m
+        for m in machine.memories
+        if m.cached and m.capacity_bytes and m.capacity_bytes >= size
+        and machine.depth(m.visible_to) == 0
+    ]  # fmt: skip
+    return min(fits, key=lambda m: m.capacity_bytes or 0, default=machine.main_memory)
+
+
+def _rate(machine: Machine, instruction: Instruction | None, dtype: str) -> float | None:
+    """Operations a second of one unit; None where the machine file does not say."""
+    if instruction is None or instruction.throughput is None or machine.clock_mhz is None:
+        return None
+    each = 2 if instruction.primitive == "gemm" else 1
+    # Vector units are given for 4-byte elements; a matrix unit (with a tile) for any.
+    narrow = 1.0 if instruction.tile else min(1.0, 4 / itemsize(dtype))
+    return instruction.throughput * each * machine.clock_mhz * 1e6 * narrow
+
+
+def _spaces(node: Compute) -> Iterator[tuple[float, Region]]:
+    """What one call computes: operations a point, and the points as a region's extents."""
+    if node.expression is not None:
+        for part in ex.walk(node.expression):
+            match part:
+                case ex.Unary(function, operand):
+                    yield _steps(function), _space(operand.shape, operand.valid)
+                case ex.Binary(function):
+                    yield _steps(function), _space(part.shape, part.valid)
+                case ex.Select() | ex.Cast():
+                    yield 1, _space(part.shape, part.valid)
+                case ex.Reduce(_, operand):
+                    yield 1, _space(operand.shape, operand.valid)
+        return
+    contract = PRIMITIVES.get(node.primitive)
+    target = node.operands[0]
+    if contract is None or not contract.reduction:
+        yield 1, target
+        return
+    extents: dict[str, tuple[int, Index]] = {}
+    for letters, region in zip(contract.axes, node.operands, strict=True):
+        extents |= dict(zip(letters, zip(region.shape, region.valid, strict=True), strict=True))
+    shape, valid = zip(*extents.values(), strict=True)
+    yield contract.flops({a: 1 for a in extents}), _space(shape, valid)
+
+
+def _space(shape: tuple[int, ...], valid: tuple[Index, ...]) -> Region:
+    return Region("", (), shape, valid)
+
+
+def _total(space: Region, loops: tuple[For, ...], *, full: bool) -> float:
+    """Points of all calls: those that exist, or of full tiles (what a matrix unit computes)."""
+    if full:
+        return float(trips(loops) * math.prod(space.shape))
+    return float(exact_amount(space, loops)[1])
+
+
+def _steps(function: str) -> int:
+    return COSTLY_STEPS if function in COSTLY else 1

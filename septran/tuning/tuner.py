@@ -1,0 +1,338 @@
+"""The search: all candidates through the front end, the best by the model run and timed.
+
+The front end is quick and says which combinations the machine's limits or the mapping's
+rules refuse. The performance model ranks the rest. The first half of the runs goes down that
+ranking, the other half looks around the best so far. Each candidate runs in another process,
+between guard zones, and its result is compared with the exact one by the error bound. The
+fastest are timed again in turns at the end, as a machine's speed changes while one searches.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from septran import given
+from septran.compiler import compile_request, stages_of
+from septran.dtypes import numpy_dtype
+from septran.errors import CallError, SepTranError, nearest
+from septran.given import WrongArgumentError, amount, several, whole
+from septran.mapping.tune import Candidate, Point
+from septran.request import CompileRequest, Logic
+from septran.runtime.accuracy import Accuracy, compare, error_bounds
+from septran.runtime.gpu import runs_here
+from septran.runtime.kernel import Kernel
+from septran.runtime.stages import Stages
+from septran.task import Task
+from septran.tuning.candidates import Choices
+from septran.tuning.measuring import Stopped, Worker
+from septran.tuning.model import predict
+from septran.tuning.tuning import Trial, Tuning
+from septran.tuning.writing import Source, written
+
+FINALISTS = 3
+ROUNDS = 5
+"""How often each of the finalists is timed again, in turns: the quickest round counts, as what
+else a machine does only ever adds time."""
+SEED = 0
+"""Of the inputs, and of what is drawn from very large spaces."""
+
+Told = Callable[["Search", Trial, int], None]
+"""Hears of each trial, and of how many there will be at most."""
+
+
+class NothingToTuneError(CallError):
+    """A search is asked for, but the mapping says `!tune` nowhere and nothing is to be tried."""
+
+    code = "SEP692"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far a search goes."""
+
+    runs: int
+    """Candidates that are run at most."""
+    seconds: float | None
+    """After which no other candidate is begun."""
+    patience: float
+    """Seconds that one candidate may take to run."""
+
+    def __post_init__(self) -> None:
+        whole("runs", self.runs, 1)
+        amount("patience", self.patience)
+        if self.seconds is not None:
+            amount("seconds", self.seconds, zero=True)
+
+
+@dataclass
+class Search:
+    """A search while it goes on."""
+
+    request: CompileRequest
+    """What is searched: the mapping leaves `!tune` open; its tunables are for all candidates."""
+    source: Source
+    choices: Choices
+    limits: Limits
+    measured: bool
+    scalars: Mapping[str, Any]
+    told: Told
+    trials: dict[int, Trial] = field(default_factory=dict)
+    before: Trial | None = None
+    """The mapping as it is, where it leaves nothing open."""
+    worker: Worker = field(default_factory=Worker)
+    asked: set[str] = field(default_factory=set)
+    """Tunables that the tasks of some candidate ask for."""
+    folder: Path = field(default_factory=Path)
+    """Of the compiled candidates, by number, while it runs."""
+    exact: Mapping[str, Any] = field(default_factory=dict)
+    """Exact results and how far rounding may lead from them; from the first candidate run."""
+    began: float = field(default_factory=time.monotonic)
+
+    def run(self) -> Tuning:
+        """All of it; what was found until then where someone stops it."""
+        complete = False
+        try:
+            ranking = self._ranked()
+            if self.measured:
+                with tempfile.TemporaryDirectory(prefix="septran-tune-") as folder:
+                    self.folder = Path(folder)
+                    self._measure(ranking)
+                    self._finals()
+            complete = True
+        except (KeyboardInterrupt, Stopped):
+            pass
+        finally:
+            self.worker.close()
+        return self.result(complete)
+
+    # ------------------------------------------------------------ front end
+    def _ranked(self) -> list[Trial]:
+        """All candidates that fit, the best by the model first."""
+        programs: dict[str, int] = {}
+        found: list[tuple[tuple[float, float], Trial]] = []
+        points = list(self.choices.points(SEED))
+        for number, point in enumerate(points):
+            if self.worker.stopped():
+                raise Stopped
+            trial, rank = self._looked_at(Trial(number, point, "ranked"), programs)
+            self.trials[number] = trial
+            if rank is not None:
+                found.append((rank, trial))
+            self.told(self, trial, len(points) + self._runs(len(points)))
+        self._require_effect()
+        return [trial for _, trial in sorted(found, key=lambda pair: pair[0])]
+
+    def _looked_at(
+        self, trial: Trial, programs: dict[str, int]
+    ) -> tuple[Trial, tuple[float, float] | None]:
+        try:
+            stages = self.stages(trial.point)
+            text = str(stages.tile_program)
+            self.asked |= {name for task in stages.task_tree.tasks() for name, _ in task.tunables}
+        except Exception as error:  # also a mistake of SepTran itself must not end the search
+            kind = "invalid" if isinstance(error, SepTranError) else "failed"
+            return replace(trial, kind=kind, message=_reason(error)), None
+        first = programs.setdefault(text, trial.number)
+        if first != trial.number:
+            message = f"the same program as that of {first}"
+            return replace(trial, kind="same", message=message), None
+        prediction = predict(stages.tile_program)
+        rank = prediction.seconds, prediction.without_overlap
+        if prediction.cycles is not None:
+            rank = prediction.cycles.cycles, prediction.seconds
+        return replace(trial, predicted=prediction.seconds), rank
+
+    def _require_effect(self) -> None:
+        """Each tunable to try is asked for by a task, under one candidate at least."""
+        for name in self.choices.extra if self.asked else ():
+            if name not in self.asked:
+                raise NothingToTuneError(
+                    f"no task of {self.request.entry.name} asks for tunable {name!r}",
+                    hint=nearest(name, self.asked),
+                )
+
+    def stages(self, point: Point) -> Stages:
+        """The stages of one candidate."""
+        return stages_of(self._at(point))
+
+    def _at(self, point: Point) -> CompileRequest:
+        """The request of one candidate."""
+        own = {n: v for n, v in point.items() if n not in self.choices.extra}
+        mapping = self.request.mapping.with_values(own) if own else self.request.mapping
+        tried: dict[str, Any] = {n: point[n] for n in self.choices.extra if n in point}
+        return replace(self.request, mapping=mapping).with_tunables(tried)
+
+    # ------------------------------------------------------------ runs
+    def _measure(self, ranking: Sequence[Trial]) -> None:
+        runs = self._runs(len(ranking))
+        seconds = self.limits.seconds
+        end = self.began + (math.inf if seconds is None else seconds)
+        if not self.request.mapping.dimensions:
+            self.before = self._measured(Trial(-1, {}, "ranked"))
+        for trial in self._order(ranking, runs):
+            if time.monotonic() > end:
+                return
+            done = self.trials[trial.number] = self._measured(trial)
+            self.told(self, done, len(self.trials) + runs)
+
+    def _order(self, ranking: Sequence[Trial], runs: int) -> Iterator[Trial]:
+        """Half of the runs by the model, then neighbours of the best so far."""
+        waiting = {trial.number: trial for trial in ranking}
+        by_point = {tuple(t.point.items()): t for t in ranking}
+        for done in range(runs):
+            near = []
+            if 2 * done >= runs and (best := self._best()) is not None:
+                points = self.choices.near(best.point)
+                some = (by_point.get(tuple(p.items())) for p in points)
+                near = [t for t in some if t is not None and t.number in waiting]
+            trial = near[0] if near else next(iter(waiting.values()))
+            del waiting[trial.number]
+            yield trial
+
+    def _measured(self, trial: Trial) -> Trial:
+        """Compile, run, compare, time."""
+        try:
+            kernel = compile_request(self._at(trial.point))
+            kernel.save(self.folder / str(trial.number))
+            with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+                answer = self._ask(trial, folder)
+                wrong = self._wrong(kernel, Path(folder)) if answer["kind"] == "measured" else ""
+        except Stopped:
+            raise
+        except Exception as error:  # also a mistake of SepTran itself must not end the search
+            return replace(trial, kind="failed", message=_reason(error))
+        if wrong:
+            return replace(trial, kind="wrong", message=wrong)
+        return replace(trial, **answer)
+
+    def _ask(self, trial: Trial, results: str | None = None) -> dict[str, Any]:
+        """The time of a saved candidate; its outputs are written to `results`."""
+        request = {
+            "kernel": str(self.folder / str(trial.number)), "results": results,
+            "seed": SEED, "scalars": dict(self.scalars),
+        }  # fmt: skip
+        return self.worker.ask(request, self.limits.patience)
+
+    def _wrong(self, kernel: Kernel, results: Path) -> str:
+        """What is wrong with the written outputs; empty where all is right."""
+        if not self.exact:
+            tree = kernel.stages.task_tree
+            self.exact = error_bounds(tree, kernel.sample(SEED), dict(self.scalars))
+        tensors = {t.name: t for t in kernel.specialisations[-1].tensors}
+        found: list[Accuracy] = []
+        for name, bound in self.exact.items():
+            kind = numpy_dtype(tensors[name].dtype or "")
+            array = np.frombuffer((results / name).read_bytes(), kind)
+            found.append(compare(name, array.reshape(tensors[name].shape or ()), bound))
+        return "; ".join(str(accuracy) for accuracy in found if not accuracy.right)
+
+    def _finals(self) -> None:
+        """Time the fastest again in turns; simulated cycles are always the same."""
+        finalists = list(self.result().ordered[:FINALISTS])
+        if self.before is not None and self.before.kind == "measured":
+            finalists.append(self.before)
+        if len(finalists) < 2 or finalists[0].cycles is not None:
+            return
+        times: dict[int, list[float]] = {trial.number: [] for trial in finalists}
+        for _ in range(ROUNDS):
+            for trial in finalists:
+                answer = self._ask(trial)
+                if answer["kind"] == "measured":
+                    times[trial.number].append(answer["seconds"])
+        for trial in finalists:
+            again = replace(trial, seconds=min(times[trial.number], default=trial.seconds))
+            if trial is self.before:
+                self.before = again
+            else:
+                self.trials[trial.number] = again
+
+    # ------------------------------------------------------------ what is told
+    def _runs(self, candidates: int) -> int:
+        return min(self.limits.runs, candidates) if self.measured else 0
+
+    def _best(self) -> Trial | None:
+        return next(iter(self.result().ordered), None)
+
+    def result(self, complete: bool = False) -> Tuning:
+        """What has been found so far."""
+        return Tuning(
+            self.request.entry.name, self.request.mapping.machine.name, self.measured,
+            tuple(self.trials.values()), self.choices.size, complete, self.before,
+            self.source.folder,
+            lambda found: written(self.source, found, self),
+        )  # fmt: skip
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no candidate, in a line."""
+    return error.message if isinstance(error, SepTranError) else f"{type(error).__name__}: {error}"
+
+
+def search(
+    logic: Logic,
+    mapping: Any,
+    *,
+    machine: Any = None,
+    shapes: Any = None,
+    dtypes: Any = None,
+    tunables: Mapping[str, Any] | None = None,
+    static: Mapping[str, Any] | None = None,
+    scalars: Mapping[str, Any] | None = None,
+    tried: Mapping[str, Sequence[Candidate]] | None = None,
+    limits: Limits,
+    measured: bool | None = None,
+    told: Told = lambda search, trial, total: None,
+) -> Search:
+    """A search that is ready to run; raises SepTranError for what cannot be searched."""
+    request = CompileRequest.of(
+        logic,
+        mapping,
+        machine=machine,
+        shapes=shapes,
+        dtypes=dtypes,
+        tunables=tunables,
+        static=static,
+    ).with_example()
+    choices = Choices.of(request.mapping.space(), _to_try(tried))
+    if not choices.values:
+        raise NothingToTuneError(
+            "the mapping says !tune nowhere, so there is nothing to search",
+            hint="write block_M: !tune {type: choice, values: [32, 64]} in it, or name tunables "
+            "to try: tried={'block_M': [32, 64]}, --try block_M=32,64",
+        )
+    runs = runs_here(request.backend) if measured is None else measured
+    values = _scalars(request.entry, scalars)
+    return Search(request, Source.of(request.mapping), choices, limits, runs, values, told)
+
+
+def _to_try(tried: Any) -> dict[str, tuple[Candidate, ...]]:
+    """Values to try by tunable, at least one each; raises WrongArgumentError."""
+    example = "{'block_M': [32, 64]}"
+    found = given.table("tried", tried, example)
+    lists = {
+        name: several(f"tried[{name!r}]", values, "[32, 64]") for name, values in found.items()
+    }
+    for name, values in lists.items():
+        if not values:
+            hint = f"write tried={example}"
+            raise WrongArgumentError(f"tried names no value of {name}", hint=hint)
+    return lists
+
+
+def _scalars(entry: Task, scalars: Any) -> dict[str, Any]:
+    """Values of the logic's scalars; raises WrongArgumentError."""
+    known = [keyword.name for keyword in entry.keywords if not keyword.static]
+    found = given.table("scalars", scalars, "{'eps': 1e-6}")
+    for name in found:
+        if name not in known:
+            message = f"scalars names {name!r}, which {entry.name} does not have"
+            raise WrongArgumentError(message, hint=nearest(name, known))
+    return found

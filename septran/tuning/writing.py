@@ -1,0 +1,96 @@
+"""The best candidate as a mapping file that a person can read, change and keep."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from septran.amounts import time_text
+from septran.compiler import stages_of
+from septran.errors import SepTranError
+from septran.machine.loader import mappings_root
+from septran.mapping.loader import load_mapping
+from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.settling import settled, value_text
+from septran.mapping.tune import Candidate, Point
+
+if TYPE_CHECKING:
+    from septran.request import CompileRequest
+    from septran.runtime.stages import Stages
+    from septran.tuning.tuning import Tuning
+
+
+class Searched(Protocol):
+    """What is known of the search."""
+
+    request: CompileRequest
+
+    def stages(self, point: Point) -> Stages:
+        """The stages of one candidate."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The mapping as its writer gave it."""
+
+    text: str
+    """Of the file; empty where there is none to change."""
+    base: str
+    """The shipped mapping that a new file can extend; empty where there is none."""
+    folder: Path | None
+    """Where `extends` and `machine` are looked for."""
+
+    @staticmethod
+    def of(mapping: LoadedMapping) -> Source:
+        """Where a mapping was read from."""
+        path = Path(mapping.file)
+        if not path.is_file():  # a text, which is kept for its errors
+            return Source("".join(linecache.getlines(mapping.file)), "", None)
+        base = path.name if path.parent == mappings_root() else ""
+        return Source(path.read_text("utf-8"), base, path.parent)
+
+
+def written(source: Source, found: Tuning, searched: Searched) -> str:
+    """The shortest of the forms that gives the best candidate's very program."""
+    best = found.ordered[0]
+    wanted = searched.stages(best.point)
+    plan = searched.request.mapping
+    own = {d.name: best.point[d.name] for d in plan.dimensions}
+    others = {n: v for n, v in best.point.items() if n not in own} | dict(searched.request.tunables)
+    short = ""
+    if own and not others:
+        short = settled(source.text, plan, own)
+    elif others and not own and source.base:
+        short = _extending(source.base, others)
+    right = short and _program(short, source, searched) == str(wanted.tile_program)
+    return _header(found) + (short if right else wanted.mapping.to_yaml())
+
+
+def _extending(base: str, tunables: Mapping[str, Candidate]) -> str:
+    values = ", ".join(f"{name}: {value_text(value)}" for name, value in tunables.items())
+    return f'extends: {base}\nrules:\n  - match: {{task: "*"}}\n    tunables: {{{values}}}\n'
+
+
+def _program(text: str, source: Source, searched: Searched) -> str:
+    try:
+        mapping = load_mapping(text, folder=source.folder)
+        request = replace(searched.request, mapping=mapping, tunables={})
+        return str(stages_of(request).tile_program)
+    except SepTranError:
+        return ""
+
+
+def _header(found: Tuning) -> str:
+    best = found.ordered[0]
+    how = "measured" if found.measured else "by the model, not run"
+    if best.cycles is not None:
+        how = f"{best.cycles:,} simulated cycles"
+    return (
+        f"# Found by `septran tune` for {found.name} on {found.machine}: "
+        f"{time_text(best.cost or 0.0)} ({how}).\n"
+        f"# {found.size} combinations: {found.outcomes}.\n"
+        + (f"# {found.gain[0].upper()}{found.gain[1:]}.\n" if found.gain else "")
+    )

@@ -1,0 +1,266 @@
+"""What `septran.explain` returns: every stage, and why each thing in it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from septran.errors import SepTranError, nearest
+from septran.given import write_text
+from septran.targets.base import Source
+from septran.tile.ledger import Ledger, ledger
+from septran.tile.place import Step, place
+from septran.tuning.model import Prediction, predict
+from septran.views import movements as moving
+from septran.views.access_map import AccessMap, access_map
+from septran.views.element import Journey, follow
+from septran.views.layout_map import LayoutMap, layout_map
+from septran.views.memory_map import MemoryMap
+from septran.views.plain import plain
+from septran.views.remarks import Noted, remarks_text
+from septran.views.source_parts import NoPartError, part_text, source_text
+from septran.views.stages import TITLES, to_dict
+
+if TYPE_CHECKING:
+    from septran.mapping.resolved import ResolvedMapping
+    from septran.task.tree import TaskTree
+    from septran.tile.nodes import TileProgram
+
+EARLY = ("task_tree", "mapping", "tile_program")
+"""Stages that exist for every machine, made at once; the others need a code generator."""
+
+Again = Callable[[Mapping[str, Any]], "TileProgram"]
+"""The tile program with some tunables changed."""
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """A stage that cannot be made here, with the reason."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"not available: {self.reason}"
+
+
+class Explanation:
+    """All stages of one compilation as text, HTML and data.
+
+    Nothing is run, and the stages before TensorIR need no code generator: a mapping for a
+    machine that is not here can be explained like any other.
+    """
+
+    def __init__(self, stages: Any, again: Again | None = None) -> None:
+        """`stages` has the five stages as attributes, made when they are read."""
+        self._stages = stages
+        self._again = again
+        self._late: dict[str, Any] = {}
+        for name in EARLY:  # mistakes of the logic or the mapping are raised here
+            getattr(stages, name)
+
+    @property
+    def name(self) -> str:
+        """The entry task's name."""
+        return self.task_tree.name
+
+    @property
+    def task_tree(self) -> TaskTree:
+        """What is computed."""
+        tree: TaskTree = self._stages.task_tree
+        return tree
+
+    @property
+    def mapping(self) -> ResolvedMapping:
+        """Who runs it, and where the data is."""
+        mapping: ResolvedMapping = self._stages.mapping
+        return mapping
+
+    @property
+    def tile_program(self) -> TileProgram:
+        """Every copy, wait and computation on tiles."""
+        program: TileProgram = self._stages.tile_program
+        return program
+
+    @property
+    def tensor_ir(self) -> Any:
+        """What TVM compiles, or why it cannot be made."""
+        return self.stage("tensor_ir")
+
+    @property
+    def source(self) -> Any:
+        """The generated code, or why it cannot be made."""
+        return self.stage("source")
+
+    def stage(self, name: str) -> Any:
+        """A stage by name; an `Unavailable` where it cannot be made here."""
+        if name not in TITLES:
+            raise KeyError(f"no stage {name!r}; {nearest(name, TITLES)}")
+        if name in EARLY:
+            return getattr(self._stages, name)
+        if name not in self._late:
+            self._late[name] = self._made(name)
+        return self._late[name]
+
+    def _made(self, name: str) -> Any:
+        try:
+            return getattr(self._stages, name)
+        except SepTranError as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            return Unavailable(name, f"{error.message}{hint}")
+        except ImportError as error:
+            return Unavailable(name, f"{error.name or error} is not installed")
+
+    def stages(self) -> Iterator[tuple[str, Any]]:
+        """All five by name, in order."""
+        for name in TITLES:
+            yield name, self.stage(name)
+
+    @property
+    def movements(self) -> tuple[moving.Movement, ...]:
+        """Every copy and synchronisation with its reason."""
+        return moving.movements(self.tile_program)
+
+    @property
+    def remarks(self) -> tuple[Noted, ...]:
+        """What resolution, passes and (once they have run) code generators decided or missed."""
+        found: dict[tuple[str, str, str], Noted] = {}
+        every: list[Noted] = [*self.mapping.decisions, *self.tile_program.remarks]
+        if "tensor_ir" in self._stages.made:
+            every += self.code_remarks
+        for remark in every:
+            # The tile program carries the decisions of the resolution on.
+            found.setdefault((remark.kind, remark.about, remark.message), remark)
+        return tuple(found.values())
+
+    @property
+    def code_remarks(self) -> tuple[Noted, ...]:
+        """What the code generator decided or could not do."""
+        found: tuple[Noted, ...] = getattr(self.tensor_ir, "remarks", ())
+        return found
+
+    @cached_property
+    def passes(self) -> tuple[Step, ...]:
+        """The tile program as each pass left it."""
+        return place(self.mapping, passes=getattr(self._stages, "passes", ()))
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """What is moved along each memory edge, and why."""
+        return ledger(self.tile_program)
+
+    @cached_property
+    def memory_map(self) -> MemoryMap:
+        """What lives where over the program, against each memory's capacity."""
+        return MemoryMap(self.tile_program)
+
+    def follow(self, tensor: str, *at: int) -> Journey:
+        """The way of one element: its tile, its tasks, every copy it takes, by address."""
+        return follow(self.tile_program, tensor, at)
+
+    def layout(self, buffer: str) -> LayoutMap:
+        """Where each element of a buffer of the tile program lies, or which thread holds it."""
+        held = any(b.name == buffer and b.memory == "REGISTER" for b in self.tile_program.buffers)
+        holdings = getattr(self.tensor_ir, "holdings", ()) if held else ()
+        return layout_map(self.tile_program, buffer, holdings)
+
+    def accesses(self, **block: int) -> AccessMap:
+        """What one block touches, step by step; a block is named by its loop indices."""
+        return access_map(self.tile_program, **block)
+
+    @cached_property
+    def prediction(self) -> Prediction:
+        """What the performance model says."""
+        return predict(self.tile_program)
+
+    def what_if(self, tunables: Mapping[str, Any]) -> Prediction:
+        """The prediction with some tunables changed; raises what the mapping then does."""
+        if self._again is None:
+            raise ValueError("made from finished stages: nothing can be changed")
+        return predict(self._again(tunables))
+
+    def text(self, stage: str | None = None) -> str:
+        """One stage, or all of them under headings."""
+        if stage is None:
+            return "\n".join(self._section(n, name) for n, name in enumerate(TITLES, 1))
+        return self._body(stage)
+
+    def _section(self, number: int, name: str) -> str:
+        title = f"{number}. {TITLES[name]}"
+        return f"{title}\n{'=' * len(title)}\n{self._body(name)}"
+
+    def _body(self, name: str) -> str:
+        stage = self.stage(name)
+        if isinstance(stage, Source):
+            return source_text(stage, self.code_remarks)
+        text = str(stage).rstrip("\n") + "\n"
+        if name == "tile_program":
+            program = self.tile_program
+            text += f"\nCopies and waits\n----------------\n{moving.to_text(program)}"
+            text += f"\nData movement\n-------------\n{str(self.ledger).rstrip()}\n"
+            if self.prediction.cycles is not None:
+                text += f"{self.prediction.cycles}\n"
+            text += f"\nRemarks\n-------\n{remarks_text(self.remarks)}"
+        return text
+
+    def part(self, name: str) -> str:
+        """A part of the source: ``ptx`` or ``sass`` of CUDA; raises NoPartError."""
+        source = self.source
+        if isinstance(source, Unavailable):
+            raise NoPartError(f"{self.name} has no source here: {source.reason}")
+        return part_text(source, name)
+
+    def report(self) -> str:
+        """At most 120 lines: what limits the kernel, and which mapping keys move it."""
+        from septran.views.report import report
+
+        return report(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain JSON-ready data."""
+        stages = {
+            name: {"stage": name, "unavailable": stage.reason}
+            if isinstance(stage, Unavailable)
+            else to_dict(stage)
+            for name, stage in self.stages()
+        }
+        limits = [{**plain(limit), "rate": limit.rate} for limit in self.prediction.limits]
+        bound = self.prediction.cycles
+        prediction = {
+            "seconds": self.prediction.seconds,
+            "limits": limits,
+            "bound": None if bound is None else bound.to_dict(),
+        }
+        return {
+            "name": self.name, "machine": self.mapping.machine.name, "stages": stages,
+            "ledger": plain(self.ledger), "remarks": plain(self.remarks),
+            "prediction": prediction, "report": self.report(),
+        }  # fmt: skip
+
+    def save_html(self, path: str | Path) -> Path:
+        """Write one page that holds everything and opens without a network."""
+        from septran.views.explanation_panel import explanation_page
+
+        return write_text(path, explanation_page(self))
+
+    def explore(self) -> Any:
+        """All stages in linked panes, live in a notebook (``septran[notebook]``)."""
+        from septran.views.live import explore
+
+        return explore(self)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.name} on {self.mapping.machine.name}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Static HTML; the text is the bounded report, to keep notebooks small."""
+        from septran.views.explanation_panel import explanation_panel
+
+        del include, exclude
+        return {"text/html": str(explanation_panel(self)), "text/plain": self.report()}

@@ -1,0 +1,99 @@
+"""What `septran.stage.Stage` and every other displayable object calls: HTML, data, drawing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from septran.mapping.resolved import ResolvedMapping
+from septran.targets.base import Source, TensorIR
+from septran.task.tree import TaskTree
+from septran.tile.ledger import Ledger
+from septran.tile.nodes import TileProgram
+from septran.views.code_panel import source_panel, tensor_ir_panel
+from septran.views.html import Markup, join, panel, strong
+from septran.views.ledger_panel import ledger_panel
+from septran.views.mapping_panel import mapping_panel
+from septran.views.plain import stage_data
+from septran.views.program_panel import tile_program_panel
+from septran.views.task_panel import task_tree_panel
+
+TITLES = {
+    "task_tree": "Task tree", "mapping": "Resolved mapping", "tile_program": "Tile program",
+    "tensor_ir": "TensorIR", "source": "Source",
+}  # fmt: skip
+"""The stages in order, as headings."""
+
+
+def mimebundle(stage: Any) -> dict[str, str]:
+    """Static HTML and plain text; both are complete without a kernel, network or script."""
+    return {"text/html": str(_panel(stage)), "text/plain": str(stage)}
+
+
+def _panel(thing: Any) -> Markup:
+    kind = stage_kind(thing)
+    if kind is not None:
+        title = join([strong(TITLES[kind]), " of ", stage_name(thing)])
+        return panel(title, stage_panel(thing))
+    if isinstance(thing, Ledger):
+        return panel(join([strong("Data movement"), " of ", thing.name]), ledger_panel(thing))
+    from septran.views.dsa_profile_panel import shown_of_dsa
+    from septran.views.emulated_panel import shown_of_emulated
+    from septran.views.kernel_panel import shown  # late: the runtime
+    from septran.views.tuning_panel import shown_of_tuning
+
+    found = shown(thing) or shown_of_dsa(thing) or shown_of_emulated(thing)
+    found = found or shown_of_tuning(thing)
+    if found is None:
+        raise TypeError(f"{type(thing).__name__} has no view")
+    return found
+
+
+def stage_kind(stage: Any) -> str | None:
+    """Which of `TITLES` an object is; None where it is no stage."""
+    kinds = (TaskTree, ResolvedMapping, TileProgram, TensorIR, Source)
+    pairs = zip(TITLES, kinds, strict=True)
+    return next((name for name, kind in pairs if isinstance(stage, kind)), None)
+
+
+def stage_name(stage: Any) -> str:
+    """The name of the logic that a stage belongs to."""
+    name: str = stage.tree.name if isinstance(stage, ResolvedMapping) else stage.name
+    return name
+
+
+def stage_panel(stage: Any) -> Markup:
+    """One stage as HTML without a title."""
+    match stage:
+        case TaskTree():
+            return task_tree_panel(stage, draw(stage).svg())
+        case ResolvedMapping():
+            return mapping_panel(stage, draw(stage).svg())
+        case TileProgram():
+            return tile_program_panel(stage, draw(stage).svg())
+        case TensorIR():
+            return tensor_ir_panel(stage)
+        case Source():
+            return source_panel(stage)
+        case _:
+            raise TypeError(f"{type(stage).__name__} is not a stage")
+
+
+def to_dict(stage: Any) -> dict[str, Any]:
+    """A stage as plain JSON-ready data."""
+    return stage_data(stage)
+
+
+def draw(stage: Any) -> Any:
+    """A Graphviz drawing of one of the first three stages."""
+    from septran.views.graphs import draw_mapping, draw_task_tree  # late: graphviz
+    from septran.views.program_graph import draw_tile_program
+
+    match stage:
+        case TaskTree():
+            return draw_task_tree(stage)
+        case ResolvedMapping():
+            return draw_mapping(stage)
+        case TileProgram():
+            return draw_tile_program(stage)
+        case _:
+            raise TypeError(f"{type(stage).__name__} has no drawing: it is a text")
