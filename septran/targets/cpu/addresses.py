@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm import tirx
 
-from septran.targets.cpu.writer import Expr, Writer
+from septran.targets.lower.writer import Expr, Writer
 from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
 from septran.task.index import Index, IndexLike, Range, Var, axis, is_axis
 from septran.tile.layouts import Layout

@@ -14,7 +14,7 @@ from septran.targets.cpu.elements import stored, write
 from septran.targets.cpu.reductions import Accumulator
 from septran.targets.cpu.statements import Columns, Statement, regions_of
 from septran.targets.cpu.values import Evaluation, Point, operand_point
-from septran.targets.cpu.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task import expressions as ex
 from septran.task.index import Index, axis, ceil_div
 from septran.tile.nodes import Region

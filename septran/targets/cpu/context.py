@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from septran.machine.model import Machine
 from septran.targets.cpu.addresses import Access, Indices, Storage
 from septran.targets.cpu.simd import VectorUnit
-from septran.targets.cpu.writer import Expr, Writer
+from septran.targets.cpu.writer import CpuWriter
+from septran.targets.lower.writer import Expr
 from septran.task.atoms import Max, Min
 from septran.task.index import Index, IndexLike, Range, Var
 from septran.tile.nodes import Region
@@ -28,7 +29,7 @@ MOST_VALUES = 4096
 class Context:
     """The state of one lowering."""
 
-    writer: Writer
+    writer: CpuWriter
     indices: Indices
     machine: Machine
     unit: VectorUnit

@@ -7,7 +7,7 @@ from tvm import tirx
 from septran.dtypes import is_float, itemsize
 from septran.targets.cpu import simd
 from septran.targets.cpu.simd import constant, element_of, lanes_of, like
-from septran.targets.cpu.writer import Expr, Writer
+from septran.targets.lower.writer import Expr, Writer
 
 
 def convert(writer: Writer, value: Expr, dtype: str) -> Expr:

@@ -17,7 +17,7 @@ from septran.targets.cpu.elements import read
 from septran.targets.cpu.results import Shape, Tile, update
 from septran.targets.cpu.tiling import panels
 from septran.targets.cpu.transpose import transposed
-from septran.targets.cpu.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task.index import Index, minimum
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.conversions import convert, single
-from septran.targets.cpu.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task.index import Index, Var, axis
 
 HELD = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "bool": "uint8"}

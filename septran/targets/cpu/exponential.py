@@ -22,7 +22,7 @@ from tvm import tirx
 
 from septran.targets.cpu import simd
 from septran.targets.cpu.simd import constant, lanes_of, like
-from septran.targets.cpu.writer import Expr, Writer
+from septran.targets.lower.writer import Expr, Writer
 
 _MAGIC = 12582912.0
 """1.5 * 2^23: added to a small float, it leaves the nearest integer in the low bits."""

@@ -19,7 +19,8 @@ from septran.targets.cpu.build import compile_module
 from septran.targets.cpu.isa import llvm_arch
 from septran.targets.cpu.lowering import lower_program
 from septran.targets.cpu.threads import use_all_cores
-from septran.targets.cpu.writer import Writer, flat_buffer
+from septran.targets.cpu.writer import CpuWriter
+from septran.targets.lower.writer import flat_buffer
 from septran.tile.nodes import TileProgram
 
 FIRST, STEP = 4096, 8
@@ -70,7 +71,7 @@ class GuardedCode:
         return function
 
 
-class GuardedWriter(Writer):
+class GuardedWriter(CpuWriter):
     """Writes a kernel that takes its scratch buffers from two functions."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from tvm.ir import StringImm
 from septran.dtypes import itemsize
 from septran.targets.cpu import simd
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.tile.loops import walk
 from septran.tile.nodes import For, TileProgram, writes
 

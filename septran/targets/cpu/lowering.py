@@ -22,8 +22,9 @@ from septran.targets.cpu.isa import vector_unit
 from septran.targets.cpu.microkernel import EXACT_STEPS, emit_gemms
 from septran.targets.cpu.simd import fence
 from septran.targets.cpu.vector import emit_maps
-from septran.targets.cpu.writer import Writer, flat_buffer
+from septran.targets.cpu.writer import CpuWriter
 from septran.targets.index_width import index_dtype
+from septran.targets.lower.writer import flat_buffer
 from septran.task.index import Index, Range, Var, axis, minimum
 from septran.tile.loops import ranges, trips, used, walk
 from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, regions, writes
@@ -58,12 +59,12 @@ class UnsupportedNodeError(TargetError):
     code = "SEP510"
 
 
-def lower_program(program: TileProgram, writer: Writer | None = None) -> Any:
+def lower_program(program: TileProgram, writer: CpuWriter | None = None) -> Any:
     """The PrimFunc of `program`: parameters in its order, then its scalars.
 
     `writer` is a new one of a subclass where more is to be written than the kernel needs.
     """
-    writer = writer or Writer()
+    writer = writer or CpuWriter()
     writer.index_dtype = index_dtype(program)
     context = Context(writer, Indices(writer), program.machine, vector_unit(program.machine))
     params = [_parameter(context, program, program.buffer(name)) for name in program.params]
@@ -165,7 +166,7 @@ class _Lowering:
                 case For() as loop:
                     self._loop(loop)
                 case Copy(channel=None) as copy:
-                    with self.context.writer.note(str(copy.origin)):
+                    with self.context.writer.origin(str(copy.origin)):
                         emit_copy(self.context, copy)
                     self._fence(group)
                 case Compute():
@@ -181,7 +182,7 @@ class _Lowering:
     def _compute(self, group: tuple[Node, ...]) -> None:
         nodes = [n for n in group if isinstance(n, Compute)]
         private = [self.program.buffer(n) for n in self.temporary.get(group, ())]
-        with self.context.writer.note("; ".join(dict.fromkeys(str(n.origin) for n in nodes))):
+        with self.context.writer.origin("; ".join(dict.fromkeys(str(n.origin) for n in nodes))):
             EMITTERS[nodes[0].primitive](self.context, nodes, private)
         self._fence(group)
 

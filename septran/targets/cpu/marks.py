@@ -21,7 +21,8 @@ from septran.targets.cpu.build import build
 from septran.targets.cpu.isa import llvm_arch
 from septran.targets.cpu.lowering import UNIT, lower_program, nests
 from septran.targets.cpu.threads import use_all_cores
-from septran.targets.cpu.writer import Expr, Writer, flat_buffer
+from septran.targets.cpu.writer import CpuWriter
+from septran.targets.lower.writer import Expr, flat_buffer
 from septran.tile.nodes import For, TileProgram
 
 CLOCK = 1
@@ -47,7 +48,7 @@ class Mark:
     end: float
 
 
-class MarkedWriter(Writer):
+class MarkedWriter(CpuWriter):
     """Writes marks around the iterations of loops over blocks."""
 
     def __init__(self, marks: int = 0) -> None:
@@ -61,7 +62,7 @@ class MarkedWriter(Writer):
     def loop(
         self, stem: str, extent: Expr, parallel: bool = False, unrolled: bool = False
     ) -> Iterator[Expr]:
-        """As `Writer.loop`; remembers what is around, and marks what is a block."""
+        """As `CpuWriter.loop`; remembers what is around, and marks what is a block."""
         size = extent if isinstance(extent, int) else int(getattr(extent, "value", 0))
         with super().loop(stem, extent, parallel, unrolled) as index:
             if stem != UNIT:

@@ -16,7 +16,7 @@ from septran.dtypes import is_float, itemsize
 from septran.targets.cpu import simd, wrapping
 from septran.targets.cpu.exponential import SINGLE
 from septran.targets.cpu.simd import constant, element_of, lanes_of, like
-from septran.targets.cpu.writer import Expr, Writer
+from septran.targets.lower.writer import Expr, Writer
 from septran.task.expressions import COMPARISONS
 
 

@@ -20,7 +20,7 @@ from septran.targets.cpu.dots import emit_dots, lie_along
 from septran.targets.cpu.results import Shape, Tile, left, prefetch, update
 from septran.targets.cpu.streams import Walk, stream, walk
 from septran.targets.cpu.tiling import panels, strips
-from septran.targets.cpu.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task.index import Index, Var, ceil_div
 from septran.tile.nodes import Buffer, Compute
 

@@ -16,7 +16,7 @@ from tvm import tirx
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task.atoms import FloorDiv, Max, Min, Mod
 from septran.task.index import Index, Var, axis, ceil_div, maximum, minimum
 

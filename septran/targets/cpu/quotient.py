@@ -9,7 +9,7 @@ from tvm import tirx
 from septran.targets.cpu import simd
 from septran.targets.cpu.mathematics import magnitude
 from septran.targets.cpu.simd import constant, element_of, lanes_of
-from septran.targets.cpu.writer import Expr, Writer
+from septran.targets.lower.writer import Expr, Writer
 
 _LIMIT = {"float32": 2.0**100, "float64": 2.0**1000}
 """Divisors up to this and down to its inverse have a reciprocal that is a normal number."""

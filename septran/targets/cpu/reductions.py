@@ -9,7 +9,7 @@ from septran.targets.cpu import simd, wrapping
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.mathematics import extreme
 from septran.targets.cpu.simd import constant, lanes_of
-from septran.targets.cpu.writer import Expr, Writer
+from septran.targets.lower.writer import Expr, Writer
 
 
 def identity(function: str, dtype: str) -> float | int:

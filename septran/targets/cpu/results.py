@@ -13,7 +13,7 @@ from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import read, write
 from septran.targets.cpu.transpose import transposed
-from septran.targets.cpu.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task.index import Index
 
 FMAS_IN_FLIGHT = 8

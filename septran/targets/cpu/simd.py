@@ -8,7 +8,7 @@ from typing import Any
 from tvm import tirx
 
 from septran.dtypes import itemsize
-from septran.targets.cpu.writer import Expr, Writer
+from septran.targets.lower.writer import Expr, Writer
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from septran.targets.cpu.addresses import Access, with_axes
 from septran.targets.cpu.ahead import Asking
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import contiguity, fully_readable, read, widen
-from septran.targets.cpu.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task.atoms import FloorDiv, Mod
 from septran.task.index import Index, Var, axis
 

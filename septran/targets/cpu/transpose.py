@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tvm import tirx
 
-from septran.targets.cpu.writer import Expr, Writer
+from septran.targets.lower.writer import Expr, Writer
 
 
 def transposed(writer: Writer, rows: Sequence[Expr]) -> list[Expr]:

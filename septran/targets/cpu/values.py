@@ -15,7 +15,7 @@ from septran.targets.cpu.conversions import convert
 from septran.targets.cpu.elements import held_dtype, narrow, read, widen
 from septran.targets.cpu.mathematics import apply, combine
 from septran.targets.cpu.quotient import Reciprocal
-from septran.targets.cpu.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task import expressions as ex
 from septran.task.index import Index, Var, axis
 from septran.tile.nodes import Region

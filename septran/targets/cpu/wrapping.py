@@ -12,7 +12,7 @@ from tvm import tirx
 
 from septran.dtypes import is_float, itemsize
 from septran.targets.cpu.simd import element_of, fma, lanes_of, like, vector_type
-from septran.targets.cpu.writer import Expr, Writer
+from septran.targets.lower.writer import Expr, Writer
 
 _PLAIN = {"add": tirx.Add, "sub": tirx.Sub, "mul": tirx.Mul}
 """Not operators, which fold ``x * 0`` to 0, NaN or not."""

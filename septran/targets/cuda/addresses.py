@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from septran.dtypes import itemsize
 from septran.targets.cuda.context import Context, Storage
-from septran.targets.cuda.writer import Expr, both
+from septran.targets.lower.writer import Expr, both
 from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod, Var
 from septran.task.index import Index, IndexLike
 from septran.task.views import View

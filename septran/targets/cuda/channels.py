@@ -23,7 +23,7 @@ from septran.targets.cuda.pending import pending
 from septran.targets.cuda.ptx import FENCES, proxy_fence, ptx
 from septran.targets.cuda.shared import pointer
 from septran.targets.cuda.wgmma import NAMES
-from septran.targets.cuda.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task.index import Index, Var
 from septran.tile.nodes import (
     Acquire,

@@ -12,7 +12,7 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.ptx import ptx
-from septran.targets.cuda.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task.index import Index, Var
 from septran.tile.nodes import For
 

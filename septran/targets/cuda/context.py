@@ -15,7 +15,8 @@ from septran.targets.cuda.fragments import Fragment, Holding
 from septran.targets.cuda.indices import Indices
 from septran.targets.cuda.launch import Argument, TensorMap
 from septran.targets.cuda.state import KernelState
-from septran.targets.cuda.writer import Expr, Writer
+from septran.targets.cuda.writer import CudaWriter
+from septran.targets.lower.writer import Expr
 from septran.task.index import Index, IndexLike, Var
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Buffer, Remark, TileProgram
@@ -76,7 +77,7 @@ class Context:
     """The state of one kernel's lowering."""
 
     program: TileProgram
-    writer: Writer
+    writer: CudaWriter
     indices: Indices
     threads: Threads
     block: int
@@ -128,7 +129,7 @@ class Context:
         top = self.indices.simplify(extent)
         most = self.indices.bounds(top)[1]
         bound = top.constant if top.is_constant else self.lower(top)
-        with self.writer.loop(stem, bound, unrolled) as variable:
+        with self.writer.loop(stem, bound, unrolled=unrolled) as variable:
             index = self.indices.fresh(variable, 0, max(0, most - 1))
             if unrolled:
                 self.indices.unrolled.update(index.variables())

@@ -10,7 +10,7 @@ from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.registers import Walk, exists, primary, register_digits
 from septran.targets.cuda.statements import placed
-from septran.targets.cuda.writer import Expr, both
+from septran.targets.lower.writer import Expr, both
 from septran.task.expressions import Load
 from septran.task.index import Index, axis
 from septran.task.views import View

@@ -16,7 +16,8 @@ from septran.targets.cuda.fragments import spread
 from septran.targets.cuda.ptx import ptx
 from septran.targets.cuda.registers import Walk, primary, register_digits
 from septran.targets.cuda.unsupported import unsupported
-from septran.targets.cuda.writer import ROLLED, Expr, both
+from septran.targets.cuda.writer import ROLLED
+from septran.targets.lower.writer import Expr, both
 from septran.task.index import Index, axis
 from septran.tile.nodes import Copy
 from septran.tile.reach import chunk_bytes

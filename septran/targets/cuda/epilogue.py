@@ -20,7 +20,7 @@ from septran.targets.cuda.ptx import proxy_fence, ptx
 from septran.targets.cuda.shared import Tile, pointer
 from septran.targets.cuda.stores import matrices, put, whole_matrices
 from septran.targets.cuda.tma import STORE
-from septran.targets.cuda.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task.index import Index, minimum
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Buffer, Copy

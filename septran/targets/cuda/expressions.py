@@ -11,7 +11,7 @@ from septran.dtypes import compute_dtype, promote
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.mathematics import apply, cast, combine, compare, constant
 from septran.targets.cuda.statements import Places, inner
-from septran.targets.cuda.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task import expressions as ex
 from septran.task.index import Index, axis
 

@@ -23,7 +23,8 @@ from septran.targets.cuda.context import Context
 from septran.targets.cuda.registers import zero
 from septran.targets.cuda.runs import follows
 from septran.targets.cuda.unaligned import ALIGN, FETCH, FETCH_WHOLE, FETCH_WORD, HERE, TURN
-from septran.targets.cuda.writer import ROLLED, Expr, both
+from septran.targets.cuda.writer import ROLLED
+from septran.targets.lower.writer import Expr, both
 from septran.task.index import Index, maximum, minimum
 from septran.tile.nodes import Copy
 from septran.tile.reach import near_axis

@@ -9,7 +9,7 @@ from typing import Any
 
 from tvm import tirx
 
-from septran.targets.cuda.writer import Expr, Writer, both
+from septran.targets.lower.writer import Expr, Writer, both
 from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
 from septran.task.index import Index, IndexLike, Range, Var
 from septran.tile.bounds import lowest

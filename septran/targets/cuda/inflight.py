@@ -15,7 +15,7 @@ from septran.targets.cuda.context import Context
 from septran.targets.cuda.ptx import ptx
 from septran.targets.cuda.shared import pointer
 from septran.targets.cuda.state import Flight
-from septran.targets.cuda.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task.index import Index
 from septran.tile.nodes import Compute, Copy, Node, Release, Wait, writes
 from septran.tile.products import touches

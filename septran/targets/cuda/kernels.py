@@ -27,8 +27,9 @@ from septran.targets.cuda.names import identifier
 from septran.targets.cuda.roles import block_threads, hoisted, prepare
 from septran.targets.cuda.state import KernelState
 from septran.targets.cuda.unsupported import unsupported
-from septran.targets.cuda.writer import Writer, flat_buffer, sequence
+from septran.targets.cuda.writer import CudaWriter
 from septran.targets.index_width import index_dtype
+from septran.targets.lower.writer import flat_buffer, sequence
 from septran.targets.registry import require_emitters
 from septran.task.index import Index
 from septran.tile.loops import used
@@ -102,9 +103,9 @@ class _Kernel:
                 f"{name} needs {block:,} threads a block, and there are at most {MOST_THREADS:,}",
                 "ask for fewer `consumers`",
             )
-        self.writer = Writer(index_dtype(program), _generation(program) >= AMPERE)
+        self.writer = CudaWriter(index_dtype(program), _generation(program) >= AMPERE)
         self.block, self.thread = tirx.Var("block", "int32"), tirx.Var("tid", "int32")
-        shared = flat_buffer("shared", _shared_bytes(program), "uint8", "shared.dyn", 1024)
+        shared = flat_buffer("shared", _shared_bytes(program), "uint8", 1024, "shared.dyn")
         indices = Indices(self.writer)
         self.context = Context(
             program, self.writer, indices, Threads(0, block), block, self.thread, shared,

@@ -22,7 +22,7 @@ from septran.targets.cuda.registers import (
     zero,
 )
 from septran.targets.cuda.statements import Places, Statement, placed
-from septran.targets.cuda.writer import Expr, both
+from septran.targets.lower.writer import Expr, both
 from septran.task import expressions as ex
 from septran.task.index import Index, Var
 from septran.task.views import View

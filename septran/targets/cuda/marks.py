@@ -19,7 +19,7 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.launch import Pointer
-from septran.targets.cuda.writer import both
+from septran.targets.lower.writer import both
 from septran.tile.nodes import Acquire, Barrier, Compute, Copy, Node, Wait
 
 ROOM = "%marks"

@@ -14,7 +14,8 @@ from tvm import tirx
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import SHORT, is_float, itemsize
-from septran.targets.cuda.writer import Expr, Writer
+from septran.targets.cuda.writer import CudaWriter
+from septran.targets.lower.writer import Expr
 from septran.task.expressions import COMPARISONS
 
 _CALLS = {
@@ -165,7 +166,7 @@ def _converted(value: Expr, dtype: str) -> Expr:
     return value if dtype_of(value) == dtype else tirx.Cast(dtype, value)
 
 
-def apply(writer: Writer, function: str, value: Expr, dtype: str) -> Expr:
+def apply(writer: CudaWriter, function: str, value: Expr, dtype: str) -> Expr:
     """A function of `task.expressions.UNARY`; the result is of `dtype`."""
     if function == "not":
         return tirx.Not(cast(value, "bool"))
@@ -186,7 +187,7 @@ def apply(writer: Writer, function: str, value: Expr, dtype: str) -> Expr:
     return _call(_CALLS[function], dtype, value)
 
 
-def combine(writer: Writer, function: str, a: Expr, b: Expr) -> Expr:
+def combine(writer: CudaWriter, function: str, a: Expr, b: Expr) -> Expr:
     """A function of `task.expressions.BINARY` of two values of one type."""
     dtype = dtype_of(a)
     if function in COMPARISONS:
@@ -212,7 +213,7 @@ def compare(function: str, a: Expr, b: Expr) -> Expr:
     return _COMPARE[function](a, b)
 
 
-def extreme(writer: Writer, function: str, a: Expr, b: Expr) -> Expr:
+def extreme(writer: CudaWriter, function: str, a: Expr, b: Expr) -> Expr:
     """``max`` or ``min``; NaN where one of the two is NaN."""
     dtype = dtype_of(a)
     if dtype == "bool":
@@ -232,7 +233,7 @@ def _call(name: str, dtype: str, *values: Expr) -> Expr:
     return tirx.call_pure_extern(dtype, f"{name}f" if dtype == "float32" else name, *values)
 
 
-def _absolute(writer: Writer, value: Expr, dtype: str) -> Expr:
+def _absolute(writer: CudaWriter, value: Expr, dtype: str) -> Expr:
     if is_float(dtype):
         return _call("fabs", dtype, value)
     if dtype[0] in "ub":
@@ -252,7 +253,7 @@ def _logical(function: str, a: Expr, b: Expr) -> Expr:
             return tirx.NE(a, b)
 
 
-def _floored(writer: Writer, function: str, a: Expr, b: Expr, dtype: str) -> Expr:
+def _floored(writer: CudaWriter, function: str, a: Expr, b: Expr, dtype: str) -> Expr:
     """Rounded towards minus infinity, with a remainder of the divisor's sign, as NumPy's."""
     a, b = writer.bind("a", a), writer.bind("b", b)
     zero, one = constant(0, dtype), constant(1, dtype)
@@ -271,7 +272,7 @@ def _floored(writer: Writer, function: str, a: Expr, b: Expr, dtype: str) -> Exp
     return tirx.Select(tirx.EQ(b, zero), ratio, whole)
 
 
-def _floored_integers(writer: Writer, function: str, a: Expr, b: Expr, dtype: str) -> Expr:
+def _floored_integers(writer: CudaWriter, function: str, a: Expr, b: Expr, dtype: str) -> Expr:
     """The same of integers; 0 where the divisor is 0."""
     a, b = writer.bind("a", a), writer.bind("b", b)
     zero, one = constant(0, dtype), constant(1, dtype)
@@ -293,7 +294,7 @@ def _floored_integers(writer: Writer, function: str, a: Expr, b: Expr, dtype: st
     return tirx.Select(tirx.EQ(b, zero), zero, whole)
 
 
-def _shift(writer: Writer, function: str, a: Expr, b: Expr, dtype: str) -> Expr:
+def _shift(writer: CudaWriter, function: str, a: Expr, b: Expr, dtype: str) -> Expr:
     """Bits that are shifted out are lost, all of them where there are no more than the count."""
     a, b = writer.bind("a", a), writer.bind("b", b)
     zero, bits = constant(0, dtype), itemsize(dtype) * 8
@@ -309,7 +310,7 @@ def _shift(writer: Writer, function: str, a: Expr, b: Expr, dtype: str) -> Expr:
     return tirx.Select(fits, moved, zero)
 
 
-def _power(writer: Writer, base: Expr, exponent: Expr, dtype: str) -> Expr:
+def _power(writer: CudaWriter, base: Expr, exponent: Expr, dtype: str) -> Expr:
     """An integer to an integer, modulo its type, by squaring: one step for each bit.
 
     Of a negative exponent 1 and -1 have integer powers, others get 0.

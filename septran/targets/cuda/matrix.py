@@ -12,7 +12,7 @@ from septran.dtypes import itemsize
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.ptx import ptx
 from septran.targets.cuda.shared import Tile
-from septran.targets.cuda.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task.index import Index
 
 LOAD = "ldmatrix.sync.aligned.m8n8.x{}{}.shared.b16"

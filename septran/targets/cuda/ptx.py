@@ -10,7 +10,7 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.dtypes import itemsize
 from septran.targets.cuda.context import Context
-from septran.targets.cuda.writer import Expr
+from septran.targets.lower.writer import Expr
 
 
 def ptx(context: Context, text: str, *operands: Any, pred: Expr | None = None) -> None:

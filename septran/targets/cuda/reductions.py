@@ -20,7 +20,7 @@ from septran.targets.cuda.registers import (
     register_digits,
 )
 from septran.targets.cuda.statements import Statement
-from septran.targets.cuda.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task.index import Index
 
 

@@ -15,7 +15,7 @@ from septran.targets.cuda.marks import lane
 from septran.targets.cuda.ptx import elected, ptx
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.wgmma import NAMES, ROWS
-from septran.targets.cuda.writer import both
+from septran.targets.lower.writer import both
 from septran.tile.liveness import role_groups
 from septran.tile.nodes import (
     Acquire,

@@ -10,7 +10,7 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.dtypes import itemsize
 from septran.targets.cuda.context import Context, Storage
-from septran.targets.cuda.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task.index import Index, IndexLike, axis, is_axis
 from septran.tile.nodes import Region
 

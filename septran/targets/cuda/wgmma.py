@@ -18,7 +18,7 @@ from septran.targets.cuda.masks import cleared
 from septran.targets.cuda.ptx import ptx, sums, words
 from septran.targets.cuda.shared import Tile, address, tile
 from septran.targets.cuda.unsupported import unsupported
-from septran.targets.cuda.writer import Expr
+from septran.targets.lower.writer import Expr
 from septran.task.index import Index
 from septran.tile.nodes import Compute, Region
 

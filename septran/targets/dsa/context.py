@@ -13,10 +13,10 @@ from septran.dtypes import itemsize
 from septran.errors import TargetError
 from septran.machine.model import Machine
 from septran.targets.cpu.addresses import Indices
-from septran.targets.cpu.writer import Expr, Writer
 from septran.targets.dsa.commands import ADDRESS, EXTERNS
 from septran.targets.dsa.queues import Queues
 from septran.targets.dsa.runs import fused, runs, slope
+from septran.targets.lower.writer import Expr, Writer
 from septran.task.index import ZERO, Index, IndexLike, Range, Var, axis
 from septran.tile.nodes import Buffer, Node, Origin, Region
 
@@ -193,7 +193,7 @@ class Context:
 
     def note(self, node: Node) -> Any:
         """Say where what is written inside comes from."""
-        return self.writer.note(str(node.origin))
+        return self.writer.origin(str(node.origin))
 
 
 def local_buffer(name: str, memory: str, elements: int, dtype: str) -> Any:

@@ -17,7 +17,6 @@ from tvm import tirx
 
 from septran.dtypes import itemsize
 from septran.targets.cpu.addresses import Indices
-from septran.targets.cpu.writer import Writer, flat_buffer
 from septran.targets.dsa.channels import ARRIVED, FREE, Flags, Ring, flags
 from septran.targets.dsa.context import Context, Storage, local_buffer
 from septran.targets.dsa.copies import emit_copy
@@ -39,6 +38,7 @@ from septran.targets.dsa.steps import (
 from septran.targets.dsa.turning import turned
 from septran.targets.dsa.vectors import emit_map
 from septran.targets.index_width import index_dtype
+from septran.targets.lower.writer import Writer, flat_buffer
 from septran.task.index import Index
 from septran.tile.nodes import (
     Acquire,
@@ -175,7 +175,7 @@ class _Lowering:
             if not ring.handshake:
                 continue
             text = f"every slot of {', '.join(ring.buffers)} {what}"
-            with self.context.writer.note(text):
+            with self.context.writer.origin(text):
                 for peer in ring.peers:
                     numbers = self.flags.numbers[ring, FREE, peer, ring.queue]
                     for slot in range(numbers.count):
@@ -192,7 +192,7 @@ class _Lowering:
                 case Handover():
                     self._handover(step)
                 case Fence():
-                    with self.context.writer.note(f"cores meet: {step.node.origin}"):
+                    with self.context.writer.origin(f"cores meet: {step.node.origin}"):
                         self.context.command("barrier")
                 case Loop():
                     self._loop(step)
@@ -202,14 +202,14 @@ class _Lowering:
         found = self.orders.get(step, ())
         together = [o for o in found if {o.before, o.after} & self.context.queues.synchronous]
         if together:
-            with self.context.writer.note("; ".join(dict.fromkeys(o.why for o in together))):
+            with self.context.writer.origin("; ".join(dict.fromkeys(o.why for o in together))):
                 self.context.command("sync")
             return
         for order in found:
             flag = self.flags.direct.get((order.before, order.after), 0)
             names = self.context.queues.names
             text = f"{names[order.after]} waits for {names[order.before]}: {order.why}"
-            with self.context.writer.note(text):
+            with self.context.writer.origin(text):
                 ends = {"src": order.before, "dst": order.after, "flag": flag}
                 self.context.command("set_flag", **ends)
                 self.context.command("wait_flag", **ends)

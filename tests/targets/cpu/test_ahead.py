@@ -12,7 +12,8 @@ from septran.targets.cpu.ahead import LINE, Ahead, Below, Beside
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.isa import vector_unit
 from septran.targets.cpu.threads import set_threads, usable_cores
-from septran.targets.cpu.writer import Writer, flat_buffer
+from septran.targets.cpu.writer import CpuWriter
+from septran.targets.lower.writer import flat_buffer
 from septran.task.index import Index, axis
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Region
@@ -31,7 +32,7 @@ def asked(monkeypatch):
 
 
 def context() -> Context:
-    machine, writer = load_machine("cpu-x86"), Writer()
+    machine, writer = load_machine("cpu-x86"), CpuWriter()
     return Context(writer, Indices(writer), machine, vector_unit(machine))
 
 

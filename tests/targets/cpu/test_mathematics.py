@@ -13,7 +13,8 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.build import compile_module
 from septran.targets.cpu.isa import native
 from septran.targets.cpu.mathematics import apply, combine
-from septran.targets.cpu.writer import Writer, flat_buffer
+from septran.targets.cpu.writer import CpuWriter
+from septran.targets.lower.writer import flat_buffer
 
 ERRORS = {"exp": 1, "exp2": 1, "tanh": 2, "sigmoid": 3, "erf": 1}
 """In units in the last place, as `mathematics` states them."""
@@ -29,7 +30,7 @@ SPECIAL = np.array([np.inf, -np.inf, np.nan, 0, -0.0, 1e-40, -1e-40, 1.0], "f4")
 
 def compiled(function: str, dtype: str, operands: int, count: int, lanes: int = 8):
     """`function` of one or two arrays of `count` elements."""
-    writer = Writer()
+    writer = CpuWriter()
     buffers = [flat_buffer(f"x{n}", count, dtype, 1) for n in range(operands + 1)]
     with writer.loop("i", count // lanes) as i:
         values = [writer.bind("v", simd.load(b, i * lanes, lanes)) for b in buffers[:-1]]
@@ -138,7 +139,7 @@ def test_maximum_propagates_nan_from_either_side():
 
 
 def test_nothing_is_simplified_as_if_floats_were_real_numbers():
-    writer = Writer()
+    writer = CpuWriter()
     buffer = flat_buffer("x", 8, "float32", 1)
     x = simd.load(buffer, writer.index(0), 8)
     large = simd.constant(12582912.0, "float32", 8)

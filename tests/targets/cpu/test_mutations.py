@@ -17,7 +17,7 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.build import compile_module
 from septran.targets.cpu.isa import native
 from septran.targets.cpu.lowering import lower_program
-from septran.targets.cpu.writer import Writer
+from septran.targets.lower.writer import Writer
 
 CASES = {
     "gemm": {"M": 45, "N": 50, "K": 37},

@@ -11,13 +11,14 @@ from septran.targets.cpu.build import compile_module
 from septran.targets.cpu.context import divides
 from septran.targets.cpu.isa import native
 from septran.targets.cpu.transpose import transposed
-from septran.targets.cpu.writer import Writer, flat_buffer
+from septran.targets.cpu.writer import CpuWriter
+from septran.targets.lower.writer import flat_buffer
 from septran.task.index import Index, Var, minimum
 
 
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
 def test_columns_of_a_block(size):
-    writer = Writer()
+    writer = CpuWriter()
     x, y = (flat_buffer(name, size * size, "float32", 1) for name in "xy")
     rows = [writer.bind("r", simd.load(x, writer.index(n * size), size)) for n in range(size)]
     for n, column in enumerate(transposed(writer, rows)):

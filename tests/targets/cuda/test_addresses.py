@@ -12,7 +12,8 @@ from septran.targets.cuda.clusters import Cluster
 from septran.targets.cuda.context import Context, Storage, Threads
 from septran.targets.cuda.emitter_table import EMITTERS
 from septran.targets.cuda.indices import Indices
-from septran.targets.cuda.writer import Writer, flat_buffer
+from septran.targets.cuda.writer import CudaWriter
+from septran.targets.lower.writer import flat_buffer
 from septran.task.index import Index, Var, minimum
 from septran.task.views import View
 from septran.tile.layouts import Layout
@@ -22,10 +23,10 @@ LANE = Var("lane")
 
 
 def context() -> Context:
-    writer = Writer()
+    writer = CudaWriter()
     program = TileProgram("p", load_machine("nvidia-h200"), (), (), (), (), ())
     number = tirx.Var("tid", "int32")
-    shared = flat_buffer("shared", 1024, "uint8", "shared.dyn", 1024)
+    shared = flat_buffer("shared", 1024, "uint8", 1024, "shared.dyn")
     made = Context(
         program,
         writer,

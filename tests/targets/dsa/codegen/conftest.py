@@ -11,7 +11,6 @@ import tvm
 from tvm import tirx
 
 from septran.machine.loader import load_machine
-from septran.targets.cpu.writer import Writer, flat_buffer
 from septran.targets.dsa import toolchain
 from septran.targets.dsa.build import compile_recording
 from septran.targets.dsa.codegen import generate
@@ -19,6 +18,7 @@ from septran.targets.dsa.commands import DTYPES, EXTERNS
 from septran.targets.dsa.jit import recording
 from septran.targets.dsa.native import compile_code
 from septran.targets.dsa.vendor import Vendor
+from septran.targets.lower.writer import Writer, flat_buffer
 
 NAMES = tuple(EXTERNS)
 
