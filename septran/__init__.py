@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from septran.stage import show_by
+
 if TYPE_CHECKING:
     from septran import operators, task
     from septran.compiler import compile, produce_stages
@@ -32,6 +34,15 @@ if TYPE_CHECKING:
     from septran.views import compare, edit, explain, explore
 
 __version__ = "0.1.0"
+
+
+def _find_view(thing: object, name: str) -> Any:
+    from septran.views.table import find_view  # late: most sessions show nothing
+
+    return find_view(thing, name)
+
+
+show_by(_find_view)
 
 _HOMES = {
     "Kernel": "septran.runtime.kernel",

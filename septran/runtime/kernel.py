@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +31,7 @@ from septran.runtime.profile import Profile, measure, profile
 from septran.runtime.rehearsal import rehearsal
 from septran.runtime.signature import Signature, Specialisation
 from septran.runtime.stages import Stages
-from septran.stage import Shown
+from septran.stage import Shown, view
 from septran.targets.base import SelfProfiling
 from septran.task.reference import run_tree
 from septran.tile.interpreter import interpret
@@ -239,8 +238,7 @@ class Kernel(Shown):
         """
         tensors, named = self._inputs(tensors, named)
         run = rehearsal(self.name, *self._bound(tensors, None, named), self.device)
-        # By name: explain is above the runtime and may import it, not the other way round.
-        return importlib.import_module("septran.views.kernel_timeline").timeline_of(run)
+        return view(run, "timeline")
 
     def export(self, folder: str | Path) -> Path:
         """Write the latest compilation as source that builds without SepTran and TVM.
@@ -262,7 +260,7 @@ class Kernel(Shown):
 
     def explore(self) -> Any:
         """All stages in linked panes, live in a notebook (``septran[notebook]``)."""
-        return importlib.import_module("septran.views.live").explore(self)
+        return view(self, "live")
 
     def __repr__(self) -> str:
         return f"<Kernel {self.signature}, {len(self._specialisations)} compiled>"

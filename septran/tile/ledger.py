@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,7 +11,7 @@ import numpy as np
 
 from septran.dtypes import itemsize
 from septran.location import Location
-from septran.stage import Shown
+from septran.stage import Shown, view
 from septran.task.index import Index, Var
 from septran.tile.bounds import greatest, ranges_of
 from septran.tile.loops import bytes_of, walk
@@ -116,8 +115,7 @@ class Ledger(Shown):
 
     def explore(self) -> Any:
         """The copies as an interactive graph: memories, bands, and why each is there."""
-        # By name: explain is above this package and may import it, not the other way round.
-        return importlib.import_module("septran.views.live").explore(self)
+        return view(self, "live")
 
     def __str__(self) -> str:
         if not self.rows:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from septran.stage import view
 
 if TYPE_CHECKING:
     from septran.tuning.tuning import Tuning
@@ -64,9 +65,8 @@ def tune(
         "static": static, "scalars": scalars, "tried": tried, "measured": measured,
         "limits": Limits(runs, seconds, patience),
     }  # fmt: skip
-    if background:
-        # By name: explain is above and may import this package, not the other way round.
-        job = importlib.import_module("septran.views.tuning_job").tuning_job
-        started: Tuning = job(logic, mapping, **named)
-        return started
-    return search(logic, mapping, **named).run()
+    found = search(logic, mapping, **named)
+    if not background:
+        return found.run()
+    job: Tuning = view(found, "job")
+    return job

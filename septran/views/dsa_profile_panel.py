@@ -217,17 +217,3 @@ def _legend(profile: DsaProfile, bottom: int) -> Iterator[Markup]:
 def _text(x: float, y: float, words: str, anchor: str) -> Markup:
     style = f'font-size="11" fill="{colours.INK}" text-anchor="{anchor}"'
     return Markup(f'<text x="{x:g}" y="{y:g}" {style}>{h(words)}</text>')
-
-
-def shown_of_dsa(thing: Any) -> Markup | None:
-    """The panel of a DSA's profile or of a comparison of some; None for anything else."""
-    from septran.targets.dsa.profile import DsaProfile
-    from septran.targets.dsa.profile_comparison import ProfileComparison
-
-    match thing:
-        case DsaProfile():
-            return profile_panel(thing)
-        case ProfileComparison():
-            return comparison_panel(thing)
-        case _:
-            return None

@@ -30,13 +30,6 @@ KINDS = {"load": "in", "store": "out", "wgmma": "matrix", "mma": "matrix", "thre
 """Kind of bar by the last word of a command; those that begin with ``wait`` are waits."""
 
 
-def shown_of_emulated(thing: object) -> Markup | None:
-    """The panel of an emulated run; None for anything else."""
-    from septran.targets.cuda.emulated_profile import EmulatedProfile
-
-    return emulated_panel(thing) if isinstance(thing, EmulatedProfile) else None
-
-
 def emulated_panel(profile: EmulatedProfile) -> Markup:
     """Everything of one run; complete without a script, network or kernel."""
     title = join([strong(profile.name), " on ", profile.machine, f", emulated ({profile.mode})"])

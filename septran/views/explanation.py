@@ -19,10 +19,10 @@ from septran.views.access_map import AccessMap, access_map
 from septran.views.element import Journey, follow
 from septran.views.layout_map import LayoutMap, layout_map
 from septran.views.memory_map import MemoryMap
-from septran.views.plain import plain
+from septran.views.plain import plain, stage_data
 from septran.views.remarks import Noted, remarks_text
 from septran.views.source_parts import NoPartError, part_text, source_text
-from septran.views.stages import TITLES, to_dict
+from septran.views.stages import TITLES
 
 if TYPE_CHECKING:
     from septran.mapping.resolved import ResolvedMapping
@@ -224,7 +224,7 @@ class Explanation:
         stages = {
             name: {"stage": name, "unavailable": stage.reason}
             if isinstance(stage, Unavailable)
-            else to_dict(stage)
+            else stage_data(stage)
             for name, stage in self.stages()
         }
         limits = [{**plain(limit), "rate": limit.rate} for limit in self.prediction.limits]

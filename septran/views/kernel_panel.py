@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from septran.amounts import time_text
 from septran.runtime.kernel import Kernel
@@ -89,10 +88,3 @@ def _bar(what: str, share: float | None) -> Markup | str:
     inner = tag("div", style=f"width:{width};height:10px;background:{colour.line};")
     box = tag("div", inner, style="width:320px;max-width:100%;border:1px solid #8a8a8a;")
     return join([paragraph(f"{share:.1%} {what}"), box])
-
-
-def shown(thing: Any) -> Markup | None:
-    """The panel of a kernel or profile; None for anything else."""
-    if isinstance(thing, Kernel):
-        return kernel_panel(thing)
-    return profile_panel(thing) if isinstance(thing, Profile) else None

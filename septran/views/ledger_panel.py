@@ -5,10 +5,27 @@ from __future__ import annotations
 from septran.amounts import size_text
 from septran.tile.ledger import REMOVED, Entry, Ledger
 from septran.views.colours import GREEN, GREY, VERMILION
-from septran.views.html import Markup, chip, details, faint, join, mono, paragraph, table, tag
+from septran.views.html import (
+    Markup,
+    chip,
+    details,
+    faint,
+    join,
+    mono,
+    panel,
+    paragraph,
+    strong,
+    table,
+    tag,
+)
 from septran.views.movements import place_text
 
 _COLOURS = {"hidden": GREEN, "exposed": VERMILION}
+
+
+def ledger_html(ledger: Ledger) -> Markup:
+    """The ledger under its title."""
+    return panel(join([strong("Data movement"), " of ", ledger.name]), ledger_panel(ledger))
 
 
 def ledger_panel(ledger: Ledger) -> Markup:

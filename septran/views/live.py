@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from septran.errors import CallError
+from septran.views.table import classes_with, find_view
 
 if TYPE_CHECKING:
     from septran.views.html import Markup
@@ -42,30 +43,32 @@ def widgets(module: str) -> Any:
 
 def explore(thing: Any, **options: Any) -> Any:
     """The interactive view of an object: show it as the last line of a cell."""
-    for kind in type(thing).__mro__:
-        view = _VIEWS.get(f"{kind.__module__}.{kind.__qualname__}")
-        if view is not None:
-            return view(thing, **options)
-    known = ", ".join(sorted(name.rpartition(".")[2] for name in _VIEWS))
-    raise NothingToExploreError(
-        f"{type(thing).__name__} has no interactive view", hint=f"there are views of {known}"
-    )
+    found = find_view(thing, "live")
+    if found is None:
+        known = ", ".join(sorted(classes_with("live")))
+        raise NothingToExploreError(
+            f"{type(thing).__name__} has no interactive view", hint=f"there are views of {known}"
+        )
+    return found(thing, **options)
 
 
-def _profile(profile: Any) -> Any:
+def explore_profile(profile: Any) -> Any:
+    """The timeline of a run on a DSA."""
     from septran.views.dsa_profile_panel import profile_panel
     from septran.views.dsa_timeline import timeline
 
     return _lanes([timeline(profile)], profile_panel(profile), str(profile))
 
 
-def _emulated(profile: Any) -> Any:
+def explore_emulated(profile: Any) -> Any:
+    """The timeline of an emulated run."""
     from septran.views.emulated_panel import emulated_panel, timeline
 
     return _lanes([timeline(profile, None)], emulated_panel(profile), str(profile))
 
 
-def _profiles(comparison: Any) -> Any:
+def explore_profiles(comparison: Any) -> Any:
+    """Runs on a DSA, one above the other."""
     from septran.views.dsa_profile_panel import comparison_panel
     from septran.views.dsa_timeline import timeline
 
@@ -74,7 +77,8 @@ def _profiles(comparison: Any) -> Any:
     return _lanes(found, comparison_panel(comparison), str(comparison))
 
 
-def _timeline(timeline: Any) -> Any:
+def explore_timeline(timeline: Any) -> Any:
+    """Zoom, pan, and what each bar is."""
     from septran.views.timeline_svg import timeline_panel
 
     return _lanes([timeline], timeline_panel(timeline), repr(timeline))
@@ -87,7 +91,8 @@ def _lanes(found: Sequence[Timeline], static: Markup, text: str) -> Any:
     return widgets("views").Timeline(timelines(*found), static, text)
 
 
-def _explanation(explanation: Any) -> Any:
+def explore_explanation(explanation: Any) -> Any:
+    """All stages in linked panes."""
     from septran.views.explore_panel import explore_panel
     from septran.views.links import linked, linked_data
 
@@ -96,48 +101,57 @@ def _explanation(explanation: Any) -> Any:
     return widgets("explorer").Explorer(linked_data(panes), static, repr(explanation))
 
 
-def _kernel(kernel: Any) -> Any:
+def explore_kernel(kernel: Any) -> Any:
+    """All stages of the latest compilation in linked panes."""
     from septran.views.explanation import Explanation
 
-    return _explanation(Explanation(kernel.stages))
+    return explore_explanation(Explanation(kernel.stages))
 
 
-def _ledger(ledger: Any) -> Any:
+def explore_ledger(ledger: Any) -> Any:
+    """The copies as a graph."""
     from septran.views.ledger_graph import ledger_graph
-    from septran.views.stages import mimebundle
 
-    return widgets("views").LedgerGraph(ledger_graph(ledger), *_static(mimebundle(ledger)))
+    static = _static(ledger._repr_mimebundle_())
+    return widgets("views").LedgerGraph(ledger_graph(ledger), *static)
 
 
-def _memory_map(found: Any) -> Any:
+def explore_memory_map(found: Any) -> Any:
+    """Who is where in each memory, and when."""
     return widgets("views").MemoryMap(found.to_dict(), *_static(found._repr_mimebundle_()))
 
 
-def _comparison(comparison: Any) -> Any:
+def explore_comparison(comparison: Any) -> Any:
+    """The stages of several mappings beside each other."""
     from septran.views.comparison_data import comparison_data
 
     static = _static(comparison._repr_mimebundle_())
     return widgets("views").Comparison(comparison_data(comparison), static[0], repr(comparison))
 
 
-def _element(journey: Any) -> Any:
+def explore_element(journey: Any) -> Any:
+    """The way of one element, step by step."""
     return widgets("views").Element(journey, *_static(journey._repr_mimebundle_()))
 
 
-def _layout(found: Any) -> Any:
+def explore_layout(found: Any) -> Any:
+    """Where each element of a buffer lies."""
     return widgets("views").Layout(found.to_dict(), *_static(found._repr_mimebundle_()))
 
 
-def _accesses(found: Any) -> Any:
+def explore_accesses(found: Any) -> Any:
+    """Which elements an iteration reads and writes."""
     return widgets("views").Accesses(found, *_static(found._repr_mimebundle_()))
 
 
-def _mapping_profile(found: Any) -> Any:
+def explore_mapping_profile(found: Any) -> Any:
+    """The lines of a mapping with what each costs."""
     static = _static(found._repr_mimebundle_())
     return widgets("views").MappingProfile(found.to_dict(), *static)
 
 
-def _job(job: Any) -> Any:
+def explore_job(job: Any) -> Any:
+    """The progress of a search, with a button that stops it."""
     return widgets("running").Running(job.progress)
 
 
@@ -169,22 +183,3 @@ def _example(logic: Any) -> Any:
 
     entry, _ = load_pair(logic, None, None)
     return entry.function.__globals__.get("EXAMPLE")
-
-
-_VIEWS: dict[str, Callable[..., Any]] = {
-    "septran.views.explanation.Explanation": _explanation,
-    "septran.runtime.kernel.Kernel": _kernel,
-    "septran.targets.dsa.profile.DsaProfile": _profile,
-    "septran.targets.dsa.profile_comparison.ProfileComparison": _profiles,
-    "septran.targets.cuda.emulated_profile.EmulatedProfile": _emulated,
-    "septran.views.timeline.Timeline": _timeline,
-    "septran.views.comparison.Comparison": _comparison,
-    "septran.views.element.Journey": _element,
-    "septran.views.layout_map.LayoutMap": _layout,
-    "septran.views.access_map.AccessMap": _accesses,
-    "septran.views.mapping_profile.MappingProfile": _mapping_profile,
-    "septran.views.progress.Job": _job,
-    "septran.views.memory_map.MemoryMap": _memory_map,
-    "septran.tile.ledger.Ledger": _ledger,
-}
-"""By the full name of a class, so that nothing is imported before it is shown."""

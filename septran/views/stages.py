@@ -1,4 +1,4 @@
-"""What `septran.stage.Stage` and every other displayable object calls: HTML, data, drawing."""
+"""The five stages as HTML and as drawings."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from typing import Any
 from septran.mapping.resolved import ResolvedMapping
 from septran.targets.base import Source, TensorIR
 from septran.task.tree import TaskTree
-from septran.tile.ledger import Ledger
 from septran.tile.nodes import TileProgram
 from septran.views.code_panel import source_panel, tensor_ir_panel
 from septran.views.html import Markup, join, panel, strong
-from septran.views.ledger_panel import ledger_panel
 from septran.views.mapping_panel import mapping_panel
-from septran.views.plain import stage_data
 from septran.views.program_panel import tile_program_panel
 from septran.views.task_panel import task_tree_panel
 
@@ -24,28 +21,12 @@ TITLES = {
 """The stages in order, as headings."""
 
 
-def mimebundle(stage: Any) -> dict[str, str]:
-    """Static HTML and plain text; both are complete without a kernel, network or script."""
-    return {"text/html": str(_panel(stage)), "text/plain": str(stage)}
-
-
-def _panel(thing: Any) -> Markup:
-    kind = stage_kind(thing)
-    if kind is not None:
-        title = join([strong(TITLES[kind]), " of ", stage_name(thing)])
-        return panel(title, stage_panel(thing))
-    if isinstance(thing, Ledger):
-        return panel(join([strong("Data movement"), " of ", thing.name]), ledger_panel(thing))
-    from septran.views.dsa_profile_panel import shown_of_dsa
-    from septran.views.emulated_panel import shown_of_emulated
-    from septran.views.kernel_panel import shown  # late: the runtime
-    from septran.views.tuning_panel import shown_of_tuning
-
-    found = shown(thing) or shown_of_dsa(thing) or shown_of_emulated(thing)
-    found = found or shown_of_tuning(thing)
-    if found is None:
-        raise TypeError(f"{type(thing).__name__} has no view")
-    return found
+def stage_html(stage: Any) -> Markup:
+    """One stage as HTML under its title."""
+    kind = stage_kind(stage)
+    if kind is None:
+        raise TypeError(f"{type(stage).__name__} is not a stage")
+    return panel(join([strong(TITLES[kind]), " of ", stage_name(stage)]), stage_panel(stage))
 
 
 def stage_kind(stage: Any) -> str | None:
@@ -76,11 +57,6 @@ def stage_panel(stage: Any) -> Markup:
             return source_panel(stage)
         case _:
             raise TypeError(f"{type(stage).__name__} is not a stage")
-
-
-def to_dict(stage: Any) -> dict[str, Any]:
-    """A stage as plain JSON-ready data."""
-    return stage_data(stage)
 
 
 def draw(stage: Any) -> Any:

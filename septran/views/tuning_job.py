@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from septran.amounts import time_text
-from septran.tuning.tuner import Search, search
+from septran.tuning.tuner import Search
 from septran.tuning.tuning import Trial, Tuning, values_text
 from septran.views.progress import Job, Progress, in_background
 
 
-def tuning_job(logic: Any, mapping: Any, **named: Any) -> Job[Tuning]:
-    """Begin it; raises SepTranError at once for what cannot be searched."""
-    found = search(logic, mapping, **named)
+def tuning_job(found: Search) -> Job[Tuning]:
+    """Begin it."""
 
     def work(progress: Progress, keep: Callable[[Tuning], None]) -> None:
         def told(so_far: Search, trial: Trial, total: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from septran.amounts import time_text
 from septran.tuning.tuning import KINDS, Trial, Tuning, values_text
@@ -69,8 +68,3 @@ def _others(tuning: Tuning) -> Iterator[Markup]:
     if some:
         rows = [(mono(values_text(t.point)), t.kind, t.message) for t in some[:MOST_ROWS]]
         yield details(f"without a time ({len(some)})", table(("values", "", "why"), rows))
-
-
-def shown_of_tuning(thing: Any) -> Markup | None:
-    """The panel of a search's result; None for anything else."""
-    return tuning_panel(thing) if isinstance(thing, Tuning) else None

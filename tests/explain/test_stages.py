@@ -15,7 +15,8 @@ from graphviz.backend import dot_command
 
 from septran.targets.base import TensorIR
 from septran.views import drawing
-from septran.views.stages import draw, mimebundle, to_dict
+from septran.views.plain import stage_data
+from septran.views.stages import draw
 
 PAYLOADS = (
     "<script>alert(1)</script>",
@@ -82,6 +83,10 @@ def assert_inert(page):
     return tags
 
 
+def bundle_of(stage):
+    return stage._repr_mimebundle_()
+
+
 @pytest.fixture
 def stages(tree, resolved, program, source):
     return {"tree": tree, "mapping": resolved, "program": program, "source": source}
@@ -89,14 +94,14 @@ def stages(tree, resolved, program, source):
 
 @pytest.mark.parametrize("name", ["tree", "mapping", "program", "source"])
 def test_html_uses_only_what_untrusting_notebooks_keep(stages, name):
-    bundle = mimebundle(stages[name])
+    bundle = bundle_of(stages[name])
     assert_inert(bundle["text/html"])
     assert bundle["text/plain"] == str(stages[name])
 
 
 @pytest.mark.parametrize("name", ["tree", "mapping", "program"])
 def test_drawings_are_shown_as_images(stages, name):
-    (picture,) = Tags(mimebundle(stages[name])["text/html"]).pictures()
+    (picture,) = Tags(bundle_of(stages[name])["text/html"]).pictures()
     assert "gemm" in picture
     assert 'font-family="ui-monospace' in picture
 
@@ -108,10 +113,10 @@ def test_text_of_users_stays_text(build, payload):
     program = build["rename"](build["program"](rule=payload), name=payload)
     shown = payload.replace("\x00", "\ufffd").replace("\x07", "\ufffd")
     for stage in (tree, resolved, program):
-        tags = assert_inert(mimebundle(stage)["text/html"])
+        tags = assert_inert(bundle_of(stage)["text/html"])
         assert shown in tags.text
     ir = TensorIR(payload, type("M", (), {"script": lambda self: payload})())
-    assert shown in assert_inert(mimebundle(ir)["text/html"]).text
+    assert shown in assert_inert(bundle_of(ir)["text/html"]).text
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
@@ -125,7 +130,7 @@ def test_drawings_of_such_names_hold_no_markup_and_no_links(build, payload):
 
 
 def test_every_copy_and_wait_names_its_rule_and_both_lines(program):
-    text = Tags(mimebundle(program)["text/html"]).text
+    text = Tags(bundle_of(program)["text/html"]).text
     assert "A is GLOBAL in gemm and SHARED in gemm_block, so it is copied in" in text
     assert "gemm_tile reads A_SHARED, which arrives asynchronously" in text
     assert text.count("tests/explain/conftest.py:3") >= 7
@@ -148,19 +153,19 @@ def test_colours_are_never_the_only_sign(resolved):
 
 def test_results_are_equal_byte_for_byte(build):
     for make in ("tree", "resolved", "program"):
-        first, second = mimebundle(build[make]()), mimebundle(build[make]())
+        first, second = bundle_of(build[make]()), bundle_of(build[make]())
         assert first == second
 
 
 @pytest.mark.parametrize("name", ["tree", "mapping", "program", "source"])
 def test_data_survives_json(stages, name):
-    data = to_dict(stages[name])
+    data = stage_data(stages[name])
     assert json.loads(json.dumps(data, allow_nan=False)) == data
     assert data["stage"]
 
 
 def test_data_keeps_places_and_index_maps(program):
-    data = to_dict(program)
+    data = stage_data(program)
     copy = data["body"][0]["body"][1]["body"][1]
     assert copy["node"] == "Copy"
     assert copy["source"]["text"] == "A[32*i:+min(-32*i + 100, 32), 32*k:+min(-32*k + 96, 32)]"
@@ -195,7 +200,7 @@ def test_without_dot_the_outline_is_shown(monkeypatch, tree):
     bundle = picture._repr_mimebundle_()
     assert set(bundle) == {"text/plain"}
     assert "launch gemm_tile(C, A[:, 32*k:+32], B[32*k:+32, :])" in bundle["text/plain"]
-    assert "<img" not in mimebundle(tree)["text/html"]
+    assert "<img" not in bundle_of(tree)["text/html"]
 
 
 def test_the_pure_renderer_is_used_where_there_is_no_dot(monkeypatch):
@@ -237,7 +242,7 @@ def test_all_colours_of_text_have_enough_contrast_with_their_background():
 
 @pytest.mark.parametrize("name", ["tree", "mapping", "program", "source"])
 def test_text_is_set_with_its_background_or_inherits(stages, name):
-    tags = Tags(mimebundle(stages[name])["text/html"])
+    tags = Tags(bundle_of(stages[name])["text/html"])
     for tag, attribute, value in tags.attributes:
         if attribute == "style" and re.search(r"(?<!-)color:#", value) and tag != "span":
             assert "background:#" in value

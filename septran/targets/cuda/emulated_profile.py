@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran.given import write_text
-from septran.stage import Shown
+from septran.stage import Shown, view
 
 if TYPE_CHECKING:
     from septran.targets.cuda.emulator import Emulation
@@ -46,11 +45,11 @@ class EmulatedProfile(Shown):
 
     def timeline(self, core: int = 0) -> Any:
         """What one multiprocessor did when, in steps; `.explore()` makes it live."""
-        return importlib.import_module("septran.views.emulated_panel").timeline(self, core)
+        return view(self, "timeline", core)
 
     def explore(self) -> Any:
         """The timeline of all multiprocessors as an interactive view."""
-        return importlib.import_module("septran.views.live").explore(self)
+        return view(self, "live")
 
     def to_dict(self) -> dict[str, Any]:
         """Counts by name, and the lines with bank conflicts."""

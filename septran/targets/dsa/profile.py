@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.stage import Shown
+from septran.stage import Shown, view
 from septran.targets.dsa.profile_lanes import Lane, lanes
 from septran.targets.dsa.profile_movement import Movement, movement
 from septran.targets.dsa.roofs import Roof, roofs
@@ -150,29 +149,29 @@ class DsaProfile(Shown):
 
     def to_pandas(self) -> Any:
         """The timeline as a `pandas.DataFrame`: one row a command, in the order of issue."""
-        return _views("dsa_tables").timeline_table(self)
+        return view(self, "table")
 
     def by_origin(self) -> Any:
         """A `pandas.DataFrame` of an origin and queue a row: commands, cycles, bytes, stalls.
 
         `mapping` is the line of the mapping file that the origin names. Sorted by cycles.
         """
-        return _views("dsa_tables").origin_table(self)
+        return view(self, "origins")
 
     def plot(self, axes: Any = None, *, start: int = 0, end: int | None = None) -> Any:
         """A Gantt chart on Matplotlib axes, one lane a queue and core.
 
         Pass `start` and `end` (cycles) to look closer.
         """
-        return _views("dsa_plots").plot_timeline(self, axes, start, end)
+        return view(self, "plot", axes, start, end)
 
     def plot_roofline(self, axes: Any = None) -> Any:
         """What was achieved beside the machine's roofs, on Matplotlib axes."""
-        return _views("dsa_plots").plot_roofline(self, axes)
+        return view(self, "roofline", axes)
 
     def explore(self) -> Any:
         """The timeline as an interactive view: zoom, pan, and why each command is there."""
-        return _views("live").explore(self)
+        return view(self, "live")
 
     def to_chrome_trace(self, path: str | Path) -> Path:
         """Write JSON that Perfetto (https://ui.perfetto.dev) and chrome://tracing open."""
@@ -224,8 +223,3 @@ class DsaProfile(Shown):
         moved = self.run.trace["bytes"]
         found = dict.fromkeys(name for name in names if name)
         return {name: int(moved[names == name].sum()) for name in found}
-
-
-def _views(name: str) -> Any:
-    # By name: explain is above the targets and may import them, not the other way round.
-    return importlib.import_module(f"septran.views.{name}")

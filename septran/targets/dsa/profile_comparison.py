@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from septran.errors import TargetError
 from septran.given import require, several
-from septran.stage import Shown
+from septran.stage import Shown, view
 from septran.targets.dsa.profile import DsaProfile
-
-_VIEWS = "septran.views"
-"""By name: explain is above the targets and may import them, not the other way round."""
 
 
 class NothingToCompareError(TargetError):
@@ -31,15 +27,15 @@ class ProfileComparison(Shown):
 
     def to_pandas(self) -> Any:
         """A row a profile: cycles, speed-up, utilisation of each queue, stalls, bytes."""
-        return importlib.import_module(f"{_VIEWS}.dsa_tables").comparison_table(self)
+        return view(self, "table")
 
     def plot(self, end: int | None = None) -> Any:
         """A Matplotlib figure: the timelines one above the other, on one axis of cycles."""
-        return importlib.import_module(f"{_VIEWS}.dsa_plots").plot_comparison(self, end)
+        return view(self, "plot", end)
 
     def explore(self) -> Any:
         """The timelines as one interactive view, on one axis of cycles."""
-        return importlib.import_module(f"{_VIEWS}.live").explore(self)
+        return view(self, "live")
 
     def to_dict(self) -> dict[str, Any]:
         """The profiles' figures by title."""
