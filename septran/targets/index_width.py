@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 
 from septran.task import expressions as ex
-from septran.task.atoms import FloorDiv, Max, Min, Mod
+from septran.task.bounds import magnitude
 from septran.task.index import Index, Range, Var, axis
 from septran.task.views import View
-from septran.tile.bounds import ranges_of
-from septran.tile.loops import walk
+from septran.tile.loops import ranges_of, walk
 from septran.tile.nodes import (
     Acquire,
     Commit,
@@ -39,25 +38,9 @@ def index_dtype(program: TileProgram, sizes: Iterable[int] = ()) -> str:
     return "int32" if greatest <= LARGEST else "int64"
 
 
-def reach(index: Index, known: Mapping[Var, Range]) -> int:
-    """No part that `index` is computed from is greater than this, nor less than its negative."""
-    total, most = abs(index.constant), 0
-    for atom, factor in index.terms:
-        part = Index(((atom, 1),))
-        if not part.variables() <= known.keys():
-            return _UNKNOWN
-        total += abs(factor) * max(map(abs, part.bounds(known)))
-        most = max(most, abs(factor), *_inner(atom, known))
-    return max(total, most)
-
-
-def _inner(atom: object, known: Mapping[Var, Range]) -> tuple[int, ...]:
-    match atom:
-        case FloorDiv(value, divisor) | Mod(value, divisor):
-            return divisor, reach(value, known)
-        case Min(operands) | Max(operands):
-            return tuple(reach(operand, known) for operand in operands)
-    return ()
+def _reach(index: Index, known: Mapping[Var, Range]) -> int:
+    found = magnitude(index, known)
+    return _UNKNOWN if found is None else found
 
 
 def _reaches(program: TileProgram) -> Iterator[int]:
@@ -65,7 +48,7 @@ def _reaches(program: TileProgram) -> Iterator[int]:
     strides = {b.name: _strides(b.shape) for b in program.buffers}
     for node, loops in walk(program.body):
         known = ranges_of(loops)
-        yield from (reach(index, known) for index in _own(node))
+        yield from (_reach(index, known) for index in _own(node))
         for region in regions(node):
             parts = _of_view(region, known)
             yield from parts
@@ -75,7 +58,7 @@ def _reaches(program: TileProgram) -> Iterator[int]:
         if isinstance(node, Compute) and node.expression is not None:
             for part in ex.walk(node.expression):
                 if isinstance(part, ex.IndexValue):
-                    yield reach(part.index, known)
+                    yield _reach(part.index, known)
                 elif isinstance(part, ex.Position):
                     yield from _of_view(part.view, known)
 
@@ -99,8 +82,8 @@ def _own(node: Node) -> tuple[Index, ...]:
 def _of_view(view: View, known: Mapping[Var, Range]) -> tuple[int, ...]:
     """Of its entries, one an axis of the tensor, and then of its extents."""
     axes = {axis(n): (0, max(0, extent - 1)) for n, extent in enumerate(view.shape)}
-    entries = (reach(entry, {**known, **axes}) for entry in view.index)
-    return (*entries, *(reach(valid, known) for valid in view.valid))
+    entries = (_reach(entry, {**known, **axes}) for entry in view.index)
+    return (*entries, *(_reach(valid, known) for valid in view.valid))
 
 
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:

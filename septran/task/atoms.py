@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
 
@@ -65,6 +66,21 @@ class Max:
 
 
 Atom = Union[Var, FloorDiv, Mod, Min, Max]
+
+
+def variables_of(atom: Atom) -> Iterator[Var]:
+    """Every variable in an atom, also those inside of divisions and minima."""
+    match atom:
+        case Var():
+            yield atom
+        case FloorDiv(value) | Mod(value):
+            parts: tuple[Index, ...] = (value,)
+        case Min(operands) | Max(operands):
+            parts = operands
+    if not isinstance(atom, Var):
+        for part in parts:
+            for inner, _ in part.terms:
+                yield from variables_of(inner)
 
 
 def _bracket(index: Index) -> str:

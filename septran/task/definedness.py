@@ -18,6 +18,7 @@ import numpy as np
 
 from septran.location import Location
 from septran.task import expressions as ex
+from septran.task.bounds import loop_range
 from septran.task.errors import UnwrittenElementError
 from septran.task.gather import coordinates, read, write
 from septran.task.index import Range, Var
@@ -165,7 +166,7 @@ def ranges_of(root: TaskNode) -> dict[Var, Range]:
         for loop in statements(task.body):
             if isinstance(loop, Loop):
                 for variable, extent in zip(loop.variables, loop.extents, strict=True):
-                    found[variable] = (0, max(0, extent.bounds(found)[1] - 1))
+                    found[variable] = loop_range(extent, found)
     return found
 
 

@@ -11,16 +11,16 @@ remainders, minima and maxima of other indices. Everything is immutable and exac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Union
 
-from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
+from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod, variables_of
 from septran.task.atoms import Var as Var  # part of this module's interface
+from septran.task.bounds import Range as Range
+from septran.task.bounds import bounds, bounds_if_known
 
 IndexLike = Union["Index", Var, int]
-Range = tuple[int, int]
-"""Inclusive bounds ``(least, greatest)``."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,15 @@ class Index:
 
     def variables(self) -> frozenset[Var]:
         """All variables in it, also those inside of divisions and minima."""
-        return frozenset(_variables(self))
+        return frozenset(v for atom, _ in self.terms for v in variables_of(atom))
 
     def coefficient(self, var: Var) -> int:
         """The factor of `var` itself (not of divisions or minima that hold it)."""
         return next((c for a, c in self.terms if a == var), 0)
+
+    def without(self, atom: Atom) -> Index:
+        """The sum without one atom and its factor."""
+        return Index(tuple(term for term in self.terms if term[0] != atom), self.constant)
 
     def substitute(self, values: Mapping[Var, IndexLike]) -> Index:
         """Replace variables by indices."""
@@ -145,13 +149,8 @@ class Index:
         return total
 
     def bounds(self, ranges: Mapping[Var, Range]) -> Range:
-        """Least and greatest value it can take, each atom bounded on its own."""
-        low = high = self.constant
-        for atom, coefficient in self.terms:
-            least, greatest = _bounds(atom, ranges)
-            ends = (coefficient * least, coefficient * greatest)
-            low, high = low + min(ends), high + max(ends)
-        return low, high
+        """Least and greatest value it can take, as `septran.task.bounds` tells."""
+        return bounds(self, ranges)
 
     def simplify(self, ranges: Mapping[Var, Range]) -> Index:
         """Drop minima, maxima, divisions and remainders that `ranges` decide."""
@@ -250,18 +249,6 @@ def one_extremum(index: Index) -> tuple[type[Min] | type[Max], list[Index]] | No
     return kind, [rest + operand * factor for operand in atom.operands]
 
 
-def _variables(index: Index) -> Iterator[Var]:
-    for atom, _ in index.terms:
-        match atom:
-            case Var():
-                yield atom
-            case FloorDiv(value) | Mod(value):
-                yield from _variables(value)
-            case Min(operands) | Max(operands):
-                for operand in operands:
-                    yield from _variables(operand)
-
-
 def _substitute(atom: Atom, values: Mapping[Var, IndexLike]) -> Index:
     match atom:
         case Var():
@@ -290,26 +277,6 @@ def _evaluate(atom: Atom, values: Mapping[Var, int]) -> int:
             return max(o.evaluate(values) for o in operands)
 
 
-def _bounds(atom: Atom, ranges: Mapping[Var, Range]) -> Range:
-    match atom:
-        case Var():
-            return ranges[atom]
-        case FloorDiv(value, divisor):
-            low, high = value.bounds(ranges)
-            return low // divisor, high // divisor
-        case Mod(value, divisor):
-            low, high = value.bounds(ranges)
-            if low // divisor == high // divisor:
-                return low % divisor, high % divisor
-            return 0, divisor - 1
-        case Min(operands):
-            ends = [o.bounds(ranges) for o in operands]
-            return min(e[0] for e in ends), min(e[1] for e in ends)
-        case Max(operands):
-            ends = [o.bounds(ranges) for o in operands]
-            return max(e[0] for e in ends), max(e[1] for e in ends)
-
-
 def _simplify(atom: Atom, ranges: Mapping[Var, Range]) -> Index:
     match atom:
         case Var():
@@ -317,20 +284,24 @@ def _simplify(atom: Atom, ranges: Mapping[Var, Range]) -> Index:
             return Index((), low) if low == high else Index.of(atom)
         case FloorDiv(value, divisor):
             inner = value.simplify(ranges)
-            low, high = _try_bounds(inner, ranges)
-            if low // divisor == high // divisor:
-                return Index((), low // divisor)
-            return inner // divisor
+            whole = _quotient(inner, divisor, ranges)
+            return inner // divisor if whole is None else Index((), whole)
         case Mod(value, divisor):
             inner = value.simplify(ranges)
-            low, high = _try_bounds(inner, ranges)
-            if low // divisor == high // divisor:
-                return inner - low // divisor * divisor
-            return inner % divisor
+            whole = _quotient(inner, divisor, ranges)
+            return inner % divisor if whole is None else inner - whole * divisor
         case Min(operands):
             return _decide([o.simplify(ranges) for o in operands], ranges, Min)
         case Max(operands):
             return _decide([o.simplify(ranges) for o in operands], ranges, Max)
+
+
+def _quotient(value: Index, divisor: int, ranges: Mapping[Var, Range]) -> int | None:
+    """``value // divisor`` where it is the same for all that the variables may be."""
+    known = bounds_if_known(value, ranges)
+    if known is None or known[0] // divisor != known[1] // divisor:
+        return None
+    return known[0] // divisor
 
 
 def _rejoin(index: Index) -> Index:
@@ -354,8 +325,8 @@ def _decide(
         for other in kept:
             if other is candidate or candidate not in kept:
                 continue
-            low, high = _try_bounds(candidate - other, ranges)
-            if (kind is Min and low >= 0) or (kind is Max and high <= 0):
+            gap = bounds_if_known(candidate - other, ranges)
+            if gap is not None and (gap[0] >= 0 if kind is Min else gap[1] <= 0):
                 kept.remove(candidate)
                 break
     return minimum(*kept) if kind is Min else maximum(*kept)
@@ -364,12 +335,3 @@ def _decide(
 def _pinned(known: Range | None) -> bool:
     """Whether a variable has one value only."""
     return known is not None and known[0] == known[1]
-
-
-_FAR = 1 << 62
-
-
-def _try_bounds(index: Index, ranges: Mapping[Var, Range]) -> Range:
-    if index.variables() <= ranges.keys():
-        return index.bounds(ranges)
-    return -_FAR, _FAR

@@ -14,6 +14,7 @@ from septran.dtypes import accumulator_dtype, is_float, promote
 from septran.errors import LogicError
 from septran.given import several
 from septran.task.arguments import checked_dtypes, checked_shapes, require_task
+from septran.task.bounds import loop_range
 from septran.task.chooser import Chooser
 from septran.task.definition import Task, TensorType
 from septran.task.dims import extent, named_dims
@@ -285,7 +286,7 @@ def _spans(tree: TaskTree) -> bool:
             view = access.view
             known = dict(ranges)
             for n, valid in enumerate(view.valid):
-                known[axis(n)] = (0, max(0, valid.bounds(known)[1] - 1))
+                known[axis(n)] = loop_range(valid, known)
             for n, entry in enumerate(view.index):
                 low, high = entry.bounds(known)
                 held = reach.get((view.tensor, n), (low, high))
@@ -304,7 +305,7 @@ def _with_ranges(
         if isinstance(statement, Loop):
             inner = dict(ranges)
             for variable, size in zip(statement.variables, statement.extents, strict=True):
-                inner[variable] = (0, max(0, size.bounds(inner)[1] - 1))
+                inner[variable] = loop_range(size, inner)
             yield from _with_ranges(statement.body, inner)
         else:
             yield statement, ranges

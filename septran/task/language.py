@@ -16,6 +16,7 @@ from septran.location import Location
 from septran.task import expressions as ex
 from septran.task import symbols
 from septran.task.arguments import not_a_tensor
+from septran.task.bounds import loop_range
 from septran.task.definition import Task, TensorType, define
 from septran.task.dtype_rules import element_type, require_number
 from septran.task.errors import (
@@ -165,7 +166,7 @@ def _open(
     outer, frame.body = frame.body, []
     frame.parallel += parallel
     for variable, size in zip(variables, sizes, strict=True):
-        frame.ranges[variable] = (0, max(0, size.bounds(frame.ranges)[1] - 1))
+        frame.ranges[variable] = loop_range(size, frame.ranges)
         frame.tracer.extents[variable] = size
     opened = frame.tracer.open
     opened += variables

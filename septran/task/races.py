@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from septran.location import Location
+from septran.task.bounds import bounds_if_known
 from septran.task.errors import RaceError
 from septran.task.gather import coordinates
 from septran.task.index import Index, Range, Var, axis, is_axis
@@ -50,7 +51,8 @@ def _check_loop(loop: Loop, ranges: Mapping[Var, Range]) -> None:
 
 
 def _top(extent: Index, known: Mapping[Var, Range]) -> int:
-    return extent.bounds(known)[1] if extent.variables() <= known.keys() else 1
+    reach = bounds_if_known(extent, known)
+    return 1 if reach is None else reach[1]
 
 
 def _uses(body: tuple[Statement, ...], inner: tuple[tuple[Var, Index], ...]) -> Iterator[_Use]:
@@ -96,7 +98,8 @@ def _undecided(loop: Loop, first: _Use, second: _Use, known: Mapping[Var, Range]
 
 def _once(extent: Index, known: Mapping[Var, Range]) -> bool:
     """Whether a loop of this extent has one iteration at most, whatever the outer ones are."""
-    return extent.variables() <= known.keys() and extent.bounds(known)[1] <= 1
+    reach = bounds_if_known(extent, known)
+    return reach is not None and reach[1] <= 1
 
 
 def _apart(

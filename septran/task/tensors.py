@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from septran.location import Location
 from septran.task import expressions as ex
+from septran.task.bounds import greatest, least
 from septran.task.errors import IndexingError, PartitionError, ShapeError, ViewError
 from septran.task.expansion import is_full
 from septran.task.index import Index, IndexLike, Range, Var, axis, ceil_div, minimum
 from septran.task.padding import fitted
 from septran.task.python_errors import unknown_attribute
-from septran.task.reach import greatest, least
 from septran.task.symbols import Expression, apply, as_index, extent, integers, nominal, symbol
 from septran.task.views import View
 
@@ -184,8 +184,8 @@ class Partition:
         ranges, extents = self.tile.frame.ranges, self.tile.frame.tracer.extents
         gap = grid - 1 - at
         # Beyond its end nothing of the tensor exists; before its start there is no such clip.
-        beyond = _sure(gap, ranges) and least(gap, extents, ranges) < 0
-        if beyond or least(at, extents, ranges) < 0:
+        beyond = _sure(gap, ranges) and least(gap, ranges, extents) < 0
+        if beyond or least(at, ranges, extents) < 0:
             raise IndexingError(
                 f"index {at} leaves the grid of {self.tile.name} along axis {n}, which has "
                 f"{grid} tiles of {self.block[n]}",
@@ -297,7 +297,7 @@ def _sliced(view: View, items: tuple[Any, ...], frame: Frame) -> View:
 
 def _inside(view: View, n: int, at: Index, frame: Frame) -> None:
     extents, ranges = frame.tracer.extents, frame.ranges
-    low, high = least(at, extents, ranges), greatest(at, extents, ranges)
+    low, high = least(at, ranges, extents), greatest(at, ranges, extents)
     room = view.shape[n]
     if at.is_constant and len(view.valid[n].variables()) == 1:  # then its bounds are exact
         room = min(room, view.valid[n].bounds(ranges)[0])
@@ -327,7 +327,7 @@ def _range(view: View, n: int, item: slice, frame: Frame) -> View:
             hint="write x[a : a + n] with an integer n",
         )  # fmt: skip
     too_long = start.is_constant and start.constant + length.constant > view.shape[n]
-    low = least(start, frame.tracer.extents, frame.ranges)
+    low = least(start, frame.ranges, frame.tracer.extents)
     if length.constant < 0 or low < 0 or too_long:
         raise IndexingError(
             f"slice {start}:{stop} leaves axis {n} of {view.tensor}, which has {view.shape[n]}",
@@ -342,7 +342,7 @@ def _range(view: View, n: int, item: slice, frame: Frame) -> View:
 
 def _beginning(view: View, n: int, stop: Index, frame: Frame) -> View:
     """The first `stop` of what exists along an axis, a ragged view: `stop` varies with a loop."""
-    if least(stop, frame.tracer.extents, frame.ranges) < 0:
+    if least(stop, frame.ranges, frame.tracer.extents) < 0:
         raise IndexingError(
             f"slice :{stop} along axis {n} of {view.tensor} may end before it starts",
             Location.of_caller(),

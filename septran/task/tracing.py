@@ -25,6 +25,7 @@ from septran.task.arguments import (
     require_chooser,
     require_none,
 )
+from septran.task.bounds import least
 from septran.task.chooser import Chooser, LaunchSite
 from septran.task.definedness import check_defined
 from septran.task.definition import Task, TensorType
@@ -49,7 +50,6 @@ from septran.task.index import Index, Range, Var, maximum
 from septran.task.privileges import check_declared, with_privileges
 from septran.task.python_errors import told
 from septran.task.races import check_races
-from septran.task.reach import least
 from septran.task.scopes import check_scopes
 from septran.task.symbols import BROADCAST, Expression, operand
 from septran.task.tensors import Tile
@@ -113,7 +113,7 @@ class Frame:
     def _existing(self, valid: Index) -> Index:
         """An extent; 0 where a slice of a ragged tile begins behind what exists of it."""
         known = valid.simplify(self.ranges)
-        behind = least(known, self.tracer.extents, self.ranges) < 0
+        behind = least(known, self.ranges, self.tracer.extents) < 0
         return maximum(0, known) if behind else known
 
     def require_live(self, tile: Tile) -> None:

@@ -25,9 +25,8 @@ from septran.dtypes import itemsize
 from septran.machine.model import Instruction, Machine
 from septran.task import expressions as ex
 from septran.task.index import Index, Var
-from septran.tile.bounds import count
 from septran.tile.ledger import amount, tally
-from septran.tile.loops import walk
+from septran.tile.loops import trips, walk
 from septran.tile.nodes import (
     Compute,
     Copy,
@@ -249,7 +248,7 @@ class _Costs:
         around = {loop.variable for loop in loops} - {loop.variable for loop in spread}
         if any(around & loop.extent.variables() for loop in spread):
             return 1 / cores  # each time another number of iterations: an even share at best
-        many = count(spread) if spread else 0
+        many = trips(spread) if spread else 0
         return math.ceil(many / cores) / many if many else 1.0
 
     @property

@@ -13,8 +13,7 @@ from septran.dtypes import itemsize
 from septran.location import Location
 from septran.stage import Shown, view
 from septran.task.index import Index, Var
-from septran.tile.bounds import greatest, ranges_of
-from septran.tile.loops import bytes_of, walk
+from septran.tile.loops import bytes_of, most_iterations, ranges_of, walk
 from septran.tile.nodes import (
     Commit,
     Copy,
@@ -229,9 +228,9 @@ def tally(
     ragged = [loop for loop in loops if loop.variable in needed]
     plain = math.prod(max(0, x.extent.constant) for x in loops if x.variable not in needed)
     if math.prod(known[x.variable][1] + 1 for x in ragged) > _GRID:
-        most = [max(0, greatest(loop.extent, known)) for loop in loops]
         whole = math.prod(-(-n // step) for n, step in zip(shape, steps, strict=True))
-        return math.prod(most), math.prod(most) * whole
+        most = math.prod(most_iterations(loops))
+        return most, most * whole
     values: dict[Var, Any] = {}
     for n, loop in enumerate(ragged):
         axes = [-1 if k == n else 1 for k in range(len(ragged))]

@@ -1,13 +1,16 @@
-"""What loops and regions imply: ranges of indices, trip counts, overlap of regions."""
+"""What loops and regions imply: ranges of indices, iterations, ends and overlap of regions."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from septran.task import expressions as ex
-from septran.task.index import Index, Range, Var, axis
+from septran.task.bounds import bounds_if_known, greatest, loop_range
+from septran.task.index import Index, Range, Var, axis, is_axis
+from septran.task.views import View
 from septran.tile.nodes import Compute, Copy, For, Node, Region, Role, regions
 
 
@@ -16,8 +19,7 @@ def ranges(body: tuple[Node, ...], outer: Mapping[Var, Range] | None = None) -> 
     known = dict(outer or {})
     for node in body:
         if isinstance(node, For):
-            top = node.extent.bounds(known)[1]
-            known[node.variable] = (0, max(0, top - 1))
+            known[node.variable] = loop_range(node.extent, known)
         if isinstance(node, For | Role):
             known = ranges(node.body, known)
     return known
@@ -35,18 +37,56 @@ def walk(
             yield from walk(node.body, loops)
 
 
-def trips(loops: Iterable[For], outer: Mapping[Var, Range] | None = None) -> int:
-    """How often a body under `loops` runs, each extent at its greatest.
-
-    `outer` bounds the indices of loops around them.
-    """
-    known = dict(outer or {})
-    count = 1
+def ranges_of(loops: tuple[For, ...]) -> dict[Var, Range]:
+    """The inclusive range of each index of nested loops, outermost first."""
+    known: dict[Var, Range] = {}
     for loop in loops:
-        top = max(0, loop.extent.bounds(known)[1])
-        known[loop.variable] = (0, max(0, top - 1))
-        count *= top
-    return count
+        known[loop.variable] = loop_range(loop.extent, known)
+    return known
+
+
+def most_iterations(
+    loops: Iterable[For], outer: Mapping[Var, Range] | None = None
+) -> tuple[int, ...]:
+    """The greatest extent of each of nested loops; `outer` bounds the indices around them."""
+    known = dict(outer or {})
+    tops: list[int] = []
+    for loop in loops:
+        tops.append(max(0, greatest(loop.extent, known)))
+        known[loop.variable] = (0, max(0, tops[-1] - 1))
+    return tuple(tops)
+
+
+def trips(loops: Iterable[For], outer: Mapping[Var, Range] | None = None) -> int:
+    """How often a body under `loops` runs, each extent at its greatest."""
+    return math.prod(most_iterations(loops, outer))
+
+
+def iterations(loops: tuple[For, ...], known: dict[Var, int]) -> Iterator[dict[Var, int]]:
+    """The values of all indices, iteration by iteration; one dict, changed in place."""
+    if not loops:
+        yield known
+        return
+    for value in range(max(0, loops[0].extent.evaluate(known))):
+        known[loops[0].variable] = value
+        yield from iterations(loops[1:], known)
+
+
+def samples(loops: tuple[For, ...], known: dict[Var, int], most: int) -> Iterator[dict[Var, int]]:
+    """All iterations where there are at most `most`, else those at the ends of each loop."""
+    if trips(loops) <= most:
+        yield from iterations(loops, known)
+        return
+    spans = [sorted({0, 1, high - 1, high} & set(range(high + 1)))
+             for _, high in ranges_of(loops).values()]  # fmt: skip
+    for values in itertools.islice(itertools.product(*spans), most):
+        found = dict(known)
+        for loop, value in zip(loops, values, strict=True):
+            if value >= loop.extent.evaluate(found):
+                break
+            found[loop.variable] = value
+        else:
+            yield found
 
 
 def depends(region: Region, variable: Var) -> bool:
@@ -55,19 +95,40 @@ def depends(region: Region, variable: Var) -> bool:
     return any(variable in part.variables() for part in parts)
 
 
-def box(region: Region) -> tuple[tuple[Index, Index], ...] | None:
+Affine = tuple[tuple[Index, tuple[tuple[int, int], ...]], ...]
+"""For each axis of a buffer, where a region starts, and its own axes with their factors."""
+
+
+def affine(view: View) -> Affine | None:
+    """The map of a view as starts and factors; None where it divides or clips its axes."""
+    axes = {axis(n): n for n in range(view.rank)}
+    rows: list[tuple[Index, tuple[tuple[int, int], ...]]] = []
+    for entry in view.index:
+        factors = tuple((axes[a], c) for a, c in entry.terms if isinstance(a, Var) and a in axes)
+        start = entry
+        if factors:
+            rest = tuple((a, c) for a, c in entry.terms if not (isinstance(a, Var) and a in axes))
+            start = Index(rest, entry.constant)
+        for atom, _ in start.terms:
+            if not isinstance(atom, Var) and any(map(is_axis, start.variables())):
+                return None
+        rows.append((start, factors))
+    return tuple(rows)
+
+
+def ends(view: View) -> list[tuple[Index, Index]] | None:
     """First and last coordinate along each axis of the buffer; None where not affine."""
-    strides = region.strides()
-    if strides is None:
+    rows = affine(view)
+    if rows is None:
         return None
-    ends: list[tuple[Index, Index]] = []
-    for entry, row in zip(region.index, strides, strict=True):
-        low = high = entry.substitute({axis(n): 0 for n in range(region.rank)})
-        for n, factor in row.items():
-            reach = (region.valid[n] - 1) * factor
+    found: list[tuple[Index, Index]] = []
+    for start, factors in rows:
+        low = high = start
+        for n, factor in factors:
+            reach = (view.valid[n] - 1) * factor
             low, high = (low + reach, high) if factor < 0 else (low, high + reach)
-        ends.append((low, high))
-    return tuple(ends)
+        found.append((low, high))
+    return found
 
 
 def may_overlap(a: Region, b: Region, known: Mapping[Var, Range]) -> bool:
@@ -76,12 +137,13 @@ def may_overlap(a: Region, b: Region, known: Mapping[Var, Range]) -> bool:
         return False
     if a.stage.is_constant and b.stage.is_constant and a.stage != b.stage:
         return False
-    first, second = box(a), box(b)
+    first, second = ends(a), ends(b)
     if first is None or second is None:
         return True
     for (low_a, high_a), (low_b, high_b) in zip(first, second, strict=True):
         for gap in (low_b - high_a, low_a - high_b):
-            if gap.variables() <= known.keys() and gap.bounds(known)[0] > 0:
+            reach = bounds_if_known(gap, known)
+            if reach is not None and reach[0] > 0:
                 return False
     return True
 

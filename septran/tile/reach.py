@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from septran.dtypes import itemsize
 from septran.machine.model import Engine
+from septran.task.bounds import alternatives, least
 from septran.task.index import Index, Range, Var, axis
-from septran.tile.bounds import affine, alternatives, lowest
 from septran.tile.layouts import ROW
+from septran.tile.loops import affine
 from septran.tile.nodes import Buffer, Copy, Region, TileProgram
 
 BOX, CHUNKS = "mbarrier", "group"
@@ -70,7 +71,7 @@ def unfilled(
             continue
         whole, left = Index.of(far.shape[view]), Index.of(tensor.shape[at]) - start
         for some in alternatives(far.valid[view]):
-            ends = (lowest(some - end, known, tops) >= 0 for end in (whole, left))
+            ends = (least(some - end, known, tops) >= 0 for end in (whole, left))
             if not any(ends):
                 return f"{far} ends before {tensor.name} does, and what follows is not zero"
     return None

@@ -13,7 +13,7 @@ from septran.dtypes import is_float, itemsize, numpy_dtype
 from septran.errors import TileError
 from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
 from septran.task.index import Index, Var, axis
-from septran.tile.bounds import affine
+from septran.tile.loops import affine
 from septran.tile.nodes import Buffer, Origin, Region
 from septran.tile.rings import located
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from septran.errors import TileError
+from septran.task.bounds import greatest, least
 from septran.task.index import Index, Range, Var, axis
-from septran.tile.bounds import greatest, iterations, least, ranges_of, samples
 from septran.tile.collisions import Owned, collide, owned_boxes
-from septran.tile.loops import walk
+from septran.tile.loops import iterations, ranges_of, samples, walk
 from septran.tile.nodes import (
     Barrier,
     For,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from septran.errors import TileError
+from septran.task.bounds import greatest, least, loop_range
 from septran.task.index import Range, Var, axis
-from septran.tile.bounds import ends, greatest, least, ranges_of, samples
-from septran.tile.loops import walk
+from septran.tile.loops import ends, ranges_of, samples, walk
 from septran.tile.nodes import Buffer, For, Node, Region, TileProgram, regions, writes
 from septran.tile.rings import located
 from septran.tile.storage import ExtentError, OutOfBoundsError, grid
@@ -65,7 +65,7 @@ def _obviously_inside(place: _Place, known: dict[Var, Range]) -> bool:
 
 def _curved_inside(place: _Place, known: dict[Var, Range]) -> bool:
     region = place.region
-    spans = {axis(n): (0, max(0, greatest(v, known) - 1)) for n, v in enumerate(region.valid)}
+    spans = {axis(n): loop_range(v, known) for n, v in enumerate(region.valid)}
     every = {**known, **spans}
     return all(
         least(entry, every) >= 0 and greatest(entry, every) < size

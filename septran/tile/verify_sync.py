@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from septran.errors import TileError
+from septran.task.bounds import greatest, least
 from septran.task.index import Range, Var
-from septran.tile.bounds import ends, greatest, least
 from septran.tile.execution import Execution, Frame
 from septran.tile.footprint import Box, Cells, footprint, meet, scattered
 from septran.tile.left_out import LeftOut
-from septran.tile.loops import walk
+from septran.tile.loops import ends, walk
 from septran.tile.nodes import (
     Acquire,
     Barrier,

@@ -26,11 +26,11 @@ from dataclasses import dataclass, field
 from septran.dtypes import itemsize
 from septran.machine.model import Instruction, Machine, Memory
 from septran.task import expressions as ex
-from septran.task.index import Index, Range, Var
+from septran.task.index import Index
 from septran.task.primitives import PRIMITIVES
 from septran.tile.cycle_bound import CycleBound, cycle_bound
 from septran.tile.ledger import amount as exact_amount
-from septran.tile.loops import depends, trips, walk
+from septran.tile.loops import depends, most_iterations, trips, walk
 from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
 from septran.tuning.waves import distinct_share
 
@@ -159,7 +159,7 @@ class _Usage:
 
     def busiest(self, loops: tuple[For, ...]) -> float:
         """The share of all iterations that the unit with the most of them runs."""
-        tops = _extents(loops)
+        tops = most_iterations(loops)
         spread = math.prod(n for n, loop in zip(tops, loops, strict=True) if self._spreads(loop))
         if spread <= 0:
             return 0.0
@@ -263,16 +263,6 @@ def _closed(own: tuple[For, ...], loops: tuple[For, ...]) -> tuple[For, ...]:
     """Some of `loops` with those that their extents depend on."""
     needed = {v for loop in own for v in (loop.variable, *loop.extent.variables())}
     return tuple(loop for loop in loops if loop.variable in needed)
-
-
-def _extents(loops: tuple[For, ...]) -> list[int]:
-    """The greatest extent of each loop, outermost first."""
-    known: dict[Var, Range] = {}
-    tops: list[int] = []
-    for loop in loops:
-        tops.append(max(0, loop.extent.bounds(known)[1]))
-        known[loop.variable] = (0, max(0, tops[-1] - 1))
-    return tops
 
 
 def _cached(machine: Machine) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from septran.task.index import Index, Var
-from septran.tile.bounds import ranges_of
+from septran.tile.loops import ranges_of
 from septran.tile.nodes import For, Region
 from septran.tile.storage import evaluate_index
 

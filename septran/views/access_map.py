@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from septran.errors import CallError
+from septran.task.bounds import loop_range
 from septran.task.index import Var
 from septran.tile.loops import walk
 from septran.tile.nodes import For, Region, TileProgram, reads, writes
@@ -40,10 +41,9 @@ class AccessMap:
         known: dict[Var, tuple[int, int]] = {}
         for node, _ in walk(self.program.body):
             if isinstance(node, For):
-                top = max(0, node.extent.bounds(known)[1])
-                known[node.variable] = (0, max(0, top - 1))
+                known[node.variable] = loop_range(node.extent, known)
                 if node.kind == "parallel":
-                    found[str(node.variable)] = top
+                    found[str(node.variable)] = max(0, node.extent.bounds(known)[1])
         return found
 
     @cached_property

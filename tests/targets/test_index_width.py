@@ -7,13 +7,10 @@ import pytest
 
 import septran
 from septran import operators, task
-from septran.targets.index_width import LARGEST, index_dtype, reach
-from septran.task.index import Index, Var, minimum
+from septran.targets.index_width import LARGEST, index_dtype
 
 MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200", "nvidia-a100")
 COUNT = 100_000
-I = Index.of(Var("i"))  # noqa: E741  # a loop's index
-KNOWN = {Var("i"): (0, COUNT - 1)}
 
 
 @task.define(leaf=True)
@@ -100,24 +97,3 @@ def test_the_product_is_of_64_bits_in_a_dsas_c():
     text = septran.produce_stages(far, "dsa-sim", shapes={"N": COUNT}).source.text
     assert "i * 30000" in text
     assert re.search(r"int64_t i\b", text)
-
-
-@pytest.mark.parametrize(
-    ("index", "greatest"),
-    [
-        (I * 3 + 5, 3 * (COUNT - 1) + 5),
-        (I * -3 + 5, 3 * (COUNT - 1) + 5),
-        (I * 7 - I * 7, 0),
-        (I * 100_000 // 99_999, 100_000 * (COUNT - 1)),
-        (I * 100_000 % 3, 100_000 * (COUNT - 1)),
-        (minimum(I * 100_000, 7), 100_000 * (COUNT - 1)),
-        (I // 2**40, 2**40),
-    ],
-    ids=str,
-)
-def test_all_that_an_index_is_computed_from_counts(index, greatest):
-    assert reach(index, KNOWN) == greatest
-
-
-def test_what_is_not_known_may_be_anything():
-    assert reach(Index.of(Var("j")), KNOWN) > LARGEST

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from septran.task.gather import evaluate
 from septran.task.index import Index, Var, axis, ceil_div, is_axis, maximum, minimum
-from septran.task.reach import greatest, least
 
 VI, VJ, VK = (Var(n) for n in "ijk")
 NAMES = {"i": VI, "j": VJ, "k": VK}
@@ -99,14 +98,6 @@ def test_bounds_hold_and_simplifying_changes_no_value(expression, within):
         assert simple.evaluate(at) == value
 
 
-@given(st.tuples(small, small, small), small, ranges)
-def test_bounds_of_sums_are_exact(factors, constant, within):
-    index = sum((Index.of(v) * f for v, f in zip((VI, VJ, VK), factors, strict=True)), Index())
-    index = index + constant
-    found = [index.evaluate(at) for at in points(within)]
-    assert index.bounds(within) == (min(found), max(found))
-
-
 @given(expressions, expressions)
 def test_equal_sums_are_equal(first, second):
     a, b = first[0], second[0]
@@ -148,25 +139,3 @@ def test_variables_are_found_wherever_they_are():
     assert (index + Index.of(VI) * 7).coefficient(VI) == 7
     assert is_axis(axis(0))
     assert not is_axis(VI)
-
-
-@given(st.tuples(small, small, small), small, st.integers(1, 4), small, small)
-def test_reach_knows_loops_that_depend_on_outer_ones(factors, constant, turns, slope, offset):
-    """``for i in range(turns): for j in range(slope*i + offset): for k in range(i + 1)``."""
-    extents = {VI: Index.of(turns), VJ: Index.of(VI) * slope + offset, VK: Index.of(VI) + 1}
-    index = sum((Index.of(v) * f for v, f in zip((VI, VJ, VK), factors, strict=True)), Index())
-    index = index + constant
-    within = {}
-    for variable, extent in extents.items():
-        within[variable] = (0, max(0, extent.bounds(within)[1] - 1))
-    found = [
-        index.evaluate({VI: i, VJ: j, VK: k})
-        for i in range(turns) for j in range(slope * i + offset) for k in range(i + 1)
-    ]  # fmt: skip
-    if not found:
-        return
-    assert least(index, extents, within) <= min(found)
-    assert greatest(index, extents, within) >= max(found)
-    if slope >= 0 and offset > 0:  # every loop turns
-        assert least(index, extents, within) == min(found)
-        assert greatest(index, extents, within) == max(found)

@@ -14,8 +14,8 @@ import pytest
 
 from septran.compiler import produce_stages
 from septran.errors import SepTranError
+from septran.task.bounds import greatest, least
 from septran.task.reference import run_tree
-from septran.tile.bounds import greatest, least
 from septran.tile.interpreter import interpret
 from septran.tile.loops import ranges
 from septran.tile.nodes import (

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from septran.dtypes import accumulator_dtype, is_float, itemsize
 from septran.targets.cpu.statements import Statement
 from septran.task import expressions as ex
+from septran.task.bounds import bounds_if_known
 from septran.task.index import Index, Range, Var, axis
-from septran.tile import bounds
 from septran.tile.nodes import Region
 
 Span = Range
@@ -91,9 +91,7 @@ class Spans:
     def _extent(self, statement: Statement) -> Range:
         """How many elements a reduction has."""
         valid = statement.value.valid[statement.axis]
-        if not valid.variables() <= self.ranges.keys():
-            return 0, statement.value.shape[statement.axis]
-        return bounds.least(valid, self.ranges), bounds.greatest(valid, self.ranges)
+        return bounds_if_known(valid, self.ranges) or (0, statement.value.shape[statement.axis])
 
     def _of(self, expr: ex.Expr) -> Span | None:
         match expr:
@@ -102,7 +100,7 @@ class Spans:
             case ex.Constant(value=value):
                 return int(value), int(value)
             case ex.IndexValue():
-                return self._index(expr.index, self.ranges)
+                return bounds_if_known(expr.index, self.ranges)
             case ex.Position():
                 return self._position(expr)
             case ex.Cast():
@@ -123,15 +121,12 @@ class Spans:
         outside = isinstance(expr.view, Region) and expr.view.padded
         return hull(span, (0, 0)) if span is not None and outside else span
 
-    def _index(self, index: Index, ranges: Mapping[Var, Range]) -> Span | None:
-        return index.bounds(ranges) if index.variables() <= ranges.keys() else None
-
     def _position(self, expr: ex.Position) -> Span | None:
         """Of the index along which the axis goes, with the view's other axes at 0."""
         own, last = axis(expr.axis), max(0, expr.shape[0] - 1)
         along = {axis(n): (0, 0) for n in range(expr.view.rank)} | {own: (0, last)}
         entries = [e for e in expr.view.index if own in e.variables()]
-        return self._index(entries[0] if entries else Index.of(own), {**self.ranges, **along})
+        return bounds_if_known(entries[0] if entries else Index.of(own), {**self.ranges, **along})
 
 
 def _product(x: Span, y: Span) -> Span:

@@ -11,8 +11,8 @@ from tvm import tirx
 
 from septran.targets.lower.writer import Expr, Writer, both
 from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
+from septran.task.bounds import least
 from septran.task.index import Index, IndexLike, Range, Var
-from septran.tile.bounds import lowest
 
 
 class Indices:
@@ -63,7 +63,7 @@ class Indices:
 
     def surely_below(self, value: IndexLike, limit: IndexLike) -> bool:
         """Whether ``value < limit`` always holds."""
-        return lowest(Index.of(limit) - value, self.ranges, self.tops) > 0
+        return least(Index.of(limit) - value, self.ranges, self.tops) > 0
 
     def below(self, value: IndexLike, limit: IndexLike) -> Expr | None:
         """The condition ``value < limit``; None where it always holds."""

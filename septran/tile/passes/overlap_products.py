@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from septran.mapping.keys import OVERLAP, TURNS
 from septran.task.index import Index, Range, Var, minimum
-from septran.tile.loops import map_regions, ranges, used
+from septran.tile.loops import map_regions, ranges
 from septran.tile.nodes import (
     Buffer,
     Compute,
@@ -222,13 +223,9 @@ def _touched(body: Iterable[Node]) -> tuple[set[str], set[str]]:
     return read, {r.buffer for n in found for r in writes(n)}
 
 
-def _uses(body: tuple[Node, ...]) -> dict[str, int]:
-    """How many regions of each buffer a body touches."""
-    counts: dict[str, int] = dict.fromkeys(used(body), 0)
-    for node in nodes(body):
-        for region in regions(node):
-            counts[region.buffer] += 1
-    return counts
+def _uses(body: tuple[Node, ...]) -> Counter[str]:
+    """How many regions of each buffer a body touches, in the order of the program."""
+    return Counter(region.buffer for node in nodes(body) for region in regions(node))
 
 
 def _first(body: tuple[Node, ...]) -> str:

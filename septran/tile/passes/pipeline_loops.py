@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from septran.mapping.keys import PIPELINE
+from septran.task.bounds import loop_range
 from septran.task.index import Index, Range, Var, minimum
 from septran.tile.loops import ranges
 from septran.tile.movability import hindrance, homes, is_asynchronous, is_load, may_lag
@@ -284,7 +285,7 @@ class _Pipelining:
         if extent == Index.of(1):
             return tuple(substitute(n, {loop.variable: base}) for n in body)
         variable = Var(self.indices.fresh(loop.variable.name))
-        self.known[variable] = (0, max(0, extent.bounds(self.known)[1] - 1))
+        self.known[variable] = loop_range(extent, self.known)
         inside = tuple(substitute(n, {loop.variable: base + variable}) for n in body)
         return (For(variable, extent, "sequential", None, inside, origin),)
 

@@ -10,7 +10,7 @@ import pytest
 
 import septran
 from septran.tile.interpreter import interpret
-from septran.tile.nodes import Compute, For, Release, Role, nodes
+from septran.tile.nodes import Compute, For, Release, Role, nodes, regions
 
 MAPPING = (Path(__file__).parents[3] / "mappings" / "nvidia-h200.mapping.yaml").read_text()
 PLAIN = re.sub(r"\n    (overlap|turns): true", "", MAPPING)
@@ -50,6 +50,15 @@ def test_what_a_product_in_flight_reads_is_released_when_its_result_is_needed():
     ]
     assert kinds[:4] == ["S", "acc", "release K_in", "T"]
     assert kinds[-3:] == ["release V_in", "P", "acc"]
+
+
+def test_second_copies_of_buffers_come_in_the_order_of_the_program():
+    """Not in that of a set, which is another one in each process."""
+    program = tile()
+    second = [b.name for b in program.buffers if b.name.endswith("_1")]
+    touched = dict.fromkeys(r.buffer for n in nodes(program.body) for r in regions(n))
+    assert len(second) > 3
+    assert second == [name for name in touched if name in second]
 
 
 @pytest.mark.parametrize("causal", [False, True])
