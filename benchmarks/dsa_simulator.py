@@ -16,10 +16,10 @@ import numpy as np
 
 from septran.machine.loader import load_machine
 from septran.machine.model import Machine
-from septran.targets.dsa.commands import memory_address, parameter_address
-from septran.targets.dsa.queues import Queues
-from septran.targets.dsa.simulator import Run, simulate
-from septran.targets.dsa.simulator.script import Script
+from septran.simulator import Run, simulate
+from septran.simulator.commands import memory_address, parameter_address
+from septran.simulator.queues import Queues
+from septran.simulator.script import Script
 
 Array = np.ndarray[Any, Any]
 

@@ -255,7 +255,7 @@ def _patch_modules(sites: Sequence[Site], change: Callable[[str, list[Site]], An
 @contextlib.contextmanager
 def _switchable_headers() -> Iterator[Path]:
     """Let the emulator take its sources from a copy in which each rule has a switch."""
-    from septran.targets.cuda.emulator import build
+    from septran.emulator import build
 
     with tempfile.TemporaryDirectory(prefix="septran-rules-") as folder:
         copy = Path(folder)

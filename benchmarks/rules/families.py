@@ -9,7 +9,7 @@ from benchmarks.rules.cpp_sites import cpp_sites
 from benchmarks.rules.python_sites import Site, bound_sites, check_sites
 
 ROOT = Path(__file__).parents[2]
-EMULATOR = "septran/targets/cuda/emulator"
+EMULATOR = "septran/emulator"
 UNSEEN = {
     "more than 65535 accessing instructions":
         "a kernel of as many accesses takes the C++ compiler minutes",
@@ -73,12 +73,12 @@ FAMILIES = {
         ),
     ),
     "simulator": Family(
-        ("septran/targets/dsa/simulator/*.py",),
-        ("tests/targets/dsa/simulator", "tests/test_rare_errors.py"),
+        ("septran/simulator/*.py", "septran/simulator/*/*.py"),
+        ("tests/simulator", "tests/test_rare_errors.py"),
     ),
     "emulator": Family(
         (f"{EMULATOR}/runtime/*.h",),
-        ("tests/targets/cuda/emulator",),
+        ("tests/emulator",),
         "headers",
     ),
 }  # fmt: skip

@@ -14,7 +14,7 @@ from septran.commands.arguments import print_json
 from septran.commands.emulated import SAYS
 
 if TYPE_CHECKING:
-    from septran.targets.cuda.emulator import Emulation
+    from septran.emulator import Emulation
 
 MOST_CONFLICTS = 5
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A PTX file, kernel.ptx.")]
@@ -81,13 +81,13 @@ def emulate(
       septran emulate add.ptx float32[256] float32[256] zeros:float32[256] -b 256
       septran emulate gemm.ptx a.npy b.npy zeros:float16[512,512] int32=512 -g 4,4 -b 128 --shared 65536
     """  # noqa: D301, E501  # \b is typer's mark for lines to keep
-    from septran.targets.cuda import emulator
+    from septran import emulator
+    from septran.emulator.ptx.arguments import Shape, kernel_of, program_of
+    from septran.emulator.ptx.parse import parse
     from septran.targets.cuda.emulated import MODES
-    from septran.targets.cuda.emulator import ptx_front
-    from septran.targets.cuda.emulator.ptx_front.arguments import Shape, kernel_of, program_of
 
     text = _text(file)
-    module = ptx_front.parse(text)
+    module = parse(text)
     chosen = kernel_of(module, kernel)
     threads = _three(block, "--block") if block else _required(chosen.numbers("reqntid"))
     shape = Shape(_three(grid, "--grid"), threads, cluster, shared)
@@ -111,13 +111,14 @@ def emulate(
 
 
 def _text(file: Path) -> str:
-    from septran.targets.cuda.emulator import MisuseError, ptx_front
+    from septran.emulator import MisuseError
+    from septran.emulator.ptx.parse import is_ptx
 
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{file} cannot be read: {error}", param_hint="FILE") from None
-    if not ptx_front.is_ptx(text):
+    if not is_ptx(text):
         raise MisuseError(f"{file} is no PTX text: it does not begin with .version")
     return text
 

@@ -18,8 +18,8 @@ from septran.fuzz.cases import Case
 from septran.machine.loader import load_machine
 from septran.runtime.accuracy import WrongResultError, compare, error_bounds
 from septran.runtime.kernel import Kernel
+from septran.simulator.timing.random_delays import VARIABLE
 from septran.targets.cpu.isa import NATIVE_IS, other_width
-from septran.targets.dsa.simulator.adversary import VARIABLE
 from septran.tile.interpreter import interpret
 
 ADVERSARIES = 2

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from septran.simulator import CAUSES
 from septran.targets.dsa.profile_lanes import CONTROL, NAMES, working
-from septran.targets.dsa.simulator import CAUSES
 
 if TYPE_CHECKING:
     from septran.targets.dsa.profile import DsaProfile

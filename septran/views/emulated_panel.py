@@ -61,7 +61,7 @@ def timeline(profile: EmulatedProfile, core: int | None = 0, *, warps: bool = Fa
 
 
 def _records(profile: EmulatedProfile, core: int | None, warps: bool) -> Iterator[Record]:
-    from septran.targets.cuda.emulator.trace import COMMANDS
+    from septran.emulator.trace import COMMANDS
 
     trace, queues = profile.run.trace, profile.run.queues
     if core is not None:

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from septran.cli import app
-from septran.targets.cuda.emulator import build
+from septran.emulator import build
 
 ADD = """.version 8.8
 .target sm_90a

@@ -11,9 +11,9 @@ from tvm import tirx
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
+from septran.emulator.launch import Argument, TensorMap
 from septran.targets.cuda.fragments import Fragment, Holding
 from septran.targets.cuda.indices import Indices
-from septran.targets.cuda.launch import Argument, TensorMap
 from septran.targets.cuda.state import KernelState
 from septran.targets.cuda.writer import CudaWriter
 from septran.targets.lower.writer import Expr

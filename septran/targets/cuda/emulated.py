@@ -13,12 +13,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from septran.emulator.launch import CudaProgram
 from septran.errors import TargetError
 from septran.machine.model import Machine
 from septran.targets.base import Source
 from septran.targets.cuda.emulated_profile import EmulatedProfile
 from septran.targets.cuda.facts import kernel_facts
-from septran.targets.cuda.launch import CudaProgram
 from septran.targets.cuda.launcher import TensorSpec
 from septran.targets.dsa.build import as_bytes
 from septran.tile.nodes import TileProgram
@@ -84,7 +84,7 @@ class EmulatedExecutable:
 
     def emulate(self, how: Settings, *arguments: Any) -> EmulatedProfile:
         """Run as `how` says; raises EmulationError where the kernel does something wrong."""
-        from septran.targets.cuda.emulator import emulate
+        from septran.emulator import emulate
 
         count = len(self.tensors)
         memory = {

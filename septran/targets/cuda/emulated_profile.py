@@ -12,7 +12,7 @@ from septran.given import write_text
 from septran.stage import Shown, view
 
 if TYPE_CHECKING:
-    from septran.targets.cuda.emulator import Emulation
+    from septran.emulator import Emulation
 
 WORST = 3
 """Lines with bank conflicts that the text names."""
@@ -67,7 +67,7 @@ class EmulatedProfile(Shown):
         return write_text(path, json.dumps({"traceEvents": list(self._events())}))
 
     def _events(self) -> Iterator[dict[str, Any]]:
-        from septran.targets.cuda.emulator.trace import COMMANDS
+        from septran.emulator.trace import COMMANDS
 
         trace, origins = self.run.trace, self.run.origins
         told: dict[str, Any]

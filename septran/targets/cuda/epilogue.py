@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
+from septran.emulator.launch import TensorMap
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.copies import emit_statements
 from septran.targets.cuda.fragments import GROUP
 from septran.targets.cuda.idle_memory import idle, reused
-from septran.targets.cuda.launch import TensorMap
 from septran.targets.cuda.ptx import proxy_fence, ptx
 from septran.targets.cuda.shared import Tile, pointer
 from septran.targets.cuda.stores import matrices, put, whole_matrices

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from septran.emulator.launch import CudaProgram
 from septran.errors import TargetError
 from septran.machine.as_json import from_json, to_json
 from septran.machine.model import Machine
@@ -20,7 +21,6 @@ from septran.targets.base import Source
 from septran.targets.cuda import toolchain
 from septran.targets.cuda.compile import Compiled, compile_text, disassemble
 from septran.targets.cuda.facts import count_sass, kernel_facts
-from septran.targets.cuda.launch import CudaProgram
 from septran.targets.cuda.launcher import (
     LIBRARY,
     TensorSpec,

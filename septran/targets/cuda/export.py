@@ -13,7 +13,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from septran.targets.cuda.launch import Launch
+from septran.emulator.launch import Launch
 from septran.targets.cuda.launcher import HERE, CArgument, CProgram
 
 if TYPE_CHECKING:

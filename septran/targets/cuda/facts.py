@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from septran.emulator.launch import CudaProgram, Launch
 from septran.machine.model import Machine
 from septran.targets.cuda.compile import Compiled, KernelFigures
-from septran.targets.cuda.launch import CudaProgram, Launch
 
 SASS = (
     "HGMMA", "IGMMA", "QGMMA", "HMMA", "IMMA", "FFMA", "UTMALDG", "UTMASTG", "LDGSTS", "LDSM",

@@ -12,6 +12,7 @@ import tvm
 from tvm import tirx
 
 from septran.dtypes import itemsize
+from septran.emulator.launch import Launch, Pointer, Scalar
 from septran.targets.cuda import marks
 from septran.targets.cuda.channels import end
 from septran.targets.cuda.clusters import Cluster
@@ -21,7 +22,6 @@ from septran.targets.cuda.facts import RESERVED, unit_limits
 from septran.targets.cuda.fragments import GROUP, Holding
 from septran.targets.cuda.grids import grid
 from septran.targets.cuda.indices import Indices
-from septran.targets.cuda.launch import Launch, Pointer, Scalar
 from septran.targets.cuda.lowering import elements, enter, own, uniform
 from septran.targets.cuda.names import identifier
 from septran.targets.cuda.roles import block_threads, hoisted, prepare

@@ -19,8 +19,8 @@ from typing import Any
 import tvm_ffi
 
 from septran.dtypes import itemsize
+from septran.emulator.launch import Argument, CudaProgram, Launch, Pointer, Scalar, TensorMap
 from septran.errors import TargetError
-from septran.targets.cuda.launch import Argument, CudaProgram, Launch, Pointer, Scalar, TensorMap
 from septran.temporary import TemporaryFolder
 
 MAX_TENSORS, MAX_AXES, MAX_ARGUMENTS, MAX_LAUNCHES = 24, 8, 24, 12

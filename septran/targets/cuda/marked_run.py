@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import tvm
 
+from septran.emulator.launch import CudaProgram
 from septran.targets.cuda.compile import compile_text
 from septran.targets.cuda.emulated import EmulatedExecutable
 from septran.targets.cuda.executable import CudaExecutable
 from septran.targets.cuda.kernels import lower_kernels
-from septran.targets.cuda.launch import CudaProgram
 from septran.targets.cuda.launcher import TensorSpec
 from septran.targets.cuda.marks import RECORDS, ROOM, SITE_BITS, WORDS, Marks, Site
 from septran.targets.cuda.printing import target_of

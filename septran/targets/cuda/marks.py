@@ -17,8 +17,8 @@ import tvm
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
+from septran.emulator.launch import Pointer
 from septran.targets.cuda.context import Context, Threads
-from septran.targets.cuda.launch import Pointer
 from septran.targets.lower.writer import both
 from septran.tile.nodes import Acquire, Barrier, Compute, Copy, Node, Wait
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from septran.targets.cuda.launch import (
+from septran.emulator.launch import (
     Argument,
     CudaProgram,
     Launch,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from septran.emulator.launch import REGISTER_UNIT as UNIT
+from septran.emulator.launch import registers_at_launch
 from septran.targets.cuda import channels
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.fragments import GROUP, WARP
-from septran.targets.cuda.launch import REGISTER_UNIT as UNIT
-from septran.targets.cuda.launch import registers_at_launch
 from septran.targets.cuda.lowering import enter
 from septran.targets.cuda.marks import lane
 from septran.targets.cuda.ptx import elected, ptx

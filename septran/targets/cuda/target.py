@@ -12,10 +12,10 @@ from typing import Any
 import tvm
 
 from septran.dtypes import itemsize
+from septran.emulator.launch import CudaProgram, Launch
 from septran.targets.base import TensorIR
 from septran.targets.cuda.fragments import Holding
 from septran.targets.cuda.kernels import lower_kernels
-from septran.targets.cuda.launch import CudaProgram, Launch
 from septran.targets.cuda.printing import print_cuda, target_of
 from septran.targets.cuda.private_memory import privatised
 from septran.tile.nodes import Remark, TileProgram

@@ -10,10 +10,10 @@ from typing import Any
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
+from septran.emulator.launch import TensorMap
 from septran.targets.cuda.addresses import divisor
 from septran.targets.cuda.channels import leader, ring
 from septran.targets.cuda.context import Context
-from septran.targets.cuda.launch import TensorMap
 from septran.targets.cuda.ptx import ptx
 from septran.targets.cuda.shared import pointer
 from septran.targets.cuda.unsupported import unsupported

@@ -33,8 +33,8 @@ from septran.tile.nodes import TileProgram
 from septran.tile.temporaries import shared_with_buffers
 
 if TYPE_CHECKING:
+    from septran.simulator import Run
     from septran.targets.dsa.profile import DsaProfile
-    from septran.targets.dsa.simulator import Run
 
 Array = np.ndarray[Any, Any]
 KERNEL, RECORDING, FACTS = "kernel.c", "recording.json", "kernel.json"
@@ -81,7 +81,7 @@ class DsaExecutable:
 
     def simulate(self, *arguments: Any, adversary: int | None = None) -> Run:
         """Run, and give the cycles and the trace; `adversary` is a seed of random delays."""
-        from septran.targets.dsa.simulator import simulate
+        from septran.simulator import simulate
 
         memory = [as_bytes(x) for x in arguments[: self.tensors]]
         memory += [np.full(size, 0xFF, np.uint8) for size in self.workspaces]

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from septran.given import write_text
-from septran.targets.dsa.commands import CODES
+from septran.simulator import CAUSES
+from septran.simulator.commands import CODES
 from septran.targets.dsa.profile_lanes import CONTROL, NAMES
-from septran.targets.dsa.simulator import CAUSES
 
 if TYPE_CHECKING:
     from septran.targets.dsa.profile import DsaProfile

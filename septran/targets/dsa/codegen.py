@@ -18,8 +18,8 @@ import numpy as np
 from tvm import tirx
 
 from septran.errors import TargetError
+from septran.simulator.commands import ADDRESS, DTYPES, EXTERNS, VALUE
 from septran.targets.dsa.c_names import FUNCTIONS, reserved
-from septran.targets.dsa.commands import ADDRESS, DTYPES, EXTERNS, VALUE
 from septran.targets.dsa.vendor import Vendor, floating
 
 C_TYPES: Mapping[str, str] = {

@@ -12,9 +12,9 @@ from tvm import tirx
 from septran.dtypes import itemsize
 from septran.errors import TargetError
 from septran.machine.model import Machine
+from septran.simulator.commands import ADDRESS, EXTERNS
+from septran.simulator.queues import Queues
 from septran.targets.cpu.addresses import Indices
-from septran.targets.dsa.commands import ADDRESS, EXTERNS
-from septran.targets.dsa.queues import Queues
 from septran.targets.dsa.runs import fused, runs, slope
 from septran.targets.lower.writer import Expr, Writer
 from septran.task.index import ZERO, Index, IndexLike, Range, Var, axis

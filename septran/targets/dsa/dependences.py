@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from septran.simulator.queues import Queues
 from septran.targets.dsa.channels import ARRIVED, FREE, Flags, Ring
-from septran.targets.dsa.queues import Queues
 from septran.targets.dsa.steps import (
     Fence,
     Handover,

@@ -17,8 +17,7 @@ from tvm import tirx
 
 from septran.dtypes import itemsize, numpy_dtype
 from septran.machine.model import Machine
-from septran.targets.dsa.codegen import SHORT_FLOATS, UnknownNodeError, is_buffer
-from septran.targets.dsa.commands import (
+from septran.simulator.commands import (
     ADDRESS,
     ARGUMENTS,
     CODES,
@@ -28,6 +27,7 @@ from septran.targets.dsa.commands import (
     memory_address,
     parameter_address,
 )
+from septran.targets.dsa.codegen import SHORT_FLOATS, UnknownNodeError, is_buffer
 from septran.task.numerics import convert
 
 WORDS = RECORD.itemsize // 8

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from septran.machine.model import Machine
+from septran.simulator.commands import CODES, EXTERNS
 from septran.targets.dsa.codegen import LimitError
-from septran.targets.dsa.commands import CODES, EXTERNS
 
 
 def check_limits(

@@ -16,6 +16,7 @@ from typing import Any
 from tvm import tirx
 
 from septran.dtypes import itemsize
+from septran.simulator.queues import Queues
 from septran.targets.cpu.addresses import Indices
 from septran.targets.dsa.channels import ARRIVED, FREE, Flags, Ring, flags
 from septran.targets.dsa.context import Context, Storage, local_buffer
@@ -23,7 +24,6 @@ from septran.targets.dsa.copies import emit_copy
 from septran.targets.dsa.dependences import Order, orders
 from septran.targets.dsa.fences import fenced
 from septran.targets.dsa.matrix import emit_gemm
-from septran.targets.dsa.queues import Queues
 from septran.targets.dsa.steps import (
     Fence,
     Handover,

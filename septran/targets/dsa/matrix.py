@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm import tirx
 
-from septran.targets.dsa.commands import DTYPES
+from septran.simulator.commands import DTYPES
 from septran.targets.dsa.context import Access, Context, unsupported
 from septran.task.index import Index, Var, axis
 from septran.tile.bijection import asked_for

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from septran.errors import TargetError
+from septran.simulator.commands import RECORD, parameter_address
 from septran.targets.dsa.codegen import SHORT_FLOATS, Code
-from septran.targets.dsa.commands import RECORD, parameter_address
 from septran.targets.dsa.jit import rounded
 from septran.targets.dsa.recorder import BEGIN, FORGET, LOST, TAKE, line_macros, recorder_source
 from septran.targets.dsa.toolchain import compiler, run_compiler, scratch

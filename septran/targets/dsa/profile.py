@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from septran.simulator import CAUSES, Run
 from septran.stage import Shown, view
 from septran.targets.dsa.profile_lanes import Lane, lanes
 from septran.targets.dsa.profile_movement import Movement, movement
 from septran.targets.dsa.roofs import Roof, roofs
-from septran.targets.dsa.simulator import CAUSES, Run
 from septran.tile.cycle_bound import CycleBound, cycle_bound
 from septran.tile.nodes import TileProgram
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from septran.targets.dsa.commands import CODES
-from septran.targets.dsa.simulator import CAUSES, Run
+from septran.simulator import CAUSES, Run
+from septran.simulator.commands import CODES
 
 Array = np.ndarray[Any, Any]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from septran.machine.model import Machine
-from septran.targets.dsa.commands import CODES, COMMANDS, memory_address, parameter_address
-from septran.targets.dsa.queues import Queues
+from septran.simulator.commands import CODES, COMMANDS, memory_address, parameter_address
+from septran.simulator.queues import Queues
 from septran.tile.nodes import TileProgram
 
 Array = np.ndarray[Any, Any]

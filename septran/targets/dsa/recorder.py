@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from septran.targets.dsa.commands import (
+from septran.simulator.commands import (
     ADDRESS,
     ARGUMENTS,
     CODES,

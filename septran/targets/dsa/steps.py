@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Union
 
 from septran.dtypes import itemsize
+from septran.simulator.queues import Queues
 from septran.targets.dsa.context import unsupported
-from septran.targets.dsa.queues import Queues
 from septran.task.index import Var
 from septran.tile.nodes import (
     Acquire,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import tvm
 
+from septran.simulator import commands
 from septran.targets.base import TensorIR
 from septran.targets.dsa.build import DsaExecutable, build, load, placed
 from septran.targets.dsa.lowering import lower_program
@@ -17,7 +18,7 @@ from septran.targets.dsa.vendor import Vendor
 from septran.tile.nodes import Remark, TileProgram
 
 _PARTS = (
-    "build.py", "c_names.py", "codegen.py", "commands.py", "header_files.py", "jit.py", "native.py",
+    "build.py", "c_names.py", "codegen.py", "header_files.py", "jit.py", "native.py",
     "recorder.py", "toolchain.py", "trust.py", "vendor.py",
 )  # fmt: skip
 """What an executable depends on beside the TensorIR."""
@@ -66,6 +67,7 @@ class DsaTarget:
         digest = hashlib.sha256()
         for name in _PARTS:
             digest.update((folder / name).read_bytes())
+        digest.update(Path(commands.__file__).read_bytes())
         return f"dsa tvm {tvm.__version__} cc {compiler()} {digest.hexdigest()[:16]}"
 
     def missing(self) -> str | None:

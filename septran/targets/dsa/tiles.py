@@ -15,7 +15,7 @@ from typing import Any, Union
 from tvm import tirx
 
 from septran.dtypes import compute_dtype, is_float, itemsize, numpy_dtype, promote
-from septran.targets.dsa.commands import DTYPES
+from septran.simulator.commands import DTYPES
 from septran.targets.dsa.context import Access, Address, Context
 from septran.targets.dsa.runs import slope
 from septran.task import expressions as ex

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from septran.dtypes import is_float, itemsize, numpy_dtype
+from septran.simulator.commands import DTYPES
 from septran.targets.cpu.statements import Statement, statements
-from septran.targets.dsa.commands import DTYPES
 from septran.targets.dsa.context import Context, Storage, unsupported
 from septran.targets.dsa.copies import run_loop
 from septran.targets.dsa.runs import Runs, runs

@@ -14,9 +14,9 @@ from septran.errors import TargetError, nearest
 from septran.location import Location
 from septran.machine.model import Machine
 from septran.machine.positions import Node, parse
-from septran.targets.dsa.commands import COMMANDS, DTYPES, EXTERNS, VALUE, Command
+from septran.simulator.commands import COMMANDS, DTYPES, EXTERNS, VALUE, Command
+from septran.simulator.queues import Queues, queue_of
 from septran.targets.dsa.header_files import HeaderFiles
-from septran.targets.dsa.queues import Queues, queue_of
 
 
 class VendorError(TargetError):

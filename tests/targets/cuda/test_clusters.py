@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import septran
+from septran.emulator import EmulationError, emulate
 from septran.machine.loader import load_machine
 from septran.targets.cuda.compile import compile_text, disassemble
 from septran.targets.cuda.emulated import emulation
-from septran.targets.cuda.emulator import EmulationError, emulate
 from septran.targets.cuda.target import TARGET
 from septran.targets.cuda.toolchain import INSTALL_DISASSEMBLER
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from septran.emulator.launch import CudaProgram, Launch
 from septran.machine.loader import load_machine
 from septran.targets.cuda import toolchain
 from septran.targets.cuda.compile import (
@@ -18,7 +19,6 @@ from septran.targets.cuda.compile import (
     read_figures,
 )
 from septran.targets.cuda.facts import blocks_per_unit, count_ptx, count_sass, kernel_facts
-from septran.targets.cuda.launch import CudaProgram, Launch
 from septran.targets.cuda.prelude import BEGIN, END, lighten, prelude
 from septran.targets.cuda.toolchain import NoCompilerError
 

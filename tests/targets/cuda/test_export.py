@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from septran.emulator.launch import CudaProgram, Launch, Pointer, Scalar, TensorMap
 from septran.machine.loader import load_machine
 from septran.targets.cuda.compile import compile_text
 from septran.targets.cuda.executable import CudaExecutable, load
 from septran.targets.cuda.export import export
-from septran.targets.cuda.launch import CudaProgram, Launch, Pointer, Scalar, TensorMap
 from septran.targets.cuda.launcher import TensorSpec
 from septran.targets.cuda.prelude import lighten
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from septran.targets.cuda.launch import CudaProgram, Launch, Pointer, Scalar, TensorMap
+from septran.emulator.launch import CudaProgram, Launch, Pointer, Scalar, TensorMap
 from septran.targets.cuda.launcher import (
     ArgumentError,
     DriverError,

@@ -4,9 +4,9 @@ import pytest
 
 from septran import operators
 from septran.compiler import produce_stages
+from septran.emulator.launch import Pointer, Scalar
 from septran.machine.loader import mappings_root
 from septran.operators import Case
-from septran.targets.cuda.launch import Pointer, Scalar
 from septran.targets.cuda.target import TARGET, KernelIR
 from septran.targets.registry import NoEmitterError
 from septran.views import explain

@@ -10,9 +10,9 @@ import pytest
 
 import septran
 from septran import task
+from septran.emulator import BoundsError, emulate
 from septran.machine.loader import load_machine
 from septran.targets.cuda.emulated import emulation
-from septran.targets.cuda.emulator import BoundsError, emulate
 from septran.targets.cuda.target import TARGET
 from septran.targets.cuda.unsupported import UnsupportedNodeError
 from septran.task.index import Index, Var

@@ -19,9 +19,9 @@ import platformdirs
 import pytest
 
 import septran
+from septran.emulator import build
 from septran.runtime.accuracy import compare, error_bounds
 from septran.runtime.rounding import Bounded, cast, gamma
-from septran.targets.cuda.emulator import build
 
 HERE = Path(__file__).parent
 PACKAGES = {

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from septran.emulator import emulate
+from septran.emulator.launch import CudaProgram
+from septran.emulator.shaped import ShapedLaunch, Structure
 from septran.targets.cuda.emulated import MODES
-from septran.targets.cuda.emulator import emulate
-from septran.targets.cuda.emulator.shaped import ShapedLaunch, Structure
-from septran.targets.cuda.launch import CudaProgram
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent

@@ -6,10 +6,10 @@ import re
 import numpy as np
 import pytest
 
+from septran.emulator import emulate
+from septran.emulator.launch import CudaProgram, Pointer, TensorMap
+from septran.emulator.shaped import ShapedLaunch
 from septran.targets.cuda.emulated import MODES
-from septran.targets.cuda.emulator import emulate
-from septran.targets.cuda.emulator.shaped import ShapedLaunch
-from septran.targets.cuda.launch import CudaProgram, Pointer, TensorMap
 
 pytestmark = pytest.mark.slow
 _CALL = re.compile(r'^\s*T\.call_packed\("(\w+)", (.*)\)$', re.MULTILINE)

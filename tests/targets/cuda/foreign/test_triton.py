@@ -4,10 +4,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from septran.emulator import emulate
+from septran.emulator.launch import CudaProgram, Pointer, Scalar
+from septran.emulator.shaped import ShapedLaunch
 from septran.targets.cuda.emulated import MODES
-from septran.targets.cuda.emulator import emulate
-from septran.targets.cuda.emulator.shaped import ShapedLaunch
-from septran.targets.cuda.launch import CudaProgram, Pointer, Scalar
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,10 @@ import tvm
 from tvm import tirx
 
 from septran.machine.loader import load_machine
+from septran.simulator.commands import DTYPES, EXTERNS
 from septran.targets.dsa import toolchain
 from septran.targets.dsa.build import compile_recording
 from septran.targets.dsa.codegen import generate
-from septran.targets.dsa.commands import DTYPES, EXTERNS
 from septran.targets.dsa.jit import recording
 from septran.targets.dsa.native import compile_code
 from septran.targets.dsa.vendor import Vendor

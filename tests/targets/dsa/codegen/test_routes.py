@@ -10,8 +10,8 @@ import tvm
 from tvm import tirx
 
 from septran.compiler import produce_stages
+from septran.simulator.commands import CODES, DTYPES, memory_address, parameter_address
 from septran.targets.dsa.build import compile_recording
-from septran.targets.dsa.commands import CODES, DTYPES, memory_address, parameter_address
 from septran.targets.dsa.jit import recording
 from septran.targets.dsa.native import compile_code
 from septran.targets.dsa.steps import core_count, workspaces

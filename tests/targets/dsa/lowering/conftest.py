@@ -10,7 +10,8 @@ import tvm
 
 from septran.compiler import produce_stages
 from septran.dtypes import numpy_dtype
-from septran.targets.dsa.commands import (
+from septran.simulator import simulate
+from septran.simulator.commands import (
     CODES,
     EXTERNS,
     RECORD,
@@ -18,7 +19,6 @@ from septran.targets.dsa.commands import (
     parameter_address,
 )
 from septran.targets.dsa.lowering import lower_program
-from septran.targets.dsa.simulator import simulate
 from septran.targets.dsa.steps import core_count, workspaces
 from septran.task.reference import run_tree
 

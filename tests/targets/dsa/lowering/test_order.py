@@ -9,12 +9,12 @@ import pytest
 
 from septran.compiler import produce_stages
 from septran.machine.loader import load_machine
+from septran.simulator.commands import COMMANDS, EXTERNS
+from septran.simulator.queues import Queues
 from septran.targets.dsa.channels import flags
-from septran.targets.dsa.commands import COMMANDS, EXTERNS
 from septran.targets.dsa.context import UnsupportedNodeError
 from septran.targets.dsa.dependences import orders
 from septran.targets.dsa.lowering import lower_program
-from septran.targets.dsa.queues import Queues
 from septran.targets.dsa.steps import Fence, Loop, Stepper, Work, walk
 from septran.tile.nodes import Role
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from septran import task
 from septran.compiler import produce_stages
-from septran.targets.dsa.commands import CODES
-from septran.targets.dsa.simulator import simulate
+from septran.simulator import simulate
+from septran.simulator.commands import CODES
 
 MACHINE = """
 name: bare-dsa

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import septran
 from septran.cli import app
+from septran.simulator.errors import OverlapError
 from septran.targets.dsa import lowering, steps
-from septran.targets.dsa.simulator.errors import OverlapError
 from septran.tile.passes.plan_memory import peak
 from septran.tile.temporaries import start_of_temporaries
 

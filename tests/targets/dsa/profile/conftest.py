@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from septran.machine.loader import load_machine
-from septran.targets.dsa.commands import memory_address, parameter_address
+from septran.simulator import simulate
+from septran.simulator.commands import memory_address, parameter_address
+from septran.simulator.queues import Queues
+from septran.simulator.script import Script
 from septran.targets.dsa.profile import DsaProfile
-from septran.targets.dsa.queues import Queues
-from septran.targets.dsa.simulator import simulate
-from septran.targets.dsa.simulator.script import Script
 
 ROWS, COLUMNS, STEP = 64, 64, 64
 ORIGINS = {

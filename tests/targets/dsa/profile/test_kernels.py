@@ -11,9 +11,9 @@ import pytest
 import septran
 from septran.dtypes import numpy_dtype
 from septran.machine.loader import mappings_root
-from septran.targets.dsa.commands import CODES
+from septran.simulator import HazardError, SimulationError, simulate
+from septran.simulator.commands import CODES
 from septran.targets.dsa.profile import UNKNOWN, DsaProfile
-from septran.targets.dsa.simulator import HazardError, SimulationError, simulate
 
 MACHINES = ("dsa-sim", "npu-cube")
 SIZES = {

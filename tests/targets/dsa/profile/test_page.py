@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from septran.targets.dsa.commands import COMMANDS
+from septran.simulator.commands import COMMANDS
 from septran.targets.dsa.profile import DsaProfile
 from septran.targets.dsa.vendor import parse_prototype
 

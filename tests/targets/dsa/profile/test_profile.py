@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
+from septran.simulator import TRACE
 from septran.targets.dsa.profile import UNKNOWN
 from septran.targets.dsa.profile_comparison import NothingToCompareError, compare_profiles
 from septran.targets.dsa.profile_lanes import shares, unions
-from septran.targets.dsa.simulator import TRACE
 
 STEPS, TILE = 8, 64 * 64 * 4
 MMA_CYCLES = 8 + 4 * 4 * 4 * 16

@@ -1,0 +1,190 @@
+"""A PTX function while it is translated: what its names mean in C++.
+
+It is the `Block` of the instructions' emitters, which inline assembly has, too: registers,
+parameters, variables of all state spaces, and labels, each in the scope it is declared in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from septran.emulator.inline_asm import split
+from septran.emulator.ptx.instructions import TYPES, Block, Instruction, size_of
+from septran.emulator.ptx.parse import PtxFunction, Statement, Variable
+
+_RANGE = re.compile(r"(.+?)<(\d+)>$")
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A variable's address."""
+
+    type: str
+    """uint32_t of shared memory, whose addresses are its window's; else uint64_t."""
+    text: str
+
+
+def identifier(name: str) -> str:
+    """A PTX name as part of a C++ one; two names never become one."""
+    return re.sub(r"[^A-Za-z0-9]", lambda m: f"_{ord(m[0]):x}_", name.lstrip("%"))
+
+
+@dataclass
+class Scope:
+    """What is declared between two brackets."""
+
+    number: int
+    registers: dict[str, str] = field(default_factory=dict)
+    symbols: dict[str, Symbol] = field(default_factory=dict)
+    labels: frozenset[str] = frozenset()
+
+
+class Function(Block):
+    """The names of one function; `outer` are the module's variables."""
+
+    def __init__(self, function: PtxFunction, outer: Mapping[str, Symbol]) -> None:
+        super().__init__((), 0)
+        self.function = function
+        self.outer = outer
+        self.scopes = [Scope(0)]
+        self.places: dict[str, str] = {}
+        """C++ of registers that lie in arrays: accumulators of wgmma."""
+        self._next = 1
+
+    # -------------------------------------------------------------- scopes
+    def open(self, labels: frozenset[str]) -> None:
+        """A bracket opens; `labels` are those between it and its own end."""
+        self.scopes.append(Scope(self._next, labels=labels))
+        self._next += 1
+
+    def close(self) -> None:
+        """A bracket closes."""
+        self.scopes.pop()
+
+    def label(self, name: str, where: Instruction) -> str:
+        """The C++ label that `name` means here."""
+        for scope in reversed(self.scopes):
+            if name in scope.labels:
+                return f"L{scope.number}_{identifier(name)}"
+        raise where.fail(f"no label {name!r} is here")
+
+    def declare(self, text: str) -> list[tuple[str, str]]:
+        """The registers of ``.reg .b32 %r<4>, a``, as names and C++ types."""
+        words = text.split(None, 2)
+        type_ = TYPES.get(words[1].lstrip("."))
+        if type_ is None or len(words) < 3:
+            kind = words[1].lstrip(".")
+            raise Instruction(text, (), self).fail(f"registers of type {kind!r}")
+        found: list[tuple[str, str]] = []
+        for name in (n.strip() for n in split(words[2], ",")):
+            many = _RANGE.match(name)
+            names = [f"{many[1]}{k}" for k in range(int(many[2]))] if many else [name]
+            found += [(n, type_) for n in names]
+        self.scopes[-1].registers.update(found)
+        return found
+
+    def symbol(self, name: str) -> Symbol | None:
+        """The variable of that name."""
+        for scope in reversed(self.scopes):
+            if name in scope.symbols:
+                return scope.symbols[name]
+        return self.outer.get(name)
+
+    # -------------------------------------------------------------- what the emitters ask
+    def reference(self, text: str) -> int | None:
+        """Nothing is an operand of inline assembly here."""
+        return None
+
+    def variable(self, text: str) -> str:
+        """The C++ variable of a register."""
+        return self.places.get(text) or f"r_{identifier(text)}"
+
+    def _register(self, text: str) -> str | None:
+        for scope in reversed(self.scopes):
+            if text in scope.registers:
+                return scope.registers[text]
+        return None
+
+    def type_of(self, text: str, where: Instruction) -> str:
+        """The C++ type of a register, a variable's address, or a number."""
+        if type_ := self._register(text.lstrip("!")):
+            return type_
+        if found := self.symbol(text):
+            return found.type
+        return super().type_of(text, where)
+
+    def value(self, text: str, type_: str, where: Instruction) -> str:
+        """As `Block.value`; of a variable its address, with what is added to it."""
+        base, plus, offset = text.partition("+")
+        if not self._register(text.lstrip("!")) and (found := self.symbol(base.strip())):
+            return f"({type_})({found.text}{f' + ({offset.strip()})' if plus else ''})"
+        return super().value(text, type_, where)
+
+    def assign(self, text: str, value: str, where: Instruction) -> str:
+        """As `Block.assign`; moves into accumulators are no accesses that a fence must follow."""
+        if text in self.places and where.opcode.startswith("mov."):
+            return f"emu::move_to({self.place(text, where)}, {value});"
+        return super().assign(text, value, where)
+
+
+def accumulators(body: Sequence[Statement]) -> list[list[str]]:
+    """The registers of each wgmma's result, where two instructions share all or none of them."""
+    groups: list[list[str]] = []
+    owner: dict[str, int] = {}
+    for statement in body:
+        if "wgmma.mma_async" not in statement.text:
+            continue
+        found = re.search(r"\{([^}]*)\}", statement.text)
+        names = [n.strip() for n in found[1].split(",")] if found else []
+        if names in groups or not names:
+            continue
+        if any(n in owner for n in names):
+            continue  # it stays where it is, register by register
+        owner |= dict.fromkeys(names, len(groups))
+        groups.append(names)
+    return groups
+
+
+def addresses(
+    variables: Sequence[Variable], first: int
+) -> tuple[dict[str, Symbol], list[str], list[str]]:
+    """The module's variables by name, the C++ that defines them, and that of shared ones.
+
+    The latter belongs into each function: where shared memory is depends on the block.
+    """
+    symbols: dict[str, Symbol] = {}
+    outside, inside = [], []
+    for number, v in enumerate(variables, first):
+        name = f"v_{identifier(v.name)}"
+        if v.space == "shared":
+            symbols[v.name] = Symbol("uint32_t", name)
+            call = f"emu::static_shared({number}, {v.bytes}, {v.align})"
+            if not v.bytes:
+                # An array without an extent starts where dynamic shared memory does: after the
+                # 1024 bytes that the system keeps on sm_90, and so at a multiple of 1024, however
+                # it is declared. Kernels that are known to be right count on it.
+                call = f"emu::dynamic_shared({max(v.align, 1024)})"
+            inside.append(f"const uint32_t {name} = emu::shared_address({call});")
+        else:
+            symbols[v.name] = Symbol("uint64_t", f"(uint64_t){name}")
+            outside.append(_array(v, name))
+    return symbols, outside, inside
+
+
+def _array(v: Variable, name: str) -> str:
+    """A variable outside shared memory, as bytes with the declared alignment."""
+    if not v.initial:
+        return f"alignas({max(v.align, 16)}) static uint8_t {name}[{max(1, v.bytes)}];"
+    type_ = TYPES[v.type]
+    elements = ", ".join(_element(e, type_) for e in v.initial)
+    count = v.bytes // size_of(type_)
+    return f"alignas({max(v.align, 16)}) static {type_} {name}[{count}] = {{{elements}}};"
+
+
+def _element(text: str, type_: str) -> str:
+    bits = re.match(r"0[fFdD]([0-9a-fA-F]+)$", text)
+    if bits:
+        return f"emu::bit_cast<{type_}>(0x{bits[1]}{'u' if len(bits[1]) == 8 else 'ull'})"
+    return f"({type_})({text})"

@@ -1,0 +1,109 @@
+"""PTX as C++: statements of inline assembly, each instruction by the emitter of its opcode.
+
+An instruction is looked up in `TABLE`, to which a module for each group of instructions
+contributes. One that is not there is an error, never skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from septran.emulator.inline_asm import AsmStatement, split
+from septran.emulator.ptx import (
+    barriers,
+    copies,
+    floats,
+    integers,
+    moves,
+    tensor_cores,
+    tensor_maps,
+)
+from septran.emulator.ptx.instructions import KINDS, TYPES, Block, Emitter, Instruction
+
+TABLE: tuple[tuple[re.Pattern[str], Emitter], ...] = (
+    *barriers.INSTRUCTIONS,
+    *copies.INSTRUCTIONS,
+    *floats.INSTRUCTIONS,
+    *integers.INSTRUCTIONS,
+    *moves.INSTRUCTIONS,
+    *tensor_cores.INSTRUCTIONS,
+    *tensor_maps.INSTRUCTIONS,
+)
+"""Opcode patterns and what they become; the first that fits is taken."""
+_LABEL = re.compile(r"([$\w]+)\s*:(?!:)")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def translate(statement: AsmStatement, number: int) -> str:
+    """C++ that does what the PTX of `statement` does."""
+    block = Block(statement.operands, number)
+    lines = [
+        f"[[maybe_unused]] const {KINDS[o.kind]} in_{n} = ({KINDS[o.kind]})({o.expression});"
+        for n, o in enumerate(statement.operands)
+        if not o.written
+    ]
+    if re.search(r"\.cc\b|\b(addc|subc|madc)\b", statement.body):
+        lines.append("uint32_t carry_ = 0;")
+    for kind, text in _pieces(_COMMENT.sub("", statement.body).replace("%%", "%")):
+        if kind == "label":
+            lines.append(f"{text}_{number}:;")
+        elif kind == "scope":
+            lines.append(text)
+        elif text.startswith(".reg"):
+            lines.append(_declaration(block, text))
+        else:
+            lines.append(_guarded(block, text))
+    return "{ " + " ".join(lines) + " }"
+
+
+def _pieces(body: str) -> Iterator[tuple[str, str]]:
+    """Scopes, labels and instructions, in order."""
+    rest = body.strip()
+    while rest:
+        if rest[0] in "{};":
+            if rest[0] != ";":
+                yield "scope", rest[0]
+            rest = rest[1:].lstrip()
+        elif found := _LABEL.match(rest):
+            yield "label", found[1]
+            rest = rest[found.end() :].lstrip()
+        else:
+            text, _, rest = rest.partition(";")
+            yield "instruction", " ".join(text.split())
+            rest = rest.lstrip()
+
+
+def _declaration(block: Block, text: str) -> str:
+    _, type_, names = text.split(None, 2)
+    declared = TYPES[type_.lstrip(".")]
+    result = []
+    for name in (n.strip() for n in names.split(",")):
+        found = re.match(r"(.+)<(\d+)>$", name)
+        many = [f"{found[1]}{k}" for k in range(int(found[2]))] if found else [name]
+        block.registers |= dict.fromkeys(many, declared)
+        result += [f"{declared} {block.variable(n)};" for n in many]
+    return " ".join(result)
+
+
+def _guarded(block: Block, text: str) -> str:
+    guard = ""
+    if text.startswith("@"):
+        predicate, _, text = text[1:].partition(" ")
+        where = Instruction(text, (), block)
+        guard = f"if ({block.value(predicate, 'bool', where)}) "
+        text = text.strip()
+    opcode, _, rest = text.partition(" ")
+    operands = tuple(o.strip() for o in split(rest, ",")) if rest.strip() else ()
+    found = Instruction(opcode, operands, block)
+    if opcode.split(".")[0] == "bra":
+        return f"{guard}goto {operands[0]}_{block.number};"
+    return f"{guard}{{ {emit(found)} }}"
+
+
+def emit(found: Instruction) -> str:
+    """C++ of one instruction; raises UnknownInstructionError."""
+    for pattern, emitter in TABLE:
+        if pattern.fullmatch(found.opcode):
+            return emitter(found)
+    raise found.fail()

@@ -1,0 +1,1 @@
+"""Hazards: uses of the same bytes that nothing orders, and reads of what nobody wrote."""

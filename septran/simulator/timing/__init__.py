@@ -1,0 +1,1 @@
+"""When each command runs, and what it costs."""

@@ -1,0 +1,1 @@
+"""What commands do to bytes: the matrix unit, the vector unit, copies."""
