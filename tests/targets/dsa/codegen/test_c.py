@@ -96,7 +96,7 @@ def test_lines_are_those_of_the_text_when_declarations_are_left_out(routes, prog
 )
 def test_any_origin_is_a_comment(routes, program, strict, origin):
     made = program()
-    with made.note(origin):
+    with made.origin(origin):
         made.copy()
     code = routes.code(made)
     strict(code.text, routes.vendor.header_path.parent)
@@ -234,7 +234,7 @@ def test_flags_between_queues_that_the_machine_does_not_have(routes, program, en
 def test_flags_over_the_machines_number(routes, program):
     made = program()
     limit = routes.machine.vendor["flags"]
-    with made.note("C waits for the sums [gemm.py:7]"):
+    with made.origin("C waits for the sums [gemm.py:7]"):
         made.command("wait_flag", 0, 3, limit)
     with pytest.raises(LimitError, match=f"flag {limit} is needed .* has {limit}") as caught:
         routes.code(made)

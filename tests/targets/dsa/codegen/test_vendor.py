@@ -197,7 +197,7 @@ def test_limits_of_the_vendor(edited, program):
     vendor = Vendor(load_machine(path))
     for rows, allowed in ((64, True), (65, False)):
         made = program()
-        with made.note("A is copied in [gemm.py:5]"):
+        with made.origin("A is copied in [gemm.py:5]"):
             made.copy(rows=rows)
         if allowed:
             generate(made.done(), vendor, "kernel")
@@ -224,7 +224,7 @@ def test_shipped_machines_have_a_function_for_every_command_of_their_lowering(na
 
 def test_limits_hold_for_computed_numbers(routes, program):
     made = program()
-    with made.loop("i", 8) as i, made.note("A is copied in [gemm.py:5]"):
+    with made.loop("i", 8) as i, made.origin("A is copied in [gemm.py:5]"):
         made.copy(rows=i * 16 + 1)
     stream, code = routes.equal(made), routes.code(made)
     for most in (113, 112):
