@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from septran.errors import nearest
 from septran.location import Location
 from septran.machine.model import NONE, Machine
-from septran.mapping.choose import Scope
+from septran.mapping.choose import Scope, pick
 from septran.mapping.keys import COPY, LAYOUTS, REGISTERS, SINGLE, WARPSPECIALIZE, Key
 from septran.mapping.mapping import Mapping as LoadedMapping
-from septran.mapping.mapping import Preference
+from septran.mapping.mapping import Plan, Preference
 from septran.mapping.resolved import Decision, Instance, Setting, Settings
-from septran.task.tree import Allocate, Launch, Loop, TaskNode, TaskTree, statements
+from septran.mapping.rules import Facts
+from septran.task.tree import Allocate, Launch, Loop, TaskNode, TaskTree, TunableValue, statements
 
 
 def settle(
@@ -168,16 +170,100 @@ def unused_tunables(
     below = {name for node in task.walk() for name, _ in node.tunables}
     if scope.instance is not None:
         yield from _unused(scope.instance.tunables, below, task.variant, task.path)
+    everywhere = {name for node in tree.tasks() for name, _ in node.tunables}
     if entry and not mapping.rules:  # rules are for other operators, too
-        everywhere = {name for node in tree.tasks() for name, _ in node.tunables}
         yield from _unused(mapping.tunables, everywhere, tree.name, "tunables")
+    elif entry and mapping.extends:  # but what is laid over them is for this one
+        own = {k: p for k, p in mapping.tunables.items() if p.where.file == mapping.file}
+        yield from _unused(own, everywhere, tree.name, "tunables")
 
 
-def _unused(table: object, used: Iterable[str], owner: str, about: str) -> Iterator[Decision]:
-    assert isinstance(table, MappingProxyType)
+@dataclass(frozen=True)
+class Asked:
+    """A tunable that a task asks for, and what it takes."""
+
+    facts: Facts
+    scope: Scope
+    name: str
+    taken: Setting[TunableValue]
+
+    @property
+    def file(self) -> str:
+        """The file of the line that gives it; empty where the call does."""
+        return self.taken.where.file if self.taken.where else ""
+
+
+def overridden_tunables(mapping: LoadedMapping, asked: Iterable[Asked]) -> Iterator[Decision]:
+    """Tunables of a file that extends another one which something else always goes before.
+
+    What is extended is for other logic, too: only the file's own lines are told. Its own rules
+    go before those that it extends, but rules of a launched task before those of its callers,
+    and any rule before the table of the file.
+    """
+    if not mapping.extends:
+        return
+    found = tuple(asked)
+    for rule in mapping.rules:
+        if rule.plan.where.file == mapping.file:
+            below = [a for a in found if _reaches(rule.plan, a.scope)]
+            for lost, ask in _lost(rule.plan.tunables, below):
+                if ask.file != mapping.file:  # of its own rules the first is meant to win
+                    yield _overridden(lost, ask, rule.plan.name, mapping.file)
+    own = {k: p for k, p in mapping.tunables.items() if p.where.file == mapping.file}
+    for lost, ask in _lost(own, found):
+        yield _overridden(lost, ask, "tunables", mapping.file)
+
+
+def _reaches(plan: Plan, scope: Scope | None) -> bool:
+    """Whether a plan is for a task, or for one of its callers."""
+    while scope is not None:
+        if any(p is plan for p in scope.plans):
+            return True
+        scope = scope.caller
+    return False
+
+
+@dataclass(frozen=True)
+class _Loser:
+    key: str
+    value: TunableValue
+    where: Location
+
+
+def _lost(
+    table: Mapping[str, Preference], asked: Iterable[Asked]
+) -> Iterator[tuple[_Loser, Asked]]:
+    """Entries that no task takes though one of their cases holds, with who takes another."""
+    for key, preference in table.items():
+        asks = [a for a in asked if fnmatch.fnmatchcase(a.name, key)]
+        cases = {case.where for case in preference.cases}
+        if any(a.taken.where in cases for a in asks):
+            continue
+        for ask in asks:
+            would = pick(preference, ask.facts, ask.name)
+            if would is not None and ask.taken.where is not None:  # not given with the call
+                yield _Loser(key, would.value, preference.where), ask
+                break
+
+
+def _overridden(lost: _Loser, ask: Asked, about: str, file: str) -> Decision:
+    name, task = ask.name, ask.facts
+    assert ask.taken.where is not None
+    place = f"{ask.file.rpartition('/')[2]}:{ask.taken.where.line}"
+    message = (
+        f"tunable `{lost.key}` has no effect: {task.variant} takes {name} = {ask.taken.value} "
+        f"from {place} ({ask.taken.reason})"
+    )
+    rule = f"- {{match: {{task: {task.task}}}, tunables: {{{name}: {lost.value}}}}}"
+    hint = f"a rule of this file goes before it: {rule}" if ask.file != file else None
+    return Decision("no-effect", about, message, hint, lost.where)
+
+
+def _unused(
+    table: Mapping[str, Preference], used: Iterable[str], owner: str, about: str
+) -> Iterator[Decision]:
     names = sorted(used)
-    for key in table:
-        preference: Preference = table[key]
+    for key, preference in table.items():
         if "*" in key or key in names:
             continue
         uses = f"{owner} uses {', '.join(names)}" if names else f"{owner} uses no tunables"

@@ -133,6 +133,11 @@ class Mapping:
     document: Node | None = field(default=None, compare=False, repr=False)
     """The file merged with those that it extends, for a tuner to fill in."""
 
+    @property
+    def extends(self) -> bool:
+        """Whether its file changes another one."""
+        return self.document is not None and "extends" in self.document.items
+
     def space(self) -> Space:
         """What a search would go through: a size and its dimensions."""
         return Space(self.dimensions, self.constraints)

@@ -52,7 +52,8 @@ def resolve(
     whole = unspread(tree, mapping.machine, instances, work.errors)
     raise_all([whole] if whole else work.errors or work.unbound)
     check_capacity(tree, mapping.machine, instances, work.decisions)
-    decisions = effects.distinct([*work.decisions, *effects.unrolled(tree)], instances)
+    lost = effects.overridden_tunables(mapping, work.asked)
+    decisions = effects.distinct([*work.decisions, *lost, *effects.unrolled(tree)], instances)
     return ResolvedMapping(tree, mapping.machine, instances, decisions, mapping.file)
 
 
@@ -74,6 +75,7 @@ class _Resolution:
     unbound: list[SepTranError] = field(default_factory=list)
     """Leaves without an instruction: they may only follow from the other errors."""
     reached: set[str] = field(default_factory=set)
+    asked: list[effects.Asked] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.mapping.assumed:
@@ -386,6 +388,9 @@ class _Task:
                 found[name] = Setting(value, "given with the call")
             else:
                 found[name] = replace(setting, value=value)  # which may be one that is rounded up
+        self.work.asked += [
+            effects.Asked(self.facts, self.scope, name, taken) for name, taken in found.items()
+        ]
         return found
 
     def _bindings(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import septran
@@ -136,3 +138,63 @@ def test_a_copy_that_is_needed_is_no_choice(bench):
     assert (held.value, held.optional) == ("SPM", False)
     why = "SPM is no cache, so what is to be there is copied"
     assert idle(resolved) == [f"`mems: {{A: [NONE, SPM]}}` has no effect: {why}"]
+
+
+LAID_OVER = """
+extends: cpu-x86
+rules:
+  - match: {level: entry}
+    tunables: {block_K: 128}
+tunables: {block_M: 16, "block_*": 48, block_width: 512, blok_N: 64}
+"""
+
+
+def of_tunables(text, **options):
+    resolved = septran.produce_stages("gemm", text, shapes={"M": 64, "N": 64, "K": 64}, **options)
+    return [
+        d for d in resolved.mapping.decisions
+        if d.kind == "no-effect" and d.message.startswith("tunable")
+    ]  # fmt: skip
+
+
+def test_tunables_that_the_extended_rules_go_before_are_reported():
+    found = {d.message.partition(" has")[0]: d for d in of_tunables(LAID_OVER)}
+    assert set(found) == {
+        f"tunable `{key}`" for key in ("block_K", "block_M", "block_*", "block_width", "blok_N")
+    }
+    places = [(d.where.line, d.where.column) for d in found.values()]
+    assert sorted(places) == [(5, 16), (6, 12), (6, 25), (6, 40), (6, 58)]
+    table, rule = found["tunable `block_M`"], found["tunable `block_K`"]
+    by = r"gemm_core takes block_M = \d+ from cpu-x86\.mapping\.yaml:\d+ \(rule \d+ of cpu-x86\."
+    assert re.match(rf"tunable `block_M` has no effect: {by}", table.message)
+    assert rule.hint == (
+        "a rule of this file goes before it: "
+        "- {match: {task: gemm_block}, tunables: {block_K: 128}}"
+    )
+    assert found["tunable `blok_N`"].hint == "did you mean 'block_N'?"
+
+
+def test_what_the_hint_says_has_an_effect():
+    text = "extends: cpu-x86\nrules:\n  - {match: {task: gemm_block}, tunables: {block_K: 32}}\n"
+    assert of_tunables(text) == []
+
+
+def test_only_what_is_laid_over_another_file_is_told_of_for_its_tunables():
+    """A file of rules alone is for other operators, too, and the call's word is no surprise."""
+    assert of_tunables("cpu-x86") == []
+    over = "extends: cpu-x86\ntunables: {block_M: 16, block_N: 16}\n"
+    assert of_tunables(over, tunables={"block_M": 8, "block_N": 8}) == []
+
+
+def test_a_rule_of_the_file_itself_goes_before_its_table_and_says_so():
+    own = (
+        "extends: cpu-x86\nrules: [{match: {task: gemm_core}, tunables: {block_M: 8}}]\n"
+        "tunables: {block_M: 16}\n"
+    )
+    (found,) = of_tunables(own)
+    assert re.search(r"gemm_core takes block_M = 8 from <mapping \w+>:2 \(rule 1\)$", found.message)
+    assert found.hint is None
+
+
+def test_a_case_that_does_not_hold_is_not_overridden():
+    assert of_tunables("extends: cpu-x86\ntunables: {block_M: [{when: M > 999, value: 8}]}\n") == []
