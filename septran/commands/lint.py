@@ -96,6 +96,7 @@ def _summary(file: Path, kind: str) -> str:
 
     if kind == "machine":
         machine = load_machine(file)
+        _check_vendor(machine)
         notes = "".join(f"\n  note: {text}" for text in (*advice(machine), *_code_beside(machine)))
         levels, places = len(machine.processors), len(machine.memories)
         return (
@@ -111,6 +112,14 @@ def _summary(file: Path, kind: str) -> str:
     if mapping.dimensions:
         parts.append(f"{mapping.space().size} combinations to search")
     return ", ".join(parts)
+
+
+def _check_vendor(machine: Machine) -> None:
+    """What the code of a DSA would refuse of its vendor section for any kernel."""
+    if machine.backend == "dsa":
+        from septran.targets.dsa.vendor import Vendor
+
+        Vendor(machine).check()
 
 
 def _code_beside(machine: Machine) -> Iterator[str]:

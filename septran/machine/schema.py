@@ -111,6 +111,7 @@ _LIMITS: dict[str, Kind] = {
     "flag_depth": Whole(),
     "issue_cycles": Whole(least=0),
     "clusters": Whole(),
+    "limits": TableOf(_VENDOR_KEY, Whole(least=0)),
 }
 """Numbers of the vendor section that are read here."""
 INSTRUCTION = Record(

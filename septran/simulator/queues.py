@@ -30,7 +30,7 @@ class Queues:
         (or gives it a number).
         """
         folded: Mapping[str, Any] = self.machine.vendor.get("queues") or {}
-        names = list(dict.fromkeys([e.name for e in self.machine.engines] + self._instructions))
+        names = self.known
         numbers = {n: int(folded[n]) for n in names if isinstance(folded.get(n), int)}
         for name in names:
             if name not in folded:
@@ -40,14 +40,20 @@ class Queues:
                 numbers[name] = free
         for name in names:
             if name not in numbers:
-                numbers[name] = numbers[self._target(str(folded[name]))]
+                numbers[name] = numbers[self.target(str(folded[name]))]
         return numbers
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The names of queues, in the machine file's order."""
+        return tuple(dict.fromkeys([*(e.name for e in self.machine.engines), *self._instructions]))
 
     @property
     def _instructions(self) -> list[str]:
         return [queue_of(i) for i in self.machine.instructions]
 
-    def _target(self, word: str) -> str:
+    def target(self, word: str) -> str:
+        """The queue that a word of ``vendor.queues`` means."""
         name = self.machine.canonical(word)
         own = {i.name: queue_of(i) for i in self.machine.instructions}
         return own.get(name, name)

@@ -10,13 +10,14 @@ import numpy as np
 from septran.machine.model import Machine
 from septran.simulator.commands import CODES, EXTERNS
 from septran.targets.dsa.codegen import LimitError
+from septran.targets.dsa.vendor import Vendor
 
 
 def check_limits(
     machine: Machine, stream: np.ndarray[Any, Any], origins: Mapping[int, str]
 ) -> None:
     """Raise LimitError for the first command whose arguments are beyond ``vendor.limits``."""
-    limits: Mapping[str, Any] = machine.vendor.get("limits") or {}
+    limits = Vendor(machine).limits
     if not limits:
         return
     codes = set(np.unique(stream["code"]).tolist())
@@ -25,7 +26,7 @@ def check_limits(
             continue
         mine = stream[stream["code"] == CODES[extern]]
         for place, argument in enumerate(command.arguments):
-            most = limits.get(f"max_{argument.name}")
+            most = limits.get(argument.name)
             if most is None:
                 continue
             over = mine[mine["arguments"][:, place] > most]

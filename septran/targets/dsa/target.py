@@ -39,6 +39,7 @@ class DsaTarget:
 
     def lower(self, program: TileProgram) -> TensorIR:
         """One PrimFunc: a core's control program, and which vendor's header it is for."""
+        Vendor(program.machine).check()
         function = lower_program(program)
         header = Vendor(program.machine).header_digest
         if header is not None:  # so that a kernel is built anew when the header changes

@@ -14,7 +14,7 @@ from septran.errors import TargetError, nearest
 from septran.location import Location
 from septran.machine.model import Machine
 from septran.machine.positions import Node, parse
-from septran.simulator.commands import COMMANDS, DTYPES, EXTERNS, VALUE, Command
+from septran.simulator.commands import COMMANDS, DTYPES, EXTERNS, INTEGER, VALUE, Command
 from septran.simulator.queues import Queues, queue_of
 from septran.targets.dsa.header_files import HeaderFiles
 
@@ -51,6 +51,12 @@ _PARAMETER = re.compile(r"\s*(?P<type>[A-Za-z_][\w\s*]*?[\s*])(?P<name>[A-Za-z_]
 bracket, a brace, a quote or a semicolon a prototype cannot end and something else begin."""
 PLACEHOLDERS = frozenset(("function", "type", "memory"))
 """What may be in braces in a function's name."""
+TABLES = ("functions", "queues", "limits")
+"""What of the section is a table."""
+LIMIT = "max_"
+"""Before an argument's name: the greatest value that the vendor's functions take."""
+COUNTED = frozenset(a.name for c in COMMANDS.values() for a in c.arguments if a.kind == INTEGER)
+"""The arguments that `limits` can be of."""
 
 
 @dataclass(frozen=True)
@@ -143,10 +149,45 @@ class Vendor:
         node = None if place is None else _section(place.file)
         if node is None:
             return place
-        for table in (node.items.get("functions"), node):
+        for table in (*(node.items.get(name) for name in TABLES), node):
             if table is not None and key in table.keys:
                 return table.keys[key]
         return node.where
+
+    def check(self) -> None:
+        """Refuse what the section says in vain, whatever a kernel needs; raises VendorError."""
+        for name, table in self.machine.vendor.items():
+            if isinstance(table, Mapping) and name not in TABLES:
+                message = f"the vendor section has {name!r}, which is none of its tables"
+                raise VendorError(message, self.where(name), hint=nearest(name, TABLES))
+        _ = self.functions, self.limits
+        self._check_queues()
+
+    @cached_property
+    def limits(self) -> Mapping[str, int]:
+        """The greatest value of an argument, by its name; raises VendorError for other names."""
+        given: Mapping[str, Any] = self.machine.vendor.get("limits") or {}
+        known = {f"{LIMIT}{name}": name for name in sorted(COUNTED)}
+        for key in given:
+            if key not in known:
+                message = f"vendor.limits has {key!r}, which limits no argument of a command"
+                raise VendorError(message, self.where(key), hint=nearest(key, known))
+        return {known[key]: int(most) for key, most in given.items()}
+
+    def _check_queues(self) -> None:
+        """Whether `queues` sends queues that there are to others that there are."""
+        folded: Mapping[str, Any] = self.machine.vendor.get("queues") or {}
+        names = Queues(self.machine).known
+        for name, other in folded.items():
+            target = Queues(self.machine).target(str(other)) if isinstance(other, str) else name
+            for word, queue in ((name, name), (other, target)):
+                if queue not in names:
+                    message = f"vendor.queues has {word!r}, and there is no such queue"
+                    raise VendorError(message, self.where(name), hint=nearest(str(word), names))
+            if target != name and isinstance(folded.get(target), str):
+                message = f"vendor.queues sends {name!r} to {other!r}, which is sent on itself"
+                hint = f"send {name!r} to {folded[target]!r}"
+                raise VendorError(message, self.where(name), hint=hint)
 
     @cached_property
     def functions(self) -> Mapping[str, Function]:
@@ -294,14 +335,13 @@ class Vendor:
         return self._beyond(extern, constants)
 
     def _beyond(self, extern: str, constants: Mapping[str, int | None]) -> str | None:
-        limits: Mapping[str, Any] = self.machine.vendor.get("limits") or {}
         queues = Queues(self.machine)
         for name, value in constants.items():
             if value is None:
                 continue
-            most = limits.get(f"max_{name}")
-            if most is not None and value > int(most):
-                return f"{extern} has {name} {value:,}, and the vendor's limit is {int(most):,}"
+            most = self.limits.get(name)
+            if most is not None and value > most:
+                return f"{extern} has {name} {value:,}, and the vendor's limit is {most:,}"
             names_queue = name in (("src", "dst") if "flag" in constants else ("queue",))
             if names_queue and value not in queues.names:
                 known = ", ".join(f"{n} {queues.names[n]}" for n in sorted(queues.names))

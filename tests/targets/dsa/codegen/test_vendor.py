@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+import septran
+from septran.cli import app
 from septran.errors import SepTranError
 from septran.machine.loader import load_machine, mappings_root
 from septran.targets.dsa.codegen import LimitError, generate
@@ -14,6 +18,7 @@ from septran.targets.dsa.limits import check_limits
 from septran.targets.dsa.vendor import Vendor, VendorError, parse_prototype
 
 FOLDER = mappings_root() / "machines"
+SMALL = {"M": 16, "N": 16, "K": 16}
 COPY = '    dma_copy: "void vendor_lib_dma_copy(int32_t queue, void *dst, int64_t dst_stride, '
 
 
@@ -205,6 +210,49 @@ def test_limits_of_the_vendor(edited, program):
         with pytest.raises(LimitError, match="has rows 65, and the vendor's limit is 64") as caught:
             generate(made.done(), vendor, "kernel")
         assert "A is copied in [gemm.py:5]" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "said", "message", "hint"),
+    [
+        ("limits: {max_row: 64}", "max_row", "'max_row', which limits no argument of a command",
+         "did you mean 'max_rows'?"),
+        ("limits: {max_rows: 64, row: 64}", "row:", "vendor.limits has 'row', which", "max_rows"),
+        ("limits: {max_value: 64}", "max_value", "vendor.limits has 'max_value', which", "max_"),
+        ("limits: {width: 64}", "width", "vendor.limits has 'width', which", "known: max_a_str"),
+        ("limit: {max_rows: 64}", "limit", "has 'limit', which is none of its tables",
+         "did you mean 'limits'?"),
+        ("queues: {dma_inn: dma_out}", "dma_inn", "has 'dma_inn', and there is no such queue",
+         "did you mean 'dma_in'?"),
+        ("queues: {dma_in: dma_outt}", "dma_in", "has 'dma_outt', and there is no such queue",
+         "did you mean 'dma_out'?"),
+        ("queues: {dma_in: dma_out, dma_out: vec}", "dma_in",
+         "vendor.queues sends 'dma_in' to 'dma_out', which is sent on itself",
+         "send 'dma_in' to 'vec'"),
+    ],
+)  # fmt: skip
+def test_what_the_section_says_in_vain_is_refused_with_its_place(
+    edited, section, said, message, hint
+):
+    line = "  queues: {vec_move: vec}" if "queues" in section else "  flag_depth: 1\n"
+    kept = "" if "queues" in section else line
+    path = edited(line, f"{kept}  {section}" + "\n" * bool(kept))
+    with pytest.raises(VendorError, match=re.escape(message)) as caught:
+        septran.produce_stages("gemm", "dsa-sim", machine=path, shapes=SMALL).tensor_ir  # noqa: B018
+    assert caught.value.where.line == line_of(path, section)
+    assert caught.value.where.column == 3 + section.index(said)
+    assert hint in str(caught.value)
+    linted = CliRunner().invoke(app, ["lint", str(path)])
+    assert linted.exit_code == 1
+    assert message in linted.output
+
+
+def test_a_limit_is_a_number(edited):
+    path = edited("  flag_depth: 1\n", "  flag_depth: 1\n  limits: {max_rows: many}\n")
+    with pytest.raises(SepTranError) as caught:
+        load_machine(path)
+    assert caught.value.code.startswith("SEP2")
+    assert caught.value.where.line == line_of(path, "limits")
 
 
 @pytest.mark.parametrize("text", ['"void f(int x); system(1)"', "[1, 2]", '"f(\\"x\\")"'])
