@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from septran.backends import backend_of, with_code
 from septran.errors import nearest
 from septran.mapping.resolve import resolve
 from septran.mapping.resolved import Decision, ResolvedMapping
@@ -16,7 +17,7 @@ from septran.runtime.cache import Cache, cache_key, without_notes, without_place
 from septran.runtime.kernel import Kernel
 from septran.runtime.signature import Specialisation
 from septran.runtime.stages import Stages
-from septran.targets.registry import backends, emulator_for, target_for
+from septran.targets.registry import emulator_for, target_for
 from septran.task import trace
 from septran.task.tree import TunableValue
 from septran.tile.place import place
@@ -102,12 +103,12 @@ def compile_request(request: CompileRequest) -> Kernel:
 
     if request.emulate:
         emulator_for(request.backend)  # raises where there is none
-    device = "cpu" if request.emulate else _device(request.backend)
+    device = "cpu" if request.emulate else backend_of(request.backend).device
     kernel = Kernel(request.signature, specialise, logic=request.entry, device=device)
     if request.shapes is not None:
         full = request.completed()
         stages = kernel.specialise(full.shapes or {}, full.dtypes).stages
-        _ = stages.executable if request.backend in backends() else stages.tile_program  # made now
+        _ = stages.executable if request.backend in with_code() else stages.tile_program  # made now
     return kernel
 
 
@@ -161,7 +162,3 @@ def _executable(stages: Stages, request: CompileRequest) -> Any:
         return target.placed(target.load(folder), ir, program)
 
     return Cache.default().load_or_build(key, load, lambda: target.build(ir, program))
-
-
-def _device(backend: str) -> str:
-    return "cuda" if backend == "cuda" else "cpu"

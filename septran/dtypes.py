@@ -1,36 +1,61 @@
-"""Element types by name: sizes, promotion, NumPy equivalents."""
+"""Element types by name: sizes, promotion, NumPy equivalents.
+
+`TYPES` has all that the compiler knows of a type in general; each target says itself how it holds
+one, and refuses what it cannot.
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
-FLOATS = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn")
-SHORT = ("float16", "bfloat16", "float8_e4m3fn")
-"""Floats of 16 and 8 bits: arithmetic on them is done in float32."""
-_FOREIGN = ("bfloat16", "float8_e4m3fn")
-"""Types that NumPy has from ml_dtypes, a dependency of TVM."""
-SIGNED = ("int8", "int16", "int32", "int64")
-UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
-ALL = (*FLOATS, *SIGNED, *UNSIGNED, "bool")
 
-_BYTES = {"bfloat16": 2, "bool": 1, "float8_e4m3fn": 1}
-_EPSILON = {
-    "float16": 2.0**-11,
-    "bfloat16": 2.0**-8,
-    "float8_e4m3fn": 2.0**-4,
-    "float32": 2.0**-24,
-    "float64": 2.0**-53,
+@dataclass(frozen=True)
+class Dtype:
+    """One element type; floats have an implied leading bit and subnormals, as in IEEE 754."""
+
+    name: str
+    kind: Literal["float", "signed", "unsigned", "bool"]
+    bits: int
+    exponent: int = 0
+    """Bits of a float's exponent."""
+    fraction: int = 0
+    """Bits of a float after the leading one."""
+    infinity: bool = True
+    """Whether a float has infinities; what is too large becomes NaN in one without."""
+    foreign: bool = False
+    """Whether NumPy has it from ml_dtypes, a dependency of TVM."""
+
+
+TYPES = {
+    known.name: known
+    for known in (
+        Dtype("float16", "float", 16, 5, 10),
+        Dtype("bfloat16", "float", 16, 8, 7, foreign=True),
+        Dtype("float32", "float", 32, 8, 23),
+        Dtype("float64", "float", 64, 11, 52),
+        Dtype("float8_e4m3fn", "float", 8, 4, 3, infinity=False, foreign=True),
+        *(Dtype(f"int{bits}", "signed", bits) for bits in (8, 16, 32, 64)),
+        *(Dtype(f"uint{bits}", "unsigned", bits) for bits in (8, 16, 32, 64)),
+        Dtype("bool", "bool", 8),
+    )
 }
+"""The one table: a new type is an entry here, a name in `septran.task`, and code in targets."""
+
+ALL = tuple(TYPES)
+FLOATS = tuple(t.name for t in TYPES.values() if t.kind == "float")
+SHORT = tuple(name for name in FLOATS if TYPES[name].bits < 32)
+"""Floats of 16 and 8 bits: arithmetic on them is done in float32."""
+SIGNED = tuple(t.name for t in TYPES.values() if t.kind == "signed")
+UNSIGNED = tuple(t.name for t in TYPES.values() if t.kind == "unsigned")
 
 
 def itemsize(dtype: str) -> int:
     """Bytes of one element."""
-    if dtype in _BYTES:
-        return _BYTES[dtype]
-    return int(dtype.lstrip("uintfloa")) // 8
+    return TYPES[dtype].bits // 8
 
 
 def is_float(dtype: str) -> bool:
@@ -39,13 +64,19 @@ def is_float(dtype: str) -> bool:
 
 
 def has_infinity(dtype: str) -> bool:
-    """Whether a float type has infinities; what is too large becomes NaN in one without."""
-    return dtype != "float8_e4m3fn"
+    """Whether a type has infinities, as all floats but some short ones do."""
+    return dtype not in TYPES or TYPES[dtype].infinity
 
 
 def unit_roundoff(dtype: str) -> float:
     """Half the gap between 1 and the next number; 0 for exact (integer) types."""
-    return _EPSILON.get(dtype, 0.0)
+    return 2.0 ** -(TYPES[dtype].fraction + 1) if is_float(dtype) else 0.0
+
+
+def least_subnormal(dtype: str) -> float:
+    """The smallest positive number of a float type."""
+    known = TYPES[dtype]
+    return float(2.0 ** (2 - 2 ** (known.exponent - 1) - known.fraction))
 
 
 def compute_dtype(dtype: str) -> str:
@@ -62,25 +93,23 @@ def accumulator_dtype(dtype: str) -> str:
 
 @functools.cache
 def promote(*dtypes: str) -> str:
-    """The common type, as NumPy's, with bfloat16 + float16 = float32; 8-bit floats give way."""
-    kinds = set(dtypes)
-    if len(kinds) == 1:
+    """The common type: the smallest float that has all numbers of the floats, else NumPy's.
+
+    As in torch, an integer does not widen a float.
+    """
+    if len(set(dtypes)) == 1:
         return dtypes[0]
-    if "float8_e4m3fn" in kinds:  # each float has all of its numbers
-        rest = {d for d in kinds if is_float(d)} - {"float8_e4m3fn"}
-        return promote(*sorted(rest)) if rest else "float8_e4m3fn"
-    if "bfloat16" in kinds:
-        rest = {d for d in kinds if d != "bfloat16" and is_float(d)}
-        return "bfloat16" if not rest else promote("float32", *rest)
-    floats = [d for d in kinds if is_float(d)]
-    if floats:  # as in torch, an integer does not widen a float
-        return str(np.result_type(*floats))
-    return str(np.result_type(*kinds))
+    floats = [TYPES[d] for d in dtypes if is_float(d)]
+    if not floats:
+        return str(np.result_type(*sorted(set(dtypes))))
+    exponent, fraction = max(f.exponent for f in floats), max(f.fraction for f in floats)
+    wide = [t for t in TYPES.values() if t.exponent >= exponent and t.fraction >= fraction]
+    return min(wide, key=lambda t: t.bits).name
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """The NumPy type of the same bits (bfloat16 and float8 from ml_dtypes)."""
-    if dtype in _FOREIGN:
+    if dtype in TYPES and TYPES[dtype].foreign:
         import ml_dtypes  # imported late to keep imports fast
 
         foreign: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype))
@@ -90,4 +119,5 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
 
 def bits_dtype(dtype: str) -> str | None:
     """The integers that hold its bits, of a type that NumPy and torch exchange by them only."""
-    return {"bfloat16": "int16", "float8_e4m3fn": "int8"}.get(dtype)
+    known = TYPES.get(dtype)
+    return f"int{known.bits}" if known and known.foreign else None

@@ -49,10 +49,10 @@ def machines(machine: One = None, as_json: options.AsJson = False) -> None:
 
 def _state(machine: Machine) -> str:
     """What can be done with it in this version."""
+    from septran.backends import with_code
     from septran.mapping.loader import mapping_names
-    from septran.targets.registry import backends
 
-    able = "kernels can be built" if machine.backend in backends() else "to inspect and interpret"
+    able = "kernels can be built" if machine.backend in with_code() else "to inspect and interpret"
     return able if machine.name in mapping_names() else f"{able}; no mapping comes with it"
 
 
@@ -78,11 +78,11 @@ def _details(machine: Machine) -> str:
 
 
 def _data(machine: Machine) -> dict[str, Any]:
+    from septran.backends import with_code
     from septran.mapping.loader import mapping_names
-    from septran.targets.registry import backends
     from septran.views.plain import plain
 
     data: dict[str, Any] = plain(machine)
     data["has_mapping"] = machine.name in mapping_names()
-    data["can_build"] = machine.backend in backends()
+    data["can_build"] = machine.backend in with_code()
     return data

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from septran.backends import backend_of
 from septran.commands import arguments as options
 from septran.commands.arguments import Request, print_json, request, require_writable
 from septran.commands.emulated import emulate
@@ -174,7 +175,7 @@ def _no_times(asked: dict[str, object]) -> None:
 
 
 def _only_simulated(backend: str, profiled: bool) -> None:
-    if profiled and backend != "dsa":
+    if profiled and not backend_of(backend).simulated:
         message = f"a {backend} machine's cycles are not simulated; --timeline shows what ran when"
         raise typer.BadParameter(message, param_hint="--profile")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from septran.backends import backend_of
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping as LoadedMapping
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from septran.tile.ledger import Ledger
     from septran.tile.nodes import TileProgram
     from septran.views.explanation import Explanation
-
-EMULATED = ("cuda",)
-"""Backends whose generated code an emulator runs, here and everywhere."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class Attempt:
         """Something to run: the host's code, a simulated DSA, an emulated GPU."""
         from septran.compiler import compile
 
-        emulate = self.plan.machine.backend in EMULATED
+        emulate = backend_of(self.plan.machine.backend).device != "cpu"
         return compile(self.logic, self.plan, emulate=emulate, **self.settings)
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from septran import dtypes
+from septran.backends import backends
 from septran.machine.kinds import (
     FREE,
     IDENTIFIER,
@@ -24,7 +25,6 @@ from septran.machine.kinds import (
 )
 from septran.machine.units import BANDWIDTH, BYTES, LATENCY, THROUGHPUT, PowerOfTwo
 
-BACKENDS = ("cpu", "cuda", "rocm", "dsa")
 PRIMITIVES = ("gemm", "map", "fill", "copy")
 MACHINE_NAME = Text(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "a machine's name, such as nvidia-h200")
 LAYOUT = Text(r"[a-z]+ ?(\([0-9, ]*\)|[0-9]+)?", "a layout, such as row, panels(1, 16), swizzle128")
@@ -142,7 +142,9 @@ INSTRUCTION = Record(
 MACHINE = Record(
     {
         "name": Field(MACHINE_NAME, "the machine's name", required=True),
-        "backend": Field(Choice(BACKENDS), "which code generator serves it", required=True),
+        "backend": Field(
+            Choice(tuple(backends())), "which code generator serves it", required=True
+        ),
         "arch": Field(_WORD, "what the code generator calls the processor"),
         "called": Field(FREE, "the vendor's name, for display"),
         "clock_mhz": Field(Number(), "cycles a microsecond"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from septran.backends import backend_of
 from septran.errors import nearest
 from septran.location import Location
 from septran.machine.model import NONE, Machine
@@ -57,7 +58,7 @@ def _idle(key: Key[Any], task: TaskNode, machine: Machine, settings: Settings) -
     loops = [s for s in statements(task.body) if isinstance(s, Loop)]
     if "clusters" in key.needs and "clusters" not in machine.vendor:
         return f"{machine.name} has no clusters"
-    if key.used_by is not None and machine.backend not in key.used_by:
+    if not key.common and key.path not in backend_of(machine.backend).keys:
         return f"code for {machine.name} does not depend on it in this version"
     if "asynchronous" in key.needs and not any(e.asynchronous for e in machine.engines):
         return f"{machine.name} has no asynchronous engine"

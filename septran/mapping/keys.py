@@ -110,8 +110,8 @@ class Key(Generic[T]):
     """The value where no plan gives one; what is equal to it is not printed."""
     entries: Entries = ""
     """What the names of a table are; empty for a single value."""
-    used_by: tuple[str, ...] | None = None
-    """The backends that make use of it; None for all."""
+    common: bool = True
+    """Whether code of every backend depends on it; if not, of those that say so themselves."""
     needs: tuple[Need, ...] = ()
     """Without which it has no effect (`septran.mapping.effects`)."""
     only_instances: bool = False
@@ -161,7 +161,7 @@ BINDING = Key[Mapping[str, Any]](
 )  # fmt: skip
 PIPELINE = Key[int]("pipeline", Whole(most=16), "stages", 1, needs=("asynchronous",))
 PIPELINE_ORDER = Key[tuple[int, ...]](
-    "pipeline.order", ListOf(Whole(least=0, most=64)), "order of the statements", (), used_by=()
+    "pipeline.order", ListOf(Whole(least=0, most=64)), "order of the statements", (), common=False
 )
 WARPSPECIALIZE = Key[bool](
     "warpspecialize", Flag(), "producer and consumer roles", False, needs=("asynchronous",)
@@ -181,27 +181,27 @@ COPY = Key[Mapping[str, str]](
 )
 ORDER = Key[tuple[str, ...]](
     "order", ListOf(WORD, least=1), "order of parallel iterations: loop indices", (),
-    used_by=(), needs=("parallel loop",),
+    common=False, needs=("parallel loop",),
 )  # fmt: skip
 PERSISTENT = Key[bool](
     "persistent", Flag(), "as many units as fit walk over the tiles", False,
-    used_by=("cuda", "dsa"), needs=("parallel loop",),
+    common=False, needs=("parallel loop",),
 )  # fmt: skip
 CLUSTER = Key[Any](
     "cluster", Either((Whole(most=16), ListOf(Whole(most=16), 1, 3))), "blocks a cluster", (),
-    used_by=("cuda",), needs=("clusters", "parallel loop"),
+    common=False, needs=("clusters", "parallel loop"),
 )  # fmt: skip
 RASTER = Key[int](
     "raster", Whole(most=1024), "rows of tiles of a grid that are taken together", 0,
-    used_by=("cuda",), needs=("parallel loop",),
+    common=False, needs=("parallel loop",),
 )  # fmt: skip
 OVERLAP = Key[bool](
     "overlap", Flag(), "products of neighbouring iterations run beside each other", False,
-    used_by=("cuda",),
+    common=False,
 )  # fmt: skip
 TURNS = Key[bool](
     "turns", Flag(), "consumers whose products overlap take turns in issuing them", False,
-    used_by=("cuda",),
+    common=False,
 )  # fmt: skip
 CALLS = Key[Mapping[str, str]](
     "calls", TableOf(_LAUNCHED, NAME), "which instance each launched task becomes", {}, "launch",

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from septran.backends import backend_of, with_code
 from septran.runtime.arrays import NUMPY, TORCH, Library, library_of
 from septran.runtime.errors import NoGpuError
 
@@ -30,11 +31,13 @@ def require_gpu() -> Any:
 
 def runs_here(backend: str) -> bool:
     """Whether kernels of this backend run, or are simulated, on this machine."""
-    if backend == "cuda":
-        import torch
+    if backend not in with_code():
+        return False
+    if backend_of(backend).device == "cpu":
+        return True
+    import torch
 
-        return bool(torch.cuda.is_available())
-    return backend in ("cpu", "dsa")
+    return bool(torch.cuda.is_available())
 
 
 def to_device(x: Any, device: str) -> Any:

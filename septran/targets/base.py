@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -94,6 +94,20 @@ class Guarding(Protocol):
 
     def guarded(self, program: TileProgram) -> Any:
         """A `septran.targets.cpu.guarded.GuardedCode`, compiled by what runs it."""
+
+
+@runtime_checkable
+class Marking(Protocol):
+    """A target whose code can be compiled once more, to note when its parts run."""
+
+    def marks(
+        self, program: TileProgram, arguments: Sequence[Any], zeros: Callable[[int], Any]
+    ) -> Any:
+        """What was noted in one call; it has a view called ``timeline`` (`septran.views.table`).
+
+        `arguments` are as an executable takes them, and what the program writes is written.
+        `zeros` makes an array of so many int64 beside them.
+        """
 
 
 class Target(Protocol):

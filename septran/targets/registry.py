@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Iterable
-from pathlib import Path
 
+from septran.backends import with_code
 from septran.errors import TargetError, nearest
 from septran.machine.model import Engine, Instruction, Machine
-from septran.targets.base import Emulating, Guarding, Target
+from septran.targets.base import Emulating, Guarding, Marking, Target
 
 
 class NoTargetError(TargetError):
@@ -56,10 +56,10 @@ def require_emitters(machine: Machine, engines: Iterable[str], instructions: Ite
 @functools.cache
 def target_for(backend: str) -> Target:
     """The target that serves a backend; raises NoTargetError where there is none yet."""
-    if not backend.isidentifier() or not (Path(__file__).parent / backend / "target.py").exists():
+    if backend not in with_code():
         raise NoTargetError(
             f"no code generator for backend {backend!r} in this version",
-            hint=f"there is {', '.join(backends())}; all stages up to the tile program can be "
+            hint=f"there is {', '.join(with_code())}; all stages up to the tile program can be "
             "inspected and interpreted on any machine",
         )
     module = importlib.import_module(f"septran.targets.{backend}.target")
@@ -79,6 +79,12 @@ def emulator_for(backend: str) -> Emulating:
     return target
 
 
+def marking_for(backend: str) -> Marking | None:
+    """The target, where its code can note when its parts run; None elsewhere."""
+    target = target_for(backend) if backend in with_code() else None
+    return target if isinstance(target, Marking) else None
+
+
 def guarding_for(backend: str) -> Guarding:
     """The target, where its code is this processor's; raises NoGuardsError, NoTargetError."""
     target = target_for(backend)
@@ -89,8 +95,3 @@ def guarding_for(backend: str) -> Guarding:
             "check every access on any machine",
         )
     return target
-
-
-def backends() -> tuple[str, ...]:
-    """Backends that this version can generate code for."""
-    return tuple(sorted(p.parent.name for p in Path(__file__).parent.glob("*/target.py")))

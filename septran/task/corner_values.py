@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.dtypes import is_float, itemsize, numpy_dtype
+from septran.dtypes import SHORT, is_float, itemsize, least_subnormal, numpy_dtype
 
 Array = np.ndarray[Any, Any]
 
@@ -158,8 +158,7 @@ def _floats(dtype: str, kind: np.dtype[Any]) -> Array:
     for bits in (7, 8, 15, 16, 31, 32, 63, 64):
         found += [2.0**bits - 1, 2.0**bits - 0.5, 2.0**bits, 2.0**bits + 1, 1.5 * 2.0**bits]
     found += [2.0**80 + 2.0**40, 3e38, 1e300, float("inf"), float("nan")]
-    smallest = {"float8_e4m3fn": 2.0**-9, "float16": 2.0**-24, "bfloat16": 2.0**-133}
-    least = smallest.get(dtype, float(np.finfo(np.float32).smallest_subnormal))
+    least = least_subnormal(dtype if dtype in SHORT else "float32")
     found += [least, 3 * least]
     with np.errstate(over="ignore"):
         values = np.array([*found, *(-x for x in found)]).astype(kind)

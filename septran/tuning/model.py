@@ -23,6 +23,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from septran.backends import backend_of
 from septran.dtypes import itemsize
 from septran.machine.model import Instruction, Machine, Memory
 from septran.task import expressions as ex
@@ -122,7 +123,7 @@ def predict(program: TileProgram) -> Prediction:
             usage.copy(node, loops)
     limits = sorted(usage.limits(), key=lambda limit: (-limit.seconds, limit.kind, limit.name))
     notes = NOTES + tuple(f"no figure for {what}: left out" for what in sorted(usage.unknown))
-    cycles = cycle_bound(program) if program.machine.backend == "dsa" else None
+    cycles = cycle_bound(program) if backend_of(program.machine.backend).simulated else None
     hertz = (program.machine.clock_mhz or 0.0) * 1e6
     return Prediction(tuple(limits), usage.units, usage.most_used, notes, cycles, hertz)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from septran.backends import backend_of
 from septran.dtypes import itemsize
 from septran.errors import CallError, nearest
 from septran.tile.nodes import Buffer, TileProgram
@@ -173,7 +174,7 @@ def layout_map(program: TileProgram, name: str, holdings: Sequence[Any] = ()) ->
         names = [b.name for b in program.buffers]
         raise NoSuchBufferError(f"no buffer {name!r}", hint=nearest(name, names)) from error
     machine = program.machine
-    banked = machine.backend in ("cuda", "hip") and buffer.memory != machine.main_memory.name
+    banked = backend_of(machine.backend).banked and buffer.memory != machine.main_memory.name
     found = next((Spread.of(h, buffer) for h in holdings if h.buffer == name), None)
     banked = banked and found is None and buffer.memory != "REGISTER"
     return LayoutMap(buffer, machine.name, found, banked=banked)

@@ -30,6 +30,8 @@ VIEWS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
         "septran.runtime.profile.Profile": {"html": "kernel_panel.profile_panel"},
         "septran.runtime.rehearsal.Rehearsal": {"timeline": "kernel_timeline.timeline_of"},
+        "septran.targets.cpu.marks.Recorded": {"timeline": "cpu_timeline.timeline"},
+        "septran.targets.cuda.marked_run.Recorded": {"timeline": "gpu_timeline.timeline"},
         "septran.targets.cuda.emulated_profile.EmulatedProfile": {
             "html": "emulated_panel.emulated_panel",
             "timeline": "emulated_panel.timeline",

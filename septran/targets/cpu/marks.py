@@ -89,6 +89,10 @@ class MarkedWriter(CpuWriter):
         return super().function(name, [*params, self.room])
 
 
+class Recorded(tuple[Mark, ...]):
+    """All that was noted in one call."""
+
+
 def record(program: TileProgram, arguments: Sequence[Any]) -> tuple[Mark, ...]:
     """Run `program` twice (the first time warms caches) and tell when its blocks ran.
 

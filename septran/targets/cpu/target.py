@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import tvm
 
@@ -46,6 +48,14 @@ class CpuTarget:
     def guarded(self, program: TileProgram) -> GuardedCode:
         """The kernel with its scratch buffers in rooms that its caller gives it."""
         return guarded_code(program)
+
+    def marks(
+        self, program: TileProgram, arguments: Sequence[Any], zeros: Callable[[int], Any]
+    ) -> Any:
+        """When each block of its parallel loops ran, on which thread."""
+        from septran.targets.cpu.marks import Recorded, record
+
+        return Recorded(record(program, arguments))
 
     def fingerprint(self) -> str:
         """TVM's version, the processor for which ``native`` compiles, and its vectors."""

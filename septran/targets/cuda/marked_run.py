@@ -73,6 +73,10 @@ def marked_program(tile: TileProgram) -> MarkedProgram:
     return MarkedProgram(program, (*specs, room), tuple(notes), tile)
 
 
+class Recorded(tuple[Mark, ...]):
+    """All that was noted in one call."""
+
+
 def record(
     tile: TileProgram, arguments: Sequence[Any], zeros: Callable[[int], Any]
 ) -> tuple[Mark, ...]:

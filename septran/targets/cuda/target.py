@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -94,6 +95,14 @@ class CudaTarget:
         """With the comments of `ir` in its text."""
         assert isinstance(ir, KernelIR)
         return replace(executable, program=ir.cuda, machine=program.machine)
+
+    def marks(
+        self, program: TileProgram, arguments: Sequence[Any], zeros: Callable[[int], Any]
+    ) -> Any:
+        """When each warpgroup or block did what."""
+        from septran.targets.cuda import marked_run
+
+        return marked_run.Recorded(marked_run.record(program, arguments, zeros))
 
     def fingerprint(self) -> str:
         """TVM's version, the compiler's, and the code that prints, compiles and launches."""
