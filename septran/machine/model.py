@@ -112,7 +112,7 @@ class Machine:
 
     name: str
     backend: str
-    """Which target generates code: cpu, cuda, rocm, dsa."""
+    """Which target generates code: the name of a folder of `septran/targets`."""
     arch: str = ""
     clock_mhz: float | None = None
     processors: tuple[Processor, ...] = ()

@@ -103,7 +103,7 @@ class Marking(Protocol):
     def marks(
         self, program: TileProgram, arguments: Sequence[Any], zeros: Callable[[int], Any]
     ) -> Any:
-        """What was noted in one call; it has a view called ``timeline`` (`septran.views.table`).
+        """What was noted in one call; it has a view called ``timeline``.
 
         `arguments` are as an executable takes them, and what the program writes is written.
         `zeros` makes an array of so many int64 beside them.
