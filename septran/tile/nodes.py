@@ -217,10 +217,10 @@ class For:
     body: tuple[Node, ...]
     origin: Origin = field(compare=False)
     pipeline: int = 1
-    """Stages that the mapping asks for the asynchronous copies in it."""
+    """Stages that the asynchronous copies in it have; the mapping's request says how many
+    they are to have."""
     specialize: bool = False
-    """Whether producers and consumers are to be different roles."""
-    consumers: int = 1
+    """Whether a role of its own is to issue its copies ahead."""
     cluster: bool = False
     """Whether its iterations are the blocks of one cluster, which run at the same time."""
 

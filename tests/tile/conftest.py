@@ -8,6 +8,8 @@ import pytest
 
 from septran.location import Location
 from septran.machine.model import Engine, Instruction, Machine, Memory, Processor
+from septran.mapping.keys import CONSUMERS, PIPELINE, WARPSPECIALIZE
+from septran.mapping.resolved import Setting, Settings
 from septran.task.index import Index, IndexLike, Var, ceil_div
 from septran.task.views import View
 from septran.tile.layouts import ROW
@@ -27,6 +29,7 @@ from septran.tile.nodes import (
     TileProgram,
     Wait,
 )
+from septran.tile.records import Request
 
 MACHINE = Machine(
     name="toy",
@@ -48,6 +51,9 @@ MACHINE = Machine(
         Instruction("vector", "map"),
     ),
 )  # fmt: skip
+
+
+ASKED = {"pipeline": PIPELINE, "specialize": WARPSPECIALIZE, "consumers": CONSUMERS}
 
 
 def origin(rule: str) -> Origin:
@@ -74,6 +80,7 @@ class Build:
     machine: Machine = MACHINE
     buffers: dict[str, Buffer] = field(default_factory=dict)
     channels: dict[str, Channel] = field(default_factory=dict)
+    requests: list[Request] = field(default_factory=list)
 
     def buffer(self, name, memory, shape, dtype="float32", layout=ROW, stages=1) -> Buffer:
         made = Buffer(
@@ -107,8 +114,13 @@ class Build:
     def move(self, target, source) -> Compute:
         return Compute("copy", (target, source), "vector", "CORE", origin("toy calls copy"))
 
-    def loop(self, name, extent, *body, kind="sequential", over=None) -> For:
+    def loop(self, name, extent, *body, kind="sequential", over=None, **asked) -> For:
+        """A loop; what a mapping asks for it makes it one of a task of its own."""
         why = origin(f"toy iterates {name}")
+        values = {ASKED[key].path: Setting(value) for key, value in asked.items()}
+        if any(value != ASKED[key].default for key, value in asked.items()):
+            why = replace(why, task=f"toy/{name}")
+            self.requests.append(Request(why.task, Settings(values)))
         return For(Var(name), Index.of(extent), kind, over, tuple(body), why)
 
     def role(self, name, *body, count=1) -> Role:
@@ -129,8 +141,9 @@ class Build:
     def program(self, params, outputs, *body: Node, name="toy") -> TileProgram:
         buffers, channels = tuple(self.buffers.values()), tuple(self.channels.values())
         return TileProgram(
-            name, self.machine, tuple(params), tuple(outputs), (), buffers, tuple(body), channels
-        )
+            name, self.machine, tuple(params), tuple(outputs), (), buffers, tuple(body), channels,
+            requests=tuple(self.requests),
+        )  # fmt: skip
 
 
 class Programs:
@@ -276,11 +289,10 @@ class Programs:
         bb = region(B, (p * t, j * t), (t, t))
         into, left, right = self._part(Cs, c), self._part(As, a), self._part(Bs, bb)
         load = [b.copy(left, a, "DMA_IN"), b.copy(right, bb, "DMA_IN")]
-        step = b.loop("p", ceil_div(k, t), *load, b.gemm(into, left, right))
-        step = replace(step, pipeline=pipeline, specialize=specialize)
+        asked = {"pipeline": pipeline, "specialize": specialize}
+        step = b.loop("p", ceil_div(k, t), *load, b.gemm(into, left, right), **asked)
         store = b.copy(c, into, "DMA_OUT")
-        row = b.loop("j", ceil_div(n, t), b.fill(region(Cs)), step, store)
-        row = replace(row, pipeline=outer)
+        row = b.loop("j", ceil_div(n, t), b.fill(region(Cs)), step, store, pipeline=outer)
         loop = b.loop("i", ceil_div(m, t), row, kind="parallel", over="CORE")
         return b.program("CAB", "C", loop, name="gemm")
 

@@ -118,7 +118,7 @@ class _Roles:
         fetch = self.on_level(fetch, level)
         producer = Role("producer", level, 1, fetch, first, registers.get("producer"))
         work = self.on_level(work, level)
-        if loop.consumers > 1 and self.spread(work, level):
+        if self.consumers(loop) > 1 and self.spread(work, level):
             units, why = self.units(work, loop, level)
             rule = f"{what}: this one computes{why}"
             origin = replace(loop.origin, rule=rule)
@@ -136,6 +136,10 @@ class _Roles:
             origin = replace(loop.origin, rule=rule)
             consumers.append(Role(name, level, 1, share, origin, registers.get("consumer")))
         return (producer, *consumers)
+
+    def consumers(self, loop: For) -> int:
+        """How many the mapping asks for."""
+        return self.program.request(loop.origin.task).get(CONSUMERS)
 
     def on_level(self, body: tuple[Node, ...], level: str) -> tuple[Node, ...]:
         """What the whole unit issued is issued by one of the level that takes roles."""
@@ -199,7 +203,7 @@ class _Roles:
         """How many units the consumers are: each takes whole tiles of rows of every gemm."""
         gemms = [n for n in nodes(work) if isinstance(n, Compute) and n.primitive == "gemm"]
         rows = {n.operands[0].shape[0] // self.rows(n, level) or 1 for n in gemms}
-        asked = loop.consumers
+        asked = self.consumers(loop)
         units = next(n for n in range(asked, 0, -1) if all(r % n == 0 for r in rows))
         if units < asked:
             message = (
@@ -221,7 +225,8 @@ class _Roles:
 
     def shares(self, work: tuple[Node, ...], loop: For) -> list[tuple[Node, ...]]:
         """The consumers' bodies: all of the work, or each a part of the rows."""
-        if loop.consumers <= 1:
+        asked = self.consumers(loop)
+        if asked <= 1:
             return [work]
         inside = _uses(work)
         own = frozenset(
@@ -230,16 +235,16 @@ class _Roles:
             if name not in self.program.params and count == _uses(self.program.body)[name]
         )
         try:
-            rows = Rows.of(work, own, loop.consumers, self.program.machine)
+            rows = Rows.of(work, own, asked, self.program.machine)
         except IndivisibleError as reason:
-            message = f"`consumers: {loop.consumers}` is not applied: {reason}"
+            message = f"`consumers: {asked}` is not applied: {reason}"
             request = self.program.request(loop.origin.task)
             about = loop.origin.task
             self.remarks.append(
                 Remark("missed", about, message, None, request.where(CONSUMERS), NAME)
             )
             return [work]
-        shares = [rows.part(work, number) for number in range(loop.consumers)]
+        shares = [rows.part(work, number) for number in range(asked)]
         return [shares[0], *(self.again(share) for share in shares[1:])]
 
     def again(self, body: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -10,7 +10,7 @@ from functools import cached_property
 from septran.errors import TileError
 from septran.location import Location
 from septran.machine.model import NONE, Engine, Machine
-from septran.mapping.keys import CONSUMERS, COPY, PIPELINE, WARPSPECIALIZE
+from septran.mapping.keys import COPY
 from septran.mapping.resolved import Instance, ResolvedMapping
 from septran.task import expressions as ex
 from septran.task.definedness import Suspects, ranges_of, suspects
@@ -381,15 +381,11 @@ class _Body:
         body = tuple(self.nodes(loop.body))
         self.builder.around, self.builder.level = around, level
         kind = "parallel" if loop.parallel else "sequential"
-        asked = request_of(self.instance)
         for variable, extent in reversed(tuple(zip(loop.variables, loop.extents, strict=True))):
             what = f"over {processor}" if processor else f"on one {self.instance.proc.value}"
             rule = f"{self.task.name} iterates {variable} {what}"
             origin = self._origin(loop.location, rule)
-            loop_node = For(variable, extent, kind, processor, body, origin, asked.get(PIPELINE))
-            loop_node = replace(
-                loop_node, specialize=asked.get(WARPSPECIALIZE), consumers=asked.get(CONSUMERS)
-            )
+            loop_node = For(variable, extent, kind, processor, body, origin)
             body = (loop_node,)
         return loop_node
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from septran.mapping.keys import PIPELINE
+from septran.mapping.keys import PIPELINE, WARPSPECIALIZE
 from septran.task.bounds import loop_range
 from septran.task.index import Index, Range, Var, minimum
 from septran.tile.loops import ranges
@@ -89,9 +89,8 @@ class _Pipelining:
         self.indices = Names.of_loops(program.body)
         self.names = Names({c.name for c in program.channels})
         body = self.expose(self.inner(program.body, ()), None)
-        if not self.channels:  # roles, too, need copies that go ahead
-            asked = any(isinstance(n, For) and n.specialize for n in nodes(program.body))
-            return replace(program, body=body) if asked else program
+        if not self.channels:
+            return program
         return replace(
             program,
             body=body,
@@ -117,7 +116,7 @@ class _Pipelining:
     def loop(self, loop: For, outer: tuple[For, ...]) -> tuple[Node, ...]:
         """One loop with its body-level copies in rings; its inner loops are done."""
         asked, made = loop, len(self.rings)
-        groups = self.groups(loop) if loop.pipeline > 1 and self.alone(loop) else []
+        groups = self.groups(loop) if self.stages(loop) > 1 and self.alone(loop) else []
         if any(isinstance(n, For) and n.specialize for n in nodes(loop.body)):
             groups = self.without_loads(loop, groups)
         loads = [g for g in groups if g.load]
@@ -127,7 +126,7 @@ class _Pipelining:
             loop = self.turn(loop, group, depth if group.load else STORE_STAGES, asked)
         loop = replace(loop, body=self.expose(loop.body, loop.variable), pipeline=depth)
         if len(self.rings) == made:
-            return (replace(loop, specialize=False),)
+            return (loop,)
         if loop.processor is not None:
             return self.on_one_unit(loop, loads, depth, outer)
         return self.ahead(loop, loads, depth, outer)
@@ -137,13 +136,17 @@ class _Pipelining:
     ) -> tuple[Node, ...]:
         """The loop with its loads ahead of it, unless a role is to issue them."""
         if depth == 1:
-            return (replace(loop, specialize=False),)
-        if loop.specialize and role_level(self.program.machine, outer, loop):
             return (loop,)
-        loop = replace(loop, specialize=False)
+        roles = self.program.request(loop.origin.task).get(WARPSPECIALIZE)
+        if roles and role_level(self.program.machine, outer, loop):
+            return (replace(loop, specialize=True),)
         fills = {p for g in loads if g.ahead for p in g.positions}
         chained = {loop.body[p] for g in loads if not g.ahead for p in g.positions}
         return self.lead(loop, fills, depth, {c.channel for c in chained if isinstance(c, Copy)})
+
+    def stages(self, loop: For) -> int:
+        """How many the mapping asks for."""
+        return self.program.request(loop.origin.task).get(PIPELINE)
 
     def alone(self, loop: For) -> bool:
         """Whether one unit runs all iterations."""
@@ -164,7 +167,8 @@ class _Pipelining:
     def depth(self, loop: For, *, loads: bool) -> int:
         """Stages that the loop's rings get: as asked, but no more than it has iterations."""
         least, most = loop.extent.bounds(self.known)
-        asked = min(loop.pipeline, most, self.limits.get((loop.variable, loads), loop.pipeline))
+        asked = self.stages(loop)
+        asked = min(asked, most, self.limits.get((loop.variable, loads), asked))
         if any(_starts_at(n, loop.variable) for n in nodes(loop.body)):
             asked = min(asked, least)  # the first step must be one of the steady loop
         return max(1, asked if loads else min(asked, STORE_STAGES))
@@ -221,7 +225,7 @@ class _Pipelining:
         channel = self.channel(copies, group.load, stages, loop)
         steps = {_step(c, loop.variable) for c in copies}
         step = steps.pop() if len(steps) == 1 else 0
-        wanted = loop.pipeline if group.load else min(loop.pipeline, STORE_STAGES)
+        wanted = self.stages(loop) if group.load else min(self.stages(loop), STORE_STAGES)
         self.rings.append(Ring(asked, channel.buffers, group.load, stages, wanted, step))
         for position in group.positions:
             body[position] = replace(copies.pop(0), channel=channel.name)

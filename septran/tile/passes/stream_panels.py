@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from septran.dtypes import itemsize
-from septran.mapping.keys import CONSUMERS, PIPELINE, WARPSPECIALIZE
+from septran.mapping.keys import PIPELINE
 from septran.task.index import Index, IndexLike, Var, axis, ceil_div, minimum
 from septran.tile.loops import covers, ranges, used
 from septran.tile.nodes import (
@@ -162,8 +162,7 @@ def _stream(
     program: TileProgram, panels: list[_Panel], rest: list[Node]
 ) -> tuple[TileProgram, Node]:
     origin = panels[0].copy.origin
-    request = program.request(origin.task)
-    step = _step(program, panels, request.get(PIPELINE))
+    step = _step(program, panels, program.request(origin.task).get(PIPELINE))
     variable = _fresh_variable(program)
     why = (
         f"{' and '.join(p.buffer.name for p in panels)} do not fit whole, so they are "
@@ -178,9 +177,6 @@ def _stream(
         None,
         (*copies, *inside),
         replace(origin, rule=why),
-        request.get(PIPELINE),
-        request.get(WARPSPECIALIZE),
-        request.get(CONSUMERS),
     )
     small = {p.buffer.name: _cut(p.buffer, p.axis, step) for p in panels}
     buffers = tuple(small.get(b.name, b) for b in program.buffers)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -29,11 +27,9 @@ def gemm(build, part):
         ]
         held = [part(x, valid=h.valid) for x, h in zip(tiles, home, strict=True)]
         load = [b.copy(held[1], home[1], "DMA_IN"), b.copy(held[2], home[2], "DMA_IN")]
-        step = b.loop("p", ceil_div(k, t), *load, b.gemm(*held))
-        step = replace(step, pipeline=pipeline, **asked)
+        step = b.loop("p", ceil_div(k, t), *load, b.gemm(*held), pipeline=pipeline, **asked)
         store = b.copy(home[0], held[0], "DMA_OUT")
-        row = b.loop("j", ceil_div(n, t), b.fill(part(tiles[0])), step, store)
-        row = replace(row, pipeline=outer)
+        row = b.loop("j", ceil_div(n, t), b.fill(part(tiles[0])), step, store, pipeline=outer)
         loop = b.loop("i", ceil_div(m, t), row, kind="parallel", over="CORE")
         return b.program("CAB", "C", loop, name="gemm")
 

@@ -7,8 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from septran.mapping.keys import PIPELINE, WARPSPECIALIZE
-from septran.mapping.resolved import Setting, Settings
 from septran.task import expressions as ex
 from septran.tile.interpreter import interpret
 from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Release, Role, Wait, nodes
@@ -17,7 +15,6 @@ from septran.tile.passes.insert_sync import insert_sync
 from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
 from septran.tile.printer import to_text
-from septran.tile.records import Request
 from septran.tile.schedules import ADVERSARIES
 from septran.tile.verify import verify
 
@@ -87,10 +84,7 @@ def test_a_level_without_units_inside_takes_no_roles(gemm, operands):
     memories = tuple(replace(m, visible_to="CORE") if m.name == "ACC" else m
                      for m in program.machine.memories)  # fmt: skip
     machine = replace(program.machine, processors=flat, memories=memories)
-    asked = Request(
-        "toy", Settings({PIPELINE.path: Setting(2), WARPSPECIALIZE.path: Setting(True)})
-    )
-    result = placed(replace(program, machine=machine, requests=(asked,)))
+    result = placed(replace(program, machine=machine))
     assert not roles(result)
     assert [r.message for r in result.remarks] == [
         "`warpspecialize` has no effect: no units of toy could take roles there"
@@ -129,8 +123,8 @@ def test_rows_are_followed_through_reductions_and_broadcasts(build, part):
     step = b.loop(
         "k", 4, b.copy(part(at), part(a, (0, at_k), (n, n)), "DMA_IN"),
         b.copy(part(wt), part(w, (at_k, 0), (n, n)), "DMA_IN"), b.gemm(part(x), part(at), part(wt)),
+        pipeline=2, specialize=True, consumers=2,
     )  # fmt: skip
-    step = replace(step, pipeline=2, specialize=True, consumers=2)
     body = [
         b.fill(part(x)), step, assign(s, ex.reduce("sum", whole, 1)),
         assign(out, ex.binary("divide", whole, ex.expand(total, (1,)))), b.copy(part(y), part(out)),

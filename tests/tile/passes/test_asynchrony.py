@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
@@ -84,13 +84,12 @@ def program_of(case: Case, make, part):
     inner = [*load, *work]
     if kind == "parallel":  # iterations that share an accumulator are not parallel
         inner = [node for node in inner if node not in work[: 1 + (case.second and case.late_use)]]
+    extent = j + case.extent if case.grows else case.extent
     asked = {"specialize": case.specialize, "consumers": case.consumers}
-    loop = b.loop("k", j + case.extent if case.grows else case.extent, *inner, kind=kind)
-    loop = replace(loop, pipeline=case.stages, **asked)
+    loop = b.loop("k", extent, *inner, kind=kind, pipeline=case.stages, **asked)
     engine = "DMA_OUT" if case.output else "MOVE"
     store = b.copy(part(out, (j * n, 0), unit), part(acc), engine)
-    row = b.loop("j", case.rows, b.fill(part(acc), 2), loop, store)
-    row = replace(row, pipeline=case.outer)
+    row = b.loop("j", case.rows, b.fill(part(acc), 2), loop, store, pipeline=case.outer)
     body = b.loop("core", 1, row, kind="parallel", over="CORE")
     outputs = ["OUT", "STEPS"] if case.each else ["OUT"]
     inputs = ["X", "Y"] if case.second else ["X"]

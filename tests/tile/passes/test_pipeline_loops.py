@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from septran.compiler import produce_stages
-from septran.mapping.keys import PIPELINE, WARPSPECIALIZE
-from septran.mapping.resolved import Setting, Settings
 from septran.task.index import Index, Var
 from septran.tile.interpreter import interpret
 from septran.tile.nodes import Acquire, Barrier, Commit, Copy, For, Release, Wait, nodes, rewrite
@@ -18,7 +16,6 @@ from septran.tile.passes.insert_sync import insert_sync
 from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
 from septran.tile.printer import to_text
-from septran.tile.records import Request
 from septran.tile.schedules import ADVERSARIES
 
 ORDERS = [*ADVERSARIES, *range(3)]
@@ -76,23 +73,20 @@ def test_a_synchronous_program_stays_as_it_is(gemm):
     assert not any(n.channel for n in nodes(result.body) if isinstance(n, Copy))
 
 
-def asking(program, *, capacity=None, **wishes):
-    """The program with requests as a mapping makes them, and SPM of another size."""
-    asked = {
-        PIPELINE.path: Setting(wishes.get("pipeline", 1)),
-        WARPSPECIALIZE.path: Setting(wishes.get("specialize", False)),
-    }
-    request = Request("toy", Settings(asked), tunables=(("block_M", 24), ("block_K", TILE)))
+def in_little_memory(program, capacity):
+    """With SPM of another size, and tunables that may be named."""
     memories = tuple(
-        replace(m, capacity_bytes=capacity) if capacity and m.name == "SPM" else m
+        replace(m, capacity_bytes=capacity) if m.name == "SPM" else m
         for m in program.machine.memories
     )
+    tunables = (("block_M", 24), ("block_K", TILE))
+    requests = tuple(replace(request, tunables=tunables) for request in program.requests)
     machine = replace(program.machine, memories=memories)
-    return replace(program, requests=(request,), machine=machine)
+    return replace(program, requests=requests, machine=machine)
 
 
 def test_a_depth_that_does_not_fit_is_lowered_with_figures_and_a_way_out(gemm):
-    program = asking(gemm(pipeline=4), pipeline=4, capacity=2048)
+    program = in_little_memory(gemm(pipeline=4), 2048)
     result = pipeline_loops(program)
     (remark,) = result.remarks
     assert remark.kind == "missed"
@@ -111,7 +105,7 @@ def test_no_more_stages_than_iterations(gemm):
 
 
 def test_a_pipeline_that_changes_nothing_is_told(gemm):
-    program = asking(gemm(pipeline=2), pipeline=2)
+    program = gemm(pipeline=2)
     engines = tuple(replace(e, asynchronous=False) for e in program.machine.engines)
     still = replace(program, machine=replace(program.machine, engines=engines))
     assert [(r.kind, r.message) for r in pipeline_loops(still).remarks] == [
@@ -125,24 +119,25 @@ def test_what_the_loop_computes_is_not_fetched_ahead(build, part):
     x, y = b.buffer("X", "DRAM", (8, 8)), b.buffer("Y", "DRAM", (8, 8))
     s = b.buffer("s", "SPM", (8, 8))
     step = b.loop("k", 4, b.copy(part(s), part(x), "DMA_IN"), b.gemm(part(y), part(s), part(s)),
-                  b.copy(part(x), part(s)))  # fmt: skip
-    program = b.program("YX", "Y", b.loop("c", 1, b.fill(part(y)), replace(step, pipeline=3),
-                        kind="parallel", over="CORE"))  # fmt: skip
+                  b.copy(part(x), part(s)), pipeline=3)  # fmt: skip
+    loop = b.loop("c", 1, b.fill(part(y)), step, kind="parallel", over="CORE")
+    program = b.program("YX", "Y", loop)
     result = pipeline_loops(program)
     assert result.buffer("s").stages == 1
     assert [(r.kind, r.message) for r in result.remarks] == [
         (
             "missed",
             "s is not fetched ahead of the loop over k: X is written by the iteration before",
-        )
+        ),
+        ("no-effect", "`pipeline` has no effect: no copy in a loop of toy/k can go ahead"),
     ]
 
 
 def test_one_unit_runs_its_loop_in_order_and_stores_beside_the_next_tile(gemm, operands):
-    program = gemm(m=40, pipeline=2)
+    program = gemm(m=40, pipeline=2, outer=2)
     one = tuple(replace(p, count=1) if p.name == "CORE" else p for p in program.machine.processors)
     row = next(n for n in nodes(program.body) if isinstance(n, For) and n.variable == Var("j"))
-    spread = replace(row, kind="parallel", processor="CORE", pipeline=2)
+    spread = replace(row, kind="parallel", processor="CORE")
     body = (replace(program.body[0], body=(spread,)),)
     program = replace(program, machine=replace(program.machine, processors=one), body=body)
     result = placed(program)
