@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from septran.targets.dsa.profile_comparison import compare_profiles
     from septran.targets.dsa.trust import trust
     from septran.task import trace
-    from septran.tile.interpreter import interpret
-    from septran.tile.own_passes import tile_pass
-    from septran.tile.place import place
-    from septran.tile.verify import verify
+    from septran.tile.interpret.interpreter import interpret
+    from septran.tile.pipeline import place
+    from septran.tile.user_passes import tile_pass
+    from septran.tile.verify.verifier import verify
     from septran.tuning import tune
     from septran.views import compare, edit, explain, explore
 
@@ -53,18 +53,18 @@ _HOMES = {
     "edit": "septran.views",
     "explain": "septran.views",
     "explore": "septran.views",
-    "interpret": "septran.tile.interpreter",
+    "interpret": "septran.tile.interpret.interpreter",
     "load": "septran.runtime.archive",
     "load_machine": "septran.machine.loader",
     "load_mapping": "septran.mapping.loader",
-    "place": "septran.tile.place",
+    "place": "septran.tile.pipeline",
     "produce_stages": "septran.compiler",
     "resolve": "septran.mapping.resolve",
-    "tile_pass": "septran.tile.own_passes",
+    "tile_pass": "septran.tile.user_passes",
     "trace": "septran.task",
     "trust": "septran.targets.dsa.trust",
     "tune": "septran.tuning",
-    "verify": "septran.tile.verify",
+    "verify": "septran.tile.verify.verifier",
 }
 """Where each public name is; imported when first used, as most need only a few."""
 

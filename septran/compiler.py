@@ -20,11 +20,11 @@ from septran.runtime.stages import Stages
 from septran.targets.registry import emulator_for, target_for
 from septran.task import trace
 from septran.task.tree import TunableValue
-from septran.tile.place import place
+from septran.tile.pipeline import place
 
 if TYPE_CHECKING:
     from septran.machine.model import Machine
-    from septran.tile.own_passes import OwnPass
+    from septran.tile.user_passes import UserPass
 
 
 def compile(  # the verb that users expect
@@ -36,7 +36,7 @@ def compile(  # the verb that users expect
     dtypes: MappingOf[str, str] | str | None = None,
     tunables: MappingOf[str, TunableValue] | None = None,
     static: MappingOf[str, Any] | None = None,
-    passes: Sequence[OwnPass] = (),
+    passes: Sequence[UserPass] = (),
     logic_file: str | Path | None = None,
     mapping_file: str | Path | None = None,
     emulate: bool = False,
@@ -79,7 +79,7 @@ def produce_stages(
     dtypes: MappingOf[str, str] | str | None = None,
     tunables: MappingOf[str, TunableValue] | None = None,
     static: MappingOf[str, Any] | None = None,
-    passes: Sequence[OwnPass] = (),
+    passes: Sequence[UserPass] = (),
 ) -> Stages:
     """The stages of one compilation, each made when it is first looked at.
 

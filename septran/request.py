@@ -23,11 +23,11 @@ from septran.task.arguments import checked_static
 from septran.task.dims import extent
 from septran.task.errors import InferenceError
 from septran.task.tree import ScalarParam, TunableValue
-from septran.tile.own_passes import own_passes
+from septran.tile.user_passes import user_passes
 
 if TYPE_CHECKING:
     from septran.machine.model import Machine
-    from septran.tile.own_passes import OwnPass
+    from septran.tile.user_passes import UserPass
 
 Logic = Task | str | Path
 """A task, the name of a library operator, or the path of a logic file."""
@@ -72,7 +72,7 @@ class CompileRequest:
     """Values that go before the mapping's."""
     static: MappingOf[str, Any] = field(default_factory=dict)
     """Values of the logic's static flags, all of them."""
-    passes: tuple[OwnPass, ...] = ()
+    passes: tuple[UserPass, ...] = ()
     """The caller's own, beside the built-in ones."""
     emulate: bool = False
     """Whether generated GPU code is to run on the CPU."""
@@ -87,12 +87,12 @@ class CompileRequest:
         dtypes: MappingOf[str, str] | str | None = None,
         tunables: MappingOf[str, TunableValue] | None = None,
         static: MappingOf[str, Any] | None = None,
-        passes: Sequence[OwnPass] = (),
+        passes: Sequence[UserPass] = (),
         emulate: bool = False,
     ) -> CompileRequest:
         """The request that the arguments of `septran.compile` make; raises SepTranError."""
         entry, plan = load_pair(logic, mapping, machine)
-        own = own_passes(passes)
+        own = user_passes(passes)
         flags = checked_static(entry, table("static", static))
         return CompileRequest(
             entry, plan, None if shapes is None else extents(entry, shapes, flags),

@@ -7,8 +7,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
+# A busy machine takes its time for an example: that is no mistake of what is tested.
+hypothesis.settings.register_profile("septran", deadline=None)
+hypothesis.settings.load_profile("septran")
 # NumPy's threads wait for each other on a busy machine: small products took seconds.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

@@ -18,8 +18,8 @@ from septran.task.errors import (
     NothingWrittenError,
     UnmetDemandError,
 )
-from septran.tile.interpreter import ArgumentError
-from septran.tile.own_passes import PassPlaceError
+from septran.tile.interpret.interpreter import ArgumentError
+from septran.tile.user_passes import PassPlaceError
 from septran.tuning.tuner import Limits
 
 SIZES = {"M": 8, "N": 8, "K": 8}

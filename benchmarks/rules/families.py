@@ -31,13 +31,21 @@ class Family:
     def sites(self) -> list[Site]:
         """Every rule, in the order of files and lines."""
         find = {"checks": check_sites, "bounds": bound_sites, "headers": cpp_sites}[self.kind]
-        paths = sorted(p for pattern in self.files for p in ROOT.glob(pattern))
+        paths = sorted(p for pattern in self.files for p in _files(pattern))
         return [s for p in paths for s in find(str(p.relative_to(ROOT)), p.read_text("utf-8"))]
+
+
+def _files(pattern: str) -> list[Path]:
+    """The files of a pattern, of which there has to be one."""
+    found = list(ROOT.glob(pattern))
+    if not found:
+        raise FileNotFoundError(f"no file is {pattern}")
+    return found
 
 
 FAMILIES = {
     "verifier": Family(
-        ("septran/tile/verify*.py",),
+        ("septran/tile/verify/*.py",),
         (
             "tests/tile/test_verify.py", "tests/test_rare_errors.py", "tests/tile/passes",
             "tests/tile/test_mutations.py", "tests/tile/test_region_mutations.py",
@@ -56,19 +64,18 @@ FAMILIES = {
          "tests/test_rare_errors.py"),
     ),
     "interpreter": Family(
-        tuple(
-            f"septran/tile/{name}.py"
-            for name in (
-                "barriers", "bijection", "bounds", "collisions", "execution", "interpreter",
-                "layouts", "left_out", "own_passes", "rings", "rows", "schedules", "scopes",
-                "storage", "unwritten",
-            )
+        (
+            "septran/tile/interpret/*.py", "septran/tile/verify/bijection.py",
+            "septran/tile/verify/collisions.py", "septran/tile/verify/loop_sampling.py",
+            "septran/tile/analyses/barriers.py", "septran/tile/analyses/row_shares.py",
+            "septran/tile/analyses/scopes.py", "septran/tile/layouts.py",
+            "septran/tile/user_passes.py", "septran/task/bounds.py",
         ),
         (
-            "tests/tile/test_interpreter.py", "tests/tile/test_rings.py",
-            "tests/tile/test_rows.py", "tests/tile/test_verify.py",
-            "tests/tile/test_layouts.py", "tests/tile/test_own_passes.py",
-            "tests/test_rare_errors.py", "tests/tile/test_left_out.py",
+            "tests/tile/test_interpreter.py", "tests/tile/test_channel_state.py",
+            "tests/tile/test_row_shares.py", "tests/tile/test_verify.py",
+            "tests/tile/test_layouts.py", "tests/tile/test_user_passes.py",
+            "tests/test_rare_errors.py", "tests/tile/test_loop_sampling.py",
             "tests/tile/test_asked_layouts.py", "tests/tile/passes",
         ),
     ),

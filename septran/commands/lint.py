@@ -92,7 +92,7 @@ def _kind(file: Path) -> str:
 def _summary(file: Path, kind: str) -> str:
     from septran.machine.loader import load_machine
     from septran.mapping.loader import load_mapping
-    from septran.tile.temporaries import advice
+    from septran.tile.analyses.temporaries import advice
 
     if kind == "machine":
         machine = load_machine(file)

@@ -350,7 +350,7 @@ def interpreted(stages: Any, inputs: dict[str, Any], order: str | int) -> list[A
 
     from septran.dtypes import numpy_dtype
     from septran.runtime.accuracy import compare, error_bounds
-    from septran.tile.interpreter import interpret
+    from septran.tile.interpret.interpreter import interpret
 
     arrays = dict(inputs)
     for param in stages.task_tree.root.params:

@@ -20,7 +20,7 @@ from septran.runtime.accuracy import WrongResultError, compare, error_bounds
 from septran.runtime.kernel import Kernel
 from septran.simulator.timing.random_delays import VARIABLE
 from septran.targets.cpu.isa import NATIVE_IS, other_width
-from septran.tile.interpreter import interpret
+from septran.tile.interpret.interpreter import interpret
 
 ADVERSARIES = 2
 """Seeds of delays that a simulated DSA runs a case with, beside none."""

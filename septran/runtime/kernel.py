@@ -34,7 +34,7 @@ from septran.runtime.stages import Stages
 from septran.stage import Shown, view
 from septran.targets.base import SelfProfiling
 from septran.task.reference import run_tree
-from septran.tile.interpreter import interpret
+from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import Remark
 
 if TYPE_CHECKING:

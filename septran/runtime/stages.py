@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from septran.targets.base import Executable, Source, TensorIR
     from septran.task.tree import TaskTree
     from septran.tile.nodes import TileProgram
-    from septran.tile.own_passes import OwnPass
+    from septran.tile.user_passes import UserPass
 
 NAMES = ("task_tree", "mapping", "tile_program", "tensor_ir", "source")
 """In the order of the compilation."""
@@ -32,7 +32,7 @@ class Stages:
     executable, unless there is a step for it, too.
     """
 
-    def __init__(self, steps: Mapping[str, Step], passes: Sequence[OwnPass] = ()) -> None:
+    def __init__(self, steps: Mapping[str, Step], passes: Sequence[UserPass] = ()) -> None:
         """`passes` are those of the caller's own that `steps` place the program with."""
         self.passes = tuple(passes)
         self._steps = dict(steps)

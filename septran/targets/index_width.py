@@ -9,7 +9,7 @@ from septran.task import expressions as ex
 from septran.task.bounds import magnitude
 from septran.task.index import Index, Range, Var, axis
 from septran.task.views import View
-from septran.tile.loops import ranges_of, walk
+from septran.tile.analyses.loops import ranges_of, walk
 from septran.tile.nodes import (
     Acquire,
     Commit,

@@ -13,7 +13,8 @@ from septran.dtypes import itemsize
 from septran.location import Location
 from septran.stage import Shown, view
 from septran.task.index import Index, Var
-from septran.tile.loops import bytes_of, most_iterations, ranges_of, walk
+from septran.tile.analyses.loops import bytes_of, most_iterations, ranges_of, walk
+from septran.tile.interpret.storage import evaluate_index
 from septran.tile.nodes import (
     Commit,
     Copy,
@@ -28,7 +29,6 @@ from septran.tile.nodes import (
     reads,
     writes,
 )
-from septran.tile.storage import evaluate_index
 
 HIDDEN, EXPOSED, REMOVED = "hidden", "exposed", "removed"
 _GRID = 1 << 22

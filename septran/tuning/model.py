@@ -29,9 +29,9 @@ from septran.machine.model import Instruction, Machine, Memory
 from septran.task import expressions as ex
 from septran.task.index import Index
 from septran.task.primitives import PRIMITIVES
-from septran.tile.cycle_bound import CycleBound, cycle_bound
+from septran.tile.analyses.cycle_bound import CycleBound, cycle_bound
+from septran.tile.analyses.loops import depends, most_iterations, trips, walk
 from septran.tile.ledger import amount as exact_amount
-from septran.tile.loops import depends, most_iterations, trips, walk
 from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
 from septran.tuning.waves import distinct_share
 

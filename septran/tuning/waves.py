@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from septran.task.index import Index, Var
-from septran.tile.loops import ranges_of
+from septran.tile.analyses.loops import ranges_of
+from septran.tile.interpret.storage import evaluate_index
 from septran.tile.nodes import For, Region
-from septran.tile.storage import evaluate_index
 
 MOST = 1 << 22
 """Iterations that are looked at one by one; of more, no reuse is counted."""

@@ -10,7 +10,7 @@ from typing import Any
 from septran.errors import CallError
 from septran.task.bounds import loop_range
 from septran.task.index import Var
-from septran.tile.loops import walk
+from septran.tile.analyses.loops import walk
 from septran.tile.nodes import For, Region, TileProgram, reads, writes
 from septran.tile.printer import node_text
 from septran.views.events import Event, record

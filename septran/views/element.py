@@ -13,8 +13,8 @@ from typing import Any
 from septran.dtypes import itemsize
 from septran.errors import CallError
 from septran.task.index import Var, axis, is_axis
+from septran.tile.interpret.storage import grid
 from septran.tile.nodes import Compute, Copy, Region, TileProgram
-from septran.tile.storage import grid
 from septran.tile.substitution import FIRST
 from septran.views.events import Event, record, touching
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from septran.errors import CallError
 from septran.task.index import Range, Var, axis
-from septran.tile.execution import Execution, Frame
-from septran.tile.loops import ranges, used, walk
+from septran.tile.analyses.loops import ranges, used, walk
+from septran.tile.analyses.scopes import Block
+from septran.tile.interpret.channel_state import Fill, Flight, Thread
+from septran.tile.interpret.execution import Execution, Frame
+from septran.tile.interpret.schedules import Schedule
 from septran.tile.nodes import Compute, Copy, For, Node, Region, Role, TileProgram, nodes, regions
-from septran.tile.rings import Fill, Flight, Thread
-from septran.tile.schedules import Schedule
-from septran.tile.scopes import Block
 
 MOST = 400_000
 """Events that are kept; a program with more is walked in part only."""
@@ -55,7 +55,7 @@ def record(program: TileProgram, keep: Keep | None = None) -> tuple[Event, ...]:
 
 @dataclass
 class _Recorder:
-    """Effects that leave notes; see `septran.tile.execution.Effects`."""
+    """Effects that leave notes; see `septran.tile.interpret.execution.Effects`."""
 
     program: TileProgram
     keep: Keep

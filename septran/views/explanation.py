@@ -12,7 +12,7 @@ from septran.errors import SepTranError, nearest
 from septran.given import write_text
 from septran.targets.base import Source
 from septran.tile.ledger import Ledger, ledger
-from septran.tile.place import Step, place
+from septran.tile.pipeline import Step, place
 from septran.tuning.model import Prediction, predict
 from septran.views import movements as moving
 from septran.views.access_map import AccessMap, access_map

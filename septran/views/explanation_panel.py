@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from septran.amounts import time_text
-from septran.tile.place import Step
+from septran.tile.pipeline import Step
 from septran.tuning.model import Prediction
 from septran.views.explanation import Explanation, Unavailable
 from septran.views.html import (

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from septran.tile.interpret.storage import size_bytes
 from septran.tile.nodes import Buffer, For, Node, Role, TileProgram, regions
 from septran.tile.printer import node_text
 from septran.tile.records import Placement
-from septran.tile.storage import size_bytes
-from septran.tile.verify_places import spread
+from septran.tile.verify.places import spread
 from septran.views.origin_text import why_of
 
 

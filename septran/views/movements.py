@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from septran.amounts import size_text
 from septran.dtypes import itemsize
 from septran.location import Location
+from septran.tile.analyses.loops import bytes_of, trips, walk
 from septran.tile.ledger import amount
-from septran.tile.loops import bytes_of, trips, walk
 from septran.tile.nodes import (
     Acquire,
     Barrier,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import septran
-from septran.tile.loops import trips, walk
+from septran.tile.analyses.loops import trips, walk
+from septran.tile.interpret.storage import grid
 from septran.tile.nodes import Compute, Copy
-from septran.tile.storage import grid
 from septran.views.access_map import NoSuchBlockError, access_map, box_of
 
 SIZES = {"M": 200, "N": 136, "K": 160}

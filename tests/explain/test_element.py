@@ -10,10 +10,10 @@ import pytest
 import septran
 from septran.dtypes import numpy_dtype
 from septran.task.index import Index, Var, axis
-from septran.tile import interpreter
-from septran.tile.execution import Execution
+from septran.tile.interpret import interpreter
+from septran.tile.interpret.execution import Execution
+from septran.tile.interpret.schedules import Schedule
 from septran.tile.nodes import Region, nodes
-from septran.tile.schedules import Schedule
 from septran.views.element import NoSuchElementError, follow, located_in
 
 MARK = 12345.0

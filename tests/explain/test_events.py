@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import septran
-from septran.tile.loops import walk
+from septran.tile.analyses.loops import walk
 from septran.views import events
 from septran.views.events import TooManyEventsError, record
 

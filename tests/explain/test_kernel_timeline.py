@@ -11,7 +11,7 @@ import pytest
 import septran
 from septran.targets.cpu.lowering import nests
 from septran.targets.cpu.marks import record
-from septran.tile.loops import walk
+from septran.tile.analyses.loops import walk
 from septran.tile.nodes import For
 from septran.views.cpu_timeline import timeline
 from septran.views.kernel_timeline import NoTimelineError

@@ -10,7 +10,7 @@ from septran.mapping.loader import mapping_names
 from septran.runtime.accuracy import compare, error_bounds
 from septran.runtime.checks import sample
 from septran.runtime.signature import Specialisation
-from septran.tile.verify import verify
+from septran.tile.verify.verifier import verify
 
 LARGE = {
     "attention": {"B": 1, "H": 2, "G": 1, "M": 1000, "N": 1500, "D": 256},

@@ -52,7 +52,7 @@ nests = st.tuples(indices(), indices(VI), indices(VI, VJ)).map(
 )
 """The extents of three nested loops, which depend on those around them and are short."""
 sums = indices(*VARIABLES)
-calm = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+calm = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 
 
 def affine(multiples, constant):

@@ -46,7 +46,7 @@ def strided(draw):
     )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(strided())
 def test_races_are_found_exactly(case):
     (a, b, offset), size, turns = case

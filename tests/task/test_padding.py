@@ -52,8 +52,8 @@ def test_what_is_beyond_the_edge_does_not_exist(rows):
     assert leaf.params[0].shape == (64 if rows == 70 else 16,)
     assert "{value: 64, multiple: 16}" in resolve(tree, plan).to_yaml()
     x = np.arange(rows, dtype="float32")
-    from septran.tile.interpreter import interpret
-    from septran.tile.place import place
+    from septran.tile.interpret.interpreter import interpret
+    from septran.tile.pipeline import place
 
     program = place(resolve(tree, plan))[-1].program
     assert np.array_equal(interpret(program, {"X": x})["Y"], 2 * x)

@@ -7,7 +7,7 @@ import pytest
 import septran
 from septran.errors import SepTranError
 from septran.targets.dsa.context import UnsupportedNodeError
-from septran.tile.bijection import LayoutError
+from septran.tile.verify.bijection import LayoutError
 
 MAPPING = """
 machine: {machine}

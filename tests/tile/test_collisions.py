@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from septran.task.index import Index, Var, minimum
-from septran.tile import collisions
-from septran.tile.collisions import collide, owned_boxes
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Buffer, Region
+from septran.tile.verify import collisions
+from septran.tile.verify.collisions import collide, owned_boxes
 
 SIZE = 9
 SPANS = st.tuples(st.integers(0, SIZE - 1), st.integers(0, SIZE - 1)).map(

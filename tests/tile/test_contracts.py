@@ -8,11 +8,11 @@ import pytest
 
 import septran
 from septran.errors import Errors
-from septran.tile.bijection import LayoutError
 from septran.tile.contracts import converts
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Copy, nodes
-from septran.tile.verify import verify
+from septran.tile.verify.bijection import LayoutError
+from septran.tile.verify.verifier import verify
 
 
 def test_an_engine_that_leaves_layouts_as_they_are_needs_them_at_its_source():

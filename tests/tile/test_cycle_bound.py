@@ -6,7 +6,7 @@ import pytest
 
 from septran.compiler import produce_stages
 from septran.operators import names
-from septran.tile.cycle_bound import cycle_bound
+from septran.tile.analyses.cycle_bound import cycle_bound
 from septran.tuning.model import predict
 
 

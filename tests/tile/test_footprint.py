@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import septran
 from septran.task.index import Index, axis
-from septran.tile.footprint import footprint, meet, scattered
 from septran.tile.nodes import Region
+from septran.tile.verify.footprint import footprint, meet, scattered
 
 
 def rows(start: int, count: int, width: int = 10) -> Region:

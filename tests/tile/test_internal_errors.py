@@ -6,9 +6,9 @@ import pytest
 
 import septran
 from septran.errors import Errors, TileError
-from septran.tile import place
+from septran.tile import pipeline as place
+from septran.tile.interpret.channel_state import ProtocolError
 from septran.tile.passes import PASSES
-from septran.tile.rings import ProtocolError
 
 SHAPES = {"M": 130, "N": 130, "K": 130}
 

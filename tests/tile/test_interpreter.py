@@ -14,17 +14,17 @@ from septran.targets.registry import NoTargetError
 from septran.task import expressions as ex
 from septran.task.index import Index, Var, axis
 from septran.task.tree import ScalarParam
-from septran.tile.bijection import LayoutError
-from septran.tile.interpreter import ArgumentError, interpret
+from septran.tile.interpret.channel_state import DeadlockError
+from septran.tile.interpret.interpreter import ArgumentError, interpret
+from septran.tile.interpret.schedules import ADVERSARIES
+from septran.tile.interpret.storage import CapacityError, ExtentError, OutOfBoundsError
+from septran.tile.interpret.unwritten import UnwrittenElementError
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Barrier, Region
 from septran.tile.records import Placement
-from septran.tile.rings import DeadlockError
-from septran.tile.schedules import ADVERSARIES
-from septran.tile.storage import CapacityError, ExtentError, OutOfBoundsError
-from septran.tile.unwritten import UnwrittenElementError
-from septran.tile.verify import verify
-from septran.tile.verify_races import RaceError
+from septran.tile.verify.bijection import LayoutError
+from septran.tile.verify.races import RaceError
+from septran.tile.verify.verifier import verify
 
 ORDERS = [*ADVERSARIES, "early", "late", 0, 1, 2]
 

@@ -16,8 +16,9 @@ from septran.compiler import produce_stages
 from septran.errors import SepTranError
 from septran.task.bounds import greatest, least
 from septran.task.reference import run_tree
-from septran.tile.interpreter import interpret
-from septran.tile.loops import ranges
+from septran.tile.analyses.loops import ranges
+from septran.tile.interpret.interpreter import interpret
+from septran.tile.interpret.schedules import ADVERSARIES
 from septran.tile.nodes import (
     Acquire,
     Commit,
@@ -32,8 +33,7 @@ from septran.tile.nodes import (
 )
 from septran.tile.passes.insert_sync import insert_sync
 from septran.tile.passes.pipeline_loops import pipeline_loops
-from septran.tile.schedules import ADVERSARIES
-from septran.tile.verify import verify
+from septran.tile.verify.verifier import verify
 
 HANDOVERS = (Acquire, Commit, Wait, Release)
 

@@ -7,11 +7,11 @@ import pytest
 
 from septran.compiler import produce_stages
 from septran.task.reference import run_tree
-from septran.tile.interpreter import interpret
+from septran.tile.interpret.interpreter import interpret
+from septran.tile.interpret.schedules import ADVERSARIES
 from septran.tile.ledger import ledger
 from septran.tile.printer import to_text
-from septran.tile.schedules import ADVERSARIES
-from septran.tile.verify import verify
+from septran.tile.verify.verifier import verify
 
 CASES = {
     "gemm": ("gemm", {"M": 70, "N": 45, "K": 150}, {}),

@@ -11,9 +11,9 @@ from septran.compiler import produce_stages
 from septran.errors import SepTranError
 from septran.task.index import Index
 from septran.task.reference import run_tree
-from septran.tile.interpreter import interpret
+from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import Copy, nodes, regions, rewrite
-from septran.tile.verify import verify
+from septran.tile.verify.verifier import verify
 
 GEMM = {"M": 40, "N": 50, "K": 30}
 TILES = {"block_M": 16, "block_N": 16, "block_K": 16}

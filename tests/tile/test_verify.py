@@ -9,25 +9,25 @@ import pytest
 from septran.errors import Errors
 from septran.machine.model import Instruction
 from septran.task.index import Index, Var, axis
-from septran.tile.bijection import LayoutError
+from septran.tile.interpret.channel_state import ProtocolError
+from septran.tile.interpret.storage import CapacityError, ExtentError, OutOfBoundsError
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Origin, Region
 from septran.tile.passes.insert_sync import insert_sync
 from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.records import Placement
-from septran.tile.rings import ProtocolError
-from septran.tile.storage import CapacityError, ExtentError, OutOfBoundsError
-from septran.tile.verify import verify
-from septran.tile.verify_clusters import ClusterError
-from septran.tile.verify_names import MissingOriginError, UnknownNameError, UnwrittenError
-from septran.tile.verify_places import (
+from septran.tile.verify.bijection import LayoutError
+from septran.tile.verify.clusters import ClusterError
+from septran.tile.verify.names import MissingOriginError, UnknownNameError, UnwrittenError
+from septran.tile.verify.places import (
     EngineError,
     PlacementError,
     PrivateMemoryError,
     ProcessorError,
 )
-from septran.tile.verify_races import RaceError
-from septran.tile.verify_sync import OrderError
+from septran.tile.verify.races import RaceError
+from septran.tile.verify.sync import OrderError
+from septran.tile.verify.verifier import verify
 
 AT = Index.of(Var("i"))
 

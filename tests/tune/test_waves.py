@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import septran
-from septran.tile.loops import walk
+from septran.tile.analyses.loops import walk
 from septran.tile.nodes import Copy
 from septran.tuning.model import predict
 from septran.tuning.waves import distinct_share

@@ -8,8 +8,8 @@ import pytest
 from septran import produce_stages, task
 from septran.task import tracing
 from septran.task.errors import UnwrittenElementError
-from septran.tile import unwritten
-from septran.tile.interpreter import interpret
+from septran.tile.interpret import unwritten
+from septran.tile.interpret.interpreter import interpret
 
 HALF = """
     @task.define(leaf=True)

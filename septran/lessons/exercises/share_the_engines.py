@@ -13,7 +13,7 @@ from septran.lessons.lesson import Goal, Lesson, Outcome
 from septran.machine.loader import load_machine
 from septran.machine.model import Machine
 from septran.tile.nodes import Copy, Node, TileProgram, nodes, rewrite
-from septran.tile.own_passes import tile_pass
+from septran.tile.user_passes import tile_pass
 
 MAPPING = """
 machine: npu-cube

@@ -17,7 +17,7 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.task.index import ZERO, Index, Var, minimum
-from septran.tile.loops import walk
+from septran.tile.analyses.loops import walk
 from septran.tile.nodes import Compute, Copy, Node, TileProgram
 
 LINE = 64

@@ -12,7 +12,7 @@ from septran.dtypes import itemsize
 from septran.targets.cpu import simd
 from septran.targets.cpu.context import Context
 from septran.targets.lower.writer import Expr
-from septran.tile.loops import walk
+from septran.tile.analyses.loops import walk
 from septran.tile.nodes import For, TileProgram, writes
 
 APART = """\

@@ -26,7 +26,7 @@ from septran.targets.cpu.writer import CpuWriter
 from septran.targets.index_width import index_dtype
 from septran.targets.lower.writer import flat_buffer
 from septran.task.index import Index, Range, Var, axis, minimum
-from septran.tile.loops import ranges, trips, used, walk
+from septran.tile.analyses.loops import ranges, trips, used, walk
 from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, regions, writes
 
 Emitter = Callable[[Context, Sequence[Compute], Sequence[Buffer]], None]

@@ -25,6 +25,7 @@ from septran.targets.cuda.shared import pointer
 from septran.targets.cuda.wgmma import NAMES
 from septran.targets.lower.writer import Expr
 from septran.task.index import Index, Var
+from septran.tile.analyses.engine_limits import BOX
 from septran.tile.nodes import (
     Acquire,
     Barrier,
@@ -40,7 +41,6 @@ from septran.tile.nodes import (
     Wait,
     nodes,
 )
-from septran.tile.reach import BOX
 
 GATHER = "gather"
 """The engine of copies through registers."""

@@ -19,8 +19,8 @@ from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import ROLLED
 from septran.targets.lower.writer import Expr, both
 from septran.task.index import Index, axis
+from septran.tile.analyses.engine_limits import chunk_bytes
 from septran.tile.nodes import Copy
-from septran.tile.reach import chunk_bytes
 
 UNROLLED = 16
 """Chunks of a thread whose addresses are known beside each other, at most."""

@@ -22,9 +22,9 @@ from septran.targets.cuda.stores import matrices, put, whole_matrices
 from septran.targets.cuda.tma import STORE
 from septran.targets.lower.writer import Expr
 from septran.task.index import Index, minimum
+from septran.tile.analyses.engine_limits import Box, box, strides
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Buffer, Copy
-from septran.tile.reach import Box, box, strides
 
 ROWS, SPAN = 64, 128
 """Rows and bytes of a panel."""

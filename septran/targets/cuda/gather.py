@@ -26,8 +26,8 @@ from septran.targets.cuda.unaligned import ALIGN, FETCH, FETCH_WHOLE, FETCH_WORD
 from septran.targets.cuda.writer import ROLLED
 from septran.targets.lower.writer import Expr, both
 from septran.task.index import Index, maximum, minimum
+from septran.tile.analyses.engine_limits import near_axis
 from septran.tile.nodes import Copy
-from septran.tile.reach import near_axis
 
 WORD = 4
 """Bytes of a register."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from septran.targets.cuda.context import Context
-from septran.tile.loops import used
+from septran.tile.analyses.loops import used
 from septran.tile.nodes import Copy, Node, Role, TileProgram, Wait, nodes, regions
 from septran.tile.records import Placement
 

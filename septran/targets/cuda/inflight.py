@@ -17,8 +17,8 @@ from septran.targets.cuda.shared import pointer
 from septran.targets.cuda.state import Flight
 from septran.targets.lower.writer import Expr
 from septran.task.index import Index
+from septran.tile.analyses.asynchronous_products import touches
 from septran.tile.nodes import Compute, Copy, Node, Release, Wait, writes
-from septran.tile.products import touches
 
 WAIT = "wgmma.wait_group.sync.aligned"
 FEW = 4

@@ -32,7 +32,7 @@ from septran.targets.index_width import index_dtype
 from septran.targets.lower.writer import flat_buffer, sequence
 from septran.targets.registry import require_emitters
 from septran.task.index import Index
-from septran.tile.loops import used
+from septran.tile.analyses.loops import used
 from septran.tile.nodes import For, Node, Remark, TileProgram
 from septran.tile.substitution import substitute
 

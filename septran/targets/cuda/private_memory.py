@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from septran.targets.cuda.grids import grid
 from septran.task.index import Index
+from septran.tile.analyses.loops import ranges, used
 from septran.tile.layouts import ROW
-from septran.tile.loops import ranges, used
 from septran.tile.nodes import Buffer, For, Node, Region, TileProgram, nodes, regions
 from septran.tile.substitution import change_regions
 

@@ -16,7 +16,8 @@ from septran.targets.cuda.ptx import elected, ptx
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.wgmma import NAMES, ROWS
 from septran.targets.lower.writer import both
-from septran.tile.liveness import role_groups
+from septran.tile.analyses.engine_limits import BOX
+from septran.tile.analyses.liveness import role_groups
 from septran.tile.nodes import (
     Acquire,
     Commit,
@@ -29,7 +30,6 @@ from septran.tile.nodes import (
     Wait,
     nodes,
 )
-from septran.tile.reach import BOX
 
 SIZES = {"WARPGROUP": GROUP, "WARP": WARP, "THREAD": 1}
 """Threads of a unit of each level."""

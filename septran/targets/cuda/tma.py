@@ -18,8 +18,8 @@ from septran.targets.cuda.ptx import ptx
 from septran.targets.cuda.shared import pointer
 from septran.targets.cuda.unsupported import unsupported
 from septran.task.index import Index, axis
+from septran.tile.analyses.engine_limits import Box, box, outer, strides
 from septran.tile.nodes import Buffer, Copy, Region
-from septran.tile.reach import Box, box, outer, strides
 
 LONGEST = 256
 """Elements of a box along one axis (cuTensorMapEncodeTiled)."""

@@ -15,8 +15,8 @@ from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import GROUP
 from septran.targets.cuda.ptx import ptx
 from septran.task.index import Index
+from septran.tile.analyses.asynchronous_products import asynchronous
 from septran.tile.nodes import Node, Release, Role, Wait
-from septran.tile.products import asynchronous
 
 BARRIERS = 12
 """First named barrier of the turns."""

@@ -29,8 +29,8 @@ from septran.targets.dsa.steps import core_count, workspaces
 from septran.targets.dsa.toolchain import compiler
 from septran.targets.dsa.trust import is_trusted
 from septran.targets.dsa.vendor import Vendor
+from septran.tile.analyses.temporaries import shared_with_buffers
 from septran.tile.nodes import TileProgram
-from septran.tile.temporaries import shared_with_buffers
 
 if TYPE_CHECKING:
     from septran.simulator import Run

@@ -40,6 +40,7 @@ from septran.targets.dsa.vectors import emit_map
 from septran.targets.index_width import index_dtype
 from septran.targets.lower.writer import Writer, flat_buffer
 from septran.task.index import Index
+from septran.tile.analyses.temporaries import shared_with_buffers
 from septran.tile.nodes import (
     Acquire,
     Buffer,
@@ -53,7 +54,6 @@ from septran.tile.nodes import (
     nodes,
     writes,
 )
-from septran.tile.temporaries import shared_with_buffers
 
 EMITTERS: Mapping[str, Callable[[Context, Compute, int], None]] = {
     "gemm": emit_gemm,

@@ -9,11 +9,11 @@ from tvm import tirx
 from septran.simulator.commands import DTYPES
 from septran.targets.dsa.context import Access, Context, unsupported
 from septran.task.index import Index, Var, axis
-from septran.tile.bijection import asked_for
 from septran.tile.contracts import demanded_layout
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Compute
 from septran.tile.substitution import FIRST
+from septran.tile.verify.bijection import asked_for
 
 
 def emit_gemm(context: Context, node: Compute, queue: int) -> None:

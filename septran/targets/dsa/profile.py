@@ -15,7 +15,7 @@ from septran.stage import Shown, view
 from septran.targets.dsa.profile_lanes import Lane, lanes
 from septran.targets.dsa.profile_movement import Movement, movement
 from septran.targets.dsa.roofs import Roof, roofs
-from septran.tile.cycle_bound import CycleBound, cycle_bound
+from septran.tile.analyses.cycle_bound import CycleBound, cycle_bound
 from septran.tile.nodes import TileProgram
 
 Array = np.ndarray[Any, Any]

@@ -12,6 +12,7 @@ from septran.dtypes import itemsize
 from septran.simulator.queues import Queues
 from septran.targets.dsa.context import unsupported
 from septran.task.index import Var
+from septran.tile.analyses.temporaries import shared_with_buffers
 from septran.tile.nodes import (
     Acquire,
     Barrier,
@@ -27,7 +28,6 @@ from septran.tile.nodes import (
     reads,
     writes,
 )
-from septran.tile.temporaries import shared_with_buffers
 
 Hand = Union[Acquire, Commit, Wait, Release]
 

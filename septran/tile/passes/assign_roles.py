@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from septran.machine.model import Machine
 from septran.mapping.keys import CONSUMERS, REGISTERS, WARPSPECIALIZE
 from septran.task.index import Index
+from septran.tile.analyses.row_shares import IndivisibleError, Rows
 from septran.tile.nodes import (
     Channel,
     Compute,
@@ -23,7 +24,6 @@ from septran.tile.nodes import (
     rewrite,
     writes,
 )
-from septran.tile.rows import IndivisibleError, Rows
 from septran.tile.substitution import Names, on_channels, repeated, with_stage
 
 NAME = "assign_roles"

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from septran.machine.model import Engine
 from septran.task.index import Range, Var, axis
+from septran.tile.analyses.engine_limits import refusal, unfilled
+from septran.tile.analyses.loops import ranges
 from septran.tile.contracts import converts
-from septran.tile.loops import ranges
 from septran.tile.nodes import Copy, For, Node, Region, Remark, TileProgram, nodes, rewrite
-from septran.tile.reach import refusal, unfilled
 
 NAME = "choose_engines"
 

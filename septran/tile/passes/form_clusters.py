@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from septran.dtypes import itemsize
 from septran.mapping.keys import CLUSTER
 from septran.task.index import Index, Var
-from septran.tile.clusters import grid, same_for_all, shareable
-from septran.tile.loops import bytes_of, walk
+from septran.tile.analyses.clusters import grid, same_for_all, shareable
+from septran.tile.analyses.loops import bytes_of, walk
 from septran.tile.nodes import Copy, For, Node, Remark, Role, TileProgram
 from septran.tile.substitution import Names, substitute
 

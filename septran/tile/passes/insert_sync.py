@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from septran.task.index import Index, Var, minimum
-from septran.tile.barriers import barriers
-from septran.tile.liveness import role_groups
-from septran.tile.loops import ranges
+from septran.tile.analyses.asynchronous_products import completed
+from septran.tile.analyses.barriers import barriers
+from septran.tile.analyses.liveness import role_groups
+from septran.tile.analyses.loops import ranges
 from septran.tile.nodes import (
     Acquire,
     Channel,
@@ -30,7 +31,6 @@ from septran.tile.nodes import (
     regions,
     writes,
 )
-from septran.tile.products import completed
 from septran.tile.substitution import Names, simplified
 
 NAME = "insert_sync"

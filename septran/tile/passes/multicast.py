@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from septran.tile.clusters import in_step, same_for_all, shareable
-from septran.tile.loops import walk
+from septran.tile.analyses.clusters import in_step, same_for_all, shareable
+from septran.tile.analyses.loops import walk
 from septran.tile.nodes import Copy, For, Node, Role, TileProgram
 
 NAME = "multicast"

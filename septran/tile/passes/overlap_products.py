@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from septran.mapping.keys import OVERLAP, TURNS
 from septran.task.index import Index, Range, Var, minimum
-from septran.tile.loops import map_regions, ranges
+from septran.tile.analyses.asynchronous_products import asynchronous
+from septran.tile.analyses.loops import map_regions, ranges
 from septran.tile.nodes import (
     Buffer,
     Compute,
@@ -25,7 +26,6 @@ from septran.tile.nodes import (
     writes,
 )
 from septran.tile.passes.plan_memory import capacity, peak, placements
-from septran.tile.products import asynchronous
 from septran.tile.substitution import FIRST, Names, substitute
 
 NAME = "overlap_products"

@@ -9,8 +9,15 @@ from typing import NamedTuple
 from septran.mapping.keys import PIPELINE, WARPSPECIALIZE
 from septran.task.bounds import loop_range
 from septran.task.index import Index, Range, Var, minimum
-from septran.tile.loops import ranges
-from septran.tile.movability import hindrance, homes, is_asynchronous, is_load, may_lag
+from septran.tile.analyses.loop_dependence import (
+    hindrance,
+    homes,
+    is_asynchronous,
+    is_load,
+    may_lag,
+)
+from septran.tile.analyses.loops import ranges
+from septran.tile.analyses.pipeline_depth import Excess, Ring, deepest, excess, ineffective, lowered
 from septran.tile.nodes import (
     Buffer,
     Channel,
@@ -27,7 +34,6 @@ from septran.tile.nodes import (
 )
 from septran.tile.passes.assign_roles import assign_roles, role_level
 from septran.tile.passes.insert_sync import insert_sync
-from septran.tile.pipeline_depth import Excess, Ring, deepest, excess, ineffective, lowered
 from septran.tile.substitution import (
     FIRST,
     Names,

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from septran.errors import TileError, raise_all
 from septran.machine.model import Memory
-from septran.tile.barriers import barriers
-from septran.tile.liveness import Life, liveness
+from septran.tile.analyses.barriers import barriers
+from septran.tile.analyses.liveness import Life, liveness
+from septran.tile.analyses.temporaries import kept_for_temporaries
+from septran.tile.interpret.storage import size_bytes
 from septran.tile.nodes import Buffer, Remark, TileProgram
 from septran.tile.records import Placement
-from septran.tile.storage import size_bytes
-from septran.tile.temporaries import kept_for_temporaries
-from septran.tile.verify_places import spread
+from septran.tile.verify.places import spread
 
 NAME = "plan_memory"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from septran.mapping.keys import RASTER
 from septran.task.index import Index, Var
-from septran.tile.clusters import grid
+from septran.tile.analyses.clusters import grid
 from septran.tile.nodes import For, Node, Remark, Role, TileProgram
 from septran.tile.substitution import Names, substitute
 

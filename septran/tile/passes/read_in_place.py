@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from septran.dtypes import itemsize
-from septran.tile.loops import covers, ranges, trips, walk
+from septran.tile.analyses.loops import covers, ranges, trips, walk
 from septran.tile.nodes import (
     Buffer,
     Compute,

@@ -6,9 +6,9 @@ from septran.location import Location
 from septran.machine.model import Machine
 from septran.mapping.keys import LAYOUTS
 from septran.mapping.resolved import Instance
-from septran.tile.bijection import LayoutError
 from septran.tile.layouts import ROW, Layout
 from septran.tile.records import Request
+from septran.tile.verify.bijection import LayoutError
 
 
 def request_of(instance: Instance) -> Request:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from septran.task.primitives import PRIMITIVES
 from septran.task.views import View
-from septran.tile.axes import Axes, Key, operand_axes, resized
+from septran.tile.analyses.axes import Axes, Key, operand_axes, resized
 from septran.tile.nodes import (
     Compute,
     Copy,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from septran.dtypes import itemsize
 from septran.task import expressions as ex
 from septran.task.views import View
+from septran.tile.analyses.temporaries import SHARE
 from septran.tile.nodes import (
     Buffer,
     Compute,
@@ -19,7 +20,6 @@ from septran.tile.nodes import (
     rewrite,
 )
 from septran.tile.passes.instantiate import unused
-from septran.tile.temporaries import SHARE
 
 NAME = "spill_temporaries"
 

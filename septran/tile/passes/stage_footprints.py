@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from septran.errors import TileError
 from septran.task.index import Index, Range, Var, axis, is_axis
+from septran.tile.analyses.loops import ranges
 from septran.tile.layouts import ROW
-from septran.tile.loops import ranges
 from septran.tile.nodes import (
     Buffer,
     Compute,

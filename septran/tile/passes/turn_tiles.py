@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from septran.machine.model import Instruction
 from septran.task.index import axis
+from septran.tile.analyses.engine_limits import refusal
 from septran.tile.nodes import (
     Buffer,
     Compute,
@@ -20,7 +21,6 @@ from septran.tile.nodes import (
     rewrite,
 )
 from septran.tile.passes.choose_engines import plain
-from septran.tile.reach import refusal
 
 NAME = "turn_tiles"
 SUMMED = {1: 1, 2: 0}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from septran.machine.model import Instruction
 from septran.task.index import Index, axis
 from septran.task.views import View
-from septran.tile.loops import ranges
+from septran.tile.analyses.loops import ranges
 from septran.tile.nodes import Buffer, Compute, Copy, Node, Region, TileProgram, rewrite, writes
 from septran.tile.passes.fill_edges import SUMMED, whole_products
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from septran.tile.nodes import Buffer, For, Node, Role, TileProgram
-from septran.tile.place import Step
+from septran.tile.pipeline import Step
 from septran.tile.printer import to_text
 from septran.views.links.model import NO_KEYS, Document, Keys, PassStep, Word
 from septran.views.links.origins import Origins

@@ -47,7 +47,7 @@ def test_rows_of_an_accumulator_are_the_same_in_the_lanes_of_a_quad() -> None:
     assert held(rows)[9,] == {(4 + n, 1) for n in range(4)}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     shape=st.lists(st.integers(1, 20), min_size=1, max_size=3),
     threads=st.sampled_from([32, 128]),
@@ -75,7 +75,7 @@ def _used(fragment: Fragment) -> int:
     return count
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     rows=st.integers(1, 130), columns=st.integers(1, 130), threads=st.sampled_from([128, 256, 384])
 )

@@ -17,8 +17,8 @@ from septran.targets.cuda.target import TARGET
 from septran.targets.cuda.unsupported import UnsupportedNodeError
 from septran.task.index import Index, Var
 from septran.tile.nodes import Acquire, For, Role, Wait, nodes
-from septran.tile.verify import verify
-from septran.tile.verify_places import PrivateMemoryError
+from septran.tile.verify.places import PrivateMemoryError
+from septran.tile.verify.verifier import verify
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++")
 SIZES = [(1, 64), (1, 128), (2, 128), (2, 384), (3, 200)]

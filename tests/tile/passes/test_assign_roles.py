@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from septran.task import expressions as ex
-from septran.tile.interpreter import interpret
+from septran.tile.interpret.interpreter import interpret
+from septran.tile.interpret.schedules import ADVERSARIES
 from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Release, Role, Wait, nodes
 from septran.tile.passes.assign_roles import assign_roles
 from septran.tile.passes.insert_sync import insert_sync
 from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
 from septran.tile.printer import to_text
-from septran.tile.schedules import ADVERSARIES
-from septran.tile.verify import verify
+from septran.tile.verify.verifier import verify
 
 
 def placed(program):

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from septran.task.index import Index, Var
-from septran.tile.interpreter import interpret
+from septran.tile.interpret.interpreter import interpret
 from septran.tile.passes.assign_roles import assign_roles
 from septran.tile.passes.insert_sync import insert_sync
 from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
-from septran.tile.verify import verify
+from septran.tile.verify.verifier import verify
 
 SIZE = 4
 ORDERS = ("early", "late", 0, 1)
@@ -109,9 +109,7 @@ def arrays(program):
     }
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=CASES)
 def test_asynchronous_equals_synchronous(build, part, case):
     program = program_of(case, type(build), part)

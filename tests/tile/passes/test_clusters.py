@@ -11,8 +11,8 @@ import septran
 from septran.task.index import Index, Var
 from septran.tile.ledger import ledger
 from septran.tile.nodes import Copy, For, Wait, nodes, rewrite
-from septran.tile.verify import verify
-from septran.tile.verify_clusters import ClusterError, check_clusters
+from septran.tile.verify.clusters import ClusterError, check_clusters
+from septran.tile.verify.verifier import verify
 
 TUNABLES = {"block_M": 64, "block_N": 64, "block_K": 32}
 

@@ -9,7 +9,7 @@ import pytest
 
 from septran.errors import TileError
 from septran.task.index import Index, Var
-from septran.tile.interpreter import interpret
+from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import (
     Acquire,
     Barrier,
@@ -24,7 +24,7 @@ from septran.tile.nodes import (
 from septran.tile.passes.assign_roles import assign_roles
 from septran.tile.passes.insert_sync import insert_sync
 from septran.tile.passes.pipeline_loops import pipeline_loops
-from septran.tile.verify import verify
+from septran.tile.verify.verifier import verify
 
 
 def placed(program):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import septran
-from septran.tile.interpreter import interpret
+from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import Compute, For, Release, Role, nodes, regions
 
 MAPPING = (Path(__file__).parents[3] / "mappings" / "nvidia-h200.mapping.yaml").read_text()

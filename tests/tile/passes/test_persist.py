@@ -7,7 +7,7 @@ import pytest
 
 import septran
 from septran.tile.nodes import Copy, For, nodes
-from septran.tile.verify import verify
+from septran.tile.verify.verifier import verify
 
 MAPPING = """
 machine: npu-cube

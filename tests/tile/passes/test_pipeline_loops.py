@@ -10,13 +10,13 @@ import pytest
 
 from septran.compiler import produce_stages
 from septran.task.index import Index, Var
-from septran.tile.interpreter import interpret
+from septran.tile.interpret.interpreter import interpret
+from septran.tile.interpret.schedules import ADVERSARIES
 from septran.tile.nodes import Acquire, Barrier, Commit, Copy, For, Release, Wait, nodes, rewrite
 from septran.tile.passes.insert_sync import insert_sync
 from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.passes.plan_memory import plan_memory
 from septran.tile.printer import to_text
-from septran.tile.schedules import ADVERSARIES
 
 ORDERS = [*ADVERSARIES, *range(3)]
 TILE = 8

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from septran.machine.model import Memory
-from septran.tile.interpreter import interpret
+from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import TileProgram
 from septran.tile.passes.plan_memory import OverCapacityError, plan_memory
 

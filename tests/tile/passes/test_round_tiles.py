@@ -11,12 +11,12 @@ import septran
 from septran import task
 from septran.mapping.loader import load_mapping
 from septran.mapping.resolve import resolve
-from septran.tile.interpreter import interpret
+from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import Compute, Copy, nodes
 from septran.tile.passes.instantiate import instantiate
 from septran.tile.passes.round_tiles import round_tiles
-from septran.tile.place import place
-from septran.tile.verify import verify
+from septran.tile.pipeline import place
+from septran.tile.verify.verifier import verify
 
 HEADS = {"B": 1, "H": 2, "G": 1, "M": 100, "N": 70}
 

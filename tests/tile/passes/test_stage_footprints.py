@@ -7,11 +7,11 @@ import pytest
 
 from septran import task
 from septran.compiler import produce_stages
-from septran.tile.interpreter import interpret
+from septran.tile.interpret.interpreter import interpret
 from septran.tile.layouts import ROW, Layout
 from septran.tile.nodes import Compute, Copy, nodes
 from septran.tile.passes.stage_footprints import FootprintError
-from septran.tile.verify import verify
+from septran.tile.verify.verifier import verify
 
 PLAIN = """
     machine: cpu-x86

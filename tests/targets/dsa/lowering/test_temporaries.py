@@ -12,8 +12,8 @@ import septran
 from septran.cli import app
 from septran.simulator.errors import OverlapError
 from septran.targets.dsa import lowering, steps
+from septran.tile.analyses.temporaries import start_of_temporaries
 from septran.tile.passes.plan_memory import peak
-from septran.tile.temporaries import start_of_temporaries
 
 MACHINES = Path(__file__).parents[4] / "mappings" / "machines"
 SHAPES = {

@@ -10,8 +10,8 @@ import pytest
 import septran
 from septran.errors import SepTranError
 from septran.tile.nodes import Copy, Remark, Wait, rewrite
-from septran.tile.own_passes import PassPlaceError, PassResultError, in_order
 from septran.tile.passes import PASSES
+from septran.tile.user_passes import PassPlaceError, PassResultError, in_order
 
 SHAPES = {"M": 128, "N": 128, "K": 512}
 

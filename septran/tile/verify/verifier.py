@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from septran.errors import SepTranError, raise_all
 from septran.given import require
+from septran.tile.analyses.scopes import blocks
 from septran.tile.nodes import TileProgram
-from septran.tile.scopes import blocks
-from septran.tile.verify_clusters import check_clusters
-from septran.tile.verify_names import check_names
-from septran.tile.verify_places import check_places
-from septran.tile.verify_races import check_races
-from septran.tile.verify_regions import check_regions
-from septran.tile.verify_sync import check_sync
+from septran.tile.verify.clusters import check_clusters
+from septran.tile.verify.names import check_names
+from septran.tile.verify.places import check_places
+from septran.tile.verify.races import check_races
+from septran.tile.verify.regions import check_regions
+from septran.tile.verify.sync import check_sync
 
 
 def verify(program: TileProgram, *, full: bool = False) -> None:

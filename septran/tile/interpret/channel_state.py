@@ -95,7 +95,7 @@ class Ring:
     clock: int = 0
     shifts: dict[str, int] = field(default_factory=dict)
     """Fills that each thread left out, where only some iterations are walked."""
-    left_out: dict[str, list[int]] = field(default_factory=dict)
+    skipped: dict[str, list[int]] = field(default_factory=dict)
     """Iterations that each thread left out, loop by loop."""
     users: set[str] = field(default_factory=set)
     """Threads that hand over."""

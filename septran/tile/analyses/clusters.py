@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from septran.task.index import Var
-from septran.tile.loops import depends, walk
+from septran.tile.analyses.engine_limits import BOX
+from septran.tile.analyses.loops import depends, walk
 from septran.tile.nodes import Acquire, Commit, Copy, For, Release, TileProgram, Wait
-from septran.tile.reach import BOX
 
 
 def shareable(program: TileProgram, copy: Copy) -> bool:

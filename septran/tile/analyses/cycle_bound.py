@@ -25,8 +25,8 @@ from septran.dtypes import itemsize
 from septran.machine.model import Instruction, Machine
 from septran.task import expressions as ex
 from septran.task.index import Index, Var
+from septran.tile.analyses.loops import trips, walk
 from septran.tile.ledger import amount, tally
-from septran.tile.loops import trips, walk
 from septran.tile.nodes import (
     Compute,
     Copy,

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from septran.errors import TileError, nearest
 from septran.task.index import Var, is_axis
 from septran.task.primitives import PRIMITIVES
-from septran.tile.loops import walk
+from septran.tile.analyses.loops import walk
+from septran.tile.interpret.channel_state import located
 from septran.tile.nodes import (
     Acquire,
     Commit,
@@ -24,7 +25,6 @@ from septran.tile.nodes import (
     regions,
     writes,
 )
-from septran.tile.rings import located
 from septran.tile.substitution import FIRST
 
 

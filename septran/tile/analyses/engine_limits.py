@@ -10,8 +10,8 @@ from septran.dtypes import itemsize
 from septran.machine.model import Engine
 from septran.task.bounds import alternatives, least
 from septran.task.index import Index, Range, Var, axis
+from septran.tile.analyses.loops import affine
 from septran.tile.layouts import ROW
-from septran.tile.loops import affine
 from septran.tile.nodes import Buffer, Copy, Region, TileProgram
 
 BOX, CHUNKS = "mbarrier", "group"

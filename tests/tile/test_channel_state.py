@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from septran.tile.interpreter import interpret
-from septran.tile.rings import ProtocolError
-from septran.tile.verify import verify
+from septran.tile.interpret.channel_state import ProtocolError
+from septran.tile.interpret.interpreter import interpret
+from septran.tile.verify.verifier import verify
 
 CASES = {
     "a fill is committed twice": (

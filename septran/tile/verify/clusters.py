@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from septran.errors import TileError
-from septran.tile.clusters import in_step, same_for_all, shareable
-from septran.tile.loops import walk
+from septran.tile.analyses.clusters import in_step, same_for_all, shareable
+from septran.tile.analyses.loops import walk
+from septran.tile.interpret.channel_state import located
 from septran.tile.nodes import Copy, For, TileProgram
-from septran.tile.rings import located
 
 
 class ClusterError(TileError):

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from septran.errors import TileError, nearest
 from septran.machine.model import Machine, Memory
 from septran.task.primitives import PRIMITIVES
-from septran.tile.bijection import LayoutError, asked_for, check_layout
+from septran.tile.analyses.scopes import Block
 from septran.tile.contracts import converts, demanded_layout
+from septran.tile.interpret.channel_state import located
+from septran.tile.interpret.storage import CapacityError, size_bytes
 from septran.tile.layouts import ROW
 from septran.tile.nodes import (
     Buffer,
@@ -23,9 +25,7 @@ from septran.tile.nodes import (
     nodes,
     regions,
 )
-from septran.tile.rings import located
-from septran.tile.scopes import Block
-from septran.tile.storage import CapacityError, size_bytes
+from septran.tile.verify.bijection import LayoutError, asked_for, check_layout
 
 
 class ProcessorError(TileError):

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from septran.task.index import Var
+from septran.tile.interpret.storage import Access
 from septran.tile.nodes import Buffer, Region
-from septran.tile.storage import Access
 
 Owned = tuple[int, tuple[tuple[int, int], ...]]
 """Who has it; first and last coordinate along each axis, the stage first."""

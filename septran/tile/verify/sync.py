@@ -14,10 +14,12 @@ from dataclasses import dataclass, field, replace
 from septran.errors import TileError
 from septran.task.bounds import greatest, least
 from septran.task.index import Range, Var
-from septran.tile.execution import Execution, Frame
-from septran.tile.footprint import Box, Cells, footprint, meet, scattered
-from septran.tile.left_out import LeftOut
-from septran.tile.loops import ends, walk
+from septran.tile.analyses.loops import ends, walk
+from septran.tile.analyses.scopes import Block
+from septran.tile.interpret.channel_state import Fill, Flight, Thread, located
+from septran.tile.interpret.execution import Execution, Frame
+from septran.tile.interpret.schedules import Schedule
+from septran.tile.interpret.storage import Access
 from septran.tile.nodes import (
     Acquire,
     Barrier,
@@ -36,10 +38,8 @@ from septran.tile.nodes import (
     regions,
     writes,
 )
-from septran.tile.rings import Fill, Flight, Thread, located
-from septran.tile.schedules import Schedule
-from septran.tile.scopes import Block
-from septran.tile.storage import Access
+from septran.tile.verify.footprint import Box, Cells, footprint, meet, scattered
+from septran.tile.verify.loop_sampling import SkippedIterations
 
 
 class OrderError(TileError):
@@ -53,18 +53,18 @@ def check_sync(program: TileProgram, top: Block, full: bool) -> Iterator[TileErr
     """The first thing that is wrong with the hand-overs, if any."""
     if not any(_ordering(n) for n in nodes(program.body)):
         return
-    left_out = LeftOut(program, full)
-    error = _walked(program, top, left_out)
-    if left_out.uneven or (left_out.any and error is not None):  # not sure: leave out no fill
-        error = _walked(program, top, LeftOut(program, full, rings=False))
+    skipped = SkippedIterations(program, full)
+    error = _walked(program, top, skipped)
+    if skipped.uneven or (skipped.any and error is not None):  # not sure: leave out no fill
+        error = _walked(program, top, SkippedIterations(program, full, rings=False))
     if error is not None:
         yield error
 
 
-def _walked(program: TileProgram, top: Block, left_out: LeftOut) -> TileError | None:
-    """What goes wrong in a walk, which says nothing where it was `left_out.uneven`."""
+def _walked(program: TileProgram, top: Block, skipped: SkippedIterations) -> TileError | None:
+    """What goes wrong in a walk, which says nothing where it was `skipped.uneven`."""
     try:
-        Execution(program, _Clocks(program, left_out), Schedule(), top).run({})
+        Execution(program, _Clocks(program, skipped), Schedule(), top).run({})
     except TileError as error:
         return error
     return None
@@ -130,8 +130,8 @@ class _Summary:
 class _Clocks:
     """Effects that note who touched what, and what they knew."""
 
-    def __init__(self, program: TileProgram, left_out: LeftOut) -> None:
-        self.program, self.left_out = program, left_out
+    def __init__(self, program: TileProgram, skipped: SkippedIterations) -> None:
+        self.program, self.skipped = program, skipped
         self.clocks: dict[Thread, _Clock] = {}
         self.shared = _shared(program)
         self.scattered = scattered(program) & self.shared
@@ -283,7 +283,7 @@ class _Clocks:
 
     def trips(self, node: For, extent: int, frame: Frame) -> Iterable[int]:
         """The first and last iterations, with fill numbers counted on across the gap."""
-        return self.left_out.trips(node, extent, frame)
+        return self.skipped.trips(node, extent, frame)
 
 
 def _shared(program: TileProgram) -> frozenset[str]:

@@ -22,17 +22,25 @@ from septran.task.index import Var, axis
 from septran.task.numerics import convert
 from septran.task.primitives import PRIMITIVES
 from septran.task.views import View
-from septran.tile.bijection import check_layout
-from septran.tile.execution import Execution, Frame
+from septran.tile.analyses.scopes import Block
+from septran.tile.interpret.channel_state import Fill, Flight, Thread, located
+from septran.tile.interpret.execution import Execution, Frame
+from septran.tile.interpret.schedules import Schedule
+from septran.tile.interpret.storage import (
+    NEVER,
+    Access,
+    Array,
+    CapacityError,
+    ExtentError,
+    Store,
+    grid,
+)
+from septran.tile.interpret.unwritten import Unwritten
 from septran.tile.nodes import Compute, Copy, For, Region, Role, TileProgram
 from septran.tile.records import Placement
-from septran.tile.rings import Fill, Flight, Thread, located
-from septran.tile.schedules import Schedule
-from septran.tile.scopes import Block
-from septran.tile.storage import NEVER, Access, Array, CapacityError, ExtentError, Store, grid
 from septran.tile.substitution import FIRST
-from septran.tile.unwritten import Unwritten
-from septran.tile.verify_places import spread
+from septran.tile.verify.bijection import check_layout
+from septran.tile.verify.places import spread
 
 Scalars = Mapping[str, float | int]
 Order = str | int | Schedule

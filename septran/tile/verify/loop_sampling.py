@@ -13,16 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from septran.task.index import Index
-from septran.tile.execution import Frame
+from septran.tile.interpret.channel_state import Ring
+from septran.tile.interpret.execution import Frame
 from septran.tile.nodes import Acquire, Commit, For, Release, TileProgram, Wait, nodes, regions
-from septran.tile.rings import Ring
 
 SHORT = 3
 """Iterations of a loop that are always walked."""
 
 
 @dataclass
-class LeftOut:
+class SkippedIterations:
     """What one walk of a program leaves out."""
 
     program: TileProgram
@@ -47,14 +47,14 @@ class LeftOut:
     def uneven(self) -> bool:
         """Whether threads of a ring left out different numbers: then the walk says nothing."""
         return any(
-            len({tuple(ring.left_out.get(name, ())) for name in ring.users}) > 1
+            len({tuple(ring.skipped.get(name, ())) for name in ring.users}) > 1
             for ring in self._touched.values()
         )
 
     @property
     def any(self) -> bool:
         """Whether fills were left out."""
-        return any(any(map(any, ring.left_out.values())) for ring in self._touched.values())
+        return any(any(map(any, ring.skipped.values())) for ring in self._touched.values())
 
     def _plain(self, node: For, extent: int) -> Iterable[int]:
         """The first and the last iteration of a loop that counts on no ring."""
@@ -75,7 +75,7 @@ class LeftOut:
             distance = 0
         for ring in rings.values():
             self._touched[id(ring)] = ring
-            ring.left_out.setdefault(thread, []).append(distance)
+            ring.skipped.setdefault(thread, []).append(distance)
         yield from range(first if distance else extent)
         if distance:
             for name, ring in rings.items():
@@ -119,11 +119,11 @@ class LeftOut:
 
 def _told(rings: list[Ring], thread: str) -> int | None:
     """What the first other thread left out in its loop with this number; None if this is it."""
-    number = len(rings[0].left_out.get(thread, ()))
+    number = len(rings[0].skipped.get(thread, ()))
     found = (
         past[number]
         for ring in rings
-        for other, past in ring.left_out.items()
+        for other, past in ring.skipped.items()
         if other != thread and len(past) > number
     )
     return next(found, None)

@@ -11,10 +11,10 @@ from septran.errors import Errors, TileError, raise_all
 from septran.given import require
 from septran.mapping.resolved import ResolvedMapping
 from septran.tile.nodes import TileProgram
-from septran.tile.own_passes import OwnPass, in_order
 from septran.tile.passes import PASSES
 from septran.tile.passes.instantiate import instantiate
-from septran.tile.verify import verify
+from septran.tile.user_passes import UserPass, in_order
+from septran.tile.verify.verifier import verify
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def place(
     resolved: ResolvedMapping,
     check: Callable[[TileProgram], None] | None = None,
     *,
-    passes: Sequence[OwnPass] = (),
+    passes: Sequence[UserPass] = (),
 ) -> tuple[Step, ...]:
     """Run every pass in order and keep what each one gives; the last is the result.
 

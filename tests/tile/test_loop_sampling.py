@@ -8,8 +8,8 @@ import pytest
 
 from septran.errors import TileError
 from septran.task.index import Index, Var
-from septran.tile.rings import DeadlockError
-from septran.tile.verify import verify
+from septran.tile.interpret.channel_state import DeadlockError
+from septran.tile.verify.verifier import verify
 
 LENGTHS = (3, 5, 8, 9, 10, 11, 12, 13, 15, 16, 24)
 

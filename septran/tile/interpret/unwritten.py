@@ -10,9 +10,9 @@ import numpy as np
 
 from septran.errors import TileError
 from septran.task.index import Var
+from septran.tile.interpret.channel_state import located
+from septran.tile.interpret.storage import NEVER, grid
 from septran.tile.nodes import Buffer, Compute, Copy, Region
-from septran.tile.rings import located
-from septran.tile.storage import NEVER, grid
 
 Array = np.ndarray[Any, Any]
 

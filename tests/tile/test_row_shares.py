@@ -8,8 +8,8 @@ import pytest
 
 from septran.task import expressions as ex
 from septran.task.index import Index, axis
+from septran.tile.analyses.row_shares import IndivisibleError, Rows
 from septran.tile.nodes import Region
-from septran.tile.rows import IndivisibleError, Rows
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from septran.tile.analyses.scopes import Block, Path, blocks
 from septran.tile.nodes import (
     Acquire,
     Commit,
@@ -18,7 +19,6 @@ from septran.tile.nodes import (
     nodes,
     regions,
 )
-from septran.tile.scopes import Block, Path, blocks
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class PassResultError(TileError):
 
 
 @dataclass(frozen=True)
-class OwnPass:
+class UserPass:
     """A function from tile program to tile program, with its place in the order of passes."""
 
     function: Transform
@@ -56,7 +56,7 @@ class OwnPass:
 
 def tile_pass(
     function: Any = None, /, *, before: str | None = None, after: str | None = None
-) -> Callable[[Transform], OwnPass]:
+) -> Callable[[Transform], UserPass]:
     """Make a pass of a function; `before` or `after` names the pass that it goes beside.
 
     ``septran.compile(..., passes=[mine])`` runs it, as `explain`, `place` and their like do;
@@ -68,14 +68,14 @@ def tile_pass(
     if not isinstance(before or after, str):
         named = shown(before or after)
         raise PassPlaceError(f"{named} is no name of a pass", hint=example)
-    return lambda function: OwnPass(_function(function), before, after)
+    return lambda function: UserPass(_function(function), before, after)
 
 
-def own_passes(passes: Any) -> tuple[OwnPass, ...]:
+def user_passes(passes: Any) -> tuple[UserPass, ...]:
     """`passes=` of whoever compiles, as a list; raises WrongArgumentError, PassPlaceError."""
     found = several("passes", passes, "[mine]")
     for one in found:
-        if not isinstance(one, OwnPass):
+        if not isinstance(one, UserPass):
             name = getattr(one, "__name__", shown(one))
             raise PassPlaceError(
                 f"it is not said where the pass {name} goes",
@@ -92,7 +92,7 @@ def _function(function: Any) -> Transform:
     return made
 
 
-def in_order(compilers: Sequence[Transform], own: Sequence[OwnPass] = ()) -> tuple[Transform, ...]:
+def in_order(compilers: Sequence[Transform], own: Sequence[UserPass] = ()) -> tuple[Transform, ...]:
     """The compiler's passes with a user's own in their places; raises PassPlaceError.
 
     Those that go after the same pass follow each other as they are given; one may go beside
@@ -100,7 +100,7 @@ def in_order(compilers: Sequence[Transform], own: Sequence[OwnPass] = ()) -> tup
     """
     order: list[Transform] = list(compilers)
     behind: dict[str, int] = {}
-    for one in own_passes(own):
+    for one in user_passes(own):
         names = [transform.__name__ for transform in order]
         anchor = one.before or one.after or ""
         if one.before is not None:
@@ -113,7 +113,7 @@ def in_order(compilers: Sequence[Transform], own: Sequence[OwnPass] = ()) -> tup
     return tuple(order)
 
 
-def _position(names: Sequence[str], anchor: str, one: OwnPass) -> int:
+def _position(names: Sequence[str], anchor: str, one: UserPass) -> int:
     if anchor not in names:
         side = "before" if one.before is not None else "after"
         known = ", ".join((FIRST, *names))

@@ -13,9 +13,9 @@ from septran.dtypes import is_float, itemsize, numpy_dtype
 from septran.errors import TileError
 from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
 from septran.task.index import Index, Var, axis
-from septran.tile.loops import affine
+from septran.tile.analyses.loops import affine
+from septran.tile.interpret.channel_state import located
 from septran.tile.nodes import Buffer, Origin, Region
-from septran.tile.rings import located
 
 Array = np.ndarray[Any, Any]
 POISON = 0xAA

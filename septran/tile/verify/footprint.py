@@ -13,7 +13,7 @@ import numpy as np
 
 from septran.task.gather import coordinates, extents
 from septran.task.index import Var
-from septran.tile.loops import affine
+from septran.tile.analyses.loops import affine
 from septran.tile.nodes import Region, TileProgram, nodes, regions
 
 Cells = np.ndarray[Any, np.dtype[np.int64]]

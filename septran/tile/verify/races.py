@@ -11,8 +11,10 @@ import numpy as np
 from septran.errors import TileError
 from septran.task.bounds import greatest, least
 from septran.task.index import Index, Range, Var, axis
-from septran.tile.collisions import Owned, collide, owned_boxes
-from septran.tile.loops import iterations, ranges_of, samples, walk
+from septran.tile.analyses.loops import iterations, ranges_of, samples, walk
+from septran.tile.analyses.scopes import Block
+from septran.tile.interpret.channel_state import located
+from septran.tile.interpret.storage import Access, Store
 from septran.tile.nodes import (
     Barrier,
     For,
@@ -23,9 +25,7 @@ from septran.tile.nodes import (
     reads,
     writes,
 )
-from septran.tile.rings import located
-from septran.tile.scopes import Block
-from septran.tile.storage import Access, Store
+from septran.tile.verify.collisions import Owned, collide, owned_boxes
 
 _PRIME = "'"
 """Marks the indices of the other iteration."""

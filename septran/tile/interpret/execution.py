@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from septran.task.index import Var
+from septran.tile.analyses.scopes import Block, Step, blocks
+from septran.tile.interpret.channel_state import DeadlockError, Fill, Flight, Ring, Thread, located
+from septran.tile.interpret.schedules import Schedule
 from septran.tile.nodes import (
     Acquire,
     Barrier,
@@ -28,9 +31,6 @@ from septran.tile.nodes import (
     nodes,
     reads,
 )
-from septran.tile.rings import DeadlockError, Fill, Flight, Ring, Thread, located
-from septran.tile.schedules import Schedule
-from septran.tile.scopes import Block, Step, blocks
 
 
 @dataclass

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from septran.errors import TileError
 from septran.task.bounds import greatest, least, loop_range
 from septran.task.index import Range, Var, axis
-from septran.tile.loops import ends, ranges_of, samples, walk
+from septran.tile.analyses.loops import ends, ranges_of, samples, walk
+from septran.tile.interpret.channel_state import located
+from septran.tile.interpret.storage import ExtentError, OutOfBoundsError, grid
 from septran.tile.nodes import Buffer, For, Node, Region, TileProgram, regions, writes
-from septran.tile.rings import located
-from septran.tile.storage import ExtentError, OutOfBoundsError, grid
 
 
 @dataclass(frozen=True)

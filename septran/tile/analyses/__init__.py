@@ -1,0 +1,1 @@
+"""What passes, the verifier and targets ask about a tile program."""

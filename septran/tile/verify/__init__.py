@@ -1,0 +1,1 @@
+"""Whether a tile program keeps the rules of Tile IR."""
