@@ -12,7 +12,7 @@ from tvm import tirx
 
 from septran.dtypes import SHORT, itemsize
 from septran.errors import TargetError
-from septran.targets.cpu.addresses import Indices, Storage
+from septran.targets.cpu.addresses import Storage
 from septran.targets.cpu.ahead import Ahead, coming
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copies import emit_copy
@@ -24,6 +24,7 @@ from septran.targets.cpu.simd import fence
 from septran.targets.cpu.vector import emit_maps
 from septran.targets.cpu.writer import CpuWriter
 from septran.targets.index_width import index_dtype
+from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer
 from septran.task.index import Index, Range, Var, axis, minimum
 from septran.tile.analyses.loops import ranges, trips, used, walk

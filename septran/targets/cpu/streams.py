@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from septran.targets.cpu import simd
-from septran.targets.cpu.addresses import Access, with_axes
+from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.ahead import Asking
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import contiguity, fully_readable, read, widen
+from septran.targets.lower.indices import with_axes
 from septran.targets.lower.writer import Expr
 from septran.task.atoms import FloorDiv, Mod
 from septran.task.index import Index, Var, axis

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from septran.dtypes import itemsize
 from septran.targets.cuda.context import Context, Storage
+from septran.targets.lower.indices import divisor
 from septran.targets.lower.writer import Expr, both
-from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod, Var
-from septran.task.index import Index, IndexLike
+from septran.task.atoms import Var
+from septran.task.index import Index
 from septran.task.views import View
 from septran.tile.nodes import Region
 
@@ -101,19 +102,3 @@ class Access:
                 indices.inside(e, n) for e, n in zip(entries, self.storage.shape, strict=True)
             ]
         return both(*conditions)
-
-
-def divisor(value: IndexLike) -> int:
-    """A number that certainly divides every value of an index; 0 for the index 0."""
-    index = Index.of(value)
-    return math.gcd(index.constant, *(c * _divides(a) for a, c in index.terms))
-
-
-def _divides(atom: Atom) -> int:
-    match atom:
-        case Mod(value, modulus):
-            return math.gcd(divisor(value), modulus)
-        case Min(operands) | Max(operands):
-            return math.gcd(*map(divisor, operands))
-        case Var() | FloorDiv():
-            return 1

@@ -13,9 +13,9 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 from septran.dtypes import itemsize
 from septran.emulator.launch import Argument, TensorMap
 from septran.targets.cuda.fragments import Fragment, Holding
-from septran.targets.cuda.indices import Indices
 from septran.targets.cuda.state import KernelState
 from septran.targets.cuda.writer import CudaWriter
+from septran.targets.lower.indices import Scope
 from septran.targets.lower.writer import Expr
 from septran.task.index import Index, IndexLike, Var
 from septran.tile.layouts import Layout
@@ -73,12 +73,11 @@ class Scratch:
 
 
 @dataclass
-class Context:
+class Context(Scope):
     """The state of one kernel's lowering."""
 
-    program: TileProgram
     writer: CudaWriter
-    indices: Indices
+    program: TileProgram
     threads: Threads
     block: int
     """Threads a block."""
@@ -119,26 +118,9 @@ class Context:
         """The buffer of the tile program."""
         return self.program.buffer(name)
 
-    def lower(self, value: IndexLike) -> Expr:
-        """An index as a TensorIR integer."""
-        return self.indices.lower(value)
-
-    @contextmanager
-    def loop(self, stem: str, extent: IndexLike, unrolled: bool = False) -> Iterator[Index]:
-        """``for stem in range(extent)``, as an index."""
-        top = self.indices.simplify(extent)
-        most = self.indices.bounds(top)[1]
-        bound = top.constant if top.is_constant else self.lower(top)
-        with self.writer.loop(stem, bound, unrolled=unrolled) as variable:
-            index = self.indices.fresh(variable, 0, max(0, most - 1))
-            if unrolled:
-                self.indices.unrolled.update(index.variables())
-            yield index
-
     def alias(self, variable: Var, value: Index) -> None:
         """Let a loop index of the program stand for `value` from now on."""
-        low, high = self.indices.bounds(value)
-        self.indices.bind(variable, self.lower(value), low, high)
+        super().alias(variable, value)
         self.loops[variable.name] = Index.of(variable)
 
     def sync(self) -> None:

@@ -73,7 +73,7 @@ class _Chunks:
             chunk = [Index()] * len(shape)
             inside: Expr | None = None
             for position, axis in enumerate(order):
-                chunk[axis] = context.indices.named("c", walk.coordinate(position))
+                chunk[axis] = context.variable("c", walk.coordinate(position))
                 inside = both(inside, context.indices.below(chunk[axis], shape[axis]))
             chunk[self.along] = chunk[self.along] * self.lanes
             with context.writer.when(inside):
@@ -94,7 +94,11 @@ class _Chunks:
         step = max(n for n in range(1, room + 1) if first.extent % n == 0)
         context.writer.note(ROLLED)
         parts = context.loop("part", Index.of(first.extent // step))
-        with parts as part, context.loop("r", Index.of(step), True) as number, walk.over(rest):
+        with (
+            parts as part,
+            context.loop("r", Index.of(step), unrolled=True) as number,
+            walk.over(rest),
+        ):
             walk.steps[first] = part * step + number
             yield
 

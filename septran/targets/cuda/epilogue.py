@@ -121,7 +121,7 @@ class _Epilogue:
         source = context.storages[self.node.source.buffer]
         groups = context.threads.count // GROUP
         rows, width = source.shape[0] // groups, SPAN // itemsize(source.dtype)
-        group = context.indices.named("group", context.thread // GROUP)
+        group = context.variable("group", context.thread // GROUP)
         count = PANELS if _base(context, self.node, PANELS) is not None else 1
         base = _base(context, self.node, count)
         assert base is not None

@@ -18,12 +18,13 @@ from typing import Any
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
-from septran.targets.cuda.addresses import CHUNK, Access, divisor
+from septran.targets.cuda.addresses import CHUNK, Access
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.registers import zero
 from septran.targets.cuda.runs import follows
 from septran.targets.cuda.unaligned import ALIGN, FETCH, FETCH_WHOLE, FETCH_WORD, HERE, TURN
 from septran.targets.cuda.writer import ROLLED
+from septran.targets.lower.indices import divisor
 from septran.targets.lower.writer import Expr, both
 from septran.task.index import Index, maximum, minimum
 from septran.tile.analyses.engine_limits import near_axis
@@ -146,7 +147,7 @@ class _Units(ABC):
         for position, number in reversed(list(enumerate(self.order))):
             value = rest % counts[position] if position else rest
             rest = rest // counts[position]
-            at[number] = self.context.indices.named("c", value) * self.steps.get(number, 1)
+            at[number] = self.context.variable("c", value) * self.steps.get(number, 1)
         return tuple(at)
 
     def hold(self, batch: int) -> Any:

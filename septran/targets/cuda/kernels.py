@@ -21,7 +21,6 @@ from septran.targets.cuda.emitter_table import EMITTERS
 from septran.targets.cuda.facts import RESERVED, unit_limits
 from septran.targets.cuda.fragments import GROUP, Holding
 from septran.targets.cuda.grids import grid
-from septran.targets.cuda.indices import Indices
 from septran.targets.cuda.lowering import elements, enter, own, uniform
 from septran.targets.cuda.names import identifier
 from septran.targets.cuda.roles import block_threads, hoisted, prepare
@@ -29,6 +28,7 @@ from septran.targets.cuda.state import KernelState
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import CudaWriter
 from septran.targets.index_width import index_dtype
+from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer, sequence
 from septran.targets.registry import require_emitters
 from septran.task.index import Index
@@ -106,9 +106,9 @@ class _Kernel:
         self.writer = CudaWriter(index_dtype(program), _generation(program) >= AMPERE)
         self.block, self.thread = tirx.Var("block", "int32"), tirx.Var("tid", "int32")
         shared = flat_buffer("shared", _shared_bytes(program), "uint8", 1024, "shared.dyn")
-        indices = Indices(self.writer)
+        indices = Indices(self.writer, explicit=True)
         self.context = Context(
-            program, self.writer, indices, Threads(0, block), block, self.thread, shared,
+            self.writer, indices, program, Threads(0, block), block, self.thread, shared,
             EMITTERS, Cluster.of(self.loops), state=KernelState(uniform(program)),
         )  # fmt: skip
 
@@ -173,7 +173,7 @@ class _Kernel:
             values.insert(0, rest % size)
             rest = rest // size
         for loop, value in zip(self.loops, values, strict=True):
-            context.alias(loop.variable, context.indices.named(loop.variable.name, value))
+            context.alias(loop.variable, context.variable(loop.variable.name, value))
         return total
 
     def _ranged(self) -> Iterator[For]:

@@ -94,7 +94,7 @@ def emit_for(context: Context, loop: For) -> None:
     unrolled = loop.kind == "unrolled"
     if not unrolled and loop.extent != Index.of(1) and _only_issues(loop.body):
         context.writer.note(ROLLED)  # copies of its body would cost registers, and bring nothing
-    with context.loop(loop.variable.name, loop.extent, unrolled) as index:
+    with context.loop(loop.variable.name, loop.extent, unrolled=unrolled) as index:
         context.alias(loop.variable, index)
         context.indices.tops[loop.variable] = loop.extent
         emit_body(context, loop.body)

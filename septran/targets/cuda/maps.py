@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from septran.targets.cuda.addresses import Access, divisor
+from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.conversions import stage
 from septran.targets.cuda.expressions import Evaluation
@@ -22,6 +22,7 @@ from septran.targets.cuda.registers import (
     zero,
 )
 from septran.targets.cuda.statements import Places, Statement, placed
+from septran.targets.lower.indices import divisor
 from septran.targets.lower.writer import Expr, both
 from septran.task import expressions as ex
 from septran.task.index import Index, Var

@@ -158,10 +158,10 @@ class _Product:
             self.lefts = context.writer.allocate("a", self.down * 4, "uint32")
         self.rights = context.writer.allocate("b", self.across * 2, "uint32")
         number = context.thread // 32
-        self.row = context.indices.named(
+        self.row = context.variable(
             "row", number // self.warps.abreast % self.warps.down * (self.down * ROWS)
         )
-        self.column = context.indices.named(
+        self.column = context.variable(
             "column", number % self.warps.across * (self.across * COLUMNS)
         )
 

@@ -166,7 +166,7 @@ def _over_warps(
     others = [Index()]
     for digit in across:
         others = [o + n * digit.stride for o in others for n in range(digit.extent)]
-    own = context.indices.named("first", own)
+    own = context.variable("first", own)
     with context.loop("r", registers, unrolled=True) as number:
         spot = context.lower(number)
         for count, other in enumerate(others):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from septran.targets.cuda.addresses import Access, divisor
+from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.context import Context
+from septran.targets.lower.indices import divisor
 from septran.task.atoms import Atom, FloorDiv, Mod
 from septran.task.index import Index, Var
 from septran.tile.nodes import Copy

@@ -106,4 +106,4 @@ def warp_part(context: Context, fragment: Fragment, along: int, unit: int) -> In
     for digit, weight in fragment.weighted(along):
         if digit.place == "thread" and 32 <= digit.stride < unit:
             total = total + context.thread // digit.stride % digit.extent * weight
-    return context.indices.named("warp", total)
+    return context.variable("warp", total)

@@ -11,12 +11,12 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.dtypes import itemsize
 from septran.emulator.launch import TensorMap
-from septran.targets.cuda.addresses import divisor
 from septran.targets.cuda.channels import leader, ring
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.ptx import ptx
 from septran.targets.cuda.shared import pointer
 from septran.targets.cuda.unsupported import unsupported
+from septran.targets.lower.indices import divisor
 from septran.task.index import Index, axis
 from septran.tile.analyses.engine_limits import Box, box, outer, strides
 from septran.tile.nodes import Buffer, Copy, Region
@@ -225,7 +225,7 @@ def _issued(
         part = context.cluster.part(copy.multicast)
         starts[work.share.axis] = starts[work.share.axis] + part * work.share.elements
         start = start + part * work.share.bytes
-    firsts = [context.indices.named("at", s) for s in starts]
+    firsts = [context.variable("at", s) for s in starts]
     for offsets, byte in work.boxes:
         coordinates = [
             T.Cast("int32", context.lower(first + n))

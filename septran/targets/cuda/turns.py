@@ -65,7 +65,7 @@ def _edge(context: Context, body: tuple[Node, ...], position: int, step: int) ->
 
 
 def _group(context: Context) -> Index:
-    return context.indices.named("group", context.thread // GROUP)
+    return context.variable("group", context.thread // GROUP)
 
 
 def _bar(context: Context, text: str, number: Index) -> None:

@@ -11,13 +11,13 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.dtypes import itemsize
 from septran.targets.cuda import inflight
-from septran.targets.cuda.addresses import divisor
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import GROUP, Fragment, register, thread
 from septran.targets.cuda.masks import cleared
 from septran.targets.cuda.ptx import ptx, sums, words
 from septran.targets.cuda.shared import Tile, address, tile
 from septran.targets.cuda.unsupported import unsupported
+from septran.targets.lower.indices import divisor
 from septran.targets.lower.writer import Expr
 from septran.task.index import Index
 from septran.tile.nodes import Compute, Region

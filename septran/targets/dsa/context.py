@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +13,10 @@ from septran.errors import TargetError
 from septran.machine.model import Machine
 from septran.simulator.commands import ADDRESS, EXTERNS
 from septran.simulator.queues import Queues
-from septran.targets.cpu.addresses import Indices
 from septran.targets.dsa.runs import fused, runs, slope
-from septran.targets.lower.writer import Expr, Writer
-from septran.task.index import ZERO, Index, IndexLike, Range, Var, axis
+from septran.targets.lower.indices import Scope, flat_offset
+from septran.targets.lower.writer import Expr
+from septran.task.index import ZERO, Index, IndexLike, Var, axis
 from septran.tile.nodes import Buffer, Node, Origin, Region
 
 
@@ -87,11 +86,9 @@ class Access:
 
 
 @dataclass
-class Context:
+class Context(Scope):
     """The state of one lowering."""
 
-    writer: Writer
-    indices: Indices
     machine: Machine
     queues: Queues
     storages: dict[str, Storage] = field(default_factory=dict)
@@ -121,48 +118,9 @@ class Context:
 
     def access(self, region: Region) -> Access:
         """The region's storage and offsets."""
-        storage = self.storages[region.buffer]
-        buffer = storage.buffer
-        flat = buffer.layout.offset(region.index, buffer.shape) if buffer.shape else Index()
-        flat = flat + region.stage * buffer.layout.elements(buffer.shape) + storage.base
-        return Access(storage, region, fused(flat.simplify(self.with_axes(region))))
-
-    def with_axes(self, region: Region) -> dict[Var, Range]:
-        """The ranges of all that is in a region's map."""
-        known = dict(self.indices.ranges)
-        for number, extent in enumerate(region.shape):
-            # An axis of one element stays in the offset, so that its stride is still known.
-            known[axis(number)] = (0, max(1, extent - 1))
-        return known
-
-    def lower(self, value: IndexLike) -> Expr:
-        """An index as a TensorIR integer."""
-        return self.indices.lower(value)
-
-    def variable(self, stem: str, value: IndexLike) -> Index:
-        """An index that is computed here, once, and stands for its value from now on."""
-        simple = self.indices.simplify(Index.of(value))
-        if simple.is_constant or (len(simple.terms) == 1 and isinstance(simple.terms[0][0], Var)):
-            return simple
-        low, high = simple.bounds(self.indices.ranges)
-        return Index.of(self.indices.fresh(self.writer.bind(stem, self.lower(simple)), low, high))
-
-    @contextmanager
-    def loop(self, stem: str, extent: IndexLike) -> Iterator[Index]:
-        """``for stem in range(extent)``, as an index."""
-        top = self.indices.simplify(Index.of(extent))
-        most = max(1, self.indices.bounds(top)[1])
-        if top.is_constant and top.constant == 1:
-            yield Index()
-            return
-        bound = top.constant if top.is_constant else self.lower(top)
-        with self.writer.loop(stem, bound) as variable:
-            yield Index.of(self.indices.fresh(variable, 0, most - 1))
-
-    def alias(self, variable: Var, value: Index) -> None:
-        """Let a loop index of the program stand for `value` from now on."""
-        low, high = self.indices.bounds(value)
-        self.indices.bind(variable, self.lower(value), low, high)
+        storage, known = self.storages[region.buffer], self.indices.ranges
+        flat = flat_offset(region, storage.buffer.layout, storage.buffer.shape, known)
+        return Access(storage, region, fused(flat + storage.base))
 
     def when_positive(self, value: Index) -> Any:
         """Run what is written inside only where an index is above 0."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from septran.targets.dsa.context import Access, Context, unsupported
 from septran.targets.dsa.runs import ELEMENTS, Cut, Runs, runs, slope
+from septran.targets.lower.indices import with_axes
 from septran.task.index import Index, axis, ceil_div, maximum, minimum
 from septran.tile.nodes import Copy
 
@@ -188,7 +189,7 @@ class _Move:
         return all(map(self._within, self.source.region.index, sizes))
 
     def _within(self, entry: Index, size: int) -> bool:
-        low, high = entry.bounds(self.context.with_axes(self.source.region))
+        low, high = entry.bounds(with_axes(self.source.region, self.context.indices.ranges))
         return low >= 0 and high < size
 
     def _piece(self, along: int | None, repeat: int | None) -> Callable[..., None]:

@@ -17,7 +17,6 @@ from tvm import tirx
 
 from septran.dtypes import itemsize
 from septran.simulator.queues import Queues
-from septran.targets.cpu.addresses import Indices
 from septran.targets.dsa.channels import ARRIVED, FREE, Flags, Ring, flags
 from septran.targets.dsa.context import Context, Storage, local_buffer
 from septran.targets.dsa.copies import emit_copy
@@ -38,6 +37,7 @@ from septran.targets.dsa.steps import (
 from septran.targets.dsa.turning import turned
 from septran.targets.dsa.vectors import emit_map
 from septran.targets.index_width import index_dtype
+from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import Writer, flat_buffer
 from septran.task.index import Index
 from septran.tile.analyses.temporaries import shared_with_buffers
@@ -111,7 +111,7 @@ def _workspace(context: Context, program: TileProgram, buffer: Buffer, size: int
     base = Index()
     if cores > 1 and private(program, buffer.name):
         own = context.indices.fresh(_core_index(context, core), 0, cores - 1)
-        base = Index.of(own) * (elements // cores)
+        base = own * (elements // cores)
     context.storages[buffer.name] = Storage(buffer, param, base)
     return param
 
@@ -279,14 +279,13 @@ class _Lowering:
                 break
             nest.append(inner)
         total = step.node.extent * math.prod(s.node.extent.as_int() for s in nest[1:])
-        own = Index.of(
-            self.context.indices.fresh(_core_index(self.context, self.core), 0, self.cores - 1)
-        )
+        core = _core_index(self.context, self.core)
+        own = self.context.indices.fresh(core, 0, self.cores - 1)
         most = -(-self.context.indices.bounds(total)[1] // self.cores)
         last = self.context.lower(total + (self.cores - 1) - own)
         mine = tirx.truncdiv(last, self.context.writer.index(self.cores))
         with self.context.writer.loop("turn", mine) as variable:
-            turn = Index.of(self.context.indices.fresh(variable, 0, max(0, most - 1)))
+            turn = self.context.indices.fresh(variable, 0, max(0, most - 1))
             flat = turn * self.cores + own
             for inner in reversed(nest[1:]):
                 size = inner.node.extent.as_int()

@@ -7,12 +7,12 @@ from tvm import tirx
 
 from septran.dtypes import itemsize
 from septran.machine.loader import load_machine
-from septran.targets.cuda.addresses import Access, divisor
+from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.clusters import Cluster
 from septran.targets.cuda.context import Context, Storage, Threads
 from septran.targets.cuda.emitter_table import EMITTERS
-from septran.targets.cuda.indices import Indices
 from septran.targets.cuda.writer import CudaWriter
+from septran.targets.lower.indices import Indices, divisor
 from septran.targets.lower.writer import flat_buffer
 from septran.task.index import Index, Var, minimum
 from septran.task.views import View
@@ -28,9 +28,9 @@ def context() -> Context:
     number = tirx.Var("tid", "int32")
     shared = flat_buffer("shared", 1024, "uint8", 1024, "shared.dyn")
     made = Context(
-        program,
         writer,
-        Indices(writer),
+        Indices(writer, explicit=True),
+        program,
         Threads(0, 128),
         128,
         number,

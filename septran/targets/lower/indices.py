@@ -1,9 +1,12 @@
-"""Indices as TensorIR integers, given what each loop index and thread number became."""
+"""Indices as TensorIR integers, given what each loop index and unit number became."""
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -12,16 +15,24 @@ from tvm import tirx
 from septran.targets.lower.writer import Expr, Writer, both
 from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
 from septran.task.bounds import least
-from septran.task.index import Index, IndexLike, Range, Var
+from septran.task.index import Index, IndexLike, Range, Var, axis
+from septran.task.views import View
+from septran.tile.layouts import Layout
+from septran.tile.nodes import Region
 
 
 class Indices:
     """The variables that are in scope, with their ranges and values."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, explicit: bool = False) -> None:
         self.writer = writer
+        self.explicit = explicit
+        """Whether what LLVM finds out by itself is said: powers of two divide by shifts and masks,
+        and a multiple of a variable gets a name where a variable does."""
         self.values: dict[Var, Expr] = {}
         self.ranges: dict[Var, Range] = {}
+        self.meanings: dict[Var, Index] = {}
+        """What variables that were computed from others stand for."""
         self.tops: dict[Var, Index] = {}
         """The extents of the loops that are open, by their indices."""
         self.unrolled: set[Var] = set()
@@ -44,6 +55,14 @@ class Indices:
         self.values[variable] = value
         self.ranges[variable] = (least, max(least, greatest))
 
+    def expand(self, value: Index) -> Index:
+        """`value` over loop indices only, without what was computed from them."""
+        while not value.variables().isdisjoint(self.meanings):
+            value = value.substitute(self.meanings)
+        return self.simplify(value)
+
+    # ---- what is known ----------------------------------------------------------------
+
     def simplify(self, value: IndexLike) -> Index:
         """`value` with what the ranges decide."""
         return Index.of(value).simplify(self.ranges)
@@ -52,18 +71,25 @@ class Indices:
         """Least and greatest value."""
         return self.simplify(value).bounds(self.ranges)
 
-    def named(self, stem: str, value: IndexLike) -> Index:
-        """An index that is computed here, once, and stands for its value from now on."""
-        simple = self.simplify(value)
-        single = len(simple.terms) == 1 and simple.terms[0][1] == 1 and not simple.constant
-        if simple.is_constant or (single and isinstance(simple.terms[0][0], Var)):
-            return simple
-        low, high = simple.bounds(self.ranges)
-        return self.fresh(self.writer.bind(stem, self.lower(simple)), low, high)
+    def is_plain(self, value: Index) -> bool:
+        """Whether naming `value` would save nothing: it is a variable, scaled perhaps."""
+        if len(value.terms) != 1 or not isinstance(value.terms[0][0], Var):
+            return False
+        return not self.explicit or (value.terms[0][1] == 1 and not value.constant)
+
+    def holds(self, value: Index) -> bool:
+        """Whether no part of `value` is beyond the integers that indices are in TensorIR."""
+        value = self.simplify(value)
+        most = abs(value.constant)
+        for atom, factor in value.terms:
+            most += abs(factor) * max(map(abs, Index(((atom, 1),)).bounds(self.ranges)))
+        return most < (1 << 63 if self.writer.index_dtype == "int64" else 1 << 31)
 
     def surely_below(self, value: IndexLike, limit: IndexLike) -> bool:
         """Whether ``value < limit`` always holds."""
         return least(Index.of(limit) - value, self.ranges, self.tops) > 0
+
+    # ---- as TensorIR ------------------------------------------------------------------
 
     def below(self, value: IndexLike, limit: IndexLike) -> Expr | None:
         """The condition ``value < limit``; None where it always holds."""
@@ -144,6 +170,79 @@ class Indices:
             dividend = tirx.Select(dividend < self.writer.index(0), low, dividend)
         return exact(dividend, self.writer.index(divisor))
 
-    @staticmethod
-    def _log(divisor: int) -> int | None:
-        return divisor.bit_length() - 1 if divisor & (divisor - 1) == 0 else None
+    def _log(self, divisor: int) -> int | None:
+        power = self.explicit and divisor & (divisor - 1) == 0
+        return divisor.bit_length() - 1 if power else None
+
+
+@dataclass
+class Scope:
+    """The writer and the indices at the place where an emitter writes."""
+
+    writer: Writer
+    indices: Indices
+
+    def lower(self, value: IndexLike) -> Expr:
+        """An index as a TensorIR integer."""
+        return self.indices.lower(value)
+
+    def variable(self, stem: str, value: IndexLike) -> Index:
+        """An index that is computed here, once, and stands for its value from now on."""
+        simple = self.indices.simplify(value)
+        if simple.is_constant or self.indices.is_plain(simple):
+            return simple
+        low, high = self.indices.bounds(simple)
+        found = self.indices.fresh(self.writer.bind(stem, self.lower(simple)), low, high)
+        self.indices.meanings.update(dict.fromkeys(found.variables(), simple))
+        return found
+
+    def alias(self, variable: Var, value: Index) -> None:
+        """Let a loop index of the program stand for `value` from now on."""
+        self.indices.bind(variable, self.lower(value), *self.indices.bounds(value))
+        self.indices.meanings[variable] = value
+
+    @contextmanager
+    def loop(
+        self, stem: str, extent: IndexLike, parallel: bool = False, unrolled: bool = False
+    ) -> Iterator[Index]:
+        """``for stem in range(extent)``, as an index."""
+        top = self.indices.simplify(extent)
+        most = self.indices.bounds(top)[1]
+        bound = top.constant if top.is_constant else self.lower(top)
+        with self.writer.loop(stem, bound, parallel, unrolled) as variable:
+            index = self.indices.fresh(variable, 0, most - 1)
+            if unrolled:
+                self.indices.unrolled.update(index.variables())
+            yield index
+
+
+def with_axes(region: View, ranges: Mapping[Var, Range]) -> dict[Var, Range]:
+    """`ranges` with those of the region's own coordinates."""
+    # An axis of one element stays in the offset, so that its stride is still known.
+    own = {axis(n): (0, max(1, extent - 1)) for n, extent in enumerate(region.shape)}
+    return {**ranges, **own}
+
+
+def flat_offset(
+    region: Region, layout: Layout, shape: tuple[int, ...], ranges: Mapping[Var, Range]
+) -> Index:
+    """The offset of the region's element ``($0, $1, ...)`` in its flat buffer of `shape`."""
+    flat = layout.offset(region.index, shape) if shape else Index()
+    flat = flat + region.stage * layout.elements(shape)
+    return flat.simplify(with_axes(region, ranges))
+
+
+def divisor(value: IndexLike) -> int:
+    """A number that certainly divides every value of an index; 0 for the index 0."""
+    index = Index.of(value)
+    return math.gcd(index.constant, *(c * _divides(a) for a, c in index.terms))
+
+
+def _divides(atom: Atom) -> int:
+    match atom:
+        case Mod(value, modulus):
+            return math.gcd(divisor(value), modulus)
+        case Min(operands) | Max(operands):
+            return math.gcd(*map(divisor, operands))
+        case Var() | FloorDiv():
+            return 1
