@@ -10,27 +10,30 @@ from typing import Any
 from septran.errors import SepTranError, raise_all
 from septran.given import require
 from septran.location import Location
-from septran.machine.model import NONE, Machine
+from septran.machine.model import Machine
 from septran.mapping import effects
 from septran.mapping.bind import Leaf, bind, demanded, faster_rounded, moved, uses_of, wanted_for
 from septran.mapping.capacity import check_capacity
 from septran.mapping.choose import Scope, passed_over, tunable
-from septran.mapping.groups import groups_of
-from septran.mapping.keys import COPY, LAYOUTS, MEMS, PROC, REGISTERS
+from septran.mapping.keys import COPY, LAYOUTS, PROC, REGISTERS
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping as LoadedMapping
-from septran.mapping.mistakes import NestingError, NoBindingError, NotVisibleError
+from septran.mapping.memories import Memories, canonical, unspread
+from septran.mapping.mistakes import NestingError, NoBindingError
 from septran.mapping.names import misspelt, mistakes_in, tensors_of
-from septran.mapping.resolved import Decision, Instance, ResolvedMapping, Setting, Settings
+from septran.mapping.resolved import (
+    INHERITED,
+    Decision,
+    Instance,
+    ResolvedMapping,
+    Setting,
+    Settings,
+)
 from septran.mapping.rules import Facts, facts_of_task
 from septran.mapping.split import split, with_launches
-from septran.mapping.unspread import unspread
-from septran.mapping.visibility import canonical, sees
 from septran.task.definedness import ranges_of
-from septran.task.privileges import accesses
-from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree, statements
+from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree
 
-_INHERITED = "as its caller"
 _COLLECTED = ("instances", "decisions", "errors", "unbound")
 """What a resolution finds, task by task."""
 
@@ -189,9 +192,14 @@ class _Task:
 
     def resolve(self) -> Instance:
         proc = self._proc()
-        mems = self._mems(proc)
-        mems |= self._demanded(proc, mems, self._placed(mems))
-        placed = self._placed(mems)
+        caller = self.caller.instance if self.caller else None
+        memories = Memories(
+            self.machine, self.task, self.tensors, proc.value, self.scope, caller, self.launch,
+            self.work.errors,
+        )  # fmt: skip
+        mems = memories.mapped()
+        mems |= self._demanded(proc, mems, memories.placed(mems))
+        placed = memories.placed(mems)
         if self.scope.instance is not None:
             self.work.errors += mistakes_in(self.scope.instance, self.task, tensors_of(self.task))
         self.work.errors += misspelt(self.task, self.scope, self.work.mapping, self.facts)
@@ -212,7 +220,6 @@ class _Task:
             rounded=MappingProxyType(rounded),
             where=self.scope.plans[0].where if self.scope.plans else None,
         )
-        caller = self.caller.instance if self.caller else None
         settled, found = effects.settle(draft, self.task, caller, self.launch, self.machine)
         self.work.decisions += found
         self.work.decisions += effects.unused_tunables(
@@ -253,7 +260,7 @@ class _Task:
             if outer is None:
                 return Setting(self.machine.host.name, f"default of {self.machine.name}")
             self._report_inherited(outer.value)
-            return Setting(outer.value, _INHERITED)
+            return Setting(outer.value, INHERITED)
         proc = canonical(self.machine, said)
         if outer and self.machine.depth(proc.value) < self.machine.depth(outer.value):
             assert self.caller is not None
@@ -279,84 +286,12 @@ class _Task:
                 self.task.location,
             )
 
-    def _mems(self, proc: Setting[str]) -> dict[str, Setting[str]]:
-        mems: dict[str, Setting[str]] = {}
-        used = {a.view.tensor for s in statements(self.task.body) for a in accesses(s)}
-        for name, tensor in self.tensors.items():
-            temporary = isinstance(tensor, Allocate)
-            if self.caller is not None and name not in used and not temporary:
-                mems[name] = Setting(NONE, "no element of it is used, only its place")
-                continue
-            said = self._memory(name, tensor)
-            if said is None or (temporary and said.value == NONE):
-                mems[name] = self._for_temporary(proc) if temporary else Setting(NONE, _INHERITED)
-                continue
-            if said.value != NONE:
-                said = canonical(self.machine, said)
-                self._check_visible(name, said, proc)
-            mems[name] = said
-        return mems
-
-    def _memory(self, name: str, tensor: Param | Allocate) -> Setting[str] | None:
-        """From the first plan that says it, by the tensor's own name or one of its groups."""
-        for plan in self.scope.plans:
-            for key in (name, *groups_of(name, tensor, self.task)):
-                if key in plan.table(MEMS):
-                    return plan.table(MEMS)[key]
-        return self._as_callers_temporaries() if isinstance(tensor, Allocate) else None
-
-    def _as_callers_temporaries(self) -> Setting[str] | None:
-        """Where the nearest caller that says so keeps its temporaries."""
-        scope = self.scope.caller
-        while scope is not None:
-            for plan in scope.plans:
-                if "temporaries" in plan.table(MEMS):
-                    return plan.table(MEMS)["temporaries"]
-            scope = scope.caller
-        return None
-
-    def _for_temporary(self, proc: Setting[str]) -> Setting[str]:
-        """The largest memory of the processor's own level, else of the nearest outside."""
-        reason = f"default of {self.machine.name}"
-        for level in reversed(self.machine.processors[: self.machine.depth(proc.value) + 1]):
-            for memory in self.machine.memories:
-                if memory.visible_to == level.name:
-                    return Setting(memory.name, reason)
-        return Setting(self.machine.main_memory.name, reason)
-
-    def _check_visible(self, tensor: str, said: Setting[str], proc: Setting[str]) -> None:
-        if sees(self.machine, proc.value, said.value):
-            return
-        seen = [m.name for m in self.machine.memories if sees(self.machine, proc.value, m.name)]
-        owner = self.machine.memory(said.value).visible_to
-        self.work.errors.append(
-            NotVisibleError(
-                f"{proc.value}, which runs {self.task.variant}, does not see {said.value}, "
-                f"where {tensor} is to be",
-                said.where,
-                hint=f"{said.value} belongs to a {owner}; {proc.value} sees {', '.join(seen)}",
-            )
-        )
-
-    def _placed(self, mems: Mapping[str, Setting[str]]) -> dict[str, str]:
-        placed = {n: s.value for n, s in mems.items() if s.value != NONE}
-        arguments = self.launch.arguments if self.launch else ()
-        for position, param in enumerate(self.task.params):
-            if param.name in placed:
-                continue
-            if self.caller is None:
-                placed[param.name] = self.machine.main_memory.name
-            else:
-                outer = arguments[position].tensor
-                placed[param.name] = self.caller.instance.placed[outer]
-        return {name: placed[name] for name in mems}
-
     def _demanded(
         self, proc: Setting[str], mems: Mapping[str, Setting[str]], placed: Mapping[str, str]
     ) -> dict[str, Setting[str]]:
         """Memories that a bound instruction demands of tensors which nobody has placed."""
         leaf = self._leaf(proc, placed)
-        free = frozenset(n for n, s in mems.items() if s.reason == _INHERITED)
+        free = frozenset(n for n, s in mems.items() if s.reason == INHERITED)
         found: dict[str, Setting[str]] = {}
         uses = uses_of(self.task)
         for primitive, places in uses.items():

@@ -14,6 +14,8 @@ from septran.stage import Stage
 from septran.task.tree import TaskTree, TunableValue
 
 T = TypeVar("T", covariant=True)
+INHERITED = "as its caller"
+"""The reason of what no mapping says and a task takes over from the one that launches it."""
 
 
 @dataclass(frozen=True)

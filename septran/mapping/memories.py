@@ -1,0 +1,218 @@
+"""Where the tensors of a task are held: what `mems` says of them, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from septran.errors import SepTranError
+from septran.machine.model import NONE, Machine
+from septran.mapping.choose import Scope
+from septran.mapping.keys import MEMS
+from septran.mapping.mistakes import NoParallelLoopError, NotVisibleError
+from septran.mapping.resolved import INHERITED, Instance, Setting
+from septran.task.primitives import PRIMITIVES
+from septran.task.privileges import accesses
+from septran.task.tree import (
+    Allocate,
+    Launch,
+    Loop,
+    Param,
+    Primitive,
+    Statement,
+    TaskNode,
+    TaskTree,
+    statements,
+)
+
+
+@dataclass(frozen=True)
+class Memories:
+    """The memories of one task's tensors."""
+
+    machine: Machine
+    task: TaskNode
+    tensors: Mapping[str, Param | Allocate]
+    """Parameters and temporaries by name."""
+    proc: str
+    """The level that runs it."""
+    scope: Scope
+    caller: Instance | None
+    launch: Launch | None
+    errors: list[SepTranError]
+    """Where mistakes are added."""
+
+    def mapped(self) -> dict[str, Setting[str]]:
+        """What the mapping says of each; ``NONE`` where it stays where its caller has it."""
+        mems: dict[str, Setting[str]] = {}
+        used = {a.view.tensor for s in statements(self.task.body) for a in accesses(s)}
+        for name, tensor in self.tensors.items():
+            temporary = isinstance(tensor, Allocate)
+            if self.caller is not None and name not in used and not temporary:
+                mems[name] = Setting(NONE, "no element of it is used, only its place")
+                continue
+            said = self._memory(name, tensor)
+            if said is None or (temporary and said.value == NONE):
+                mems[name] = self._for_temporary() if temporary else Setting(NONE, INHERITED)
+                continue
+            if said.value != NONE:
+                said = canonical(self.machine, said)
+                self._check_visible(name, said)
+            mems[name] = said
+        return mems
+
+    def _memory(self, name: str, tensor: Param | Allocate) -> Setting[str] | None:
+        """From the first plan that says it, by the tensor's own name or one of its groups."""
+        for plan in self.scope.plans:
+            for key in (name, *groups_of(name, tensor, self.task)):
+                if key in plan.table(MEMS):
+                    return plan.table(MEMS)[key]
+        return self._as_callers_temporaries() if isinstance(tensor, Allocate) else None
+
+    def _as_callers_temporaries(self) -> Setting[str] | None:
+        """Where the nearest caller that says so keeps its temporaries."""
+        scope = self.scope.caller
+        while scope is not None:
+            for plan in scope.plans:
+                if "temporaries" in plan.table(MEMS):
+                    return plan.table(MEMS)["temporaries"]
+            scope = scope.caller
+        return None
+
+    def _for_temporary(self) -> Setting[str]:
+        """The largest memory of the processor's own level, else of the nearest outside."""
+        reason = f"default of {self.machine.name}"
+        for level in reversed(self.machine.processors[: self.machine.depth(self.proc) + 1]):
+            for memory in self.machine.memories:
+                if memory.visible_to == level.name:
+                    return Setting(memory.name, reason)
+        return Setting(self.machine.main_memory.name, reason)
+
+    def _check_visible(self, tensor: str, said: Setting[str]) -> None:
+        if sees(self.machine, self.proc, said.value):
+            return
+        seen = [m.name for m in self.machine.memories if sees(self.machine, self.proc, m.name)]
+        owner = self.machine.memory(said.value).visible_to
+        self.errors.append(
+            NotVisibleError(
+                f"{self.proc}, which runs {self.task.variant}, does not see {said.value}, "
+                f"where {tensor} is to be",
+                said.where,
+                hint=f"{said.value} belongs to a {owner}; {self.proc} sees {', '.join(seen)}",
+            )
+        )
+
+    def placed(self, mems: Mapping[str, Setting[str]]) -> dict[str, str]:
+        """Where each tensor really is, with ``NONE`` resolved."""
+        placed = {n: s.value for n, s in mems.items() if s.value != NONE}
+        arguments = self.launch.arguments if self.launch else ()
+        for position, param in enumerate(self.task.params):
+            if param.name in placed:
+                continue
+            if self.caller is None:
+                placed[param.name] = self.machine.main_memory.name
+            else:
+                outer = arguments[position].tensor
+                placed[param.name] = self.caller.placed[outer]
+        return {name: placed[name] for name in mems}
+
+
+def groups_of(name: str, tensor: Param | Allocate, task: TaskNode) -> tuple[str, ...]:
+    """The groups of `mems` that a tensor belongs to, most particular first."""
+    operands = tuple(_operands(name, task))
+    if isinstance(tensor, Allocate):
+        sums = ("accumulators",) if _only_sums(name, task) else ()
+        return (*operands, *sums, "temporaries", "*")
+    sums = ("accumulators",) if tensor.accumulates else ()
+    return (*operands, *sums, "writes" if tensor.writes else "reads", "*")
+
+
+def _only_sums(name: str, task: TaskNode) -> bool:
+    """Whether a temporary is only filled, summed into by launched tasks, and copied away."""
+    sums = False
+    for statement in statements(task.body):
+        if not isinstance(statement, Launch) or statement.task.builtin:
+            continue
+        for param, view in zip(statement.task.params, statement.arguments, strict=True):
+            if view.tensor == name:
+                if not param.accumulates:
+                    return False
+                sums = True
+    return sums
+
+
+def _operands(name: str, task: TaskNode) -> Iterator[str]:
+    """What the primitives of a task's own body call one of its tensors: ``gemm.A``."""
+    for statement in statements(task.body):
+        if isinstance(statement, Primitive) and statement.name in PRIMITIVES:
+            operands = PRIMITIVES[statement.name].operands
+            for view, operand in zip(statement.operands, operands, strict=True):
+                if view.tensor == name:
+                    yield f"{statement.name}.{operand}"
+
+
+def sees(machine: Machine, proc: str, memory: str) -> bool:
+    """Whether tasks on a level can hold tensors in a memory.
+
+    The memory's own level and those inside see it. A level outside, but not the host,
+    holds a tensor in it together with its units, each a part (a block's fragments in its
+    threads' registers).
+    """
+    if machine.sees(proc, memory):
+        return True
+    return machine.processor(proc) != machine.host
+
+
+def canonical(machine: Machine, setting: Setting[str]) -> Setting[str]:
+    """A name as the machine file spells it, with what was written in the reason."""
+    own = machine.canonical(setting.value)
+    if own == setting.value:
+        return setting
+    return replace(setting, value=own, reason=f"{setting.reason} ({setting.value})")
+
+
+def unspread(
+    tree: TaskTree, machine: Machine, instances: Sequence[Instance], errors: Sequence[SepTranError]
+) -> SepTranError | None:
+    """One mistake in the logic's words, where it would be many on memories that the host lacks."""
+    # What fills and copies outside of loops is spread by itself, and says nothing of the rest.
+    own = {task.path for task in tree.root.walk() if not task.builtin}
+    instances = [i for i in instances if i.path in own]
+    if any(i.proc.value != machine.host.name for i in instances):
+        return None
+    if any(_parallel(s) for t in tree.root.walk() for s in statements(t.body)):
+        return None
+    missed = list(
+        dict.fromkeys(m for i in instances for m in i.placed.values() if _foreign(machine, m))
+    )
+    if not missed or any(not isinstance(e, NotVisibleError) for e in errors):
+        return None
+    unit = machine.processors[1].name  # nothing is foreign where the host is alone
+    launch = next((x for x in tree.root.launches() if not x.task.builtin), None)
+    hint = "launch the leaf from a composite: for i in task.parallel_range(1)"
+    if launch:
+        hint = f"write `for i in task.parallel_range(1):` around task.launch({launch.task.name}, "
+        hint += f"...): what it launches is then one block, which a {unit} runs"
+    return NoParallelLoopError(
+        f"no loop of {tree.root.name} is parallel, so all of it would run on {machine.host.name}, "
+        f"which does not see {' and '.join(missed)}",
+        launch.location if launch else tree.root.location,
+        hint=f"{hint}; to use several, partition the tensors",
+        notes=[("the mapping places the entry here", where)]
+        if (where := instances[0].proc.where)
+        else (),
+    )
+
+
+def _parallel(statement: Statement) -> bool:
+    """Whether it is a parallel loop over launches of the logic's own tasks."""
+    if not isinstance(statement, Loop) or not statement.parallel:
+        return False
+    inside = statements(statement.body)
+    return any(isinstance(s, Launch) and not s.task.builtin for s in inside)
+
+
+def _foreign(machine: Machine, memory: str) -> bool:
+    """Whether the host has no part in a memory."""
+    held = machine.memory(memory)
+    return not held.cached and not machine.sees(machine.host.name, memory)
