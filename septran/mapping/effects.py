@@ -19,6 +19,7 @@ from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mapping import Plan, Preference
 from septran.mapping.resolved import Decision, Instance, Setting, Settings
 from septran.mapping.rules import Facts
+from septran.task.definedness import MOST
 from septran.task.tree import Allocate, Launch, Loop, TaskNode, TaskTree, TunableValue, statements
 
 
@@ -162,6 +163,21 @@ def unrolled(tree: TaskTree) -> Iterator[Decision]:
                     f"write `for k in task.sequential_range({count}):` where the launches differ "
                     "by their tiles only", where,
                 )  # fmt: skip
+
+
+def unfollowed(tree: TaskTree) -> Iterator[Decision]:
+    """Temporaries written in part, of which the trace could not tell whether that is enough."""
+    for path, name in tree.unfollowed:
+        places = (
+            s.location for s in statements(tree.task(path).body)
+            if isinstance(s, Allocate) and s.name == name
+        )  # fmt: skip
+        yield Decision(
+            "unchecked", path,
+            f"{name} is written in parts, and whether all that is read of it is written was not "
+            f"followed to the end, as that takes more than {MOST:,} elements",
+            "try smaller sizes, or begin with task.zeros", next(places, None),
+        )  # fmt: skip
 
 
 def unused_tunables(

@@ -56,7 +56,8 @@ def resolve(
     raise_all([whole] if whole else work.errors or work.unbound)
     check_capacity(tree, mapping.machine, instances, work.decisions)
     lost = effects.overridden_tunables(mapping, work.asked)
-    decisions = effects.distinct([*work.decisions, *lost, *effects.unrolled(tree)], instances)
+    more = (*lost, *effects.unrolled(tree), *effects.unfollowed(tree))
+    decisions = effects.distinct([*work.decisions, *more], instances)
     return ResolvedMapping(tree, mapping.machine, instances, decisions, mapping.file)
 
 

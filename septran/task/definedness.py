@@ -4,12 +4,14 @@ Most temporaries are seen to be overwritten as a whole before they are read (`pr
 the others a mark is kept for each element while the logic is run without its numbers: all
 iterations of the loops that touch such a temporary, the first and the last one of those around
 it. Nothing is refused that is not certainly read; what `task.where` does not choose is not
-read, nor is anything said where there are more elements to follow than `MOST`.
+read. Where there are more elements to follow than `MOST`, the tree names the temporaries that
+were not followed to the end, and a remark says so.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,7 +40,7 @@ from septran.task.views import View
 
 Array = np.ndarray[Any, Any]
 MOST = 1 << 26
-"""The most elements that are followed, over all statements."""
+"""The most elements that are followed, over all statements; a statement counts as 64 more."""
 Suspects = frozenset[tuple[str, str]]
 """Temporaries by their task's path and their name."""
 
@@ -170,15 +172,19 @@ def ranges_of(root: TaskNode) -> dict[Var, Range]:
     return found
 
 
-def check_defined(root: TaskNode, ranges: Mapping[Var, Range]) -> None:
-    """Refuse reads of elements that nobody has written; raises UnwrittenElementError."""
+def check_defined(root: TaskNode, ranges: Mapping[Var, Range]) -> tuple[tuple[str, str], ...]:
+    """Refuse reads of elements that nobody has written; raises UnwrittenElementError.
+
+    Gives the temporaries of which that is not known, as there was too much to follow.
+    """
     found = suspects(root, ranges)
     if found:
-        run = _Run(found, frozenset(path for path, _ in found))
+        run = _Run(found, frozenset(path for path, _ in found), MOST)
         try:
             run.body(root, root.body, {})
         except _TooMany:
-            return
+            return tuple(sorted(found))
+    return ()
 
 
 class _TooMany(Exception):
@@ -189,8 +195,9 @@ class _TooMany(Exception):
 class _Run:
     suspects: Suspects
     paths: frozenset[str]
+    left: int
+    """Elements that may still be followed."""
     values: dict[Var, int] = field(default_factory=dict)
-    left: int = MOST
 
     def body(self, task: TaskNode, body: tuple[Statement, ...], env: dict[str, Part]) -> None:
         for statement in body:
@@ -198,9 +205,9 @@ class _Run:
                 case Loop():
                     self.loop(task, statement, env)
                 case Allocate() if (task.path, statement.name) in self.suspects:
+                    self.spend(math.prod(statement.shape))  # before there are marks of it
                     whole = View.whole(statement.name, statement.shape, statement.valid)
                     env[statement.name] = Part(Marks.of(statement), whole)
-                    self.spend(env[statement.name].marks.missing.size)
                 case Launch():
                     self.launch(statement, env)
                 case Primitive():

@@ -395,9 +395,9 @@ def trace(
             if tracer.demand is None:
                 raise
             raise tracer.demand from None  # what failed then need not work at all
-    if check:
-        check_defined(root, tracer.ranges)
-    return TaskTree(root, scalars, tuple(sorted(fixed.items())), tuple(dims.items()), logic.file)
+    unfollowed = check_defined(root, tracer.ranges) if check else ()
+    flags = tuple(sorted(fixed.items()))
+    return TaskTree(root, scalars, flags, tuple(dims.items()), logic.file, unfollowed)
 
 
 def launch(task: Any, *arguments: Any, **keywords: Any) -> None:

@@ -157,6 +157,8 @@ class TaskTree(Stage):
     """Named dimensions and their extents."""
     file: str = field(default="", compare=False)
     """The logic file, for display."""
+    unfollowed: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """Temporaries, by path and name, that may be read where nobody has written them."""
 
     @property
     def name(self) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from septran import produce_stages, task
-from septran.task import tracing
+from septran.task import definedness, tracing
 from septran.task.errors import UnwrittenElementError
 from septran.tile.interpret import unwritten
 from septran.tile.interpret.interpreter import interpret
@@ -35,7 +37,7 @@ X = np.ones((40, 9), np.float32)
 @pytest.fixture
 def undecided(monkeypatch):
     """The trace says nothing, as where there is too much to follow."""
-    monkeypatch.setattr(tracing, "check_defined", lambda root, ranges: None)
+    monkeypatch.setattr(tracing, "check_defined", lambda root, ranges: ())
 
 
 def test_the_trace_refuses_it(machine, logic):
@@ -44,6 +46,29 @@ def test_the_trace_refuses_it(machine, logic):
         _ = produce_stages(path, machine, shapes={"R": 40, "S": 9}).task_tree
     assert caught.value.where.line == 10
     assert [place.line for _, place in caught.value.related] == [17]
+
+
+def unchecked(stages):
+    return [d for d in stages.mapping.decisions if d.kind == "unchecked"]
+
+
+def test_what_is_too_much_to_follow_is_told(logic):
+    """Also before there is a mark for each of its elements, which memory may not hold."""
+    path, entry = logic("half", HALF), "half"
+    (told,) = unchecked(produce_stages(path, "cpu-x86", shapes={"R": 40, "S": 1 << 40}))
+    assert told.about == entry
+    assert told.message == (
+        "t is written in parts, and whether all that is read of it is written was not followed "
+        "to the end, as that takes more than 67,108,864 elements"
+    )
+    assert told.where.line == 17
+    with_all = produce_stages(path, "cpu-x86", shapes={"R": 40, "S": 4})
+    assert unchecked(with_all) == []
+
+
+def test_the_docs_say_how_much_is_followed():
+    text = (Path(__file__).parents[2] / "docs" / "language.md").read_text()
+    assert f"{definedness.MOST:,} elements" in " ".join(text.split())
 
 
 def test_what_is_written_in_full_is_right(machine, logic, right):
