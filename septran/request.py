@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+import os
 import re
 from collections.abc import Mapping as MappingOf
 from collections.abc import Sequence
@@ -146,13 +147,20 @@ def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, Ma
     plan = load_mapping(mapping if mapping is not None else (machine or "cpu-x86"), machine)
     if isinstance(logic, Task):
         return logic, plan
-    if isinstance(logic, str) and not logic.endswith(".py"):
+    if isinstance(logic, str) and not logic.endswith(".py") and not _is_place(logic):
         return operators.load(logic), plan
     name = None
     if plan.entrypoint is not None:
         variant = plan.instances[plan.entrypoint.value].variant
         name = variant.value if variant is not None else None
     return find_entry(load_logic(logic), name), plan
+
+
+def _is_place(logic: str) -> bool:
+    """Whether a word means a file or a folder, and no operator."""
+    return logic not in operators.names() and (
+        "/" in logic or os.sep in logic or (logic != "" and os.path.lexists(logic))
+    )
 
 
 def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -240,4 +248,5 @@ def _signature(entry: Task, static: MappingOf[str, Any]) -> Signature:
         for name, kind in entry.specialised(static)
     )  # fmt: skip
     scalars = tuple(ScalarParam(k.name, k.dtype, k.default) for k in entry.keywords if not k.static)
-    return Signature(entry.name, tensors, scalars)
+    flags = tuple(k.name for k in entry.keywords if k.static)
+    return Signature(entry.name, tensors, scalars, static=flags)

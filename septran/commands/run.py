@@ -196,7 +196,7 @@ def _simulated(
         print_json(data | ({"by_origin": _origins(profile)} if profiled else {}))
     else:
         told = str(profile).partition(": ")[2]  # the head has said which kernel and where
-        lines = [*_head(kernel, check), *_indented(told), *_notes(kernel)]
+        lines = [*_head(kernel, check), *_indented(f"simulated: {told}"), *_notes(kernel)]
         if timeline or profiled:
             lines += ["", profile.timeline_text()]
         if profiled:
@@ -258,13 +258,17 @@ def _sizes(kernel: Kernel) -> str:
 
 def _text(kernel: Kernel, check: Check, profile: Profile, beside: Beside | None) -> str:
     lines = _head(kernel, check)
-    lines += [f"  {line.strip()}" for line in str(profile).splitlines()]
+    alone = "measured alone, call after call: " if beside is not None else "measured: "
+    first, *rest = str(profile).splitlines()
+    lines += [f"  {alone}{first.partition(': ')[2]}", *(f"  {line.strip()}" for line in rest)]
     lines += _notes(kernel)
     if beside is not None:
         duel = beside.duel
         lines += [
-            f"  beside {beside.function} of torch {beside.version}: {duel.ratio:.2f}x its speed "
-            f"(median of {duel.pairs} interleaved pairs)",
+            f"  measured beside {beside.function} of torch {beside.version}: {duel.ratio:.2f}x its "
+            f"speed (median of {duel.pairs} pairs)",
+            "    in turns, in short bursts after pauses, both on torch's threads: times to compare "
+            "with each other, not with those alone",
             f"    {_rate(profile, duel.ours_seconds)} septran",
             f"    {_rate(profile, duel.theirs_seconds)} torch",
         ]

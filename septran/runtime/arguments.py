@@ -7,6 +7,7 @@ copied; what would give a wrong result is an error.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -159,7 +160,7 @@ def _named_inputs(
     errors: list[SepTranError] = []
     for name in named:
         if name not in known and name not in scalars:
-            hint = nearest(name, known | scalars | {"out"})
+            hint = _elsewhere(signature, name) or nearest(name, known | scalars | {"out"})
             message = f"{signature.name} has no argument {name!r}"
             errors.append(ArgumentCountError(message, hint=hint))
     if len(tensors) > len(inputs):
@@ -185,7 +186,26 @@ def _too_many(signature: Signature, count: int) -> SepTranError:
         f"{signature.name} takes {len(signature.inputs)} tensors by position "
         f"({', '.join(t.name for t in signature.inputs)}), not {count}"
     )
-    return ArgumentCountError(message, hint=f"{outputs} is written: pass it as out=")
+    hint = f"{outputs} is written: pass it as out="
+    if signature.static:
+        flags = ", ".join(signature.static)
+        hint += (
+            f"; {flags}: static, so given when compiling, static={{{signature.static[0]!r}: ...}}"
+        )
+    return ArgumentCountError(message, hint=hint)
+
+
+def _elsewhere(signature: Signature, name: str) -> str | None:
+    """Where a word that is no argument of a call belongs; None where nothing is called so."""
+    flag = difflib.get_close_matches(name, signature.static, n=1, cutoff=0.8)
+    if flag:
+        return (
+            f"{flag[0]} is static: give it when compiling, "
+            f"septran.compile(..., static={{{flag[0]!r}: ...}})"
+        )
+    if any(name in (tensor.dims or ()) for tensor in signature.tensors):
+        return f"{name} is a size: it follows from the arrays"
+    return None
 
 
 def _named_outputs(signature: Signature, out: Any, arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from septran.runtime.signature import Signature, Specialisation
 from septran.runtime.stages import Stages
 from septran.stage import Shown, view
 from septran.targets.base import SelfProfiling
+from septran.task.errors import InferenceError
 from septran.task.reference import run_tree
 from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import Remark
@@ -286,7 +287,13 @@ class Kernel(Shown):
             for known in self._specialisations:
                 if known.accepts(shapes, dtypes):
                     return known
-        fresh = self._specialise(shapes, dtypes)
+        try:
+            fresh = self._specialise(shapes, dtypes)
+        except InferenceError:  # what does not follow from the inputs was given when compiling
+            fitting = [k for k in self._specialisations if k.accepts(shapes, dtypes)]
+            if len(fitting) != 1:
+                raise
+            return fitting[0]
         for known in self._specialisations:
             if known.tensors == fresh.tensors:  # asked for with or without its outputs
                 return known

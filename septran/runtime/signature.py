@@ -45,6 +45,8 @@ class Signature:
     scalars: tuple[ScalarParam, ...] = ()
     sizes: tuple[tuple[str, int], ...] = ()
     """Extents of named dimensions that are fixed."""
+    static: tuple[str, ...] = ()
+    """The logic's static flags, which a compilation fixes, so that no call gives them."""
 
     @property
     def inputs(self) -> tuple[TensorParam, ...]:

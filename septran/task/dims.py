@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -105,11 +106,20 @@ def extent(
     try:
         # A window larger than what it slides over fits nowhere.
         return max(0, _calculate(ast.parse(str(dim), mode="eval").body, values))
-    except (KeyError, TypeError, ValueError, SyntaxError, ZeroDivisionError):
+    except ZeroDivisionError:
+        divisors = re.findall(r"(?://|%) *([A-Za-z_]\w*)", str(dim))
+        zero = next((n for n in divisors if values.get(n) == 0), "what is below")
+        raise InferenceError(
+            f"dimension {dim} of {name} divides by zero: {zero} is 0", logic.location
+        ) from None
+    except (KeyError, TypeError, ValueError, SyntaxError) as error:
+        left = error.args[0] if isinstance(error, KeyError) else None
+        size = f"its size, shapes={{{left!r}: ...}} (-s {left}=...), or " if left else ""
         raise InferenceError(
             f"dimension {dim} of {name} does not follow from the inputs of {logic.name}",
             logic.location,
-            hint=f"pass shapes={{{name!r}: ...}} or the output itself",
+            hint=f"give {size}its shape, shapes={{{name!r}: (...)}}, when compiling, or of "
+            "an output the array itself in the call: out=...",
         ) from None
 
 

@@ -273,7 +273,8 @@ def _search(
     raise InferenceError(
         f"the shape of {', '.join(missing)} does not follow from the inputs of {logic.name}",
         logic.location,
-        hint='annotate the parameters, as in C: task.Tensor["M", "N"], or pass the output'
+        hint='annotate the parameters, as in C: task.Tensor["M", "N"], or give its shape when '
+        f"compiling, shapes={{{missing[0]!r}: (...)}}, or the array itself in the call: out=..."
         + (f"; the first attempt failed with: {failure.message}" if failure else ""),
     )
 

@@ -94,6 +94,11 @@ def window(x: Tile, size: Any, stride: Any = 1, padding: Any = 0, dilation: Any 
     frame.require_live(_tile(x))
     size = tuple(size) if isinstance(size, tuple | list) else (size,)
     spread = [_each(v, len(size)) for v in (stride, padding, dilation)]
+    for name, least, each in zip(("stride", "padding", "dilation"), (1, 0, 1), spread, strict=True):
+        if min(each, default=least) < least:
+            raise LaunchArgumentsError(
+                f"the {name} of a window is {min(each)}, and must be at least {least}", _here()
+            )
     return windowed(x, symbols.integers(size, "an extent of a window"), *spread)
 
 

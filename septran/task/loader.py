@@ -39,6 +39,8 @@ def load_logic(path: str | Path) -> ModuleType:
         found = file.is_file()
     except (OSError, ValueError, TypeError) as error:
         raise LoadError(f"{path!r} is no logic file: {error}", None) from None
+    if file.is_dir() or file.suffix != ".py":
+        raise _no_logic(str(path), file)
     if not found:
         raise LoadError(f"no logic file {file.name!r} in {file.parent}", None)
     name = f"septran_logic_{file.stem}_{abs(hash(str(file))):x}"
@@ -60,6 +62,22 @@ def load_logic(path: str | Path) -> ModuleType:
             hint = _import_hint(error) if isinstance(error, ImportError) else None
             raise LoadError(message, Location(str(file), line), hint=hint) from error
     return module
+
+
+def _no_logic(asked: str, file: Path) -> LoadError:
+    """What a folder, or a file of another kind, is told."""
+    if file.is_dir():
+        logic = next((p for p in sorted(file.glob("*.py")) if p.name[0] != "_"), file / "logic.py")
+        hint = f"name a file in it, such as {logic}"
+        return LoadError(f"{asked!r} is a folder, not a logic file", None, hint=hint)
+    beside = file.with_name(f"{file.name}.py")
+    hint = (
+        f"did you mean {str(beside)!r}?"
+        if beside.is_file()
+        else "name a .py file, or an operator: gemm"
+    )
+    message = f"{asked!r} is no logic file: the name of one ends in .py"
+    return LoadError(message, None, hint=hint)
 
 
 def load_entry(path: str | Path, name: str | None = None) -> Task:

@@ -381,7 +381,10 @@ def trace(
     views = []
     for name, kind in logic.tensors:
         if name not in shapes:
-            raise InferenceError(f"the shape of {name} is not known", logic.location)
+            raise InferenceError(
+                f"the shape of {name} is not known", logic.location,
+                hint=f"trace takes the shapes of all tensors: add {name!r}: (...)",
+            )  # fmt: skip
         shape = shapes[name]
         dtype = kinds.get(name) or kind.dtype or "float32"
         check_dtype(logic, name, kind.dtype, dtype, logic.location)

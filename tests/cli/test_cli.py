@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,18 @@ def test_run_checks_and_measures_beside_torch():
     assert "C: right, error at most" in text
     assert "GFLOP/s" in text
     assert "beside torch.mm of torch" in text
+
+
+def test_run_says_what_each_of_its_times_is_of():
+    text = septran("run", "gemm", "--on", "cpu-x86", *SMALL).output
+    assert re.search(r"^  measured alone, call after call: .* a call ", text, re.M)
+    assert re.search(r"^  measured beside torch.mm of torch .* its speed", text, re.M)
+    assert "times to compare with each other, not with those alone" in text
+    text = septran("run", "gemm", "--on", "cpu-x86", *SMALL, "--no-torch").output
+    assert re.search(r"^  measured: .* a call ", text, re.M)
+    assert "alone" not in text
+    text = septran("run", "gemm", "--on", "dsa-sim", *SMALL).output
+    assert re.search(r"^  simulated: [\d,]+ cycles", text, re.M)
 
 
 def test_run_prints_json():

@@ -366,7 +366,7 @@ MISTAKES = {
     errors.UnknownPrimitiveError: [unknown_primitive, unknown_attribute],
     errors.EscapeError: [escapes],
     errors.EndlessRecursionError: [endless],
-    errors.LaunchArgumentsError: [too_few, no_task, no_tensor, called, few_operands],
+    errors.LaunchArgumentsError: [no_stride, too_few, no_task, no_tensor, called, few_operands],
     errors.IndexingError: [
         beyond, before, tile_before, tile_before_all, slice_before, too_many, steps, open_slice,
         by_tensor, by_expression, by_quotient, by_number, panel_by_range, assigned_tile, leaked,
@@ -374,7 +374,7 @@ MISTAKES = {
     ],
     errors.PartitionError: [no_blocks, other_blocks, zero_block],
     errors.TunableError: [negative_tunable],
-    errors.ViewError: [padded_part, three_windows, no_stride],
+    errors.ViewError: [padded_part, three_windows],
     errors.AliasError: [aliased, overlapping],
     errors.EarlyExitError: [breaks, returns],
     errors.UnwrittenElementError: [half_written],
