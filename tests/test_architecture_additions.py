@@ -233,7 +233,7 @@ def emit(context, node):
     "view": Addition(
         "view",
         {
-            "septran/views/edges.py": """
+            "septran/views/text/edges.py": """
 def edges_text(ledger):
     \"\"\"The edges of a ledger, a line each.\"\"\"
     return "\\n".join(ledger.edges)
@@ -242,8 +242,8 @@ def edges_text(ledger):
         {
             "septran/views/table.py": (
                 (
-                    '"html": "ledger_panel.ledger_html",',
-                    '"html": "ledger_panel.ledger_html", "edges": "edges.edges_text",',
+                    '"html": "panels.ledger.ledger_html",',
+                    '"html": "panels.ledger.ledger_html", "edges": "text.edges.edges_text",',
                 ),
             )
         },

@@ -37,7 +37,7 @@ def compare(
       septran compare gemm mine.mapping.yaml theirs.mapping.yaml -s M=512 -s N=384 -s K=256
     """  # noqa: D301  # \b is typer's mark for lines to keep
     import septran
-    from septran.views.comparison import Comparison, labels
+    from septran.views.comparisons.comparison import Comparison, labels
 
     if len(mappings) < 2:
         raise typer.BadParameter("there must be two or more", param_hint="MAPPING...")

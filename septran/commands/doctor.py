@@ -141,7 +141,7 @@ def _gpu() -> str:
 def _dot() -> str:
     from graphviz.backend import dot_command
 
-    from septran.views.drawing import use_dot
+    from septran.views.pictures.drawing import use_dot
 
     return str(dot_command.DOT_BINARY) if use_dot() else "not found: graphs are shown as text"
 

@@ -110,7 +110,7 @@ def explain(
 def _rendered(explanation: Explanation, form: Format, stage: Stage | None) -> str:
     match form:
         case Format.html:
-            from septran.views.explanation_panel import explanation_page
+            from septran.views.panels.explanation import explanation_page
 
             return explanation_page(explanation)
         case Format.report:

@@ -80,7 +80,7 @@ def _details(machine: Machine) -> str:
 def _data(machine: Machine) -> dict[str, Any]:
     from septran.backends import with_code
     from septran.mapping.loader import mapping_names
-    from septran.views.plain import plain
+    from septran.views.text.plain import plain
 
     data: dict[str, Any] = plain(machine)
     data["has_mapping"] = machine.name in mapping_names()

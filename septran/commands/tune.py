@@ -111,7 +111,7 @@ def _told(search: Search, trial: Trial, total: int) -> None:
     """One line that is written over, where someone watches."""
     if not sys.stderr.isatty():
         return
-    from septran.views.tuning_job import note
+    from septran.views.tuning import note
 
     done = sum(t.kind != "ranked" for t in search.trials.values())
     sys.stderr.write(f"\r\033[K{done} of {total}: {trial.kind}; {note(search.result())}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from septran.lessons.language import say
-from septran.views import colours
-from septran.views.html import (
+from septran.views.pictures import colours
+from septran.views.pictures.html import (
     Markup,
     chip,
     code,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from septran.request import CompileRequest
     from septran.tile.nodes import TileProgram
-    from septran.views.comparison import Comparison
+    from septran.views.comparisons.comparison import Comparison
     from septran.views.explanation import Explanation
 
 __all__ = ["compare", "edit", "explain", "explore"]
@@ -88,7 +88,7 @@ def compare(
     from septran.compiler import compile_request
     from septran.request import CompileRequest
     from septran.targets.dsa.profile_comparison import NothingToCompareError
-    from septran.views.comparison import Comparison, labels
+    from septran.views.comparisons.comparison import Comparison, labels
 
     if isinstance(mappings, str) or not isinstance(mappings, Sequence | Mapping) or not mappings:
         message = f"{mappings!r} is no list of mappings to compare"

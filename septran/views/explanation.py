@@ -14,15 +14,15 @@ from septran.targets.base import Source
 from septran.tile.ledger import Ledger, ledger
 from septran.tile.pipeline import Step, place
 from septran.tuning.model import Prediction, predict
-from septran.views import movements as moving
-from septran.views.access_map import AccessMap, access_map
-from septran.views.element import Journey, follow
-from septran.views.layout_map import LayoutMap, layout_map
-from septran.views.memory_map import MemoryMap
-from septran.views.plain import plain, stage_data
-from septran.views.remarks import Noted, remarks_text
-from septran.views.source_parts import NoPartError, part_text, source_text
+from septran.views.maps.access_map import AccessMap, access_map
+from septran.views.maps.element import Journey, follow
+from septran.views.maps.layout_map import LayoutMap, layout_map
+from septran.views.maps.memory_map import MemoryMap
 from septran.views.stages import TITLES
+from septran.views.text import movements as moving
+from septran.views.text.plain import plain, stage_data
+from septran.views.text.remarks import Noted, remarks_text
+from septran.views.text.source_parts import NoPartError, part_text, source_text
 
 if TYPE_CHECKING:
     from septran.mapping.resolved import ResolvedMapping
@@ -215,7 +215,7 @@ class Explanation:
 
     def report(self) -> str:
         """At most 120 lines: what limits the kernel, and which mapping keys move it."""
-        from septran.views.report import report
+        from septran.views.text.report import report
 
         return report(self)
 
@@ -242,7 +242,7 @@ class Explanation:
 
     def save_html(self, path: str | Path) -> Path:
         """Write one page that holds everything and opens without a network."""
-        from septran.views.explanation_panel import explanation_page
+        from septran.views.panels.explanation import explanation_page
 
         return write_text(path, explanation_page(self))
 
@@ -260,7 +260,7 @@ class Explanation:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Static HTML; the text is the bounded report, to keep notebooks small."""
-        from septran.views.explanation_panel import explanation_panel
+        from septran.views.panels.explanation import explanation_panel
 
         del include, exclude
         return {"text/html": str(explanation_panel(self)), "text/plain": self.report()}

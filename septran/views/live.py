@@ -10,8 +10,8 @@ from septran.errors import CallError
 from septran.views.table import classes_with, find_view
 
 if TYPE_CHECKING:
-    from septran.views.html import Markup
-    from septran.views.timeline import Timeline
+    from septran.views.pictures.html import Markup
+    from septran.views.timelines.timeline import Timeline
 
 NEEDED = ("anywidget", "ipywidgets", "traitlets", "IPython", "septran_widgets")
 
@@ -54,23 +54,23 @@ def explore(thing: Any, **options: Any) -> Any:
 
 def explore_profile(profile: Any) -> Any:
     """The timeline of a run on a DSA."""
-    from septran.views.dsa_profile_panel import profile_panel
-    from septran.views.dsa_timeline import timeline
+    from septran.views.dsa.profile_panel import profile_panel
+    from septran.views.dsa.timeline import timeline
 
     return _lanes([timeline(profile)], profile_panel(profile), str(profile))
 
 
 def explore_emulated(profile: Any) -> Any:
     """The timeline of an emulated run."""
-    from septran.views.emulated_panel import emulated_panel, timeline
+    from septran.views.panels.emulated import emulated_panel, timeline
 
     return _lanes([timeline(profile, None)], emulated_panel(profile), str(profile))
 
 
 def explore_profiles(comparison: Any) -> Any:
     """Runs on a DSA, one above the other."""
-    from septran.views.dsa_profile_panel import comparison_panel
-    from septran.views.dsa_timeline import timeline
+    from septran.views.dsa.profile_panel import comparison_panel
+    from septran.views.dsa.timeline import timeline
 
     pairs = zip(comparison.profiles, comparison.titles, strict=True)
     found = [timeline(profile, title) for profile, title in pairs]
@@ -79,22 +79,22 @@ def explore_profiles(comparison: Any) -> Any:
 
 def explore_timeline(timeline: Any) -> Any:
     """Zoom, pan, and what each bar is."""
-    from septran.views.timeline_svg import timeline_panel
+    from septran.views.timelines.svg import timeline_panel
 
     return _lanes([timeline], timeline_panel(timeline), repr(timeline))
 
 
 def _lanes(found: Sequence[Timeline], static: Markup, text: str) -> Any:
     """Timelines one above the other; `static` and `text` are what is shown without a kernel."""
-    from septran.views.timeline import timelines
+    from septran.views.timelines.timeline import timelines
 
     return widgets("views").Timeline(timelines(*found), static, text)
 
 
 def explore_explanation(explanation: Any) -> Any:
     """All stages in linked panes."""
-    from septran.views.explore_panel import explore_panel
     from septran.views.links import linked, linked_data
+    from septran.views.panels.explore import explore_panel
 
     panes = linked(explanation)
     static = explore_panel(explanation, panes)
@@ -110,7 +110,7 @@ def explore_kernel(kernel: Any) -> Any:
 
 def explore_ledger(ledger: Any) -> Any:
     """The copies as a graph."""
-    from septran.views.ledger_graph import ledger_graph
+    from septran.views.pictures.ledger_graph import ledger_graph
 
     static = _static(ledger._repr_mimebundle_())
     return widgets("views").LedgerGraph(ledger_graph(ledger), *static)
@@ -123,7 +123,7 @@ def explore_memory_map(found: Any) -> Any:
 
 def explore_comparison(comparison: Any) -> Any:
     """The stages of several mappings beside each other."""
-    from septran.views.comparison_data import comparison_data
+    from septran.views.comparisons.data import comparison_data
 
     static = _static(comparison._repr_mimebundle_())
     return widgets("views").Comparison(comparison_data(comparison), static[0], repr(comparison))

@@ -8,11 +8,11 @@ from septran.mapping.resolved import ResolvedMapping
 from septran.targets.base import Source, TensorIR
 from septran.task.tree import TaskTree
 from septran.tile.nodes import TileProgram
-from septran.views.code_panel import source_panel, tensor_ir_panel
-from septran.views.html import Markup, join, panel, strong
-from septran.views.mapping_panel import mapping_panel
-from septran.views.program_panel import tile_program_panel
-from septran.views.task_panel import task_tree_panel
+from septran.views.panels.code import source_panel, tensor_ir_panel
+from septran.views.panels.mapping import mapping_panel
+from septran.views.panels.program import tile_program_panel
+from septran.views.panels.task import task_tree_panel
+from septran.views.pictures.html import Markup, join, panel, strong
 
 TITLES = {
     "task_tree": "Task tree", "mapping": "Resolved mapping", "tile_program": "Tile program",
@@ -61,8 +61,8 @@ def stage_panel(stage: Any) -> Markup:
 
 def draw(stage: Any) -> Any:
     """A Graphviz drawing of one of the first three stages."""
-    from septran.views.graphs import draw_mapping, draw_task_tree  # late: graphviz
-    from septran.views.program_graph import draw_tile_program
+    from septran.views.pictures.graphs import draw_mapping, draw_task_tree  # late: graphviz
+    from septran.views.pictures.program_graph import draw_tile_program
 
     match stage:
         case TaskTree():

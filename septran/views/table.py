@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-_STAGE = {"html": "stages.stage_html", "data": "plain.stage_data", "drawing": "stages.draw"}
+_STAGE = {"html": "stages.stage_html", "data": "text.plain.stage_data", "drawing": "stages.draw"}
 
 VIEWS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -21,48 +21,50 @@ VIEWS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "septran.targets.base.TensorIR": _STAGE,
         "septran.targets.base.Source": _STAGE,
         "septran.tile.ledger.Ledger": {
-            "html": "ledger_panel.ledger_html",
+            "html": "panels.ledger.ledger_html",
             "live": "live.explore_ledger",
         },
         "septran.runtime.kernel.Kernel": {
-            "html": "kernel_panel.kernel_panel",
+            "html": "panels.kernel.kernel_panel",
             "live": "live.explore_kernel",
         },
-        "septran.runtime.profile.Profile": {"html": "kernel_panel.profile_panel"},
-        "septran.runtime.rehearsal.Rehearsal": {"timeline": "kernel_timeline.timeline_of"},
-        "septran.targets.cpu.marks.Recorded": {"timeline": "cpu_timeline.timeline"},
-        "septran.targets.cuda.marked_run.Recorded": {"timeline": "gpu_timeline.timeline"},
+        "septran.runtime.profile.Profile": {"html": "panels.kernel.profile_panel"},
+        "septran.runtime.rehearsal.Rehearsal": {"timeline": "timelines.kernels.timeline_of"},
+        "septran.targets.cpu.marks.Recorded": {"timeline": "timelines.cpu.timeline"},
+        "septran.targets.cuda.marked_run.Recorded": {"timeline": "timelines.gpu.timeline"},
         "septran.targets.cuda.emulated_profile.EmulatedProfile": {
-            "html": "emulated_panel.emulated_panel",
-            "timeline": "emulated_panel.timeline",
+            "html": "panels.emulated.emulated_panel",
+            "timeline": "panels.emulated.timeline",
             "live": "live.explore_emulated",
         },
         "septran.targets.dsa.profile.DsaProfile": {
-            "html": "dsa_profile_panel.profile_panel",
-            "timeline": "dsa_timeline.timeline",
-            "table": "dsa_tables.timeline_table",
-            "origins": "dsa_tables.origin_table",
-            "plot": "dsa_plots.plot_timeline",
-            "roofline": "dsa_plots.plot_roofline",
+            "html": "dsa.profile_panel.profile_panel",
+            "timeline": "dsa.timeline.timeline",
+            "table": "dsa.tables.timeline_table",
+            "origins": "dsa.tables.origin_table",
+            "plot": "dsa.plots.plot_timeline",
+            "roofline": "dsa.plots.plot_roofline",
             "live": "live.explore_profile",
         },
         "septran.targets.dsa.profile_comparison.ProfileComparison": {
-            "html": "dsa_profile_panel.comparison_panel",
-            "table": "dsa_tables.comparison_table",
-            "plot": "dsa_plots.plot_comparison",
+            "html": "dsa.profile_panel.comparison_panel",
+            "table": "dsa.tables.comparison_table",
+            "plot": "dsa.plots.plot_comparison",
             "live": "live.explore_profiles",
         },
-        "septran.tuning.tuning.Tuning": {"html": "tuning_panel.tuning_panel"},
-        "septran.tuning.tuner.Search": {"job": "tuning_job.tuning_job"},
+        "septran.tuning.tuning.Tuning": {"html": "tuning.tuning_panel"},
+        "septran.tuning.tuner.Search": {"job": "tuning.tuning_job"},
         "septran.views.explanation.Explanation": {"live": "live.explore_explanation"},
-        "septran.views.timeline.Timeline": {"live": "live.explore_timeline"},
-        "septran.views.comparison.Comparison": {"live": "live.explore_comparison"},
-        "septran.views.element.Journey": {"live": "live.explore_element"},
-        "septran.views.layout_map.LayoutMap": {"live": "live.explore_layout"},
-        "septran.views.access_map.AccessMap": {"live": "live.explore_accesses"},
-        "septran.views.mapping_profile.MappingProfile": {"live": "live.explore_mapping_profile"},
+        "septran.views.timelines.timeline.Timeline": {"live": "live.explore_timeline"},
+        "septran.views.comparisons.comparison.Comparison": {"live": "live.explore_comparison"},
+        "septran.views.maps.element.Journey": {"live": "live.explore_element"},
+        "septran.views.maps.layout_map.LayoutMap": {"live": "live.explore_layout"},
+        "septran.views.maps.access_map.AccessMap": {"live": "live.explore_accesses"},
+        "septran.views.maps.mapping_profile.MappingProfile": {
+            "live": "live.explore_mapping_profile"
+        },
         "septran.views.progress.Job": {"live": "live.explore_job"},
-        "septran.views.memory_map.MemoryMap": {"live": "live.explore_memory_map"},
+        "septran.views.maps.memory_map.MemoryMap": {"live": "live.explore_memory_map"},
     }
 )
 """Functions of this package by the class that they show, and by what the view is called."""

@@ -31,12 +31,12 @@ HOSTILE = (
 def data() -> dict[str, Any]:
     """Real data for each view."""
     import septran
-    from septran.views.comparison_data import comparison_data
-    from septran.views.dsa_timeline import timeline
-    from septran.views.ledger_graph import ledger_graph
-    from septran.views.mapping_profile import mapping_profile
+    from septran.views.comparisons.data import comparison_data
+    from septran.views.dsa.timeline import timeline
+    from septran.views.maps.mapping_profile import mapping_profile
+    from septran.views.pictures.ledger_graph import ledger_graph
     from septran.views.progress import Progress
-    from septran.views.timeline import timelines
+    from septran.views.timelines.timeline import timelines
 
     kernel = septran.compile("gemm", "dsa-sim", shapes=SIZES)
     profile = kernel.profile()

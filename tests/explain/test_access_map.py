@@ -11,7 +11,7 @@ import septran
 from septran.tile.analyses.loops import trips, walk
 from septran.tile.interpret.storage import grid
 from septran.tile.nodes import Compute, Copy
-from septran.views.access_map import NoSuchBlockError, access_map, box_of
+from septran.views.maps.access_map import NoSuchBlockError, access_map, box_of
 
 SIZES = {"M": 200, "N": 136, "K": 160}
 

@@ -12,7 +12,7 @@ import pytest
 import septran
 from septran.mapping.keys import PIPELINE
 from septran.mapping.resolved import Setting
-from septran.views.comparison import ABSENT, Comparison, labels
+from septran.views.comparisons.comparison import ABSENT, Comparison, labels
 from septran.views.explanation import Explanation
 
 

@@ -8,7 +8,7 @@ from difflib import unified_diff
 import pytest
 
 import septran
-from septran.views.comparison_data import CONTEXT, _rows, comparison_data
+from septran.views.comparisons.data import CONTEXT, _rows, comparison_data
 
 SIZES = {"M": 128, "N": 128, "K": 256}
 
@@ -105,7 +105,7 @@ def test_the_exported_page_needs_no_network_and_no_markup_gets_out(measured, tmp
 
 
 def test_a_comparison_of_finished_stages_has_nothing_to_run(comparison):
-    from septran.views.comparison import Comparison
+    from septran.views.comparisons.comparison import Comparison
 
     alone = Comparison(comparison.names, comparison.explanations)
     with pytest.raises(ValueError, match="nothing to run"):

@@ -14,7 +14,7 @@ from septran.tile.interpret import interpreter
 from septran.tile.interpret.execution import Execution
 from septran.tile.interpret.schedules import Schedule
 from septran.tile.nodes import Region, nodes
-from septran.views.element import NoSuchElementError, follow, located_in
+from septran.views.maps.element import NoSuchElementError, follow, located_in
 
 MARK = 12345.0
 CASES = {

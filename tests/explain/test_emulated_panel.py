@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import septran
-from septran.views.emulated_panel import timeline
+from septran.views.panels.emulated import timeline
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++")
 

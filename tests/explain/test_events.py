@@ -6,8 +6,8 @@ import pytest
 
 import septran
 from septran.tile.analyses.loops import walk
-from septran.views import events
-from septran.views.events import TooManyEventsError, record
+from septran.views.maps import events
+from septran.views.maps.events import TooManyEventsError, record
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from septran.errors import MappingError, TargetError
 from septran.views.explanation import Explanation
-from septran.views.report import BYTES, LINES, bounded
+from septran.views.text.report import BYTES, LINES, bounded
 
 PAYLOAD = '"><script>pwned=1</script><img src=x onerror=pwned=1>\\'
 
@@ -102,7 +102,7 @@ def test_each_copy_and_wait_is_printed_with_rule_and_lines(explanation):
 
 
 def test_a_default_is_said_to_be_one(explanation, program):
-    from septran.views.movements import place_text
+    from septran.views.text.movements import place_text
 
     assert place_text(None) == "(a default: no line asks for it)"
 

@@ -13,8 +13,8 @@ from septran.targets.cpu.lowering import nests
 from septran.targets.cpu.marks import record
 from septran.tile.analyses.loops import walk
 from septran.tile.nodes import For
-from septran.views.cpu_timeline import timeline
-from septran.views.kernel_timeline import NoTimelineError
+from septran.views.timelines.cpu import timeline
+from septran.views.timelines.kernels import NoTimelineError
 
 SIZES = {"M": 500, "N": 700, "K": 600}
 

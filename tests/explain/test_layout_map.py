@@ -9,8 +9,8 @@ import pytest
 import septran
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Buffer
-from septran.views.layout_map import LayoutMap, NoSuchBufferError, Spread, layout_map
-from septran.views.layout_picture import layout_svg
+from septran.views.maps.layout_map import LayoutMap, NoSuchBufferError, Spread, layout_map
+from septran.views.maps.layout_picture import layout_svg
 
 LAYOUTS = ("row", "column", "padded(8)", "panels(1, 16)", "fractal(16, 16)", "swizzle(128)")
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import septran
-from septran.views.ledger_graph import ledger_graph
+from septran.views.pictures.ledger_graph import ledger_graph
 
 SIZES = {
     "gemm": {"M": 256, "N": 256, "K": 256},

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import septran
-from septran.views.mapping_profile import mapping_profile
+from septran.views.maps.mapping_profile import mapping_profile
 
 
 @pytest.fixture(scope="module", params=["dsa-sim", "npu-cube"])

@@ -9,7 +9,7 @@ import pytest
 
 import septran
 from septran.tile.nodes import nodes
-from septran.views.memory_map import MemoryMap
+from septran.views.maps.memory_map import MemoryMap
 
 SIZES = {"M": 256, "N": 256, "K": 256}
 

@@ -9,7 +9,7 @@ from septran.task import expressions as ex
 from septran.task.index import Index, Var, axis
 from septran.task.tree import Assign
 from septran.task.views import View
-from septran.views.outline import statement_text, tree_outline, view_text
+from septran.views.text.outline import statement_text, tree_outline, view_text
 
 A = View.whole("A", (100, 64))
 KNOWN = {"A": (A.shape, A.valid), "y": ((64,), (Index.of(64),))}

@@ -14,9 +14,9 @@ import pytest
 from graphviz.backend import dot_command
 
 from septran.targets.base import TensorIR
-from septran.views import drawing
-from septran.views.plain import stage_data
+from septran.views.pictures import drawing
 from septran.views.stages import draw
+from septran.views.text.plain import stage_data
 
 PAYLOADS = (
     "<script>alert(1)</script>",
@@ -175,7 +175,7 @@ def test_data_keeps_places_and_index_maps(program):
 
 
 def test_infinite_numbers_become_text():
-    from septran.views.plain import plain
+    from septran.views.text.plain import plain
 
     assert plain({"a": (float("-inf"), 1.5)}) == {"a": ["-inf", 1.5]}
 
@@ -211,7 +211,7 @@ def test_the_pure_renderer_is_used_where_there_is_no_dot(monkeypatch):
 
 
 def test_long_texts_are_cut_and_say_so():
-    from septran.views import html
+    from septran.views.pictures import html
 
     page = html.code("x = 1\n" * 100_000, "python")
     assert len(page) < 1.05 * html.TEXT_LIMIT
@@ -230,7 +230,7 @@ def _contrast(first, second):
 
 
 def test_all_colours_of_text_have_enough_contrast_with_their_background():
-    from septran.views import colours
+    from septran.views.pictures import colours
 
     for token in colours.TOKENS.values():
         assert _contrast(token.colour, colours.PAPER) >= 4.5, token

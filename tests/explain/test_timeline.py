@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import septran
-from septran.views.dsa_timeline import timeline as timeline_of
-from septran.views.origin_text import origin_parts
-from septran.views.timeline import Record, Timeline, covered, joined, timelines
-from septran.views.timeline_svg import timeline_svg
+from septran.views.dsa.timeline import timeline as timeline_of
+from septran.views.text.origin_text import origin_parts
+from septran.views.timelines.svg import timeline_svg
+from septran.views.timelines.timeline import Record, Timeline, covered, joined, timelines
 
 WHY = "A is GLOBAL, so it is copied in [gemm.py:33, dsa.mapping.yaml:39:38]"
 

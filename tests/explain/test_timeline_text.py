@@ -2,7 +2,7 @@
 
 import json
 
-from septran.views.timeline import Record, Timeline
+from septran.views.timelines.timeline import Record, Timeline
 
 RECORDS = (
     Record("copies", 0, 4, "in", "tma A", "block 0", "line 1", bytes=64),

@@ -112,7 +112,7 @@ def test_explore_and_edit_give_widgets(shell):
 
 
 def test_a_reason_leads_to_the_lines_of_both_cells(shell):
-    from septran.views.origin_text import origin_parts
+    from septran.views.text.origin_text import origin_parts
 
     run(shell, LOGIC.format("mine"))
     run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from septran.views import live
-from septran.views.timeline import Record, Timeline
+from septran.views.timelines.timeline import Record, Timeline
 
 pytest.importorskip("anywidget")
 
@@ -50,6 +50,6 @@ def test_asking_for_another_element_shows_that_one():
 
 
 def _followed(program):
-    from septran.views.element import follow
+    from septran.views.maps.element import follow
 
     return follow(program, "A", (3, 4))

@@ -11,8 +11,8 @@ from typing import Any
 from septran.errors import SepTranError
 from septran.mapping.settling import settled
 from septran.views.editing import Draft, Explain, Knob, draft, turned
-from septran.views.html import Markup, code, panel, strong
 from septran.views.links import linked, linked_data
+from septran.views.pictures.html import Markup, code, panel, strong
 from septran_widgets.view import View
 
 Figure = tuple[str, float | str, str, float | None]

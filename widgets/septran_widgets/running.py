@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from septran.views.html import panel, paragraph, strong
+from septran.views.pictures.html import panel, paragraph, strong
 from septran.views.progress import Progress
 from septran_widgets.view import View
 

@@ -10,8 +10,8 @@ from septran.errors import SepTranError
 from septran_widgets.view import View
 
 if TYPE_CHECKING:
-    from septran.views.access_map import AccessMap
-    from septran.views.element import Journey
+    from septran.views.maps.access_map import AccessMap
+    from septran.views.maps.element import Journey
 
 
 class Timeline(View):
@@ -54,7 +54,7 @@ class Element(View):
 
     @traitlets.observe("asked")
     def _follow(self, change: Any) -> None:
-        from septran.views.element import follow
+        from septran.views.maps.element import follow
 
         wanted = change["new"]
         try:
@@ -94,7 +94,7 @@ class Accesses(View):
 
     @traitlets.observe("asked")
     def _choose(self, change: Any) -> None:
-        from septran.views.access_map import access_map
+        from septran.views.maps.access_map import access_map
 
         try:
             block = {str(name): int(n) for name, n in change["new"].items()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from septran.tile.nodes import Origin
-from septran.views.drawing import Drawing
+from septran.views.pictures.drawing import Drawing
 
 Keys = frozenset[str]
 """``why:3``, ``node:12``, ``task:gemm/gemm_block``, ``buffer:A_SPM``, ``channel:A_in``.

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from septran.task.tree import Launch, Loop, Statement, TaskNode
-from septran.views.graphs import draw_task_tree
 from septran.views.links.logic import statement_keys
 from septran.views.links.model import Document, Graph, Keys, Word
 from septran.views.links.origins import Origins
-from septran.views.outline import Extents, extents_of, statement_text, task_text
+from septran.views.pictures.graphs import draw_task_tree
+from septran.views.text.outline import Extents, extents_of, statement_text, task_text
 
 _INDENT = "    "
 Row = tuple[str, Keys, TaskNode]

@@ -101,7 +101,7 @@ def test_a_block_has_only_so_much_shared_memory(compiled):
 
 
 def test_explain_shows_the_figures(compiled):
-    from septran.views.explanation_panel import explanation_page
+    from septran.views.panels.explanation import explanation_page
 
     explanation = septran.explain("gemm", "nvidia-h200", **GEMM)
     page = explanation_page(explanation)

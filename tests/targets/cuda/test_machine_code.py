@@ -15,7 +15,7 @@ from septran.targets.base import Source
 from septran.targets.cuda import compile as compiling
 from septran.targets.cuda import toolchain
 from septran.targets.cuda.facts import PTX, SASS
-from septran.views.source_parts import NoPartError, part_text, source_text
+from septran.views.text.source_parts import NoPartError, part_text, source_text
 
 RELEASE = "13.0"
 """Of nvcc or NVRTC: the golden files are its."""

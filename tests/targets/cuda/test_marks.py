@@ -12,9 +12,9 @@ from septran.targets.cuda.emulated import EmulatedExecutable
 from septran.targets.cuda.marked_run import Mark, marked_program, read, record, record_emulated
 from septran.targets.cuda.marks import RECORDS, ROOM, WORDS, Site
 from septran.tile.nodes import Compute, Copy, nodes
-from septran.views.gpu_timeline import BLOCKS, timeline
-from septran.views.kernel_timeline import timeline_of
-from septran.views.timeline import KINDS
+from septran.views.timelines.gpu import BLOCKS, timeline
+from septran.views.timelines.kernels import timeline_of
+from septran.views.timelines.timeline import KINDS
 
 HEADS = {"B": 1, "H": 1, "G": 1, "M": 128, "N": 384, "D": 128}
 CASES = {

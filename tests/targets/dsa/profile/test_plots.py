@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from septran.targets.dsa.profile_comparison import compare_profiles
-from septran.views.dsa_plots import KINDS, WAIT
+from septran.views.dsa.plots import KINDS, WAIT
 
 STEPS = 8
 

@@ -146,7 +146,7 @@ def test_html_is_static_and_says_in_words_what_the_picture_shows(two_stages):
 
 
 def test_the_svg_has_a_bar_a_command(two_stages):
-    from septran.views.dsa_profile_panel import timeline_svg
+    from septran.views.dsa.profile_panel import timeline_svg
 
     svg = timeline_svg(two_stages)
     assert svg.startswith("<svg")

@@ -1,0 +1,1 @@
+"""Mappings beside each other."""

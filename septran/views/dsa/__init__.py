@@ -1,0 +1,1 @@
+"""Profiles of simulated accelerators: tables, plots, a panel, a timeline."""

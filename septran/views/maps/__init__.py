@@ -1,0 +1,1 @@
+"""Where data is and how it moves: elements, layouts, memories, accesses, costs by line."""

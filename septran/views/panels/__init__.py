@@ -1,0 +1,1 @@
+"""Stages, kernels and explanations as static HTML."""

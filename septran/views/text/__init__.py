@@ -1,0 +1,1 @@
+"""Stages, movements and remarks as text and plain data."""

@@ -1,0 +1,1 @@
+"""When what ran: one kind of timeline for every processor."""
