@@ -9,7 +9,7 @@ import pytest
 import septran
 from septran.request import UnknownDtypeError
 from septran.targets.cpu.build import BuildError, build
-from septran.targets.cpu.lowering import UnsupportedNodeError
+from septran.targets.cpu.lowering import UnsupportedByCpuError
 from septran.targets.registry import target_for
 from septran.tile.nodes import Barrier, Compute, nodes, rewrite
 from septran.tile.passes.infer_layouts import LayoutConflictError, infer_layouts
@@ -58,7 +58,7 @@ def test_a_synchronous_target_has_no_barriers(stages):
     program = stages.tile_program
     first = next(n for n in nodes(program.body) if isinstance(n, Compute))
     broken = replace(program, body=(*program.body, Barrier("CORE", first.origin)))
-    with pytest.raises(UnsupportedNodeError, match="a barrier has no meaning on cpu-x86"):
+    with pytest.raises(UnsupportedByCpuError, match="a barrier has no meaning on cpu-x86"):
         target_for("cpu").lower(broken)
 
 

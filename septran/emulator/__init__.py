@@ -24,12 +24,12 @@ from septran.emulator.errors import (
     EmulationError,
     MisuseError,
     ProxyError,
-    RaceError,
     RegisterError,
+    ThreadRaceError,
     UnfinishedError,
     UnknownInstructionError,
     UnmodelledError,
-    UnwrittenError,
+    UnwrittenSharedError,
 )
 
 __all__ = [
@@ -41,11 +41,11 @@ __all__ = [
     "EmulationError",
     "MisuseError",
     "ProxyError",
-    "RaceError",
     "RegisterError",
+    "ThreadRaceError",
     "UnfinishedError",
     "UnknownInstructionError",
     "UnmodelledError",
-    "UnwrittenError",
+    "UnwrittenSharedError",
     "emulate",
 ]

@@ -5,11 +5,11 @@ EmulationError               SEP583  any of the below
 ├── UnmodelledError          SEP585  something that it knows and does not model
 ├── BoundsError              SEP586  an access outside a memory
 ├── AlignmentError           SEP596  an access that is not aligned as it must be
-├── UnwrittenError           SEP587  a read of shared memory that nobody has written
+├── UnwrittenSharedError     SEP587  a read of shared memory that nobody has written
 ├── UnfinishedError          SEP588  data of asynchronous work that was not waited for
 ├── ProxyError               SEP589  a fence between threads and engines is missing
 ├── RegisterError            SEP590  accumulators used while or before wgmma may
-├── RaceError                SEP591  two threads, the same bytes, and no barrier
+├── ThreadRaceError          SEP591  two threads, the same bytes, and no barrier
 ├── DeadlockError            SEP592  threads that wait for what never happens
 ├── ArrivalError             SEP593  a barrier with a wrong count of arrivals or bytes
 └── MisuseError              SEP594  an instruction used as it must not be
@@ -82,7 +82,7 @@ class AlignmentError(EmulationError):
     code = "SEP596"
 
 
-class UnwrittenError(EmulationError):
+class UnwrittenSharedError(EmulationError):
     """Shared memory is read that nobody has written."""
 
     code = "SEP587"
@@ -106,7 +106,7 @@ class RegisterError(EmulationError):
     code = "SEP590"
 
 
-class RaceError(EmulationError):
+class ThreadRaceError(EmulationError):
     """Two threads use the same bytes of shared memory, one writes, and nothing orders them."""
 
     code = "SEP591"
@@ -131,7 +131,7 @@ class MisuseError(EmulationError):
 
 
 FAULTS: tuple[type[EmulationError], ...] = (
-    EmulationError, BoundsError, AlignmentError, UnwrittenError, UnfinishedError, ProxyError,
-    RegisterError, RaceError, DeadlockError, ArrivalError, MisuseError, UnmodelledError,
+    EmulationError, BoundsError, AlignmentError, UnwrittenSharedError, UnfinishedError, ProxyError,
+    RegisterError, ThreadRaceError, DeadlockError, ArrivalError, MisuseError, UnmodelledError,
 )  # fmt: skip
 """By the runtime's numbers (``Fault`` in runtime/interface.h)."""

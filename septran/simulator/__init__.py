@@ -15,7 +15,7 @@ from septran.simulator.errors import (
     OverlapError,
     SimulationError,
     StuckError,
-    UnwrittenError,
+    UnwrittenBytesError,
 )
 from septran.simulator.run import CAUSES, TRACE, Run, simulate
 
@@ -30,6 +30,6 @@ __all__ = [
     "Run",
     "SimulationError",
     "StuckError",
-    "UnwrittenError",
+    "UnwrittenBytesError",
     "simulate",
 ]

@@ -1,13 +1,13 @@
 """What a stream of commands can do wrong, found when it is simulated.
 
-SimulationError     SEP550  any of the below
-├── CommandError    SEP551  a command that this machine does not have
-├── BoundsError     SEP552  an address outside its memory, or not aligned
-├── UnwrittenError  SEP553  a read of bytes that nobody has written
-├── HazardError     SEP554  two commands use the same bytes and nothing orders them
-├── StuckError      SEP555  queues that wait for each other, or for nobody
-├── FlagError       SEP556  flags that are still set at the end
-└── OverlapError    SEP557  a temporary of the vector unit where a buffer is
+SimulationError          SEP550  any of the below
+├── CommandError         SEP551  a command that this machine does not have
+├── BoundsError          SEP552  an address outside its memory, or not aligned
+├── UnwrittenBytesError  SEP553  a read of bytes that nobody has written
+├── HazardError          SEP554  two commands use the same bytes and nothing orders them
+├── StuckError           SEP555  queues that wait for each other, or for nobody
+├── FlagError            SEP556  flags that are still set at the end
+└── OverlapError         SEP557  a temporary of the vector unit where a buffer is
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BoundsError(SimulationError):
     code = "SEP552"
 
 
-class UnwrittenError(SimulationError):
+class UnwrittenBytesError(SimulationError):
     """A read of bytes that nobody has written."""
 
     code = "SEP553"

@@ -7,7 +7,7 @@ from septran.emulator import (
     ArrivalError,
     DeadlockError,
     MisuseError,
-    RaceError,
+    ThreadRaceError,
     UnfinishedError,
 )
 
@@ -124,7 +124,7 @@ def test_misuse(run):
         run("if (!l) bar_init(b, 1); __syncthreads(); if (!l) b[0] = 1;")
     with pytest.raises(MisuseError, match="not a multiple of 8"):
         run('asm volatile("setmaxnreg.inc.sync.aligned.u32 100;");', block=128)
-    with pytest.raises(RaceError, match="without a barrier after its initialisation"):
+    with pytest.raises(ThreadRaceError, match="without a barrier after its initialisation"):
         run("if (!l) bar_init(b, 64);\n if (l == 0) return; wait(b, 0);")
 
 

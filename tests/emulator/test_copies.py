@@ -7,7 +7,7 @@ from septran.emulator import (
     AlignmentError,
     BoundsError,
     MisuseError,
-    RaceError,
+    ThreadRaceError,
     UnfinishedError,
     UnmodelledError,
 )
@@ -371,5 +371,5 @@ def test_a_buffer_that_is_read_while_it_is_filled_anew(launch, ptx, tensor_map):
     )
     options = {"maps": [tensor_map("x", x, (16, 2))], "shared": 1024, "block": 64}
     launch(text.replace("SYNC", "__syncthreads();"), {"x": x, "o": o}, **options)
-    with pytest.raises((RaceError, UnfinishedError)):  # by who comes first
+    with pytest.raises((ThreadRaceError, UnfinishedError)):  # by who comes first
         launch(text.replace("SYNC", ""), {"x": x, "o": o}, **options)

@@ -10,10 +10,10 @@ from septran.emulator import (
     EmulationError,
     MisuseError,
     ProxyError,
-    RaceError,
     RegisterError,
+    ThreadRaceError,
     UnfinishedError,
-    UnwrittenError,
+    UnwrittenSharedError,
 )
 
 M, N, K = 128, 128, 320
@@ -77,8 +77,8 @@ FAULTS = {
     "wrong_exclusive_or": ("^ (row % 8)", "^ (row % 4)", None),
     "no_proxy_fence": ("fence_async();  // for the store", "", ProxyError),
     "no_barrier_before_the_store": ('asm volatile("bar.sync 1, 128;" ::: "memory");', "",
-                                    (RaceError, UnwrittenError)),
-    "no_barrier_after_the_init": ("  __syncthreads();\n", "", (RaceError, MisuseError)),
+                                    (ThreadRaceError, UnwrittenSharedError)),
+    "no_barrier_after_the_init": ("  __syncthreads();\n", "", (ThreadRaceError, MisuseError)),
     "no_fence_after_the_init": ("    fence_init();\n", "", ProxyError),
     "no_wgmma_fence": ("    wg_fence();\n", "", RegisterError),
     "barrier_of_too_many": ('"bar.sync 1, 128;"', '"bar.sync 1, 160;"', DeadlockError),

@@ -12,12 +12,12 @@ from septran.emulator import (
     DeadlockError,
     MisuseError,
     ProxyError,
-    RaceError,
     RegisterError,
+    ThreadRaceError,
     UnfinishedError,
     UnknownInstructionError,
     UnmodelledError,
-    UnwrittenError,
+    UnwrittenSharedError,
 )
 
 HEAD = """.version 8.8
@@ -97,11 +97,11 @@ WGMMA = module("""
 def test_descriptors_fences_and_accumulators(launch):
     found = check(launch, WGMMA, {
         1: (ProxyError, "wgmma reads .* without fence.proxy.async"),
-        2: (UnwrittenError, "nobody has written", {"strict": True}),
+        2: (UnwrittenSharedError, "nobody has written", {"strict": True}),
         3: (AlignmentError, "inside the 1024-byte pattern of its swizzle"),
         4: (UnmodelledError, "base offset"),
         5: (RegisterError, "without a wgmma.fence"),
-        6: (UnwrittenError, "nobody has written", {"strict": True}),
+        6: (UnwrittenSharedError, "nobody has written", {"strict": True}),
         7: (RegisterError, "is read while a wgmma"),
         8: (RegisterError, "is written while a wgmma"),
         9: (RegisterError, "returns while a wgmma .* is in flight"),
@@ -159,11 +159,11 @@ def test_copies_and_their_barriers(launch):
         1: (DeadlockError, "16 bytes more arrived than were expected"),
         2: (DeadlockError, "16 bytes still expected"),
         3: (AlignmentError, "must be multiples of 16"),
-        4: ((UnfinishedError, UnwrittenError), "has not been waited for|nobody has written"),
-        5: ((UnfinishedError, UnwrittenError), "has not been waited for|nobody has written"),
-        6: ((RaceError, UnfinishedError), "without a barrier after", {"mode": "random"}),
+        4: ((UnfinishedError, UnwrittenSharedError), "has not been waited for|nobody has written"),
+        5: ((UnfinishedError, UnwrittenSharedError), "has not been waited for|nobody has written"),
+        6: ((ThreadRaceError, UnfinishedError), "without a barrier after", {"mode": "random"}),
         7: (ProxyError, "the copy engine reads .* without fence.proxy.async"),
-        8: ((RaceError, ProxyError, UnfinishedError), "without|may still be reading"),
+        8: ((ThreadRaceError, ProxyError, UnfinishedError), "without|may still be reading"),
         9: (UnfinishedError, "returns while the copy engine may still read"),
         # What documents ask for, and compilers leave out whose kernels are right on GPUs:
         10: (ProxyError, "initialisation .* was not fenced", {"strict": True}),
@@ -246,7 +246,7 @@ def test_ranks_of_a_cluster(launch):
     check(launch, CLUSTER, {
         1: (MisuseError, "mapa to rank 2 of 2 blocks"),
         2: ((BoundsError, DeadlockError), "which has ended, is used", {"mode": "eager"}),
-        3: ((RaceError, UnwrittenError), "without a barrier|nobody has written"),
+        3: ((ThreadRaceError, UnwrittenSharedError), "without a barrier|nobody has written"),
         4: (BoundsError, "its own|own shared memory"),
     }, block=32, shared=1024, cluster=2, grid=2)  # fmt: skip
 
@@ -296,8 +296,8 @@ def test_plain_accesses(launch):
     check(launch, ACCESSES, {
         1: (AlignmentError, "4 beyond a multiple"),
         2: (BoundsError, "of i, which has 4096 bytes"),
-        3: (UnwrittenError, "nobody has written"),
-        4: (RaceError, "without a barrier"),
+        3: (UnwrittenSharedError, "nobody has written"),
+        4: (ThreadRaceError, "without a barrier"),
         5: (DeadlockError, "bar.sync of barrier 1"),
         6: (MisuseError, "the kernel traps"),
         7: (BoundsError, "an address that no array has"),

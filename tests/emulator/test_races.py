@@ -8,8 +8,8 @@ from septran.emulator import (
     BoundsError,
     MisuseError,
     ProxyError,
-    RaceError,
-    UnwrittenError,
+    ThreadRaceError,
+    UnwrittenSharedError,
 )
 
 MODES = (None, 0, 1, 2)
@@ -54,13 +54,13 @@ def test_a_barrier_orders(run, seed):
     ],
 )
 def test_races(run, body, seed):
-    with pytest.raises((RaceError, UnwrittenError)) as caught:
+    with pytest.raises((ThreadRaceError, UnwrittenSharedError)) as caught:
         run(body, seed=seed)
     assert "line " in str(caught.value)
 
 
 def test_a_race_names_both_sides(run):
-    with pytest.raises(RaceError) as caught:
+    with pytest.raises(ThreadRaceError) as caught:
         run("if (l == 40) s[5] = 1;\n if (l == 3) s[5] = 2;\n")
     said = str(caught.value)
     assert "4 bytes" in said
@@ -89,12 +89,12 @@ def test_no_races(run, body, seed):
 def test_an_arrival_orders_one_way_only(run):
     body = """if (l < 32) { asm volatile("bar.arrive 2, 64;" ::: "memory"); o[l] = s[l + 32]; }
               else { s[l] = l; asm volatile("bar.sync 2, 64;" ::: "memory"); }"""
-    with pytest.raises((RaceError, UnwrittenError)):
+    with pytest.raises((ThreadRaceError, UnwrittenSharedError)):
         run(body)
 
 
 def test_what_nobody_wrote(run):
-    with pytest.raises(UnwrittenError, match="4 bytes from byte 260 of static shared memory"):
+    with pytest.raises(UnwrittenSharedError, match="4 bytes from byte 260 of static shared memory"):
         run("if (l < 32) s[l] = l; __syncthreads(); o[l] = l < 32 ? s[l] : s[65];")
 
 
@@ -234,5 +234,5 @@ def test_unwritten_operands_are_nan_or_an_error(launch, ptx):
     assert (o[:16] == 1).all()
     assert np.isnan(o[16:]).all()
     assert found.statistics["poisoned"] > 0
-    with pytest.raises(UnwrittenError):
+    with pytest.raises(UnwrittenSharedError):
         launch(text, {"o": o}, strict=True)

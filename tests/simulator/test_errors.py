@@ -13,7 +13,7 @@ from septran.simulator import (
     OverlapError,
     SimulationError,
     StuckError,
-    UnwrittenError,
+    UnwrittenBytesError,
     simulate,
 )
 from septran.simulator.commands import RECORD, memory_address, parameter_address
@@ -199,7 +199,9 @@ def test_a_read_of_unwritten_bytes_is_found_for_integers_too(toy, script, kind):
         "vec_abs", queue=VEC, dst=ACC, dst_row=64, dst_col=4, x=SPM + 32, x_row=64, x_col=4,
         rows=2, cols=16, type=kind,
     )  # fmt: skip
-    refuses(UnwrittenError, toy, script, r"x reads 32 of 128 bytes .* first at byte 128 of SPM")
+    refuses(
+        UnwrittenBytesError, toy, script, r"x reads 32 of 128 bytes .* first at byte 128 of SPM"
+    )
 
 
 def test_sums_are_read_where_they_accumulate(toy, script):
@@ -207,14 +209,14 @@ def test_sums_are_read_where_they_accumulate(toy, script):
     script.load(1024, 1, 16, 64)
     script.flag(IN, MMA)
     script.mma(16, 16, 16, b=1024, accumulate=1)
-    refuses(UnwrittenError, toy, script, "c reads 1024 of 1024 bytes that nobody has written")
+    refuses(UnwrittenBytesError, toy, script, "c reads 1024 of 1024 bytes that nobody has written")
 
 
 def test_a_parameter_that_holds_nothing_yet_is_checked_too(toy, script):
     script.load(0, 1, 1, 64)
     run(toy, script)
     message = r"src reads 64 of 64 bytes .* first at byte 0 of parameter 1"
-    refuses(UnwrittenError, toy, script, message, fresh=[1])
+    refuses(UnwrittenBytesError, toy, script, message, fresh=[1])
 
 
 def test_a_copy_hands_on_what_nobody_has_written(toy, script):
@@ -235,14 +237,18 @@ def test_a_copy_hands_on_what_nobody_has_written(toy, script):
             "vec_abs", queue=VEC, dst=SPM + 4096, dst_row=64, dst_col=4, x=ACC + start, x_row=64,
             x_col=4, rows=1, cols=16, type="float32",
         )  # fmt: skip
-    refuses(UnwrittenError, machine, script, r"x reads 48 of 64 bytes .* first at byte 64 of ACC")
+    refuses(
+        UnwrittenBytesError, machine, script, r"x reads 48 of 64 bytes .* first at byte 64 of ACC"
+    )
 
 
 def test_a_parameter_gets_nothing_that_nobody_has_written(toy, script):
     script.fill(SPM, 0.0, 1, 12)
     script.flag(VEC, OUT)
     script.store(2, SPM, 1, 64)
-    refuses(UnwrittenError, toy, script, r"src reads 16 of 64 bytes .* first at byte 48 of SPM")
+    refuses(
+        UnwrittenBytesError, toy, script, r"src reads 16 of 64 bytes .* first at byte 48 of SPM"
+    )
 
 
 def test_temporaries_lie_apart_from_what_others_use(toy, script):
@@ -282,7 +288,7 @@ def test_edges_of_blocks_are_masked(toy, script):
     script.mma(19, 20, 1, b=1024, c_stride=2048, accumulate=1)
     run(machine, script)
     script.mma(20, 20, 1, b=1024, c_stride=2048, accumulate=1)
-    refuses(UnwrittenError, machine, script, "c reads 64 of 256 bytes")
+    refuses(UnwrittenBytesError, machine, script, "c reads 64 of 256 bytes")
 
 
 def test_an_access_behind_the_end_is_found(toy, script):

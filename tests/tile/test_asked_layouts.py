@@ -6,7 +6,7 @@ import pytest
 
 import septran
 from septran.errors import SepTranError
-from septran.targets.dsa.context import UnsupportedNodeError
+from septran.targets.dsa.context import UnsupportedByDsaError
 from septran.tile.verify.bijection import LayoutError
 
 MAPPING = """
@@ -54,7 +54,7 @@ def test_a_matrix_unit_takes_blocks_or_rows_as_its_file_says(machine, task, tens
     stages = septran.produce_stages(
         "gemm", text, shapes={"M": 32, "N": 64, "K": 32}, dtypes="float16"
     )
-    with pytest.raises(UnsupportedNodeError, match=r"takes [CA] as ") as caught:
+    with pytest.raises(UnsupportedByDsaError, match=r"takes [CA] as ") as caught:
         stages.tensor_ir  # noqa: B018
     assert caught.value.where.text[caught.value.where.column - 1 :].startswith(f'"{layout}"')
     assert caught.value.related[0][1].short_file == "septran/operators/gemm.py"

@@ -23,7 +23,7 @@ from septran.tile.layouts import Layout
 from septran.tile.nodes import Barrier, Region
 from septran.tile.records import Placement
 from septran.tile.verify.bijection import LayoutError
-from septran.tile.verify.races import RaceError
+from septran.tile.verify.races import LoopRaceError
 from septran.tile.verify.verifier import verify
 
 ORDERS = [*ADVERSARIES, "early", "late", 0, 1, 2]
@@ -385,7 +385,7 @@ def test_a_barrier_lets_iterations_exchange(build, part, order):
     verify(program)
     assert np.array_equal(interpret(program, [data], order=order)["Y"], np.roll(data, -1, 0))
     without = replace(program, body=(replace(lanes, body=(row, other)),))
-    with pytest.raises(RaceError):
+    with pytest.raises(LoopRaceError):
         verify(without)
 
 

@@ -18,14 +18,14 @@ from septran.tile.passes.pipeline_loops import pipeline_loops
 from septran.tile.records import Placement
 from septran.tile.verify.bijection import LayoutError
 from septran.tile.verify.clusters import ClusterError
-from septran.tile.verify.names import MissingOriginError, UnknownNameError, UnwrittenError
+from septran.tile.verify.names import MissingOriginError, UnknownNameError, UnwrittenBufferError
 from septran.tile.verify.places import (
     EngineError,
     PlacementError,
     PrivateMemoryError,
     ProcessorError,
 )
-from septran.tile.verify.races import RaceError
+from septran.tile.verify.races import LoopRaceError
 from septran.tile.verify.sync import OrderError
 from septran.tile.verify.verifier import verify
 
@@ -83,7 +83,7 @@ def test_node_without_a_rule(build, part, tensors):
 def test_reading_what_nobody_wrote(build, part, tensors):
     s = build.buffer("S", "SPM", (20, 8))
     program = build.program("YX", "Y", build.copy(part(tensors[0]), part(s)))
-    with pytest.raises(UnwrittenError, match="S is read before anything is written to it"):
+    with pytest.raises(UnwrittenBufferError, match="S is read before anything is written to it"):
         verify(program)
 
 
@@ -280,7 +280,7 @@ def test_layout_that_gives_two_elements_one_place(build, part, tensors):
 def test_parallel_iterations_that_write_one_row(build, part, tensors):
     y, x = tensors
     row = build.move(part(y, (0, 0), (1, 8)), part(x, (AT, 0), (1, 8)))
-    with pytest.raises(RaceError, match="parallel iterations of i write the same elements"):
+    with pytest.raises(LoopRaceError, match="parallel iterations of i write the same elements"):
         verify(build.program("YX", "Y", build.loop("i", 20, row, kind="parallel")))
 
 
@@ -293,14 +293,14 @@ def test_parallel_reduction(build, part, tensors):
         b.buffer("B", "DRAM", (32, 8)),
     )
     step = b.gemm(part(c), part(a, (0, AT * 8), (8, 8)), part(bb, (AT * 8, 0), (8, 8)))
-    with pytest.raises(RaceError):
+    with pytest.raises(LoopRaceError):
         verify(b.program("CAB", "C", b.fill(part(c)), b.loop("i", 4, step, kind="parallel")))
 
 
 def test_reading_the_neighbour_that_is_written(build, part, tensors):
     y, _ = tensors
     shift = build.move(part(y, (AT, 0), (1, 8)), part(y, (AT + 1, 0), (1, 8)))
-    with pytest.raises(RaceError, match="write and read the same elements"):
+    with pytest.raises(LoopRaceError, match="write and read the same elements"):
         verify(build.program("YX", "Y", build.loop("i", 19, shift, kind="parallel")))
 
 
@@ -310,7 +310,7 @@ def test_overlapping_tiles(build, part, tensors):
         tile = build.fill(part(y, (AT * step, 0), (4, 8), valid=(4, 8)))
         program = build.program("YX", "Y", build.loop("i", 5, tile, kind="parallel"))
         if races:
-            with pytest.raises(RaceError):
+            with pytest.raises(LoopRaceError):
                 verify(program)
         else:
             verify(program)
@@ -323,7 +323,7 @@ def test_divided_index_is_enumerated(build, part, tensors):
         tile = build.fill(part(y, (AT // 2 * 4, column), (4, 4), valid=(4, 4)))
         program = build.program("YX", "Y", build.loop("i", 10, tile, kind="parallel"))
         if races:
-            with pytest.raises(RaceError):
+            with pytest.raises(LoopRaceError):
                 verify(program)
         else:
             verify(program)
@@ -478,5 +478,5 @@ def test_a_synchronous_copy_is_not_sent_to_several_blocks(build, part, tensors):
 def test_an_output_that_nobody_writes(build, part, tensors):
     _, x = tensors
     s = build.buffer("S", "SPM", (20, 8))
-    with pytest.raises(UnwrittenError, match="nothing is ever written to the output Y"):
+    with pytest.raises(UnwrittenBufferError, match="nothing is ever written to the output Y"):
         verify(build.program("YX", "Y", build.copy(part(s), part(x))))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.simulator.errors import UnwrittenError
+from septran.simulator.errors import UnwrittenBytesError
 from septran.simulator.hazards.accesses import Accesses
 from septran.simulator.spaces import Spaces
 from septran.simulator.stream import NAMES, Stream
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 def check_written(
     stream: Stream, spaces: Spaces, accesses: Accesses, rank: Array, used: Array, fresh: Array
 ) -> None:
-    """Raise UnwrittenError for the first read, by `rank`, of what is fresh.
+    """Raise UnwrittenBytesError for the first read, by `rank`, of what is fresh.
 
     `fresh` says for each space whether it begins as poison, `used` how far it is used.
 
@@ -89,13 +89,13 @@ def _tile(space: Array, region: Array) -> Array:
 
 def _unwritten(
     stream: Stream, spaces: Spaces, accesses: Accesses, n: int, tile: Array
-) -> UnwrittenError:
+) -> UnwrittenBytesError:
     region = accesses.regions[accesses.region[n]]
     tile = tile.reshape(region[[2, 4, 6]])
     missing = np.argwhere(~tile)
     byte = int(region[1] + missing[0] @ np.array([region[3], region[5], 1]))
     operand = stream.operand(int(accesses.command[n]), int(accesses.role[n]))
-    return UnwrittenError(
+    return UnwrittenBytesError(
         f"{operand} reads {len(missing)} of {tile.size} bytes that "
         f"nobody has written, the first at byte {byte} of {spaces.name(int(region[0]))}"
     )

@@ -54,7 +54,7 @@ GEMM_RATE = 12
 """Multiply-adds of a product in the time of another operation."""
 
 
-class UnsupportedNodeError(TargetError):
+class UnsupportedByCpuError(TargetError):
     """A node of the tile program means nothing to a CPU."""
 
     code = "SEP510"
@@ -174,7 +174,7 @@ class _Lowering:
                     self._compute(group)
                 case node:
                     what = type(node).__name__.lower()
-                    raise UnsupportedNodeError(
+                    raise UnsupportedByCpuError(
                         f"a {what} has no meaning on {self.program.machine.name}",
                         node.origin.mapping or node.origin.logic,
                         hint="its copies are complete when they return",

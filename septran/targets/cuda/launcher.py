@@ -52,14 +52,14 @@ class DriverError(TargetError):
     code = "SEP573"
 
 
-class ArgumentError(TargetError):
+class KernelArgumentError(TargetError):
     """A tensor passed to a GPU kernel is not what it was compiled for."""
 
     code = "SEP574"
 
 
 tvm_ffi.register_error("septran.DriverError", DriverError)
-tvm_ffi.register_error("septran.ArgumentError", ArgumentError)
+tvm_ffi.register_error("septran.ArgumentError", KernelArgumentError)
 
 
 @dataclass(frozen=True)

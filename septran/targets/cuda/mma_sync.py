@@ -107,7 +107,7 @@ def _reduced(node: Compute) -> Iterator[str]:
 
 
 def warps(context: Context, node: Compute) -> Warps:
-    """The warps of the threads that run a product; raises UnsupportedNodeError."""
+    """The warps of the threads that run a product; raises UnsupportedByCudaError."""
     rows, columns = node.operands[0].shape
     if rows % ROWS or columns % COLUMNS:
         message = f"mma_sync multiplies whole tiles of {ROWS} x {COLUMNS}, not {rows} x {columns}"

@@ -86,7 +86,7 @@ def prepare(context: Context, body: tuple[Node, ...]) -> None:
 
 
 def _check_around(body: tuple[Node, ...]) -> None:
-    """Roles are those of the whole kernel; raises UnsupportedNodeError for ones in a loop.
+    """Roles are those of the whole kernel; raises UnsupportedByCudaError for ones in a loop.
 
     PTX ISA, mbarrier: phases follow each other as long as the object lives, and a thread that
     waits says which parity it means. Roles that began anew in each iteration would begin with the

@@ -58,7 +58,7 @@ class Share:
 
 
 def plan(context: Context, copy: Copy) -> Plan:
-    """The boxes of a copy; raises UnsupportedNodeError where it is not made of boxes."""
+    """The boxes of a copy; raises UnsupportedByCudaError where it is not made of boxes."""
     program = context.program
     engine = program.machine.engine(copy.engine)
     found = box(program, copy, engine)

@@ -6,13 +6,13 @@ from septran.errors import TargetError
 from septran.tile.nodes import Origin
 
 
-class UnsupportedNodeError(TargetError):
+class UnsupportedByCudaError(TargetError):
     """A node of the tile program cannot be said in CUDA's instructions."""
 
     code = "SEP580"
 
 
-def unsupported(origin: Origin, message: str, hint: str | None = None) -> UnsupportedNodeError:
+def unsupported(origin: Origin, message: str, hint: str | None = None) -> UnsupportedByCudaError:
     """The error at the line that a node comes from."""
     why = hint or f"the node is there because: {origin.rule}"
-    return UnsupportedNodeError(message, origin.logic or origin.mapping, hint=why)
+    return UnsupportedByCudaError(message, origin.logic or origin.mapping, hint=why)

@@ -134,7 +134,7 @@ __forceinline__ __device__ unsigned long long septran_descriptor(unsigned low, u
 
 
 def matrix(context: Context, node: Compute, region: Region, summed: int) -> Matrix:
-    """An operand in SHARED; raises UnsupportedNodeError where descriptors cannot say it."""
+    """An operand in SHARED; raises UnsupportedByCudaError where descriptors cannot say it."""
     found = tile(context, region)
     if isinstance(found, str):
         raise unsupported(node.origin, f"wgmma cannot read {region}: {found}")

@@ -40,7 +40,7 @@ Array = np.ndarray[Any, Any]
 KERNEL, RECORDING, FACTS = "kernel.c", "recording.json", "kernel.json"
 
 
-class ArgumentError(TargetError):
+class NotContiguousError(TargetError):
     """A tensor that is passed to an executable is not one run of bytes in this memory."""
 
     code = "SEP545"
@@ -193,11 +193,11 @@ def as_bytes(x: Any) -> Array:
     """The memory of a contiguous tensor as bytes, without a copy."""
     if isinstance(x, np.ndarray):
         if not x.flags.c_contiguous:
-            raise ArgumentError("a tensor is not contiguous, so its bytes are not one run")
+            raise NotContiguousError("a tensor is not contiguous, so its bytes are not one run")
         return x.reshape(-1).view(np.uint8)
     tensor = tvm_ffi.from_dlpack(x, require_alignment=0, require_contiguous=False)
     if not tensor.is_contiguous() or tensor.device.type != "cpu":
-        raise ArgumentError("a tensor is not contiguous, or not in the host's memory")
+        raise NotContiguousError("a tensor is not contiguous, or not in the host's memory")
     size = math.prod(tensor.shape) * tensor.dtype.itemsize
     if not size:
         return np.zeros(0, np.uint8)

@@ -20,7 +20,7 @@ from septran.task.index import ZERO, Index, IndexLike, Var, axis
 from septran.tile.nodes import Buffer, Node, Origin, Region
 
 
-class UnsupportedNodeError(TargetError):
+class UnsupportedByDsaError(TargetError):
     """A node of the tile program cannot be said in the DSA's commands."""
 
     code = "SEP530"
@@ -28,11 +28,11 @@ class UnsupportedNodeError(TargetError):
 
 def unsupported(
     origin: Origin, message: str, hint: str | None = None, **more: Any
-) -> UnsupportedNodeError:
+) -> UnsupportedByDsaError:
     """The error at the line that a node comes from, or at `where`."""
     why = hint or f"the node is there because: {origin.rule}"
     where = origin.logic or origin.mapping
-    return UnsupportedNodeError(message, **{"where": where, "hint": why, **more})
+    return UnsupportedByDsaError(message, **{"where": where, "hint": why, **more})
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class MissingOriginError(TileError):
     of_passes = True
 
 
-class UnwrittenError(TileError):
+class UnwrittenBufferError(TileError):
     """A buffer is read before anything is written to it."""
 
     code = "SEP427"
@@ -121,12 +121,12 @@ def _unwritten(program: TileProgram) -> Iterator[TileError]:
             fresh -= {node.operands[0].buffer}
         for name in sorted(fresh):
             message = f"{name} is read before anything is written to it"
-            yield located(UnwrittenError, message, node.origin)
+            yield located(UnwrittenBufferError, message, node.origin)
         written |= {r.buffer for r in writes(node)} | fresh
     for buffer in program.buffers:
         if buffer.name in program.outputs and buffer.name not in written and 0 not in buffer.shape:
             message = f"nothing is ever written to the output {buffer.name}"
-            yield located(UnwrittenError, message, buffer.origin)
+            yield located(UnwrittenBufferError, message, buffer.origin)
 
 
 def _exchanged(program: TileProgram) -> set[str]:

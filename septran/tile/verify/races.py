@@ -31,7 +31,7 @@ _PRIME = "'"
 """Marks the indices of the other iteration."""
 
 
-class RaceError(TileError):
+class LoopRaceError(TileError):
     """Two parallel iterations touch the same elements, and one of them writes."""
 
     code = "SEP432"
@@ -113,7 +113,7 @@ class _Loop:
             message += f" and {other.region}"
         place = other.node.origin.logic
         notes = [("the other use", place)] if place and other.node is not write.node else []
-        return located(RaceError, message, write.node.origin, notes=notes)
+        return located(LoopRaceError, message, write.node.origin, notes=notes)
 
     def _apart(self, write: _Use, other: _Use) -> bool:
         """Whether, along some axis, iterations are further apart than their regions reach.

@@ -5,8 +5,8 @@ import pytest
 
 from septran.emulator.launch import CudaProgram, Launch, Pointer, Scalar, TensorMap
 from septran.targets.cuda.launcher import (
-    ArgumentError,
     DriverError,
+    KernelArgumentError,
     LauncherError,
     TensorSpec,
     compile_launcher,
@@ -96,7 +96,7 @@ def test_scalars_are_passed_by_value(driver, arrays):
     function(scaled)(*arrays, 2.5)
     bits = int(np.float32(2.5).view(np.uint32)) & 0xFFF
     assert driver.log[-1].endswith(f"first %{bits:x}")
-    with pytest.raises(ArgumentError, match="scalar 0 is not a number"):
+    with pytest.raises(KernelArgumentError, match="scalar 0 is not a number"):
         function(scaled)(*arrays, "much")
 
 
@@ -113,13 +113,15 @@ def test_scalars_are_passed_by_value(driver, arrays):
 )
 def test_unsuitable_tensors_are_refused(driver, arrays, a, c, message):
     given = (arrays[0] if a is None else a, arrays[1] if c is None else c)
-    with pytest.raises(ArgumentError, match=message):
+    with pytest.raises(KernelArgumentError, match=message):
         function(program())(*given)
     assert not any(line.startswith("launch") for line in driver.log)
 
 
 def test_too_few_arguments_are_refused(driver, arrays):
-    with pytest.raises(ArgumentError, match="takes 2 tensors and 0 scalars, and got 1 values"):
+    with pytest.raises(
+        KernelArgumentError, match="takes 2 tensors and 0 scalars, and got 1 values"
+    ):
         function(program())(arrays[0])
 
 

@@ -14,7 +14,7 @@ from septran.emulator import BoundsError, emulate
 from septran.machine.loader import load_machine
 from septran.targets.cuda.emulated import emulation
 from septran.targets.cuda.target import TARGET
-from septran.targets.cuda.unsupported import UnsupportedNodeError
+from septran.targets.cuda.unsupported import UnsupportedByCudaError
 from septran.task.index import Index, Var
 from septran.tile.nodes import Acquire, For, Role, Wait, nodes
 from septran.tile.verify.places import PrivateMemoryError
@@ -185,7 +185,7 @@ def test_roles_that_begin_anew_are_refused(program):
     roles = split(program)
     fill = roles[1].body[0]
     loop = For(Var("again"), Index.of(2), "sequential", None, roles, roles[0].origin)
-    with pytest.raises(UnsupportedNodeError, match="the producer is in the loop over again"):
+    with pytest.raises(UnsupportedByCudaError, match="the producer is in the loop over again"):
         TARGET.lower(with_block(program, [fill, loop]))
 
 

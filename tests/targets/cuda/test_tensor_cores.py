@@ -12,7 +12,7 @@ import septran
 from septran.targets.cuda.compile import compile_text
 from septran.targets.cuda.emulated import emulation
 from septran.targets.cuda.target import TARGET
-from septran.targets.cuda.unsupported import UnsupportedNodeError
+from septran.targets.cuda.unsupported import UnsupportedByCudaError
 from septran.targets.cuda.wgmma import column_parts
 
 MAPPINGS = Path(__file__).parents[3] / "mappings"
@@ -221,7 +221,7 @@ def test_more_threads_than_a_block_has_are_refused():
     stages = septran.produce_stages(
         "gemm", ROLES % "{consumers: 8}", tunables={"block_M": 512, "block_N": 64}, **options
     )
-    with pytest.raises(UnsupportedNodeError, match=r"1,152 threads a block(?s:.*)`consumers`"):
+    with pytest.raises(UnsupportedByCudaError, match=r"1,152 threads a block(?s:.*)`consumers`"):
         stages.tensor_ir  # noqa: B018
 
 

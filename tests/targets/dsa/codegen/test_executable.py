@@ -15,7 +15,7 @@ from septran.compiler import produce_stages
 from septran.machine.as_json import from_json, to_json
 from septran.machine.loader import load_machine
 from septran.runtime.kernel import Kernel
-from septran.targets.dsa.build import ArgumentError, as_bytes
+from septran.targets.dsa.build import NotContiguousError, as_bytes
 from septran.targets.dsa.jit import JitProgram
 from septran.targets.dsa.native import LIBRARY, CProgram
 from septran.targets.dsa.target import TARGET
@@ -164,7 +164,7 @@ def test_a_kernel_keeps_other_kernels_lines(random):
 def test_tensors_with_gaps_are_refused():
     wide = np.zeros((4, 8), np.float32)
     for x in (wide[:, ::2], torch.from_numpy(wide)[:, ::2]):
-        with pytest.raises(ArgumentError, match="not contiguous"):
+        with pytest.raises(NotContiguousError, match="not contiguous"):
             as_bytes(x)
 
 

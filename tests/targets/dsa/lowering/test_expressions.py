@@ -8,7 +8,7 @@ import pytest
 import septran
 from septran import task
 from septran.machine.loader import mappings_root
-from septran.targets.dsa.context import UnsupportedNodeError
+from septran.targets.dsa.context import UnsupportedByDsaError
 
 
 @task.define(leaf=True)
@@ -161,7 +161,7 @@ def test_temporaries_without_a_memory_are_refused(tmp_path):
     text = (mappings_root() / "machines" / "dsa-sim.yaml").read_text()
     file.write_text(text.replace(", temporaries: VREG", ""))
     sizes = {"M": 4, "N": 4}
-    with pytest.raises(UnsupportedNodeError, match="memory for temporaries") as caught:
+    with pytest.raises(UnsupportedByDsaError, match="memory for temporaries") as caught:
         septran.compile(rowwise(gelu), "dsa-sim", machine=str(file), shapes=sizes)
     assert "temporaries: MEMORY" in str(caught.value)
     assert caught.value.where is not None

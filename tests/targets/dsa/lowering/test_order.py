@@ -12,7 +12,7 @@ from septran.machine.loader import load_machine
 from septran.simulator.commands import COMMANDS, EXTERNS
 from septran.simulator.queues import Queues
 from septran.targets.dsa.channels import flags
-from septran.targets.dsa.context import UnsupportedNodeError
+from septran.targets.dsa.context import UnsupportedByDsaError
 from septran.targets.dsa.dependences import orders
 from septran.targets.dsa.lowering import lower_program
 from septran.targets.dsa.steps import Fence, Loop, Stepper, Work, walk
@@ -113,7 +113,7 @@ def test_a_role_is_refused_where_it_is_asked_for():
     program = program_of("softmax", "dsa-sim")
     loop = program.body[0]
     role = Role("producer", "CORE", 1, loop.body, loop.origin)
-    with pytest.raises(UnsupportedNodeError, match="one thread of control") as caught:
+    with pytest.raises(UnsupportedByDsaError, match="one thread of control") as caught:
         lower_program(replace(program, body=(replace(loop, body=(role,)),)))
     assert caught.value.where is not None
 
