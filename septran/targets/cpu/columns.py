@@ -12,8 +12,9 @@ from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import stored, write
 from septran.targets.cpu.reductions import Accumulator
-from septran.targets.cpu.statements import Columns, Statement, regions_of
-from septran.targets.cpu.values import Evaluation, Point, operand_point
+from septran.targets.cpu.statements import Columns
+from septran.targets.cpu.values import Evaluation
+from septran.targets.lower.statements import Point, Statement, operand_point, regions_of
 from septran.targets.lower.writer import Expr
 from septran.task import expressions as ex
 from septran.task.index import Index, axis, ceil_div

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from septran.dtypes import is_float
 from septran.targets.cpu.spans import Span, Spans, fits, hull
-from septran.targets.cpu.statements import Statement
+from septran.targets.lower.statements import Statement
 from septran.task import expressions as ex
 from septran.task.index import Range, Var
 from septran.tile.nodes import Buffer

@@ -15,46 +15,11 @@ from septran.targets.cpu.conversions import convert
 from septran.targets.cpu.elements import held_dtype, narrow, read, widen
 from septran.targets.cpu.mathematics import apply, combine
 from septran.targets.cpu.quotient import Reciprocal
+from septran.targets.lower.statements import Point, operand_point
 from septran.targets.lower.writer import Expr
 from septran.task import expressions as ex
 from septran.task.index import Index, Var, axis
 from septran.tile.nodes import Region
-
-
-@dataclass(frozen=True)
-class Point:
-    """Where an expression is evaluated: one coordinate an axis, lanes along one of them."""
-
-    at: tuple[Index, ...]
-    along: int | None = None
-    """The axis that the lanes go along; None for one element."""
-    lanes: int = 1
-    count: Index | None = None
-    """How many lanes exist, where not all do."""
-
-    def at_axis(self, at: tuple[Index, ...], along: int | None) -> Point:
-        """The same lanes in other coordinates."""
-        if along is None:
-            return Point(at)
-        return Point(at, along, self.lanes, self.count)
-
-
-def operand_point(
-    point: Point, operand: ex.Expr, shape: tuple[int, ...], parent: ex.Expr | None = None
-) -> Point:
-    """The point in an operand of an expression of `shape` that is evaluated at `point`."""
-    if isinstance(parent, ex.Expand):
-        kept = [n for n in range(len(shape)) if n not in parent.axes]
-        along = kept.index(point.along) if point.along in kept else None
-        return point.at_axis(tuple(point.at[n] for n in kept), along)
-    skip = len(shape) - len(operand.shape)
-    at, moved = [], None
-    for n, (extent, exists) in enumerate(zip(operand.shape, operand.valid, strict=True)):
-        single = extent == 1 and exists == Index.of(1) and shape[skip + n] != 1
-        at.append(Index() if single else point.at[skip + n])
-        if point.along == skip + n and not single:
-            moved = n
-    return point.at_axis(tuple(at), moved)
 
 
 @dataclass

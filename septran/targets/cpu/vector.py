@@ -20,15 +20,9 @@ from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import held_dtype
 from septran.targets.cpu.narrowing import narrowed
 from septran.targets.cpu.simd import fence
-from septran.targets.cpu.statements import (
-    Rows,
-    Statement,
-    independent,
-    recomputed,
-    regions_of,
-    statements,
-)
+from septran.targets.cpu.statements import Rows, independent, recomputed
 from septran.targets.cpu.writer import LARGEST_ON_STACK
+from septran.targets.lower.statements import Statement, regions_of, statements
 from septran.task.index import Index
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Buffer, Compute, Region

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from tvm import tirx
 
-from septran.dtypes import is_float
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.conversions import begin, finish, scratch
 from septran.targets.cuda.fragments import WARP, Digit, Fragment
@@ -20,22 +17,14 @@ from septran.targets.cuda.registers import (
     register_digits,
 )
 from septran.targets.cuda.statements import Statement
+from septran.targets.lower.reductions import identity
 from septran.targets.lower.writer import Expr
 from septran.task.index import Index
 
 
-def identity(function: str, dtype: str) -> Expr:
+def neutral(function: str, dtype: str) -> Expr:
     """What changes nothing: 0 for a sum, the least value for a maximum."""
-    if function == "sum":
-        return constant(0, dtype)
-    if is_float(dtype):
-        return constant(-math.inf if function == "max" else math.inf, dtype)
-    if dtype == "bool":
-        return constant(function == "min", dtype)
-    size = int("".join(c for c in dtype if c.isdigit()))
-    signed = dtype[0] == "i"
-    low, high = (-(2 ** (size - 1)), 2 ** (size - 1) - 1) if signed else (0, 2**size - 1)
-    return constant(low if function == "max" else high, dtype)
+    return constant(identity(function, dtype), dtype)
 
 
 def join(context: Context, function: str, a: Expr, b: Expr) -> Expr:
@@ -89,7 +78,7 @@ def _over_registers(
                 target, statement.target, tuple(statement.kept[p] for p in places)
             )
         )
-        writer.store(target.flat, spot, identity(function, target.dtype))
+        writer.store(target.flat, spot, neutral(function, target.dtype))
         with walk.over(columns):
             sources.fetch(statement)
             with walk.over([lane] if lane else []):
@@ -97,7 +86,7 @@ def _over_registers(
                 at = walk.coordinates
                 inside = exists(context, at, statement.valid, [statement.axis])
                 if inside is not None:
-                    value = tirx.Select(inside, value, identity(function, target.dtype))
+                    value = tirx.Select(inside, value, neutral(function, target.dtype))
                 old = writer.load(target.flat, spot)
                 writer.store(target.flat, spot, join(context, function, old, value))
 

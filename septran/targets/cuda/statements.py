@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
+from septran.targets.lower.statements import value_of, without_reductions
 from septran.task import expressions as ex
 from septran.task.index import Index
-from septran.task.tree import TunableValue
 from septran.tile.nodes import Buffer, Compute, Copy, Region
 
 Places = tuple["int | None", ...]
@@ -93,29 +93,14 @@ class _Splitting:
 
     def add(self, node: Compute | Copy) -> None:
         target = node.target if isinstance(node, Copy) else node.operands[0]
-        value = self._without(value_of(node))
+        value = without_reductions(value_of(node), self._reduced)
         valid = target.valid
         if isinstance(node, Copy) and node.zero_fill:
             valid = tuple(map(Index.of, target.shape))
         self.found.append(Statement(target, value, None, 0, target.shape, valid))
 
-    def _without(self, expr: ex.Expr) -> ex.Expr:
-        """`expr` with each reduction replaced by a temporary that holds it."""
-        match expr:
-            case ex.Reduce():
-                return self._reduced(expr)
-            case ex.Unary() | ex.Cast() | ex.Expand():
-                return replace(expr, operand=self._without(expr.operand))
-            case ex.Binary():
-                return replace(expr, left=self._without(expr.left), right=self._without(expr.right))
-            case ex.Select():
-                condition, yes, no = map(self._without, (expr.condition, expr.yes, expr.no))
-                return replace(expr, condition=condition, yes=yes, no=no)
-            case _:
-                return expr
-
-    def _reduced(self, expr: ex.Reduce) -> ex.Expr:
-        value = self._without(expr.operand)
+    def _reduced(self, expr: ex.Reduce, value: ex.Expr) -> Region:
+        """A temporary that holds a reduction of `value`."""
         name = f"{self.prefix}{len(self.made)}"
         self.made.append(Buffer(name, "REGISTER", expr.shape, expr.dtype, tensor="reduced"))
         index = tuple(map(Index.of, Region.whole(name, expr.shape).index))
@@ -123,21 +108,4 @@ class _Splitting:
         self.found.append(
             Statement(spare, value, expr.function, expr.axis, value.shape, value.valid)
         )
-        return ex.Load(spare, expr.dtype)
-
-
-def value_of(node: Compute | Copy) -> ex.Expr:
-    """What a node writes to its target, as an expression."""
-    if isinstance(node, Copy):
-        return ex.Load(node.source, "")
-    attributes: Mapping[str, TunableValue] = dict(node.attributes)
-    match node.primitive:
-        case "fill":
-            value = attributes.get("value", 0)
-            assert not isinstance(value, str)
-            return ex.Constant(value, "bool" if isinstance(value, bool) else "float64")
-        case "copy" | "cast":
-            return ex.Load(node.operands[1], "")
-        case _:
-            assert node.expression is not None
-            return node.expression
+        return spare

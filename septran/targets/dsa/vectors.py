@@ -6,13 +6,9 @@ import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-import numpy as np
-
-from septran.dtypes import is_float, itemsize, numpy_dtype
+from septran.dtypes import itemsize
 from septran.simulator.commands import DTYPES
-from septran.targets.cpu.statements import Statement, statements
 from septran.targets.dsa.context import Context, Storage, unsupported
 from septran.targets.dsa.copies import run_loop
 from septran.targets.dsa.runs import Runs, runs
@@ -28,6 +24,8 @@ from septran.targets.dsa.tiles import (
     address_of,
     broadcast,
 )
+from septran.targets.lower.reductions import identity
+from septran.targets.lower.statements import Statement, statements
 from septran.task import expressions as ex
 from septran.task.index import Index, Var, axis, minimum
 from septran.tile.nodes import Compute, Region
@@ -222,8 +220,8 @@ class _Strips:
         several = not one or not self._cut(self.statement.axis).whole
         planner.operations = []
         if several:
-            identity = _identity(str(function), dtype)
-            planner.operation("fill", dtype, {"dst": result}, value=identity)
+            neutral = identity(str(function), dtype)
+            planner.operation("fill", dtype, {"dst": result}, value=neutral)
         first, planner.operations = planner.operations, []
         if result is not target:
             planner.operation(
@@ -290,16 +288,3 @@ class _Body:
 def _loop(number: int) -> Var:
     """The index of an axis that is neither rows nor columns."""
     return Var(f"@axis{number}")
-
-
-def _identity(function: str, dtype: str) -> Any:
-    """What an empty reduction is."""
-    if function == "sum":
-        return 0
-    sign = -1 if function == "max" else 1
-    if is_float(dtype):
-        return sign * float("inf")
-    if dtype == "bool":
-        return function == "min"
-    info = np.iinfo(numpy_dtype(dtype))
-    return int(info.min if function == "max" else info.max)

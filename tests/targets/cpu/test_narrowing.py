@@ -11,7 +11,7 @@ import septran
 from septran import task
 from septran.targets.cpu.narrowing import narrowed
 from septran.targets.cpu.spans import Spans, fits, limits
-from septran.targets.cpu.statements import Statement
+from septran.targets.lower.statements import Statement
 from septran.task import expressions as ex
 from septran.task.index import Index, Var
 from septran.task.views import View

@@ -1,0 +1,194 @@
+"""Computations as assignments without nested reductions, and what each of them touches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from septran.task import expressions as ex
+from septran.task.index import Index, Var
+from septran.task.tree import TunableValue
+from septran.task.views import View
+from septran.tile.nodes import Buffer, Compute, Copy, Region
+
+ROW, SUMMED = Var("@row"), Var("@summed")
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where an expression is evaluated: one coordinate an axis, lanes along one of them."""
+
+    at: tuple[Index, ...]
+    along: int | None = None
+    """The axis that the lanes go along; None for one element."""
+    lanes: int = 1
+    count: Index | None = None
+    """How many lanes exist, where not all do."""
+
+    def at_axis(self, at: tuple[Index, ...], along: int | None) -> Point:
+        """The same lanes in other coordinates."""
+        if along is None:
+            return Point(at)
+        return Point(at, along, self.lanes, self.count)
+
+
+def operand_point(
+    point: Point, operand: ex.Expr, shape: tuple[int, ...], parent: ex.Expr | None = None
+) -> Point:
+    """The point in an operand of an expression of `shape` that is evaluated at `point`."""
+    if isinstance(parent, ex.Expand):
+        kept = [n for n in range(len(shape)) if n not in parent.axes]
+        along = kept.index(point.along) if point.along in kept else None
+        return point.at_axis(tuple(point.at[n] for n in kept), along)
+    skip = len(shape) - len(operand.shape)
+    at, moved = [], None
+    for n, (extent, exists) in enumerate(zip(operand.shape, operand.valid, strict=True)):
+        single = extent == 1 and exists == Index.of(1) and shape[skip + n] != 1
+        at.append(Index() if single else point.at[skip + n])
+        if point.along == skip + n and not single:
+            moved = n
+    return point.at_axis(tuple(at), moved)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """``target[...] = value``, or a reduction of `value` along one of its axes."""
+
+    target: Region
+    value: ex.Expr
+    """Without reductions inside."""
+    function: str | None = None
+    """The reduction; None for an elementwise statement."""
+    axis: int = 0
+    """Of `value`, reduced away."""
+
+    @property
+    def horizontal(self) -> bool:
+        """Whether it reduces along the last axis, where vectors lie."""
+        return self.function is not None and self.axis == len(self.value.shape) - 1
+
+    def rest(self, depth: int) -> int:
+        """Axes of the target after the first `depth`."""
+        return self.target.rank - depth
+
+    def inner(self, depth: int) -> bool:
+        """Whether one loop over vectors does it, once its first `depth` axes are fixed."""
+        if self.function is None:
+            return self.rest(depth) <= 1
+        return self.rest(depth) == (0 if self.horizontal else 1)
+
+    def point(self, at: tuple[Index, ...], summed: Index) -> Point:
+        """Where the value is evaluated for the target's element `at`."""
+        if self.function is None:
+            return operand_point(Point(at), self.value, self.target.shape)
+        return Point((*at[: self.axis], summed, *at[self.axis :]))
+
+
+def statements(
+    nodes: Iterable[Compute], dtype: Callable[[str], str]
+) -> tuple[list[Statement], list[Buffer]]:
+    """The nodes as statements, and the temporaries that this took; `dtype` is a buffer's."""
+    split = _Split(dtype)
+    for node in nodes:
+        split.add(node)
+    return split.found, split.made
+
+
+class _Split:
+    def __init__(self, dtype: Callable[[str], str]) -> None:
+        self.dtype = dtype
+        self.found: list[Statement] = []
+        self.made: list[Buffer] = []
+
+    def add(self, node: Compute) -> None:
+        target = node.operands[0]
+        value = value_of(node)
+        if isinstance(value, ex.Reduce) and _fits(value, target):
+            inner = self._without(value.operand)
+            statement = Statement(target, inner, value.function, value.axis)
+        else:
+            statement = Statement(target, self._without(value))
+        if _reads_elsewhere(statement):
+            kind = statement.value.dtype or self.dtype(target.buffer)  # a copy's is not known
+            spare = self._temporary(target.shape, target.valid, kind)
+            self.found.append(replace(statement, target=spare))
+            statement = Statement(target, ex.Load(spare, self.made[-1].dtype))
+        self.found.append(statement)
+
+    def _without(self, expr: ex.Expr) -> ex.Expr:
+        """`expr` with each reduction replaced by a temporary that holds it."""
+        return without_reductions(expr, self._held)
+
+    def _held(self, expr: ex.Reduce, operand: ex.Expr) -> Region:
+        spare = self._temporary(expr.shape, expr.valid, expr.dtype)
+        self.found.append(Statement(spare, operand, expr.function, expr.axis))
+        return spare
+
+    def _temporary(self, shape: tuple[int, ...], valid: tuple[Index, ...], dtype: str) -> Region:
+        name = f"%{len(self.made)}"
+        self.made.append(Buffer(name, "", shape, dtype, tensor="reduced"))
+        whole = View.whole(name, shape, valid)
+        return Region(name, whole.index, whole.shape, whole.valid)
+
+
+def without_reductions(expr: ex.Expr, hold: Callable[[ex.Reduce, ex.Expr], Region]) -> ex.Expr:
+    """`expr` with each reduction replaced by what `hold` makes to keep it, inner ones first.
+
+    `hold` is given the reduction and its operand, which has no reductions any more.
+    """
+    if isinstance(expr, ex.Reduce):
+        return ex.Load(hold(expr, without_reductions(expr.operand, hold)), expr.dtype)
+    return ex.map_children(expr, lambda child: without_reductions(child, hold))
+
+
+def value_of(node: Compute | Copy) -> ex.Expr:
+    """What a node writes to its target, as an expression."""
+    if isinstance(node, Copy):
+        return ex.Load(node.source, "")
+    attributes: Mapping[str, TunableValue] = dict(node.attributes)
+    match node.primitive:
+        case "fill":
+            value = attributes.get("value", 0)
+            assert not isinstance(value, str)
+            return ex.Constant(value, "bool" if isinstance(value, bool) else "float64")
+        case "copy" | "cast":
+            return ex.Load(node.operands[1], "")
+        case _:
+            assert node.expression is not None
+            return node.expression
+
+
+def _fits(value: ex.Reduce, target: Region) -> bool:
+    return value.shape == target.shape and value.valid == target.valid
+
+
+def regions_of(statement: Statement) -> tuple[Region, ...]:
+    """The regions that a statement touches, its target first."""
+    views = [v for v in ex.loads(statement.value) if isinstance(v, Region)]
+    return (statement.target, *views)
+
+
+def touched(
+    statement: Statement, depth: int, summed: Var = SUMMED
+) -> Iterator[tuple[Region, tuple[Index, ...]]]:
+    """What is written, then all that is read: elements of buffers for one row at `depth`."""
+    at = tuple(
+        Index.of(ROW if n == depth else Var(f"@fixed{n}" if n < depth else f"@free{n}"))
+        for n in range(statement.target.rank)
+    )
+    yield statement.target, statement.target.at(at)
+    yield from _loads(statement.value, statement.point(at, Index.of(summed)))
+
+
+def _loads(expr: ex.Expr, point: Point) -> Iterator[tuple[Region, tuple[Index, ...]]]:
+    if isinstance(expr, ex.Load):
+        assert isinstance(expr.view, Region)
+        yield expr.view, expr.view.at(point.at)
+    for child in ex.children(expr):
+        yield from _loads(child, operand_point(point, child, expr.shape, expr))
+
+
+def _reads_elsewhere(statement: Statement) -> bool:
+    """Whether it reads elements of its target other than the one it writes."""
+    (target, written), *reads = touched(statement, -1)
+    return any(r.buffer == target.buffer and at != written for r, at in reads)
