@@ -28,6 +28,10 @@ MOST_BYTES = 1 << 20
 MOST_NODES = 20_000
 """A long mapping has a few hundred; at this many, reading takes about half a second."""
 MOST_DEPTH = 32
+MOST_FILES = 64
+"""Files whose text is kept for errors to quote, beside texts that are in no file."""
+_files: dict[str, None] = {}
+"""Their names, the one that was read first at the front."""
 TUNE = "tune"
 
 Scalar = Union[None, bool, int, float, str]
@@ -120,9 +124,19 @@ def name_text(text: str, what: str) -> str:
 
 
 def _remember(text: str, name: str) -> None:
-    """Let errors quote the lines as they were when they were read."""
+    """Let errors quote the lines as they were when they were read.
+
+    Of files the latest `MOST_FILES`: a process that reads ever more of them would keep them all,
+    and what is let go is read from the disk again.
+    """
     lines = [line + "\n" for line in re.split(r"\r\n|\n|\r", text)]
     linecache.cache[name] = (len(text), None, lines, name)
+    if not name.startswith("<"):
+        _files.pop(name, None)
+        _files[name] = None
+        for oldest in list(_files)[:-MOST_FILES]:
+            _files.pop(oldest, None)
+            linecache.cache.pop(oldest, None)
 
 
 def parse(text: str, file: str, kind: type[SepTranError]) -> Node:

@@ -22,7 +22,7 @@ def extents(view: View, values: Mapping[Var, int]) -> tuple[int, ...]:
     return tuple(max(0, v.evaluate(values)) for v in view.valid)
 
 
-@functools.lru_cache(maxsize=1 << 12)
+@functools.lru_cache(maxsize=1 << 10)
 def composed(view: View, inner: View) -> View:
     """``view.compose(inner)``, for what runs the statements of a task again and again."""
     return view.compose(inner)
@@ -166,7 +166,7 @@ class _Steps:
     """The view's axes as they lie in the tensor."""
 
 
-@functools.lru_cache(maxsize=1 << 12)
+@functools.lru_cache(maxsize=1 << 10)
 def _steps(index: tuple[Index, ...], rank: int) -> _Steps | None:
     """How a view of `rank` axes goes along those of its tensor; None where it is no slice."""
     entries: list[tuple[Index, int, int | None]] = []

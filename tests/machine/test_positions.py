@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import time
 import tracemalloc
 from pathlib import Path
@@ -11,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from septran.errors import MachineError
-from septran.machine.positions import MOST_DEPTH, MOST_NODES, name_text, parse, read_text
+from septran.machine.positions import (
+    MOST_DEPTH,
+    MOST_FILES,
+    MOST_NODES,
+    name_text,
+    parse,
+    read_text,
+)
 
 EVIL_TAGS = [
     "!!python/object/apply:os.system ['touch /tmp/x']", "!!python/name:os.system ''",
@@ -206,3 +214,16 @@ def test_terminals_are_not_told_anything():
     with pytest.raises(MachineError) as caught:
         parse(text, name_text(text, "machine"), MachineError)
     assert "\x1b" not in str(caught.value)
+
+
+def test_only_the_latest_files_are_kept_to_be_quoted(tmp_path):
+    """A process that reads ever more files, as one that tries random programs, keeps few."""
+    for n in range(MOST_FILES + 20):
+        path = tmp_path / f"{n}.yaml"
+        path.write_text(f"a: {n}\n")
+        read_text(path, MachineError, MachineError)
+        path.write_text("b: 1\n")
+    kept = [n for n in range(MOST_FILES + 20) if str(tmp_path / f"{n}.yaml") in linecache.cache]
+    assert kept == list(range(20, MOST_FILES + 20))
+    assert linecache.getline(str(path), 1) == f"a: {n}\n"  # as it was when it was read
+    assert linecache.getline(str(tmp_path / "0.yaml"), 1) == "b: 1\n"
