@@ -20,9 +20,9 @@ from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import Mapping
 from septran.runtime.signature import Signature, TensorParam
 from septran.task import Task, complete, find_entry, load_logic, written
-from septran.task.arguments import checked_static
-from septran.task.dims import extent
 from septran.task.errors import InferenceError
+from septran.task.trace.arguments import checked_static
+from septran.task.trace.dims import extent
 from septran.task.tree import ScalarParam, TunableValue
 from septran.tile.user_passes import user_passes
 

@@ -69,7 +69,7 @@ FAMILIES = {
             "septran/tile/verify/collisions.py", "septran/tile/verify/loop_sampling.py",
             "septran/tile/analyses/barriers.py", "septran/tile/analyses/row_shares.py",
             "septran/tile/analyses/scopes.py", "septran/tile/layouts.py",
-            "septran/tile/user_passes.py", "septran/task/bounds.py",
+            "septran/tile/user_passes.py", "septran/ir/bounds.py",
         ),
         (
             "tests/tile/test_interpreter.py", "tests/tile/test_channel_state.py",

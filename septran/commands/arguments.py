@@ -16,7 +16,7 @@ from septran.given import WrongArgumentError, writable
 
 if TYPE_CHECKING:
     from septran.mapping.mapping import Mapping
-    from septran.task.definition import Task
+    from septran.task.frontend.definition import Task
 
 Logic = Annotated[
     str,

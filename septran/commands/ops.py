@@ -11,7 +11,7 @@ from septran.commands import arguments as options
 from septran.commands.arguments import print_json
 
 if TYPE_CHECKING:
-    from septran.task.definition import Task
+    from septran.task.frontend.definition import Task
 
 One = Annotated[
     str | None, typer.Argument(metavar="[OPERATOR]", help="An operator; all if absent.")

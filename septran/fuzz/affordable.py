@@ -10,10 +10,10 @@ from pathlib import Path
 from septran.errors import SepTranError
 from septran.fuzz.cases import Case
 from septran.runtime.work import steps
-from septran.task.chooser import DefaultChooser
-from septran.task.inference import complete
-from septran.task.loader import load_entry
-from septran.task.tracing import trace
+from septran.task.frontend.loader import load_entry
+from septran.task.trace.chooser import DefaultChooser
+from septran.task.trace.inference import complete
+from septran.task.trace.tracing import trace
 
 MOST = 1500
 """Steps of the reference that a case may take: about a second."""

@@ -15,7 +15,7 @@ from septran.fuzz.choices import Choices, Trace
 from septran.fuzz.programs import EXTENTS, Input, Source
 from septran.fuzz.renaming import renamed
 from septran.request import extents
-from septran.task.inference import complete, written
+from septran.task.trace.inference import complete, written
 
 MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200", "nvidia-a100")
 FAMILIES = (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from septran import operators
-from septran.task.loader import find_entry
+from septran.task.frontend.loader import find_entry
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _LIBRARY = "septran.operators."

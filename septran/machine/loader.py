@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from septran.errors import SepTranError, nearest, raise_all
+from septran.ir.primitives import PRIMITIVES
 from septran.location import Location
 from septran.machine.kinds import Report, check
 from septran.machine.mistakes import (
@@ -26,7 +27,6 @@ from septran.machine.model import Engine, Instruction, Machine, Memory, Processo
 from septran.machine.positions import Node, parse, read_text
 from septran.machine.schema import MACHINE
 from septran.machine.units import BANDWIDTH, BYTES, LATENCY, THROUGHPUT
-from septran.task.primitives import PRIMITIVES
 
 
 def mappings_root() -> Path:

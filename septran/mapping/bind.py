@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from septran.ir import expressions as ex
+from septran.ir.primitives import PRIMITIVES, extents
+from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import Instruction, Machine
 from septran.mapping.choose import Scope
 from septran.mapping.keys import BINDING, LEAF_TASK_BINDINGS
 from septran.mapping.resolved import Setting
-from septran.task import expressions as ex
-from septran.task.primitives import PRIMITIVES, extents
 from septran.task.tree import Allocate, Assign, Primitive, TaskNode, statements
-from septran.task.views import View
 
 
 @dataclass(frozen=True)

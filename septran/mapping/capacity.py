@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from septran.dtypes import itemsize
+from septran.ir.expressions import loads
 from septran.location import Location
 from septran.machine.model import Machine, Memory
 from septran.mapping.keys import PIPELINE
 from septran.mapping.mistakes import CapacityError
 from septran.mapping.resolved import Decision, Instance
-from septran.task.expressions import loads
 from septran.task.tree import (
     Allocate,
     Assign,

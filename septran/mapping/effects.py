@@ -19,7 +19,7 @@ from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mapping import Plan, Preference
 from septran.mapping.resolved import Decision, Instance, Setting, Settings
 from septran.mapping.rules import Facts
-from septran.task.definedness import MOST
+from septran.task.check.definedness import MOST
 from septran.task.tree import Allocate, Launch, Loop, TaskNode, TaskTree, TunableValue, statements
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
+from septran.ir.primitives import PRIMITIVES
 from septran.machine.kinds import (
     IDENTIFIER,
     NAME,
@@ -35,7 +36,6 @@ from septran.machine.model import NONE
 from septran.machine.positions import Node
 from septran.machine.schema import LAYOUT
 from septran.mapping.conditions import Formula
-from septran.task.primitives import PRIMITIVES
 
 T = TypeVar("T", covariant=True)
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from septran.errors import SepTranError
+from septran.ir.primitives import PRIMITIVES
 from septran.machine.model import NONE, Machine
 from septran.mapping.choose import Scope
 from septran.mapping.keys import MEMS
 from septran.mapping.mistakes import NoParallelLoopError, NotVisibleError
 from septran.mapping.resolved import INHERITED, Instance, Setting
-from septran.task.primitives import PRIMITIVES
-from septran.task.privileges import accesses
+from septran.task.check.privileges import accesses
 from septran.task.tree import (
     Allocate,
     Launch,

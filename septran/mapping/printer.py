@@ -12,7 +12,7 @@ from septran.mapping.keys import BINDING, CALLS, KEYS, MEMS, PROC, SINGLE, TUNAB
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mapping import Match, Plan
 from septran.mapping.resolved import Instance, ResolvedMapping, Setting
-from septran.task.padding import Padded
+from septran.task.trace.padding import Padded
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.+-]*")
 _WORDS = ("true", "false", "null", "yes", "no", "on", "off")

@@ -31,7 +31,7 @@ from septran.mapping.resolved import (
 )
 from septran.mapping.rules import Facts, facts_of_task
 from septran.mapping.split import split, with_launches
-from septran.task.definedness import ranges_of
+from septran.task.check.definedness import ranges_of
 from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree
 
 _COLLECTED = ("instances", "decisions", "errors", "unbound")

@@ -42,7 +42,7 @@ from septran.mapping.keys import CALLS
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mapping import Match, Plan
 from septran.mapping.mistakes import AmbiguousInstanceError, WrongEntryError
-from septran.task.chooser import LaunchSite
+from septran.task.trace.chooser import LaunchSite
 from septran.task.tree import Allocate, Assign, Loop, Primitive, TaskNode, statements
 
 BUILTIN = ("fill", "copy")

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from septran.ir import expressions as ex
+from septran.ir.index import Range, Var
+from septran.ir.views import View
 from septran.mapping.rules import BUILTIN
-from septran.task import expressions as ex
-from septran.task.index import Range, Var
-from septran.task.privileges import with_privileges
+from septran.task.check.privileges import with_privileges
 from septran.task.tree import (
     Allocate,
     Assign,
@@ -25,7 +26,6 @@ from septran.task.tree import (
     Statement,
     TaskNode,
 )
-from septran.task.views import View
 
 ELEMENTWISE = "map"
 """What the parts are called that have tensor expressions alone."""

@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from septran.errors import nearest
-from septran.task.definition import Task
 from septran.task.errors import LoadError
-from septran.task.loader import find_entry
+from septran.task.frontend.definition import Task
+from septran.task.frontend.loader import find_entry
 
 _FOLDER = Path(__file__).parent
 

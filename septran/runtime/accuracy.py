@@ -17,15 +17,15 @@ import numpy as np
 
 from septran.dtypes import accumulator_dtype, compute_dtype, is_float, promote
 from septran.errors import SepTranError
+from septran.ir import expressions as ex
+from septran.ir.gather import composed, read, write
+from septran.ir.gather import evaluate as evaluate_index
+from septran.ir.index import Var
+from septran.ir.views import View
 from septran.runtime import rounding
 from septran.runtime.rounding import Array, Bounded, cast, exact, gamma
-from septran.task import expressions as ex
-from septran.task.gather import composed, read, write
-from septran.task.gather import evaluate as evaluate_index
-from septran.task.index import Var
 from septran.task.reference import positions
 from septran.task.tree import Allocate, Assign, Launch, Loop, Primitive, Statement, TaskTree
-from septran.task.views import View
 
 SAFETY = 2.0
 """The reference rounds, too, and by no more than the kernel."""

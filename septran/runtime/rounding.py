@@ -24,8 +24,8 @@ from septran.dtypes import (
     promote,
     unit_roundoff,
 )
-from septran.task.expressions import COMPARISONS
-from septran.task.numerics import convert, power
+from septran.ir.expressions import COMPARISONS
+from septran.ir.numerics import convert, power
 
 Array = np.ndarray[Any, Any]
 

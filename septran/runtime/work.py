@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from septran.dtypes import itemsize
-from septran.task import expressions as ex
-from septran.task.gather import evaluate
-from septran.task.index import Index, Var
-from septran.task.primitives import PRIMITIVES, Contract
+from septran.ir import expressions as ex
+from septran.ir.gather import evaluate
+from septran.ir.index import Index, Var
+from septran.ir.primitives import PRIMITIVES, Contract
 from septran.task.tree import Assign, Launch, Loop, Primitive, Statement, TaskTree
 
 Loops = tuple[tuple[Var, Index], ...]

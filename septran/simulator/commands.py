@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from septran.task.expressions import BINARY, REDUCTIONS, UNARY
+from septran.ir.expressions import BINARY, REDUCTIONS, UNARY
 
 ADDRESS, INTEGER, VALUE = "address", "integer", "value"
 """Kinds of arguments: a pointer; an int64; a number of the command's dtype."""

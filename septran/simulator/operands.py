@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from septran.ir.expressions import COMPARISONS
 from septran.machine.model import Engine, Instruction
 from septran.simulator.commands import DTYPES
 from septran.simulator.errors import BoundsError, CommandError
 from septran.simulator.hazards.accesses import Accesses, AccessTable
 from septran.simulator.spaces import Spaces
 from septran.simulator.stream import ITEM_BYTES, Commands, Stream
-from septran.task.expressions import COMPARISONS
 from septran.tile.layouts import Layout
 
 Array = np.ndarray[Any, Any]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
-from septran.task import expressions as ex
-from septran.task.bounds import magnitude
-from septran.task.index import Index, Range, Var, axis
-from septran.task.views import View
+from septran.ir import expressions as ex
+from septran.ir.bounds import magnitude
+from septran.ir.index import Index, Range, Var, axis
+from septran.ir.views import View
 from septran.tile.analyses.loops import ranges_of, walk
 from septran.tile.nodes import (
     Acquire,

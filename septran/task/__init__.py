@@ -11,11 +11,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from septran.dtypes import accumulator_dtype, compute_dtype, is_float
-from septran.task.chooser import Chooser, DefaultChooser, LaunchSite
-from septran.task.definition import In, InOut, Out, Task, Tensor, define, static
-from septran.task.extents import ceiling as cdiv
-from septran.task.extents import greatest, least
-from septran.task.functions import (
+from septran.task.frontend.definition import In, InOut, Out, Task, Tensor, define, static
+from septran.task.frontend.extents import ceiling as cdiv
+from septran.task.frontend.extents import greatest, least
+from septran.task.frontend.functions import (
     abs,
     ceil,
     cos,
@@ -44,8 +43,7 @@ from septran.task.functions import (
     tanh,
     where,
 )
-from septran.task.inference import complete, infer_outputs, written
-from septran.task.language import (
+from septran.task.frontend.language import (
     call_primitive,
     copy,
     empty,
@@ -61,10 +59,12 @@ from septran.task.language import (
     window,
     zeros,
 )
-from septran.task.loader import find_entry, load_entry, load_logic
-from septran.task.python_errors import unknown_attribute
+from septran.task.frontend.loader import find_entry, load_entry, load_logic
+from septran.task.frontend.python_errors import unknown_attribute
 from septran.task.reference import run, run_tree
-from septran.task.tracing import launch, trace
+from septran.task.trace.chooser import Chooser, DefaultChooser, LaunchSite
+from septran.task.trace.inference import complete, infer_outputs, written
+from septran.task.trace.tracing import launch, trace
 from septran.task.tree import TaskTree
 
 float16, bfloat16, float32, float64 = "float16", "bfloat16", "float32", "float64"

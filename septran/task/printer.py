@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from septran.task.expression_text import expression_text
-from septran.task.index import Index, axis
+from septran.ir.expression_text import expression_text
+from septran.ir.index import Index, axis
+from septran.ir.views import View, turned
 from septran.task.tree import (
     Allocate,
     Assign,
@@ -18,7 +19,6 @@ from septran.task.tree import (
     TaskTree,
     statements,
 )
-from septran.task.views import View, turned
 
 _INDENT = "    "
 

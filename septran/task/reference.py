@@ -11,25 +11,26 @@ import numpy as np
 
 from septran.dtypes import is_float, numpy_dtype
 from septran.given import WrongArgumentError, require, shown
+from septran.ir import expressions as ex
+from septran.ir.evaluate import evaluate
+from septran.ir.gather import composed, coordinates, extents, read, write
+from septran.ir.index import Var
+from septran.ir.numerics import convert
+from septran.ir.primitives import PRIMITIVES
+from septran.ir.views import View
 from septran.location import Location
-from septran.task import expressions as ex
-from septran.task.arguments import require_task
-from septran.task.chooser import Chooser
-from septran.task.definedness import Marks, Part, Suspects, missing_of, ranges_of, suspects
-from septran.task.definition import Task
-from septran.task.evaluate import evaluate
-from septran.task.gather import composed, coordinates, extents, read, write
-from septran.task.index import Var
-from septran.task.inference import infer_outputs
-from septran.task.numerics import convert
-from septran.task.primitives import PRIMITIVES
+from septran.task.check.definedness import Marks, Part, Suspects, missing_of, ranges_of, suspects
+from septran.task.frontend.definition import Task
 from septran.task.reference_arguments import (
     ArgumentCountError,
     as_array,
     checked_arrays,
     checked_scalars,
 )
-from septran.task.tracing import trace
+from septran.task.trace.arguments import require_task
+from septran.task.trace.chooser import Chooser
+from septran.task.trace.inference import infer_outputs
+from septran.task.trace.tracing import trace
 from septran.task.tree import (
     Allocate,
     Assign,
@@ -40,7 +41,6 @@ from septran.task.tree import (
     TaskNode,
     TaskTree,
 )
-from septran.task.views import View
 
 Array = np.ndarray[Any, Any]
 
@@ -228,7 +228,7 @@ class _Run:
 
 def positions(view: View, at: int, values: Mapping[Var, int]) -> Array:
     """Coordinates along axis `at` of a view, in the tensor it is a view of."""
-    from septran.task.index import axis
+    from septran.ir.index import axis
 
     for entry, places in zip(view.index, coordinates(view, values), strict=True):
         if axis(at) in entry.variables():

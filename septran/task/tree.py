@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Union
 
+from septran.ir.expressions import Expr
+from septran.ir.index import Index, Var
+from septran.ir.views import View
 from septran.location import Location
 from septran.stage import Stage
-from septran.task.expressions import Expr
-from septran.task.index import Index, Var
-from septran.task.views import View
 
 TunableValue = Union[int, str, float, bool]
 

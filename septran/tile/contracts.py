@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from septran.dtypes import itemsize
+from septran.ir.index import axis
 from septran.machine.model import Instruction
-from septran.task.index import axis
 from septran.tile.layouts import Layout, widest_swizzle
 from septran.tile.nodes import Buffer, Copy, Region, TileProgram
 

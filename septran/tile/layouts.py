@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from septran.task.index import Index, IndexLike
+from septran.ir.index import Index, IndexLike
 
 KINDS = ("row", "column", "padded", "panels", "fractal", "swizzle", "footprint")
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from septran.dtypes import itemsize
+from septran.ir.index import Index, Var
 from septran.location import Location
 from septran.stage import Shown, view
-from septran.task.index import Index, Var
 from septran.tile.analyses.loops import bytes_of, most_iterations, ranges_of, walk
 from septran.tile.interpret.storage import evaluate_index
 from septran.tile.nodes import (

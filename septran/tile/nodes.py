@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Union
 
+from septran.ir.expressions import Expr
+from septran.ir.index import ZERO, Index, IndexLike, Var
+from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import Machine
 from septran.stage import Stage
-from septran.task.expressions import Expr
-from septran.task.index import ZERO, Index, IndexLike, Var
 from septran.task.tree import ScalarParam, TunableValue
-from septran.task.views import View
 from septran.tile.layouts import ROW, Layout
 from septran.tile.records import Placement, Request
 

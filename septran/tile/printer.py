@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from septran.task.expression_text import expression_text
-from septran.task.index import Index, axis, is_axis
-from septran.task.views import View, turned
+from septran.ir.expression_text import expression_text
+from septran.ir.index import Index, axis, is_axis
+from septran.ir.views import View, turned
 from septran.tile.layouts import ROW
 from septran.tile.nodes import (
     Acquire,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from septran.task import expressions as ex
-from septran.task.index import Index, IndexLike, Range, Var
-from septran.task.views import View
+from septran.ir import expressions as ex
+from septran.ir.index import Index, IndexLike, Range, Var
+from septran.ir.views import View
 from septran.tile.nodes import (
     Acquire,
     Commit,

@@ -25,10 +25,10 @@ from dataclasses import dataclass, field
 
 from septran.backends import backend_of
 from septran.dtypes import itemsize
+from septran.ir import expressions as ex
+from septran.ir.index import Index
+from septran.ir.primitives import PRIMITIVES
 from septran.machine.model import Instruction, Machine, Memory
-from septran.task import expressions as ex
-from septran.task.index import Index
-from septran.task.primitives import PRIMITIVES
 from septran.tile.analyses.cycle_bound import CycleBound, cycle_bound
 from septran.tile.analyses.loops import depends, most_iterations, trips, walk
 from septran.tile.ledger import amount as exact_amount

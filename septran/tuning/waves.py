@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.task.index import Index, Var
+from septran.ir.index import Index, Var
 from septran.tile.analyses.loops import ranges_of
 from septran.tile.interpret.storage import evaluate_index
 from septran.tile.nodes import For, Region

@@ -7,13 +7,13 @@ from types import MappingProxyType
 
 import pytest
 
+from septran.ir.index import Index, Var, ceil_div
+from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import Engine, Instruction, Machine, Memory, Processor
 from septran.mapping.resolved import Decision, Instance, ResolvedMapping, Setting, Settings
 from septran.targets.base import Source
-from septran.task.index import Index, Var, ceil_div
 from septran.task.tree import Launch, Loop, Param, Primitive, TaskNode, TaskTree
-from septran.task.views import View
 from septran.tile.layouts import Layout
 from septran.tile.nodes import (
     Acquire,

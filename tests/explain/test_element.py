@@ -9,7 +9,7 @@ import pytest
 
 import septran
 from septran.dtypes import numpy_dtype
-from septran.task.index import Index, Var, axis
+from septran.ir.index import Index, Var, axis
 from septran.tile.interpret import interpreter
 from septran.tile.interpret.execution import Execution
 from septran.tile.interpret.schedules import Schedule

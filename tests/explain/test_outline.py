@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from septran.ir import expressions as ex
+from septran.ir.index import Index, Var, axis
+from septran.ir.views import View
 from septran.location import Location
-from septran.task import expressions as ex
-from septran.task.index import Index, Var, axis
 from septran.task.tree import Assign
-from septran.task.views import View
 from septran.views.text.outline import statement_text, tree_outline, view_text
 
 A = View.whole("A", (100, 64))

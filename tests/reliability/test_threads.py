@@ -9,8 +9,8 @@ import pytest
 
 from septran import task
 from septran.operators import load
-from septran.task.loader import load_entry
-from septran.task.tracing import trace
+from septran.task.frontend.loader import load_entry
+from septran.task.trace.tracing import trace
 
 LOGIC = """
 import time

@@ -7,10 +7,10 @@ import pytest
 
 from septran import task
 from septran.dtypes import numpy_dtype
+from septran.ir.views import View
 from septran.runtime.accuracy import NoBoundError, _Tensor, compare, error_bounds
 from septran.runtime.rounding import Bounded, exact
-from septran.task.chooser import DefaultChooser
-from septran.task.views import View
+from septran.task.trace.chooser import DefaultChooser
 
 
 @task.define(leaf=True)

@@ -11,7 +11,7 @@ from septran.machine.loader import load_machine
 from septran.runtime.limits import peak_flops
 from septran.runtime.profile import Profile, measure
 from septran.runtime.work import work
-from septran.task.chooser import DefaultChooser
+from septran.task.trace.chooser import DefaultChooser
 
 
 @task.define(leaf=True)

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from septran.dtypes import unit_roundoff
+from septran.ir.expressions import BINARY as ALL_BINARY
+from septran.ir.expressions import COMPARISONS
+from septran.ir.expressions import UNARY as ALL_UNARY
 from septran.simulator import simulate
 from septran.simulator.commands import DTYPES, memory_address, parameter_address
 from septran.simulator.units.numerics import BINARY, TYPES, UNARY, erf, to_single
-from septran.task.expressions import BINARY as ALL_BINARY
-from septran.task.expressions import COMPARISONS
-from septran.task.expressions import UNARY as ALL_UNARY
 
 SPM, ACC = memory_address(1), memory_address(2)
 IN, OUT, MMA, VEC = range(4)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from septran import operators, task
+from septran.ir.gather import coordinates, read, repeats, write
+from septran.ir.index import Index, Var, axis, maximum, minimum
+from septran.ir.views import View
 from septran.task import errors
-from septran.task.gather import coordinates, read, repeats, write
-from septran.task.index import Index, Var, axis, maximum, minimum
-from septran.task.views import View
 
 STEP = Var("i")
 

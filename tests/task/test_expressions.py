@@ -6,10 +6,10 @@ import pytest
 import septran
 from septran import task
 from septran.dtypes import compute_dtype, numpy_dtype, promote
-from septran.task import expressions as ex
-from septran.task import functions
-from septran.task.index import Index
-from septran.task.views import View
+from septran.ir import expressions as ex
+from septran.ir.index import Index
+from septran.ir.views import View
+from septran.task.frontend import functions
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64", "uint32")

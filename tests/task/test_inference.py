@@ -7,7 +7,7 @@ import pytest
 
 from septran import operators, task
 from septran.task import errors
-from septran.task.dims import extent, named_dims
+from septran.task.trace.dims import extent, named_dims
 
 
 @task.define(leaf=True)

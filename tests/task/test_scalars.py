@@ -7,7 +7,7 @@ import septran
 from septran import task
 from septran.runtime import errors as calls
 from septran.task import errors
-from septran.task.definition import Keyword
+from septran.task.frontend.definition import Keyword
 from septran.task.reference import ArgumentCountError
 
 X = np.arange(1, 12, dtype="float32")

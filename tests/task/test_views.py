@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
 from septran import task
-from septran.task.index import Index, Var, axis
-from septran.task.views import View, turned
+from septran.ir.index import Index, Var, axis
+from septran.ir.views import View, turned
 
 STEP = Var("i")
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from septran.ir.index import Index, IndexLike, Var, ceil_div
+from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import Engine, Instruction, Machine, Memory, Processor
 from septran.mapping.keys import CONSUMERS, PIPELINE, WARPSPECIALIZE
 from septran.mapping.resolved import Setting, Settings
-from septran.task.index import Index, IndexLike, Var, ceil_div
-from septran.task.views import View
 from septran.tile.layouts import ROW
 from septran.tile.nodes import (
     Acquire,

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from septran.task.index import Index, Var, minimum
+from septran.ir.index import Index, Var, minimum
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Buffer, Region
 from septran.tile.verify import collisions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import septran
-from septran.task.index import Index, axis
+from septran.ir.index import Index, axis
 from septran.tile.nodes import Region
 from septran.tile.verify.footprint import footprint, meet, scattered
 

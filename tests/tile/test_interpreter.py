@@ -10,9 +10,9 @@ import pytest
 import septran
 from septran.dtypes import numpy_dtype
 from septran.given import WrongArgumentError
+from septran.ir import expressions as ex
+from septran.ir.index import Index, Var, axis
 from septran.targets.registry import NoTargetError
-from septran.task import expressions as ex
-from septran.task.index import Index, Var, axis
 from septran.task.tree import ScalarParam
 from septran.tile.interpret.channel_state import DeadlockError
 from septran.tile.interpret.interpreter import ArgumentError, interpret

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import septran
-from septran.task.index import Index, Var, minimum
+from septran.ir.index import Index, Var, minimum
 from septran.tile.ledger import EXPOSED, HIDDEN, REMOVED, amount, ledger
 from septran.tile.nodes import Copy, RemovedCopy, nodes
 from septran.tile.passes.insert_sync import insert_sync

@@ -7,7 +7,7 @@ before its loop, as in loops whose products run on into the next iteration.
 import pytest
 
 from septran.errors import TileError
-from septran.task.index import Index, Var
+from septran.ir.index import Index, Var
 from septran.tile.interpret.channel_state import DeadlockError
 from septran.tile.verify.verifier import verify
 

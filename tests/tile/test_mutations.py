@@ -14,7 +14,7 @@ import pytest
 
 from septran.compiler import produce_stages
 from septran.errors import SepTranError
-from septran.task.bounds import greatest, least
+from septran.ir.bounds import greatest, least
 from septran.task.reference import run_tree
 from septran.tile.analyses.loops import ranges
 from septran.tile.interpret.interpreter import interpret

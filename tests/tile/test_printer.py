@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from septran.task import expressions as ex
-from septran.task.index import Index, Var
-from septran.task.views import View
+from septran.ir import expressions as ex
+from septran.ir.index import Index, Var
+from septran.ir.views import View
 from septran.tile.printer import expression_text, to_text
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from septran.compiler import produce_stages
 from septran.errors import SepTranError
-from septran.task.index import Index
+from septran.ir.index import Index
 from septran.task.reference import run_tree
 from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import Copy, nodes, regions, rewrite

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from septran.task import expressions as ex
-from septran.task.index import Index, axis
+from septran.ir import expressions as ex
+from septran.ir.index import Index, axis
 from septran.tile.analyses.row_shares import IndivisibleError, Rows
 from septran.tile.nodes import Region
 

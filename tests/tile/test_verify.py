@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from septran.errors import Errors
+from septran.ir.index import Index, Var, axis
 from septran.machine.model import Instruction
-from septran.task.index import Index, Var, axis
 from septran.tile.interpret.channel_state import ProtocolError
 from septran.tile.interpret.storage import CapacityError, ExtentError, OutOfBoundsError
 from septran.tile.layouts import Layout

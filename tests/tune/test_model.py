@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from septran.ir import expressions as ex
+from septran.ir.index import Index, Var, ceil_div
+from septran.ir.views import View
 from septran.machine.model import Engine, Instruction, Machine, Memory, Processor
-from septran.task import expressions as ex
-from septran.task.index import Index, Var, ceil_div
-from septran.task.views import View
 from septran.tile.nodes import Buffer, Compute, Copy, For, Origin, Region, TileProgram
 from septran.tuning.model import COSTLY_STEPS, predict
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from septran import produce_stages, task
-from septran.task import definedness, tracing
+from septran.task.check import definedness
 from septran.task.errors import UnwrittenElementError
+from septran.task.trace import tracing
 from septran.tile.interpret import unwritten
 from septran.tile.interpret.interpreter import interpret
 

@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 
 from septran.dtypes import numpy_dtype
+from septran.ir import numerics
+from septran.ir.numerics import convert
 from septran.simulator.commands import DTYPES
-from septran.task import numerics
-from septran.task.numerics import convert
 
 Array = np.ndarray[Any, Any]
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from septran.ir.expressions import COMPARISONS
+from septran.ir.numerics import convert
 from septran.simulator.units.memory import Call, Views
 from septran.simulator.units.numerics import (
     BINARY,
@@ -20,8 +22,6 @@ from septran.simulator.units.numerics import (
     to_single,
     wide,
 )
-from septran.task.expressions import COMPARISONS
-from septran.task.numerics import convert
 
 Array = np.ndarray[Any, Any]
 Action = Callable[[], object]

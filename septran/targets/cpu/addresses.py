@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from septran.ir.atoms import FloorDiv, Min
+from septran.ir.index import Index, IndexLike, Range, Var, axis, is_axis
 from septran.targets.lower.indices import flat_offset, with_axes
-from septran.task.atoms import FloorDiv, Min
-from septran.task.index import Index, IndexLike, Range, Var, axis, is_axis
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Region
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from septran.dtypes import itemsize
+from septran.ir.index import ZERO, Index, Var, minimum
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
-from septran.task.index import ZERO, Index, Var, minimum
 from septran.tile.analyses.loops import walk
 from septran.tile.nodes import Compute, Copy, Node, TileProgram
 

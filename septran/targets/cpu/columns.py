@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from septran.dtypes import accumulator_dtype, compute_dtype, itemsize
+from septran.ir import expressions as ex
+from septran.ir.index import Index, axis, ceil_div
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
@@ -16,8 +18,6 @@ from septran.targets.cpu.statements import Columns
 from septran.targets.cpu.values import Evaluation
 from septran.targets.lower.statements import Point, Statement, operand_point, regions_of
 from septran.targets.lower.writer import Expr
-from septran.task import expressions as ex
-from septran.task.index import Index, axis, ceil_div
 from septran.tile.nodes import Region
 
 Accesses = Mapping[Region, Access]

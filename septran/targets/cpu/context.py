@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from septran.ir.index import Index, IndexLike, Range, Var
 from septran.machine.model import Machine
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.simd import VectorUnit
@@ -16,7 +17,6 @@ from septran.targets.cpu.writer import CpuWriter
 from septran.targets.lower.indices import Scope
 from septran.targets.lower.indices import divisor as divisor_of
 from septran.targets.lower.writer import Expr
-from septran.task.index import Index, IndexLike, Range, Var
 from septran.tile.nodes import Region
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from tvm import tirx
 
 from septran.dtypes import itemsize
+from septran.ir.index import Index, ceil_div, minimum
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import read, widen, write
 from septran.targets.cpu.fill import fill
 from septran.targets.cpu.pieces import Masked, Pieces, period
 from septran.targets.cpu.transpose import transposed
-from septran.task.index import Index, ceil_div, minimum
 from septran.tile.nodes import Copy
 
 PARALLEL_ELEMENTS = 1 << 15

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from septran.ir.index import Index, minimum
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
@@ -18,7 +19,6 @@ from septran.targets.cpu.results import Shape, Tile, update
 from septran.targets.cpu.tiling import panels
 from septran.targets.cpu.transpose import transposed
 from septran.targets.lower.writer import Expr
-from septran.task.index import Index, minimum
 
 if TYPE_CHECKING:
     from septran.targets.cpu.microkernel import Operands

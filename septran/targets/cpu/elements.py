@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from tvm import tirx
 
 from septran.dtypes import compute_dtype
+from septran.ir.index import Index, Var, axis
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.conversions import convert, single
 from septran.targets.lower.writer import Expr
-from septran.task.index import Index, Var, axis
 
 HELD = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "bool": "uint8"}
 """Types that TensorIR has no good arithmetic for, and what their bits are held as."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from septran.ir.index import Index
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import write
 from septran.targets.cpu.simd import constant
-from septran.task.index import Index
 
 
 def fill(context: Context, target: Access, value: float) -> None:

@@ -12,6 +12,7 @@ from tvm import tirx
 
 from septran.dtypes import SHORT, itemsize
 from septran.errors import TargetError
+from septran.ir.index import Index, Range, Var, axis, minimum
 from septran.targets.cpu.addresses import Storage
 from septran.targets.cpu.ahead import Ahead, coming
 from septran.targets.cpu.context import Context
@@ -26,7 +27,6 @@ from septran.targets.cpu.writer import CpuWriter
 from septran.targets.index_width import index_dtype
 from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer
-from septran.task.index import Index, Range, Var, axis, minimum
 from septran.tile.analyses.loops import ranges, trips, used, walk
 from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, regions, writes
 

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from tvm import tirx
 
 from septran.dtypes import is_float, itemsize
+from septran.ir.expressions import COMPARISONS
 from septran.targets.cpu import simd, wrapping
 from septran.targets.cpu.exponential import SINGLE
 from septran.targets.cpu.simd import constant, element_of, lanes_of, like
 from septran.targets.lower.writer import Expr, Writer
-from septran.task.expressions import COMPARISONS
 
 
 def apply(writer: Writer, function: str, value: Expr, dtype: str) -> Expr:

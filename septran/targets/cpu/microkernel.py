@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from septran.dtypes import accumulator_dtype, itemsize
+from septran.ir.index import Index, Var, ceil_div
 from septran.targets.cpu import simd, wrapping
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.ahead import LINE, OFTENEST, RAREST, Ahead, Asking, Below, Beside, far
@@ -21,7 +22,6 @@ from septran.targets.cpu.results import Shape, Tile, left, prefetch, update
 from septran.targets.cpu.streams import Walk, stream, walk
 from septran.targets.cpu.tiling import panels, strips
 from septran.targets.lower.writer import Expr
-from septran.task.index import Index, Var, ceil_div
 from septran.tile.nodes import Buffer, Compute
 
 EXACT_STEPS = {"int8": 1024, "uint8": 256}

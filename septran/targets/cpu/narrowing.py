@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from septran.dtypes import is_float
+from septran.ir import expressions as ex
+from septran.ir.index import Range, Var
 from septran.targets.cpu.spans import Span, Spans, fits, hull
 from septran.targets.lower.statements import Statement
-from septran.task import expressions as ex
-from septran.task.index import Range, Var
 from septran.tile.nodes import Buffer
 
 WIDE, SHORT = "int64", "int32"

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from tvm import tirx
 
+from septran.ir.atoms import FloorDiv, Max, Min, Mod
+from septran.ir.index import Index, Var, axis, ceil_div, maximum, minimum
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.lower.writer import Expr
-from septran.task.atoms import FloorDiv, Max, Min, Mod
-from septran.task.index import Index, Var, axis, ceil_div, maximum, minimum
 
 MOST_PIECES = 2
 """Of one vector; views with more are read element by element."""

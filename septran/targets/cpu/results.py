@@ -8,13 +8,13 @@ from typing import Any
 from tvm import tirx
 
 from septran.dtypes import is_float, itemsize
+from septran.ir.index import Index
 from septran.targets.cpu import simd, wrapping
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import read, write
 from septran.targets.cpu.transpose import transposed
 from septran.targets.lower.writer import Expr
-from septran.task.index import Index
 
 FMAS_IN_FLIGHT = 8
 """Independent ones that keep the units busy: two a cycle, each done after four."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from septran.dtypes import accumulator_dtype, is_float, itemsize
+from septran.ir import expressions as ex
+from septran.ir.bounds import bounds_if_known
+from septran.ir.index import Index, Range, Var, axis
 from septran.targets.lower.statements import Statement
-from septran.task import expressions as ex
-from septran.task.bounds import bounds_if_known
-from septran.task.index import Index, Range, Var, axis
 from septran.tile.nodes import Region
 
 Span = Range

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from septran.ir import expressions as ex
+from septran.ir.index import Index
 from septran.targets.lower.statements import ROW, Statement, regions_of, touched
-from septran.task import expressions as ex
-from septran.task.index import Index
 from septran.tile.nodes import Buffer, Region
 
 

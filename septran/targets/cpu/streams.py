@@ -13,6 +13,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from septran.ir.atoms import FloorDiv, Mod
+from septran.ir.index import Index, Var, axis
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.ahead import Asking
@@ -20,8 +22,6 @@ from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import contiguity, fully_readable, read, widen
 from septran.targets.lower.indices import with_axes
 from septran.targets.lower.writer import Expr
-from septran.task.atoms import FloorDiv, Mod
-from septran.task.index import Index, Var, axis
 
 MOST_UNROLLED = 24
 """Steps of a walk's innermost loops that are written out."""

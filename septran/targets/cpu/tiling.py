@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from septran.ir.index import Index
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.results import Shape
-from septran.task.index import Index
 
 MOST_HEIGHTS = 2
 """Numbers of rows of one product that strips of about the same height are written for."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from tvm import tirx
 
 from septran.dtypes import SHORT, compute_dtype, is_float, promote
+from septran.ir import expressions as ex
+from septran.ir.index import Index, Var, axis
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
@@ -17,8 +19,6 @@ from septran.targets.cpu.mathematics import apply, combine
 from septran.targets.cpu.quotient import Reciprocal
 from septran.targets.lower.statements import Point, operand_point
 from septran.targets.lower.writer import Expr
-from septran.task import expressions as ex
-from septran.task.index import Index, Var, axis
 from septran.tile.nodes import Region
 
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from septran.dtypes import compute_dtype, itemsize
+from septran.ir.index import Index
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.columns import emit_row, passing, row_loops
 from septran.targets.cpu.context import Context
@@ -23,7 +24,6 @@ from septran.targets.cpu.simd import fence
 from septran.targets.cpu.statements import Rows, independent, recomputed
 from septran.targets.cpu.writer import LARGEST_ON_STACK
 from septran.targets.lower.statements import Statement, regions_of, statements
-from septran.task.index import Index
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Buffer, Compute, Region
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from septran.dtypes import itemsize
+from septran.ir.atoms import Var
+from septran.ir.index import Index
+from septran.ir.views import View
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.lower.indices import divisor
 from septran.targets.lower.writer import Expr, both
-from septran.task.atoms import Var
-from septran.task.index import Index
-from septran.task.views import View
 from septran.tile.nodes import Region
 
 CHUNK = 16

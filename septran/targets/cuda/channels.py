@@ -16,6 +16,7 @@ from typing import Any
 
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
+from septran.ir.index import Index, Var
 from septran.targets.cuda.clusters import Over, meet, remote_arrive
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import GROUP, WARP
@@ -24,7 +25,6 @@ from septran.targets.cuda.ptx import FENCES, proxy_fence, ptx
 from septran.targets.cuda.shared import pointer
 from septran.targets.cuda.wgmma import NAMES
 from septran.targets.lower.writer import Expr
-from septran.task.index import Index, Var
 from septran.tile.analyses.engine_limits import BOX
 from septran.tile.nodes import (
     Acquire,

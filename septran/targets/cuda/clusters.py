@@ -10,10 +10,10 @@ from typing import Any
 
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
+from septran.ir.index import Index, Var
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.ptx import ptx
 from septran.targets.lower.writer import Expr
-from septran.task.index import Index, Var
 from septran.tile.nodes import For
 
 Over = tuple[tuple[Var, int], ...]

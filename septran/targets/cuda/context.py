@@ -12,12 +12,12 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.dtypes import itemsize
 from septran.emulator.launch import Argument, TensorMap
+from septran.ir.index import Index, IndexLike, Var
 from septran.targets.cuda.fragments import Fragment, Holding
 from septran.targets.cuda.state import KernelState
 from septran.targets.cuda.writer import CudaWriter
 from septran.targets.lower.indices import Scope
 from septran.targets.lower.writer import Expr
-from septran.task.index import Index, IndexLike, Var
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Buffer, Remark, TileProgram
 

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 
 from septran.dtypes import itemsize
+from septran.ir.expressions import Load
+from septran.ir.index import Index, axis
+from septran.ir.views import View
 from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.registers import Walk, exists, primary, register_digits
 from septran.targets.cuda.statements import placed
 from septran.targets.lower.writer import Expr, both
-from septran.task.expressions import Load
-from septran.task.index import Index, axis
-from septran.task.views import View
 from septran.tile.layouts import ROW
 
 

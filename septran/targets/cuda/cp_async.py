@@ -10,6 +10,7 @@ from math import prod
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
+from septran.ir.index import Index, axis
 from septran.targets.cuda.addresses import CHUNK, Access
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import spread
@@ -18,7 +19,6 @@ from septran.targets.cuda.registers import Walk, primary, register_digits
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import ROLLED
 from septran.targets.lower.writer import Expr, both
-from septran.task.index import Index, axis
 from septran.tile.analyses.engine_limits import chunk_bytes
 from septran.tile.nodes import Copy
 

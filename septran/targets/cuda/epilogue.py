@@ -12,6 +12,7 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.dtypes import itemsize
 from septran.emulator.launch import TensorMap
+from septran.ir.index import Index, minimum
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.copies import emit_statements
 from septran.targets.cuda.fragments import GROUP
@@ -21,7 +22,6 @@ from septran.targets.cuda.shared import Tile, pointer
 from septran.targets.cuda.stores import matrices, put, whole_matrices
 from septran.targets.cuda.tma import STORE
 from septran.targets.lower.writer import Expr
-from septran.task.index import Index, minimum
 from septran.tile.analyses.engine_limits import Box, box, strides
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Buffer, Copy

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from tvm import tirx
 
 from septran.dtypes import compute_dtype, promote
+from septran.ir import expressions as ex
+from septran.ir.index import Index, axis
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.mathematics import apply, cast, combine, compare, constant
 from septran.targets.cuda.statements import Places, inner
 from septran.targets.lower.writer import Expr
-from septran.task import expressions as ex
-from septran.task.index import Index, axis
 
 FAR = 1 << 30
 """Numbers below it, added to a position, are positions still."""

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from septran.task.index import Index, IndexLike
+from septran.ir.index import Index, IndexLike
 
 WARP = 32
 GROUP = 4 * WARP

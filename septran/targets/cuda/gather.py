@@ -18,6 +18,7 @@ from typing import Any
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
+from septran.ir.index import Index, maximum, minimum
 from septran.targets.cuda.addresses import CHUNK, Access
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.registers import zero
@@ -26,7 +27,6 @@ from septran.targets.cuda.unaligned import ALIGN, FETCH, FETCH_WHOLE, FETCH_WORD
 from septran.targets.cuda.writer import ROLLED
 from septran.targets.lower.indices import divisor
 from septran.targets.lower.writer import Expr, both
-from septran.task.index import Index, maximum, minimum
 from septran.tile.analyses.engine_limits import near_axis
 from septran.tile.nodes import Copy
 

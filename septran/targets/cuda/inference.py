@@ -12,10 +12,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from septran.ir.index import Index, axis
+from septran.ir.views import View
 from septran.targets.cuda.fragments import Digit, Fragment, register, spread
 from septran.targets.cuda.statements import Places, Split, Statement
-from septran.task.index import Index, axis
-from septran.task.views import View
 from septran.tile.nodes import Buffer
 
 FAR = 1 << 24

@@ -11,12 +11,12 @@ from typing import Any
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
+from septran.ir.index import Index
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.ptx import ptx
 from septran.targets.cuda.shared import pointer
 from septran.targets.cuda.state import Flight
 from septran.targets.lower.writer import Expr
-from septran.task.index import Index
 from septran.tile.analyses.asynchronous_products import touches
 from septran.tile.nodes import Compute, Copy, Node, Release, Wait, writes
 

@@ -13,6 +13,7 @@ from tvm import tirx
 
 from septran.dtypes import itemsize
 from septran.emulator.launch import Launch, Pointer, Scalar
+from septran.ir.index import Index
 from septran.targets.cuda import marks
 from septran.targets.cuda.channels import end
 from septran.targets.cuda.clusters import Cluster
@@ -31,7 +32,6 @@ from septran.targets.index_width import index_dtype
 from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer, sequence
 from septran.targets.registry import require_emitters
-from septran.task.index import Index
 from septran.tile.analyses.loops import used
 from septran.tile.nodes import For, Node, Remark, TileProgram
 from septran.tile.substitution import substitute

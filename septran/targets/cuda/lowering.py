@@ -28,6 +28,7 @@ import math
 from collections.abc import Iterator
 
 from septran.dtypes import itemsize
+from septran.ir.index import Index
 from septran.targets.cuda import inflight, turns
 from septran.targets.cuda.context import Context, Threads
 from septran.targets.cuda.fragments import Fragment, Holding
@@ -36,7 +37,6 @@ from septran.targets.cuda.marks import marked
 from septran.targets.cuda.registers import declare_one
 from septran.targets.cuda.statements import Split
 from septran.targets.cuda.writer import ROLLED
-from septran.task.index import Index
 from septran.tile.nodes import (
     Acquire,
     Buffer,

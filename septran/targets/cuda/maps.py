@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from septran.ir import expressions as ex
+from septran.ir.index import Index, Var
+from septran.ir.views import View
 from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.conversions import stage
@@ -24,9 +27,6 @@ from septran.targets.cuda.registers import (
 from septran.targets.cuda.statements import Places, Statement, placed
 from septran.targets.lower.indices import divisor
 from septran.targets.lower.writer import Expr, both
-from septran.task import expressions as ex
-from septran.task.index import Index, Var
-from septran.task.views import View
 
 Key = tuple[View, Places]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from tvm import tirx
 
+from septran.ir.index import Index
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.registers import Walk, exists, register_digits, zero
-from septran.task.index import Index
 from septran.tile.nodes import Compute, Region
 
 

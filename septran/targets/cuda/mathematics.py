@@ -14,9 +14,9 @@ from tvm import tirx
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import SHORT, is_float, itemsize
+from septran.ir.expressions import COMPARISONS
 from septran.targets.cuda.writer import CudaWriter
 from septran.targets.lower.writer import Expr
-from septran.task.expressions import COMPARISONS
 
 _CALLS = {
     "exp": "exp", "exp2": "exp2", "log": "log", "log2": "log2", "sqrt": "sqrt", "rsqrt": "rsqrt",

@@ -9,11 +9,11 @@ from typing import Any
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
+from septran.ir.index import Index
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.ptx import ptx
 from septran.targets.cuda.shared import Tile
 from septran.targets.lower.writer import Expr
-from septran.task.index import Index
 
 LOAD = "ldmatrix.sync.aligned.m8n8.x{}{}.shared.b16"
 STORE = "stmatrix.sync.aligned.m8n8.x{}.shared.b16"

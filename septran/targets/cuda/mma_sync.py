@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.dtypes import itemsize
+from septran.ir import expressions as ex
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import Fragment, register, thread
 from septran.targets.cuda.masks import cleared
@@ -16,7 +17,6 @@ from septran.targets.cuda.ptx import ptx, sums, words
 from septran.targets.cuda.registers import zero
 from septran.targets.cuda.shared import tile
 from septran.targets.cuda.unsupported import unsupported
-from septran.task import expressions as ex
 from septran.tile.nodes import Compute, Copy, Region, TileProgram, nodes, reads, writes
 
 _NOTHING = ex.Constant(0, "int32")

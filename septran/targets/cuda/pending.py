@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from septran.ir.index import Var
 from septran.targets.cuda.context import Context
-from septran.task.index import Var
 from septran.tile.nodes import Commit, For, Node, Role, Wait
 
 MOST = 7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm import tirx
 
+from septran.ir.index import Index
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.conversions import begin, finish, scratch
 from septran.targets.cuda.fragments import WARP, Digit, Fragment
@@ -19,7 +20,6 @@ from septran.targets.cuda.registers import (
 from septran.targets.cuda.statements import Statement
 from septran.targets.lower.reductions import identity
 from septran.targets.lower.writer import Expr
-from septran.task.index import Index
 
 
 def neutral(function: str, dtype: str) -> Expr:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from tvm import tirx
 
 from septran.dtypes import SHORT
+from septran.ir.index import Index
+from septran.ir.views import View
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.fragments import Digit, Fragment
 from septran.targets.cuda.inference import link
 from septran.targets.cuda.statements import Places
 from septran.targets.lower.writer import Expr, both
-from septran.task.index import Index
-from septran.task.views import View
 from septran.tile.layouts import ROW
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from septran.ir.index import Index
 from septran.targets.cuda import channels, wgmma
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.lowering import describe
 from septran.targets.cuda.lowering import emit_for as plain_for
 from septran.targets.cuda.marks import marked
 from septran.targets.cuda.ptx import ptx
-from septran.task.index import Index
 from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Node, Release, Wait
 
 WAIT = "wgmma.wait_group.sync.aligned"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from septran.ir.atoms import Atom, FloorDiv, Mod
+from septran.ir.index import Index, Var
 from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.context import Context
 from septran.targets.lower.indices import divisor
-from septran.task.atoms import Atom, FloorDiv, Mod
-from septran.task.index import Index, Var
 from septran.tile.nodes import Copy
 
 

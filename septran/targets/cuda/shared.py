@@ -9,9 +9,9 @@ from tvm import tirx
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
+from septran.ir.index import Index, IndexLike, axis, is_axis
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.lower.writer import Expr
-from septran.task.index import Index, IndexLike, axis, is_axis
 from septran.tile.nodes import Region
 
 CHUNK = 16

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.dtypes import accumulator_dtype, itemsize
+from septran.ir.index import Index, Var, minimum
 from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.conversions import stage
@@ -19,7 +20,6 @@ from septran.targets.cuda.fragments import Digit, Fragment, power_of_two, regist
 from septran.targets.cuda.mathematics import cast, wrapped
 from septran.targets.cuda.registers import Walk, register_digits, zero
 from septran.targets.lower.indices import divisor
-from septran.task.index import Index, Var, minimum
 from septran.tile.nodes import Compute
 
 MOST_STEPS = 4

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from septran.ir import expressions as ex
+from septran.ir.index import Index
 from septran.targets.lower.statements import value_of, without_reductions
-from septran.task import expressions as ex
-from septran.task.index import Index
 from septran.tile.nodes import Buffer, Compute, Copy, Region
 
 Places = tuple["int | None", ...]

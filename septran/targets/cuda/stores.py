@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from septran.dtypes import itemsize
+from septran.ir.index import Index
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.copies import emit_statements
 from septran.targets.cuda.fragments import Digit, Fragment
@@ -13,7 +14,6 @@ from septran.targets.cuda.masks import clear
 from septran.targets.cuda.matrix import store_rows
 from septran.targets.cuda.ptx import words
 from septran.targets.cuda.shared import Tile, tile
-from septran.task.index import Index
 from septran.tile.nodes import Copy, Region
 
 LANES = (Digit(8, "thread", 4), (Digit(4, "thread", 1), Digit(2, "register", 1)))

@@ -11,13 +11,13 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.dtypes import itemsize
 from septran.emulator.launch import TensorMap
+from septran.ir.index import Index, axis
 from septran.targets.cuda.channels import leader, ring
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.ptx import ptx
 from septran.targets.cuda.shared import pointer
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.lower.indices import divisor
-from septran.task.index import Index, axis
 from septran.tile.analyses.engine_limits import Box, box, outer, strides
 from septran.tile.nodes import Buffer, Copy, Region
 

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
+from septran.ir.index import Index
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import GROUP
 from septran.targets.cuda.ptx import ptx
-from septran.task.index import Index
 from septran.tile.analyses.asynchronous_products import asynchronous
 from septran.tile.nodes import Node, Release, Role, Wait
 

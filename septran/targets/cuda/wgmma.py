@@ -10,6 +10,7 @@ from typing import Any
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
+from septran.ir.index import Index
 from septran.targets.cuda import inflight
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragments import GROUP, Fragment, register, thread
@@ -19,7 +20,6 @@ from septran.targets.cuda.shared import Tile, address, tile
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.lower.indices import divisor
 from septran.targets.lower.writer import Expr
-from septran.task.index import Index
 from septran.tile.nodes import Compute, Region
 
 NAMES = ("wgmma", "wgmma_fp8", "wgmma_int8", "wgmma_tf32")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from septran.ir.index import Index
 from septran.simulator.queues import Queues
 from septran.targets.dsa.steps import Handover, Step, Use, Work, walk, works
-from septran.task.index import Index
 from septran.tile.nodes import Acquire, Channel, Copy, Release, TileProgram
 
 ARRIVED, FREE = "arrived", "free"

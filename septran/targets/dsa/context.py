@@ -10,13 +10,13 @@ from tvm import tirx
 
 from septran.dtypes import itemsize
 from septran.errors import TargetError
+from septran.ir.index import ZERO, Index, IndexLike, Var, axis
 from septran.machine.model import Machine
 from septran.simulator.commands import ADDRESS, EXTERNS
 from septran.simulator.queues import Queues
 from septran.targets.dsa.runs import fused, runs, slope
 from septran.targets.lower.indices import Scope, flat_offset
 from septran.targets.lower.writer import Expr
-from septran.task.index import ZERO, Index, IndexLike, Var, axis
 from septran.tile.nodes import Buffer, Node, Origin, Region
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
+from septran.ir.index import Index, axis, ceil_div, maximum, minimum
 from septran.targets.dsa.context import Access, Context, unsupported
 from septran.targets.dsa.runs import ELEMENTS, Cut, Runs, runs, slope
 from septran.targets.lower.indices import with_axes
-from septran.task.index import Index, axis, ceil_div, maximum, minimum
 from septran.tile.nodes import Copy
 
 Spot = dict[int, Index]

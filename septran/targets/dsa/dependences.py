@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from septran.ir.index import Index, Var
 from septran.simulator.queues import Queues
 from septran.targets.dsa.channels import ARRIVED, FREE, Flags, Ring
 from septran.targets.dsa.steps import (
@@ -22,7 +23,6 @@ from septran.targets.dsa.steps import (
     Work,
     works,
 )
-from septran.task.index import Index, Var
 from septran.tile.nodes import Acquire, Commit, Copy, Release, Wait
 
 Part = tuple[int, bool]

@@ -16,6 +16,7 @@ import tvm_ffi
 from tvm import tirx
 
 from septran.dtypes import itemsize, numpy_dtype
+from septran.ir.numerics import convert
 from septran.machine.model import Machine
 from septran.simulator.commands import (
     ADDRESS,
@@ -28,7 +29,6 @@ from septran.simulator.commands import (
     parameter_address,
 )
 from septran.targets.dsa.codegen import SHORT_FLOATS, UnknownNodeError, is_buffer
-from septran.task.numerics import convert
 
 WORDS = RECORD.itemsize // 8
 """Int64 numbers a record: code and core, line, then the arguments."""

@@ -16,6 +16,7 @@ from typing import Any
 from tvm import tirx
 
 from septran.dtypes import itemsize
+from septran.ir.index import Index
 from septran.simulator.queues import Queues
 from septran.targets.dsa.channels import ARRIVED, FREE, Flags, Ring, flags
 from septran.targets.dsa.context import Context, Storage, local_buffer
@@ -39,7 +40,6 @@ from septran.targets.dsa.vectors import emit_map
 from septran.targets.index_width import index_dtype
 from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import Writer, flat_buffer
-from septran.task.index import Index
 from septran.tile.analyses.temporaries import shared_with_buffers
 from septran.tile.nodes import (
     Acquire,

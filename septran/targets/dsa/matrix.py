@@ -6,9 +6,9 @@ from typing import Any
 
 from tvm import tirx
 
+from septran.ir.index import Index, Var, axis
 from septran.simulator.commands import DTYPES
 from septran.targets.dsa.context import Access, Context, unsupported
-from septran.task.index import Index, Var, axis
 from septran.tile.contracts import demanded_layout
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Compute

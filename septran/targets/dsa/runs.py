@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from septran.task.atoms import FloorDiv, Max, Min, Mod
-from septran.task.index import ZERO, Index, Var
+from septran.ir.atoms import FloorDiv, Max, Min, Mod
+from septran.ir.index import ZERO, Index, Var
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Union
 
 from septran.dtypes import itemsize
+from septran.ir.index import Var
 from septran.simulator.queues import Queues
 from septran.targets.dsa.context import unsupported
-from septran.task.index import Var
 from septran.tile.analyses.temporaries import shared_with_buffers
 from septran.tile.nodes import (
     Acquire,

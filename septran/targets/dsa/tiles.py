@@ -15,13 +15,13 @@ from typing import Any, Union
 from tvm import tirx
 
 from septran.dtypes import compute_dtype, is_float, itemsize, numpy_dtype, promote
+from septran.ir import expressions as ex
+from septran.ir.evaluate import evaluate
+from septran.ir.index import Index, Var, axis
+from septran.ir.numerics import convert
 from septran.simulator.commands import DTYPES
 from septran.targets.dsa.context import Access, Address, Context
 from septran.targets.dsa.runs import slope
-from septran.task import expressions as ex
-from septran.task.evaluate import evaluate
-from septran.task.index import Index, Var, axis
-from septran.task.numerics import convert
 from septran.tile.nodes import Region
 
 ROW, COL = Var("@row"), Var("@col")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from septran.ir.index import axis
 from septran.targets.dsa.runs import fused, slope
-from septran.task.index import axis
 from septran.tile.nodes import (
     Buffer,
     Compute,

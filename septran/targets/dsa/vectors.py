@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
 from septran.dtypes import itemsize
+from septran.ir import expressions as ex
+from septran.ir.index import Index, Var, axis, minimum
 from septran.simulator.commands import DTYPES
 from septran.targets.dsa.context import Context, Storage, unsupported
 from septran.targets.dsa.copies import run_loop
@@ -26,8 +28,6 @@ from septran.targets.dsa.tiles import (
 )
 from septran.targets.lower.reductions import identity
 from septran.targets.lower.statements import Statement, statements
-from septran.task import expressions as ex
-from septran.task.index import Index, Var, axis, minimum
 from septran.tile.nodes import Compute, Region
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from tvm import tirx
 
+from septran.ir.atoms import Atom, FloorDiv, Max, Min, Mod
+from septran.ir.bounds import least
+from septran.ir.index import Index, IndexLike, Range, Var, axis
+from septran.ir.views import View
 from septran.targets.lower.writer import Expr, Writer, both
-from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
-from septran.task.bounds import least
-from septran.task.index import Index, IndexLike, Range, Var, axis
-from septran.task.views import View
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Region
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from septran.task import expressions as ex
-from septran.task.index import Index, Var
+from septran.ir import expressions as ex
+from septran.ir.index import Index, Var
+from septran.ir.views import View
 from septran.task.tree import TunableValue
-from septran.task.views import View
 from septran.tile.nodes import Buffer, Compute, Copy, Region
 
 ROW, SUMMED = Var("@row"), Var("@summed")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from septran.task import expressions as ex
-from septran.task.index import Index, axis
-from septran.task.primitives import PRIMITIVES
-from septran.task.views import View
+from septran.ir import expressions as ex
+from septran.ir.index import Index, axis
+from septran.ir.primitives import PRIMITIVES
+from septran.ir.views import View
 from septran.tile.nodes import Compute, Copy, Node, Region, TileProgram, nodes, rewrite
 
 Key = tuple[object, ...]

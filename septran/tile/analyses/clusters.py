@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from septran.task.index import Var
+from septran.ir.index import Var
 from septran.tile.analyses.engine_limits import BOX
 from septran.tile.analyses.loops import depends, walk
 from septran.tile.nodes import Acquire, Commit, Copy, For, Release, TileProgram, Wait

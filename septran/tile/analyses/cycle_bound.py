@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from septran.dtypes import itemsize
+from septran.ir import expressions as ex
+from septran.ir.index import Index, Var
 from septran.machine.model import Instruction, Machine
-from septran.task import expressions as ex
-from septran.task.index import Index, Var
 from septran.tile.analyses.loops import trips, walk
 from septran.tile.ledger import amount, tally
 from septran.tile.nodes import (

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from septran.dtypes import itemsize
+from septran.ir.bounds import alternatives, least
+from septran.ir.index import Index, Range, Var, axis
 from septran.machine.model import Engine
-from septran.task.bounds import alternatives, least
-from septran.task.index import Index, Range, Var, axis
 from septran.tile.analyses.loops import affine
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Buffer, Copy, Region, TileProgram

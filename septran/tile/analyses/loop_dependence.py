@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from septran.task.index import Var, axis
+from septran.ir.index import Var, axis
 from septran.tile.nodes import Copy, For, Node, Region, Role, TileProgram, nodes, regions, writes
 
 

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from septran.task import expressions as ex
-from septran.task.bounds import bounds_if_known, greatest, loop_range
-from septran.task.index import Index, Range, Var, axis, is_axis
-from septran.task.views import View
+from septran.ir import expressions as ex
+from septran.ir.bounds import bounds_if_known, greatest, loop_range
+from septran.ir.index import Index, Range, Var, axis, is_axis
+from septran.ir.views import View
 from septran.tile.nodes import Compute, Copy, For, Node, Region, Role, regions
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from septran.ir import expressions as ex
+from septran.ir.atoms import Min
+from septran.ir.index import Index, IndexLike, axis, maximum, minimum
+from septran.ir.primitives import PRIMITIVES
+from septran.ir.views import View
 from septran.machine.model import Machine
-from septran.task import expressions as ex
-from septran.task.atoms import Min
-from septran.task.index import Index, IndexLike, axis, maximum, minimum
-from septran.task.primitives import PRIMITIVES
-from septran.task.views import View
 from septran.tile.nodes import Compute, Copy, For, Node, Region, nodes, regions, writes
 
 Along = tuple[tuple[Region, int | None], ...]

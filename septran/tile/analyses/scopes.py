@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from septran.task.index import Var
+from septran.ir.index import Var
 from septran.tile.nodes import (
     Acquire,
     Commit,

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from septran.task.index import Var
+from septran.ir.index import Var
 from septran.tile.analyses.scopes import Block, Step, blocks
 from septran.tile.interpret.channel_state import DeadlockError, Fill, Flight, Ring, Thread, located
 from septran.tile.interpret.schedules import Schedule

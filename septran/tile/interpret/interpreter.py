@@ -15,13 +15,13 @@ import numpy as np
 from septran.dtypes import is_float, numpy_dtype
 from septran.errors import TileError, nearest
 from septran.given import require, several, shown, table
-from septran.task.definedness import joined, missing_of
-from septran.task.evaluate import evaluate
-from septran.task.expressions import Expr
-from septran.task.index import Var, axis
-from septran.task.numerics import convert
-from septran.task.primitives import PRIMITIVES
-from septran.task.views import View
+from septran.ir.evaluate import evaluate
+from septran.ir.expressions import Expr
+from septran.ir.index import Var, axis
+from septran.ir.numerics import convert
+from septran.ir.primitives import PRIMITIVES
+from septran.ir.views import View
+from septran.task.check.definedness import joined, missing_of
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import Fill, Flight, Thread, located
 from septran.tile.interpret.execution import Execution, Frame

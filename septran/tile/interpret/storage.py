@@ -11,8 +11,8 @@ import numpy as np
 
 from septran.dtypes import is_float, itemsize, numpy_dtype
 from septran.errors import TileError
-from septran.task.atoms import Atom, FloorDiv, Max, Min, Mod
-from septran.task.index import Index, Var, axis
+from septran.ir.atoms import Atom, FloorDiv, Max, Min, Mod
+from septran.ir.index import Index, Var, axis
 from septran.tile.analyses.loops import affine
 from septran.tile.interpret.channel_state import located
 from septran.tile.nodes import Buffer, Origin, Region

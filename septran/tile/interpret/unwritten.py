@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from septran.errors import TileError
-from septran.task.index import Var
+from septran.ir.index import Var
 from septran.tile.interpret.channel_state import located
 from septran.tile.interpret.storage import NEVER, grid
 from septran.tile.nodes import Buffer, Compute, Copy, Region

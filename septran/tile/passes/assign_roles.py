@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from septran.ir.index import Index
 from septran.machine.model import Machine
 from septran.mapping.keys import CONSUMERS, REGISTERS, WARPSPECIALIZE
-from septran.task.index import Index
 from septran.tile.analyses.row_shares import IndivisibleError, Rows
 from septran.tile.nodes import (
     Channel,

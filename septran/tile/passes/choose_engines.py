@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from septran.ir.index import Range, Var, axis
 from septran.machine.model import Engine
-from septran.task.index import Range, Var, axis
 from septran.tile.analyses.engine_limits import refusal, unfilled
 from septran.tile.analyses.loops import ranges
 from septran.tile.contracts import converts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from septran.task.index import Range, Var
+from septran.ir.index import Range, Var
 from septran.tile.analyses.loops import covers, depends, map_regions, may_overlap, ranges, trips
 from septran.tile.nodes import (
     Copy,

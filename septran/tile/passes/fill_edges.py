@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from septran.task.index import Index
+from septran.ir.index import Index
 from septran.tile.nodes import Compute, Copy, Node, TileProgram, nodes, rewrite
 
 SUMMED = {1: 1, 2: 0}

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from septran.dtypes import itemsize
+from septran.ir.index import Index, Var
 from septran.mapping.keys import CLUSTER
-from septran.task.index import Index, Var
 from septran.tile.analyses.clusters import grid, same_for_all, shareable
 from septran.tile.analyses.loops import bytes_of, walk
 from septran.tile.nodes import Copy, For, Node, Remark, Role, TileProgram

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from septran.task.index import Index, Range, Var, axis
+from septran.ir.index import Index, Range, Var, axis
 from septran.tile.analyses.loops import depends, ranges
 from septran.tile.nodes import Compute, For, Node, Region, TileProgram, nodes, reads, writes
 from septran.tile.substitution import FIRST

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from septran.errors import TileError
-from septran.task.primitives import PRIMITIVES
+from septran.ir.primitives import PRIMITIVES
 from septran.tile.contracts import converts, demanded_layout
 from septran.tile.layouts import ROW, Layout
 from septran.tile.nodes import (

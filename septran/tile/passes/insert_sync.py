@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from septran.task.index import Index, Var, minimum
+from septran.ir.index import Index, Var, minimum
 from septran.tile.analyses.asynchronous_products import completed
 from septran.tile.analyses.barriers import barriers
 from septran.tile.analyses.liveness import role_groups

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from septran.errors import TileError
+from septran.ir import expressions as ex
+from septran.ir.index import Index, Var
+from septran.ir.primitives import PRIMITIVES
+from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import NONE, Engine, Machine
 from septran.mapping.keys import COPY
 from septran.mapping.resolved import Instance, ResolvedMapping
-from septran.task import expressions as ex
-from septran.task.definedness import Suspects, ranges_of, suspects
-from septran.task.index import Index, Var
-from septran.task.primitives import PRIMITIVES
+from septran.task.check.definedness import Suspects, ranges_of, suspects
 from septran.task.tree import (
     Allocate,
     Assign,
@@ -28,7 +29,6 @@ from septran.task.tree import (
     TunableValue,
     statements,
 )
-from septran.task.views import View
 from septran.tile.layouts import ROW
 from septran.tile.nodes import (
     Buffer,

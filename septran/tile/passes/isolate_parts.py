@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from septran.ir.primitives import PRIMITIVES
+from septran.ir.views import View
 from septran.machine.model import Instruction, Machine
-from septran.task.primitives import PRIMITIVES
-from septran.task.views import View
 from septran.tile.nodes import (
     Buffer,
     Compute,

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from septran.ir.index import Index, Range, Var, minimum
 from septran.mapping.keys import OVERLAP, TURNS
-from septran.task.index import Index, Range, Var, minimum
 from septran.tile.analyses.asynchronous_products import asynchronous
 from septran.tile.analyses.loops import map_regions, ranges
 from septran.tile.nodes import (

@@ -6,8 +6,8 @@ import itertools
 import math
 from dataclasses import replace
 
+from septran.ir.index import Index, Var
 from septran.mapping.keys import PERSISTENT
-from septran.task.index import Index, Var
 from septran.tile.analyses.clusters import grid
 from septran.tile.nodes import For, Node, Remark, Role, TileProgram
 from septran.tile.substitution import Names, substitute

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from septran.ir.bounds import loop_range
+from septran.ir.index import Index, Range, Var, minimum
 from septran.mapping.keys import PIPELINE, WARPSPECIALIZE
-from septran.task.bounds import loop_range
-from septran.task.index import Index, Range, Var, minimum
 from septran.tile.analyses.loop_dependence import (
     hindrance,
     homes,

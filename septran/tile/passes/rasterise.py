@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from septran.ir.index import Index, Var
 from septran.mapping.keys import RASTER
-from septran.task.index import Index, Var
 from septran.tile.analyses.clusters import grid
 from septran.tile.nodes import For, Node, Remark, Role, TileProgram
 from septran.tile.substitution import Names, substitute

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from septran.task.primitives import PRIMITIVES
-from septran.task.views import View
+from septran.ir.primitives import PRIMITIVES
+from septran.ir.views import View
 from septran.tile.analyses.axes import Axes, Key, operand_axes, resized
 from septran.tile.nodes import (
     Compute,

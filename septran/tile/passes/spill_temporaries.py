@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from septran.dtypes import itemsize
-from septran.task import expressions as ex
-from septran.task.views import View
+from septran.ir import expressions as ex
+from septran.ir.views import View
 from septran.tile.analyses.temporaries import SHARE
 from septran.tile.nodes import (
     Buffer,

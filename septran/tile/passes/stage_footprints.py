@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from septran.errors import TileError
-from septran.task.index import Index, Range, Var, axis, is_axis
+from septran.ir.index import Index, Range, Var, axis, is_axis
 from septran.tile.analyses.loops import ranges
 from septran.tile.layouts import ROW
 from septran.tile.nodes import (

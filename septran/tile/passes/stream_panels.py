@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 from septran.dtypes import itemsize
+from septran.ir.index import Index, IndexLike, Var, axis, ceil_div, minimum
 from septran.mapping.keys import PIPELINE
-from septran.task.index import Index, IndexLike, Var, axis, ceil_div, minimum
 from septran.tile.analyses.loops import covers, ranges, used
 from septran.tile.nodes import (
     Buffer,

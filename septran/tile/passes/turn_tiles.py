@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from septran.ir.index import axis
 from septran.machine.model import Instruction
-from septran.task.index import axis
 from septran.tile.analyses.engine_limits import refusal
 from septran.tile.nodes import (
     Buffer,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from septran.ir.index import Index, axis
+from septran.ir.views import View
 from septran.machine.model import Instruction
-from septran.task.index import Index, axis
-from septran.task.views import View
 from septran.tile.analyses.loops import ranges
 from septran.tile.nodes import Buffer, Compute, Copy, Node, Region, TileProgram, rewrite, writes
 from septran.tile.passes.fill_edges import SUMMED, whole_products

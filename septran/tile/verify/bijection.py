@@ -9,7 +9,7 @@ import numpy as np
 
 from septran.dtypes import itemsize
 from septran.errors import TileError
-from septran.task.index import Index, axis
+from septran.ir.index import Index, axis
 from septran.tile.interpret.channel_state import located
 from septran.tile.interpret.storage import Array, grid
 from septran.tile.layouts import Layout

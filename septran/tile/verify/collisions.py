@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from septran.task.index import Var
+from septran.ir.index import Var
 from septran.tile.interpret.storage import Access
 from septran.tile.nodes import Buffer, Region
 

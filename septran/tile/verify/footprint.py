@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from septran.task.gather import coordinates, extents
-from septran.task.index import Var
+from septran.ir.gather import coordinates, extents
+from septran.ir.index import Var
 from septran.tile.analyses.loops import affine
 from septran.tile.nodes import Region, TileProgram, nodes, regions
 

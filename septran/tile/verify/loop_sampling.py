@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from septran.task.index import Index
+from septran.ir.index import Index
 from septran.tile.interpret.channel_state import Ring
 from septran.tile.interpret.execution import Frame
 from septran.tile.nodes import Acquire, Commit, For, Release, TileProgram, Wait, nodes, regions

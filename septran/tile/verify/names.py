@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from septran.errors import TileError, nearest
-from septran.task.index import Var, is_axis
-from septran.task.primitives import PRIMITIVES
+from septran.ir.index import Var, is_axis
+from septran.ir.primitives import PRIMITIVES
 from septran.tile.analyses.loops import walk
 from septran.tile.interpret.channel_state import located
 from septran.tile.nodes import (

@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterator
 
 from septran.errors import TileError, nearest
+from septran.ir.primitives import PRIMITIVES
 from septran.machine.model import Machine, Memory
-from septran.task.primitives import PRIMITIVES
 from septran.tile.analyses.scopes import Block
 from septran.tile.contracts import converts, demanded_layout
 from septran.tile.interpret.channel_state import located

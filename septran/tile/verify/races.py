@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from septran.errors import TileError
-from septran.task.bounds import greatest, least
-from septran.task.index import Index, Range, Var, axis
+from septran.ir.bounds import greatest, least
+from septran.ir.index import Index, Range, Var, axis
 from septran.tile.analyses.loops import iterations, ranges_of, samples, walk
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import located

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from septran.errors import TileError
-from septran.task.bounds import greatest, least, loop_range
-from septran.task.index import Range, Var, axis
+from septran.ir.bounds import greatest, least, loop_range
+from septran.ir.index import Range, Var, axis
 from septran.tile.analyses.loops import ends, ranges_of, samples, walk
 from septran.tile.interpret.channel_state import located
 from septran.tile.interpret.storage import ExtentError, OutOfBoundsError, grid

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from septran.errors import TileError
-from septran.task.bounds import greatest, least
-from septran.task.index import Range, Var
+from septran.ir.bounds import greatest, least
+from septran.ir.index import Range, Var
 from septran.tile.analyses.loops import ends, walk
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import Fill, Flight, Thread, located

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from septran.errors import CallError
-from septran.task.bounds import loop_range
-from septran.task.index import Var
+from septran.ir.bounds import loop_range
+from septran.ir.index import Var
 from septran.tile.analyses.loops import walk
 from septran.tile.nodes import For, Region, TileProgram, reads, writes
 from septran.tile.printer import node_text

@@ -12,7 +12,7 @@ from typing import Any
 
 from septran.dtypes import itemsize
 from septran.errors import CallError
-from septran.task.index import Var, axis, is_axis
+from septran.ir.index import Var, axis, is_axis
 from septran.tile.interpret.storage import grid
 from septran.tile.nodes import Compute, Copy, Region, TileProgram
 from septran.tile.substitution import FIRST

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from septran.task.index import Var
+from septran.ir.index import Var
 from septran.tile.analyses.loops import walk
 from septran.tile.nodes import Copy, Region
 from septran.tile.printer import node_text

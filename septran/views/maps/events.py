@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from septran.errors import CallError
-from septran.task.index import Range, Var, axis
+from septran.ir.index import Range, Var, axis
 from septran.tile.analyses.loops import ranges, used, walk
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import Fill, Flight, Thread

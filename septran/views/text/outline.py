@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from septran.ir import expressions as ex
+from septran.ir.expression_text import expression_text
+from septran.ir.index import Index, is_axis
+from septran.ir.views import View
 from septran.machine.model import NONE
 from septran.mapping.resolved import Instance, ResolvedMapping
-from septran.task import expressions as ex
-from septran.task.expression_text import expression_text
-from septran.task.index import Index, is_axis
 from septran.task.tree import (
     Allocate,
     Assign,
@@ -21,7 +22,6 @@ from septran.task.tree import (
     TaskTree,
     statements,
 )
-from septran.task.views import View
 
 _INDENT = "    "
 

@@ -7,14 +7,14 @@ import math
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from septran.ir.expression_text import expression_text
+from septran.ir.expressions import Expr
+from septran.ir.index import Index, Var
+from septran.ir.views import View
 from septran.location import Location
 from septran.mapping.resolved import ResolvedMapping
 from septran.targets.base import Source, TensorIR
-from septran.task.expression_text import expression_text
-from septran.task.expressions import Expr
-from septran.task.index import Index, Var
 from septran.task.tree import TaskTree
-from septran.task.views import View
 from septran.tile.layouts import Layout
 from septran.tile.nodes import TileProgram
 

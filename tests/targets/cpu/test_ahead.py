@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import septran
+from septran.ir.index import Index, axis
 from septran.machine.loader import load_machine
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, Storage
@@ -15,7 +16,6 @@ from septran.targets.cpu.threads import set_threads, usable_cores
 from septran.targets.cpu.writer import CpuWriter
 from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer
-from septran.task.index import Index, axis
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Region
 

@@ -9,12 +9,12 @@ import pytest
 
 import septran
 from septran import task
+from septran.ir import expressions as ex
+from septran.ir.index import Index, Var
+from septran.ir.views import View
 from septran.targets.cpu.narrowing import narrowed
 from septran.targets.cpu.spans import Spans, fits, limits
 from septran.targets.lower.statements import Statement
-from septran.task import expressions as ex
-from septran.task.index import Index, Var
-from septran.task.views import View
 from septran.tile.nodes import Buffer, Region
 
 LOOP = Var("i")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tvm
 
+from septran.ir.index import Index, Var, minimum
 from septran.targets.cpu import simd
 from septran.targets.cpu.build import compile_module
 from septran.targets.cpu.isa import native
@@ -13,7 +14,6 @@ from septran.targets.cpu.transpose import transposed
 from septran.targets.cpu.writer import CpuWriter
 from septran.targets.lower.indices import divisor
 from septran.targets.lower.writer import flat_buffer
-from septran.task.index import Index, Var, minimum
 
 
 @pytest.mark.parametrize("size", [2, 4, 8, 16])

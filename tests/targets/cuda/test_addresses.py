@@ -6,6 +6,8 @@ import tvm.sym
 from tvm import tirx
 
 from septran.dtypes import itemsize
+from septran.ir.index import Index, Var, minimum
+from septran.ir.views import View
 from septran.machine.loader import load_machine
 from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.clusters import Cluster
@@ -14,8 +16,6 @@ from septran.targets.cuda.emitter_table import EMITTERS
 from septran.targets.cuda.writer import CudaWriter
 from septran.targets.lower.indices import Indices, divisor
 from septran.targets.lower.writer import flat_buffer
-from septran.task.index import Index, Var, minimum
-from septran.task.views import View
 from septran.tile.layouts import Layout
 from septran.tile.nodes import TileProgram
 

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from septran.ir.index import Index
 from septran.targets.cuda.fragments import Fragment, power_of_two, register, spread, thread
 from septran.targets.cuda.simt import thread_tiles
-from septran.task.index import Index
 
 ACCUMULATOR = Fragment.of(
     (

@@ -11,11 +11,11 @@ import pytest
 import septran
 from septran import task
 from septran.emulator import BoundsError, emulate
+from septran.ir.index import Index, Var
 from septran.machine.loader import load_machine
 from septran.targets.cuda.emulated import emulation
 from septran.targets.cuda.target import TARGET
 from septran.targets.cuda.unsupported import UnsupportedByCudaError
-from septran.task.index import Index, Var
 from septran.tile.nodes import Acquire, For, Role, Wait, nodes
 from septran.tile.verify.places import PrivateMemoryError
 from septran.tile.verify.verifier import verify

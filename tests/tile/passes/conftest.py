@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from septran.task.index import Index, Var, ceil_div
+from septran.ir.index import Index, Var, ceil_div
 
 TILE = 8
 

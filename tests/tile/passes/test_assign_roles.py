@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from septran.task import expressions as ex
+from septran.ir import expressions as ex
 from septran.tile.interpret.interpreter import interpret
 from septran.tile.interpret.schedules import ADVERSARIES
 from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Release, Role, Wait, nodes
@@ -117,7 +117,7 @@ def test_rows_are_followed_through_reductions_and_broadcasts(build, part):
 
     whole = ex.Load(part(x), "float32")
     total = ex.Load(part(s), "float32")
-    from septran.task.index import Index
+    from septran.ir.index import Index
 
     at_k = Index.of(k) * n
     step = b.loop(

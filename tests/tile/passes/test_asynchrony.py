@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from septran.task.index import Index, Var
+from septran.ir.index import Index, Var
 from septran.tile.interpret.interpreter import interpret
 from septran.tile.passes.assign_roles import assign_roles
 from septran.tile.passes.insert_sync import insert_sync

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import septran
-from septran.task.index import Index, Var
+from septran.ir.index import Index, Var
 from septran.tile.ledger import ledger
 from septran.tile.nodes import Copy, For, Wait, nodes, rewrite
 from septran.tile.verify.clusters import ClusterError, check_clusters

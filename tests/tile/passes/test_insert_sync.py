@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from septran.errors import TileError
-from septran.task.index import Index, Var
+from septran.ir.index import Index, Var
 from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import (
     Acquire,

@@ -7,12 +7,12 @@ from types import MappingProxyType
 
 import pytest
 
+from septran.ir.index import Index, Var, ceil_div
+from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import Engine, Instruction, Machine, Memory, Processor
 from septran.mapping.resolved import Instance, ResolvedMapping, Setting, Settings
-from septran.task.index import Index, Var, ceil_div
 from septran.task.tree import Launch, Loop, Param, Primitive, TaskNode, TaskTree
-from septran.task.views import View
 from septran.tile.nodes import Compute, Copy, For, nodes
 from septran.tile.passes.eliminate_copies import eliminate_copies
 from septran.tile.passes.fuse_fills import fuse_fills

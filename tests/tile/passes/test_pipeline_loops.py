@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from septran.compiler import produce_stages
-from septran.task.index import Index, Var
+from septran.ir.index import Index, Var
 from septran.tile.interpret.interpreter import interpret
 from septran.tile.interpret.schedules import ADVERSARIES
 from septran.tile.nodes import Acquire, Barrier, Commit, Copy, For, Release, Wait, nodes, rewrite

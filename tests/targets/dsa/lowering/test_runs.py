@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from septran.ir.index import Index, Var
 from septran.targets.dsa.runs import ELEMENTS, fused, runs, slope
-from septran.task.index import Index, Var
 
 X, J = Var("$0"), Var("j")
 x, j = Index.of(X), Index.of(J)

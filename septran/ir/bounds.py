@@ -1,0 +1,155 @@
+"""Bounds of indices: what the ranges of variables and the extents of loops say of a sum.
+
+Three rules, each for what the one before cannot see:
+
+1. Each atom lies between its own bounds (interval arithmetic): ``8*i + j``.
+2. A sum with a minimum is the least of the sums with its operands, so that an index and what
+   clips it are seen together: ``8*i + min(8, 20 - 8*i)`` is at most 20, whatever ``i`` is.
+3. A loop's index stays below the extent of its loop, which may depend on loops around it: in
+   ``for i in range(4): for k in range(i + 1)`` the least ``i - k`` is 0, not -3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from septran.ir.atoms import Atom, FloorDiv, Max, Min, Mod, Var, variables_of
+
+if TYPE_CHECKING:
+    from septran.ir.index import Index
+
+Range = tuple[int, int]
+"""Inclusive bounds ``(least, greatest)``."""
+Ranges = Mapping[Var, Range]
+"""Of each variable that may occur."""
+Extents = Mapping[Var, "Index"]
+"""How often each loop runs, loops before those in them."""
+NO_LOOPS: Extents = MappingProxyType({})
+
+
+def bounds(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> Range:
+    """The least and the greatest value that an index can be shown to have.
+
+    Every value is between them, and they are reached where the index is affine and its loops
+    are not empty. KeyError where a variable has no range.
+    """
+    if not extents and not any(isinstance(atom, Min | Max) for atom, _ in index.terms):
+        return _interval(index, ranges, extents)  # most are, and this is called very often
+    return least(index, ranges, extents), greatest(index, ranges, extents)
+
+
+def bounds_if_known(index: Index, ranges: Ranges) -> Range | None:
+    """As `bounds`; None where a variable has no range."""
+    return bounds(index, ranges) if index.variables() <= ranges.keys() else None
+
+
+def greatest(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> int:
+    """An upper bound, as in `bounds`."""
+    return -least(-index, ranges, extents) if index.terms else index.constant
+
+
+def least(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> int:
+    """A lower bound, as in `bounds`."""
+    if extents:  # what is put in for an index may decide divisions and minima
+        index = index.simplify(ranges)
+    found = _interval(index, ranges, extents)[0]
+    if len(index.terms) < 2:
+        return found
+    for atom, factor in index.terms:
+        if isinstance(atom, Min | Max):
+            rest = index.without(atom)
+            if not extents and rest.variables().isdisjoint(variables_of(atom)):
+                continue  # they take their ends independently of each other
+            parts = [least(rest + part * factor, ranges, extents) for part in atom.operands]
+            return max(found, min(parts) if isinstance(atom, Min) == (factor > 0) else max(parts))
+    for variable in _falling(index, extents):
+        factor, rest = index.coefficient(variable), index.without(variable)
+        return max(found, least(rest + (extents[variable] - 1) * factor, ranges, extents))
+    return found
+
+
+def loop_range(extent: Index, ranges: Ranges) -> Range:
+    """The range of a loop's index; that of an empty loop is of one iteration."""
+    return 0, max(0, greatest(extent, ranges) - 1)
+
+
+def magnitude(index: Index, ranges: Ranges) -> int | None:
+    """What no part that `index` is computed from exceeds in magnitude; None where unknown."""
+    if not index.variables() <= ranges.keys():
+        return None
+    return _magnitude(index, ranges)
+
+
+def alternatives(index: Index) -> Iterator[Index]:
+    """The indices of which it is the least: without its minima."""
+    for atom, factor in index.terms:
+        if isinstance(atom, Min) and factor > 0:
+            rest = index.without(atom)
+            for part in atom.operands:
+                yield from alternatives(rest + part * factor)
+            return
+    yield index
+
+
+def _interval(index: Index, ranges: Ranges, extents: Extents) -> Range:
+    """Each atom on its own."""
+    low = high = index.constant
+    for atom, factor in index.terms:
+        first, last = ranges[atom] if isinstance(atom, Var) else _atom(atom, ranges, extents)
+        if factor < 0:
+            first, last = last, first
+        low, high = low + factor * first, high + factor * last
+    return low, high
+
+
+def _atom(atom: Atom, ranges: Ranges, extents: Extents) -> Range:
+    match atom:
+        case Var():
+            return ranges[atom]
+        case FloorDiv(value, divisor):
+            low, high = bounds(value, ranges, extents)
+            return low // divisor, high // divisor
+        case Mod(value, divisor):
+            low, high = bounds(value, ranges, extents)
+            if low // divisor == high // divisor:
+                return low % divisor, high % divisor
+            return 0, divisor - 1
+        case Min(operands):
+            ends = [bounds(o, ranges, extents) for o in operands]
+            return min(e[0] for e in ends), min(e[1] for e in ends)
+        case Max(operands):
+            ends = [bounds(o, ranges, extents) for o in operands]
+            return max(e[0] for e in ends), max(e[1] for e in ends)
+
+
+def _falling(index: Index, extents: Extents) -> Iterator[Var]:
+    """Loop indices that lower the sum by themselves, those of inner loops first.
+
+    The extent of an inner loop may bring in indices of outer ones, and never the reverse.
+    """
+    falling = {a for a, f in index.terms if f < 0 and isinstance(a, Var) and a in extents}
+    if not falling:
+        return
+    hidden = {v for a, _ in index.terms if not isinstance(a, Var) for v in variables_of(a)}
+    falling -= hidden  # one that occurs in a division too is not replaced in one place only
+    if falling:
+        yield from (v for v in reversed(list(extents)) if v in falling)
+
+
+def _magnitude(index: Index, ranges: Ranges) -> int:
+    total, most = abs(index.constant), 0
+    for atom, factor in index.terms:
+        total += abs(factor) * max(map(abs, _atom(atom, ranges, NO_LOOPS)))
+        most = max(most, abs(factor), *_parts(atom, ranges))
+    return max(total, most)
+
+
+def _parts(atom: Atom, ranges: Ranges) -> tuple[int, ...]:
+    match atom:
+        case FloorDiv(value, divisor) | Mod(value, divisor):
+            return divisor, _magnitude(value, ranges)
+        case Min(operands) | Max(operands):
+            return tuple(_magnitude(operand, ranges) for operand in operands)
+    return ()

@@ -1,0 +1,337 @@
+"""Integer index expressions: what loop bounds, tile offsets and ragged extents are.
+
+An `Index` is a sum of integer multiples of *atoms* plus a constant, in a normal form,
+so that structural equality is equality of sums. Atoms are variables, floor divisions,
+remainders, minima and maxima of other indices. Everything is immutable and exact.
+
+    i, j = Var("i"), Var("j")
+    Index.of(i) * 64 + j         # 64*i + j
+    minimum(64, 1000 - 64 * Index.of(i))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Union
+
+from septran.ir.atoms import Atom, FloorDiv, Max, Min, Mod, variables_of
+from septran.ir.atoms import Var as Var  # part of this module's interface
+from septran.ir.bounds import Range as Range
+from septran.ir.bounds import bounds, bounds_if_known
+
+IndexLike = Union["Index", Var, int]
+
+
+@dataclass(frozen=True)
+class Index:
+    """``sum(coefficient * atom) + constant`` in normal form; build with `Index.of`."""
+
+    terms: tuple[tuple[Atom, int], ...] = ()
+    """Atoms with non-zero coefficients, sorted by their text."""
+    constant: int = 0
+
+    @staticmethod
+    def of(value: IndexLike) -> Index:
+        """`value` as an index: an int, a variable or an index itself."""
+        if isinstance(value, Index):
+            return value
+        if isinstance(value, Var):
+            return Index(((value, 1),))
+        return Index((), int(value))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no variable is left in it."""
+        return not self.terms
+
+    def as_int(self) -> int:
+        """The constant value; ValueError where variables are left."""
+        if self.terms:
+            raise ValueError(f"{self} is not constant")
+        return self.constant
+
+    def __add__(self, other: IndexLike) -> Index:
+        right = Index.of(other)
+        if not right.terms:
+            return Index(self.terms, self.constant + right.constant)
+        if not self.terms:
+            return Index(right.terms, self.constant + right.constant)
+        return _normal([*self.terms, *right.terms], self.constant + right.constant)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Index:
+        return self * -1
+
+    def __sub__(self, other: IndexLike) -> Index:
+        return self + -Index.of(other)
+
+    def __rsub__(self, other: IndexLike) -> Index:
+        return Index.of(other) - self
+
+    def __mul__(self, factor: IndexLike) -> Index:
+        right = Index.of(factor)
+        if not right.is_constant:
+            if not self.is_constant:
+                raise ValueError(f"({self}) * ({right}) is not linear")
+            return right * self.constant
+        scale = right.constant
+        if scale == 1:
+            return self
+        if scale == 0:
+            return Index()
+        return Index(tuple((a, c * scale) for a, c in self.terms), self.constant * scale)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, divisor: int) -> Index:
+        _check_divisor(divisor)
+        quotient, rest = _split(self, divisor)
+        if rest.is_constant:
+            return quotient + rest.constant // divisor
+        if (inside := one_extremum(rest)) is not None:  # the order of values is kept
+            kind, operands = inside
+            return quotient + _extremum((o // divisor for o in operands), kind)
+        return quotient + Index(((FloorDiv(rest, divisor), 1),))
+
+    def __mod__(self, divisor: int) -> Index:
+        _check_divisor(divisor)
+        _, rest = _split(self, divisor)
+        if rest.is_constant:
+            return Index((), rest.constant % divisor)
+        return Index(((Mod(rest, divisor), 1),))
+
+    def __str__(self) -> str:
+        text = ""
+        for atom, coefficient in self.terms:
+            sign = "-" if coefficient < 0 else "+" if text else ""
+            part = str(atom)
+            if isinstance(atom, FloorDiv | Mod) and (abs(coefficient) != 1 or text + sign == "-"):
+                part = f"({part})"  # -(i//2) is not -i//2
+            if abs(coefficient) != 1:
+                part = f"{abs(coefficient)}*{part}"
+            text += f" {sign} {part}" if text else f"{sign}{part}"
+        if self.constant or not text:
+            if not text:
+                return str(self.constant)
+            text += f" {'-' if self.constant < 0 else '+'} {abs(self.constant)}"
+        return text
+
+    __repr__ = __str__
+
+    def variables(self) -> frozenset[Var]:
+        """All variables in it, also those inside of divisions and minima."""
+        return frozenset(v for atom, _ in self.terms for v in variables_of(atom))
+
+    def coefficient(self, var: Var) -> int:
+        """The factor of `var` itself (not of divisions or minima that hold it)."""
+        return next((c for a, c in self.terms if a == var), 0)
+
+    def without(self, atom: Atom) -> Index:
+        """The sum without one atom and its factor."""
+        return Index(tuple(term for term in self.terms if term[0] != atom), self.constant)
+
+    def substitute(self, values: Mapping[Var, IndexLike]) -> Index:
+        """Replace variables by indices."""
+        if not self.terms:
+            return self
+        total = Index((), self.constant)
+        for atom, coefficient in self.terms:
+            total = total + _substitute(atom, values) * coefficient
+        return total
+
+    def evaluate(self, values: Mapping[Var, int]) -> int:
+        """Its value where every variable has one; KeyError names one that has none."""
+        total = self.constant
+        for atom, coefficient in self.terms:
+            total += coefficient * _evaluate(atom, values)
+        return total
+
+    def bounds(self, ranges: Mapping[Var, Range]) -> Range:
+        """Least and greatest value it can take, as `septran.ir.bounds` tells."""
+        return bounds(self, ranges)
+
+    def simplify(self, ranges: Mapping[Var, Range]) -> Index:
+        """Drop minima, maxima, divisions and remainders that `ranges` decide."""
+        for atom, _ in self.terms:
+            if not isinstance(atom, Var) or _pinned(ranges.get(atom)):
+                break
+        else:
+            return self  # a sum of variables that are free
+        total = Index((), self.constant)
+        for atom, coefficient in self.terms:
+            total = total + _simplify(atom, ranges) * coefficient
+        return _rejoin(total)
+
+
+ZERO = Index()
+
+
+def minimum(*operands: IndexLike) -> Index:
+    """The least operand, folded where constants or equal parts allow."""
+    return _extremum(operands, Min)
+
+
+def maximum(*operands: IndexLike) -> Index:
+    """The greatest operand, folded where constants or equal parts allow."""
+    return _extremum(operands, Max)
+
+
+def ceil_div(value: IndexLike, divisor: int) -> Index:
+    """``ceil(value / divisor)`` for a positive divisor."""
+    return (Index.of(value) + (divisor - 1)) // divisor
+
+
+AXES = 16
+"""The most axes a view may have."""
+_AXES = tuple(Var(f"${number}") for number in range(AXES))
+
+
+def axis(number: int) -> Var:
+    """The variable that stands for a view's own coordinate along one axis."""
+    return _AXES[number] if 0 <= number < AXES else Var(f"${number}")
+
+
+def is_axis(var: Var) -> bool:
+    """Whether `var` is an axis variable rather than a loop index."""
+    return var.name.startswith("$")
+
+
+def _normal(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:
+    sums: dict[Atom, int] = {}
+    for atom, coefficient in terms:
+        sums[atom] = sums.get(atom, 0) + coefficient
+    kept = [(a, c) for a, c in sums.items() if c]
+    if len(kept) > 1:
+        kept.sort(key=lambda term: str(term[0]))
+    return Index(tuple(kept), constant)
+
+
+def _check_divisor(divisor: int) -> None:
+    if not isinstance(divisor, int) or divisor <= 0:
+        raise ValueError(f"an index can only be divided by a positive integer, not {divisor}")
+
+
+def _split(index: Index, divisor: int) -> tuple[Index, Index]:
+    """`index` as ``quotient * divisor + rest``, moving whole multiples out of the rest."""
+    whole = [(a, c // divisor) for a, c in index.terms if c % divisor == 0]
+    rest = [(a, c) for a, c in index.terms if c % divisor]
+    quotient = _normal(whole, index.constant // divisor)
+    return quotient, Index(tuple(rest), index.constant % divisor)
+
+
+def _extremum(operands: Iterable[IndexLike], kind: type[Min] | type[Max]) -> Index:
+    pick = min if kind is Min else max
+    given = list(dict.fromkeys(map(Index.of, operands)))
+    if len(given) == 1:
+        return given[0]
+    flat: list[Index] = []
+    for operand in given:
+        inside = one_extremum(operand)
+        flat += inside[1] if inside is not None and inside[0] is kind else [operand]
+    best: dict[tuple[tuple[Atom, int], ...], int] = {}
+    for part in flat:  # those that differ by a constant only are one
+        held = best.get(part.terms)
+        best[part.terms] = part.constant if held is None else pick(held, part.constant)
+    parts = sorted((Index(t, c) for t, c in best.items()), key=str)
+    return parts[0] if len(parts) == 1 else Index(((kind(tuple(parts)), 1),))
+
+
+def one_extremum(index: Index) -> tuple[type[Min] | type[Max], list[Index]] | None:
+    """`index` as one minimum or maximum of sums, where a single one is among its terms."""
+    found = [(a, c) for a, c in index.terms if isinstance(a, Min | Max)]
+    if len(found) != 1:
+        return None
+    atom, factor = found[0]
+    rest = index - Index(((atom, factor),))
+    kind: type[Min] | type[Max] = Min if isinstance(atom, Min) == (factor > 0) else Max
+    return kind, [rest + operand * factor for operand in atom.operands]
+
+
+def _substitute(atom: Atom, values: Mapping[Var, IndexLike]) -> Index:
+    match atom:
+        case Var():
+            return Index.of(values.get(atom, atom))
+        case FloorDiv(value, divisor):
+            return value.substitute(values) // divisor
+        case Mod(value, divisor):
+            return value.substitute(values) % divisor
+        case Min(operands):
+            return minimum(*(o.substitute(values) for o in operands))
+        case Max(operands):
+            return maximum(*(o.substitute(values) for o in operands))
+
+
+def _evaluate(atom: Atom, values: Mapping[Var, int]) -> int:
+    match atom:
+        case Var():
+            return values[atom]
+        case FloorDiv(value, divisor):
+            return value.evaluate(values) // divisor
+        case Mod(value, divisor):
+            return value.evaluate(values) % divisor
+        case Min(operands):
+            return min(o.evaluate(values) for o in operands)
+        case Max(operands):
+            return max(o.evaluate(values) for o in operands)
+
+
+def _simplify(atom: Atom, ranges: Mapping[Var, Range]) -> Index:
+    match atom:
+        case Var():
+            low, high = ranges.get(atom, (0, 1))
+            return Index((), low) if low == high else Index.of(atom)
+        case FloorDiv(value, divisor):
+            inner = value.simplify(ranges)
+            whole = _quotient(inner, divisor, ranges)
+            return inner // divisor if whole is None else Index((), whole)
+        case Mod(value, divisor):
+            inner = value.simplify(ranges)
+            whole = _quotient(inner, divisor, ranges)
+            return inner % divisor if whole is None else inner - whole * divisor
+        case Min(operands):
+            return _decide([o.simplify(ranges) for o in operands], ranges, Min)
+        case Max(operands):
+            return _decide([o.simplify(ranges) for o in operands], ranges, Max)
+
+
+def _quotient(value: Index, divisor: int, ranges: Mapping[Var, Range]) -> int | None:
+    """``value // divisor`` where it is the same for all that the variables may be."""
+    known = bounds_if_known(value, ranges)
+    if known is None or known[0] // divisor != known[1] // divisor:
+        return None
+    return known[0] // divisor
+
+
+def _rejoin(index: Index) -> Index:
+    """`index` with ``d * (x // d) + x % d`` written as ``x``: axes that were split and merged."""
+    factors = dict(index.terms)
+    for atom, coefficient in index.terms:
+        if isinstance(atom, Mod):
+            whole = FloorDiv(atom.value, atom.divisor)
+            if factors.get(whole) == coefficient * atom.divisor:
+                parts = Index(((atom, coefficient), (whole, coefficient * atom.divisor)))
+                return _rejoin(index - parts + atom.value * coefficient)
+    return index
+
+
+def _decide(
+    operands: list[Index], ranges: Mapping[Var, Range], kind: type[Min] | type[Max]
+) -> Index:
+    """Leave out each operand that another one makes redundant everywhere."""
+    kept = list(operands)
+    for candidate in operands:
+        for other in kept:
+            if other is candidate or candidate not in kept:
+                continue
+            gap = bounds_if_known(candidate - other, ranges)
+            if gap is not None and (gap[0] >= 0 if kind is Min else gap[1] <= 0):
+                kept.remove(candidate)
+                break
+    return minimum(*kept) if kind is Min else maximum(*kept)
+
+
+def _pinned(known: Range | None) -> bool:
+    """Whether a variable has one value only."""
+    return known is not None and known[0] == known[1]

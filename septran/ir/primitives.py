@@ -1,0 +1,90 @@
+"""Contracts of the primitives that a leaf can call: shapes, dtypes, privileges, cost.
+
+A primitive is data: its shape rule as named axes, its dtype rule, its NumPy reference
+and its FLOP count. Instructions of a machine name the primitive they implement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from septran.dtypes import accumulator_dtype, is_float, promote
+from septran.ir.numerics import convert
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a primitive demands and means. Operand 0 is written."""
+
+    name: str
+    operands: tuple[str, ...]
+    """Their names, for messages: ``("C", "A", "B")``."""
+    axes: tuple[str, ...]
+    """One string of axis letters an operand; equal letters have equal extents."""
+    accumulates: bool
+    """Whether operand 0 is also read: ``C += ...``."""
+    reference: Callable[..., Array]
+    """``reference(*operands, **attributes)`` gives operand 0's new value, in NumPy."""
+    flops: Callable[[Mapping[str, int]], int]
+    """Floating-point (or integer) operations, from the axes' extents."""
+    attributes: Mapping[str, object] | None = None
+    """Attributes it takes, with their defaults."""
+    result: Callable[[Sequence[str]], str] = lambda dtypes: promote(*dtypes)
+    """Dtype of operand 0 where it is free to choose, from the others' dtypes."""
+
+    @property
+    def reduction(self) -> str:
+        """Axes that are summed over: in the inputs, not in the result."""
+        inputs = "".join(self.axes[1:])
+        return "".join(dict.fromkeys(a for a in inputs if a not in self.axes[0]))
+
+
+def _gemm(c: Array, a: Array, b: Array) -> Array:
+    wide = np.result_type(c.dtype, np.int32) if c.dtype.kind in "iu" else c.dtype
+    result: Array = (c + np.matmul(a.astype(wide), b.astype(wide))).astype(c.dtype)
+    return result
+
+
+def _gemm_dtype(dtypes: Sequence[str]) -> str:
+    common = promote(*dtypes)
+    return common if is_float(common) else accumulator_dtype(common)
+
+
+GEMM = Contract(
+    "gemm", ("C", "A", "B"), ("mn", "mk", "kn"), True, _gemm,
+    lambda n: 2 * n["m"] * n["n"] * n["k"], result=_gemm_dtype,
+)  # fmt: skip
+"""C += A @ B; transposed operands are transposed views."""
+
+FILL = Contract(
+    "fill", ("X",), ("*",), False,
+    lambda x, value=0: np.full_like(x, value), lambda n: 0, {"value": 0},
+)  # fmt: skip
+"""Every element of X becomes `value`."""
+
+COPY = Contract(
+    "copy", ("Y", "X"), ("*", "*"), False,
+    lambda y, x: convert(x, y.dtype), lambda n: 0,
+)  # fmt: skip
+"""Y = X, converted to Y's dtype."""
+
+PRIMITIVES: Mapping[str, Contract] = {c.name: c for c in (GEMM, FILL, COPY)} | {"cast": COPY}
+"""By the name that `task.call_primitive` takes; ``cast`` is another name of ``copy``."""
+
+
+def extents(contract: Contract, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+    """Extents by axis letter; ``*`` stands for all axes together (their product)."""
+    sizes: dict[str, int] = {}
+    for letters, shape in zip(contract.axes, shapes, strict=True):
+        if letters == "*":
+            sizes["*"] = math.prod(shape)
+        else:
+            sizes.update(zip(letters, shape, strict=True))
+    return sizes

@@ -1,0 +1,152 @@
+"""Views: rectangular windows onto a tensor through an index map, without any copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from septran.ir.index import Index, IndexLike, Var, axis, minimum
+
+V = TypeVar("V", bound="View")
+
+
+@dataclass(frozen=True)
+class View:
+    """Element ``(d0, d1, ...)`` of the view is ``tensor[index]`` with ``$k = dk``.
+
+    A tile of A at (64*i, 64*k) is ``View("A", (64*i + $0, 64*k + $1), (64, 64), ...)``,
+    its transpose has ``$1`` and ``$0`` exchanged, a convolution's sliding window has
+    ``stride*$0 + dilation*$2 - padding``. A view is thus closed under slicing,
+    transposing, windowing and merging of axes.
+    """
+
+    tensor: str
+    """A parameter or temporary of the enclosing task (in Tile IR: a buffer)."""
+    index: tuple[Index, ...]
+    """One entry an axis of the tensor, over loop indices and axis variables."""
+    shape: tuple[int, ...]
+    """Nominal extents: the size of a full tile."""
+    valid: tuple[Index, ...]
+    """Extents that exist: at most `shape`, less at a ragged edge; over loop indices."""
+    padded: bool = False
+    """Whether elements outside of the tensor may be read, as zeros (windows)."""
+
+    @staticmethod
+    def whole(tensor: str, shape: tuple[int, ...], valid: tuple[Index, ...] | None = None) -> View:
+        """All of `tensor`."""
+        index = tuple(Index.of(axis(n)) for n in range(len(shape)))
+        return View(tensor, index, shape, valid or tuple(map(Index.of, shape)))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its axes are the tensor's own, each from its beginning."""
+        return self.index == tuple(Index.of(axis(n)) for n in range(self.rank))
+
+    @property
+    def rank(self) -> int:
+        """How many axes it has."""
+        return len(self.shape)
+
+    @property
+    def ragged(self) -> bool:
+        """Whether some extent may be less than nominal."""
+        return any(v != Index.of(n) for v, n in zip(self.valid, self.shape, strict=True))
+
+    def substitute(self: V, values: Mapping[Var, IndexLike]) -> V:
+        """Replace loop indices in its map and extents."""
+        return replace(
+            self,
+            index=tuple(i.substitute(values) for i in self.index),
+            valid=tuple(v.substitute(values) for v in self.valid),
+        )
+
+    def compose(self: V, inner: View) -> V:
+        """`inner`, a view of this view's elements, as a view of this view's tensor.
+
+        The extents that exist in the result are those of `inner`: it was made with
+        this view's extents in sight and is already clipped by them.
+        """
+        axes = {axis(n): entry for n, entry in enumerate(inner.index)}
+        return replace(
+            self,
+            index=tuple(entry.substitute(axes) for entry in self.index),
+            shape=inner.shape,
+            valid=inner.valid,
+            padded=self.padded or inner.padded,
+        )
+
+    def at(self, coordinates: tuple[IndexLike, ...]) -> tuple[Index, ...]:
+        """The tensor's coordinates of one element of the view."""
+        values = {axis(n): c for n, c in enumerate(coordinates)}
+        return tuple(entry.substitute(values) for entry in self.index)
+
+    def origin(self) -> tuple[Index, ...]:
+        """The tensor's coordinates of the view's first element."""
+        return self.at((0,) * self.rank)
+
+    def block(self: V, offsets: tuple[IndexLike, ...], extents: tuple[int, ...]) -> V:
+        """The sub-view of `extents` at `offsets`, clipped to what exists."""
+        index = tuple(Index.of(axis(n)) + o for n, o in enumerate(offsets))
+        valid = tuple(_clip(e, v - o) for e, v, o in zip(extents, self.valid, offsets, strict=True))
+        return self.compose(View("", index, extents, valid))
+
+    def transposed(self: V, order: tuple[int, ...]) -> V:
+        """The axes in another order, as `numpy.transpose`."""
+        index: list[Index] = [Index()] * self.rank
+        for new, old in enumerate(order):
+            index[old] = Index.of(axis(new))
+        shape = tuple(self.shape[o] for o in order)
+        return self.compose(View("", tuple(index), shape, tuple(self.valid[o] for o in order)))
+
+    def without(self: V, position: int, at: IndexLike) -> V:
+        """Fix one axis at a coordinate and drop it."""
+        index = [Index.of(axis(n if n < position else n - 1)) for n in range(self.rank)]
+        index[position] = Index.of(at)
+        shape = self.shape[:position] + self.shape[position + 1 :]
+        valid = self.valid[:position] + self.valid[position + 1 :]
+        return self.compose(View("", tuple(index), shape, valid))
+
+    def strides(self) -> tuple[dict[int, int], ...] | None:
+        """For each tensor axis, the factor of every view axis; None where not affine."""
+        rows: list[dict[int, int]] = []
+        for entry in self.index:
+            row = {n: entry.coefficient(axis(n)) for n in range(self.rank)}
+            affine = entry - sum((Index.of(axis(n)) * c for n, c in row.items()), Index())
+            if any(affine_var.name.startswith("$") for affine_var in affine.variables()):
+                return None
+            rows.append({n: c for n, c in row.items() if c})
+        return tuple(rows)
+
+    def __str__(self) -> str:
+        parts = ", ".join(_entry(self, n) for n in range(len(self.index)))
+        return f"{self.tensor}[{parts}]{turned(self)}"
+
+
+def _clip(extent: int, remaining: Index) -> Index:
+    if remaining.is_constant and remaining.constant >= extent:
+        return Index.of(extent)
+    return minimum(extent, remaining)
+
+
+def _entry(view: View, position: int) -> str:
+    """One tensor axis as text: ``64*i:+64`` for a plain range, else the map itself."""
+    entry = view.index[position]
+    for number, extent in enumerate(view.shape):
+        if entry.coefficient(axis(number)) == 1:
+            start = entry - axis(number)
+            if not any(v.name.startswith("$") for v in start.variables()):
+                valid = view.valid[number]
+                return f"{start}:+{extent}" if valid == Index.of(extent) else f"{start}:+{valid}"
+    return str(entry)
+
+
+def turned(view: View) -> str:
+    """``.T`` or ``.transpose(...)`` where the view's axes are not in the buffer's order."""
+    axes = {axis(n): n for n in range(view.rank)}
+    order = [axes[v] for entry in view.index for v in axes if entry.coefficient(v) == 1]
+    if len(order) != view.rank or order == sorted(order):
+        return ""
+    if order == [1, 0]:
+        return ".T"
+    return f".transpose({', '.join(str(order.index(n)) for n in range(view.rank))})"

@@ -1,0 +1,298 @@
+"""What each parameter of a task is used for: read, written, or both; found bottom-up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from septran.ir import expressions as ex
+from septran.ir.gather import write
+from septran.ir.index import Index, Range, Var, axis, is_axis, minimum
+from septran.ir.primitives import PRIMITIVES
+from septran.ir.views import View
+from septran.location import Location
+from septran.task.errors import NothingWrittenError, ReadOnlyError
+from septran.task.frontend.definition import TensorType
+from septran.task.tree import (
+    Allocate,
+    Assign,
+    Launch,
+    Loop,
+    Param,
+    Primitive,
+    Statement,
+    TaskNode,
+    statements,
+)
+
+
+@dataclass(frozen=True)
+class Access:
+    """One use of a view by a statement."""
+
+    view: View
+    reads: bool
+    """Whether what it held before matters."""
+    writes: bool
+    accumulates: bool = False
+
+
+def accesses(statement: Statement) -> Iterator[Access]:
+    """The uses of views by one statement, reads before writes; none for loops."""
+    match statement:
+        case Primitive():
+            contract = PRIMITIVES[statement.name]
+            for view in statement.operands[1:]:
+                yield Access(view, True, False)
+            yield Access(statement.operands[0], contract.accumulates, True, contract.accumulates)
+        case Assign():
+            for view in ex.loads(statement.value):
+                yield Access(view, True, False)
+            yield Access(statement.target, False, True)
+        case Launch():
+            pairs = list(zip(statement.task.params, statement.arguments, strict=True))
+            for param, view in pairs:
+                if param.reads and not param.writes:
+                    yield Access(view, True, False)
+            for param, view in pairs:
+                if param.writes:
+                    yield Access(view, param.reads, True, param.accumulates)
+
+
+def with_privileges(task: TaskNode, ranges: Mapping[Var, Range]) -> TaskNode:
+    """`task` with `reads`, `writes` and `accumulates` of its parameters found.
+
+    `ranges` are those of all loop indices, with which views were simplified.
+    """
+    return replace(task, params=tuple(_found(p, task, ranges) for p in task.params))
+
+
+WRITES = (
+    "a leaf writes by Y[:] = ... (Y = ... only names another value) or by a primitive,"
+    " a composite by launching tasks that do"
+)
+"""The hint of whatever writes nothing."""
+
+
+def check_declared(task: TaskNode, declared: Mapping[str, TensorType], launch: Location) -> None:
+    """Compare with what the author declared; raises ReadOnlyError.
+
+    A leaf that writes nothing has no effect: NothingWrittenError, with the launch.
+    """
+    if task.leaf and not any(param.writes for param in task.params):
+        launched = () if launch == task.location else (("launched here", launch),)
+        message = f"leaf task {task.name} writes none of its tensors, so it has no result"
+        raise NothingWrittenError(message, task.location, hint=WRITES, notes=launched)
+    for param in task.params:
+        wanted = declared.get(param.name, TensorType()).privilege
+        if wanted == "In" and param.writes:
+            raise ReadOnlyError(f"{param.name} of {task.name} is In, but is written", task.location)
+        if wanted == "Out" and param.reads:
+            raise ReadOnlyError(
+                f"{param.name} of {task.name} is Out, but is read before it is all overwritten",
+                task.location,
+                hint="declare it InOut, or fill it first",
+            )
+
+
+def _found(param: Param, task: TaskNode, ranges: Mapping[Var, Range]) -> Param:
+    own = [a for s in statements(task.body) for a in accesses(s) if a.view.tensor == param.name]
+    whole = View.whole(param.name, param.shape, param.valid)
+    reads, written = _scan(task.body, param.name, [], _Whole(whole, ranges))
+    writes = any(a.writes for a in own)
+    return replace(
+        param,
+        reads=reads or not writes or not _covered(written, whole),
+        writes=writes,
+        accumulates=any(a.accumulates for a in own),
+    )
+
+
+def overwritten_first(temporary: Allocate, task: TaskNode, ranges: Mapping[Var, Range]) -> bool:
+    """Whether all that is read of a temporary is certainly written before."""
+    whole = View.whole(temporary.name, temporary.shape, temporary.valid)
+    return not _scan(task.body, temporary.name, [], _Whole(whole, ranges))[0]
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """All of a parameter, and the ranges of loop indices."""
+
+    view: View
+    ranges: Mapping[Var, Range]
+
+
+def _scan(
+    body: tuple[Statement, ...], name: str, written: list[View], whole: _Whole
+) -> tuple[bool, list[View]]:
+    """Whether old content is read, and the views that are certainly overwritten by the end."""
+    written = list(written)
+    for statement in body:
+        if isinstance(statement, Allocate):
+            continue
+        if isinstance(statement, Loop):
+            old, inside = _scan(statement.body, name, written, whole)
+            if old:
+                return True, written
+            fresh = [v for v in inside if v not in written]
+            written += [u for v in fresh if (u := _union(v, statement, whole)) is not None]
+            continue
+        for access in accesses(statement):
+            if access.view.tensor != name:
+                continue
+            if access.reads and not _within(access.view, written, whole):
+                return True, written
+            if access.writes:
+                written.append(access.view)
+    return False, written
+
+
+def _within(view: View, written: list[View], whole: _Whole) -> bool:
+    """Whether one of the written views holds all of `view`."""
+    return any(w == view or _is_all(w, whole.view) for w in written)
+
+
+def _is_all(view: View, whole: View) -> bool:
+    """Whether a view, its axes in any order, is the whole tensor."""
+    axes: list[int] = []
+    rest: list[int] = []
+    for n, entry in enumerate(view.index):
+        own = next((m for m in range(view.rank) if entry == Index.of(axis(m))), None)
+        if own is None:
+            if entry != Index() or whole.shape[n] != 1:
+                rest.append(n)
+            continue
+        if view.shape[own] not in (_SPANS, whole.shape[n]) or view.valid[own] != whole.valid[n]:
+            return False
+        axes.append(own)
+    if len(set(axes)) != len(axes):
+        return False
+    others = [view.valid[m] for m in range(view.rank) if m not in axes]
+    if not rest:  # axes of extent 1, unless there is nothing at all
+        return all(v.is_constant and v.constant > 0 for v in others)
+    return _merged(view, whole, rest, axes)
+
+
+def _merged(view: View, whole: View, rest: list[int], used: list[int]) -> bool:
+    """Whether the other axes of a view, merged or split ones, cover `rest` of the tensor."""
+    own = [m for m in range(view.rank) if m not in used]
+    renamed = {axis(m): axis(n) for n, m in enumerate(own)}
+    index = tuple(view.index[n].substitute(renamed) for n in rest)
+    known = {axis(n) for n in range(len(own))}
+    sizes = tuple(view.shape[m] for m in own)
+    part = View("", index, sizes, tuple(view.valid[m] for m in own))
+    shape = tuple(whole.shape[n] for n in rest)
+    fixed = all(entry.variables() <= known for entry in index) and _SPANS not in sizes
+    ragged = part.ragged or any(whole.valid[n] != Index.of(whole.shape[n]) for n in rest)
+    if not fixed or ragged or math.prod(shape) > _COUNTED or math.prod(sizes) > _COUNTED:
+        return False
+    done = np.zeros(shape, dtype=bool)
+    write(done, part, {}, np.ones((), dtype=bool))
+    return bool(done.all())
+
+
+_COUNTED = 1 << 16
+"""The most elements that are counted to tell whether all are written."""
+
+
+def _covered(written: list[View], whole: View) -> bool:
+    """Whether nothing of the tensor keeps its old content."""
+    if 0 in whole.shape or any(_is_all(w, whole) for w in written):
+        return True
+    for n in reversed(range(whole.rank)):
+        if whole.valid[n] != Index.of(whole.shape[n]):  # only what spans a ragged axis counts
+            written = [rest for v in written if (rest := _without(v, n, whole)) is not None]
+            whole = replace(whole, **_dropped(whole, n, n))
+    if math.prod(whole.shape) > _COUNTED:
+        return False
+    done = np.zeros(whole.shape, dtype=bool)
+    for view in written:
+        fixed = all(is_axis(v) for e in (*view.index, *view.valid) for v in e.variables())
+        if fixed and _SPANS not in view.shape:
+            write(done, view, {}, np.ones((), dtype=bool))
+    return bool(done.all())
+
+
+def _without(view: View, number: int, whole: View) -> View | None:
+    """What a view covers beside an axis of the tensor that it spans; None where it does not."""
+    entry = view.index[number]
+    own = next((m for m in range(view.rank) if entry == Index.of(axis(m))), None)
+    if own is None or view.valid[own] != whole.valid[number]:
+        return None
+    others = [e for n, e in enumerate(view.index) if n != number]
+    if view.shape[own] not in (_SPANS, whole.shape[number]):
+        return None
+    if any(axis(own) in e.variables() for e in others):
+        return None
+    return replace(view, **_dropped(view, number, own))
+
+
+def _dropped(view: View, number: int, own: int) -> dict[str, Any]:
+    """A view's fields without an axis of its tensor and the axis of its own along it."""
+    later = {axis(m): axis(m - 1) for m in range(own + 1, view.rank)}
+    return {
+        "index": tuple(e.substitute(later) for n, e in enumerate(view.index) if n != number),
+        "shape": tuple(e for m, e in enumerate(view.shape) if m != own),
+        "valid": tuple(e for m, e in enumerate(view.valid) if m != own),
+    }
+
+
+_SPANS = -1
+"""Marks an axis of a written view that covers the tensor's whole axis."""
+
+
+def _union(view: View, loop: Loop, whole: _Whole) -> View | None:
+    """What a view covers over all iterations; None where that is not certain."""
+    for variable, extent in zip(loop.variables, loop.extents, strict=True):
+        where = [n for n, e in enumerate(view.index) if variable in e.variables()]
+        if not where:
+            if not (extent.is_constant and extent.constant > 0):
+                return None
+            continue
+        if len(where) > 1:
+            return None
+        grown = _grown(view, where[0], variable, extent, whole)
+        if grown is None:
+            return None
+        view = grown
+    return view
+
+
+def _grown(view: View, at: int, variable: Var, extent: Index, room: _Whole) -> View | None:
+    """The view widened along tensor axis `at` to the whole axis, if its tiles cover it."""
+    whole = room.view
+    entry = view.index[at]
+    step = entry.coefficient(variable)
+    rest = entry - Index.of(variable) * step
+    own = next((n for n in range(view.rank) if rest == Index.of(axis(n))), None)
+    single = rest == Index() and step == 1
+    if own is None and not single:
+        return None
+    size = 1 if own is None else view.shape[own]
+    limit = whole.valid[at]
+    enough = extent.is_constant and extent.constant * step >= whole.shape[at]
+    if size != step or not (enough or extent == (limit + (step - 1)) // step):
+        return None
+    if own is not None and not _reaches(view.valid[own], variable, step, limit, room.ranges):
+        return None
+    index = list(view.index)
+    shape, valid = list(view.shape), list(view.valid)
+    if own is None:  # an axis that was dropped by indexing comes back as the last one
+        own = view.rank
+        shape.append(_SPANS)
+        valid.append(limit)
+    shape[own], valid[own] = _SPANS, limit
+    index[at] = Index.of(axis(own))
+    return replace(view, index=tuple(index), shape=tuple(shape), valid=tuple(valid))
+
+
+def _reaches(
+    valid: Index, variable: Var, step: int, limit: Index, ranges: Mapping[Var, Range]
+) -> bool:
+    """Whether a tile is only clipped by the end of the tensor, not by that of a part of it."""
+    clipped = minimum(step, limit - Index.of(variable) * step)
+    return valid in (Index.of(step), clipped, clipped.simplify(ranges))

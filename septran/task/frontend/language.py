@@ -1,0 +1,447 @@
+"""The constructs of Task Lang, as a logic file uses them: ``from septran import task``."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from septran.errors import nearest
+from septran.ir import expressions as ex
+from septran.ir.bounds import loop_range
+from septran.ir.index import Index, Var
+from septran.ir.index import axis as axis_variable
+from septran.ir.primitives import PRIMITIVES
+from septran.ir.views import View
+from septran.location import Location
+from septran.task.errors import (
+    DtypeError,
+    IndexingError,
+    LaunchArgumentsError,
+    PartitionError,
+    ShapeError,
+    TunableError,
+    UnknownPrimitiveError,
+    UnmetDemandError,
+)
+from septran.task.frontend.definition import Task, TensorType, define
+from septran.task.trace import symbols
+from septran.task.trace.arguments import not_a_tensor
+from septran.task.trace.dtype_rules import element_type, require_number
+from septran.task.trace.operands import check_axes, check_dtypes
+from septran.task.trace.symbols import Expression, Symbol, as_index
+from septran.task.trace.tensors import Partition, Tile, windowed
+from septran.task.trace.tracing import Frame, Home, current, launch
+from septran.task.tree import Allocate, Loop, Primitive, TunableValue
+
+_LETTERS = {True: "ijlm", False: "kpqr"}
+"""Names of loop indices: parallel ones from i, sequential ones from k."""
+
+
+def partition(
+    x: Tile, by: str = "blocks", shape: Any = None, shape_from: str | None = None
+) -> Partition:
+    """Cut a tensor into a grid of tiles; the last one of an axis may be smaller.
+
+    Args:
+        x: The tensor or view.
+        by: ``blocks``.
+        shape: Extents of a tile, one an axis.
+        shape_from: Instead of `shape`: the name of the tensor whose block shape the
+            mapping's tunables give (``block_size``, or ``block_<dimension>``).
+
+    Raises:
+        PartitionError: the shape does not fit.
+    """
+    frame = _composite("partitions a tensor")
+    if by != "blocks":
+        raise PartitionError(f"unknown way to partition {by!r}; there is 'blocks'", _here())
+    if (shape is None) == (shape_from is None):
+        raise PartitionError("give either shape or shape_from", _here())
+    frame.require_live(_tile(x))
+    if shape is None:
+        if shape_from not in frame.names:
+            raise PartitionError(
+                f"shape_from names {shape_from!r}, no tensor of {frame.task.name}", _here(),
+                hint=nearest(str(shape_from), frame.names),
+            )  # fmt: skip
+        return Partition(x, _block_from(frame, x, shape_from))
+    return Partition(x, tuple(shape) if isinstance(shape, tuple | list) else (shape,))
+
+
+def _block_from(frame: Frame, x: Tile, tensor: str | None) -> tuple[int, ...]:
+    """Block extents that the mapping's tunables give; the whole tensor where none does."""
+    size = _tunable(frame, "block_size", None)
+    if size is not None:
+        return (int(size),) * x.ndim
+    extents = []
+    for n, extent in enumerate(x.view.shape):
+        dims = frame.types.get(tensor or x.name, TensorType()).dims or ()
+        name = dims[n] if n < len(dims) else None
+        value = _tunable(frame, f"block_{name}", None) if isinstance(name, str) else None
+        extents.append(int(value) if value is not None else extent)
+    return tuple(extents)
+
+
+def window(x: Tile, size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> Tile:
+    """Sliding windows over the last axes: ``[..., out..., size...]``; zeros outside of `x`."""
+    frame = current()
+    frame.require_live(_tile(x))
+    size = tuple(size) if isinstance(size, tuple | list) else (size,)
+    spread = [_each(v, len(size)) for v in (stride, padding, dilation)]
+    for name, least, each in zip(("stride", "padding", "dilation"), (1, 0, 1), spread, strict=True):
+        if min(each, default=least) < least:
+            raise LaunchArgumentsError(
+                f"the {name} of a window is {min(each)}, and must be at least {least}", _here()
+            )
+    return windowed(x, symbols.integers(size, "an extent of a window"), *spread)
+
+
+def _each(value: Any, count: int) -> tuple[int, ...]:
+    each = tuple(value) if isinstance(value, tuple | list) else (value,) * count
+    return symbols.integers(each, "a stride, padding or dilation of a window")
+
+
+def parallel_range(*extents: Any) -> Iterations:
+    """Independent iterations in any order; one index an extent, a tuple where several."""
+    return _loop(extents, parallel=True)
+
+
+def sequential_range(*extents: Any) -> Iterations:
+    """Ordered iterations; extents may depend on outer indices."""
+    return _loop(extents, parallel=False)
+
+
+class Iterations:
+    """What a loop of a task goes over: its body runs once, for all iterations."""
+
+    def __init__(self, once: Iterator[Any]) -> None:
+        self._once = once
+
+    def __iter__(self) -> Iterator[Any]:
+        """One pass for ``for``; refuses ``zip``, ``enumerate`` and ``list``, which would count."""
+        caller = sys._getframe(1)
+        if caller.f_code.co_code[caller.f_lasti] == dis.opmap["CALL"]:
+            raise IndexingError(
+                "a loop of a task is for `for` alone: its body runs once for all iterations, so "
+                "that zip, enumerate or list would see one", _here(),
+                hint="its index is the count; other tensors take the same index: P[i], Q[i]",
+            )  # fmt: skip
+        return self._once
+
+
+def _loop(extents: tuple[Any, ...], parallel: bool) -> Iterations:
+    frame = _composite("loops over launches")
+    single = len(extents) == 1 and not isinstance(extents[0], tuple | list)
+    if len(extents) == 1 and isinstance(extents[0], tuple | list):
+        extents = tuple(extents[0])
+    return Iterations(_once(frame, tuple(map(_extent, extents)), parallel, single, _here()))
+
+
+def _once(
+    frame: Frame, sizes: tuple[Index, ...], parallel: bool, single: bool, where: Location
+) -> Iterator[Any]:
+    with _open(frame, sizes, parallel, where) as variables:
+        indices = tuple(Symbol(v) for v in variables)
+        try:
+            yield indices[0] if single else indices
+        except GeneratorExit:  # by break or return; an error here would not be heard
+            frame.left = where
+            raise
+
+
+def _extent(value: Any) -> Index:
+    """How often a loop turns; as in Python a negative number is none at all."""
+    index = as_index(value)
+    return Index() if index.is_constant and index.constant < 0 else index
+
+
+@contextmanager
+def _open(
+    frame: Frame, sizes: tuple[Index, ...], parallel: bool, where: Location
+) -> Iterator[tuple[Var, ...]]:
+    letters = _LETTERS[parallel]
+    names = [letters[min(n, len(letters) - 1)] for n in range(len(sizes))]
+    variables = tuple(frame.tracer.variable(name) for name in names)
+    outer, frame.body = frame.body, []
+    frame.parallel += parallel
+    for variable, size in zip(variables, sizes, strict=True):
+        frame.ranges[variable] = loop_range(size, frame.ranges)
+        frame.tracer.extents[variable] = size
+    opened = frame.tracer.open
+    opened += variables
+    try:
+        yield variables
+    finally:
+        del opened[-len(variables) :]
+        body, frame.body = frame.body, outer
+        frame.parallel -= parallel
+    if body:
+        frame.body.append(Loop(variables, sizes, parallel, tuple(body), where))
+
+
+def empty(shape: Any, dtype: str | None = None, name: str = "temporary") -> Tile:
+    """A temporary of undefined content that lives until the end of this task."""
+    return _allocate(shape, dtype, name, None)
+
+
+def zeros(shape: Any, dtype: str | None = None, name: str = "temporary") -> Tile:
+    """A temporary of zeros."""
+    return _allocate(shape, dtype, name, 0)
+
+
+def full(shape: Any, value: float, dtype: str | None = None, name: str = "temporary") -> Tile:
+    """A temporary whose every element is `value`."""
+    return _allocate(shape, dtype, name, value)
+
+
+def _allocate(shape: Any, dtype: str | None, name: str, fill: float | int | None) -> Tile:
+    frame, where = current(), _here()
+    given = shape if isinstance(shape, tuple | list) else (shape,)
+    extents = tuple(map(symbols.nominal, given))
+    for extent in extents:
+        if isinstance(extent, bool) or not isinstance(extent, int | np.integer) or extent < 0:
+            raise ShapeError(
+                f"the extent {extent!r} of {name} is not an integer known while tracing", where,
+                hint="take it from a tensor's shape or a tunable",
+            )  # fmt: skip
+    valid = tuple(map(as_index, given))
+    kind = element_type(dtype or "float32")
+    if frame.tracer.check:
+        require_number(fill, kind, f"the first content of {name}", where)
+    unique = frame.fresh(name)
+    sizes = tuple(map(int, extents))
+    # Nothing is computed outside of tasks and their loops: first contents are a task's work.
+    entry = frame.site.level == 0
+    apart = fill is not None and not frame.task.leaf and (entry or not _shared_out())
+    frame.body.append(Allocate(unique, sizes, valid, kind, None if apart else fill, where))
+    whole = View.whole(unique, sizes, valid)
+    frame.homes[unique] = Home(whole, sizes)
+    tile = Tile(frame, whole, kind)
+    if apart:
+        _spread(FILL, tile, value=fill)
+    return tile
+
+
+def tunable(name: str, default: TunableValue | None = None) -> Any:
+    """A value that the mapping sets; a run without a mapping takes the default, or 32.
+
+    Raises:
+        TunableError: the mapping sets none and there is no default, or it is not positive.
+    """
+    frame = current()
+    if not isinstance(name, str) or not name:
+        raise TunableError(f"a tunable's name is a word, not {name!r}", _here())
+    if not isinstance(default, int | str | float | np.integer | None):
+        raise TunableError(
+            f"the default of tunable {name} is {default!r}, not a number, a word or a flag",
+            _here(), hint="write task.tunable('block_M', 64)",
+        )  # fmt: skip
+    value = _tunable(frame, name, default)
+    if value is None:
+        value = frame.tunables[name] = _fallback(frame, name)
+    if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
+        raise TunableError(f"tunable {name} of {frame.task.name} is {value}, not positive", _here())
+    return value
+
+
+def _fallback(frame: Frame, name: str) -> int:
+    """What a run without a mapping takes; with one, somebody has to say."""
+    fallback: int | None = getattr(frame.tracer.chooser, "fallback", None)
+    if fallback is None:
+        raise TunableError(
+            f"tunable {name} of {frame.task.name} has no value",
+            _here(),
+            hint=f"write tunables: {{{name}: 64}} in the mapping, or give it a default here",
+        )
+    return fallback
+
+
+def _tunable(frame: Frame, name: str, default: TunableValue | None) -> TunableValue | None:
+    if name not in frame.tunables:
+        value = frame.tracer.chooser.tunable(frame.site, name, default, _here())
+        if value is None:
+            return None
+        frame.tunables[name] = value
+    return frame.tunables[name]
+
+
+def require(condition: bool, message: str) -> None:
+    """State what the logic demands of sizes and flags; `message` says it where it is not met.
+
+    Raises:
+        UnmetDemandError: with the line of the demand, and the sizes that there are.
+    """
+    frame = current()
+    if condition:
+        return
+    known = {**frame.tracer.dims, **frame.tracer.static}
+    sizes = ", ".join(f"{name} = {value!r}" for name, value in known.items())
+    hint = f"it is asked for {sizes}" if sizes else "other sizes or flags may meet it"
+    frame.tracer.unmet(UnmetDemandError(f"{frame.task.name}: {message}", _here(), hint=hint))
+
+
+def call_primitive(name: str, *operands: Tile, **attributes: Any) -> None:
+    """Call a named tile operation; operand 0 is written (primitives.py has the contracts).
+
+    Raises:
+        CompositeTouchesDataError, UnknownPrimitiveError, ShapeError, DtypeError,
+        ReadOnlyError: with the line of the call.
+    """
+    frame, where = current(), _here()
+    frame.require_leaf(f"calls primitive {name!r}")
+    contract = PRIMITIVES.get(name)
+    if contract is None:
+        raise UnknownPrimitiveError(
+            f"unknown primitive {name!r}", where, hint=nearest(name, PRIMITIVES)
+        )
+    if len(operands) != len(contract.operands):
+        raise LaunchArgumentsError(
+            f"{name} takes {', '.join(contract.operands)}; {len(operands)} operands are given",
+            where,
+        )
+    known = contract.attributes or {}
+    for attribute in attributes:
+        if attribute not in known:
+            raise UnknownPrimitiveError(
+                f"{name} takes no attribute {attribute!r}", where, hint=nearest(attribute, known)
+            )
+    for tile in operands:
+        frame.require_live(_tile(tile))
+    frame.require_writable(operands[0])
+    check_axes(contract, operands, where)
+    if frame.tracer.check:
+        check_dtypes(contract, operands, where)
+    merged = {**known, **attributes}
+    if frame.tracer.check:
+        for attribute, value in merged.items():
+            what = f"{attribute} of {name}"
+            if value is None:
+                raise DtypeError(f"{what} is None, not a number", where)
+            require_number(value, operands[0].own_dtype, what, where)
+    frame.body.append(
+        Primitive(name, tuple(o.view for o in operands), tuple(sorted(merged.items())), where)
+    )
+
+
+@define(leaf=True)
+def _fill_leaf(X, *, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, N803
+    """Every element of X becomes `value`."""
+    fill(X, value)
+
+
+@define(leaf=True)
+def _copy_leaf(Y, X):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, N803
+    """Y = X, converted to Y's dtype."""
+    call_primitive("copy", Y, X)
+
+
+def _builtin(task: Task, name: str) -> Task:
+    return replace(task, name=name, variant=name, builtin=True)
+
+
+FILL = _builtin(_fill_leaf, "fill")
+"""The built-in leaf that `fill` launches from a composite."""
+COPY = _builtin(_copy_leaf, "copy")
+"""The built-in leaf that `copy` launches from a composite."""
+
+
+def fill(x: Tile, value: float) -> None:
+    """Set every element; in a composite a launch of the built-in leaf ``fill``."""
+    if not current().task.leaf:
+        _spread(FILL, x, value=value)
+    elif isinstance(value, Expression | Symbol):  # known only when the kernel runs
+        current().assign(x, value)
+    else:
+        call_primitive("fill", x, value=value)
+
+
+def copy(target: Tile, source: Tile) -> None:
+    """Copy, converting the dtype; in a composite a launch of the built-in leaf ``copy``."""
+    if current().task.leaf:
+        call_primitive("copy", target, source)
+    else:
+        _spread(COPY, target, source)
+
+
+BLOCK = 64
+"""Rows and columns of a tile that a built-in leaf is launched on, unless the mapping says it."""
+
+
+def _spread(leaf: Task, *tiles: Tile, **keywords: Any) -> None:
+    """Launch a built-in leaf; where no loop around it is parallel, tile by tile.
+
+    Tensors are whole there, and as large as the caller likes: no unit has the room for all of
+    one, and the units are there to share the work.
+    """
+    frame = current()
+    for tile in tiles:
+        frame.require_live(_tile(tile))
+    shape = tiles[0].view.shape
+    apart = len({t.name for t in tiles}) == len(tiles)  # else a tile may be another's source
+    alike = all(t.view.shape == shape for t in tiles)
+    if not (shape and apart and alike) or _shared_out():
+        launch(leaf, *tiles, **keywords)
+        return
+    side = tunable(f"block_{leaf.name}", BLOCK)
+    last = (side * side,) if len(shape) == 1 else (side, side)
+    cut = (*(1,) * (len(shape) - len(last)), *last)
+    grids = [Partition(tile, cut) for tile in tiles]
+    with _open(frame, tuple(map(as_index, grids[0].shape)), True, _here()) as variables:
+        indices = tuple(map(Symbol, variables))
+        launch(leaf, *(grid[indices] for grid in grids), **keywords)
+
+
+def _shared_out() -> bool:
+    """Whether a loop around, of this task or of its callers, is parallel."""
+    return any(frame.parallel for frame in current().tracer.frames)
+
+
+def index(x: Tile, axis: int) -> Expression:
+    """Where along `axis` each element lies in the tensor that the kernel's caller passed."""
+    current().require_leaf("asks for positions")
+    return Expression(ex.Position(_tile(x).view, _axis(x, axis)))
+
+
+def start(x: Tile, axis: int) -> Any:
+    """The offset of a tile along `axis` in the tensor that the kernel's caller passed."""
+    tile, at = _tile(x), _axis(x, axis)
+    home = current().home(tile.view).view
+    place = next(
+        (n for n, e in enumerate(home.index) if e.coefficient(axis_variable(at)) == 1), None
+    )
+    if place is None:
+        raise IndexingError(f"axis {axis} of {tile.name} has no plain offset", _here())
+    return symbols.symbol(home.origin()[place])
+
+
+def _axis(x: Tile, axis: int) -> int:
+    if not isinstance(axis, int | np.integer) or not -x.ndim <= axis < x.ndim:
+        raise IndexingError(
+            f"axis {axis!r} of a tensor with {x.ndim} axes", _here(),
+            hint="axes are integers counted from 0, or from the end by -1",
+        )  # fmt: skip
+    return axis % x.ndim
+
+
+def _tile(x: Any) -> Tile:
+    if not isinstance(x, Tile):
+        raise LaunchArgumentsError(
+            f"{x!r} is not a tensor of this task", _here(), hint=not_a_tensor(x)
+        )
+    return x
+
+
+def _composite(what: str) -> Frame:
+    frame = current()
+    frame.require_composite(what)
+    return frame
+
+
+def _here() -> Location:
+    return Location.of_caller()

@@ -1,0 +1,1 @@
+"""A logic runs once on symbolic tensors, which records its task tree."""

@@ -1,0 +1,144 @@
+"""Named dimensions: unified over a task's parameters, or calculated from each other."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from septran.ir.index import Index
+from septran.location import Location
+from septran.task.errors import InferenceError, SizeMismatchError
+from septran.task.frontend.definition import Task, TensorType
+
+Shape = tuple[int, ...]
+Size = tuple[int, Index]
+"""Nominal extent, and what exists of it."""
+
+
+def named_dims(
+    task: Task, shapes: Mapping[str, Shape], static: Mapping[str, Any]
+) -> dict[str, int]:
+    """Extents of named dimensions, unified over the parameters; raises SizeMismatchError."""
+    sizes = {n: tuple((e, Index.of(e)) for e in shape) for n, shape in shapes.items()}
+    found = unify(task, task.specialised(static), sizes, static, task.location)
+    return {name: nominal for name, (nominal, _) in found.items()}
+
+
+def unify(
+    task: Task,
+    tensors: tuple[tuple[str, TensorType], ...],
+    sizes: Mapping[str, tuple[Size, ...]],
+    static: Mapping[str, Any],
+    where: Location,
+) -> dict[str, Size]:
+    """Sizes of named dimensions from those of the tensors; raises SizeMismatchError."""
+    dims: dict[str, Size] = {}
+    seen: dict[str, str] = {}
+    formulas: list[tuple[str, str, Size]] = []
+    for name, kind in tensors:
+        if name not in sizes or kind.dims is None:
+            continue
+        shape = sizes[name]
+        if len(shape) != len(kind.dims):
+            raise SizeMismatchError(
+                f"{name} of {task.name} has {len(kind.dims)} axes "
+                f"({', '.join(map(str, kind.dims))}), but its shape is ({_list(shape)})", where,
+            )  # fmt: skip
+        for dim, size in zip(kind.dims, shape, strict=True):
+            if isinstance(dim, int) and size != (dim, Index.of(dim)):
+                raise SizeMismatchError(
+                    f"{name} of {task.name} has a fixed extent of {dim}, not {_text(size)}", where
+                )
+            if isinstance(dim, str) and not dim.isidentifier():
+                formulas.append((name, dim, size))
+            elif isinstance(dim, str):
+                if dims.setdefault(dim, size) != size:
+                    raise SizeMismatchError(
+                        f"{dim} is {_text(dims[dim])} in {seen[dim]} "
+                        f"and {_text(size)} in {name}", where,
+                    )  # fmt: skip
+                seen.setdefault(dim, name)
+    known = {name: nominal for name, (nominal, _) in dims.items()}
+    for name, dim, size in formulas:
+        _check_formula(task, name, dim, size, known, static, where)
+    return dims
+
+
+def _check_formula(
+    task: Task,
+    name: str,
+    dim: str,
+    size: Size,
+    known: Mapping[str, int],
+    static: Mapping[str, Any],
+    where: Location,
+) -> None:
+    """Compare an axis with the dimension that its annotation calculates, where it can."""
+    try:
+        wanted = extent(dim, known, static, task, name)
+    except InferenceError:
+        return
+    if size[0] != wanted:
+        raise SizeMismatchError(
+            f"{name} of {task.name} has an axis of {_text(size)}, but {dim} is {wanted}", where
+        )
+
+
+def _text(size: Size) -> str:
+    return str(size[0]) if size[1] == Index.of(size[0]) else f"{size[1]} of {size[0]}"
+
+
+def _list(shape: tuple[Size, ...]) -> str:
+    return ", ".join(map(_text, shape))
+
+
+def extent(
+    dim: Any, dims: Mapping[str, int], static: Mapping[str, Any], logic: Task, name: str
+) -> int:
+    """One dimension's extent: a number, a known name, or arithmetic over names and flags."""
+    if isinstance(dim, int):
+        return dim
+    defaults = {k.name: k.default for k in logic.keywords if k.static}
+    values = defaults | dict(static) | dict(dims)
+    try:
+        # A window larger than what it slides over fits nowhere.
+        return max(0, _calculate(ast.parse(str(dim), mode="eval").body, values))
+    except ZeroDivisionError:
+        divisors = re.findall(r"(?://|%) *([A-Za-z_]\w*)", str(dim))
+        zero = next((n for n in divisors if values.get(n) == 0), "what is below")
+        raise InferenceError(
+            f"dimension {dim} of {name} divides by zero: {zero} is 0", logic.location
+        ) from None
+    except (KeyError, TypeError, ValueError, SyntaxError) as error:
+        left = error.args[0] if isinstance(error, KeyError) else None
+        size = f"its size, shapes={{{left!r}: ...}} (-s {left}=...), or " if left else ""
+        raise InferenceError(
+            f"dimension {dim} of {name} does not follow from the inputs of {logic.name}",
+            logic.location,
+            hint=f"give {size}its shape, shapes={{{name!r}: (...)}}, when compiling, or of "
+            "an output the array itself in the call: out=...",
+        ) from None
+
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+}  # fmt: skip
+
+
+def _calculate(node: ast.expr, values: Mapping[str, Any]) -> int:
+    match node:
+        case ast.Constant(int() as number):
+            return int(number)
+        case ast.Name(name):
+            return int(values[name])
+        case ast.BinOp(left, kind, right):
+            combine = _OPERATORS[type(kind)]
+            return int(combine(_calculate(left, values), _calculate(right, values)))
+        case ast.UnaryOp(ast.USub(), inner):
+            return -_calculate(inner, values)
+        case _:
+            raise SyntaxError("not arithmetic")

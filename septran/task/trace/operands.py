@@ -1,0 +1,63 @@
+"""What the operands of a primitive must be like, by its contract."""
+
+from __future__ import annotations
+
+from septran.dtypes import is_float
+from septran.ir.index import Index
+from septran.ir.primitives import Contract
+from septran.location import Location
+from septran.task.errors import DtypeError, ShapeError
+from septran.task.trace.tensors import Tile
+
+
+def check_axes(contract: Contract, operands: tuple[Tile, ...], where: Location) -> None:
+    """Equal letters have equal extents, also at ragged edges; raises ShapeError."""
+    seen: dict[str, tuple[int, Index, str]] = {}
+    for letters, tile, label in zip(contract.axes, operands, contract.operands, strict=True):
+        if letters == "*":
+            whole = (tile.view.shape, tile.view.valid)
+            first = operands[0].view
+            if whole != (first.shape, first.valid):
+                raise ShapeError(
+                    f"{contract.name}: {label} is {_dims(tile)}, "
+                    f"but {contract.operands[0]} is {_dims(operands[0])}", where,
+                )  # fmt: skip
+            continue
+        if tile.ndim != len(letters):
+            raise ShapeError(
+                f"{contract.name}: {label} must have {len(letters)} axes, but is {_dims(tile)}",
+                where,
+            )
+        for letter, extent, valid in zip(letters, tile.view.shape, tile.view.valid, strict=True):
+            held = seen.setdefault(letter, (extent, valid, label))
+            if held[:2] != (extent, valid):
+                shapes = ", ".join(
+                    f"{n} is {_dims(t)}" for n, t in zip(contract.operands, operands, strict=True)
+                )
+                rule = ", ".join(
+                    f"{n}[{', '.join(a)}]"
+                    for n, a in zip(contract.operands, contract.axes, strict=True)
+                )
+                edge = " at the ragged edge" if held[0] == extent else ""
+                raise ShapeError(
+                    f"{contract.name}: extents of {letter} differ{edge}: {shapes}", where,
+                    hint=f"the rule is {rule}; take extents from a tensor's shape (A.shape[0])",
+                )  # fmt: skip
+
+
+def check_dtypes(contract: Contract, operands: tuple[Tile, ...], where: Location) -> None:
+    """Products are of integers or of floats; raises DtypeError."""
+    if contract.name != "gemm":
+        return
+    c, a, b = (o.own_dtype for o in operands)
+    floats = {is_float(d) for d in (c, a, b)}
+    if len(floats) != 1:
+        raise DtypeError(f"gemm mixes integers and floats: C {c}, A {a}, B {b}", where)
+
+
+def _dims(tile: Tile) -> str:
+    parts = (
+        str(n) if v == Index.of(n) else f"{v} of {n}"
+        for n, v in zip(tile.view.shape, tile.view.valid, strict=True)
+    )
+    return f"{tile.own_dtype}[{', '.join(parts)}]"

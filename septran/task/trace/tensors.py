@@ -1,0 +1,408 @@
+"""Tensors as a task's body sees them while it is traced: tiles, views, partitions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from septran.ir import expressions as ex
+from septran.ir.bounds import greatest, least
+from septran.ir.index import Index, IndexLike, Range, Var, axis, ceil_div, minimum
+from septran.ir.views import View
+from septran.location import Location
+from septran.task.errors import IndexingError, PartitionError, ShapeError, ViewError
+from septran.task.frontend.python_errors import unknown_attribute
+from septran.task.trace.expansion import is_full
+from septran.task.trace.padding import fitted
+from septran.task.trace.symbols import (
+    Expression,
+    apply,
+    as_index,
+    extent,
+    integers,
+    nominal,
+    symbol,
+)
+
+if TYPE_CHECKING:
+    from septran.task.trace.tracing import Frame
+
+
+def _in_place(name: str) -> Callable[[Tile, Any], Tile]:
+    """An augmented assignment: as in NumPy it stores, and does not only rename."""
+
+    def store(self: Tile, other: Any) -> Tile:
+        self.frame.assign(self, apply(name, self, other))
+        return self
+
+    return store
+
+
+class Tile(Expression):
+    """A tensor, or a view of one, inside a task that is being traced."""
+
+    __slots__ = ("frame", "own_dtype", "view")
+
+    def __init__(self, frame: Frame, view: View, dtype: str) -> None:
+        self.frame, self.view, self.own_dtype = frame, view, dtype
+
+    @property
+    def expr(self) -> ex.Expr:
+        """Its elements as an expression."""
+        self.frame.require_live(self)
+        return ex.Load(self.view, self.own_dtype)
+
+    @property
+    def name(self) -> str:
+        """The parameter or temporary that it is (a view of)."""
+        return self.view.tensor
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Extents: integers, or what exists where an axis is ragged."""
+        pairs = zip(self.view.shape, self.view.valid, strict=True)
+        return tuple(extent(n, v) for n, v in pairs)
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return self.view.rank
+
+    @property
+    def T(self) -> Tile:  # noqa: N802  # as NumPy's
+        """The axes in reverse order."""
+        return self.transpose(*reversed(range(self.ndim)))
+
+    def transpose(self, *order: int) -> Tile:
+        """The axes in the given order; a view, no copy."""
+        if sorted(order) != list(range(self.ndim)):
+            raise IndexingError(f"{order} is no order of {self.ndim} axes", Location.of_caller())
+        return self._with(self.view.transposed(tuple(order)))
+
+    def reshape(self, *shape: Any) -> Tile:
+        """Merge or split axes in row-major order, where that stays a view (it always does here)."""
+        extents = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+        return self._with(_reshaped(self.view, integers(extents, "an extent")))
+
+    def __getitem__(self, key: Any) -> Any:
+        items = key if isinstance(key, tuple) else (key,)
+        items = _spread_ellipsis(items, self.ndim)
+        kept = tuple(item for item in items if item is not None)
+        plain = all(map(is_full, kept))
+        tile = self if plain else self._with(_sliced(self.view, kept, self.frame))
+        if all(item is not None for item in items):
+            return tile
+        new = [i for i in items if i is None or isinstance(i, slice)]
+        axes = tuple(n for n, item in enumerate(new) if item is None)
+        return Expression(ex.expand(tile.expr, axes))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        target = self[key]
+        if not isinstance(target, Tile):
+            raise IndexingError("an assignment cannot insert axes", Location.of_caller())
+        if isinstance(value, Tile) and value.view == target.view:
+            return  # the second half of `x[:] += y`, which has stored it already
+        self.frame.assign(target, value)
+
+    __iadd__ = _in_place("add")
+    __isub__ = _in_place("subtract")
+    __imul__ = _in_place("multiply")
+    __itruediv__ = _in_place("divide")
+    __ifloordiv__ = _in_place("floor_divide")
+    __imod__ = _in_place("remainder")
+    __ipow__ = _in_place("power")
+    __iand__ = _in_place("and")
+    __ior__ = _in_place("or")
+    __ixor__ = _in_place("xor")
+    __ilshift__ = _in_place("left_shift")
+    __irshift__ = _in_place("right_shift")
+
+    def _with(self, view: View) -> Tile:
+        return Tile(self.frame, self.frame.simplified(view), self.own_dtype)
+
+    def __repr__(self) -> str:
+        return f"{self.view} {self.own_dtype}"
+
+
+class Partition:
+    """A grid of tiles: ``P.shape`` is the grid, ``P[i, j]`` a tile, ``P[i, :]`` a panel."""
+
+    def __init__(self, tile: Tile, shape: tuple[Any, ...]) -> None:
+        block = tuple(map(nominal, shape))
+        where = Location.of_caller()
+        if len(block) != tile.ndim:
+            raise PartitionError(
+                f"block shape {block} has {len(block)} axes, "
+                f"{tile.name} has {tile.ndim}", where,
+                hint="one extent for each axis; the whole of an axis n is A.shape[n]",
+            )  # fmt: skip
+        for size in block:
+            if isinstance(size, bool) or not isinstance(size, int):
+                raise PartitionError(
+                    f"block extent {size!r} is not an integer known while tracing", where,
+                    hint="take it from a tunable, a shape or a static parameter",
+                )  # fmt: skip
+            if size <= 0 and 0 not in tile.view.shape:
+                raise PartitionError(f"block extent {size} is not positive", where)
+        self.tile = tile
+        pairs = zip(block, tile.view.shape, strict=True)
+        self.block = tuple(fitted(b, n) for b, n in pairs)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """How many tiles along each axis; symbols where that depends on loop indices."""
+        ranges = self.tile.frame.ranges
+        pairs = zip(self.tile.view.valid, self.block, strict=True)
+        return tuple(symbol(ceil_div(v, b).simplify(ranges)) for v, b in pairs)
+
+    def __getitem__(self, key: Any) -> Tile:
+        items = key if isinstance(key, tuple) else (key,)
+        if len(items) != self.tile.ndim:
+            raise IndexingError(
+                f"a partition of {self.tile.name} has {self.tile.ndim} axes, "
+                f"but {len(items)} indices are given", Location.of_caller(),
+                hint="P[i, :] takes a row of tiles as one panel",
+            )  # fmt: skip
+        offsets: list[IndexLike] = []
+        extents: list[int] = []
+        for n, item in enumerate(items):
+            if isinstance(item, slice):
+                if not is_full(item):
+                    raise IndexingError(
+                        "a partition takes ':' or an index along each axis", Location.of_caller()
+                    )
+                offsets.append(0)
+                extents.append(self.tile.view.shape[n])
+            else:
+                at = as_index(item)
+                grid = ceil_div(self.tile.view.valid[n], self.block[n])
+                if at.is_constant and at.constant < 0:
+                    at = grid + at
+                self._inside(n, at, grid)
+                offsets.append(at * self.block[n])
+                extents.append(self.block[n] if self.tile.view.shape[n] else 0)
+        return self.tile._with(self.tile.view.block(tuple(offsets), tuple(extents)))
+
+    def _inside(self, n: int, at: Index, grid: Index) -> None:
+        """Refuse indices that certainly leave the grid; tile 0 of an empty axis is empty."""
+        if at == Index() or grid == Index():  # a loop over an empty grid never runs
+            return
+        ranges, extents = self.tile.frame.ranges, self.tile.frame.tracer.extents
+        gap = grid - 1 - at
+        # Beyond its end nothing of the tensor exists; before its start there is no such clip.
+        beyond = _sure(gap, ranges) and least(gap, ranges, extents) < 0
+        if beyond or least(at, ranges, extents) < 0:
+            raise IndexingError(
+                f"index {at} leaves the grid of {self.tile.name} along axis {n}, which has "
+                f"{grid} tiles of {self.block[n]}",
+                Location.of_caller(),
+            )
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise IndexingError(
+            f"a tile of {self.tile.name} cannot be assigned here", Location.of_caller(),
+            hint="launch a leaf task on it, or task.copy",
+        )  # fmt: skip
+
+    def __iter__(self) -> NoReturn:
+        raise IndexingError(
+            f"a partition of {self.tile.name} cannot be iterated in Python", Location.of_caller(),
+            hint="for i in task.parallel_range(P.shape[0]), or task.sequential_range",
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        raise IndexingError(
+            f"a partition of {self.tile.name} has no len()", Location.of_caller(),
+            hint="P.shape says how many tiles there are along each axis",
+        )  # fmt: skip
+
+    if not TYPE_CHECKING:  # else every attribute would be there for a type checker
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Only called for what there is not; raises."""
+            raise unknown_attribute("a partition", name, ("shape", "tile", "block"))
+
+    def __repr__(self) -> str:
+        return f"{self.tile.view} in tiles of {self.block}"
+
+
+def _sure(gap: Index, ranges: Mapping[Var, Range]) -> bool:
+    """Whether the least value of `gap` is one it really takes: each index occurs once."""
+    return all(isinstance(atom, Var) for atom, _ in gap.terms) and bool(ranges)
+
+
+def windowed(
+    tile: Tile,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> Tile:
+    """The last ``len(size)`` axes replaced by output positions, then window offsets."""
+    where = Location.of_caller()
+    count, rank = len(size), tile.ndim
+    if not len(stride) == len(padding) == len(dilation) == count or count > rank:
+        raise ViewError(f"a window of {count} axes does not fit {tile.name}", where)
+    for amount, smallest in ((size, 1), (stride, 1), (dilation, 1), (padding, 0)):
+        if min(amount, default=smallest) < smallest:
+            raise ViewError(f"a window cannot have {amount} here", where)
+    lead = rank - count
+    index = [Index.of(axis(n)) for n in range(lead)]
+    shape, valid = list(tile.view.shape[:lead]), list(tile.view.valid[:lead])
+    for n in range(count):
+        at = lead + n
+        if padding[n]:
+            _require_whole(tile, at, where)
+        spare = 2 * padding[n] - dilation[n] * (size[n] - 1) - 1
+        extent, exists = tile.view.shape[at], tile.view.valid[at]
+        fits = extent > 0 and extent + spare >= 0
+        shape.append((extent + spare) // stride[n] + 1 if fits else 0)
+        valid.append((exists + spare) // stride[n] + 1 if fits else Index())
+        position = Index.of(axis(at)) * stride[n]
+        index.append(position + Index.of(axis(at + count)) * dilation[n] - padding[n])
+    view = View("", tuple(index), (*shape, *size), (*valid, *map(Index.of, size)), any(padding))
+    return tile._with(tile.view.compose(view))
+
+
+def _require_whole(tile: Tile, at: int, where: Location) -> None:
+    """Refuse to pad a part of a tensor, beyond which there are elements, not zeros."""
+    home = tile.frame.home(tile.view)
+    places = [n for n, e in enumerate(home.view.index) if e == Index.of(axis(at))]
+    if not places or home.shape[places[0]] != tile.view.shape[at] or tile.view.padded:
+        raise ViewError(
+            f"axis {at} of {tile.name} is a part of a tensor and cannot be padded", where,
+            hint="take the window of the whole tensor, and partition that",
+        )  # fmt: skip
+
+
+def _sliced(view: View, items: tuple[Any, ...], frame: Frame) -> View:
+    if len(items) > view.rank:
+        raise IndexingError(
+            f"{len(items)} indices for the {view.rank} axes of {view.tensor}", Location.of_caller()
+        )
+    items = (*items, *([slice(None)] * (view.rank - len(items))))
+    for n in reversed(range(view.rank)):
+        item = items[n]
+        if isinstance(item, slice):
+            view = _range(view, n, item, frame)
+        elif isinstance(item, Expression):
+            raise IndexingError(
+                "a tensor cannot be indexed by a tensor", Location.of_caller(),
+                hint="indices are integers and loop indices. There is no indirect indexing yet: a "
+                "product with a one-hot matrix, task.where(index[:, None] == task.index(table, 0)"
+                "[None, :], 1, 0), does the same with more work",
+            )  # fmt: skip
+        else:
+            at = as_index(item)
+            if at.is_constant and at.constant < 0:
+                at = view.valid[n] + at
+            _inside(view, n, at, frame)
+            view = view.without(n, at)
+    return view
+
+
+def _inside(view: View, n: int, at: Index, frame: Frame) -> None:
+    extents, ranges = frame.tracer.extents, frame.ranges
+    low, high = least(at, ranges, extents), greatest(at, ranges, extents)
+    room = view.shape[n]
+    if at.is_constant and len(view.valid[n].variables()) == 1:  # then its bounds are exact
+        room = min(room, view.valid[n].bounds(ranges)[0])
+    if low < 0 or high >= room:
+        raise IndexingError(
+            f"index {at} along axis {n} of {view.tensor} reaches "
+            f"{low if low < 0 else high}, outside of 0..{room - 1}",
+            Location.of_caller(),
+        )
+
+
+def _range(view: View, n: int, item: slice, frame: Frame) -> View:
+    if is_full(item):
+        return view
+    if item.step not in (None, 1):
+        raise IndexingError("slices with a step are not views here", Location.of_caller())
+    start = _bound(view, n, item.start, Index())
+    stop = _bound(view, n, item.stop, view.valid[n])
+    length = stop - start
+    if not length.is_constant and stop == view.valid[n]:
+        length = view.shape[n] - start
+    if not length.is_constant and start == Index():
+        return _beginning(view, n, stop, frame)
+    if not length.is_constant:
+        raise IndexingError(
+            f"the length of slice {start}:{stop} is not a constant", Location.of_caller(),
+            hint="write x[a : a + n] with an integer n",
+        )  # fmt: skip
+    too_long = start.is_constant and start.constant + length.constant > view.shape[n]
+    low = least(start, frame.ranges, frame.tracer.extents)
+    if length.constant < 0 or low < 0 or too_long:
+        raise IndexingError(
+            f"slice {start}:{stop} leaves axis {n} of {view.tensor}, which has {view.shape[n]}",
+            Location.of_caller(),
+        )
+    offsets: list[IndexLike] = [0] * view.rank
+    offsets[n] = start
+    extents = list(view.shape)
+    extents[n] = length.constant
+    return view.block(tuple(offsets), tuple(extents))
+
+
+def _beginning(view: View, n: int, stop: Index, frame: Frame) -> View:
+    """The first `stop` of what exists along an axis, a ragged view: `stop` varies with a loop."""
+    if least(stop, frame.ranges, frame.tracer.extents) < 0:
+        raise IndexingError(
+            f"slice :{stop} along axis {n} of {view.tensor} may end before it starts",
+            Location.of_caller(),
+            hint="write x[: task.greatest(0, n)]",
+        )
+    valid = tuple(minimum(v, stop) if m == n else v for m, v in enumerate(view.valid))
+    return replace(view, valid=valid)
+
+
+def _bound(view: View, n: int, given: Any, default: Index) -> Index:
+    """One end of a slice; negative ones count from the end."""
+    if given is None:
+        return default
+    at = as_index(given)
+    return view.valid[n] + at if at.is_constant and at.constant < 0 else at
+
+
+def _reshaped(view: View, shape: tuple[int, ...]) -> View:
+    where = Location.of_caller()
+    total = math.prod(view.shape)
+    if shape.count(-1) == 1:
+        known = math.prod(e for e in shape if e != -1)
+        if known and total % known == 0:
+            shape = tuple(total // known if e == -1 else e for e in shape)
+    if math.prod(shape) != total or any(e < 0 for e in shape):
+        raise ShapeError(f"cannot reshape {view.shape} to {shape}", where)
+    if view.ragged:
+        kept = [n for n, v in enumerate(view.valid) if v != Index.of(view.shape[n])]
+        if any(n >= len(shape) or shape[: n + 1] != view.shape[: n + 1] for n in kept):
+            raise ViewError(
+                "a ragged axis cannot be merged or split", where,
+                hint="reshape the whole tensor first, then partition it",
+            )  # fmt: skip
+    flat, stride = Index(), 1
+    for n in reversed(range(len(shape))):
+        flat, stride = flat + Index.of(axis(n)) * stride, stride * shape[n]
+    ranges = {axis(n): (0, max(0, e - 1)) for n, e in enumerate(shape)}
+    index: list[Index] = []
+    for size in reversed(view.shape):
+        index.insert(0, (flat % max(1, size)).simplify(ranges))
+        flat = (flat // max(1, size)).simplify(ranges)
+    valid = tuple(
+        view.valid[n] if n < view.rank and shape[: n + 1] == view.shape[: n + 1] else Index.of(e)
+        for n, e in enumerate(shape)
+    )
+    return view.compose(View("", tuple(index), shape, valid))
+
+
+def _spread_ellipsis(items: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
+    places = [n for n, item in enumerate(items) if item is Ellipsis]
+    given = sum(1 for item in items if item is not None and item is not Ellipsis)
+    missing = (slice(None),) * max(0, rank - given)
+    if not places:
+        return (*items, *missing)
+    return (*items[: places[0]], *missing, *items[places[0] + 1 :])

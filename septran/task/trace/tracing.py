@@ -1,0 +1,443 @@
+"""Run a logic once on symbolic tensors and record its task tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from septran.errors import LogicError, nearest
+from septran.ir import expressions as ex
+from septran.ir.bounds import least
+from septran.ir.gather import repeats
+from septran.ir.index import Index, Range, Var, maximum
+from septran.ir.views import View
+from septran.location import Location
+from septran.task.check.aliases import check_aliases
+from septran.task.check.definedness import check_defined
+from septran.task.check.privileges import check_declared, with_privileges
+from septran.task.check.races import check_races
+from septran.task.check.scopes import check_scopes
+from septran.task.errors import (
+    CompositeTouchesDataError,
+    EarlyExitError,
+    EndlessRecursionError,
+    EscapeError,
+    InferenceError,
+    LaunchArgumentsError,
+    LeafLaunchesError,
+    NotInTaskError,
+    ReadOnlyError,
+    ShapeError,
+    UnknownTaskError,
+    UnmetDemandError,
+)
+from septran.task.frontend.definition import Task, TensorType
+from septran.task.frontend.python_errors import told
+from septran.task.trace.arguments import (
+    bound,
+    check_dtype,
+    check_keywords,
+    check_tensors,
+    checked_dtypes,
+    checked_shapes,
+    checked_static,
+    entry_keywords,
+    not_a_tensor,
+    require_chooser,
+    require_none,
+)
+from septran.task.trace.chooser import Chooser, LaunchSite
+from septran.task.trace.dims import named_dims
+from septran.task.trace.dtype_rules import check_expression
+from septran.task.trace.symbols import BROADCAST, Expression, operand
+from septran.task.trace.tensors import Tile
+from septran.task.tree import (
+    Assign,
+    Launch,
+    Param,
+    Statement,
+    TaskNode,
+    TaskTree,
+    TunableValue,
+)
+
+DEPTH = 64
+"""The deepest nesting of launches."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """A task's tensor as a view of the entry's tensor, or of a caller's temporary."""
+
+    view: View
+    shape: tuple[int, ...]
+    """Extents of that tensor."""
+
+
+@dataclass
+class Frame:
+    """A task whose body is being traced."""
+
+    tracer: Tracer
+    task: Task
+    site: LaunchSite
+    body: list[Statement] = field(default_factory=list)
+    parallel: int = 0
+    """How many parallel loops of its own are open."""
+    tunables: dict[str, TunableValue] = field(default_factory=dict)
+    launched: dict[str, int] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    types: dict[str, TensorType] = field(default_factory=dict)
+    homes: dict[str, Home] = field(default_factory=dict)
+    """Where each parameter and temporary of the task lies."""
+    live: bool = True
+    left: Location | None = None
+    """A loop whose body was left by break or return."""
+
+    @property
+    def ranges(self) -> dict[Var, Range]:
+        """Ranges of all loop indices so far."""
+        return self.tracer.ranges
+
+    def simplified(self, view: View) -> View:
+        """The view with what the loops' ranges decide decided; nothing exists of less than 0."""
+        return replace(
+            view,
+            index=tuple(i if not i.terms else i.simplify(self.ranges) for i in view.index),
+            valid=tuple(v if not v.terms else self._existing(v) for v in view.valid),
+        )
+
+    def _existing(self, valid: Index) -> Index:
+        """An extent; 0 where a slice of a ragged tile begins behind what exists of it."""
+        known = valid.simplify(self.ranges)
+        behind = least(known, self.ranges, self.tracer.extents) < 0
+        return maximum(0, known) if behind else known
+
+    def require_live(self, tile: Tile) -> None:
+        """Refuse tensors of other tasks; raises EscapeError."""
+        if tile.frame is not current():
+            raise EscapeError(
+                f"{tile.name} belongs to task {tile.frame.task.name}, not to this one",
+                Location.of_caller(),
+                hint="pass it as an argument of launch",
+            )
+
+    def require_leaf(self, what: str) -> None:
+        """Refuse in composites; raises CompositeTouchesDataError."""
+        if not self.task.leaf:
+            raise CompositeTouchesDataError(
+                f"composite task {self.task.name} {what}",
+                Location.of_caller(),
+                hint="put it in a leaf task (@task.define(leaf=True)) and launch that",
+            )
+
+    def require_composite(self, what: str) -> None:
+        """Refuse in leaves; raises LeafLaunchesError."""
+        if self.task.leaf:
+            raise LeafLaunchesError(
+                f"leaf task {self.task.name} {what}",
+                Location.of_caller(),
+                hint="a leaf holds primitives and tensor expressions only",
+            )
+
+    def require_writable(self, tile: Tile) -> None:
+        """Refuse to write an input; raises ReadOnlyError."""
+        self.require_live(tile)
+        if self.types.get(tile.name, TensorType()).privilege == "In":
+            raise ReadOnlyError(
+                f"{tile.name} of {self.task.name} is declared as In, but it is written",
+                Location.of_caller(),
+            )
+        if tile.view.padded:
+            raise ReadOnlyError(
+                f"a padded window of {tile.name} cannot be written", Location.of_caller()
+            )
+        if repeats(tile.view):
+            raise ReadOnlyError(
+                f"overlapping windows of {tile.name} cannot be written", Location.of_caller(),
+                hint="which of the values should an element get that is in several windows?",
+            )  # fmt: skip
+
+    def assign(self, target: Tile, value: Any) -> None:
+        """Record ``target[:] = value``."""
+        self.require_leaf("computes on elements")
+        self.require_writable(target)
+        expr = operand(value)
+        goal = ex.Load(target.view, target.own_dtype)
+        try:
+            shape, valid = ex.broadcast(goal, expr)
+        except ex.ShapeMismatchError as error:
+            message = f"{error} in an assignment"
+            raise ShapeError(message, Location.of_caller(), hint=BROADCAST) from None
+        if shape != goal.shape or valid != goal.valid:
+            raise ShapeError(
+                f"a value of shape {expr.shape} does not fit into {target.name} of {goal.shape}",
+                Location.of_caller(),
+            )
+        for view in ex.loads(expr):
+            if view.tensor not in self.names:
+                raise EscapeError(f"{view.tensor} is of another task", Location.of_caller())
+        if self.tracer.check:
+            check_expression(expr, Location.of_caller())
+        self.body.append(Assign(target.view, expr, Location.of_caller()))
+
+    def home(self, view: View) -> Home:
+        """Where a view of this task's tensor lies."""
+        held = self.homes[view.tensor]
+        return replace(held, view=held.view.compose(view))
+
+    def fresh(self, name: str) -> str:
+        """A name that nothing in this task has yet."""
+        unique, number = name, 1
+        while unique in self.names:
+            number += 1
+            unique = f"{name}_{number}"
+        self.names.add(unique)
+        return unique
+
+
+@dataclass
+class Tracer:
+    """One trace: the open tasks, the open loops, the chooser."""
+
+    chooser: Chooser
+    dims: dict[str, int] = field(default_factory=dict)
+    static: dict[str, TunableValue] = field(default_factory=dict)
+    ranges: dict[Var, Range] = field(default_factory=dict)
+    extents: dict[Var, Index] = field(default_factory=dict)
+    """How often each loop turns, outer loops first."""
+    open: list[Var] = field(default_factory=list)
+    """Indices of the loops that are open now."""
+    frames: list[Frame] = field(default_factory=list)
+    variables: dict[str, int] = field(default_factory=dict)
+    check: bool = True
+    """Whether races, privileges and demands are checked."""
+    demand: UnmetDemandError | None = None
+    """The first that was not met, where they are not checked: sizes may be made up."""
+
+    def unmet(self, demand: UnmetDemandError) -> None:
+        """Refuse sizes that the logic is not for, or see whether they do for this trace."""
+        if self.check:
+            raise demand
+        self.demand = self.demand or demand
+
+    def variable(self, letter: str) -> Var:
+        """A loop index that is unique in the tree."""
+        number = self.variables.get(letter, 0)
+        self.variables[letter] = number + 1
+        return Var(f"{letter}_{number}" if number else letter)
+
+    def run(
+        self,
+        task: Task,
+        views: list[tuple[tuple[int, ...], tuple[Index, ...], str]],
+        keywords: Mapping[str, Any],
+        where: Location,
+        homes: list[Home] | None = None,
+    ) -> TaskNode:
+        """Trace one launch of `task` with parameters of the given extents and dtypes."""
+        site = self._site(task, views, where)
+        if site.level >= DEPTH:
+            raise EndlessRecursionError(
+                f"tasks are nested {DEPTH} deep at {task.name}", where,
+                hint="a task that launches itself needs a variant that is a leaf",
+            )  # fmt: skip
+        body = self._chosen(task, site, where)
+        place = where if body.builtin else body.location
+        frame = Frame(self, body, replace(site, variant=body.variant, leaf=body.leaf))
+        tiles: dict[str, Tile] = {}
+        params: list[Param] = []
+        for (name, kind), (shape, valid, dtype) in zip(body.tensors, views, strict=True):
+            frame.names.add(name)
+            frame.types[name] = kind
+            whole = Home(View.whole(name, shape, valid), shape)
+            frame.homes[name] = homes.pop(0) if homes else whole
+            tiles[name] = Tile(frame, View.whole(name, shape, valid), dtype)
+            dims = tuple(str(d) if d is not None else "" for d in kind.dims or ())
+            params.append(Param(name, shape, valid, dtype, False, False, place, dims))
+        self.frames.append(frame)
+        try:
+            with told(body.name), self._blaming(frame):
+                result = body.function(**tiles, **bound(body, keywords, where))
+            require_none(result, body)
+            if frame.left is not None:
+                raise EarlyExitError(
+                    f"a loop of {task.name} is left before its end", frame.left,
+                    hint="the body runs once while tracing; let the loop's extent say where "
+                    "it ends (task.least, task.greatest)",
+                )  # fmt: skip
+        finally:
+            self.frames.pop()
+            frame.live = False
+        node = TaskNode(
+            task.name, body.variant, site.path, body.leaf, tuple(params), tuple(frame.body),
+            tuple(frame.tunables.items()), site.parallel, site.level, place, body.doc,
+            body.builtin,
+        )  # fmt: skip
+        check_scopes(node.body, frozenset(self.open))
+        node = with_privileges(node, self.ranges)
+        if self.check:
+            check_declared(node, frame.types, where)
+            check_races(node, self.ranges)
+        return node
+
+    @contextmanager
+    def _blaming(self, frame: Frame) -> Iterator[None]:
+        """Let the chooser say that a mistake is in what it chose, not in the logic."""
+        try:
+            yield
+        except LogicError as error:
+            blamed = getattr(self.chooser, "blamed", None)
+            other = blamed(frame.site, error) if blamed else error
+            if other is error:
+                raise
+            raise other from None
+
+    def _site(
+        self,
+        task: Task,
+        views: list[tuple[tuple[int, ...], tuple[Index, ...], str]],
+        where: Location,
+    ) -> LaunchSite:
+        caller = self.frames[-1] if self.frames else None
+        names = [name for name, _ in task.tensors]
+        path = task.name
+        if caller is not None:
+            count = caller.launched[task.name] = caller.launched.get(task.name, 0) + 1
+            path = f"{caller.site.path}/{task.name}" + (f"#{count}" if count > 1 else "")
+        return LaunchSite(
+            task.name, tuple(task.variants), path, len(self.frames), task.leaf,
+            bool(caller and caller.parallel),
+            {n: v[0] for n, v in zip(names, views, strict=True)},
+            {n: v[2] for n, v in zip(names, views, strict=True)},
+            caller.site.path if caller else None, where, dict(self.dims), "", dict(self.static),
+            task.builtin,
+        )  # fmt: skip
+
+    def _chosen(self, task: Task, site: LaunchSite, where: Location) -> Task:
+        if task.base is not None:  # the author launches this very decomposition
+            return task
+        name = self.chooser.variant(site)
+        if name is None or name == task.variant:
+            return task
+        if name not in task.variants:
+            known = [task.variant, *task.variants]
+            raise UnknownTaskError(
+                f"task {task.name} has no variant {name!r}", where, hint=nearest(name, known)
+            )
+        chosen = task.variants[name]
+        if [n for n, _ in chosen.tensors] != [n for n, _ in task.tensors]:
+            raise LaunchArgumentsError(
+                f"variant {name} has other parameters than {task.name}", chosen.location
+            )
+        return chosen
+
+
+_ACTIVE: ContextVar[Tracer | None] = ContextVar("_ACTIVE", default=None)
+"""The innermost trace of this thread: others may trace at the same time."""
+
+
+def current() -> Frame:
+    """The task being traced; raises NotInTaskError outside of one."""
+    tracer = _ACTIVE.get()
+    if tracer is None or not tracer.frames:
+        raise NotInTaskError(
+            "this can only be used in a task that SepTran traces", Location.of_caller(),
+            hint="call it in a function with @task.define, and run that by task.run or compile",
+        )  # fmt: skip
+    return tracer.frames[-1]
+
+
+@contextmanager
+def _tracing(tracer: Tracer) -> Iterator[None]:
+    outer = _ACTIVE.set(tracer)
+    try:
+        yield
+    finally:
+        _ACTIVE.reset(outer)
+
+
+def trace(
+    logic: Task,
+    shapes: Mapping[str, tuple[int, ...]],
+    dtypes: Mapping[str, str] | None = None,
+    chooser: Chooser | None = None,
+    static: Mapping[str, Any] | None = None,
+    *,
+    check: bool = True,
+) -> TaskTree:
+    """The task tree of `logic` for tensors of `shapes` and `dtypes` (float32 where missing).
+
+    Raises:
+        LogicError: of one of the classes in `septran.task.errors`.
+    """
+    shapes = checked_shapes(logic, shapes)
+    given, kinds = checked_static(logic, static), checked_dtypes(logic, dtypes)
+    dims = named_dims(logic, shapes, given)
+    tracer = Tracer(require_chooser(chooser), dims, check=check)
+    views = []
+    for name, kind in logic.tensors:
+        if name not in shapes:
+            raise InferenceError(
+                f"the shape of {name} is not known", logic.location,
+                hint=f"trace takes the shapes of all tensors: add {name!r}: (...)",
+            )  # fmt: skip
+        shape = shapes[name]
+        dtype = kinds.get(name) or kind.dtype or "float32"
+        check_dtype(logic, name, kind.dtype, dtype, logic.location)
+        views.append((shape, tuple(map(Index.of, shape)), dtype))
+    scalars, keywords = entry_keywords(logic, given)
+    tracer.static = fixed = {k: v for k, v in keywords.items() if not isinstance(v, Expression)}
+    with _tracing(tracer):
+        try:
+            root = tracer.run(logic, views, keywords, logic.location)
+        except LogicError:
+            if tracer.demand is None:
+                raise
+            raise tracer.demand from None  # what failed then need not work at all
+    unfollowed = check_defined(root, tracer.ranges) if check else ()
+    flags = tuple(sorted(fixed.items()))
+    return TaskTree(root, scalars, flags, tuple(dims.items()), logic.file, unfollowed)
+
+
+def launch(task: Any, *arguments: Any, **keywords: Any) -> None:
+    """Run `task` on views; keywords are its scalars and static flags.
+
+    Raises:
+        LeafLaunchesError, LaunchArgumentsError, EscapeError: with the line of the launch.
+    """
+    frame, where = current(), Location.of_caller()
+    if not isinstance(task, Task):
+        raise LaunchArgumentsError(
+            f"{task!r} is not a task", where, hint="decorate the function with @task.define"
+        )
+    frame.require_composite(f"launches {task.name}")
+    if len(arguments) != len(task.tensors):
+        names = ", ".join(n for n, _ in task.tensors)
+        raise LaunchArgumentsError(
+            f"{task.name} takes {len(task.tensors)} tensors ({names}), "
+            f"but {len(arguments)} are given", where,
+            hint="tensors are passed by position, in this order",
+        )  # fmt: skip
+    views, homes = [], []
+    for (name, _), tile in zip(task.tensors, arguments, strict=True):
+        if not isinstance(tile, Tile):
+            message, hint = f"argument {name} of {task.name} is not a tensor", not_a_tensor(tile)
+            raise LaunchArgumentsError(message, where, hint=hint)
+        frame.require_live(tile)
+        views.append((tile.view.shape, tile.view.valid, tile.own_dtype))
+        homes.append(frame.home(tile.view))
+    tiles = dict(zip((name for name, _ in task.tensors), arguments, strict=True))
+    check_keywords(task, keywords, where)
+    check_tensors(task, tiles, keywords, where, dtypes=frame.tracer.check)
+    node = frame.tracer.run(task, views, keywords, where, homes)
+    for param, tile in zip(node.params, arguments, strict=True):
+        if param.writes:
+            frame.require_writable(tile)
+    passed = tuple(t.view for t in arguments)
+    if frame.tracer.check:
+        check_aliases(node, passed, frame.ranges, where)
+    frame.body.append(Launch(node, passed, where))
