@@ -228,6 +228,11 @@ def emit(context, node):
         ).tile_program
         assert {b.dtype for b in program.buffers} == {"float8_e5m2"}
         assert numpy_dtype("float8_e5m2") == np.dtype(ml_dtypes.float8_e5m2)
+        x = np.arange(-16, 16).reshape(4, 8).astype(ml_dtypes.float8_e5m2)
+        wide = x.astype(np.float32)
+        found = septran.interpret(program, {"X": x})["Y"].astype(np.float32)
+        exact = (wide / (1 + np.exp(-wide))).astype(ml_dtypes.float8_e5m2).astype(np.float32)
+        assert np.array_equal(found, exact), (found, exact)
         """,
     ),
     "view": Addition(
