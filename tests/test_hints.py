@@ -57,6 +57,11 @@ def no_primitive(Y, X):
     task.call_primitive("gem", Y, X, X)
 
 
+@task.define(leaf=True)
+def turned(Y, X):
+    task.call_primitive("gemm", Y, X, X, trans_b=True)
+
+
 @task.define
 def no_keyword(Y, X):
     task.launch(scaled, Y, X, factr=2)
@@ -151,3 +156,9 @@ def test_nearest(name, known, hint):
 def test_a_public_name_is_told_for_one_much_like_it():
     with pytest.raises(AttributeError, match="did you mean 'compile'"):
         septran.compil  # noqa: B018
+
+
+def test_a_flag_of_a_primitive_that_has_none_is_a_view():
+    with pytest.raises(SepTranError, match="gemm takes no attribute 'trans_b'") as caught:
+        traced(turned)
+    assert caught.value.hint == "it takes none; a transposed operand is a transposed view, x.T"

@@ -287,12 +287,21 @@ def _indented(text: str) -> list[str]:
 
 
 def _notes(kernel: Kernel) -> list[str]:
-    """What the caller asked for in vain, and what was not checked."""
-    found = [remark for remark in kernel.remarks if remark.kind in ("no-effect", "unchecked")]
-    return [
-        f"  note: {remark.message}" + (f" ({remark.hint})" if remark.hint else "")
-        for remark in found
-    ]
+    """What the caller asked for in vain, and what was not checked.
+
+    What a mapping that comes with SepTran says in vain is for other logic: `explain` has it.
+    """
+    from septran.machine.loader import mappings_root
+
+    shipped = str(mappings_root())
+    lines = []
+    for remark in kernel.remarks:
+        ours = remark.where is not None and remark.where.file.startswith(shipped)
+        if remark.kind == "unchecked" or (remark.kind == "no-effect" and not ours):
+            place = f" [{remark.where}]" if remark.where is not None else ""
+            hint = f" ({remark.hint})" if remark.hint else ""
+            lines.append(f"  note: {remark.message}{hint}{place}")
+    return lines
 
 
 def _rate(profile: Profile, seconds: float) -> str:

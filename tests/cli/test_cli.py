@@ -95,6 +95,18 @@ def test_run_checks_and_measures_beside_torch():
     assert "beside torch.mm of torch" in text
 
 
+def test_run_notes_what_the_caller_asks_for_in_vain_not_what_a_shipped_mapping_does(tmp_path):
+    small = ("-s", "M=16", "-s", "N=16")
+    assert "no effect" not in septran("run", "softmax", "--on", "dsa-sim", *small).output
+    mine = tmp_path / "mine.mapping.yaml"
+    rule = "  - {match: {task: softmax_rows}, pipeline: 3}"
+    mine.write_text(f"extends: dsa-sim\nrules:\n{rule}\n")
+    lines = septran("run", "softmax", "-m", mine, *small).output.splitlines()
+    (note,) = [line for line in lines if "no effect" in line]
+    assert note.startswith("  note: `pipeline` has no effect: ")
+    assert note.endswith(f"mine.mapping.yaml:3:{rule.index('3') + 1}]")
+
+
 def test_run_says_what_each_of_its_times_is_of():
     text = septran("run", "gemm", "--on", "cpu-x86", *SMALL).output
     assert re.search(r"^  measured alone, call after call: .* a call ", text, re.M)

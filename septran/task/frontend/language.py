@@ -308,8 +308,11 @@ def call_primitive(name: str, *operands: Tile, **attributes: Any) -> None:
     known = contract.attributes or {}
     for attribute in attributes:
         if attribute not in known:
+            none = "it takes none; a transposed operand is a transposed view, x.T"
             raise UnknownPrimitiveError(
-                f"{name} takes no attribute {attribute!r}", where, hint=nearest(attribute, known)
+                f"{name} takes no attribute {attribute!r}",
+                where,
+                hint=nearest(attribute, known) if known else none,
             )
     for tile in operands:
         frame.require_live(_tile(tile))
