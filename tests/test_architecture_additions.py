@@ -135,6 +135,41 @@ def leave_note(program: TileProgram) -> TileProgram:
         assert "I was here" in str(found)
         """,
     ),
+    "instruction on a CPU": Addition(
+        "instruction on a CPU",
+        {
+            "septran/targets/cpu/own_scalar.py": """
+from septran.targets.cpu.scalar import emit_scalar
+
+
+def emit(context, nodes, private):
+    \"\"\"As `scalar` does.\"\"\"
+    emit_scalar(context, nodes, private)
+"""
+        },
+        {
+            "septran/targets/cpu/emitter_table.py": (
+                (
+                    "from septran.targets.cpu.context",
+                    "from septran.targets.cpu import own_scalar\nfrom septran.targets.cpu.context",
+                ),
+                (
+                    '"scalar": Instruction',
+                    '"own_scalar": Instruction("gemm", own_scalar.emit), "scalar": Instruction',
+                ),
+            ),
+            "mappings/machines/cpu-x86.yaml": (
+                ("instructions:\n", "instructions:\n  own_scalar: {primitive: gemm}\n"),
+            ),
+        },
+        """
+        rule = "{match: {primitive: gemm}, binding: {gemm: own_scalar}}"
+        mapping = f"extends: cpu-x86\\nrules:\\n  - {rule}"
+        kernel = septran.compile("gemm", mapping, shapes={"M": 9, "N": 17, "K": 5})
+        assert "by own_scalar" in str(kernel.stages.tile_program)
+        assert kernel.check().right
+        """,
+    ),
     "instruction on CUDA": Addition(
         "instruction on CUDA",
         {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +14,7 @@ from septran.errors import nearest
 from septran.location import Location
 from septran.machine.model import NONE, Machine
 from septran.mapping.choose import Scope, pick
-from septran.mapping.keys import COPY, LAYOUTS, REGISTERS, SINGLE, WARPSPECIALIZE, Key
+from septran.mapping.keys import BINDING, COPY, LAYOUTS, REGISTERS, SINGLE, WARPSPECIALIZE, Key
 from septran.mapping.mapping import Mapping as LoadedMapping
 from septran.mapping.mapping import Plan, Preference
 from septran.mapping.resolved import Decision, Instance, Setting, Settings
@@ -128,12 +128,34 @@ def _edges(
     return edges
 
 
-def distinct(decisions: Iterable[Decision], instances: Iterable[Instance]) -> tuple[Decision, ...]:
-    """Each decision once; a line of a rule has an effect if it has one for some task."""
+def idle_bindings(task: TaskNode, scope: Scope, uses: Collection[str]) -> Iterator[Decision]:
+    """Bindings for primitives of which a task has no use, or none that is not an engine's."""
+    for plan in scope.plans:
+        for primitive, wanted in plan.lists(BINDING).items():
+            if primitive == "*" and not uses:
+                said, why = wanted[0].value, f"{task.variant} computes nothing itself"
+            elif primitive not in {"*", *uses}:
+                said = f"{{{primitive}: {wanted[0].value}}}"
+                why = f"{task.variant} leaves no {primitive} to an instruction"
+            else:
+                continue
+            message = f"`binding: {said}` has no effect: {why}"
+            yield Decision("no-effect", task.path, message, None, wanted[0].where)
+
+
+def distinct(
+    decisions: Iterable[Decision],
+    instances: Iterable[Instance],
+    bound: Iterable[Location | None] = (),
+) -> tuple[Decision, ...]:
+    """Each decision once; a line of a rule has an effect if it has one for some task.
+
+    `bound` are the places of bindings that primitives were bound by.
+    """
     used = {
         setting.where for i in instances for key in SINGLE
         if (setting := i.settings.get(key)).value != key.default
-    }  # fmt: skip
+    }.union(bound)  # fmt: skip
     found: dict[tuple[str, Location | None, str], Decision] = {}
     for decision in decisions:
         if decision.kind == "no-effect" and decision.where is not None:

@@ -57,7 +57,7 @@ def resolve(
     check_capacity(tree, mapping.machine, instances, work.decisions)
     lost = effects.overridden_tunables(mapping, work.asked)
     more = (*lost, *effects.unrolled(tree), *effects.unfollowed(tree))
-    decisions = effects.distinct([*work.decisions, *more], instances)
+    decisions = effects.distinct([*work.decisions, *more], instances, work.bound)
     return ResolvedMapping(tree, mapping.machine, instances, decisions, mapping.file)
 
 
@@ -80,6 +80,8 @@ class _Resolution:
     """Leaves without an instruction: they may only follow from the other errors."""
     reached: set[str] = field(default_factory=set)
     asked: list[effects.Asked] = field(default_factory=list)
+    bound: set[Location | None] = field(default_factory=set)
+    """Where the bindings are said that leaves have taken."""
 
     def __post_init__(self) -> None:
         if self.mapping.assumed:
@@ -226,6 +228,7 @@ class _Task:
         self.work.decisions += effects.unused_tunables(
             self.task, self.scope, self.work.mapping, self.caller is None, self.work.tree
         )
+        self.work.decisions += effects.idle_bindings(self.task, self.scope, bindings)
         return settled
 
     def _name(self) -> str:
@@ -345,6 +348,7 @@ class _Task:
                 self._no_binding(primitive, places[0].location, wanted, refusals)
                 continue
             found[primitive] = chosen
+            self.work.bound.update(setting.where for setting in wanted)
             faster = faster_rounded(self.machine, leaf, places, wanted, chosen.value)
             better = [r for r in refusals if not r.by_dtype]
             if faster is not None:  # the tile program tells whether they can be

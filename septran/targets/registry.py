@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from septran.backends import with_code
 from septran.errors import TargetError, nearest
@@ -36,8 +36,13 @@ class NoEmitterError(TargetError):
     code = "SEP504"
 
 
-def require_emitters(machine: Machine, engines: Iterable[str], instructions: Iterable[str]) -> None:
-    """Refuse what no emitter is for, where the machine file names it; raises NoEmitterError."""
+def require_emitters(
+    machine: Machine, engines: Iterable[str], instructions: Mapping[str, str]
+) -> None:
+    """Refuse what no emitter is for, where the machine file names it; raises NoEmitterError.
+
+    `instructions` says what each of them computes.
+    """
     parts: dict[str, tuple[Engine | Instruction, ...]] = {
         "engine": machine.engines,
         "instruction": machine.instructions,
@@ -51,6 +56,15 @@ def require_emitters(machine: Machine, engines: Iterable[str], instructions: Ite
                     part.location,
                     hint=nearest(part.name, known),
                 )
+    for instruction in machine.instructions:
+        computed = instructions[instruction.name]
+        if instruction.primitive != computed:
+            raise NoEmitterError(
+                f"{instruction.name} computes {computed} in code for {machine.backend}, "
+                f"not {instruction.primitive}",
+                instruction.location,
+                hint=f"write `primitive: {computed}`",
+            )
 
 
 @functools.cache

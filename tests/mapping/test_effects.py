@@ -198,3 +198,27 @@ def test_a_rule_of_the_file_itself_goes_before_its_table_and_says_so():
 
 def test_a_case_that_does_not_hold_is_not_overridden():
     assert of_tunables("extends: cpu-x86\ntunables: {block_M: [{when: M > 999, value: 8}]}\n") == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (
+            "{match: {leaf: true}, binding: {gemm: scalar}}",
+            "`binding: {gemm: scalar}` has no effect: softmax_rows leaves no gemm",
+        ),
+        (
+            "{match: {task: softmax}, binding: vector}",
+            "`binding: vector` has no effect: softmax computes nothing itself",
+        ),
+        ("{match: {leaf: true}, binding: {gemm: scalar, map: vector}}", "`binding: {gemm: sc"),
+        ("{match: {leaf: true}, binding: vector}", None),
+        ("{binding: {map: vector}}", None),
+    ],
+)  # fmt: skip
+def test_a_binding_of_what_a_task_does_not_compute_is_reported(rule, said):
+    text = f"extends: cpu-x86\nrules:\n  - {rule}"
+    stages = septran.produce_stages("softmax", text, shapes={"M": 8, "N": 16})
+    found = [d for d in stages.mapping.decisions if d.kind == "no-effect"]
+    assert len(found) == (said is not None)
+    assert all(d.message.startswith(said) and d.where.line == 3 for d in found)

@@ -30,10 +30,10 @@ def lie_along(a: Access, b: Access) -> bool:
     return whole and b.run(1) <= 1 and b.stride(0) == 1 and a.stride(1) == 1
 
 
-def emit_dots(context: Context, operands: Operands, dtype: str) -> None:
+def emit_dots(context: Context, operands: Operands) -> None:
     """``C += A @ B`` by rows of A and as many columns of B as a register has lanes."""
-    lanes = context.unit.lanes(dtype)
-    shape = Shape(1, lanes, lanes, dtype, registers=1)
+    lanes = context.unit.lanes(operands.sums)
+    shape = Shape(1, lanes, lanes, operands.sums, registers=1)
     high, wide = (context.variable("extent", v) for v in operands.c.region.valid)
 
     def panel(column: Index, columns: Index | None) -> None:

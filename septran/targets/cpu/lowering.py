@@ -1,43 +1,37 @@
-"""From a tile program to TensorIR: each node by the emitter of its kind and instruction."""
+"""From a tile program to TensorIR: each node by the emitter of its engine or instruction.
+
+A copy is written by ``emit(context, copy)``, computations by ``emit(context, nodes, private)``;
+the one table of emitters is literal, in `emitter_table`. What they share is `Context`.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tvm import tirx
 
-from septran.dtypes import SHORT, itemsize
+from septran.dtypes import itemsize
 from septran.errors import TargetError
 from septran.ir.index import Index, Range, Var, axis, minimum
 from septran.targets.cpu.addresses import Storage
 from septran.targets.cpu.ahead import Ahead, coming
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.copies import emit_copy
 from septran.targets.cpu.elements import held_dtype
+from septran.targets.cpu.emitter_table import EMITTERS
 from septran.targets.cpu.guards import emit_guards
 from septran.targets.cpu.isa import vector_unit
-from septran.targets.cpu.microkernel import EXACT_STEPS, emit_gemms
 from septran.targets.cpu.simd import fence
-from septran.targets.cpu.vector import emit_maps
 from septran.targets.cpu.writer import CpuWriter
 from septran.targets.index_width import index_dtype
 from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer
+from septran.targets.registry import require_emitters
 from septran.tile.analyses.loops import ranges, trips, used, walk
 from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, regions, writes
-
-Emitter = Callable[[Context, Sequence[Compute], Sequence[Buffer]], None]
-EMITTERS: Mapping[str, Emitter] = {
-    "gemm": emit_gemms,
-    "map": emit_maps,
-    "fill": emit_maps,
-    "copy": emit_maps,
-}
-"""By primitive: takes neighbouring nodes with one emitter, and buffers that only they use."""
 
 SLACK_BYTES = 256
 """Behind each owned buffer, so that a whole vector may be read at its end."""
@@ -65,6 +59,7 @@ def lower_program(program: TileProgram, writer: CpuWriter | None = None) -> Any:
 
     `writer` is a new one of a subclass where more is to be written than the kernel needs.
     """
+    require_emitters(program.machine, EMITTERS.copies, EMITTERS.primitives)
     writer = writer or CpuWriter()
     writer.index_dtype = index_dtype(program)
     context = Context(writer, Indices(writer), program.machine, vector_unit(program.machine))
@@ -155,11 +150,9 @@ class _Lowering:
         )
 
     def _held(self, buffer: Buffer) -> str:
-        """Short types that only gemm reads are widened once, when they are packed."""
-        wide = {*SHORT, *EXACT_STEPS}
-        if buffer.dtype in wide and _only_for_gemm(self.program.body, buffer.name):
-            return "float32"
-        return held_dtype(buffer.dtype)
+        """What instructions that widen it read alone is widened once, when it is packed."""
+        widened = _widened(self.program.body, buffer)
+        return "float32" if widened else held_dtype(buffer.dtype)
 
     def _body(self, body: tuple[Node, ...]) -> None:
         for group in groups(body):
@@ -168,7 +161,7 @@ class _Lowering:
                     self._loop(loop)
                 case Copy(channel=None) as copy:
                     with self.context.writer.origin(str(copy.origin)):
-                        emit_copy(self.context, copy)
+                        EMITTERS.copies[copy.engine](self.context, copy)
                     self._fence(group)
                 case Compute():
                     self._compute(group)
@@ -184,7 +177,7 @@ class _Lowering:
         nodes = [n for n in group if isinstance(n, Compute)]
         private = [self.program.buffer(n) for n in self.temporary.get(group, ())]
         with self.context.writer.origin("; ".join(dict.fromkeys(str(n.origin) for n in nodes))):
-            EMITTERS[nodes[0].primitive](self.context, nodes, private)
+            EMITTERS.computes[nodes[0].instruction].emit(self.context, nodes, private)
         self._fence(group)
 
     def _fence(self, group: tuple[Node, ...]) -> None:
@@ -250,16 +243,20 @@ class _Lowering:
 
 
 def groups(body: tuple[Node, ...]) -> list[tuple[Node, ...]]:
-    """The nodes of a body, neighbours with the same emitter (but gemms) together."""
+    """The nodes of a body, neighbours by the same instruction (but gemms) together."""
     found: list[list[Node]] = []
     for node in body:
-        joins = isinstance(node, Compute) and node.primitive != "gemm"
-        last = found[-1][-1] if found else None
-        if joins and isinstance(last, Compute) and last.primitive != "gemm":
+        if found and _joins(found[-1][-1], node):
             found[-1].append(node)
         else:
             found.append([node])
     return [tuple(group) for group in found]
+
+
+def _joins(last: Node, node: Node) -> bool:
+    if not (isinstance(last, Compute) and isinstance(node, Compute)):
+        return False
+    return last.instruction == node.instruction and node.primitive != "gemm"
 
 
 def _uses(body: tuple[Node, ...]) -> Counter[str]:
@@ -323,13 +320,14 @@ def _work(loop: For, known: Mapping[Var, Range]) -> int:
     return total
 
 
-def _only_for_gemm(body: tuple[Node, ...], name: str) -> bool:
-    """Whether a buffer is only filled by copies of its type and read by gemm."""
+def _widened(body: tuple[Node, ...], buffer: Buffer) -> bool:
+    """Whether a buffer is only filled by copies and read by instructions that widen its type."""
+    readers = []
     for node, _ in walk(body):
-        if isinstance(node, Copy) and node.source.buffer == name:
+        if isinstance(node, Copy) and node.source.buffer == buffer.name:
             return False
-        if isinstance(node, Compute) and any(r.buffer == name for r in node.operands):
-            gemm = node.primitive == "gemm" and node.operands[0].buffer != name
-            if not gemm:
+        if isinstance(node, Compute) and any(r.buffer == buffer.name for r in node.operands):
+            if node.operands[0].buffer == buffer.name:
                 return False
-    return True
+            readers.append(node.instruction)
+    return bool(readers) and all(buffer.dtype in EMITTERS.computes[n].widened for n in readers)

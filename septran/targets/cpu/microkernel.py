@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from septran.dtypes import accumulator_dtype, itemsize
-from septran.ir.index import Index, Var, ceil_div
+from septran.ir.index import Index, ceil_div
 from septran.targets.cpu import simd, wrapping
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.ahead import LINE, OFTENEST, RAREST, Ahead, Asking, Below, Beside, far
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.dots import emit_dots, lie_along
-from septran.targets.cpu.results import Shape, Tile, left, prefetch, update
+from septran.targets.cpu.results import Shape, Tile, first_step, left, prefetch, update
 from septran.targets.cpu.streams import Walk, stream, walk
 from septran.targets.cpu.tiling import panels, strips
 from septran.targets.lower.writer import Expr
@@ -50,24 +50,39 @@ class Operands:
     """How the steps are counted."""
     ahead: Ahead | None
     """What is asked for meanwhile."""
+    sums: str
+    """The type that products are summed in."""
 
 
-def emit_gemms(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
-    """Each of the nodes."""
+def emit_multiply_adds(
+    context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]
+) -> None:
+    """Each of the nodes, summed in the type of C's arithmetic."""
     del private  # a gemm's operands are held by others, too
     for node in nodes:
-        emit_gemm(context, node)
+        _emit(context, node, accumulator_dtype(context.storages[node.operands[0].buffer].dtype))
 
 
-def emit_gemm(context: Context, node: Compute) -> None:
+def emit_exact_sums(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
+    """Each of the nodes, by float32's FMAs where these are exact, else as others are summed."""
+    for node in nodes:
+        a, b = (context.storages[operand.buffer].dtype for operand in node.operands[1:])
+        limit = min(EXACT_STEPS.get(a, 0), EXACT_STEPS.get(b, 0))
+        if node.operands[1].shape[1] <= limit:
+            _emit(context, node, "float32")
+        else:
+            emit_multiply_adds(context, [node], private)
+
+
+def _emit(context: Context, node: Compute, sums: str) -> None:
     """``C += A @ B`` for the extents that exist, or ``C = A @ B`` in a first step."""
     c, a, b = _oriented(context, node)
     steps = context.variable("steps", node.operands[1].valid[1])
     way = walk(context, ((a, 1), (b, 0)), steps)
-    operands = Operands(c, a, b, steps, _first(context, node), way, _ahead(context, a, b))
-    dtype = _sum_dtype(operands)
-    if dtype[0] == "f" and lie_along(a, b):
-        emit_dots(context, operands, dtype)
+    first, ahead = first_step(context, node), _ahead(context, a, b)
+    operands = Operands(c, a, b, steps, first, way, ahead, sums)
+    if sums[0] == "f" and lie_along(a, b):
+        emit_dots(context, operands)
         return
     shape = register_tile(context, node, operands)
     high, wide = (context.variable(s, v) for s, v in zip("mn", c.region.valid, strict=True))
@@ -104,7 +119,7 @@ def _oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
 
 def register_tile(context: Context, node: Compute, operands: Operands) -> Shape:
     """From the instruction's tile, scaled to the type that products are summed in."""
-    dtype = _sum_dtype(operands)
+    dtype = operands.sums
     instruction = context.machine.instruction(node.instruction)
     default = (8, 48) if context.unit.registers == 32 else (6, 16)
     rows, columns = instruction.tile[:2] or default
@@ -146,21 +161,6 @@ def _of_registers(shape: Shape, count: int, register: int) -> Shape:
     """The register tile with that many registers in a row."""
     width = count * register
     return replace(shape, columns=width, lanes=min(shape.lanes, width & -width), registers=count)
-
-
-def _sum_dtype(operands: Operands) -> str:
-    a, b = operands.a.storage.dtype, operands.b.storage.dtype
-    limit = min(EXACT_STEPS.get(a, 0), EXACT_STEPS.get(b, 0))
-    if operands.a.region.shape[1] <= limit:
-        return "float32"
-    return accumulator_dtype(operands.c.storage.dtype)
-
-
-def _first(context: Context, node: Compute) -> Index | None:
-    name = dict(node.attributes).get("first")
-    if name is None:
-        return None
-    return context.indices.simplify(Index.of(Var(str(name)))) if name else Index()
 
 
 def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 from tvm import tirx
 
 from septran.dtypes import is_float, itemsize
-from septran.ir.index import Index
+from septran.ir.index import Index, Var
 from septran.targets.cpu import simd, wrapping
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import read, write
 from septran.targets.cpu.transpose import transposed
 from septran.targets.lower.writer import Expr
+from septran.tile.nodes import Compute
 
 FMAS_IN_FLIGHT = 8
 """Independent ones that keep the units busy: two a cycle, each done after four."""
@@ -55,6 +56,14 @@ class Tile:
     """None when all do."""
 
 
+def first_step(context: Context, node: Compute) -> Index | None:
+    """A gemm overwrites C where this is 0 and sums into it elsewhere; None: it always sums."""
+    name = dict(node.attributes).get("first")
+    if name is None:
+        return None
+    return context.indices.simplify(Index.of(Var(str(name)))) if name else Index()
+
+
 def prefetch(context: Context, c: Access, shape: Shape, tile: Tile) -> None:
     """Ask for a whole tile of C now, so that it is in L1 when the k loop ends."""
     if tile.columns is not None:
@@ -87,7 +96,7 @@ def update(
 def _put(
     context: Context, c: Access, shape: Shape, tile: Tile, rows: list[Any], onto: bool
 ) -> None:
-    if _turned(c):
+    if _turned(c) and shape.columns > 1:
         _put_turned(context, c, shape, tile, rows, onto)
         return
     writer = context.writer

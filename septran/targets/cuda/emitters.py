@@ -27,6 +27,14 @@ class Emitters:
     demands: Mapping[str, Demand]
     """By instruction: fragments that a node needs its REGISTER operands to be, by buffer."""
 
+    maps: frozenset[str] = frozenset({"fragment"})
+    """Instructions for tensor expressions; the others are for gemm."""
+
+    @property
+    def primitives(self) -> dict[str, str]:
+        """What each instruction computes."""
+        return {name: "map" if name in self.maps else "gemm" for name in self.computes}
+
     def of(self, context: Context, node: Node) -> Emit:
         """The emitter of a node; `require_emitters` has seen to it that there is one."""
         match node:

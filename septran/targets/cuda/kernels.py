@@ -66,7 +66,7 @@ def lower_kernels(
 
     With `notes`, kernels take notes of when they do what; those of each are appended.
     """
-    require_emitters(program.machine, EMITTERS.copies, EMITTERS.computes)
+    require_emitters(program.machine, EMITTERS.copies, EMITTERS.primitives)
     found = list(_nests(program.body))
     names = [program.name if len(found) == 1 else f"{program.name}_{n}" for n in range(len(found))]
     kernels: list[Kernel] = []

@@ -161,7 +161,11 @@ def test_what_is_generated_is_clean_for_the_compiler(cuda_compiler):
     [
         ("nvidia-h200", "float32", "gemm is simt: operands are float32, float32, float32, not as"),
         ("nvidia-h200", "float16", None),
-        ("cpu-x86", "float8_e4m3fn", "gemm is scalar: operands are float32, float8_e4m3fn"),
+        (
+            "cpu-x86",
+            "float8_e4m3fn",
+            "gemm is muladd_microkernel: operands are float32, float8_e4m3fn",
+        ),
         ("cpu-x86", "float32", None),
     ],
 )

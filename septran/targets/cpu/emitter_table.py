@@ -1,0 +1,60 @@
+"""The one table of emitters of the CPU: an instruction or engine is an entry and its module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from septran.dtypes import SHORT
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.copies import emit_copy
+from septran.targets.cpu.microkernel import EXACT_STEPS, emit_exact_sums, emit_multiply_adds
+from septran.targets.cpu.scalar import emit_scalar
+from septran.targets.cpu.vector import emit_maps
+from septran.tile.nodes import Buffer, Compute, Copy
+
+Emit = Callable[[Context, Sequence[Compute], Sequence[Buffer]], None]
+"""Writes neighbouring nodes, with the buffers that only they use; of a gemm a single one."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """How the code of one instruction of a machine file is written."""
+
+    primitive: str
+    """What it computes; who computes ``map`` fills and copies, too."""
+    emit: Emit
+    widened: frozenset[str] = frozenset()
+    """Types of which a staged operand is converted to float32 once, by the copy that packs it."""
+
+
+@dataclass(frozen=True)
+class Emitters:
+    """All that a kernel can be written with. Loops are written by the lowering itself."""
+
+    copies: Mapping[str, Callable[[Context, Copy], None]]
+    """By engine."""
+    computes: Mapping[str, Instruction]
+    """By instruction."""
+
+    @property
+    def primitives(self) -> dict[str, str]:
+        """What each instruction computes."""
+        return {name: instruction.primitive for name, instruction in self.computes.items()}
+
+
+# Which variant an instruction's emitter writes (a register tile, or dot products of vectors where
+# both operands lie along the summed axis) follows from layouts, which a mapping gives, too.
+EMITTERS = Emitters(
+    copies=MappingProxyType({"load_store": emit_copy}),
+    computes=MappingProxyType(
+        {
+            "fma_microkernel": Instruction("gemm", emit_multiply_adds, frozenset(SHORT)),
+            "int8_microkernel": Instruction("gemm", emit_exact_sums, frozenset(EXACT_STEPS)),
+            "muladd_microkernel": Instruction("gemm", emit_multiply_adds, frozenset(SHORT)),
+            "scalar": Instruction("gemm", emit_scalar),
+            "vector": Instruction("map", emit_maps),
+        }
+    ),
+)
