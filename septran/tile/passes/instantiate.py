@@ -41,6 +41,7 @@ from septran.tile.nodes import (
     Remark,
     TileProgram,
 )
+from septran.tile.passes.part_buffers import unused
 from septran.tile.passes.requests import asked_at, laid_out, request_of
 
 
@@ -425,12 +426,3 @@ def _whole(buffer: Buffer, valid: tuple[Index, ...]) -> Region:
 
 def _regions(value: ex.Expr) -> tuple[Region, ...]:
     return tuple(view for view in ex.loads(value) if isinstance(view, Region))
-
-
-def unused(name: str, taken: dict[str, Buffer]) -> str:
-    """The name, or the first with a number that no buffer has."""
-    candidate, number = name, 1
-    while candidate in taken:
-        number += 1
-        candidate = f"{name}_{number}"
-    return candidate

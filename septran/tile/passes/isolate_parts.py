@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from septran.ir.primitives import PRIMITIVES
-from septran.ir.views import View
 from septran.machine.model import Instruction, Machine
 from septran.tile.nodes import (
     Buffer,
@@ -15,13 +14,9 @@ from septran.tile.nodes import (
     Node,
     Origin,
     Region,
-    Remark,
     TileProgram,
-    rewrite,
 )
-from septran.tile.passes.instantiate import unused
-
-NAME = "isolate_parts"
+from septran.tile.passes.part_buffers import PartBuffers, whole
 
 
 def isolate_parts(program: TileProgram) -> TileProgram:
@@ -30,19 +25,11 @@ def isolate_parts(program: TileProgram) -> TileProgram:
     Registers hold a buffer in shares: which thread has which element is fixed for the whole
     buffer, by the instruction that takes it. A part of it, or its transpose, lies otherwise.
     """
-    work = _Isolation(program)
-    body = rewrite(program.body, work.change)
-    return replace(program, body=body, buffers=tuple(work.buffers.values())).remark(*work.remarks)
+    return _Isolation(program).run()
 
 
-@dataclass
-class _Isolation:
-    program: TileProgram
-    buffers: dict[str, Buffer] = field(init=False)
-    remarks: list[Remark] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.buffers = {b.name: b for b in self.program.buffers}
+class _Isolation(PartBuffers):
+    NAME = "isolate_parts"
 
     @property
     def machine(self) -> Machine:
@@ -63,7 +50,7 @@ class _Isolation:
             if not self._is_share(node, region):
                 continue
             own = self._buffer(node, instruction, position)
-            operands[position] = _whole(own, region)
+            operands[position] = whole(own, region.valid)
             origin = replace(node.origin, rule=own.origin.rule if own.origin else "")
             before += self._copy(operands[position], region, node, origin)
             if position == 0:
@@ -86,15 +73,8 @@ class _Isolation:
         listed = [self.machine.memory(m).name for m in instruction.operands.get(operand, ())]
         memory = next((m for m in listed if position and m != held.memory), held.memory)
         why = f"{instruction.name} takes {operand} whole, and {region} is a part of {held.name}"
-        name = unused(f"{held.name}_part", self.buffers)
-        made = Buffer(
-            name, memory, region.shape, held.dtype, tensor=held.tensor,
-            origin=replace(node.origin, rule=why),
-        )  # fmt: skip
-        self.buffers[name] = made
-        where = node.origin.mapping or node.origin.logic
-        message = f"{region} is copied to {name} in {memory}: {why}"
-        self.remarks.append(Remark("decision", held.name, message, None, where, NAME))
+        made = self.add(node, held, memory, region.shape, held.dtype, why)
+        self.decided(node, held, f"{region} is copied to {made.name} in {memory}: {why}")
         return made
 
     def _copy(self, target: Region, source: Region, node: Compute, why: Origin) -> Iterator[Node]:
@@ -106,8 +86,3 @@ class _Isolation:
         kinds = ("copy", "map")
         unit = next(i for k in kinds for i in self.machine.instructions if i.primitive == k)
         yield Compute("copy", (target, source), unit.name, node.processor, why)
-
-
-def _whole(buffer: Buffer, region: Region) -> Region:
-    whole = View.whole(buffer.name, buffer.shape, region.valid)
-    return Region(whole.tensor, whole.index, whole.shape, whole.valid)

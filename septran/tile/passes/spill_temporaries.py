@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from septran.dtypes import itemsize
 from septran.ir import expressions as ex
-from septran.ir.views import View
 from septran.tile.analyses.temporaries import SHARE
 from septran.tile.nodes import (
-    Buffer,
     Compute,
     Node,
     Region,
-    Remark,
     TileProgram,
-    rewrite,
 )
-from septran.tile.passes.instantiate import unused
-
-NAME = "spill_temporaries"
+from septran.tile.passes.part_buffers import PartBuffers, whole
 
 
 def spill_temporaries(program: TileProgram) -> TileProgram:
@@ -32,19 +26,11 @@ def spill_temporaries(program: TileProgram) -> TileProgram:
     is written: both are held as a whole. Where they are large they get buffers beside the
     tensor that is assigned; half of the registers is for the strips.
     """
-    work = _Spill(program)
-    body = rewrite(program.body, work.change)
-    return replace(program, body=body, buffers=tuple(work.buffers.values())).remark(*work.remarks)
+    return _Spill(program).run()
 
 
-@dataclass
-class _Spill:
-    program: TileProgram
-    buffers: dict[str, Buffer] = field(init=False)
-    remarks: list[Remark] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.buffers = {b.name: b for b in self.program.buffers}
+class _Spill(PartBuffers):
+    NAME = "spill_temporaries"
 
     def change(self, node: Node) -> tuple[Node, ...]:
         """An expression as several where its intermediate results are large."""
@@ -92,17 +78,12 @@ class _Spill:
     def _apart(self, expr: ex.Expr, node: Compute, steps: list[Node]) -> ex.Expr:
         """A buffer that holds `expr`, computed by one more step."""
         target = self.buffers[node.operands[0].buffer]
-        name = unused(f"{target.name}_part", self.buffers)
         why = f"{node.instruction} has no room for it in its own memory of temporaries"
-        origin = replace(node.origin, rule=f"holds an intermediate result of {target.name}: {why}")
-        self.buffers[name] = Buffer(
-            name, target.memory, expr.shape, expr.dtype, tensor=target.tensor, origin=origin
-        )
-        where = node.origin.mapping or node.origin.logic
-        message = f"{name} in {target.memory} holds an intermediate result: {why}"
-        self.remarks.append(Remark("decision", target.name, message, None, where, NAME))
-        whole = View.whole(name, expr.shape, expr.valid)
-        region = Region(whole.tensor, whole.index, whole.shape, whole.valid)
+        rule = f"holds an intermediate result of {target.name}: {why}"
+        made = self.add(node, target, target.memory, expr.shape, expr.dtype, rule)
+        message = f"{made.name} in {target.memory} holds an intermediate result: {why}"
+        self.decided(node, target, message)
+        region = whole(made, expr.valid)
         steps.append(_map(node, region, expr))
         return ex.Load(region, expr.dtype)
 

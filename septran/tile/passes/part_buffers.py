@@ -1,0 +1,67 @@
+"""Passes that give a node buffers of its own, beside the ones that a program has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from septran.ir.index import Index
+from septran.ir.views import View
+from septran.tile.nodes import Buffer, Compute, Node, Region, Remark, TileProgram, rewrite
+
+
+@dataclass
+class PartBuffers(ABC):
+    """A rewriting of every node, in the course of which buffers and remarks are added."""
+
+    NAME: ClassVar[str]
+    """Of the pass, which its remarks carry."""
+    program: TileProgram
+    buffers: dict[str, Buffer] = field(init=False)
+    """All that the program has by now."""
+    remarks: list[Remark] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.buffers = {b.name: b for b in self.program.buffers}
+
+    def run(self) -> TileProgram:
+        """The program with every node changed."""
+        body = rewrite(self.program.body, self.change)
+        program = replace(self.program, body=body, buffers=tuple(self.buffers.values()))
+        return program.remark(*self.remarks)
+
+    @abstractmethod
+    def change(self, node: Node) -> tuple[Node, ...]:
+        """What takes the place of a node."""
+
+    def add(
+        self, node: Compute, held: Buffer, memory: str, shape: tuple[int, ...], dtype: str, why: str
+    ) -> Buffer:
+        """A buffer for a part of what `held` holds, which `node` needs apart."""
+        name = unused(f"{held.name}_part", self.buffers)
+        origin = replace(node.origin, rule=why)
+        made = Buffer(name, memory, shape, dtype, tensor=held.tensor, origin=origin)
+        self.buffers[name] = made
+        return made
+
+    def decided(self, node: Compute, held: Buffer, message: str) -> None:
+        """Report a buffer that was added."""
+        where = node.origin.mapping or node.origin.logic
+        self.remarks.append(Remark("decision", held.name, message, None, where, self.NAME))
+
+
+def whole(buffer: Buffer, valid: tuple[Index, ...]) -> Region:
+    """All of a buffer, as far as it exists."""
+    view = View.whole(buffer.name, buffer.shape, valid)
+    return Region(view.tensor, view.index, view.shape, view.valid)
+
+
+def unused(name: str, taken: Collection[str]) -> str:
+    """The name, or the first with a number that no buffer has."""
+    candidate, number = name, 1
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}_{number}"
+    return candidate
