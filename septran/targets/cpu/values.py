@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from tvm import tirx
 
-from septran.dtypes import SHORT, compute_dtype, is_float, promote
+from septran.dtypes import SHORT, compute_dtype, is_float
 from septran.ir import expressions as ex
-from septran.ir.index import Index, Var, axis
+from septran.ir.index import Index, Var
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
@@ -17,6 +17,7 @@ from septran.targets.cpu.conversions import convert
 from septran.targets.cpu.elements import held_dtype, narrow, read, widen
 from septran.targets.cpu.mathematics import apply, combine
 from septran.targets.cpu.quotient import Reciprocal
+from septran.targets.lower.positions import index_of, operand_dtype
 from septran.targets.lower.statements import Point, operand_point
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Region
@@ -167,15 +168,6 @@ class Evaluation:
 
 LANE = Var("@lane")
 """The number of the lane, in indices that differ from lane to lane."""
-FAR = 1 << 30
-"""Numbers below it, added to a position, are positions still."""
-
-
-def operand_dtype(expr: ex.Binary) -> str:
-    """The type in which the operands of a function of two meet."""
-    if expr.function in ex.COMPARISONS:
-        return compute_dtype(promote(expr.left.dtype, expr.right.dtype))
-    return expr.dtype
 
 
 def rounded(context: Context, value: Expr, dtype: str) -> Expr:
@@ -187,32 +179,12 @@ def rounded(context: Context, value: Expr, dtype: str) -> Expr:
 
 def _index(expr: ex.Expr, point: Point) -> Index | None:
     """An expression of positions as an index (with `LANE` in it); None for any other."""
-    match expr:
-        case ex.IndexValue():
-            return expr.index
-        case ex.Constant(value=value) if isinstance(value, int) and abs(value) < FAR:
-            return Index.of(int(value))
-        case ex.Position():
-            return _position(expr, point)
-        case ex.Expand():
-            return _index(expr.operand, operand_point(point, expr.operand, expr.shape, expr))
-        case ex.Binary(function="add" | "subtract", dtype="int64" | "int32"):
-            parts = [
-                _index(e, operand_point(point, e, expr.shape)) for e in (expr.left, expr.right)
-            ]
-            if parts[0] is None or parts[1] is None:
-                return None
-            return parts[0] + parts[1] if expr.function == "add" else parts[0] - parts[1]
-        case _:
-            return None
+    return index_of(expr, point, _inner, _coordinate)
 
 
-def _position(expr: ex.Position, point: Point) -> Index | None:
-    """Where along the entry's tensor an element lies: the axis that its coordinate moves in."""
-    own = axis(expr.axis)
-    for entry in expr.view.index:
-        if own in entry.variables():
-            coordinate = point.at[0] + (Index.of(LANE) if point.along == 0 else Index())
-            values = {axis(n): Index() for n in range(expr.view.rank)} | {own: coordinate}
-            return entry.substitute(values)
-    return point.at[0]
+def _inner(parent: ex.Expr, child: ex.Expr, point: Point) -> Point:
+    return operand_point(point, child, parent.shape, parent)
+
+
+def _coordinate(point: Point) -> Index:
+    return point.at[0] + (Index.of(LANE) if point.along == 0 else Index())

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 
 from tvm import tirx
 
-from septran.dtypes import compute_dtype, promote
+from septran.dtypes import compute_dtype
 from septran.ir import expressions as ex
-from septran.ir.index import Index, axis
+from septran.ir.index import Index
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.mathematics import apply, cast, combine, compare, constant
 from septran.targets.cuda.statements import Places, inner
+from septran.targets.lower.positions import index_of, operand_dtype, position
 from septran.targets.lower.writer import Expr
 
-FAR = 1 << 30
-"""Numbers below it, added to a position, are positions still."""
 Reader = Callable[[ex.Load, Places], Expr]
 """The element of a view that a statement's element needs, in the view's own dtype."""
 
@@ -56,7 +55,9 @@ class Evaluation:
             case ex.IndexValue():
                 return cast(self.context.lower(expr.index), expr.dtype)
             case ex.Position():
-                return cast(self.context.lower(self._position(expr, places)), expr.dtype)
+                return cast(
+                    self.context.lower(position(expr, self._coordinate(places))), expr.dtype
+                )
             case ex.Cast():
                 return self._cast(expr, places)
             case ex.Expand():
@@ -77,51 +78,25 @@ class Evaluation:
         return cast(value, compute_dtype(expr.dtype))
 
     def _binary(self, expr: ex.Binary, places: Places) -> Expr:
-        dtype = expr.dtype
         if expr.function in ex.COMPARISONS:
             left, right = (
                 self._index(side, inner(expr, side, places)) for side in (expr.left, expr.right)
             )
             if left is not None and right is not None:
                 return compare(expr.function, *self.context.indices.sides(left, right))
-            dtype = compute_dtype(promote(expr.left.dtype, expr.right.dtype))
+        dtype = operand_dtype(expr)
         a = cast(self._operand(expr, expr.left, places), dtype)
         b = cast(self._operand(expr, expr.right, places), dtype)
         return combine(self.context.writer, expr.function, a, b)
 
     def _index(self, expr: ex.Expr, places: Places) -> Index | None:
-        """An expression of positions and whole numbers as an index; None where it is not one."""
-        match expr:
-            case ex.Position():
-                return self._position(expr, places)
-            case ex.IndexValue():
-                return expr.index
-            case ex.Constant(value=int(value)) if abs(value) < FAR and expr.dtype != "bool":
-                return Index.of(value)
-            case ex.Expand():
-                return self._index(expr.operand, inner(expr, expr.operand, places))
-            case ex.Binary(function="add" | "subtract", dtype="int64"):
-                left, right = (
-                    self._index(side, inner(expr, side, places)) for side in (expr.left, expr.right)
-                )
-                if left is None or right is None:
-                    return None
-                return left + right if expr.function == "add" else left - right
-            case _:
-                return None
+        return index_of(expr, places, inner, self._coordinate)
+
+    def _coordinate(self, places: Places) -> Index:
+        return Index() if places[0] is None else self.at[places[0]]
 
     def _select(self, expr: ex.Select, places: Places) -> Expr:
         condition = cast(self._operand(expr, expr.condition, places), "bool")
         yes = cast(self._operand(expr, expr.yes, places), expr.dtype)
         no = cast(self._operand(expr, expr.no, places), expr.dtype)
         return tirx.Select(condition, yes, no)
-
-    def _position(self, expr: ex.Position, places: Places) -> Index:
-        """Along the axis of the entry's tensor in which the element's coordinate moves."""
-        own = axis(expr.axis)
-        coordinate = Index() if places[0] is None else self.at[places[0]]
-        for entry in expr.view.index:
-            if own in entry.variables():
-                values = {axis(n): Index() for n in range(expr.view.rank)} | {own: coordinate}
-                return entry.substitute(values)
-        return coordinate

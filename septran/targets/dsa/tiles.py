@@ -14,7 +14,7 @@ from typing import Any, Union
 
 from tvm import tirx
 
-from septran.dtypes import compute_dtype, is_float, itemsize, numpy_dtype, promote
+from septran.dtypes import is_float, itemsize, numpy_dtype
 from septran.ir import expressions as ex
 from septran.ir.evaluate import evaluate
 from septran.ir.index import Index, Var, axis
@@ -22,6 +22,7 @@ from septran.ir.numerics import convert
 from septran.simulator.commands import DTYPES
 from septran.targets.dsa.context import Access, Address, Context
 from septran.targets.dsa.runs import slope
+from septran.targets.lower.positions import operand_dtype
 from septran.tile.nodes import Region
 
 ROW, COL = Var("@row"), Var("@col")
@@ -288,9 +289,7 @@ class Planner:
 
     def binary(self, expr: ex.Binary, point: Point, into: Tile | None) -> Operand:
         """A function of two elements, one of which may be a number."""
-        common = expr.dtype
-        if expr.function in ex.COMPARISONS:
-            common = compute_dtype(promote(expr.left.dtype, expr.right.dtype))
+        common = operand_dtype(expr)
         left = self.cast(self.child(expr.left, expr, point), common)
         right = self.cast(self.child(expr.right, expr, point), common)
         if isinstance(left, Number) and isinstance(right, Number):
