@@ -13,8 +13,8 @@ from septran.ir.index import Index, ceil_div, minimum
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.elements import read, widen, write
-from septran.targets.cpu.fill import fill
 from septran.targets.cpu.pieces import Masked, Pieces, period
+from septran.targets.cpu.simd import constant
 from septran.targets.cpu.transpose import transposed
 from septran.tile.nodes import Copy
 
@@ -28,7 +28,7 @@ def emit_copy(context: Context, node: Copy) -> None:
     """``target = source`` for the extents that exist, converted to the target's type."""
     target, source = context.access(node.target), context.access(node.source)
     if node.zero_fill and source.region.ragged:
-        fill(context, target, 0)
+        _fill(context, target)
     if source.region.rank == 0:
         write(context, target, (), read(context, source, ()))
         return
@@ -37,6 +37,20 @@ def emit_copy(context: Context, node: Copy) -> None:
         move.panels(target.run(move.along))
     else:
         move.rows()
+
+
+def _fill(context: Context, target: Access) -> None:
+    """Write zeros to all nominal elements of an owned buffer's region, one by one."""
+    number = constant(0, "float64")
+
+    def nest(at: tuple[Index, ...]) -> None:
+        if len(at) == target.region.rank:
+            write(context, target, at, number)
+            return
+        with context.loop("i", target.region.shape[len(at)]) as i:
+            nest((*at, i))
+
+    nest(())
 
 
 def _vector_axis(target: Access, source: Access) -> int:
