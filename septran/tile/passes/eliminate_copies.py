@@ -88,7 +88,7 @@ class _Elimination:
                 before.append(copy)
             elif (back := self._spill(copy, loop)) is not None:
                 before.append(copy)
-                after.append(back)
+                after.insert(0, back)  # what is brought first goes back last
                 loop = replace(loop, body=tuple(n for n in loop.body if n is not back))
                 self._record(back, loop, outer, "its target does not change with")
             else:
