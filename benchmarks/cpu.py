@@ -20,9 +20,9 @@ import torch
 import septran
 from benchmarks import cpu_attention, cpu_products, cpu_rows
 from benchmarks.cpu_case import BARS, Case, Run
-from septran.runtime.duel import Duel, duel
-from septran.targets.cpu.isa import host_arch
-from septran.targets.cpu.threads import set_threads, usable_cores
+from septran.runtime.interleaved_timing import Duel, duel
+from septran.targets.cpu.run.isa import host_arch
+from septran.targets.cpu.run.threads import set_threads, usable_cores
 
 ALL = (
     "gemm", "small", "few", "int8", "batched_gemm", "gemm_splitk", "gemm_bias_act", "dequant_gemm",

@@ -17,8 +17,8 @@ import torch
 
 import septran
 from benchmarks.cpu_case import Run
-from septran.targets.cpu.isa import host_arch
-from septran.targets.cpu.threads import usable_cores
+from septran.targets.cpu.run.isa import host_arch
+from septran.targets.cpu.run.threads import usable_cores
 
 WARM_CALLS = 20
 

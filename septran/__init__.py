@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from septran.mapping.resolve import resolve
     from septran.runtime.archive import load
     from septran.runtime.kernel import Kernel
-    from septran.targets.dsa.profile_comparison import compare_profiles
-    from septran.targets.dsa.trust import trust
+    from septran.targets.dsa.code.trust import trust
+    from septran.targets.dsa.profiles.comparison import compare_profiles
     from septran.task import trace
     from septran.tile.interpret.interpreter import interpret
     from septran.tile.pipeline import place
@@ -48,7 +48,7 @@ _HOMES = {
     "Kernel": "septran.runtime.kernel",
     "SepTranError": "septran.errors",
     "compare": "septran.views",
-    "compare_profiles": "septran.targets.dsa.profile_comparison",
+    "compare_profiles": "septran.targets.dsa.profiles.comparison",
     "compile": "septran.compiler",
     "edit": "septran.views",
     "explain": "septran.views",
@@ -62,7 +62,7 @@ _HOMES = {
     "resolve": "septran.mapping.resolve",
     "tile_pass": "septran.tile.user_passes",
     "trace": "septran.task",
-    "trust": "septran.targets.dsa.trust",
+    "trust": "septran.targets.dsa.code.trust",
     "tune": "septran.tuning",
     "verify": "septran.tile.verify.verifier",
 }

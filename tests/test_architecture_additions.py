@@ -122,9 +122,9 @@ def leave_note(program: TileProgram) -> TileProgram:
         {
             "septran/tile/passes/__init__.py": (
                 (
-                    "from septran.tile.passes.assign_roles",
+                    "from septran.tile.passes.schedule.assign_roles",
                     "from septran.tile.passes.leave_note import leave_note\n"
-                    "from septran.tile.passes.assign_roles",
+                    "from septran.tile.passes.schedule.assign_roles",
                 ),
                 ("    fuse_fills,\n", "    fuse_fills,\n    leave_note,\n"),
             )
@@ -139,7 +139,7 @@ def leave_note(program: TileProgram) -> TileProgram:
         "instruction on a CPU",
         {
             "septran/targets/cpu/own_scalar.py": """
-from septran.targets.cpu.scalar import emit_scalar
+from septran.targets.cpu.gemm.scalar import emit_scalar
 
 
 def emit(context, nodes, private):
@@ -174,8 +174,8 @@ def emit(context, nodes, private):
         "instruction on CUDA",
         {
             "septran/targets/cuda/own_simt.py": """
-from septran.targets.cuda.simt import demand_simt as demand
-from septran.targets.cuda.simt import emit_simt
+from septran.targets.cuda.gemm.simt import demand_simt as demand
+from septran.targets.cuda.gemm.simt import emit_simt
 
 
 def emit(context, node):
@@ -208,7 +208,7 @@ def emit(context, node):
         {},
         {
             "septran/mapping/keys.py": (("\nKEYS: tuple[Key[Any], ...] = (", KEY),),
-            "septran/tile/passes/fuse_fills.py": (
+            "septran/tile/passes/copies/fuse_fills.py": (
                 (
                     "    return replace(program, body=_fuse(",
                     "    from septran.mapping.keys import MARKED\n"

@@ -14,7 +14,7 @@ from septran.machine.mistakes import NoMachineError
 from septran.mapping.mistakes import NoMappingError
 from septran.request import MissingLogicError, UnsuitableRequestError
 from septran.runtime.errors import ArchiveError
-from septran.targets.dsa.profile_comparison import NothingToCompareError
+from septran.targets.dsa.profiles.comparison import NothingToCompareError
 from septran.task.errors import DtypeError, LaunchArgumentsError, LoadError, ShapeError
 
 SIZES = {"M": 8, "N": 8, "K": 8}

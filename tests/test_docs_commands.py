@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import septran
 from septran.cli import app
-from septran.targets.cuda import toolchain
+from septran.targets.cuda.run import toolchain
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/dsa.md", "docs/nvidia.md", "docs/emulator.md")

@@ -8,11 +8,11 @@ import pytest
 
 import septran
 from septran.request import UnknownDtypeError
-from septran.targets.cpu.build import BuildError, build
 from septran.targets.cpu.lowering import UnsupportedByCpuError
+from septran.targets.cpu.run.build import BuildError, build
 from septran.targets.registry import target_for
 from septran.tile.nodes import Barrier, Compute, nodes, rewrite
-from septran.tile.passes.infer_layouts import LayoutConflictError, infer_layouts
+from septran.tile.passes.layout.infer_layouts import LayoutConflictError, infer_layouts
 
 
 def test_dtypes_name_tensors_and_types():

@@ -95,13 +95,13 @@ def _package(name: str) -> Finding:
 
 
 def _llvm() -> str:
-    from septran.targets.cpu.isa import llvm_version
+    from septran.targets.cpu.run.isa import llvm_version
 
     return f"{llvm_version()}, inside TVM"
 
 
 def _processor() -> str:
-    from septran.targets.cpu.isa import host_arch, lacking
+    from septran.targets.cpu.run.isa import host_arch, lacking
 
     sets = [name for name in ("avx2", "avx512") if not lacking(_LEVELS[name])]
     return f"{host_arch()}, {' and '.join(sets) or 'neither avx2 nor avx512'}"
@@ -111,13 +111,13 @@ _LEVELS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 
 
 def _threads() -> str:
-    from septran.targets.cpu.threads import usable_cores
+    from septran.targets.cpu.run.threads import usable_cores
 
     return f"{usable_cores()} usable cores"
 
 
 def _cuda_compiler() -> str:
-    from septran.targets.cuda.toolchain import INSTALL, available
+    from septran.targets.cuda.run.toolchain import INSTALL, available
 
     found = available()
     if found is None:
@@ -126,14 +126,14 @@ def _cuda_compiler() -> str:
 
 
 def _cuda_disassembler() -> str:
-    from septran.targets.cuda.toolchain import INSTALL_DISASSEMBLER, disassemblers
+    from septran.targets.cuda.run.toolchain import INSTALL_DISASSEMBLER, disassemblers
 
     found = next(iter(disassemblers()), None)
     return str(found or f"not found: no SASS is shown ({INSTALL_DISASSEMBLER})")
 
 
 def _gpu() -> str:
-    from septran.targets.cuda.executable import missing
+    from septran.targets.cuda.run.executable import missing
 
     return missing() or "found: kernels for NVIDIA GPUs run here"
 

@@ -84,7 +84,7 @@ def emulate(
     from septran import emulator
     from septran.emulator.ptx.arguments import Shape, kernel_of, program_of
     from septran.emulator.ptx.parse import parse
-    from septran.targets.cuda.emulated import MODES
+    from septran.targets.cuda.run.emulated import MODES
 
     text = _text(file)
     module = parse(text)

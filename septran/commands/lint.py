@@ -117,14 +117,14 @@ def _summary(file: Path, kind: str) -> str:
 def _check_vendor(machine: Machine) -> None:
     """What the code of a DSA would refuse of its vendor section for any kernel."""
     if machine.backend == "dsa":
-        from septran.targets.dsa.vendor import Vendor
+        from septran.targets.dsa.code.vendor import Vendor
 
         Vendor(machine).check()
 
 
 def _code_beside(machine: Machine) -> Iterator[str]:
     """What is not data: a machine file's header, unless it came with SepTran or is trusted."""
-    from septran.targets.dsa.trust import advice, untrusted
+    from septran.targets.dsa.code.trust import advice, untrusted
 
     header = untrusted(machine)
     if header is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from septran.runtime.kernel import Kernel
     from septran.runtime.profile import Profile
     from septran.runtime.torch_baseline import Beside
-    from septran.targets.dsa.profile import DsaProfile
+    from septran.targets.dsa.profiles.profile import DsaProfile
 
 ORDERS: tuple[str | int, ...] = ("early", "late", 0)
 """When asynchronous copies land in interpreted runs: as soon as they may, as late, at random."""
@@ -226,7 +226,7 @@ def _busy_cores() -> float:
 def _use_threads(backend: str, count: int) -> None:
     if backend != "cpu":
         raise typer.BadParameter(f"a {backend} machine has none to choose", param_hint="--threads")
-    from septran.targets.cpu.threads import set_threads, usable_cores
+    from septran.targets.cpu.run.threads import set_threads, usable_cores
     from septran.targets.registry import target_for
 
     target_for(backend)  # loads TVM, whose pool it is

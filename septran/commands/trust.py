@@ -42,8 +42,8 @@ def offer(machine: Machine, as_json: bool) -> None:
     """Ask on a terminal whether a header is trusted; elsewhere it is not, and nobody waits."""
     if machine.backend != "dsa" or as_json or not _person():
         return
-    from septran.targets.dsa.toolchain import compiler
-    from septran.targets.dsa.trust import trust, untrusted
+    from septran.targets.dsa.code.toolchain import compiler
+    from septran.targets.dsa.code.trust import trust, untrusted
 
     header = untrusted(machine) if compiler() is not None else None
     if header is None:

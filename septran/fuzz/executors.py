@@ -19,7 +19,7 @@ from septran.machine.loader import load_machine
 from septran.runtime.accuracy import WrongResultError, compare, error_bounds
 from septran.runtime.kernel import Kernel
 from septran.simulator.timing.random_delays import VARIABLE
-from septran.targets.cpu.isa import NATIVE_IS, other_width
+from septran.targets.cpu.run.isa import NATIVE_IS, other_width
 from septran.tile.interpret.interpreter import interpret
 
 ADVERSARIES = 2
@@ -174,7 +174,7 @@ def _simulator(files: Files) -> float:
 
 def _emulator(files: Files) -> float:
     """Generated CUDA on the emulator: asynchronous work at once, late, and at random."""
-    from septran.targets.cuda.emulated import MODES, emulation
+    from septran.targets.cuda.run.emulated import MODES, emulation
 
     kernel, worst = _kernel(files, files.case.machine, files.machine, emulate=True), 0.0
     for mode in MODES:

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from septran.errors import SepTranError
 from septran.runtime.cache import reason_not_saved
 from septran.runtime.errors import ArchiveError
-from septran.runtime.limits import Limits
 from septran.runtime.manifest import intact, write_manifest
+from septran.runtime.roofline import Limits
 from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.runtime.stages import NAMES, Stages, Step
 from septran.stage import Stage

@@ -26,9 +26,9 @@ from septran.runtime.checks import Check, check, sample
 from septran.runtime.errors import NoLogicError, NotSpecialisedError
 from septran.runtime.export import export_source
 from septran.runtime.gpu import measure_on_gpu, on_device, to_device
-from septran.runtime.guards import run_guarded
+from septran.runtime.guard.check import run_guarded
+from septran.runtime.instrumented_call import rehearsal
 from septran.runtime.profile import Profile, measure, profile
-from septran.runtime.rehearsal import rehearsal
 from septran.runtime.signature import Signature, Specialisation
 from septran.runtime.stages import Stages
 from septran.stage import Shown, view
@@ -39,7 +39,7 @@ from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import Remark
 
 if TYPE_CHECKING:
-    from septran.targets.dsa.profile import DsaProfile
+    from septran.targets.dsa.profiles.profile import DsaProfile
 
 Specialise = Callable[[Mapping[str, tuple[int, ...]], Mapping[str, str]], Specialisation]
 """From shapes and dtypes of the tensors that a call passes to a compilation."""

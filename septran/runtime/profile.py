@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from septran.amounts import time_text
-from septran.runtime.limits import Limits
+from septran.runtime.roofline import Limits
 from septran.stage import Shown
 
 if TYPE_CHECKING:

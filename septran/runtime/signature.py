@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from septran.runtime.limits import Limits
+from septran.runtime.roofline import Limits
 from septran.runtime.stages import Stages
 from septran.task.tree import Param, ScalarParam
 

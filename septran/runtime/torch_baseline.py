@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.runtime.arrays import TORCH
-from septran.runtime.duel import Duel, duel
+from septran.runtime.interleaved_timing import Duel, duel
 
 SECONDS = 1.0
 """How long the two sides alternate."""

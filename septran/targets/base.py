@@ -93,7 +93,7 @@ class Guarding(Protocol):
     """A target whose code can be run with its scratch buffers where its caller wants them."""
 
     def guarded(self, program: TileProgram) -> Any:
-        """A `septran.targets.cpu.guarded.GuardedCode`, compiled by what runs it."""
+        """A `septran.targets.cpu.run.guarded.GuardedCode`, compiled by what runs it."""
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ from septran.given import require
 from septran.mapping.resolved import ResolvedMapping
 from septran.tile.nodes import TileProgram
 from septran.tile.passes import PASSES
-from septran.tile.passes.instantiate import instantiate
+from septran.tile.passes.copies.instantiate import instantiate
 from septran.tile.user_passes import UserPass, in_order
 from septran.tile.verify.verifier import verify
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from septran.errors import TileError, nearest
@@ -13,6 +14,14 @@ from septran.tile.nodes import TileProgram
 Transform = Callable[[TileProgram], TileProgram]
 FIRST = "instantiate"
 """What makes the first program; passes can only come after it."""
+FORMERLY = MappingProxyType(
+    {
+        "round_tiles": "pad_tiles", "isolate_parts": "materialize_slices",
+        "widen_panels": "pad_panels", "turn_tiles": "choose_transposes",
+        "fill_edges": "zero_edges",
+    }
+)  # fmt: skip
+"""Names that passes had before; they still say where a pass goes."""
 
 
 class PassPlaceError(TileError):
@@ -114,6 +123,8 @@ def in_order(compilers: Sequence[Transform], own: Sequence[UserPass] = ()) -> tu
 
 
 def _position(names: Sequence[str], anchor: str, one: UserPass) -> int:
+    if anchor not in names:
+        anchor = FORMERLY.get(anchor, anchor)
     if anchor not in names:
         side = "before" if one.before is not None else "after"
         known = ", ".join((FIRST, *names))

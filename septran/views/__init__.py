@@ -87,7 +87,7 @@ def compare(
     """
     from septran.compiler import compile_request
     from septran.request import CompileRequest
-    from septran.targets.dsa.profile_comparison import NothingToCompareError
+    from septran.targets.dsa.profiles.comparison import NothingToCompareError
     from septran.views.comparisons.comparison import Comparison, labels
 
     if isinstance(mappings, str) or not isinstance(mappings, Sequence | Mapping) or not mappings:

@@ -29,15 +29,19 @@ VIEWS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "live": "live.explore_kernel",
         },
         "septran.runtime.profile.Profile": {"html": "panels.kernel.profile_panel"},
-        "septran.runtime.rehearsal.Rehearsal": {"timeline": "timelines.kernels.timeline_of"},
-        "septran.targets.cpu.marks.Recorded": {"timeline": "timelines.cpu.timeline"},
-        "septran.targets.cuda.marked_run.Recorded": {"timeline": "timelines.gpu.timeline"},
-        "septran.targets.cuda.emulated_profile.EmulatedProfile": {
+        "septran.runtime.instrumented_call.Rehearsal": {
+            "timeline": "timelines.kernels.timeline_of"
+        },
+        "septran.targets.cpu.run.instrumentation.Recorded": {"timeline": "timelines.cpu.timeline"},
+        "septran.targets.cuda.run.instrumented_run.Recorded": {
+            "timeline": "timelines.gpu.timeline"
+        },
+        "septran.targets.cuda.run.emulated_profile.EmulatedProfile": {
             "html": "panels.emulated.emulated_panel",
             "timeline": "panels.emulated.timeline",
             "live": "live.explore_emulated",
         },
-        "septran.targets.dsa.profile.DsaProfile": {
+        "septran.targets.dsa.profiles.profile.DsaProfile": {
             "html": "dsa.profile_panel.profile_panel",
             "timeline": "dsa.timeline.timeline",
             "table": "dsa.tables.timeline_table",
@@ -46,7 +50,7 @@ VIEWS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "roofline": "dsa.plots.plot_roofline",
             "live": "live.explore_profile",
         },
-        "septran.targets.dsa.profile_comparison.ProfileComparison": {
+        "septran.targets.dsa.profiles.comparison.ProfileComparison": {
             "html": "dsa.profile_panel.comparison_panel",
             "table": "dsa.tables.comparison_table",
             "plot": "dsa.plots.plot_comparison",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from septran.emulator.errors import EmulationError
-from septran.targets.cuda.unaligned import ALIGN, FETCH, FETCH_WHOLE, FETCH_WORD, TURN
+from septran.targets.cuda.copy.unaligned import ALIGN, FETCH, FETCH_WHOLE, FETCH_WORD, TURN
 
 VECTOR = """
 extern "C" __global__ void k(const unsigned char* data, const int* cases, unsigned* out) {

@@ -10,7 +10,7 @@ import pytest
 
 import septran
 from septran.targets.cpu.lowering import nests
-from septran.targets.cpu.marks import record
+from septran.targets.cpu.run.instrumentation import record
 from septran.tile.analyses.loops import walk
 from septran.tile.nodes import For
 from septran.views.timelines.cpu import timeline

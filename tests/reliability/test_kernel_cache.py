@@ -11,7 +11,7 @@ import septran
 from septran.machine.loader import mappings_root
 from septran.runtime import cache as cache_module
 from septran.runtime.cache import Cache, CacheWarning
-from septran.targets.cpu.build import CpuExecutable
+from septran.targets.cpu.run.build import CpuExecutable
 from septran.targets.cpu.target import CpuTarget
 
 X = np.random.default_rng(0).standard_normal((5, 19)).astype("f4")

@@ -8,8 +8,8 @@ import pytest
 
 from septran import task
 from septran.machine.loader import load_machine
-from septran.runtime.limits import peak_flops
 from septran.runtime.profile import Profile, measure
+from septran.runtime.roofline import peak_flops
 from septran.runtime.work import work
 from septran.task.trace.chooser import DefaultChooser
 

@@ -10,8 +10,8 @@ import septran
 from septran.ir.index import Index, Var, minimum
 from septran.tile.ledger import EXPOSED, HIDDEN, REMOVED, amount, ledger
 from septran.tile.nodes import Copy, RemovedCopy, nodes
-from septran.tile.passes.insert_sync import insert_sync
-from septran.tile.passes.pipeline_loops import pipeline_loops
+from septran.tile.passes.schedule.insert_sync import insert_sync
+from septran.tile.passes.schedule.pipeline_loops import pipeline_loops
 
 
 def test_ragged_tiles_count_as_they_are(programs):

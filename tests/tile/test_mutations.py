@@ -31,8 +31,8 @@ from septran.tile.nodes import (
     nodes,
     writes,
 )
-from septran.tile.passes.insert_sync import insert_sync
-from septran.tile.passes.pipeline_loops import pipeline_loops
+from septran.tile.passes.schedule.insert_sync import insert_sync
+from septran.tile.passes.schedule.pipeline_loops import pipeline_loops
 from septran.tile.verify.verifier import verify
 
 HANDOVERS = (Acquire, Commit, Wait, Release)

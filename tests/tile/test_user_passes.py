@@ -29,7 +29,7 @@ def test_a_pass_runs_where_it_says_and_every_view_shows_it():
     own = septran.tile_pass(after="fuse_fills")(note)
     found = septran.explain("gemm", "dsa-sim", shapes=SHAPES, passes=[own])
     at = names(found).index("note")
-    assert names(found)[at - 1 : at + 2] == ["fuse_fills", "note", "turn_tiles"]
+    assert names(found)[at - 1 : at + 2] == ["fuse_fills", "note", "choose_transposes"]
     assert found.passes[at].summary == "Leave a remark."
     assert "I was here" in str(found)
     kernel = septran.compile("gemm", "dsa-sim", shapes=SHAPES, passes=[own])

@@ -13,8 +13,8 @@ from septran.tile.interpret.channel_state import ProtocolError
 from septran.tile.interpret.storage import CapacityError, ExtentError, OutOfBoundsError
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Origin, Region
-from septran.tile.passes.insert_sync import insert_sync
-from septran.tile.passes.pipeline_loops import pipeline_loops
+from septran.tile.passes.schedule.insert_sync import insert_sync
+from septran.tile.passes.schedule.pipeline_loops import pipeline_loops
 from septran.tile.records import Placement
 from septran.tile.verify.bijection import LayoutError
 from septran.tile.verify.clusters import ClusterError

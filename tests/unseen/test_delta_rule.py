@@ -3,7 +3,7 @@
 import pytest
 
 from septran import produce_stages, task
-from septran.tile.passes.plan_memory import OverCapacityError
+from septran.tile.passes.layout.plan_memory import OverCapacityError
 
 
 @task.define(leaf=True)

@@ -20,7 +20,7 @@ from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Region
 
 if TYPE_CHECKING:
-    from septran.targets.cpu.ahead import Ahead
+    from septran.targets.cpu.gemm.prefetch import Ahead
 
 MOST_VALUES = 4096
 """Combinations of loop indices that are tried to list an index's values."""

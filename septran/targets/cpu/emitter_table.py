@@ -8,10 +8,10 @@ from types import MappingProxyType
 
 from septran.dtypes import SHORT
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.copies import emit_copy
-from septran.targets.cpu.microkernel import EXACT_STEPS, emit_exact_sums, emit_multiply_adds
-from septran.targets.cpu.scalar import emit_scalar
-from septran.targets.cpu.vector import emit_maps
+from septran.targets.cpu.copy.copies import emit_copy
+from septran.targets.cpu.gemm.microkernel import EXACT_STEPS, emit_exact_sums, emit_multiply_adds
+from septran.targets.cpu.gemm.scalar import emit_scalar
+from septran.targets.cpu.map.vector import emit_maps
 from septran.tile.nodes import Buffer, Compute, Copy
 
 Emit = Callable[[Context, Sequence[Compute], Sequence[Buffer]], None]

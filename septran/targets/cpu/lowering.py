@@ -18,12 +18,12 @@ from septran.dtypes import itemsize
 from septran.errors import TargetError
 from septran.ir.index import Index, Range, Var, axis, minimum
 from septran.targets.cpu.addresses import Storage
-from septran.targets.cpu.ahead import Ahead, coming
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.elements import held_dtype
 from septran.targets.cpu.emitter_table import EMITTERS
-from septran.targets.cpu.guards import emit_guards
-from septran.targets.cpu.isa import vector_unit
+from septran.targets.cpu.gemm.prefetch import Ahead, coming
+from septran.targets.cpu.map.elements import held_dtype
+from septran.targets.cpu.run.guards import emit_guards
+from septran.targets.cpu.run.isa import vector_unit
 from septran.targets.cpu.simd import fence
 from septran.targets.cpu.writer import CpuWriter
 from septran.targets.index_width import index_dtype

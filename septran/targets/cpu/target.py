@@ -10,11 +10,11 @@ from typing import Any
 import tvm
 
 from septran.targets.base import TensorIR
-from septran.targets.cpu.build import CpuExecutable, annotated, build, load
-from septran.targets.cpu.guarded import GuardedCode, guarded_code
-from septran.targets.cpu.isa import llvm_arch, native
 from septran.targets.cpu.lowering import lower_program
-from septran.targets.cpu.threads import use_all_cores
+from septran.targets.cpu.run.build import CpuExecutable, annotated, build, load
+from septran.targets.cpu.run.guarded import GuardedCode, guarded_code
+from septran.targets.cpu.run.isa import llvm_arch, native
+from septran.targets.cpu.run.threads import use_all_cores
 from septran.tile.nodes import TileProgram
 
 
@@ -53,7 +53,7 @@ class CpuTarget:
         self, program: TileProgram, arguments: Sequence[Any], zeros: Callable[[int], Any]
     ) -> Any:
         """When each block of its parallel loops ran, on which thread."""
-        from septran.targets.cpu.marks import Recorded, record
+        from septran.targets.cpu.run.instrumentation import Recorded, record
 
         return Recorded(record(program, arguments))
 

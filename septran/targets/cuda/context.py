@@ -13,7 +13,7 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 from septran.dtypes import itemsize
 from septran.emulator.launch import Argument, TensorMap
 from septran.ir.index import Index, IndexLike, Var
-from septran.targets.cuda.fragments import Fragment, Holding
+from septran.targets.cuda.fragment.fragments import Fragment, Holding
 from septran.targets.cuda.state import KernelState
 from septran.targets.cuda.writer import CudaWriter
 from septran.targets.lower.indices import Scope
@@ -22,8 +22,8 @@ from septran.tile.layouts import Layout
 from septran.tile.nodes import Buffer, Remark, TileProgram
 
 if TYPE_CHECKING:
-    from septran.targets.cuda.clusters import Cluster
     from septran.targets.cuda.emitters import Emitters
+    from septran.targets.cuda.sync.clusters import Cluster
 
 LARGEST_SHARED = 1 << 18
 """Bytes that no block's shared memory reaches."""

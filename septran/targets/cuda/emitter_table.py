@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from septran.targets.cuda import channels, cp_async, epilogue, gather, mma_sync, stores, tma, wgmma
 from septran.targets.cuda.context import Context
-from septran.targets.cuda.copies import emit_statements
+from septran.targets.cuda.copy import cp_async, epilogue, gather, stores, tma
+from septran.targets.cuda.copy.copies import emit_statements
 from septran.targets.cuda.emitters import Emitters
-from septran.targets.cuda.ring_loops import emit_for
-from septran.targets.cuda.roles import emit_role
-from septran.targets.cuda.simt import demand_simt, emit_simt
+from septran.targets.cuda.gemm import mma_sync, wgmma
+from septran.targets.cuda.gemm.simt import demand_simt, emit_simt
+from septran.targets.cuda.sync import channels
+from septran.targets.cuda.sync.ring_loops import emit_for
+from septran.targets.cuda.sync.roles import emit_role
 from septran.tile.nodes import Acquire, Barrier, Commit, Copy, For, Release, Role, Wait
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.targets.cuda.context import Context
-from septran.targets.cuda.fragments import Fragment
+from septran.targets.cuda.fragment.fragments import Fragment
 from septran.tile.nodes import Compute, Copy, Node
 
 Emit = Callable[[Context, Any], None]

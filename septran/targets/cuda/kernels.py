@@ -14,18 +14,18 @@ from tvm import tirx
 from septran.dtypes import itemsize
 from septran.emulator.launch import Launch, Pointer, Scalar
 from septran.ir.index import Index
-from septran.targets.cuda import marks
-from septran.targets.cuda.channels import end
-from septran.targets.cuda.clusters import Cluster
 from septran.targets.cuda.context import Context, Storage, Threads, shared_storage
 from septran.targets.cuda.emitter_table import EMITTERS
-from septran.targets.cuda.facts import RESERVED, unit_limits
-from septran.targets.cuda.fragments import GROUP, Holding
+from septran.targets.cuda.fragment.fragments import GROUP, Holding
 from septran.targets.cuda.grids import grid
 from septran.targets.cuda.lowering import elements, enter, own, uniform
-from septran.targets.cuda.names import identifier
-from septran.targets.cuda.roles import block_threads, hoisted, prepare
+from septran.targets.cuda.run import instrumentation as marks
+from septran.targets.cuda.run.facts import RESERVED, unit_limits
 from septran.targets.cuda.state import KernelState
+from septran.targets.cuda.sync.channels import end
+from septran.targets.cuda.sync.clusters import Cluster
+from septran.targets.cuda.sync.roles import block_threads, hoisted, prepare
+from septran.targets.cuda.text.names import identifier
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import CudaWriter
 from septran.targets.index_width import index_dtype

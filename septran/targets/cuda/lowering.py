@@ -29,13 +29,14 @@ from collections.abc import Iterator
 
 from septran.dtypes import itemsize
 from septran.ir.index import Index
-from septran.targets.cuda import inflight, turns
 from septran.targets.cuda.context import Context, Threads
-from septran.targets.cuda.fragments import Fragment, Holding
-from septran.targets.cuda.inference import infer
-from septran.targets.cuda.marks import marked
-from septran.targets.cuda.registers import declare_one
-from septran.targets.cuda.statements import Split
+from septran.targets.cuda.fragment.fragments import Fragment, Holding
+from septran.targets.cuda.fragment.inference import infer
+from septran.targets.cuda.fragment.registers import declare_one
+from septran.targets.cuda.fragment.statements import Split
+from septran.targets.cuda.gemm import wgmma_scoreboard as inflight
+from septran.targets.cuda.run.instrumentation import marked
+from septran.targets.cuda.sync import pingpong as turns
 from septran.targets.cuda.writer import ROLLED
 from septran.tile.nodes import (
     Acquire,

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from septran.targets.cuda.channels import Ring
     from septran.targets.cuda.context import Threads
-    from septran.targets.cuda.fragments import Fragment
-    from septran.targets.cuda.marks import Marks
-    from septran.targets.cuda.statements import Split
+    from septran.targets.cuda.fragment.fragments import Fragment
+    from septran.targets.cuda.fragment.statements import Split
+    from septran.targets.cuda.run.instrumentation import Marks
+    from septran.targets.cuda.sync.channels import Ring
     from septran.tile.nodes import Compute, Node, Role
 
 

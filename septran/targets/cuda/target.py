@@ -15,10 +15,10 @@ import tvm
 from septran.dtypes import itemsize
 from septran.emulator.launch import CudaProgram, Launch
 from septran.targets.base import TensorIR
-from septran.targets.cuda.fragments import Holding
+from septran.targets.cuda.fragment.fragments import Holding
 from septran.targets.cuda.kernels import lower_kernels
-from septran.targets.cuda.printing import print_cuda, target_of
 from septran.targets.cuda.private_memory import privatised
+from septran.targets.cuda.text.printing import print_cuda, target_of
 from septran.tile.nodes import Remark, TileProgram
 
 
@@ -73,21 +73,21 @@ class CudaTarget:
 
     def build(self, ir: TensorIR, program: TileProgram) -> Any:
         """Compile for the machine of `program`, where a compiler is found."""
-        from septran.targets.cuda.executable import build
+        from septran.targets.cuda.run.executable import build
 
         assert isinstance(ir, KernelIR)
         return build(ir.cuda, program)
 
     def emulated(self, ir: TensorIR, program: TileProgram) -> Any:
         """What runs the same CUDA text on the CPU."""
-        from septran.targets.cuda.emulated import build_emulated
+        from septran.targets.cuda.run.emulated import build_emulated
 
         assert isinstance(ir, KernelIR)
         return build_emulated(ir.cuda, program)
 
     def load(self, folder: Path) -> Any:
         """What `save` of an executable wrote."""
-        from septran.targets.cuda.executable import load
+        from septran.targets.cuda.run.executable import load
 
         return load(folder)
 
@@ -100,22 +100,22 @@ class CudaTarget:
         self, program: TileProgram, arguments: Sequence[Any], zeros: Callable[[int], Any]
     ) -> Any:
         """When each warpgroup or block did what."""
-        from septran.targets.cuda import marked_run
+        from septran.targets.cuda.run import instrumented_run as marked_run
 
         return marked_run.Recorded(marked_run.record(program, arguments, zeros))
 
     def fingerprint(self) -> str:
         """TVM's version, the compiler's, and the code that prints, compiles and launches."""
-        from septran.targets.cuda.toolchain import available
+        from septran.targets.cuda.run.toolchain import available
 
         folder, digest = Path(__file__).parent, hashlib.sha256()
-        for file in sorted((*folder.glob("*.py"), folder / "launcher.h", folder / "launcher.c")):
+        for file in sorted(p for p in folder.rglob("*") if p.suffix in (".py", ".h", ".c")):
             digest.update(file.read_bytes())
         return f"cuda tvm {tvm.__version__} {available()} {digest.hexdigest()[:16]}"
 
     def missing(self) -> str | None:
         """Why kernels cannot run here; None when they can."""
-        from septran.targets.cuda.executable import missing
+        from septran.targets.cuda.run.executable import missing
 
         return missing()
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from septran.machine.model import Machine
 from septran.simulator.commands import CODES, EXTERNS
-from septran.targets.dsa.codegen import LimitError
-from septran.targets.dsa.vendor import Vendor
+from septran.targets.dsa.code.codegen import LimitError
+from septran.targets.dsa.code.vendor import Vendor
 
 
 def check_limits(

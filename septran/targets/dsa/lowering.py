@@ -35,7 +35,7 @@ from septran.targets.dsa.steps import (
     private,
     workspaces,
 )
-from septran.targets.dsa.turning import turned
+from septran.targets.dsa.transposed_operands import turned
 from septran.targets.dsa.vectors import emit_map
 from septran.targets.index_width import index_dtype
 from septran.targets.lower.indices import Indices

@@ -10,11 +10,11 @@ import tvm
 
 from septran.simulator import commands
 from septran.targets.base import TensorIR
-from septran.targets.dsa.build import DsaExecutable, build, load, placed
+from septran.targets.dsa.code.build import DsaExecutable, build, load, placed
+from septran.targets.dsa.code.toolchain import compiler
+from septran.targets.dsa.code.trust import remarks, untrusted
+from septran.targets.dsa.code.vendor import Vendor
 from septran.targets.dsa.lowering import lower_program
-from septran.targets.dsa.toolchain import compiler
-from septran.targets.dsa.trust import remarks, untrusted
-from septran.targets.dsa.vendor import Vendor
 from septran.tile.nodes import Remark, TileProgram
 
 _PARTS = (
@@ -64,7 +64,7 @@ class DsaTarget:
 
     def fingerprint(self) -> str:
         """The code that generates, and the compiler."""
-        folder = Path(__file__).parent
+        folder = Path(__file__).parent / "code"
         digest = hashlib.sha256()
         for name in _PARTS:
             digest.update((folder / name).read_bytes())

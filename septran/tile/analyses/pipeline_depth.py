@@ -9,7 +9,7 @@ from typing import Any
 from septran.machine.model import Memory
 from septran.mapping.keys import PIPELINE, WARPSPECIALIZE, Key
 from septran.tile.nodes import Copy, For, Node, Remark, TileProgram, nodes
-from septran.tile.passes.plan_memory import bytes_of, capacity, peak, placements, table
+from septran.tile.passes.layout.plan_memory import bytes_of, capacity, peak, placements, table
 from septran.tile.records import Request
 
 NAME = "pipeline_loops"

@@ -5,42 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from septran.tile.nodes import TileProgram
-from septran.tile.passes.assign_roles import assign_roles
-from septran.tile.passes.choose_engines import choose_engines
-from septran.tile.passes.eliminate_copies import eliminate_copies
-from septran.tile.passes.fill_edges import fill_edges
-from septran.tile.passes.form_clusters import form_clusters
-from septran.tile.passes.fuse_fills import fuse_fills
-from septran.tile.passes.infer_layouts import infer_layouts
-from septran.tile.passes.insert_sync import insert_sync
-from septran.tile.passes.isolate_parts import isolate_parts
-from septran.tile.passes.multicast import multicast
-from septran.tile.passes.overlap_products import overlap_products
-from septran.tile.passes.persist import persist
-from septran.tile.passes.pipeline_loops import pipeline_loops
-from septran.tile.passes.plan_memory import plan_memory
-from septran.tile.passes.rasterise import rasterise
-from septran.tile.passes.read_in_place import read_in_place
-from septran.tile.passes.round_tiles import round_tiles
-from septran.tile.passes.spill_temporaries import spill_temporaries
-from septran.tile.passes.stage_footprints import stage_footprints
-from septran.tile.passes.stream_panels import stream_panels
-from septran.tile.passes.turn_tiles import turn_tiles
-from septran.tile.passes.widen_panels import widen_panels
+from septran.tile.passes.copies.choose_engines import choose_engines
+from septran.tile.passes.copies.eliminate_copies import eliminate_copies
+from septran.tile.passes.copies.fuse_fills import fuse_fills
+from septran.tile.passes.copies.multicast import multicast
+from septran.tile.passes.copies.read_in_place import read_in_place
+from septran.tile.passes.copies.stage_footprints import stage_footprints
+from septran.tile.passes.copies.stream_panels import stream_panels
+from septran.tile.passes.layout.choose_transposes import choose_transposes
+from septran.tile.passes.layout.infer_layouts import infer_layouts
+from septran.tile.passes.layout.materialize_slices import materialize_slices
+from septran.tile.passes.layout.pad_panels import pad_panels
+from septran.tile.passes.layout.pad_tiles import pad_tiles
+from septran.tile.passes.layout.plan_memory import plan_memory
+from septran.tile.passes.layout.spill_temporaries import spill_temporaries
+from septran.tile.passes.layout.zero_edges import zero_edges
+from septran.tile.passes.schedule.assign_roles import assign_roles
+from septran.tile.passes.schedule.form_clusters import form_clusters
+from septran.tile.passes.schedule.insert_sync import insert_sync
+from septran.tile.passes.schedule.overlap_products import overlap_products
+from septran.tile.passes.schedule.persist import persist
+from septran.tile.passes.schedule.pipeline_loops import pipeline_loops
+from septran.tile.passes.schedule.rasterise import rasterise
 
 PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     eliminate_copies,
     stage_footprints,
     read_in_place,
     stream_panels,
-    round_tiles,
-    isolate_parts,
+    pad_tiles,
+    materialize_slices,
     spill_temporaries,
-    widen_panels,
+    pad_panels,
     fuse_fills,
-    turn_tiles,
+    choose_transposes,
     infer_layouts,
-    fill_edges,
+    zero_edges,
     choose_engines,
     form_clusters,
     rasterise,

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from septran.runtime.limits import peak_flops
+from septran.runtime.roofline import peak_flops
 from septran.runtime.work import work
 from septran.tile.nodes import Barrier, Copy, Wait, nodes
 from septran.views.explanation import Explanation, Unavailable

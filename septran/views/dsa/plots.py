@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from septran.targets.dsa.profile_lanes import NAMES, waits, working
+from septran.targets.dsa.profiles.lanes import NAMES, waits, working
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from septran.targets.dsa.profile import DsaProfile
-    from septran.targets.dsa.profile_comparison import ProfileComparison
+    from septran.targets.dsa.profiles.comparison import ProfileComparison
+    from septran.targets.dsa.profiles.profile import DsaProfile
 
 KINDS = {"in": "#0072b2", "out": "#c04f00", "matrix": "#00795a", "vector": "#b87a00"}
 """Okabe and Ito's hues: copies inwards, copies outwards, matrix unit, vector unit."""

@@ -24,8 +24,8 @@ from septran.views.pictures.html import (
 )
 
 if TYPE_CHECKING:
-    from septran.targets.dsa.profile import DsaProfile
-    from septran.targets.dsa.profile_comparison import ProfileComparison
+    from septran.targets.dsa.profiles.comparison import ProfileComparison
+    from septran.targets.dsa.profiles.profile import DsaProfile
 
 WIDTH, LANE, LEFT, TOP = 860, 26, 110, 22
 """Pixels: of the lanes, of each lane's height, of the names, above the first lane."""
@@ -55,7 +55,7 @@ def profile_panel(profile: DsaProfile) -> Markup:
 
 def comparison_panel(comparison: ProfileComparison) -> Markup:
     """The table, then the timelines on one axis of cycles."""
-    from septran.targets.dsa.profile_comparison import cell
+    from septran.targets.dsa.profiles.comparison import cell
 
     frame = comparison.to_pandas()
     rows = [
@@ -71,7 +71,7 @@ def comparison_panel(comparison: ProfileComparison) -> Markup:
 
 
 def _figures(profile: DsaProfile) -> Iterator[str]:
-    from septran.targets.dsa.profile_text import CAUSE_TEXTS
+    from septran.targets.dsa.profiles.text import CAUSE_TEXTS
 
     beside = f", {profile.of_bound:.3f} of the bound" if profile.of_bound else ""
     yield (
@@ -150,7 +150,7 @@ def timeline_svg(profile: DsaProfile, last: int | None = None) -> str:
 
 
 def _lane(profile: DsaProfile, core: int, queue: str, top: int, last: int) -> Iterator[Markup]:
-    from septran.targets.dsa.profile_lanes import waits, working
+    from septran.targets.dsa.profiles.lanes import waits, working
     from septran.views.dsa.plots import kinds_of
 
     trace = profile.run.trace

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from septran.simulator import CAUSES
-from septran.targets.dsa.profile_lanes import CONTROL, NAMES, working
+from septran.targets.dsa.profiles.lanes import CONTROL, NAMES, working
 
 if TYPE_CHECKING:
-    from septran.targets.dsa.profile import DsaProfile
-    from septran.targets.dsa.profile_comparison import ProfileComparison
+    from septran.targets.dsa.profiles.comparison import ProfileComparison
+    from septran.targets.dsa.profiles.profile import DsaProfile
 
 _MAPPING = re.compile(r"([^\s\[,]+\.ya?ml|<mapping \w+>):\d+(:\d+)?")
 

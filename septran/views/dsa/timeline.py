@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from septran.targets.dsa.profile_lanes import CONTROL, NAMES, working
+from septran.targets.dsa.profiles.lanes import CONTROL, NAMES, working
 from septran.views.dsa.plots import kinds_of
 from septran.views.timelines.timeline import Record, Timeline
 
 if TYPE_CHECKING:
-    from septran.targets.dsa.profile import DsaProfile
+    from septran.targets.dsa.profiles.profile import DsaProfile
 
 
 def timeline(profile: DsaProfile, title: str = "") -> Timeline:

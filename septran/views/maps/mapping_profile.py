@@ -10,7 +10,7 @@ from septran.mapping.resolved import Instance, ResolvedMapping
 from septran.views.pictures.html import Markup, faint, join, mono, panel, strong, table
 
 if TYPE_CHECKING:
-    from septran.targets.dsa.profile import DsaProfile
+    from septran.targets.dsa.profiles.profile import DsaProfile
 
 NUMBERS = ("commands", "cycles", "share", "bytes", "flops", "of_peak", "waited")
 

@@ -22,7 +22,7 @@ from septran.views.timelines.svg import timeline_svg
 from septran.views.timelines.timeline import Record, Timeline
 
 if TYPE_CHECKING:
-    from septran.targets.cuda.emulated_profile import EmulatedProfile
+    from septran.targets.cuda.run.emulated_profile import EmulatedProfile
 
 WARPGROUP = 4
 """Warps that do the same; the first of them stands for all."""

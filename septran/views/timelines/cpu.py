@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from septran.views.timelines.timeline import Record, Timeline, covered
 
 if TYPE_CHECKING:
-    from septran.targets.cpu.marks import Mark
+    from septran.targets.cpu.run.instrumentation import Mark
 
 
 def timeline(marks: Sequence[Mark], title: str) -> Timeline:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from septran.views.timelines.timeline import Record, Timeline
 
 if TYPE_CHECKING:
-    from septran.targets.cuda.marked_run import Mark
+    from septran.targets.cuda.run.instrumented_run import Mark
 
 BLOCKS = 4
 """Of one multiprocessor that are shown."""

@@ -11,7 +11,7 @@ from septran.targets.registry import marking_for
 from septran.views.timelines.timeline import Timeline
 
 if TYPE_CHECKING:
-    from septran.runtime.rehearsal import Rehearsal
+    from septran.runtime.instrumented_call import Rehearsal
 
 
 class NoTimelineError(CallError):

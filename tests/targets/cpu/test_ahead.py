@@ -9,10 +9,10 @@ from septran.ir.index import Index, axis
 from septran.machine.loader import load_machine
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, Storage
-from septran.targets.cpu.ahead import LINE, Ahead, Below, Beside
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.isa import vector_unit
-from septran.targets.cpu.threads import set_threads, usable_cores
+from septran.targets.cpu.gemm.prefetch import LINE, Ahead, Below, Beside
+from septran.targets.cpu.run.isa import vector_unit
+from septran.targets.cpu.run.threads import set_threads, usable_cores
 from septran.targets.cpu.writer import CpuWriter
 from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer

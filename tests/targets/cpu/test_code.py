@@ -10,8 +10,8 @@ import pytest
 
 import septran
 from septran.machine.loader import load_machine
-from septran.targets.cpu.build import MissingFeatureError
-from septran.targets.cpu.isa import lacking
+from septran.targets.cpu.run.build import MissingFeatureError
+from septran.targets.cpu.run.isa import lacking
 from septran.targets.cpu.target import TARGET
 
 GEMM = {"M": 96, "N": 96, "K": 64}

@@ -10,9 +10,9 @@ import pytest
 import septran
 from septran.machine.loader import mappings_root
 from septran.targets.cpu import lowering, simd
-from septran.targets.cpu.elements import read
 from septran.targets.cpu.emitter_table import EMITTERS, Instruction
-from septran.targets.cpu.results import Shape, Tile, first_step, update
+from septran.targets.cpu.gemm.results import Shape, Tile, first_step, update
+from septran.targets.cpu.map.elements import read
 from septran.targets.cpu.target import TARGET
 from septran.targets.registry import NoEmitterError
 

@@ -10,9 +10,9 @@ import tvm
 from tvm import tirx
 
 from septran.targets.cpu import simd
-from septran.targets.cpu.build import compile_module
-from septran.targets.cpu.isa import native
-from septran.targets.cpu.mathematics import apply, combine
+from septran.targets.cpu.arithmetic.mathematics import apply, combine
+from septran.targets.cpu.run.build import compile_module
+from septran.targets.cpu.run.isa import native
 from septran.targets.cpu.writer import CpuWriter
 from septran.targets.lower.writer import flat_buffer
 

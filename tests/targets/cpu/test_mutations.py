@@ -14,9 +14,9 @@ from tvm.ir import StringImm
 import septran
 from septran.runtime.checks import check
 from septran.targets.cpu import simd
-from septran.targets.cpu.build import compile_module
-from septran.targets.cpu.isa import native
 from septran.targets.cpu.lowering import lower_program
+from septran.targets.cpu.run.build import compile_module
+from septran.targets.cpu.run.isa import native
 from septran.targets.lower.writer import Writer
 
 CASES = {

@@ -12,8 +12,8 @@ from septran import task
 from septran.ir import expressions as ex
 from septran.ir.index import Index, Var
 from septran.ir.views import View
-from septran.targets.cpu.narrowing import narrowed
-from septran.targets.cpu.spans import Spans, fits, limits
+from septran.targets.cpu.map.narrowing import narrowed
+from septran.targets.cpu.map.value_range import Spans, fits, limits
 from septran.targets.lower.statements import Statement
 from septran.tile.nodes import Buffer, Region
 

@@ -7,7 +7,7 @@ import torch
 
 import septran
 from septran.compiler import produce_stages
-from septran.targets.cpu.build import annotated
+from septran.targets.cpu.run.build import annotated
 
 CASES = [  # batch, channels, height, width, outputs, rows, columns, stride, padding, dilation
     (1, 3, 17, 19, 5, 3, 3, 1, 1, 1),

@@ -8,8 +8,8 @@ import torch
 import septran
 from septran.compiler import produce_stages
 from septran.ir.index import Index
-from septran.targets.cpu.build import annotated
-from septran.targets.cpu.streams import MOST_UNROLLED, Walk
+from septran.targets.cpu.gemm.k_loop import MOST_UNROLLED, Walk
+from septran.targets.cpu.run.build import annotated
 
 CASES = [  # batch, groups, channels and outputs a group, height, width, rows, columns, ...
     (1, 1, 64, 40, 56, 56, 3, 3, 1, 1, 1),

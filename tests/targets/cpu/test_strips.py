@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import septran
-from septran.targets.cpu.microkernel import Shape
+from septran.targets.cpu.gemm.microkernel import Shape
 
 SHAPE = Shape(6, 16, 16, "float32")
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import septran
-from septran.targets.cpu.launcher import launcher
-from septran.targets.cpu.threads import set_threads, usable_cores
+from septran.targets.cpu.run.launcher import launcher
+from septran.targets.cpu.run.threads import set_threads, usable_cores
 
 CORES = usable_cores()
 several = pytest.mark.skipif(CORES < 2, reason="one core: nothing runs in parallel")
@@ -62,13 +62,13 @@ def launch(body, wanted=0):
 
 
 def test_threads_may_be_set_before_anything_is_compiled():
-    run("from septran.targets.cpu.threads import set_threads; set_threads(1)")
+    run("from septran.targets.cpu.run.threads import set_threads; set_threads(1)")
 
 
 def test_torchs_threads_are_taken_when_torch_is_used_but_not_after_a_fork():
     run("""if True:
         import os, numpy as np, septran
-        from septran.targets.cpu.launcher import launcher
+        from septran.targets.cpu.run.launcher import launcher
         kernel = septran.compile("softmax", "cpu-x86")
         x = np.random.default_rng(0).standard_normal((512, 256)).astype("f4")
         first = kernel(x)
@@ -92,7 +92,7 @@ def test_kernels_run_where_there_is_no_torch():
         import sys
         sys.modules["torch"] = None  # importing it fails
         import numpy as np, septran
-        from septran.targets.cpu.launcher import launcher
+        from septran.targets.cpu.run.launcher import launcher
         kernel = septran.compile("softmax", "cpu-x86")
         x = np.ones((512, 256), "f4")
         assert (kernel(x) == 1 / 256).all() and not launcher().shares

@@ -8,9 +8,9 @@ import tvm
 
 from septran.ir.index import Index, Var, minimum
 from septran.targets.cpu import simd
-from septran.targets.cpu.build import compile_module
-from septran.targets.cpu.isa import native
-from septran.targets.cpu.transpose import transposed
+from septran.targets.cpu.copy.transpose import transposed
+from septran.targets.cpu.run.build import compile_module
+from septran.targets.cpu.run.isa import native
 from septran.targets.cpu.writer import CpuWriter
 from septran.targets.lower.indices import divisor
 from septran.targets.lower.writer import flat_buffer

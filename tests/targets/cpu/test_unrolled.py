@@ -5,7 +5,7 @@ import pytest
 
 import septran
 from septran import task
-from septran.targets.cpu import statements
+from septran.targets.cpu.map import statements
 
 
 @task.define(leaf=True)

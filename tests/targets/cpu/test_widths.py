@@ -7,7 +7,7 @@ import re
 import pytest
 
 import septran
-from septran.targets.cpu.isa import NATIVE_IS, UnknownNativeError, native
+from septran.targets.cpu.run.isa import NATIVE_IS, UnknownNativeError, native
 from septran.targets.cpu.target import TARGET
 
 

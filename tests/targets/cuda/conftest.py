@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from septran.targets.cuda import launcher
-from septran.targets.cuda.toolchain import available
+from septran.targets.cuda.run import launcher
+from septran.targets.cuda.run.toolchain import available
 
 
 class FakeDriver:

@@ -10,9 +10,9 @@ from septran.ir.index import Index, Var, minimum
 from septran.ir.views import View
 from septran.machine.loader import load_machine
 from septran.targets.cuda.addresses import Access
-from septran.targets.cuda.clusters import Cluster
 from septran.targets.cuda.context import Context, Storage, Threads
 from septran.targets.cuda.emitter_table import EMITTERS
+from septran.targets.cuda.sync.clusters import Cluster
 from septran.targets.cuda.writer import CudaWriter
 from septran.targets.lower.indices import Indices, divisor
 from septran.targets.lower.writer import flat_buffer

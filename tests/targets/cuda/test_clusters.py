@@ -12,10 +12,10 @@ import pytest
 import septran
 from septran.emulator import EmulationError, emulate
 from septran.machine.loader import load_machine
-from septran.targets.cuda.compile import compile_text, disassemble
-from septran.targets.cuda.emulated import emulation
+from septran.targets.cuda.run.compile import compile_text, disassemble
+from septran.targets.cuda.run.emulated import emulation
+from septran.targets.cuda.run.toolchain import INSTALL_DISASSEMBLER
 from septran.targets.cuda.target import TARGET
-from septran.targets.cuda.toolchain import INSTALL_DISASSEMBLER
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++")
 H200 = load_machine("nvidia-h200")

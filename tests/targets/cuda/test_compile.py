@@ -8,8 +8,8 @@ import pytest
 
 from septran.emulator.launch import CudaProgram, Launch
 from septran.machine.loader import load_machine
-from septran.targets.cuda import toolchain
-from septran.targets.cuda.compile import (
+from septran.targets.cuda.run import toolchain
+from septran.targets.cuda.run.compile import (
     Advisory,
     Compiled,
     KernelFigures,
@@ -18,9 +18,9 @@ from septran.targets.cuda.compile import (
     disassemble,
     read_figures,
 )
-from septran.targets.cuda.facts import blocks_per_unit, count_ptx, count_sass, kernel_facts
-from septran.targets.cuda.prelude import BEGIN, END, lighten, prelude
-from septran.targets.cuda.toolchain import NoCompilerError
+from septran.targets.cuda.run.facts import blocks_per_unit, count_ptx, count_sass, kernel_facts
+from septran.targets.cuda.run.toolchain import NoCompilerError
+from septran.targets.cuda.text.prelude import BEGIN, END, lighten, prelude
 
 LOG = """\
 ptxas info    : 0 bytes gmem

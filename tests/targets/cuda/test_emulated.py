@@ -11,8 +11,8 @@ import septran
 from septran.cli import app
 from septran.errors import Errors
 from septran.runtime.errors import NotExportableError
-from septran.targets.cuda.emulated import NotKeptError, emulation
-from septran.targets.cuda.emulated_profile import EmulatedProfile
+from septran.targets.cuda.run.emulated import NotKeptError, emulation
+from septran.targets.cuda.run.emulated_profile import EmulatedProfile
 from septran.targets.registry import NoEmulatorError
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++")

@@ -8,9 +8,9 @@ import pytest
 import septran
 from septran.errors import Errors
 from septran.runtime.errors import NoGpuError, NotExportableError
-from septran.targets.cuda import toolchain
-from septran.targets.cuda.executable import SharedMemoryError, build, missing
-from septran.targets.cuda.toolchain import NoCompilerError
+from septran.targets.cuda.run import toolchain
+from septran.targets.cuda.run.executable import SharedMemoryError, build, missing
+from septran.targets.cuda.run.toolchain import NoCompilerError
 
 GEMM = {"dtypes": "float16", "shapes": {"M": 512, "N": 512, "K": 256}}
 

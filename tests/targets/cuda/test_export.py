@@ -11,11 +11,11 @@ import pytest
 
 from septran.emulator.launch import CudaProgram, Launch, Pointer, Scalar, TensorMap
 from septran.machine.loader import load_machine
-from septran.targets.cuda.compile import compile_text
-from septran.targets.cuda.executable import CudaExecutable, load
-from septran.targets.cuda.export import export
-from septran.targets.cuda.launcher import TensorSpec
-from septran.targets.cuda.prelude import lighten
+from septran.targets.cuda.run.compile import compile_text
+from septran.targets.cuda.run.executable import CudaExecutable, load
+from septran.targets.cuda.run.export import export
+from septran.targets.cuda.run.launcher import TensorSpec
+from septran.targets.cuda.text.prelude import lighten
 
 TEXT = lighten("""\
 extern "C" __global__ void __launch_bounds__(128) add_kernel(

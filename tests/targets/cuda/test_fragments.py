@@ -3,8 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from septran.ir.index import Index
-from septran.targets.cuda.fragments import Fragment, power_of_two, register, spread, thread
-from septran.targets.cuda.simt import thread_tiles
+from septran.targets.cuda.fragment.fragments import Fragment, power_of_two, register, spread, thread
+from septran.targets.cuda.gemm.simt import thread_tiles
 
 ACCUMULATOR = Fragment.of(
     (

@@ -12,8 +12,8 @@ import septran
 from septran.emulator import EmulationError, emulate
 from septran.emulator.launch import registers_at_launch
 from septran.machine.loader import load_machine
-from septran.targets.cuda.compile import compile_text
-from septran.targets.cuda.emulated import emulation
+from septran.targets.cuda.run.compile import compile_text
+from septran.targets.cuda.run.emulated import emulation
 from septran.targets.cuda.target import TARGET
 from septran.tile.nodes import Compute, Copy, Role, nodes
 

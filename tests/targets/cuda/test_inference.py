@@ -1,9 +1,9 @@
 from septran.ir import expressions as ex
 from septran.ir.index import Index, axis
-from septran.targets.cuda.fragments import spread
-from septran.targets.cuda.inference import infer
-from septran.targets.cuda.simt import thread_tiles
-from septran.targets.cuda.statements import Split
+from septran.targets.cuda.fragment.fragments import spread
+from septran.targets.cuda.fragment.inference import infer
+from septran.targets.cuda.fragment.statements import Split
+from septran.targets.cuda.gemm.simt import thread_tiles
 from septran.tile.nodes import Buffer, Compute, Origin, Region
 
 ORIGIN = Origin("task", "instance", None, None, "a test")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from septran.emulator.launch import CudaProgram, Launch, Pointer, Scalar, TensorMap
-from septran.targets.cuda.launcher import (
+from septran.targets.cuda.run.launcher import (
     DriverError,
     KernelArgumentError,
     LauncherError,

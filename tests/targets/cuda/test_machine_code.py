@@ -12,9 +12,9 @@ import pytest
 
 import septran
 from septran.targets.base import Source
-from septran.targets.cuda import compile as compiling
-from septran.targets.cuda import toolchain
-from septran.targets.cuda.facts import PTX, SASS
+from septran.targets.cuda.run import compile as compiling
+from septran.targets.cuda.run import toolchain
+from septran.targets.cuda.run.facts import PTX, SASS
 from septran.views.text.source_parts import NoPartError, part_text, source_text
 
 RELEASE = "13.0"
@@ -130,7 +130,7 @@ def test_a_disassembler_that_is_too_old_gives_way(tmp_path, monkeypatch):
 
 
 def test_without_a_disassembler_the_reason_is_a_figure(cuda_compiler, monkeypatch):
-    from septran.targets.cuda import executable
+    from septran.targets.cuda.run import executable
 
     kernel = septran.compile("softmax", "nvidia-h200", shapes={"M": 40, "N": 200})
     monkeypatch.setattr(executable, "disassemble", lambda cubin: None)

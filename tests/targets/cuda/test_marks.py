@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 
 import septran
-from septran.targets.cuda import marked_run
-from septran.targets.cuda.compile import compile_text
-from septran.targets.cuda.emulated import EmulatedExecutable
-from septran.targets.cuda.marked_run import Mark, marked_program, read, record, record_emulated
-from septran.targets.cuda.marks import RECORDS, ROOM, WORDS, Site
+from septran.targets.cuda.run import instrumented_run as marked_run
+from septran.targets.cuda.run.compile import compile_text
+from septran.targets.cuda.run.emulated import EmulatedExecutable
+from septran.targets.cuda.run.instrumentation import RECORDS, ROOM, WORDS, Site
+from septran.targets.cuda.run.instrumented_run import (
+    Mark,
+    marked_program,
+    read,
+    record,
+    record_emulated,
+)
 from septran.tile.nodes import Compute, Copy, nodes
 from septran.views.timelines.gpu import BLOCKS, timeline
 from septran.views.timelines.kernels import timeline_of

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from septran.compiler import produce_stages
-from septran.targets.cuda.names import identifier
 from septran.targets.cuda.target import TARGET
+from septran.targets.cuda.text.names import identifier
 
 TAKEN = (
     "threadIdx", "blockIdx", "warpSize", "volatile", "template", "half", "half2", "float4",

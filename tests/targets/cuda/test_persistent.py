@@ -9,7 +9,7 @@ import pytest
 
 import septran
 from septran.machine.loader import load_machine
-from septran.targets.cuda.emulated import emulation
+from septran.targets.cuda.run.emulated import emulation
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++")
 TILES = {"block_M": 64, "block_N": 64, "block_K": 32}

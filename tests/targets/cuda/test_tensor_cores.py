@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import septran
-from septran.targets.cuda.compile import compile_text
-from septran.targets.cuda.emulated import emulation
+from septran.targets.cuda.gemm.wgmma import column_parts
+from septran.targets.cuda.run.compile import compile_text
+from septran.targets.cuda.run.emulated import emulation
 from septran.targets.cuda.target import TARGET
 from septran.targets.cuda.unsupported import UnsupportedByCudaError
-from septran.targets.cuda.wgmma import column_parts
 
 MAPPINGS = Path(__file__).parents[3] / "mappings"
 MODES = ("eager", "late", "random")

@@ -11,10 +11,10 @@ from septran.ir import expressions as ex
 from septran.tile.interpret.interpreter import interpret
 from septran.tile.interpret.schedules import ADVERSARIES
 from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Release, Role, Wait, nodes
-from septran.tile.passes.assign_roles import assign_roles
-from septran.tile.passes.insert_sync import insert_sync
-from septran.tile.passes.pipeline_loops import pipeline_loops
-from septran.tile.passes.plan_memory import plan_memory
+from septran.tile.passes.layout.plan_memory import plan_memory
+from septran.tile.passes.schedule.assign_roles import assign_roles
+from septran.tile.passes.schedule.insert_sync import insert_sync
+from septran.tile.passes.schedule.pipeline_loops import pipeline_loops
 from septran.tile.printer import to_text
 from septran.tile.verify.verifier import verify
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from septran.ir.index import Index, Var
 from septran.tile.interpret.interpreter import interpret
-from septran.tile.passes.assign_roles import assign_roles
-from septran.tile.passes.insert_sync import insert_sync
-from septran.tile.passes.pipeline_loops import pipeline_loops
-from septran.tile.passes.plan_memory import plan_memory
+from septran.tile.passes.layout.plan_memory import plan_memory
+from septran.tile.passes.schedule.assign_roles import assign_roles
+from septran.tile.passes.schedule.insert_sync import insert_sync
+from septran.tile.passes.schedule.pipeline_loops import pipeline_loops
 from septran.tile.verify.verifier import verify
 
 SIZE = 4

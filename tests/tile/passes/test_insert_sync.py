@@ -21,9 +21,9 @@ from septran.tile.nodes import (
     nodes,
     rewrite,
 )
-from septran.tile.passes.assign_roles import assign_roles
-from septran.tile.passes.insert_sync import insert_sync
-from septran.tile.passes.pipeline_loops import pipeline_loops
+from septran.tile.passes.schedule.assign_roles import assign_roles
+from septran.tile.passes.schedule.insert_sync import insert_sync
+from septran.tile.passes.schedule.pipeline_loops import pipeline_loops
 from septran.tile.verify.verifier import verify
 
 

@@ -14,11 +14,11 @@ from septran.machine.model import Engine, Instruction, Machine, Memory, Processo
 from septran.mapping.resolved import Instance, ResolvedMapping, Setting, Settings
 from septran.task.tree import Launch, Loop, Param, Primitive, TaskNode, TaskTree
 from septran.tile.nodes import Compute, Copy, For, nodes
-from septran.tile.passes.eliminate_copies import eliminate_copies
-from septran.tile.passes.fuse_fills import fuse_fills
-from septran.tile.passes.infer_layouts import infer_layouts
-from septran.tile.passes.instantiate import NoRouteError, instantiate
-from septran.tile.passes.stream_panels import stream_panels
+from septran.tile.passes.copies.eliminate_copies import eliminate_copies
+from septran.tile.passes.copies.fuse_fills import fuse_fills
+from septran.tile.passes.copies.instantiate import NoRouteError, instantiate
+from septran.tile.passes.copies.stream_panels import stream_panels
+from septran.tile.passes.layout.infer_layouts import infer_layouts
 
 HERE = Location(__file__, 1)
 M, N, K = 100, 64, 96

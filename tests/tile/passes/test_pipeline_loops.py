@@ -13,9 +13,9 @@ from septran.ir.index import Index, Var
 from septran.tile.interpret.interpreter import interpret
 from septran.tile.interpret.schedules import ADVERSARIES
 from septran.tile.nodes import Acquire, Barrier, Commit, Copy, For, Release, Wait, nodes, rewrite
-from septran.tile.passes.insert_sync import insert_sync
-from septran.tile.passes.pipeline_loops import pipeline_loops
-from septran.tile.passes.plan_memory import plan_memory
+from septran.tile.passes.layout.plan_memory import plan_memory
+from septran.tile.passes.schedule.insert_sync import insert_sync
+from septran.tile.passes.schedule.pipeline_loops import pipeline_loops
 from septran.tile.printer import to_text
 
 ORDERS = [*ADVERSARIES, *range(3)]

@@ -11,7 +11,7 @@ import pytest
 from septran.machine.model import Memory
 from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import TileProgram
-from septran.tile.passes.plan_memory import OverCapacityError, plan_memory
+from septran.tile.passes.layout.plan_memory import OverCapacityError, plan_memory
 
 
 def with_memory(program: TileProgram, memory: Memory) -> TileProgram:

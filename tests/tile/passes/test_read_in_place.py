@@ -6,7 +6,7 @@ import pytest
 
 import septran
 from septran.tile.nodes import Copy, nodes
-from septran.tile.passes.read_in_place import NAME
+from septran.tile.passes.copies.read_in_place import NAME
 
 
 def program(m, n, k, machine="cpu-x86", **options):

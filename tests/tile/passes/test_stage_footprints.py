@@ -10,7 +10,7 @@ from septran.compiler import produce_stages
 from septran.tile.interpret.interpreter import interpret
 from septran.tile.layouts import ROW, Layout
 from septran.tile.nodes import Compute, Copy, nodes
-from septran.tile.passes.stage_footprints import FootprintError
+from septran.tile.passes.copies.stage_footprints import FootprintError
 from septran.tile.verify.verifier import verify
 
 PLAIN = """

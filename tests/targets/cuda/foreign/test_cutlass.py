@@ -13,7 +13,7 @@ import pytest
 from septran.emulator import emulate
 from septran.emulator.launch import CudaProgram
 from septran.emulator.shaped import ShapedLaunch, Structure
-from septran.targets.cuda.emulated import MODES
+from septran.targets.cuda.run.emulated import MODES
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent

@@ -9,7 +9,7 @@ import pytest
 from septran.emulator import emulate
 from septran.emulator.launch import CudaProgram, Pointer, TensorMap
 from septran.emulator.shaped import ShapedLaunch
-from septran.targets.cuda.emulated import MODES
+from septran.targets.cuda.run.emulated import MODES
 
 pytestmark = pytest.mark.slow
 _CALL = re.compile(r'^\s*T\.call_packed\("(\w+)", (.*)\)$', re.MULTILINE)

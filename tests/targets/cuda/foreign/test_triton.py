@@ -7,7 +7,7 @@ import pytest
 from septran.emulator import emulate
 from septran.emulator.launch import CudaProgram, Pointer, Scalar
 from septran.emulator.shaped import ShapedLaunch
-from septran.targets.cuda.emulated import MODES
+from septran.targets.cuda.run.emulated import MODES
 
 pytestmark = pytest.mark.slow
 

@@ -12,12 +12,12 @@ from tvm import tirx
 
 from septran.machine.loader import load_machine
 from septran.simulator.commands import DTYPES, EXTERNS
-from septran.targets.dsa import toolchain
-from septran.targets.dsa.build import compile_recording
-from septran.targets.dsa.codegen import generate
-from septran.targets.dsa.jit import recording
-from septran.targets.dsa.native import compile_code
-from septran.targets.dsa.vendor import Vendor
+from septran.targets.dsa.code import toolchain
+from septran.targets.dsa.code.build import compile_recording
+from septran.targets.dsa.code.codegen import generate
+from septran.targets.dsa.code.jit import recording
+from septran.targets.dsa.code.native import compile_code
+from septran.targets.dsa.code.vendor import Vendor
 from septran.targets.lower.writer import Writer, flat_buffer
 
 NAMES = tuple(EXTERNS)

@@ -8,8 +8,8 @@ import pytest
 from tvm import tirx
 from tvm.script import tirx as T  # noqa: N812
 
-from septran.targets.dsa.codegen import LimitError, UnknownNodeError
-from septran.targets.dsa.native import compile_code
+from septran.targets.dsa.code.codegen import LimitError, UnknownNodeError
+from septran.targets.dsa.code.native import compile_code
 
 
 @T.prim_func

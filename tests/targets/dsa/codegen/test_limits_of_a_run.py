@@ -10,8 +10,8 @@ import pytest
 
 import septran
 from septran.runtime.errors import NothingToProfileError
-from septran.targets.dsa.native import LOST, CProgram, RecordingError
-from septran.targets.dsa.recorder import BEGIN, TAKE
+from septran.targets.dsa.code.native import LOST, CProgram, RecordingError
+from septran.targets.dsa.code.recorder import BEGIN, TAKE
 
 
 class Exhausted:

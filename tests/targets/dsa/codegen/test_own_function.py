@@ -9,8 +9,8 @@ import pytest
 
 import septran
 from septran.machine.loader import load_machine, mappings_root
-from septran.targets.dsa import toolchain
-from septran.targets.dsa.vendor import Vendor, VendorError
+from septran.targets.dsa.code import toolchain
+from septran.targets.dsa.code.vendor import Vendor, VendorError
 
 GEMV = """
   gemv:

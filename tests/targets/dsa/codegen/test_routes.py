@@ -11,9 +11,9 @@ from tvm import tirx
 
 from septran.compiler import produce_stages
 from septran.simulator.commands import CODES, DTYPES, memory_address, parameter_address
-from septran.targets.dsa.build import compile_recording
-from septran.targets.dsa.jit import recording
-from septran.targets.dsa.native import compile_code
+from septran.targets.dsa.code.build import compile_recording
+from septran.targets.dsa.code.jit import recording
+from septran.targets.dsa.code.native import compile_code
 from septran.targets.dsa.steps import core_count, workspaces
 
 OPERATORS = ("gemm", "softmax", "gemm_bias_act", "batched_gemm", "attention", "conv2d")

@@ -10,9 +10,9 @@ import pytest
 
 from septran.compiler import produce_stages
 from septran.simulator.commands import RECORD, parameter_address
-from septran.targets.dsa import toolchain
-from septran.targets.dsa.native import compile_code
-from septran.targets.dsa.recorder import line_macros, recorder_source
+from septran.targets.dsa.code import toolchain
+from septran.targets.dsa.code.native import compile_code
+from septran.targets.dsa.code.recorder import line_macros, recorder_source
 from septran.targets.dsa.steps import core_count, workspaces
 
 MAIN = """

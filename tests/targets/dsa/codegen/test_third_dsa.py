@@ -10,8 +10,8 @@ import pytest
 
 import septran
 from septran.machine.loader import load_machine, mappings_root
-from septran.targets.dsa import toolchain
-from septran.targets.dsa.toolchain import CompileError
+from septran.targets.dsa.code import toolchain
+from septran.targets.dsa.code.toolchain import CompileError
 
 MACHINE = """
 name: acme-one

@@ -9,10 +9,10 @@ import stat
 
 import pytest
 
-from septran.targets.dsa import toolchain
-from septran.targets.dsa.native import compile_code, recorder
-from septran.targets.dsa.recorder import TAKE
-from septran.targets.dsa.toolchain import CompileError, compiler, run_compiler
+from septran.targets.dsa.code import toolchain
+from septran.targets.dsa.code.native import compile_code, recorder
+from septran.targets.dsa.code.recorder import TAKE
+from septran.targets.dsa.code.toolchain import CompileError, compiler, run_compiler
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_the_recorder_is_compiled_once(routes, program, monkeypatch):
         asked.append(what)
         return run_compiler(what, *options)
 
-    monkeypatch.setattr("septran.targets.dsa.native.run_compiler", count)
+    monkeypatch.setattr("septran.targets.dsa.code.native.run_compiler", count)
     for name in ("one", "two"):
         made = program(name)
         made.command("sync")

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 import septran
 from septran.cli import app
 from septran.machine.loader import load_machine, mappings_root
-from septran.targets.dsa.header_files import HeaderFiles
-from septran.targets.dsa.jit import JitProgram
-from septran.targets.dsa.native import CProgram
-from septran.targets.dsa.trust import TrustError, is_trusted, untrusted
-from septran.targets.dsa.vendor import Vendor
+from septran.targets.dsa.code.header_files import HeaderFiles
+from septran.targets.dsa.code.jit import JitProgram
+from septran.targets.dsa.code.native import CProgram
+from septran.targets.dsa.code.trust import TrustError, is_trusted, untrusted
+from septran.targets.dsa.code.vendor import Vendor
 
 MACHINES = mappings_root() / "machines"
 MAPPING = mappings_root() / "dsa-sim.mapping.yaml"

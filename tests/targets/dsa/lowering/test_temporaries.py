@@ -13,7 +13,7 @@ from septran.cli import app
 from septran.simulator.errors import OverlapError
 from septran.targets.dsa import lowering, steps
 from septran.tile.analyses.temporaries import start_of_temporaries
-from septran.tile.passes.plan_memory import peak
+from septran.tile.passes.layout.plan_memory import peak
 
 MACHINES = Path(__file__).parents[4] / "mappings" / "machines"
 SHAPES = {
@@ -70,7 +70,7 @@ def test_stages_leave_room_for_them(shared):
 def test_an_overlap_is_seen(operator, shared, monkeypatch):
     for module in (lowering, steps):
         monkeypatch.setattr(module, "shared_with_buffers", lambda program: {"SPM": 0})
-    monkeypatch.setattr("septran.targets.dsa.build.shared_with_buffers", lambda _: {"SPM": 0})
+    monkeypatch.setattr("septran.targets.dsa.code.build.shared_with_buffers", lambda _: {"SPM": 0})
     monkeypatch.setenv("SEPTRAN_CACHE", "0")
     kernel = septran.compile(operator, "dsa-sim", machine=shared)
     with pytest.raises(OverlapError, match=r"bytes of SPM from byte 0 on, where temporaries"):

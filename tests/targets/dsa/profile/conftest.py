@@ -10,7 +10,7 @@ from septran.simulator import simulate
 from septran.simulator.commands import memory_address, parameter_address
 from septran.simulator.queues import Queues
 from septran.simulator.script import Script
-from septran.targets.dsa.profile import DsaProfile
+from septran.targets.dsa.profiles.profile import DsaProfile
 
 ROWS, COLUMNS, STEP = 64, 64, 64
 ORIGINS = {

@@ -13,7 +13,7 @@ from septran.dtypes import numpy_dtype
 from septran.machine.loader import mappings_root
 from septran.simulator import HazardError, SimulationError, simulate
 from septran.simulator.commands import CODES
-from septran.targets.dsa.profile import UNKNOWN, DsaProfile
+from septran.targets.dsa.profiles.profile import UNKNOWN, DsaProfile
 
 MACHINES = ("dsa-sim", "npu-cube")
 SIZES = {

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from septran.simulator.commands import COMMANDS
-from septran.targets.dsa.profile import DsaProfile
-from septran.targets.dsa.vendor import parse_prototype
+from septran.targets.dsa.code.vendor import parse_prototype
+from septran.targets.dsa.profiles.profile import DsaProfile
 
 PAGE = (Path(__file__).parents[4] / "docs" / "dsa.md").read_text(encoding="utf-8")
 VENDOR, _of_one_instruction = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.S | re.M)

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from septran.targets.dsa.profile_comparison import compare_profiles
+from septran.targets.dsa.profiles.comparison import compare_profiles
 from septran.views.dsa.plots import KINDS, WAIT
 
 STEPS = 8

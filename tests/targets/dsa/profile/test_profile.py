@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from septran.simulator import TRACE
-from septran.targets.dsa.profile import UNKNOWN
-from septran.targets.dsa.profile_comparison import NothingToCompareError, compare_profiles
-from septran.targets.dsa.profile_lanes import shares, unions
+from septran.targets.dsa.profiles.comparison import NothingToCompareError, compare_profiles
+from septran.targets.dsa.profiles.lanes import shares, unions
+from septran.targets.dsa.profiles.profile import UNKNOWN
 
 STEPS, TILE = 8, 64 * 64 * 4
 MMA_CYCLES = 8 + 4 * 4 * 4 * 16

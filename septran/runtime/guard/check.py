@@ -1,0 +1,137 @@
+"""``kernel.check(guard=True)``: a kernel in a process of its own, between guard pages.
+
+A read beyond a buffer is otherwise seen by nobody, as long as something is there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from septran.runtime.signature import Specialisation
+from septran.targets.registry import guarding_for
+
+PATIENCE = 300
+"""Seconds after which a kernel is taken for one that never ends."""
+COMMAND = (sys.executable, "-m", "septran.runtime.guard.worker")
+
+
+def run_guarded(
+    specialisation: Specialisation,
+    arrays: Sequence[np.ndarray[Any, Any]],
+    scalars: Sequence[float | int | bool],
+) -> tuple[str, ...]:
+    """Run twice, each buffer ending and then beginning at a guard page; what was touched.
+
+    Results go into `arrays`, and it is told where those of the two runs differ.
+    """
+    program = specialisation.stages.tile_program
+    code = guarding_for(program.machine.backend).guarded(program)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "module.json").write_text(code.text, "utf-8")
+        for number, array in enumerate(arrays):
+            (folder / str(number)).write_bytes(array.tobytes())
+        tensors = [
+            {"name": tensor.name, "shape": array.shape, "dtype": tensor.dtype}
+            for tensor, array in zip(specialisation.tensors, arrays, strict=True)
+        ]
+        request = {
+            "folder": name, "name": code.name, "arch": code.arch, "tensors": tensors,
+            "rooms": [(r.name, r.size) for r in code.rooms], "scalars": list(scalars),
+        }  # fmt: skip
+        told = _WORKER.ask(request)
+        if told:
+            return (f"{program.name} between guard pages: {told}",)
+        return tuple(_results(folder, specialisation, arrays))
+
+
+def _results(
+    folder: Path, specialisation: Specialisation, arrays: Sequence[np.ndarray[Any, Any]]
+) -> list[str]:
+    differing = []
+    for number, (tensor, array) in enumerate(zip(specialisation.tensors, arrays, strict=True)):
+        found = [(folder / f"{number}.{side}").read_bytes() for side in ("start", "end")]
+        array[...] = np.frombuffer(found[1], array.dtype).reshape(array.shape)
+        if found[0] != found[1]:
+            differing.append(f"{tensor.name} depends on where buffers lie")
+    return differing
+
+
+class _Worker:
+    """A process that runs kernels one after another; another one after it broke down."""
+
+    def __init__(self) -> None:
+        atexit.register(self.close)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def ask(self, request: Mapping[str, Any]) -> str | None:
+        """What a kernel touched, or how its process ended."""
+        with self._lock:
+            process = self._running()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(request).encode() + b"\n")
+                process.stdin.flush()
+            with selectors.DefaultSelector() as waiting:
+                waiting.register(process.stdout, selectors.EVENT_READ)
+                if not waiting.select(PATIENCE):
+                    self._end(process)
+                    return f"it did not end within {PATIENCE} seconds"
+            line = process.stdout.readline()
+            if not line:
+                return f"its process ended by {_signal(self._end(process))}"
+            told: str | None = json.loads(line)["touched"]
+            if told:
+                self._end(process)
+            return told
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        with self._lock:
+            if self._process is not None:
+                self._end(self._process)
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        return self._process
+
+    def _end(self, process: subprocess.Popen[bytes]) -> int:
+        """Let it end; its exit status."""
+        if process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+        try:
+            status = process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            status = process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        self._process = None
+        return status
+
+
+_WORKER = _Worker()
+"""One for all kernels, as starting it takes longer than most of what it does."""
+
+
+def _signal(status: int) -> str:
+    return signal.Signals(-status).name if status < 0 else f"status {status}"

@@ -1,0 +1,121 @@
+"""Runs kernels between guard pages: ``python -m septran.runtime.guard.worker``.
+
+Reads one JSON request a line and answers each with one line: what a kernel touched that it
+must not, if anything. After a fault the process is at its end, and has said so before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from septran.dtypes import numpy_dtype
+from septran.runtime.arrays import NUMPY
+from septran.runtime.guard.pages import Pages, Place, on_fault
+from septran.targets.cpu.run.guarded import GuardedCode, Room, number_of
+
+ALIGNMENT = 64
+"""Of scratch buffers, as TVM promises it to LLVM."""
+POISON = 0xFF
+"""In scratch buffers: NaN in every float type."""
+_GIVE = ctypes.CFUNCTYPE(
+    ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_uint64, ctypes.c_int, ctypes.c_int
+)
+_TAKE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
+
+
+@dataclass
+class Rooms:
+    """The scratch buffers of a run: one of each for each thread, new whenever it is asked for."""
+
+    rooms: tuple[Room, ...]
+    pages: Pages
+    places: dict[tuple[int, int], Place] = field(default_factory=dict)
+
+    def give(self, _type: int, _device: int, asked: int, _code: int, _bits: int) -> int:
+        """The address of a room full of poison."""
+        key = number_of(asked), threading.get_native_id()
+        if key not in self.places:
+            room = self.rooms[key[0]]
+            self.places[key] = self.pages.place(room.name, room.size, ALIGNMENT)
+        place = self.places[key]
+        ctypes.memset(place.start, POISON, place.size)
+        return place.start
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    answers = os.dup(1)
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    pages = Pages(at_end=True)
+
+    def answer(told: str | None, output: Mapping[str, str] | None = None) -> None:
+        line = json.dumps({"touched": told, **(output or {})})
+        os.write(answers, line.encode() + b"\n")
+
+    def fault(address: int, write: bool) -> None:
+        answer(pages.told(address, write))
+        os._exit(1)
+
+    kept = on_fault(fault)
+    for line in sys.stdin:
+        try:
+            answer(run(json.loads(line), pages))
+        except Exception as error:
+            answer(f"{type(error).__name__}: {error}")
+    del kept
+
+
+def run(request: Mapping[str, Any], pages: Pages) -> str | None:
+    """Run a kernel with each end of its buffers at guard pages; what it touched beside them.
+
+    Tensors are files, and what becomes of them is written beside those.
+    """
+    folder, rooms = Path(request["folder"]), tuple(Room(*room) for room in request["rooms"])
+    text = (folder / "module.json").read_text("utf-8")
+    held = Rooms(rooms, pages)
+    give, take = _GIVE(held.give), _TAKE(lambda _type, _device, _address: 0)
+    code = GuardedCode(request["name"], request["arch"], text, rooms)
+    function = code.compiled(_address(give), _address(take))
+    for pages.at_end in (True, False):
+        placed = [_placed(folder / str(n), t, pages) for n, t in enumerate(request["tensors"])]
+        function(*(array for _, array in placed), *request["scalars"])
+        side = "end" if pages.at_end else "start"
+        for number, (place, _) in enumerate(placed):
+            result = ctypes.string_at(place.start, place.size)
+            (folder / f"{number}.{side}").write_bytes(result)
+        told = next(filter(None, (place.touched() for place in pages.places)), None)
+        held.places.clear()
+        pages.free()
+        if told:
+            return told
+    return None
+
+
+def _placed(file: Path, tensor: Mapping[str, Any], pages: Pages) -> tuple[Place, Any]:
+    """A tensor between guard pages, and what can be passed on of it."""
+    content = file.read_bytes()
+    place = pages.place(tensor["name"], len(content), 1)
+    ctypes.memmove(place.start, content, len(content))
+    raw = (ctypes.c_ubyte * len(content)).from_address(place.start)
+    flat = np.frombuffer(memoryview(raw), numpy_dtype(tensor["dtype"]))
+    return place, NUMPY.passed(flat.reshape(tensor["shape"]))
+
+
+def _address(function: Any) -> int:
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+
+
+if __name__ == "__main__":
+    main()

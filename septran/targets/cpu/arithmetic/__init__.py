@@ -1,0 +1,1 @@
+"""What vector code computes of elements: functions, conversions, divisions, sums that wrap."""

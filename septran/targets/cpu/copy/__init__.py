@@ -1,0 +1,1 @@
+"""Copies between memories: packing, rows in pieces, transposed blocks."""

@@ -1,0 +1,192 @@
+"""How a microkernel goes over the summed axis, and what it loads at each step.
+
+An operand is read in place wherever it lies, as long as its offset is one part for the row
+(or column) and another for the step: then the first is found once a tile, and the second is
+the same for all rows. The steps of a window (channel, row and column of the filter) are such
+a part once they are counted by loops of their own: the *walk*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from septran.ir.atoms import FloorDiv, Mod
+from septran.ir.index import Index, Var, axis
+from septran.targets.cpu import simd
+from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.gemm.prefetch import Asking
+from septran.targets.cpu.map.elements import contiguity, fully_readable, read, widen
+from septran.targets.lower.indices import with_axes
+from septran.targets.lower.writer import Expr
+
+MOST_UNROLLED = 24
+"""Steps of a walk's innermost loops that are written out."""
+
+Stream = Callable[[Index, int, int, str, "Expr | None"], Expr]
+"""Loads ``(k, number, lanes, dtype, count)`` of a strip or panel."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The summed axis as nested loops, in any order; a single one where nothing divides it."""
+
+    extents: tuple[int, ...] = ()
+    """How often each digit of a step's number counts, most significant first; empty: one loop."""
+    order: tuple[int, ...] = ()
+    """The digits, by the nesting of their loops, outermost first."""
+
+    def unrolled(self) -> int:
+        """How many of the innermost loops are written out."""
+        count, total = 0, 1
+        for number in reversed(self.order):
+            total *= self.extents[number]
+            if total > MOST_UNROLLED:
+                break
+            count += 1
+        return count
+
+    def number(self, digits: Mapping[int, Index]) -> Index:
+        """A step's number from its digits."""
+        total = Index()
+        for n, extent in enumerate(self.extents):
+            total = total * extent + digits[n]
+        return total
+
+    @contextmanager
+    def loops(self, context: Context, asking: Asking | None = None) -> Iterator[list[Index]]:
+        """Open the loops that are not written out; the numbers of the steps inside.
+
+        The innermost is cut in two where something is to be asked for in between.
+        """
+        split = len(self.order) - self.unrolled()
+        inner: list[dict[int, Index]] = [{}]
+        for n in self.order[split:]:
+            inner = [{**step, n: Index.of(i)} for step in inner for i in range(self.extents[n])]
+        outer: dict[int, Index] = {}
+        turn = Index()
+        with ExitStack() as opened:
+            for n in self.order[:split]:
+                size = 1
+                if asking and n == self.order[split - 1]:
+                    size = _divisor(self.extents[n], asking.every // len(inner))
+                count = self.extents[n] // size
+                index = opened.enter_context(context.loop("k", count))
+                turn, outer[n] = turn * count + index, index * size
+                if asking and n == self.order[split - 1]:
+                    asking.ask(context, turn)
+                    outer[n] += opened.enter_context(context.loop("k", size))
+            yield [self.number({**outer, **step}) for step in inner]
+
+
+def _divisor(value: int, most: int) -> int:
+    """The greatest divisor of `value` that is at most `most`."""
+    return next((n for n in range(min(value, most), 1, -1) if value % n == 0), 1)
+
+
+def walk(context: Context, operands: tuple[tuple[Access, int], ...], steps: Index) -> Walk:
+    """How to count the steps so that more of the operands, each with its summed axis, divide."""
+    if not steps.is_constant:
+        return Walk()
+    cuts = {c for access, number in operands for c in _cuts(access.offset, axis(number))}
+    chain = [*sorted(c for c in cuts if 1 < c < steps.constant), steps.constant]
+    if len(chain) == 1 or any(b % a for a, b in pairwise(chain)):
+        return Walk()
+    extents = tuple(b // a for a, b in zip([1, *chain], chain, strict=False))[::-1]
+    digits = Walk(extents, tuple(range(len(extents))))
+    found = [
+        (_parts(context, access, number, digits), _parts(context, access, number, Walk()))
+        for access, number in operands
+    ]
+    if not any(by_digits and not at_once for by_digits, at_once in found):
+        return Walk()
+    return replace(digits, order=_order(found[0][0], digits))
+
+
+def _order(parts: tuple[Index, Index] | None, digits: Walk) -> tuple[int, ...]:
+    """Digits with short strides in what is broadcast innermost: each row then is one stream."""
+    if parts is None:
+        return digits.order
+    strides = [abs(parts[1].coefficient(_digit(n))) for n in digits.order]
+    return tuple(sorted(digits.order, key=lambda n: -strides[n]))
+
+
+def _cuts(index: Index, variable: Var) -> Iterator[int]:
+    """Steps of `variable` after which some division or remainder goes on or starts anew."""
+    for atom, _ in index.terms:
+        if isinstance(atom, FloorDiv | Mod) and variable in atom.value.variables():
+            inside = tuple(_cuts(atom.value, variable))
+            yield from inside
+            scale = 1
+            if isinstance(atom.value.terms[0][0], FloorDiv) and len(atom.value.terms) == 1:
+                scale = max(inside, default=1)
+            yield scale * atom.divisor
+
+
+def _parts(
+    context: Context, access: Access, number: int, steps: Walk
+) -> tuple[Index, Index] | None:
+    """The offset of step 0, and what the walk's digits add to it.
+
+    None where the two cannot be told apart, or an element may not exist.
+    """
+    if any(access.leaving):
+        return None
+    known = with_axes(access.region, context.indices.ranges)
+    digits = [_digit(n) for n in range(max(1, len(steps.extents)))]
+    extents = steps.extents or (max(2, access.region.shape[number]),)
+    known |= {d: (0, max(1, e - 1)) for d, e in zip(digits, extents, strict=True)}
+    k = Index.of(digits[0])
+    if steps.extents:
+        k = steps.number({n: Index.of(d) for n, d in enumerate(digits)})
+    moved = access.offset.substitute({axis(number): k}).simplify(known)
+    along = Index(tuple((a, c) for a, c in moved.terms if a in digits))
+    rest = moved - along
+    return None if not rest.variables().isdisjoint(digits) else (rest, along)
+
+
+def _digit(number: int) -> Var:
+    return Var(f"@digit{number}")
+
+
+def stream(
+    context: Context,
+    access: Access,
+    start: tuple[Index, Index],
+    k_axis: int,
+    numbers: Sequence[int],
+    steps: Walk,
+) -> Stream:
+    """How to load the element or vector of a strip or panel at each of `numbers`, at step k."""
+    across = 1 - k_axis
+    parts = _parts(context, access, k_axis, steps)
+    pitch = access.stride(across)
+    bases: dict[int, Index] = {}
+    if parts is not None:
+        for number in numbers if pitch is None else (0,):
+            spot = {axis(across): start[across] + number}
+            bases[number] = context.variable("at", parts[0].substitute(spot))
+
+    def load(k: Index, number: int, lanes: int, dtype: str, count: Expr | None) -> Expr:
+        spot = list(start)
+        spot[k_axis], spot[across] = k, start[across] + number
+        step = contiguity(access, spot, across, lanes)
+        whole = count is None or fully_readable(access, step)
+        if not whole or parts is None or step is None:
+            return simd.cast(read(context, access, spot, lanes, across, count), dtype)
+        base = bases[number] if pitch is None else bases[0] + number * pitch
+        offset = base + _along(context, access, parts[0], k_axis, k)
+        value = simd.load(access.storage.flat, context.lower(offset), lanes, step)
+        return simd.cast(widen(value, access.storage.dtype), dtype)
+
+    return load
+
+
+def _along(context: Context, access: Access, rest: Index, k_axis: int, k: Index) -> Index:
+    """What step `k` adds to the offset of step 0."""
+    zero = {axis(1 - k_axis): Index()}
+    whole = access.offset.substitute({**zero, axis(k_axis): k})
+    return context.indices.simplify(whole - rest.substitute(zero))

@@ -1,0 +1,280 @@
+"""``gemm`` on a tile: a register-tiled microkernel under loops over panels and strips.
+
+For each panel of B (in L1) and each strip of A's rows, the tile of C stays in vector
+registers over the whole k loop: one broadcast of A and one FMA a register and step.
+Operands may lie anywhere and in any layout; packed ones are fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from septran.dtypes import accumulator_dtype, itemsize
+from septran.ir.index import Index, ceil_div
+from septran.targets.cpu import simd
+from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.arithmetic import wrapping
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.gemm.dots import emit_dots, lie_along
+from septran.targets.cpu.gemm.k_loop import Walk, stream, walk
+from septran.targets.cpu.gemm.prefetch import (
+    LINE,
+    OFTENEST,
+    RAREST,
+    Ahead,
+    Asking,
+    Below,
+    Beside,
+    far,
+)
+from septran.targets.cpu.gemm.results import Shape, Tile, first_step, left, prefetch, update
+from septran.targets.cpu.gemm.tiling import panels, strips
+from septran.targets.lower.writer import Expr
+from septran.tile.nodes import Buffer, Compute
+
+EXACT_STEPS = {"int8": 1024, "uint8": 256}
+"""Products of these types that sum exactly in float32's 24 bits."""
+MOST_PANELS = 2
+"""Of B that a block of A is read in place for with its next rows asked for in each."""
+UNROLLED = 4
+"""Steps of k in one turn of a loop that only computes, where the machine file says nothing:
+a core whose front end another thread shares then keeps its two multipliers busy."""
+MOST_COUNTED = 2**31 - 1
+"""Lines times rows that are counted in the kernel's integers."""
+
+
+@dataclass(frozen=True)
+class Operands:
+    """C, A and B of one gemm, and how far it sums."""
+
+    c: Access
+    a: Access
+    b: Access
+    steps: Index
+    """Of the summed axis that exist."""
+    first: Index | None
+    """C is overwritten where this is 0 and summed into elsewhere; None: always summed."""
+    walk: Walk
+    """How the steps are counted."""
+    ahead: Ahead | None
+    """What is asked for meanwhile."""
+    sums: str
+    """The type that products are summed in."""
+
+
+def emit_multiply_adds(
+    context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]
+) -> None:
+    """Each of the nodes, summed in the type of C's arithmetic."""
+    del private  # a gemm's operands are held by others, too
+    for node in nodes:
+        _emit(context, node, accumulator_dtype(context.storages[node.operands[0].buffer].dtype))
+
+
+def emit_exact_sums(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
+    """Each of the nodes, by float32's FMAs where these are exact, else as others are summed."""
+    for node in nodes:
+        a, b = (context.storages[operand.buffer].dtype for operand in node.operands[1:])
+        limit = min(EXACT_STEPS.get(a, 0), EXACT_STEPS.get(b, 0))
+        if node.operands[1].shape[1] <= limit:
+            _emit(context, node, "float32")
+        else:
+            emit_multiply_adds(context, [node], private)
+
+
+def _emit(context: Context, node: Compute, sums: str) -> None:
+    """``C += A @ B`` for the extents that exist, or ``C = A @ B`` in a first step."""
+    c, a, b = _oriented(context, node)
+    steps = context.variable("steps", node.operands[1].valid[1])
+    way = walk(context, ((a, 1), (b, 0)), steps)
+    first, ahead = first_step(context, node), _ahead(context, a, b)
+    operands = Operands(c, a, b, steps, first, way, ahead, sums)
+    if sums[0] == "f" and lie_along(a, b):
+        emit_dots(context, operands)
+        return
+    shape = register_tile(context, node, operands)
+    high, wide = (context.variable(s, v) for s, v in zip("mn", c.region.valid, strict=True))
+
+    def panel(column: Index, columns: Index | None) -> None:
+        for narrow, fits in _narrowed(context, shape, wide, columns):
+
+            def strip(row: Index, rows: int, narrow: Shape = narrow) -> None:
+                _microkernel(context, operands, narrow, Tile(row, rows, column, columns))
+
+            with context.writer.when(fits):
+                strips(context, high, narrow, strip)
+
+    panels(context, wide, shape.columns, panel)
+
+
+def _ahead(context: Context, a: Access, b: Access) -> Ahead | None:
+    """What the next iteration puts into one of the operands; another gemm need not ask again."""
+    found = [context.coming.pop(o.region.buffer, None) for o in (a, b)]
+    return next((ahead for ahead in found if ahead), None)
+
+
+def _oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
+    """C, A and B; or all three transposed, where vectors can be had of A and not of B.
+
+    The transposed product is the same sums: elements of B are then what is broadcast.
+    """
+    c, a, b = map(context.access, node.operands)
+    if b.run(1) > 1 or a.run(0) <= 1:
+        return c, a, b
+    turned = [context.access(r.transposed((1, 0))) for r in node.operands]
+    return turned[0], turned[2], turned[1]
+
+
+def register_tile(context: Context, node: Compute, operands: Operands) -> Shape:
+    """From the instruction's tile, scaled to the type that products are summed in."""
+    dtype = operands.sums
+    instruction = context.machine.instruction(node.instruction)
+    default = (8, 48) if context.unit.registers == 32 else (6, 16)
+    rows, columns = instruction.tile[:2] or default
+    register = context.unit.lanes(dtype)
+    columns = max(register, columns * 4 // itemsize(dtype) // register * register)
+    lanes = register
+    while columns % (lanes * 2) == 0:
+        lanes *= 2
+    unroll = int(instruction.options.get("unroll", 0))
+    return Shape(rows, columns, lanes, dtype, unroll, columns // register)
+
+
+def _narrowed(
+    context: Context, shape: Shape, extent: Index, columns: Index | None
+) -> list[tuple[Shape, Expr | bool]]:
+    """The register tiles for what is left of the columns, each with when it is the one.
+
+    None has a register without any of the columns: behind the last panel of an operand
+    there may be nothing that can be read. Fewer columns leave registers for more rows.
+    """
+    if columns is None:
+        return [(shape, True)]
+    register = context.unit.lanes(shape.dtype)
+    if columns.is_constant:
+        narrow = _of_registers(shape, -(-columns.constant // register), register)
+        return [(replace(narrow, rows=shape.rows * (shape.columns // narrow.columns)), True)]
+    values = context.values(extent)
+    rests = range(1, shape.columns) if values is None else {v % shape.columns for v in values}
+    counts = sorted({-(-rest // register) for rest in rests} - {0})
+    found: list[tuple[Shape, Expr | bool]] = []
+    for count in counts:
+        number = context.lower(ceil_div(columns, register))
+        fits = counts == [count] or number == context.writer.index(count)
+        found.append((_of_registers(shape, count, register), fits))
+    return found
+
+
+def _of_registers(shape: Shape, count: int, register: int) -> Shape:
+    """The register tile with that many registers in a row."""
+    width = count * register
+    return replace(shape, columns=width, lanes=min(shape.lanes, width & -width), registers=count)
+
+
+def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile) -> None:
+    writer = context.writer
+    rows = [writer.allocate("acc", shape.columns, shape.dtype) for _ in range(tile.rows)]
+    zero = simd.constant(0, shape.dtype, shape.lanes)
+    for row in rows:
+        for chunk in shape.chunks:
+            simd.store(writer, row, writer.index(chunk), zero, shape.lanes)
+    prefetch(context, operands.c, shape, tile)
+    step = _steps(context, operands, shape, tile, rows)
+    _sum_up(context, operands, shape, step, _asking(context, operands, shape, tile))
+    update(context, operands.c, operands.first, shape, tile, rows)
+
+
+def _sum_up(
+    context: Context,
+    operands: Operands,
+    shape: Shape,
+    step: Callable[[Index], None],
+    asking: Asking | None,
+) -> None:
+    """All steps of k."""
+    every = asking.every if asking else 1
+    unroll = shape.unroll or (1 if asking else UNROLLED)
+    if operands.walk.extents:
+        with operands.walk.loops(context, asking) as steps:
+            for k in steps:
+                step(k)
+        return
+    parts = max(1, every // unroll)
+    at_once = parts * unroll
+    whole = context.variable("whole", operands.steps // at_once)
+    with context.loop("k", whole) as k:
+        if asking:
+            asking.ask(context, k)
+        with context.loop("k", parts) as part, context.loop("u", unroll, unrolled=True) as u:
+            step(k * at_once + part * unroll + u)
+    if at_once > 1:
+        with context.loop("k", operands.steps - whole * at_once) as k:
+            step(whole * at_once + k)
+
+
+def _asking(context: Context, operands: Operands, shape: Shape, tile: Tile) -> Asking | None:
+    """So often that all tiles together ask for every line."""
+    ahead = operands.ahead
+    if ahead is None:
+        return _beside(context, operands, shape, tile) or _below(context, operands, shape, tile)
+    high, wide = operands.c.region.shape
+    panels = -(-wide // shape.columns)
+    total = ahead.turns * panels * high
+    every = operands.a.region.shape[1] * total // (ahead.lines * shape.rows)
+    if not OFTENEST <= every <= RAREST or total * ahead.lines > MOST_COUNTED:
+        return None
+    done = (ahead.turn * panels + tile.column // shape.columns) * high + tile.row
+    return Asking(ahead, context.variable("line", done * ahead.lines // total), _rounded(every))
+
+
+def _beside(context: Context, operands: Operands, shape: Shape, tile: Tile) -> Asking | None:
+    """The next panel of B, where it is read in place and far away."""
+    b, high = operands.b, operands.c.region.shape[0]
+    every = high // shape.rows
+    if tile.columns is not None or not OFTENEST <= every <= RAREST or not far(context, b):
+        return None
+    beside = Beside(b, tile.column + shape.columns)
+    first = context.variable("line", tile.row * beside.lines // high)
+    return Asking(beside, first, _rounded(every))
+
+
+def _below(context: Context, operands: Operands, shape: Shape, tile: Tile) -> Asking | None:
+    """The next strip of A, where it is read in place and far away, by the first panels."""
+    a, panels = operands.a, -(-operands.c.region.shape[1] // shape.columns)
+    if panels > MOST_PANELS or not far(context, a):
+        return None
+    line = LINE // itemsize(a.storage.held)
+    return Asking(Below(a, tile.row + tile.rows, tile.rows), Index(), line)
+
+
+def _rounded(every: int) -> int:
+    """A power of two, which divides most numbers of steps."""
+    return 1 << (every.bit_length() - 1)
+
+
+def _steps(
+    context: Context, operands: Operands, shape: Shape, tile: Tile, rows: list[Any]
+) -> Callable[[Index], None]:
+    """What one step of k does: a column of A times a row of B."""
+    writer = context.writer
+    walk = operands.walk
+    column_of_a = stream(context, operands.a, (tile.row, Index()), 1, range(tile.rows), walk)
+    row_of_b = stream(context, operands.b, (Index(), tile.column), 0, shape.chunks, walk)
+
+    def step(k: Index) -> None:
+        at = k if walk.extents else context.variable("k", k)
+        vectors = []
+        for c in shape.chunks:
+            count = left(context, shape, tile, c)
+            vectors.append(writer.bind("b", row_of_b(at, c, shape.lanes, shape.dtype, count)))
+        for i, row in enumerate(rows):
+            scalar = column_of_a(at, i, 1, shape.dtype, None)
+            a = writer.bind("a", simd.broadcast(scalar, shape.lanes))
+            for c, b in zip(shape.chunks, vectors, strict=True):
+                old = simd.load(row, writer.index(c), shape.lanes)
+                total = wrapping.multiply_add(writer, a, b, old)
+                simd.store(writer, row, writer.index(c), total, shape.lanes)
+
+    return step

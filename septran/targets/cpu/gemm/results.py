@@ -1,0 +1,188 @@
+"""A gemm's register tile, and how it gets into C: along C's rows, or turned, down its columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from septran.dtypes import is_float, itemsize
+from septran.ir.index import Index, Var
+from septran.targets.cpu import simd
+from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.arithmetic import wrapping
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.copy.transpose import transposed
+from septran.targets.cpu.map.elements import read, write
+from septran.targets.lower.writer import Expr
+from septran.tile.nodes import Compute
+
+FMAS_IN_FLIGHT = 8
+"""Independent ones that keep the units busy: two a cycle, each done after four."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The register tile of one gemm and the type it sums in."""
+
+    rows: int
+    columns: int
+    lanes: int
+    """Of one TensorIR vector; LLVM splits it into registers."""
+    dtype: str
+    unroll: int = 1
+    """Steps of k in one iteration."""
+    registers: int = 2
+    """That one row takes."""
+
+    @property
+    def chunks(self) -> range:
+        """First columns of the vectors of one row."""
+        return range(0, self.columns, self.lanes)
+
+    def idles(self, rows: int) -> bool:
+        """Whether whole strips leave rows whose sums are too few to keep the units busy."""
+        return 0 < rows % self.rows * self.registers < FMAS_IN_FLIGHT and rows > self.rows
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One register tile: where it starts in C, and how much of it exists."""
+
+    row: Index
+    rows: int
+    column: Index
+    columns: Index | None
+    """None when all do."""
+
+
+def first_step(context: Context, node: Compute) -> Index | None:
+    """A gemm overwrites C where this is 0 and sums into it elsewhere; None: it always sums."""
+    name = dict(node.attributes).get("first")
+    if name is None:
+        return None
+    return context.indices.simplify(Index.of(Var(str(name)))) if name else Index()
+
+
+def prefetch(context: Context, c: Access, shape: Shape, tile: Tile) -> None:
+    """Ask for a whole tile of C now, so that it is in L1 when the k loop ends."""
+    if tile.columns is not None:
+        return
+    line = 64 // itemsize(c.storage.held)
+    high, wide = (line, 1) if _turned(c) else (1, line)
+    for row in range(0, tile.rows, high):
+        for column in range(0, shape.columns, wide):
+            at = context.lower(c.at((tile.row + row, tile.column + column)))
+            simd.prefetch(context.writer, c.storage.flat, at, 3, write=True)
+
+
+def update(
+    context: Context, c: Access, first: Index | None, shape: Shape, tile: Tile, rows: list[Any]
+) -> None:
+    """Put the tile into C: over it where `first` is 0, else onto it."""
+    if first is None:
+        _put(context, c, shape, tile, rows, onto=True)
+        return
+    with context.writer.body() as over:
+        _put(context, c, shape, tile, rows, onto=False)
+    if first == Index():
+        context.writer.choose(True, over, [])
+        return
+    with context.writer.body() as onto:
+        _put(context, c, shape, tile, rows, onto=True)
+    context.writer.choose(context.lower(first) == 0, over, onto)
+
+
+def _put(
+    context: Context, c: Access, shape: Shape, tile: Tile, rows: list[Any], onto: bool
+) -> None:
+    if _turned(c) and shape.columns > 1:
+        _put_turned(context, c, shape, tile, rows, onto)
+        return
+    writer = context.writer
+    exact = tile.columns.constant if tile.columns and tile.columns.is_constant else shape.columns
+    for i, row in enumerate(rows):
+        for chunk in shape.chunks:
+            if chunk >= exact:
+                continue
+            count = left(context, shape, tile, chunk)
+            spot = (tile.row + i, tile.column + chunk)
+            value = simd.load(row, writer.index(chunk), shape.lanes)
+            if onto:
+                value = _sum(context, read(context, c, spot, shape.lanes, 1, count), value)
+            write(context, c, spot, _summed(value, c), 1, count)
+
+
+def _summed(value: Expr, c: Access) -> Expr:
+    """A sum that is exact in float32, and so one of C's integers."""
+    dtype = c.storage.dtype
+    return value if is_float(dtype) else simd.cast(value, dtype)
+
+
+def _turned(c: Access) -> bool:
+    """Whether C is contiguous down its columns, and not along its rows."""
+    return c.stride(1) != 1 and c.stride(0) == 1
+
+
+def _put_turned(
+    context: Context, c: Access, shape: Shape, tile: Tile, rows: list[Any], onto: bool
+) -> None:
+    """Blocks of the tile, turned in registers so that they are written down C's columns."""
+    size = context.unit.lanes(shape.dtype)
+    for chunk in range(0, shape.columns, size):
+        for top in range(0, tile.rows, size):
+            count = min(size, tile.rows - top)
+            some, at = rows[top : top + count], context.writer.index(chunk)
+            block = [simd.load(row, at, size) for row in some]
+            block += [simd.constant(0, shape.dtype, size)] * (size - count)
+            columns = transposed(context.writer, [context.writer.bind("t", v) for v in block])
+            for n, column in enumerate(columns):
+                with context.writer.when(_exists(context, tile, chunk + n)):
+                    spot = (tile.row + top, tile.column + chunk + n)
+                    _put_column(context, c, spot, column, count, onto)
+
+
+def _exists(context: Context, tile: Tile, column: int) -> Expr | bool:
+    if tile.columns is None or context.indices.bounds(tile.columns)[0] > column:
+        return True
+    if tile.columns.is_constant:
+        return False
+    return context.lower(tile.columns) > context.writer.index(column)
+
+
+def _put_column(
+    context: Context, c: Access, spot: tuple[Index, Index], column: Expr, count: int, onto: bool
+) -> None:
+    """The first `count` lanes, in vectors of a power of two: stores under a mask are slow."""
+    done, lanes = 0, simd.lanes_of(column)
+    while done < count:
+        size = 1 << ((count - done).bit_length() - 1)
+        part = column
+        if size < lanes:
+            part = tirx.Shuffle([column], [tirx.const(done + n, "int32") for n in range(size)])
+        at = (spot[0] + done, spot[1])
+        if onto:
+            part = _sum(context, read(context, c, at, size, 0), part)
+        write(context, c, at, _summed(part, c), 0)
+        done += size
+
+
+def left(context: Context, shape: Shape, tile: Tile, chunk: int) -> Expr | None:
+    """How many lanes of a vector exist; None when all do.
+
+    Only the last register of a row may have columns that do not exist, and none has no others.
+    """
+    if tile.columns is None:
+        return None
+    least = shape.columns - shape.columns // shape.registers + 1
+    if max(least, context.indices.bounds(tile.columns)[0]) >= chunk + shape.lanes:
+        return None
+    return context.lower(tile.columns - chunk)
+
+
+def _sum(context: Context, old: Expr, value: Expr) -> Expr:
+    """`old` plus the tile's sum, in the type of C's arithmetic."""
+    dtype = simd.element_of(old)
+    total = wrapping.add(context.writer, old, simd.cast(value, dtype))
+    return context.writer.bind("c", total)

@@ -1,0 +1,1 @@
+"""Tensor expressions on tiles: rows and columns of vectors, fused and narrowed."""

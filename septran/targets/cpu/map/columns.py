@@ -1,0 +1,299 @@
+"""The inside of a row: scalars, and loops over vectors that neighbours share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from septran.dtypes import accumulator_dtype, compute_dtype, itemsize
+from septran.ir import expressions as ex
+from septran.ir.index import Index, axis, ceil_div
+from septran.targets.cpu import simd
+from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.map.elements import stored, write
+from septran.targets.cpu.map.reductions import Accumulator
+from septran.targets.cpu.map.statements import Columns
+from septran.targets.cpu.map.values import Evaluation
+from septran.targets.lower.statements import Point, Statement, operand_point, regions_of
+from septran.targets.lower.writer import Expr
+from septran.tile.nodes import Region
+
+Accesses = Mapping[Region, Access]
+COSTLY = {"exp", "exp2", "tanh", "sigmoid", "erf", "log", "log2", "sin", "cos", "power"}
+"""Functions whose loops wait for the processor more than for memory."""
+
+
+def emit_row(
+    context: Context,
+    loops: Sequence[Sequence[Statement]],
+    at: tuple[Index, ...],
+    accesses: Accesses,
+    passed: Collection[str],
+) -> None:
+    """Do what `row_loops` found in order; the buffers in `passed` are never stored."""
+    wide = [run for run in loops if not _alone_in_row(run[0], len(at))]
+    far = _far(context, wide[0], at, accesses) if len(wide) > 1 else []
+    asking = _asking(wide)
+    for run in loops:
+        first = run[0]
+        if _scalar(first, len(at)):
+            value = Evaluation(context, accesses).value(first.value, first.point(at, Index()))
+            write(context, accesses[first.target], at, value)
+        elif _vertical(first):
+            _Vertical(context, first, at, accesses).emit()
+        else:
+            _Columns(context, run, at, accesses, far if run is asking else [], passed).emit()
+
+
+def _asking(loops: Sequence[Sequence[Statement]]) -> Sequence[Statement] | None:
+    """Of a row's loops, the one that brings the next row near.
+
+    One that computes for long hides it; else the last: results go to memory beside it.
+    """
+    costly = [run for run in loops[1:] if any(_costly(s) for s in run)]
+    return next(iter([*costly, *loops[-1:]]), None)
+
+
+def _costly(statement: Statement) -> bool:
+    return any(
+        isinstance(node, ex.Unary | ex.Binary) and node.function in COSTLY
+        for node in ex.walk(statement.value)
+    )
+
+
+def row_loops(run: Sequence[Statement], depth: int) -> list[list[Statement]]:
+    """Inner statements in order, those that depend only on their own column together."""
+    rest, loops = list(run), []
+    while rest:
+        count = 1 if _alone_in_row(rest[0], depth) else _shared(rest, depth)
+        loops.append(rest[:count])
+        rest = rest[count:]
+    return loops
+
+
+def passing(loops: Sequence[Sequence[Statement]], depth: int, names: Collection[str]) -> set[str]:
+    """Of `names`, the buffers whose elements go from statement to statement of one loop."""
+    found = set()
+    for name in names:
+        users = [run for run in loops if any(r.buffer == name for s in run for r in regions_of(s))]
+        if len(users) != 1 or _alone_in_row(users[0][0], depth):
+            continue
+        first = next(s for s in users[0] if any(r.buffer == name for r in regions_of(s)))
+        read = any(r.buffer == name for r in regions_of(first)[1:])
+        if first.target.buffer == name and first.function is None and not read:
+            found.add(name)
+    return found
+
+
+def _alone_in_row(statement: Statement, depth: int) -> bool:
+    """Whether it shares no loop over columns."""
+    return _scalar(statement, depth) or _vertical(statement)
+
+
+def _vertical(statement: Statement) -> bool:
+    return statement.function is not None and not statement.horizontal
+
+
+def _far(
+    context: Context, run: Sequence[Statement], at: tuple[Index, ...], accesses: Accesses
+) -> list[Access]:
+    """What a row's first loop has to bring from afar, row after row.
+
+    A later loop, which finds it near, can ask for the next row's.
+    """
+    found = []
+    for statement in run:
+        for view in ex.loads(statement.value):
+            assert isinstance(view, Region)
+            access = accesses[view]
+            size = math.prod(access.storage.shape) * itemsize(access.storage.held)
+            rows = len(at) > 0 and view.rank == len(at) + 1 and not access.storage.owned
+            moves = rows and bool(access.stride(len(at) - 1)) and access.stride(len(at)) == 1
+            if moves and size > context.cache_bytes(context.machine.processors[-1].name):
+                found.append(access)
+    return found
+
+
+def _scalar(statement: Statement, depth: int) -> bool:
+    return statement.function is None and statement.rest(depth) == 0
+
+
+def _shared(rest: Sequence[Statement], depth: int) -> int:
+    """How many statements from the first on can share one loop over vectors."""
+    count, columns = 1, Columns(depth)
+    columns.take(rest[0])
+    while count < len(rest):
+        following = rest[count]
+        if _alone_in_row(following, depth) or _extent(following) != _extent(rest[0]):
+            break
+        if not columns.take(following):
+            break
+        count += 1
+    return count
+
+
+def _extent(statement: Statement) -> Index:
+    return (statement.value if statement.function else statement.target).valid[-1]
+
+
+def vector_lanes(context: Context, run: Sequence[Statement], accesses: Accesses) -> tuple[int, int]:
+    """Lanes of one register for what is computed, and of the vectors worked on at once."""
+    widest = 1
+    for statement in run:
+        written = compute_dtype(accesses[statement.target].storage.dtype)
+        written = sum_dtype(statement) if statement.horizontal else written  # one a row
+        widest = max(widest, itemsize(written))
+        for node in ex.walk(statement.value):
+            if isinstance(node, ex.Load) and isinstance(node.view, Region):
+                widest = max(widest, itemsize(compute_dtype(accesses[node.view].storage.dtype)))
+            elif isinstance(node, ex.Unary | ex.Select | ex.Cast):
+                widest = max(widest, itemsize(compute_dtype(node.dtype)))
+    lanes = context.unit.bytes // widest
+    return lanes, lanes * 4
+
+
+@dataclass
+class _Columns:
+    """Elementwise statements and reductions along the same columns, in one loop."""
+
+    context: Context
+    run: Sequence[Statement]
+    at: tuple[Index, ...]
+    accesses: Accesses
+    ahead: Sequence[Access]
+    """Of which the next row is asked for."""
+    passed: Collection[str]
+    """Buffers of which each vector is used at once, and never again."""
+
+    def emit(self) -> None:
+        """Whole vectors first, then what is left under a mask."""
+        context, extent = self.context, _extent(self.run[0])
+        lanes, wide = vector_lanes(context, self.run, self.accesses)
+        evaluation = Evaluation(context, self.accesses)
+        for statement in self.run:
+            evaluation.hoist(statement.value, self._point(statement, Index(), lanes, None))
+        sums = [self._accumulator(s, wide) for s in self.run]
+        extent = context.variable("columns", extent)
+        whole = context.variable("vectors", extent // wide)
+        with context.loop("v", whole) as v:
+            self._ask(v * wide, wide)
+            self._vector(evaluation.inside(), sums, v * wide, wide, None)
+        rest = context.indices.simplify(extent - whole * wide)
+        if context.indices.bounds(rest)[1] > 0:
+            with context.loop("v", ceil_div(rest, lanes)) as v:
+                start = whole * wide + v * lanes
+                exact = context.divides(lanes, extent)
+                count = None if exact else context.variable("count", extent - start)
+                self._vector(evaluation.inside(), sums, start, lanes, count)
+        for statement, total in zip(self.run, sums, strict=True):
+            if total is not None:
+                write(context, self.accesses[statement.target], self.at, total.result())
+
+    def _ask(self, start: Index, lanes: int) -> None:
+        """Bring the next row's part of what was read before into L2."""
+        for access in self.ahead:
+            line = 64 // itemsize(access.storage.held)
+            for further in range(0, lanes, line):
+                spot = (*self.at[:-1], self.at[-1] + 1, start + further)
+                offset = self.context.lower(access.at(spot))
+                simd.prefetch(self.context.writer, access.storage.flat, offset, 2)
+
+    def _accumulator(self, statement: Statement, lanes: int) -> Accumulator | None:
+        if statement.function is None:
+            return None
+        return Accumulator(self.context, statement.function, sum_dtype(statement), lanes)
+
+    def _point(self, statement: Statement, start: Index, lanes: int, count: Index | None) -> Point:
+        """The value's point for a vector that starts at a column."""
+        along = len(self.at)
+        point = Point((*self.at, start), along, lanes, count)
+        if statement.function is not None:
+            return point
+        return operand_point(point, statement.value, statement.target.shape)
+
+    def _vector(
+        self,
+        evaluation: Evaluation,
+        sums: Sequence[Accumulator | None],
+        start: Index,
+        lanes: int,
+        count: Index | None,
+    ) -> None:
+        context = self.context
+        left = None if count is None else context.lower(count)
+        for statement, total in zip(self.run, sums, strict=True):
+            value = evaluation.value(statement.value, self._point(statement, start, lanes, count))
+            if total is not None:
+                total.add(simd.broadcast(simd.cast(value, total.dtype), lanes), left)
+                continue
+            target = self.accesses[statement.target]
+            value = simd.broadcast(value, lanes)
+            if statement.target.buffer in self.passed:
+                evaluation.keep(statement.target.buffer, stored(context, value, target.storage))
+                continue
+            if _keeps_some(statement) and simd.element_of(value) == target.storage.held:
+                value = simd.settled(value)
+            spot = (*self.at, start)
+            shown = None if _alone(target) else left
+            write(context, target, spot, value, len(self.at), shown)
+
+
+def _keeps_some(statement: Statement) -> bool:
+    """Whether it chooses between what is there and something else, in vectors of words."""
+    choice = statement.value
+    if not isinstance(choice, ex.Select) or itemsize(choice.dtype) < 4:
+        return False
+    arms = [part.view for part in (choice.yes, choice.no) if isinstance(part, ex.Load)]
+    return statement.target in arms
+
+
+def _alone(target: Access) -> bool:
+    """Whether nothing that exists lies behind a row, so that whole vectors may be written."""
+    shape, region = target.storage.shape, target.region
+    whole = region.index[-1] == Index.of(axis(region.rank - 1)) and region.shape[-1] == shape[-1]
+    return target.storage.owned and whole and 1 < math.prod(shape) == shape[-1]
+
+
+def sum_dtype(statement: Statement) -> str:
+    """The type that a reduction accumulates in."""
+    dtype = statement.value.dtype
+    wide = accumulator_dtype(dtype) if statement.function == "sum" else compute_dtype(dtype)
+    return "int32" if wide == "bool" else wide
+
+
+@dataclass
+class _Vertical:
+    """A reduction along another axis than the last: a vector of results at a time."""
+
+    context: Context
+    statement: Statement
+    at: tuple[Index, ...]
+    accesses: Accesses
+
+    def emit(self) -> None:
+        """Whole vectors, then one under a mask."""
+        context = self.context
+        extent = context.variable("columns", self.statement.target.valid[-1])
+        lanes, _ = vector_lanes(context, [self.statement], self.accesses)
+        whole = context.variable("vectors", extent // lanes)
+        with context.loop("v", whole) as v:
+            self._vector(v * lanes, lanes, None)
+        rest = context.indices.simplify(extent - whole * lanes)
+        if context.indices.bounds(rest)[1] > 0:
+            with context.writer.when(rest.is_constant or context.lower(rest) > 0):
+                self._vector(whole * lanes, lanes, context.variable("rest", rest))
+
+    def _vector(self, start: Index, lanes: int, count: Index | None) -> None:
+        context, statement = self.context, self.statement
+        assert statement.function is not None
+        total = Accumulator(context, statement.function, sum_dtype(statement), lanes)
+        spot = (*self.at, start)
+        with context.loop("r", statement.value.valid[statement.axis]) as r:
+            at = (*spot[: statement.axis], r, *spot[statement.axis :])
+            point = Point(at, len(at) - 1, lanes, count)
+            value = Evaluation(context, self.accesses).value(statement.value, point)
+            total.add(simd.broadcast(simd.cast(value, total.dtype), lanes))
+        left: Expr | None = None if count is None else context.lower(count)
+        write(context, self.accesses[statement.target], spot, total.vector(), len(self.at), left)

@@ -1,0 +1,206 @@
+"""``map``, ``fill`` and ``copy`` on tiles: loops over vectors, neighbours fused row by row.
+
+Statements of one leaf that depend on each other only within a row are done together, a
+row at a time, so that the row stays in L1; within a row, those that depend on each other
+only within a column share one loop over vectors. A temporary that nobody else uses
+shrinks to a row, or to one element, which LLVM keeps in a register; one that only hands
+vectors on within a loop is not stored at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+from septran.dtypes import compute_dtype, itemsize
+from septran.ir.index import Index
+from septran.targets.cpu.addresses import Access, Storage
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.map.columns import emit_row, passing, row_loops
+from septran.targets.cpu.map.elements import held_dtype
+from septran.targets.cpu.map.narrowing import narrowed
+from septran.targets.cpu.map.statements import Rows, independent, recomputed
+from septran.targets.cpu.simd import fence
+from septran.targets.cpu.writer import LARGEST_ON_STACK
+from septran.targets.lower.statements import Statement, regions_of, statements
+from septran.tile.layouts import ROW
+from septran.tile.nodes import Buffer, Compute, Region
+
+PARALLEL_ELEMENTS = 1 << 15
+"""Rows with at least that many elements are spread over the cores where none is busy yet."""
+
+
+Part = tuple[list[Statement], "dict[str, int] | None"]
+"""Statements in one loop over rows, with each buffer's axis along them; None: inner ones."""
+
+
+def emit_maps(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
+    """Do the nodes in order; `private` buffers are used by no other node."""
+    mine = {b.name: b.dtype for b in private}
+    found, made = statements(nodes, lambda name: mine.get(name) or context.storages[name].dtype)
+    own = {b.name: b for b in (*private, *made)}
+    run, own = narrowed(recomputed(found, own), own, context.indices.ranges)
+    fusion = _Fusion(context, own, _passing(run, own))
+    fusion.level(run, 0, (), fusion.start())
+
+
+@dataclass
+class _Fusion:
+    context: Context
+    private: dict[str, Buffer]
+    passed: Collection[str]
+    """Private buffers that are never stored."""
+    storages: dict[str, Storage] = field(default_factory=dict)
+    """Of private buffers, as far as they have been allocated."""
+
+    def start(self) -> dict[str, frozenset[int]]:
+        """What is known of buffers' shapes before the first loop: nothing is left of some."""
+        gone = {n: frozenset(range(len(self.private[n].shape))) for n in sorted(self.passed)}
+        self._allocate(list(gone), gone)
+        return gone
+
+    def level(
+        self,
+        run: list[Statement],
+        depth: int,
+        at: tuple[Index, ...],
+        shrunk: dict[str, frozenset[int]],
+    ) -> None:
+        """Do `run` for the elements whose first `depth` coordinates are `at`."""
+        parts = _parts(run, depth)
+        homes = self._homes(parts)
+        self._allocate([n for n, home in homes.items() if home is None], shrunk)
+        for number, (part, axes) in enumerate(parts):
+            mine = [n for n, home in homes.items() if home == number]
+            if axes is None:
+                self._allocate(mine, shrunk)
+                loops = row_loops(part, depth)
+                emit_row(self.context, loops, at, self._accesses(part, shrunk), self.passed)
+                continue
+            deeper = dict(shrunk)
+            for name in mine:
+                gone = {axes[name]} if name in axes else set()
+                deeper[name] = shrunk.get(name, frozenset()) | gone
+            extent = part[0].target.valid[depth]
+            spread = not depth and self._worth(part)
+            if not spread:
+                self._allocate([n for n in mine if not self._on_stack(n, deeper)], deeper)
+            with self.context.loop("row", extent, spread) as row:
+                self.level(part, depth + 1, (*at, row), deeper)
+                if spread and any(self._streamed(s.target) for s in part):
+                    fence(self.context.writer)  # on each of the cores
+
+    def _homes(self, parts: list[Part]) -> dict[str, int | None]:
+        """For each private buffer without storage, the only part that uses it, or None."""
+        homes: dict[str, int | None] = {}
+        for number, (part, _) in enumerate(parts):
+            for name in {r.buffer for s in part for r in regions_of(s)}:
+                if name in self.private and name not in self.storages:
+                    homes[name] = number if homes.get(name, number) == number else None
+        return dict(sorted(homes.items()))
+
+    def _allocate(self, names: list[str], shrunk: dict[str, frozenset[int]]) -> None:
+        for name in names:
+            shape, dtype, room = self._room(name, shrunk)
+            held = held_dtype(dtype)
+            flat = self.context.writer.scratch(name.replace("%", "reduced_"), room, held)
+            self.storages[name] = Storage(name, shape, dtype, ROW, flat, held, owned=True)
+
+    def _room(
+        self, name: str, shrunk: dict[str, frozenset[int]]
+    ) -> tuple[tuple[int, ...], str, int]:
+        """What a buffer shrinks to: its shape, element type and number of elements."""
+        buffer = self.private[name]
+        shape = shrink(buffer.shape, shrunk.get(name, frozenset()))
+        dtype = compute_dtype(buffer.dtype) if name.startswith("%") else buffer.dtype
+        return shape, dtype, math.prod(shape) + (0 if math.prod(shape) == 1 else 64)
+
+    def _on_stack(self, name: str, shrunk: dict[str, frozenset[int]]) -> bool:
+        """Whether room for a buffer costs nothing; larger ones are a call of the runtime."""
+        _, dtype, room = self._room(name, shrunk)
+        return room * itemsize(held_dtype(dtype)) < LARGEST_ON_STACK
+
+    def _accesses(
+        self, run: list[Statement], shrunk: dict[str, frozenset[int]]
+    ) -> dict[Region, Access]:
+        every = {r for s in run for r in regions_of(s)}
+        return {r: self._access(r, shrunk) for r in sorted(every, key=str)}
+
+    def _access(self, region: Region, shrunk: dict[str, frozenset[int]]) -> Access:
+        """The region in its buffer, or in what its buffer shrank to."""
+        if region.buffer not in self.storages:
+            return self.context.access(region)
+        gone = shrunk.get(region.buffer, frozenset())
+        index = tuple(Index() if n in gone else e for n, e in enumerate(region.index))
+        storage = self.storages[region.buffer]
+        return Access.of(storage, replace(region, index=index), self.context.indices.ranges)
+
+    def _streamed(self, target: Region) -> bool:
+        storage = self.context.storages.get(target.buffer)
+        return storage is not None and storage.streamed
+
+    def _worth(self, part: list[Statement]) -> bool:
+        work = max(math.prod(s.value.shape) for s in part)
+        return work >= PARALLEL_ELEMENTS and not self.context.parallel
+
+
+def _passing(run: list[Statement], private: Collection[str], depth: int = 0) -> set[str]:
+    """The buffers of which each vector goes from statement to statement of one inner loop."""
+    found: set[str] = set()
+    for part, axes in _parts(run, depth):
+        inside = {id(s) for s in part}
+        elsewhere = {r.buffer for s in run if id(s) not in inside for r in regions_of(s)}
+        mine = set(private) - elsewhere
+        if axes is None:
+            found |= passing(row_loops(part, depth), depth, mine)
+        else:
+            found |= _passing(part, mine, depth + 1)
+    return found
+
+
+def _parts(run: list[Statement], depth: int) -> list[Part]:
+    """Cut a run into loops over the axis `depth` (with each buffer's axis) and inner parts."""
+    parts: list[Part] = []
+    rest = list(run)
+    while rest:
+        loop, axes = _fusable(rest, depth)
+        if loop and not all(s.inner(depth) for s in loop):
+            parts.append((loop, axes))
+            rest = rest[len(loop) :]
+            continue
+        inner = [rest.pop(0)]
+        while rest and rest[0].inner(depth) and _starts_no_loop(rest, depth):
+            inner.append(rest.pop(0))
+        parts.append((inner, None))
+    return parts
+
+
+def _starts_no_loop(rest: list[Statement], depth: int) -> bool:
+    outer = next((n for n, s in enumerate(rest) if not s.inner(depth)), None)
+    if outer is None:
+        return True
+    return len(_fusable(rest[: outer + 1], depth)[0]) <= outer
+
+
+def _fusable(rest: list[Statement], depth: int) -> tuple[list[Statement], dict[str, int] | None]:
+    """The longest beginning whose rows along axis `depth` depend only on themselves."""
+    rows, count = Rows(depth), 0
+    for statement in rest:
+        first = rest[0].target
+        if statement.rest(depth) < 1:
+            break
+        same = statement.target.shape[depth] == first.shape[depth]
+        if not same or statement.target.valid[depth] != first.valid[depth]:
+            break
+        if not rows.take(statement):
+            if count == 0:
+                return rest[:1], {}  # one statement never depends on its own other rows
+            break
+        count += 1
+    return rest[:count], independent(rest[:count], depth) if count else None
+
+
+def shrink(shape: tuple[int, ...], gone: frozenset[int]) -> tuple[int, ...]:
+    """`shape` with some axes reduced to one element."""
+    return tuple(1 if n in gone else extent for n, extent in enumerate(shape))

@@ -1,0 +1,1 @@
+"""From TensorIR to machine code that runs: LLVM, threads, guards, instrumentation."""

@@ -1,0 +1,186 @@
+"""From TensorIR to machine code and back from disk: TVM's passes and LLVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.tirx import transform as tir
+
+from septran.errors import TargetError
+from septran.targets.base import Source, TensorIR
+from septran.targets.cpu.run.isa import lacking, llvm_target
+from septran.targets.cpu.run.threads import share_threads
+from septran.temporary import opened_apart
+
+LIBRARY, FACTS = "kernel.so", "kernel.json"
+
+
+# Not TVM's own pipeline: its StmtSimplify takes floats for real numbers ((x + c) - c is x,
+# x == x is true), which breaks NaN and rounding, and LowerIntrin takes seconds over integer
+# vectors. The emitters write what LLVM has; it does what else is left out, too.
+PASSES = tvm.transform.Sequential(
+    [
+        tir.LowerTIRxOpaque(),
+        tir.UnrollLoop(),
+        tir.VerifyMemory(),
+        tir.BF16ComputeLegalize(),
+        tir.AnnotateEntryFunc(),
+        tir.SplitHostDevice(),
+        tir.MakePackedAPI(),
+        tir.BF16StorageLegalize(),
+        tir.LowerTVMBuiltin(),
+    ]
+)
+
+
+class BuildError(TargetError):
+    """LLVM or TVM refused the generated code: a mistake of SepTran itself."""
+
+    code = "SEP511"
+
+
+class MissingFeatureError(TargetError):
+    """The kernel was compiled for instructions that this host does not have."""
+
+    code = "SEP512"
+
+
+@dataclass(frozen=True)
+class CpuExecutable:
+    """A function in machine code, and its text."""
+
+    name: str
+    arch: str
+    source: Source
+    module: Any
+    """The `tvm.runtime.Module`."""
+    function: Any
+    library: bytes | None = field(default=None, repr=False)
+    """The shared library where this was loaded from one: TVM does not link such code again."""
+    checks_arguments: bool = True
+    """TVM's function refuses other shapes, dtypes, layouts and devices before it starts."""
+
+    def __call__(self, *arguments: Any) -> None:
+        """Run on DLPack tensors in the order of the parameters, then the scalars."""
+        share_threads(arguments)
+        self.function(*arguments)
+
+    def save(self, folder: Path) -> None:
+        """A shared library, and beside it what its text and name were."""
+        if self.library is not None:
+            (folder / LIBRARY).write_bytes(self.library)
+        else:
+            self._link(folder)
+        facts = {
+            "name": self.name,
+            "arch": self.arch,
+            "text": self.source.text,
+            "parts": dict(self.source.parts),
+            "facts": dict(self.source.facts),
+        }
+        (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+    def _link(self, folder: Path) -> None:
+        from tvm.runtime import Executable
+
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            _reserve(Path(work) / "room", 2 * len(self.source.parts["assembly"]))
+            Executable(self.module).export_library(str(folder / LIBRARY), workspace_dir=work)
+
+
+def _reserve(file: Path, size: int) -> None:
+    """Fail where a disk has no room for `size` bytes: LLVM ends the process there.
+
+    The text of machine code is longer than the code.
+    """
+    with file.open("wb") as output:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(output.fileno(), 0, size)
+        else:
+            output.write(bytes(size))
+    file.unlink()
+
+
+def compile_module(module: Any, arch: str) -> Any:
+    """A `tvm.runtime.Module` with the code of every function of `module`."""
+    target = llvm_target(arch)
+    bound = tir.BindTarget(target.with_host(target))(module)
+    return tvm.get_global_func("target.build.llvm")(PASSES(bound), target)
+
+
+def build(ir: TensorIR, arch: str) -> CpuExecutable:
+    """Machine code for `ir`, ready to run where the host has the instructions."""
+    try:
+        module = compile_module(ir.module, arch)
+    except Exception as error:
+        raise BuildError(
+            f"no machine code for {ir.name}: {_last_line(str(error))}",
+            hint="this is a mistake of SepTran, not of your files; please report it",
+        ) from error
+    assembly = str(module.inspect_source("asm"))
+    source = Source(ir.name, "llvm", annotated(ir), {"assembly": assembly}, figures(assembly))
+    return _loaded(ir.name, arch, source, module)
+
+
+def load(folder: Path) -> CpuExecutable:
+    """What `CpuExecutable.save` wrote."""
+    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    source = Source(facts["name"], "llvm", facts["text"], facts["parts"], facts["facts"])
+    library = folder / LIBRARY
+    module = opened_apart(library, lambda copy: tvm.runtime.load_module(str(copy)))
+    return replace(
+        _loaded(facts["name"], facts["arch"], source, module), library=library.read_bytes()
+    )
+
+
+def annotated(ir: TensorIR) -> str:
+    """The loops that LLVM compiles, each part headed by a comment that says where it is from."""
+    lines = []
+    for line in ir.text.splitlines():
+        note = re.match(r"( *)with T\.attr\(\{\"origin\": \"(.*)\"\}\):$", line)
+        lines.append(f"{note[1]}# {note[2]}" if note else line)
+    return "\n".join(lines)
+
+
+def figures(assembly: str) -> dict[str, Any]:
+    """What the machine code is made of: instructions, FMAs, spills, registers."""
+    code = [
+        line.strip()
+        for line in assembly.splitlines()
+        if line.startswith("\t") and not line.strip().startswith(".")
+    ]
+    vectors = [line for line in code if re.search(r"%[xyz]mm\d", line)]
+    widths = {width for line in vectors for width in re.findall(r"%([xyz])mm", line)}
+    widest = max(widths, default="x", key="xyz".index)
+    return {
+        "instructions": len(code),
+        "fused multiply-adds": sum("vfmadd" in line for line in code),
+        "vector spills": sum("(%rsp)" in line for line in vectors),
+        "vector bits": {"x": 128, "y": 256, "z": 512}[widest],
+    }
+
+
+def _loaded(name: str, arch: str, source: Source, module: Any) -> CpuExecutable:
+    missing = lacking(arch)
+    if not missing:
+        return CpuExecutable(name, arch, source, module, module[name])
+
+    def refuse(*_: Any) -> None:
+        raise MissingFeatureError(
+            f"{name} was compiled for {arch}, and this host has no {', '.join(missing)}",
+            hint="map it to a machine whose arch this host has, such as native",
+        )
+
+    return CpuExecutable(name, arch, source, module, refuse)
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if "Error" in line or "Check failed" in line]
+    return (lines or text.splitlines() or [""])[-1].strip()[:300]

@@ -1,0 +1,104 @@
+"""Code whose scratch buffers lie where its caller wants them: between pages nothing may touch.
+
+The kernel is lowered once more with `GuardedWriter`. Every buffer that it allocates, those too
+that a kernel in use has on its stack, is asked for at `Rooms.of`, a function of the process
+that runs it, instead of at TVM's runtime. All else is the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from septran.dtypes import itemsize
+from septran.targets.cpu.lowering import lower_program
+from septran.targets.cpu.run.build import compile_module
+from septran.targets.cpu.run.isa import llvm_arch
+from septran.targets.cpu.run.threads import use_all_cores
+from septran.targets.cpu.writer import CpuWriter
+from septran.targets.lower.writer import flat_buffer
+from septran.tile.nodes import TileProgram
+
+FIRST, STEP = 4096, 8
+"""A room's number is said by the bytes that are asked for, as TVM passes on nothing else.
+
+More than it puts on the stack, and a multiple of every element.
+"""
+GIVE, TAKE = "7700770077007700771", "7700770077007700772"
+"""Where the addresses of the two functions will stand in the code."""
+USE_ROOMS = f"""\
+@__TVMBackendAllocWorkspace = external global ptr
+@__TVMBackendFreeWorkspace = external global ptr
+define void @septran_use_rooms() {{
+  store ptr inttoptr (i64 {GIVE} to ptr), ptr @__TVMBackendAllocWorkspace
+  store ptr inttoptr (i64 {TAKE} to ptr), ptr @__TVMBackendFreeWorkspace
+  ret void
+}}"""
+"""Code that TVM compiles calls its runtime through these two variables of its own."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """A scratch buffer."""
+
+    name: str
+    size: int
+    """Bytes, with those behind it that a vector may reach."""
+
+
+@dataclass(frozen=True)
+class GuardedCode:
+    """A kernel that has not been compiled yet."""
+
+    name: str
+    arch: str
+    text: str
+    """The module as JSON, with `GIVE` and `TAKE` in it."""
+    rooms: tuple[Room, ...]
+
+    def compiled(self, give: int, take: int) -> Callable[..., Any]:
+        """The function; `give` and `take` are addresses of functions as TVM's runtime has.
+
+        ``void *give(int, int, uint64_t bytes, int, int)`` and ``int take(int, int, void *)``.
+        """
+        use_all_cores()
+        module = tvm.ir.load_json(self.text.replace(GIVE, str(give)).replace(TAKE, str(take)))
+        function: Callable[..., Any] = compile_module(module, self.arch)[self.name]
+        return function
+
+
+class GuardedWriter(CpuWriter):
+    """Writes a kernel that takes its scratch buffers from two functions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rooms: list[Room] = []
+
+    def scratch(self, stem: str, elements: int, dtype: str) -> Any:
+        """A buffer whose size says its number."""
+        if not self.rooms:  # code without scratch buffers has no such variables
+            self.functions["septran_use_rooms"] = USE_ROOMS
+            call = tirx.call_extern("void", "septran_use_rooms")
+            self._bodies[0].insert(0, tirx.Evaluate(call))
+        asked = (FIRST + STEP * len(self.rooms)) // itemsize(dtype)
+        buffer = flat_buffer(self.name(stem), asked, dtype)
+        self.rooms.append(Room(buffer.name, max(1, elements) * itemsize(dtype)))
+        self.emit(tirx.AllocBuffer(buffer))
+        return buffer
+
+
+def number_of(asked: int) -> int:
+    """The number of the room that so many bytes are asked for."""
+    return (asked - FIRST) // STEP
+
+
+def guarded_code(program: TileProgram) -> GuardedCode:
+    """The kernel of a tile program, with its scratch buffers in rooms."""
+    writer = GuardedWriter()
+    module = tvm.IRModule({program.name: lower_program(program, writer)})
+    text = str(tvm.ir.save_json(module))
+    return GuardedCode(program.name, llvm_arch(program.machine), text, tuple(writer.rooms))

@@ -1,0 +1,218 @@
+"""Results from registers to GLOBAL through SHARED: stmatrix into a swizzled panel, then TMA.
+
+Each warpgroup has panels of its own, of 64 rows and 128 bytes, and goes round them: while one
+is stored by TMA the next one is filled. Edges are clipped by the tensor map.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
+
+from septran.dtypes import itemsize
+from septran.emulator.launch import TensorMap
+from septran.ir.index import Index, minimum
+from septran.targets.cuda.context import Context, Storage
+from septran.targets.cuda.copy.copies import emit_statements
+from septran.targets.cuda.copy.idle_memory import idle, reused
+from septran.targets.cuda.copy.stores import matrices, put, whole_matrices
+from septran.targets.cuda.copy.tma import STORE
+from septran.targets.cuda.fragment.fragments import GROUP
+from septran.targets.cuda.shared import Tile, pointer
+from septran.targets.cuda.text.ptx import proxy_fence, ptx
+from septran.targets.lower.writer import Expr
+from septran.tile.analyses.engine_limits import Box, box, strides
+from septran.tile.layouts import Layout
+from septran.tile.nodes import Buffer, Copy
+
+ROWS, SPAN = 64, 128
+"""Rows and bytes of a panel."""
+PANELS = 2
+"""That a warpgroup goes round."""
+SPARE = 4096
+"""Bytes that are left for what threads tell each other."""
+BARRIERS = 8
+"""First named barrier of the warpgroups."""
+
+
+def copy(context: Context, node: Copy) -> None:
+    """Store a fragment by TMA where it can be, else by plain stores."""
+    found = plan(context, node)
+    if isinstance(found, str):
+        about = node.target.buffer
+        context.remark("missed", about, f"{about} is stored by threads, not by TMA: {found}")
+        emit_statements(context, node)
+        return
+    _Epilogue(context, node, found).write()
+
+
+def plan(context: Context, node: Copy) -> Box | str:
+    """The target as a box, or why it is not stored by TMA."""
+    program = context.program
+    engine = next((e for e in program.machine.engines if e.completes_by == "mbarrier"), None)
+    if engine is None:
+        return f"{program.machine.name} has none"
+    source = context.storages[node.source.buffer]
+    if not whole_matrices(source, node.source):
+        return f"{source.name} does not lie as stmatrix takes it"
+    fragment = source.fragment
+    assert fragment is not None
+    if source.shape[0] % (ROWS * (context.threads.count // GROUP)):
+        return "its rows are not a multiple of 64 for each warpgroup"
+    if source.shape[1] * itemsize(source.dtype) % SPAN:
+        return "its rows are not a multiple of 128 bytes"
+    if _base(context, node, panels=1) is None:
+        return "there is no shared memory left for it"
+    near = Buffer(source.name, source.memory, source.shape, source.dtype)
+    found = box(replace(program, buffers=_with(program.buffers, near)), node, engine)
+    if isinstance(found, str):
+        return found
+    tensor = program.buffer(node.target.buffer)
+    for number, view in enumerate(found.views):
+        if view is not None and not _clipped(node, found, number, tensor.shape):
+            return "more of the tensor lies beyond what exists of the tile"
+    return found
+
+
+def _base(context: Context, node: Copy, panels: int) -> int | None:
+    """Where so many panels a warpgroup begin in shared memory; None where they do not fit."""
+    held = context.state.epilogues
+    key = str(context.threads)
+    if key not in held:
+        size = context.threads.count // GROUP * panels * ROWS * SPAN
+        memory = context.program.machine.memory("SHARED")
+        room = (memory.capacity_bytes or 0) - SPARE - context.shared_bytes
+        if panels < PANELS and _base(context, node, panels + 1) is not None:
+            return held[key][0]
+        if size > room - 1024:
+            free = idle(context, node, size)
+            if free is None:
+                return None
+            held[key] = (free, panels)
+        else:
+            held[key] = (context.reserve(size, 1024), panels)
+    base, count = held[key]
+    return base if count >= panels else None
+
+
+def _with(buffers: tuple[Buffer, ...], changed: Buffer) -> tuple[Buffer, ...]:
+    return tuple(changed if b.name == changed.name else b for b in buffers)
+
+
+def _clipped(node: Copy, found: Box, number: int, shape: tuple[int, ...]) -> bool:
+    """Whether the tile ends only where the tensor does."""
+    view = found.views[number]
+    assert view is not None
+    left = minimum(node.target.shape[view], shape[found.axes[number]] - found.starts[number])
+    valid = node.target.valid[view]
+    return valid in (left, Index.of(node.target.shape[view]))
+
+
+@dataclass
+class _Epilogue:
+    context: Context
+    node: Copy
+    found: Box
+
+    def write(self) -> None:
+        """All panels of this thread's warpgroup."""
+        context = self.context
+        source = context.storages[self.node.source.buffer]
+        groups = context.threads.count // GROUP
+        rows, width = source.shape[0] // groups, SPAN // itemsize(source.dtype)
+        group = context.variable("group", context.thread // GROUP)
+        count = PANELS if _base(context, self.node, PANELS) is not None else 1
+        base = _base(context, self.node, count)
+        assert base is not None
+        if reused(context, base):
+            context.sync()  # all of these threads have read what was there
+        panels = [(r, c) for r in range(0, rows, ROWS) for c in range(0, source.shape[1], width)]
+        for number, (row, column) in enumerate(panels):
+            at = group * (count * ROWS * SPAN) + base + number % count * ROWS * SPAN
+            self.fill(source, at, group, row, column, width, count)
+            self.store(at, group * rows + row, column, width)
+        with context.writer.when(self.first):
+            ptx(context, "cp.async.bulk.wait_group.read", 0)
+
+    @property
+    def first(self) -> Expr:
+        """Whether this is the first thread of its warpgroup."""
+        context = self.context
+        return context.lower(context.thread % GROUP) == context.writer.index(0)
+
+    def meet(self, group: Index) -> None:
+        """A barrier of this warpgroup."""
+        number = T.Cast("uint32", self.context.lower(group + BARRIERS))
+        ptx(self.context, "bar.sync", number, T.uint32(GROUP))
+
+    def fill(
+        self,
+        source: Storage,
+        at: Index,
+        group: Index,
+        row: int,
+        column: int,
+        width: int,
+        count: int,
+    ) -> None:
+        """Put one panel into shared memory once its last store has been read."""
+        context = self.context
+        with context.writer.when(self.first):
+            ptx(context, "cp.async.bulk.wait_group.read", count - 1)
+        self.meet(group)
+        fragment = source.fragment
+        assert fragment is not None
+        mine = [
+            (r, c, w)
+            for r, c, w in matrices(fragment)
+            if row <= r < row + ROWS and column <= c < column + width
+        ]
+        panel = Storage(
+            "panel", "SHARED", (ROWS, width), source.dtype, Layout("swizzle", (SPAN,)), source.flat
+        )
+        tile = _Panel(
+            context, panel, 1, Index.of(-row), 1, Index() - column * itemsize(source.dtype),
+            Index(), at,
+        )  # fmt: skip
+        put(context, source, tile, mine, GROUP)
+        proxy_fence(context)
+        self.meet(group)
+
+    def store(self, at: Index, row: Index, column: int, width: int) -> None:
+        """Hand a panel to TMA."""
+        context, found = self.context, self.found
+        tensor = context.buffer(self.node.target.buffer)
+        widths = strides(tensor)
+        axes = found.axes
+        inner = {view: n for n, view in enumerate(found.views)}
+        shape = [1] * len(axes)
+        starts = list(found.starts)
+        shape[0] = width
+        starts[0] = starts[0] + column
+        across = inner.get(0)
+        if across is not None and across != 0:
+            shape[across] = ROWS
+            starts[across] = starts[across] + row
+        wanted = TensorMap(
+            tensor.name, tensor.dtype, tuple(tensor.shape[a] for a in axes),
+            tuple(widths[a] for a in axes[1:]), tuple(shape), SPAN, f"{tensor.name}_map",
+        )  # fmt: skip
+        variable = context.tensor_map(wanted)
+        with context.writer.when(self.first):
+            coordinates = [T.Cast("int32", context.lower(s)) for s in starts]
+            place = pointer(context, context.lower(at))
+            text = STORE.format(len(axes))
+            ptx(context, text, T.address_of(variable), *coordinates, place)
+            ptx(context, "cp.async.bulk.commit_group")
+
+
+@dataclass(frozen=True)
+class _Panel(Tile):
+    """A panel at a byte of shared memory; rows and columns count from the fragment's first."""
+
+    at: Index
+
+    def start(self) -> Index:
+        """Where the panel begins."""
+        return self.at

@@ -1,0 +1,1 @@
+"""Fragments: how registers hold tiles, and what is computed on them."""

@@ -1,0 +1,217 @@
+"""Statements on fragments: element by element, with vectors of 16 bytes from and to memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from septran.ir import expressions as ex
+from septran.ir.index import Index, Var
+from septran.ir.views import View
+from septran.targets.cuda.addresses import Access
+from septran.targets.cuda.context import Context, Storage
+from septran.targets.cuda.fragment.conversions import stage
+from septran.targets.cuda.fragment.expressions import Evaluation
+from septran.targets.cuda.fragment.fragments import Digit, Fragment
+from septran.targets.cuda.fragment.mathematics import cast
+from septran.targets.cuda.fragment.registers import (
+    Walk,
+    exists,
+    lane_digit,
+    primary,
+    reachable,
+    register_digits,
+    zero,
+)
+from septran.targets.cuda.fragment.statements import Places, Statement, placed
+from septran.targets.lower.indices import divisor
+from septran.targets.lower.writer import Expr, both
+
+Key = tuple[View, Places]
+
+
+@dataclass
+class Sources:
+    """Where a statement's operands come from, at the place where its loops are."""
+
+    context: Context
+    walk: Walk
+    staged: Mapping[str, Storage]
+    """Fragments that were put into shared memory for it."""
+    arrays: dict[Key, tuple[Any, bool]] = field(default_factory=dict)
+    """What was loaded from memory for one pass over the lanes; whether one value for all."""
+    lane: Digit | None = None
+    """The digit that the innermost loop goes over, where it goes over vectors."""
+
+    def read(self, load: ex.Load, places: Places) -> Expr:
+        """The element of a view that the statement's current element needs."""
+        view, writer = load.view, self.context.writer
+        storage = self.context.storages[view.tensor]
+        if (view, places) in self.arrays:
+            array, single = self.arrays[view, places]
+            at = Index() if single or self.lane is None else self.walk.steps[self.lane]
+            return writer.load(array, self.context.lower(at))
+        if storage.memory == "REGISTER" and view.tensor not in self.staged:
+            register = self.walk.register(storage, view, places)
+            return writer.load(storage.flat, self.context.lower(register))
+        raise AssertionError(f"{view} was not loaded before")
+
+    def access(self, view: View) -> Access | None:
+        """The place in memory of a view; None where it is in this thread's registers."""
+        if view.tensor in self.staged:
+            return Access(self.context, self.staged[view.tensor], view)
+        storage = self.context.storages[view.tensor]
+        return None if storage.memory == "REGISTER" else Access(self.context, storage, view)
+
+    def fetch(self, statement: Statement) -> None:
+        """Load what the lanes of the innermost loop need from memory."""
+        self.arrays.clear()
+        for load, places in dict.fromkeys(statement.loads()):
+            access = self.access(load.view)
+            if access is not None and (load.view, places) not in self.arrays:
+                self.arrays[load.view, places] = self._fetched(access, places)
+
+    def _fetched(self, access: Access, places: Places) -> tuple[Any, bool]:
+        writer, dtype = self.context.writer, access.storage.dtype
+        last = self.walk.fragment.rank - 1
+        along = self.lane is not None and last in places
+        count = self.lane.extent if self.lane is not None and along else 1
+        array = writer.allocate("x", count, dtype)
+        for start, width, at in pieces(self.walk, access, places, self.lane if along else None):
+            inside = access.exists(at)
+            if inside is not None:
+                for n in range(width):
+                    writer.store(array, start + n, zero(dtype))
+            with writer.when(inside):
+                value = writer.load(access.storage.flat, access.lower(at, width), width)
+                writer.store(array, start, value, width)
+        return array, not along
+
+
+def pieces(
+    walk: Walk, access: Access, places: Places, lane: Digit | None
+) -> list[tuple[int, int, tuple[Index, ...]]]:
+    """The lanes of the innermost loop as vectors: first lane, width, place of the first."""
+
+    def at(step: Index) -> tuple[Index, ...]:
+        if lane is not None:
+            walk.steps[lane] = step
+        return tuple(Index() if p is None else walk.coordinate(p) for p in places)
+
+    if lane is None:
+        return [(0, 1, at(Index()))]
+    before = walk.steps.get(lane)
+    indices = walk.context.indices
+    variable = Var("@lane")
+    indices.bind(variable, None, 0, lane.extent - 1)
+    general = at(Index.of(variable))
+    width = access.width(general, variable, lane.extent)
+    while width > 1 and not _together(access, general, variable, width):
+        width //= 2
+    found = [(n, width, at(Index.of(n))) for n in range(0, lane.extent, width)]
+    if before is None:
+        del walk.steps[lane]
+    else:
+        walk.steps[lane] = before
+    return found
+
+
+def _together(access: Access, at: tuple[Index, ...], lane: Var, width: int) -> bool:
+    """Whether of each vector either all elements exist or none."""
+    for coordinate, valid in zip(at, access.region.valid, strict=True):
+        if lane in coordinate.variables():
+            start = coordinate.substitute({lane: 0})
+            if divisor(start) % width or divisor(valid) % width:
+                return False
+    return True
+
+
+def emit_statement(
+    context: Context, statement: Statement, fragment: Fragment, keep: bool = False
+) -> None:
+    """``target[...] = value`` for each element of a fragment.
+
+    `keep` says that what is in the scratch memory already is to stay there.
+    """
+    target = context.storages[statement.target.tensor]
+    staged = stage_unreachable(context, statement, fragment, keep)
+    walk = Walk(context, fragment)
+    sources = Sources(context, walk, staged)
+    lane = lane_digit(fragment)
+    sources.lane = lane
+    outer = [d for d in register_digits(fragment) if d != lane]
+    in_memory = target.memory != "REGISTER"
+    with context.writer.when(primary(context, fragment) if in_memory else None), walk.over(outer):
+        sources.fetch(statement)
+        out = context.writer.allocate("y", lane.extent if lane else 1, target.dtype) \
+            if in_memory else None  # fmt: skip
+        with walk.over([lane] if lane else []):
+            value = evaluate(context, statement, sources, walk)
+            value = cast(value, target.dtype)
+            if out is not None:
+                step = walk.steps[lane] if lane else Index()
+                context.writer.store(out, context.lower(step), value)
+            else:
+                _keep(context, statement, target, walk, value)
+        if out is not None:
+            _put(context, statement, target, walk, lane, out)
+
+
+def evaluate(context: Context, statement: Statement, sources: Sources, walk: Walk) -> Expr:
+    """The value of a statement at the element where the loops are."""
+    evaluation = Evaluation(context, walk.coordinates, sources.read)
+    return evaluation.value(statement.value, placed(statement.value, len(statement.shape)))
+
+
+def stage_unreachable(
+    context: Context, statement: Statement, fragment: Fragment, keep: bool = False
+) -> dict[str, Storage]:
+    """Put those operands into shared memory that lie in other threads than they are needed in."""
+    needed: dict[str, Storage] = {}
+    for load, places in statement.loads():
+        storage = context.storages[load.view.tensor]
+        if storage.memory == "REGISTER" and not reachable(fragment, storage, load.view, places):
+            needed[storage.name] = storage
+    return stage(context, needed.values(), keep) if needed else {}
+
+
+def _keep(context: Context, statement: Statement, target: Storage, walk: Walk, value: Expr) -> None:
+    """Store into the thread's own register, unless that would spoil elements that exist."""
+    inside = None
+    if target.name not in context.state.uniform:
+        at = walk.coordinates
+        inside = exists(context, at, statement.valid, _ragged(statement, target))
+    places = tuple(range(len(statement.shape)))
+    number = context.lower(walk.register(target, statement.target, places))
+    with context.writer.when(inside):
+        context.writer.store(target.flat, number, value)
+
+
+def _ragged(statement: Statement, target: Storage) -> list[int]:
+    """Axes of a statement along which its target may have more elements than it writes."""
+    return [
+        n
+        for n, (valid, extent) in enumerate(zip(statement.valid, statement.shape, strict=True))
+        if valid != Index.of(extent)
+    ]
+
+
+def _put(
+    context: Context,
+    statement: Statement,
+    target: Storage,
+    walk: Walk,
+    lane: Digit | None,
+    out: Any,
+) -> None:
+    """Store what the lanes computed into memory, where it exists."""
+    access = Access(context, target, statement.target)
+    places = tuple(range(len(statement.shape)))
+    for start, width, at in pieces(walk, access, places, lane):
+        inside = both(
+            *(context.indices.below(c, v) for c, v in zip(at, statement.valid, strict=True))
+        )
+        with context.writer.when(inside):
+            value = context.writer.load(out, start, width)
+            context.writer.store(target.flat, access.lower(at, width), value, width)

@@ -1,0 +1,1 @@
+"""Products: wgmma, mma.sync, and multiply and add of single elements."""

@@ -1,0 +1,48 @@
+"""Zeros in registers beyond what exists, in what a product sums over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import tirx
+
+from septran.ir.index import Index
+from septran.targets.cuda.context import Context
+from septran.targets.cuda.fragment.registers import Walk, exists, register_digits, zero
+from septran.tile.nodes import Compute, Region
+
+
+def cleared(context: Context, node: Compute) -> Any:
+    """A's registers, with zeros where a step of the product does not exist.
+
+    What lies there is undefined, and B has other rows of its tensor there, not zeros.
+    """
+    left = node.operands[1]
+    clear(context, left, [1])
+    return context.storages[left.buffer].flat
+
+
+def clear(context: Context, region: Region, axes: Sequence[int]) -> None:
+    """Zeros in a whole buffer's registers, where elements do not exist along some axes.
+
+    A part that begins elsewhere is read through shared memory, with zeros for what is missing:
+    its buffer has elements beyond it, which stay.
+    """
+    if not region.is_plain:
+        return
+    ragged = [n for n in axes if region.valid[n] != Index.of(region.shape[n])]
+    storage = context.storages[region.buffer]
+    fragment = storage.fragment
+    if not ragged or fragment is None:
+        return
+    walk = Walk(context, fragment)
+    with walk.over(register_digits(fragment)):
+        there = exists(context, walk.coordinates, region.valid, ragged)
+        if there is not None:
+            spot = Index()
+            for digit in register_digits(fragment):
+                spot = spot + walk.steps.get(digit, Index()) * digit.stride
+            at = context.lower(spot)
+            value = tirx.Select(there, storage.flat[at], zero(storage.dtype))
+            context.writer.store(storage.flat, at, value)

@@ -1,0 +1,1 @@
+"""From CUDA text to what runs: compilers, the launcher, export, emulation, instrumentation."""

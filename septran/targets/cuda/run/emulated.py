@@ -1,0 +1,122 @@
+"""Generated CUDA text as something to call on the CPU: the emulator behind `Executable`.
+
+kernel = septran.compile("gemm", "nvidia-h200", emulate=True)
+with emulation(mode="random", seed=3):
+kernel.check(a, b)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from septran.emulator.launch import CudaProgram
+from septran.errors import TargetError
+from septran.machine.model import Machine
+from septran.targets.base import Source
+from septran.targets.cuda.run.emulated_profile import EmulatedProfile
+from septran.targets.cuda.run.facts import kernel_facts
+from septran.targets.cuda.run.launcher import TensorSpec
+from septran.targets.dsa.code.build import as_bytes
+from septran.tile.nodes import TileProgram
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODES = ("eager", "late", "random")
+"""When asynchronous operations take effect: at once, as late as waits allow, at random."""
+
+
+class NotKeptError(TargetError):
+    """An emulated kernel has no machine code to keep."""
+
+    code = "SEP575"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How emulated kernels run."""
+
+    mode: str = "eager"
+    seed: int = 0
+    trace: bool = False
+    """Whether to record what happens when, for a timeline."""
+
+
+_DEFAULT = Settings()
+_current: ContextVar[Settings] = ContextVar("emulation", default=_DEFAULT)
+
+
+@contextlib.contextmanager
+def emulation(mode: str = "eager", seed: int = 0, *, trace: bool = False) -> Iterator[None]:
+    """Run emulated kernels in this way, in this thread, as long as the block lasts."""
+    if mode not in MODES:
+        raise ValueError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
+    token = _current.set(Settings(mode, seed, trace))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@dataclass(frozen=True)
+class EmulatedExecutable:
+    """The kernels of one operator, run by the emulator on arrays in the host's memory."""
+
+    name: str
+    program: CudaProgram
+    tensors: tuple[TensorSpec, ...]
+    machine: Machine
+    profiles: list[EmulatedProfile] = field(default_factory=list, repr=False, compare=False)
+    """What the latest call did; empty before the first."""
+
+    def __call__(self, *arguments: Any) -> None:
+        """Run on tensors in the order of the parameters, then the scalars."""
+        self.emulate(_current.get(), *arguments)
+
+    def profile(self, program: TileProgram | None, *arguments: Any) -> EmulatedProfile:
+        """Run, and tell what happened when (`septran.targets.base.SelfProfiling`)."""
+        del program
+        return self.emulate(replace(_current.get(), trace=True), *arguments)
+
+    def emulate(self, how: Settings, *arguments: Any) -> EmulatedProfile:
+        """Run as `how` says; raises EmulationError where the kernel does something wrong."""
+        from septran.emulator import emulate
+
+        count = len(self.tensors)
+        memory = {
+            tensor.name: as_bytes(x)
+            for tensor, x in zip(self.tensors, arguments[:count], strict=True)
+        }
+        names = (name for name, _ in self.program.scalars)
+        scalars = dict(zip(names, arguments[count:], strict=True))
+        run = emulate(
+            self.program, memory, scalars, mode=how.mode, seed=how.seed, machine=self.machine,
+            trace=how.trace,
+        )  # fmt: skip
+        self.profiles[:] = [EmulatedProfile(self.name, self.machine.name, how.mode, run)]
+        return self.profiles[0]
+
+    @property
+    def source(self) -> Source:
+        """The CUDA text that is emulated; it need not have been compiled for a GPU."""
+        facts = kernel_facts(self.program, None, self.machine)
+        return Source(self.name, "cuda", self.program.source, {}, facts)
+
+    def save(self, folder: Path) -> None:
+        """There is nothing to keep; raises NotKeptError."""
+        del folder
+        raise NotKeptError(
+            f"{self.name} is emulated: it has no machine code to save",
+            hint="compile it without emulate=True and save or export that",
+        )
+
+
+def build_emulated(program: CudaProgram, tile: TileProgram) -> EmulatedExecutable:
+    """What runs `program` on the CPU."""
+    buffers = [tile.buffer(name) for name in tile.params]
+    specs = tuple(TensorSpec(b.name, b.dtype, b.shape) for b in buffers)
+    return EmulatedExecutable(tile.name, program, specs, tile.machine)

@@ -1,0 +1,177 @@
+"""A compiled program of kernels: its source, its cubin, and its launch on a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import functools
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from septran.emulator.launch import CudaProgram
+from septran.errors import TargetError
+from septran.machine.as_json import from_json, to_json
+from septran.machine.model import Machine
+from septran.targets.base import Source
+from septran.targets.cuda.run import toolchain
+from septran.targets.cuda.run.compile import Compiled, compile_text, disassemble
+from septran.targets.cuda.run.facts import count_sass, kernel_facts
+from septran.targets.cuda.run.launcher import (
+    LIBRARY,
+    TensorSpec,
+    compile_launcher,
+    make_function,
+    table,
+)
+from septran.targets.cuda.run.records import program_from, program_to
+from septran.targets.cuda.run.toolchain import NoCompilerError
+from septran.tile.nodes import TileProgram
+
+
+class SharedMemoryError(TargetError):
+    """A kernel asks for more shared memory than a block can have."""
+
+    code = "SEP576"
+
+
+CUBIN, PTX, FACTS = "kernel.cubin", "kernel.ptx", "kernel.json"
+
+
+@dataclass(frozen=True)
+class CudaExecutable:
+    """The kernels of one operator for one GPU architecture."""
+
+    name: str
+    program: CudaProgram
+    tensors: tuple[TensorSpec, ...]
+    """What a call passes, in order."""
+    outputs: tuple[str, ...]
+    """Those of them that are written."""
+    machine: Machine
+    compiled: Compiled | None
+    """None where no compiler for CUDA was found: there is text, but nothing to launch."""
+    library: Path | None = None
+    """A launcher that was compiled before; None to compile one at the first call."""
+
+    def __call__(self, *arguments: Any) -> None:
+        """Launch on torch's current stream; tensors in order, then the scalars."""
+        self.function(*arguments)
+
+    @cached_property
+    def function(self) -> Any:
+        """What launches, without a step in Python; raises TargetError where nothing can."""
+        if self.compiled is None:
+            toolchain.compiler()  # raises where there is still none
+            raise NoCompilerError(
+                f"{self.name} was built where there was no compiler for CUDA",
+                hint="compile it again",
+            )
+        return make_function(self.name, self.table(), self.compiled.cubin, self.library)
+
+    def table(self) -> Any:
+        """What the launcher is told."""
+        return table(self.name, self.program, self.tensors)
+
+    @cached_property
+    def source(self) -> Source:
+        """CUDA text, PTX and machine code, with what is known of them."""
+        facts, parts = kernel_facts(self.program, self.compiled, self.machine), {}
+        if self.compiled is None:
+            facts["not compiled"] = f"neither NVRTC nor nvcc is found: {toolchain.INSTALL}"
+        else:
+            parts["PTX"] = self.compiled.ptx
+            sass = disassemble(self.compiled.cubin)
+            if sass is None:
+                facts["not disassembled"] = (
+                    f"no disassembler is found: {toolchain.INSTALL_DISASSEMBLER}"
+                )
+            else:
+                parts["SASS assembly"] = sass
+                facts |= dict(count_sass(sass))
+        return Source(self.name, "cuda", self.program.source, parts, facts)
+
+    def save(self, folder: Path) -> None:
+        """The cubin, the text, and all that launching and showing them takes."""
+        facts: dict[str, Any] = {
+            "name": self.name, "program": program_to(self.program),
+            "tensors": [asdict(tensor) for tensor in self.tensors],
+            "outputs": self.outputs, "machine": to_json(self.machine), "compiled": None,
+        }  # fmt: skip
+        if self.compiled is not None:
+            (folder / CUBIN).write_bytes(self.compiled.cubin)
+            (folder / PTX).write_text(self.compiled.ptx, encoding="utf-8")
+            facts["compiled"] = {
+                "arch": self.compiled.arch, "log": self.compiled.log,
+                "compiler": self.compiled.compiler, "seconds": self.compiled.seconds,
+            }  # fmt: skip
+            if missing() is None:  # it will be launched here
+                (folder / LIBRARY).write_bytes(compile_launcher().read_bytes())
+        (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+    def export(self, folder: Path, roles: Sequence[str]) -> Path:
+        """CUDA C++ with its launcher, to build with nvcc on a machine without TVM.
+
+        `roles` says ``input``, ``output`` or ``summed`` of each tensor.
+        """
+        from septran.targets.cuda.run.export import export
+
+        return export(self, folder, roles)
+
+
+def build(program: CudaProgram, tile: TileProgram) -> CudaExecutable:
+    """Compile, where there is a compiler; raises RefusedError, SharedMemoryError."""
+    check_shared(program, tile)
+    compiled = None
+    if toolchain.available() is not None:
+        compiled = compile_text(program.source, program.arch, tile.name)
+    tensors = [tile.buffer(name) for name in tile.params]
+    specs = tuple(TensorSpec(b.name, b.dtype, b.shape) for b in tensors)
+    return CudaExecutable(tile.name, program, specs, tile.outputs, tile.machine, compiled)
+
+
+def check_shared(program: CudaProgram, tile: TileProgram) -> None:
+    """Raise SharedMemoryError where a block asks for more than its machine has."""
+    found = [m.capacity_bytes for m in tile.machine.memories if m.name == "SHARED"]
+    limit = found[0] if found else None
+    for launch in program.launches:
+        if limit is not None and launch.shared_bytes > limit:
+            raise SharedMemoryError(
+                f"{launch.kernel} needs {launch.shared_bytes} bytes of shared memory with its "
+                f"barriers and scratch; a block of {tile.machine.name} has {limit}",
+                hint="make the tiles or the number of stages smaller in the mapping",
+            )
+
+
+def load(folder: Path) -> CudaExecutable:
+    """What `CudaExecutable.save` wrote."""
+    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    compiled = None
+    if facts["compiled"] is not None:
+        ptx = (folder / PTX).read_text(encoding="utf-8")
+        compiled = Compiled(cubin=(folder / CUBIN).read_bytes(), ptx=ptx, **facts["compiled"])
+    tensors = (TensorSpec(t["name"], t["dtype"], tuple(t["shape"])) for t in facts["tensors"])
+    library = folder / LIBRARY
+    return CudaExecutable(
+        facts["name"], program_from(facts["program"]), tuple(tensors), tuple(facts["outputs"]),
+        from_json(facts["machine"]), compiled, library if library.exists() else None,
+    )  # fmt: skip
+
+
+@functools.cache
+def missing() -> str | None:
+    """Why kernels cannot be launched here; None where they can."""
+    name = os.environ.get("SEPTRAN_LIBCUDA", "libcuda.so.1")
+    try:
+        driver = ctypes.CDLL(name)
+    except OSError:
+        return "there is no NVIDIA driver here (libcuda.so.1 is not found)"
+    count = ctypes.c_int()
+    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    if status or not count.value:
+        return f"the NVIDIA driver finds no GPU (error {status})"
+    return None

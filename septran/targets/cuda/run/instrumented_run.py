@@ -1,0 +1,143 @@
+"""Run a GPU kernel that takes notes, and read them: on a GPU, or in the emulator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import tvm
+
+from septran.emulator.launch import CudaProgram
+from septran.targets.cuda.kernels import lower_kernels
+from septran.targets.cuda.private_memory import privatised
+from septran.targets.cuda.run.compile import compile_text
+from septran.targets.cuda.run.emulated import EmulatedExecutable
+from septran.targets.cuda.run.executable import CudaExecutable
+from septran.targets.cuda.run.instrumentation import RECORDS, ROOM, SITE_BITS, WORDS, Marks, Site
+from septran.targets.cuda.run.launcher import TensorSpec
+from septran.targets.cuda.target import KernelIR
+from septran.targets.cuda.text.printing import target_of
+from septran.tile.nodes import TileProgram
+
+TIME_BITS = 64 - SITE_BITS
+"""Of a reading: it begins anew after three days."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that a warpgroup did."""
+
+    site: Site
+    lane: str
+    """The warpgroup: ``producer``, ``consumer 1``."""
+    kernel: str
+    block: int
+    multiprocessor: int
+    start: int
+    """Nanoseconds of a GPU, steps of the emulator, since the first mark."""
+    end: int
+
+
+@dataclass(frozen=True)
+class MarkedProgram:
+    """Kernels that take notes, and how to read them."""
+
+    program: CudaProgram
+    specs: tuple[TensorSpec, ...]
+    """What a call passes, the room for the marks last."""
+    marks: tuple[Marks, ...]
+    """Of each kernel."""
+    tile: TileProgram
+
+    @property
+    def words(self) -> int:
+        """Of the room."""
+        return math.prod(self.specs[-1].shape)
+
+
+def marked_program(tile: TileProgram) -> MarkedProgram:
+    """`tile` lowered with marks."""
+    tile = privatised(tile)
+    notes: list[Marks] = []
+    kernels = lower_kernels(tile, target_of(tile.machine.arch or "sm_80"), notes)
+    module = tvm.IRModule({k.launch.kernel: k.function for k in kernels})
+    program = KernelIR(tile.name, module, tuple(k.launch for k in kernels), tile).cuda
+    program = replace(program, params=(*program.params, ROOM))
+    buffers = [tile.buffer(name) for name in tile.params]
+    specs = [TensorSpec(b.name, b.dtype, b.shape) for b in buffers]
+    room = TensorSpec(ROOM, "int64", (max(1, sum(marks.words for marks in notes)),))
+    return MarkedProgram(program, (*specs, room), tuple(notes), tile)
+
+
+class Recorded(tuple[Mark, ...]):
+    """All that was noted in one call."""
+
+
+def record(
+    tile: TileProgram, arguments: Sequence[Any], zeros: Callable[[int], Any]
+) -> tuple[Mark, ...]:
+    """Run on a GPU twice (the first time warms caches) and tell what happened when.
+
+    `arguments` are tensors in the order of the parameters, then the scalars; what the program
+    writes is written. `zeros` makes a tensor of so many int64 beside them. Raises TargetError
+    where nothing compiles or no GPU is.
+    """
+    made = marked_program(tile)
+    code = compile_text(made.program.source, made.program.arch, tile.name)
+    run = CudaExecutable(tile.name, made.program, made.specs, tile.outputs, tile.machine, code)
+    room = None
+    for _ in range(2):
+        room = zeros(made.words)
+        run(*_with(room, tile, arguments))
+    assert room is not None
+    return read(made, room.cpu().numpy())
+
+
+def record_emulated(tile: TileProgram, arguments: Sequence[Any]) -> tuple[Mark, ...]:
+    """The same in the emulator, whose clock counts steps; arrays are NumPy's."""
+    made = marked_program(tile)
+    room = np.zeros(made.words, np.int64)
+    run = EmulatedExecutable(tile.name, made.program, made.specs, tile.machine)
+    run(*_with(room, tile, arguments))
+    return read(made, room)
+
+
+def _with(room: Any, tile: TileProgram, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    count = len(tile.params)
+    return (*arguments[:count], room, *arguments[count:])
+
+
+def read(made: MarkedProgram, room: Any) -> tuple[Mark, ...]:
+    """The marks in the order of kernels, blocks, lanes and times."""
+    found = tuple(_read(made, room.view(np.uint64)))
+    least = min((mark.start for mark in found), default=0)
+    return tuple(replace(m, start=m.start - least, end=m.end - least) for m in found)
+
+
+def _read(made: MarkedProgram, words: Any) -> Iterator[Mark]:
+    """With times since any of them."""
+    first = None
+    for marks, launch in zip(made.marks, made.program.launches, strict=True):
+        sites = {number: site for site, number in marks.sites.items()}
+        mine = words[marks.first : marks.first + marks.words]
+        mine = mine.reshape(marks.blocks, marks.rows, RECORDS, WORDS)
+        for block, (row, name) in product(range(marks.blocks), sorted(marks.lanes.items())):
+            where = 0
+            for start, end in mine[block, row][mine[block, row, :, 0] > 0].tolist():
+                site, begun = sites[start % (1 << SITE_BITS)], start >> SITE_BITS
+                if site.kind == "begin":
+                    where = begun
+                    continue
+                first = begun if first is None else first
+                times = _since(first, begun), _since(first, end)
+                yield Mark(site, name, launch.kernel, block, where, *times)
+
+
+def _since(first: int, now: int) -> int:
+    """Time from one reading to another, either way round; `now` may have all its bits."""
+    half = 1 << (TIME_BITS - 1)
+    return (now - first + half) % (1 << TIME_BITS) - half

@@ -1,0 +1,108 @@
+"""Loops of rings: products that run on into the next iteration, one barrier an iteration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from septran.ir.index import Index
+from septran.targets.cuda.context import Context
+from septran.targets.cuda.gemm import wgmma
+from septran.targets.cuda.lowering import describe
+from septran.targets.cuda.lowering import emit_for as plain_for
+from septran.targets.cuda.run.instrumentation import marked
+from septran.targets.cuda.sync import channels
+from septran.targets.cuda.text.ptx import ptx
+from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Node, Release, Wait
+
+WAIT = "wgmma.wait_group.sync.aligned"
+
+
+def emit_for(context: Context, loop: For) -> None:
+    """A loop of waits, one product and releases keeps a product in flight; others as they are."""
+    product = _only_product(loop.body)
+    if product is None or not _divisible(context, loop):
+        plain_for(context, replace(loop, body=in_order(context, loop.body)))
+        return
+    with context.loop(loop.variable.name, loop.extent) as index:
+        context.alias(loop.variable, index)
+        for node in loop.body:
+            if not isinstance(node, Release):
+                context.writer.note(describe(node))
+            with marked(context, node):
+                _steady(context, loop, node, index)
+    context.loops.pop(loop.variable.name, None)
+    with marked(context, "wait for products"):
+        ptx(context, WAIT, 0)
+    last = context.indices.simplify(loop.extent - 1)
+    for node in loop.body:
+        if isinstance(node, Release):
+            context.writer.note(describe(node))
+            channels.release(context, _at(node, loop, last))
+
+
+def in_order(context: Context, body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Fills by groups of chunks behind the first wait: its barrier frees their stages, too."""
+    first = next((n for n, node in enumerate(body) if not _fills(context, node)), 0)
+    wait = body[first]
+    if first == 0 or not isinstance(wait, Wait) or not _grouped(context, wait):
+        return body
+    if any(isinstance(n, Commit) and not _younger(context, n, wait) for n in body[:first]):
+        return body
+    context.state.covered.update(id(n) for n in body[:first])
+    return (wait, *body[:first], *body[first + 1 :])
+
+
+def _younger(context: Context, fill: Commit, wait: Wait) -> bool:
+    """Whether a fill is surely not the one that is waited for, but comes behind it."""
+    ahead = context.indices.bounds(context.indices.simplify(fill.index - wait.index))[0]
+    return fill.channel != wait.channel or ahead > 0
+
+
+def _fills(context: Context, node: Node) -> bool:
+    """Whether a node is a part of a fill by chunks that their own threads wait for."""
+    return isinstance(node, Acquire | Copy | Commit) and _grouped(context, node)
+
+
+def _grouped(context: Context, node: Node) -> bool:
+    name = getattr(node, "channel", None)
+    if name is None:
+        return False
+    found = channels.ring(context, name)
+    return found.inward and not found.mbarriers
+
+
+def _steady(context: Context, loop: For, node: Node, index: Index) -> None:
+    """A node of the body; what the product before this one read is released behind it."""
+    match node:
+        case Wait():
+            channels.wait(context, node)
+        case Compute():
+            wgmma.issue(context, node)
+            ptx(context, WAIT, 1)
+            releases = [n for n in loop.body if isinstance(n, Release)]
+            begun = context.lower(index) > context.writer.index(0)
+            with context.writer.when(begun):
+                for release in releases:
+                    context.writer.note(describe(release))
+                    channels.release(context, _at(release, loop, index - 1))
+
+
+def _at(node: Release, loop: For, value: Index) -> Release:
+    return Release(node.channel, node.index.substitute({loop.variable: value}), node.origin)
+
+
+def _only_product(body: tuple[Node, ...]) -> Compute | None:
+    """The product, where a body is waits, one product by wgmma, and releases."""
+    kinds = [n for n in body if not isinstance(n, Wait)]
+    if not kinds or not isinstance(kinds[0], Compute) or kinds[0].instruction not in wgmma.NAMES:
+        return None
+    if not all(isinstance(n, Release) for n in kinds[1:]):
+        return None
+    return kinds[0]
+
+
+def _divisible(context: Context, loop: For) -> bool:
+    """Whether it has an iteration, and each fill's number follows from the iteration's."""
+    least = context.indices.bounds(loop.extent)[0]
+    rings = [channels.ring(context, n.channel) for n in loop.body if isinstance(n, Release)]
+    return least >= 1 and all(r.mbarriers for r in rings)

@@ -1,0 +1,1 @@
+"""CUDA text: its prelude, its names, PTX, and the printer."""

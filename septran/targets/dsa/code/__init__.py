@@ -1,0 +1,1 @@
+"""Vendor C, and what compiles, records and loads it."""

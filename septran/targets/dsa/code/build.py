@@ -1,0 +1,204 @@
+"""From TensorIR to something that runs: C or LLVM records, the simulator carries out."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from septran.errors import TargetError
+from septran.machine.as_json import from_json, to_json
+from septran.machine.model import Machine
+from septran.targets.base import Source, TensorIR
+from septran.targets.cpu.run.build import compile_module
+from septran.targets.cpu.run.isa import host_arch
+from septran.targets.dsa.code.codegen import generate
+from septran.targets.dsa.code.jit import JitProgram, recording
+from septran.targets.dsa.code.native import LIBRARY, CProgram, compile_code
+from septran.targets.dsa.code.toolchain import compiler
+from septran.targets.dsa.code.trust import is_trusted
+from septran.targets.dsa.code.vendor import Vendor
+from septran.targets.dsa.limits import check_limits
+from septran.targets.dsa.steps import core_count, workspaces
+from septran.tile.analyses.temporaries import shared_with_buffers
+from septran.tile.nodes import TileProgram
+
+if TYPE_CHECKING:
+    from septran.simulator import Run
+    from septran.targets.dsa.profiles.profile import DsaProfile
+
+Array = np.ndarray[Any, Any]
+KERNEL, RECORDING, FACTS = "kernel.c", "recording.json", "kernel.json"
+
+
+class NotContiguousError(TargetError):
+    """A tensor that is passed to an executable is not one run of bytes in this memory."""
+
+    code = "SEP545"
+
+
+@dataclass(frozen=True)
+class DsaExecutable:
+    """A kernel for a DSA: its C, and its run on the simulated vendor library."""
+
+    name: str
+    machine: Machine
+    source: Source
+    program: CProgram | JitProgram
+    """Gives the records of a core."""
+    origins: Mapping[int, str]
+    """Why the code of a line of the source is there."""
+    cores: int
+    tensors: int
+    """How many tensors a call passes."""
+    workspaces: tuple[int, ...]
+    """Bytes of each temporary in main memory."""
+    symbol: str
+    """Its name in C."""
+    recording: Any = field(repr=False)
+    """The `tvm.IRModule` that records the same stream."""
+    temporaries: Mapping[str, int]
+    """From which byte on those of vector expressions lie, where buffers are in the memory."""
+
+    def __call__(self, *arguments: Any) -> None:
+        """Run on tensors in the order of the parameters, then the scalars."""
+        self.simulate(*arguments)
+
+    def stream(self, scalars: Sequence[Any] = ()) -> Array:
+        """What all cores' control programs ask for, one after another."""
+        stream = np.concatenate([self.program(core, scalars) for core in range(self.cores)])
+        check_limits(self.machine, stream, self.origins)
+        return stream
+
+    def simulate(self, *arguments: Any, adversary: int | None = None) -> Run:
+        """Run, and give the cycles and the trace; `adversary` is a seed of random delays."""
+        from septran.simulator import simulate
+
+        memory = [as_bytes(x) for x in arguments[: self.tensors]]
+        memory += [np.full(size, 0xFF, np.uint8) for size in self.workspaces]
+        stream = self.stream(arguments[self.tensors :])
+        return simulate(
+            self.machine, stream, memory, origins=self.origins, adversary=adversary,
+            temporaries=self.temporaries,
+        )  # fmt: skip
+
+    def profile(self, program: TileProgram | None, *arguments: Any) -> DsaProfile:
+        """Run, and tell what each command did (`septran.targets.base.SelfProfiling`)."""
+        from septran.targets.dsa.profiles.profile import DsaProfile
+
+        run = self.simulate(*arguments)
+        stream = self.stream(arguments[self.tensors :])
+        return DsaProfile(self.name, run, stream, self.origins, program)
+
+    def save(self, folder: Path) -> None:
+        """The C, its library, TensorIR that records the same anywhere, and the machine."""
+        (folder / KERNEL).write_text(self.source.text, encoding="utf-8")
+        (folder / RECORDING).write_text(tvm.ir.save_json(self.recording), encoding="utf-8")
+        if isinstance(self.program, CProgram):
+            (folder / LIBRARY).write_bytes(self.program.path.read_bytes())
+        facts = {
+            "name": self.name, "symbol": self.symbol, "machine": to_json(self.machine),
+            "cores": self.cores, "tensors": self.tensors, "workspaces": self.workspaces,
+            "scalars": self.program.scalars, "parts": dict(self.source.parts),
+            "facts": dict(self.source.facts), "origins": dict(self.origins),
+            "temporaries": dict(self.temporaries),
+        }  # fmt: skip
+        (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+
+def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
+    """The C of a kernel, compiled where there is a compiler, else recorded by LLVM.
+
+    A header that is not trusted is not compiled, either.
+    """
+    vendor = Vendor(program.machine)
+    function = ir.module[ir.name]
+    code = generate(function, vendor, ir.name)
+    extra = tuple(size for _, size in workspaces(program))
+    scalars = tuple(s.dtype for s in program.scalars)
+    module = tvm.IRModule({"record": recording(function, program.machine, code.lines)})
+    recorded: CProgram | JitProgram
+    if compiler() is None or not is_trusted(vendor.header_files):
+        recorded = compile_recording(module, scalars)
+    else:
+        recorded = compile_code(vendor, code, len(program.params) + len(extra), scalars)
+    source = Source(
+        ir.name,
+        "c",
+        code.text,
+        {"vendor header": vendor.header_path.read_text(encoding="utf-8")},
+        {"lines": code.text.count("\n"), "commands in the text": len(code.lines)},
+    )
+    return DsaExecutable(
+        ir.name, program.machine, source, recorded, code.origins, core_count(program),
+        len(program.params), extra, code.name, module, shared_with_buffers(program),
+    )  # fmt: skip
+
+
+def placed(executable: DsaExecutable, ir: TensorIR, program: TileProgram) -> DsaExecutable:
+    """The executable with the origins of `ir`; ValueError where its lines are others."""
+    code = generate(ir.module[ir.name], Vendor(program.machine), ir.name)
+    if code.origins.keys() != executable.origins.keys():
+        raise ValueError(f"the lines of {ir.name} are not those of the one that was saved")
+    source = replace(executable.source, text=code.text)
+    return replace(executable, machine=program.machine, source=source, origins=code.origins)
+
+
+def compile_recording(module: Any, scalars: Sequence[str]) -> JitProgram:
+    """The control program by LLVM: no C compiler is needed."""
+    return JitProgram(compile_module(module, host_arch())["record"], tuple(scalars))
+
+
+def load(folder: Path) -> DsaExecutable:
+    """What `DsaExecutable.save` wrote."""
+    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    text = (folder / KERNEL).read_text(encoding="utf-8")
+    source = Source(facts["name"], "c", text, facts["parts"], facts["facts"])
+    module = tvm.ir.load_json((folder / RECORDING).read_text(encoding="utf-8"))
+    return DsaExecutable(
+        facts["name"],
+        from_json(facts["machine"]),
+        source,
+        _loaded(folder, facts, module),
+        {int(line): why for line, why in facts["origins"].items()},
+        facts["cores"],
+        facts["tensors"],
+        tuple(facts["workspaces"]),
+        facts["symbol"],
+        module,
+        facts.get("temporaries", {}),
+    )
+
+
+def _loaded(folder: Path, facts: Mapping[str, Any], module: Any) -> CProgram | JitProgram:
+    """The library, or where there is none that this system can load, LLVM's."""
+    buffers = facts["tensors"] + len(facts["workspaces"])
+    path = folder / LIBRARY
+    if path.exists():
+        with contextlib.suppress(OSError):
+            return CProgram.of(path, facts["symbol"], buffers, facts["scalars"])
+    return compile_recording(module, facts["scalars"])
+
+
+def as_bytes(x: Any) -> Array:
+    """The memory of a contiguous tensor as bytes, without a copy."""
+    if isinstance(x, np.ndarray):
+        if not x.flags.c_contiguous:
+            raise NotContiguousError("a tensor is not contiguous, so its bytes are not one run")
+        return x.reshape(-1).view(np.uint8)
+    tensor = tvm_ffi.from_dlpack(x, require_alignment=0, require_contiguous=False)
+    if not tensor.is_contiguous() or tensor.device.type != "cpu":
+        raise NotContiguousError("a tensor is not contiguous, or not in the host's memory")
+    size = math.prod(tensor.shape) * tensor.dtype.itemsize
+    if not size:
+        return np.zeros(0, np.uint8)
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(tensor.data_ptr()))

@@ -1,0 +1,1 @@
+"""What a simulated run did, as data, text, and a trace."""

@@ -1,0 +1,1 @@
+"""Passes about copies: which there are, of what, and by which engine."""

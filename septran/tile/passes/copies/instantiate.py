@@ -1,0 +1,428 @@
+"""From a resolved mapping to the first tile program, copies and all."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from septran.errors import TileError
+from septran.ir import expressions as ex
+from septran.ir.index import Index, Var
+from septran.ir.primitives import PRIMITIVES
+from septran.ir.views import View
+from septran.location import Location
+from septran.machine.model import NONE, Engine, Machine
+from septran.mapping.keys import COPY
+from septran.mapping.resolved import Instance, ResolvedMapping
+from septran.task.check.definedness import Suspects, ranges_of, suspects
+from septran.task.tree import (
+    Allocate,
+    Assign,
+    Launch,
+    Loop,
+    Param,
+    Primitive,
+    Statement,
+    TaskNode,
+    TunableValue,
+    statements,
+)
+from septran.tile.layouts import ROW
+from septran.tile.nodes import (
+    Buffer,
+    Compute,
+    Copy,
+    For,
+    Node,
+    Origin,
+    Region,
+    Remark,
+    TileProgram,
+)
+from septran.tile.passes.copies.requests import asked_at, laid_out, request_of
+from septran.tile.passes.layout.part_buffers import unused
+
+
+class NoRouteError(TileError):
+    """No engine of the machine moves data between two memories, directly or by others."""
+
+    code = "SEP401"
+
+
+def instantiate(resolved: ResolvedMapping) -> TileProgram:
+    """Walk the task tree and copy each tensor wherever caller and callee hold it apart."""
+    builder = _Builder(resolved)
+    root = resolved.tree.root
+    entry = resolved.instance(root.path)
+    env = {p.name: builder.parameter(p, entry) for p in root.params}
+    body = tuple(builder.run(root, env))
+    remarks = tuple(
+        Remark(d.kind, d.about, d.message, d.hint, d.where, "resolve") for d in resolved.decisions
+    )
+    return TileProgram(
+        name=root.name,
+        machine=resolved.machine,
+        params=tuple(p.name for p in root.params),
+        outputs=tuple(p.name for p in root.params if p.writes),
+        scalars=resolved.tree.scalars,
+        buffers=tuple(builder.buffers.values()),
+        body=body,
+        remarks=remarks,
+        requests=tuple(request_of(i) for i in resolved.instances),
+    )
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A tensor as a task sees it: where it is now, and where its caller keeps it."""
+
+    here: Region
+    home: Region
+    """In the entry's tensor or a temporary: what positions are counted in."""
+
+    def view(self, view: View) -> _Held:
+        return _Held(self.here.compose(view), self.home.compose(view))
+
+
+@dataclass
+class _Builder:
+    resolved: ResolvedMapping
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    level: str = ""
+    """The level over whose units the loops around are spread; empty outside of such loops."""
+    around: tuple[Var, ...] = ()
+    """Indices of the parallel loops around what is walked just now."""
+
+    @cached_property
+    def partly(self) -> Suspects:
+        """Temporaries that an iteration may leave in part to those after it."""
+        root = self.resolved.tree.root
+        return suspects(root, ranges_of(root))
+
+    @property
+    def machine(self) -> Machine:
+        return self.resolved.machine
+
+    def issuer(self, instance: Instance) -> str:
+        """Who carries out a task's nodes: inside of a unit that unit, not the host outside."""
+        own = instance.proc.value
+        depth = self.machine.depth
+        return self.level if self.level and depth(own) < depth(self.level) else own
+
+    def parameter(self, param: Param, entry: Instance) -> _Held:
+        setting = entry.mems.get(param.name)
+        origin = Origin(
+            entry.path,
+            entry.name,
+            param.location,
+            setting.where if setting else None,
+            f"{param.name} is a parameter of {entry.task}",
+        )
+        memory = self.machine.main_memory.name
+        buffer = Buffer(
+            param.name, memory, param.shape, param.dtype, ROW, 1, param.name, origin
+        )  # the caller's tensor is where the caller has it, whatever the mapping says
+        self.buffers[param.name] = buffer
+        region = _whole(buffer, param.valid)
+        return _Held(region, region)
+
+    def run(self, task: TaskNode, env: dict[str, _Held]) -> Iterator[Node]:
+        instance = self.resolved.instance(task.path)
+        staged, after = self._stage_entry(task, instance, env) if task.level == 0 else ([], [])
+        yield from staged
+        yield from _Body(self, task, instance, env).nodes(task.body)
+        yield from after
+
+    def _stage_entry(
+        self, task: TaskNode, instance: Instance, env: dict[str, _Held]
+    ) -> tuple[list[Node], list[Node]]:
+        """Copies around the entry itself, where its mapping wants it elsewhere."""
+        before: list[Node] = []
+        after: list[Node] = []
+        for param in task.params:
+            held, copy_in, copy_out = self.stage(
+                param, env[param.name], instance, instance, task.location
+            )
+            env[param.name] = held
+            before, after = before + copy_in, copy_out + after
+        return before, after
+
+    def stage(
+        self,
+        param: Param,
+        held: _Held,
+        instance: Instance,
+        caller: Instance,
+        location: Location,
+    ) -> tuple[_Held, list[Node], list[Node]]:
+        """The argument as `param` wants it, with the copies in and out that it takes."""
+        wanted = instance.mems.get(param.name)
+        source = self.buffers[held.here.buffer].memory
+        if wanted is None or wanted.value in (NONE, source):
+            return held, [], []
+        rule = (
+            f"{param.name} is {source} in {caller.name} and {wanted.value} in {instance.name}, "
+            "so it is copied {way}"
+        )
+        origin = Origin(instance.path, instance.name, location, wanted.where, rule)
+        route = self._route(source, wanted.value, param, instance, origin)
+        here, copy_in, copy_out = held.here, list[Node](), list[Node]()
+        for memory, engine_in, engine_out in route:
+            buffer = self._fresh(param, here, memory, instance, origin)
+            target = _whole(buffer, here.valid)
+            if param.reads:
+                into = replace(origin, rule=rule.replace("{way}", "in"))
+                copy_in.append(
+                    Copy(
+                        target, here, engine_in.name, self.issuer(instance), into,
+                        optional=wanted.optional,
+                    )
+                )  # fmt: skip
+            if param.writes:
+                out = replace(origin, rule=rule.replace("{way}", "out"))
+                name = (engine_out or engine_in).name
+                copy_out.insert(0, Copy(here, target, name, self.issuer(instance), out))
+            here = target
+        return _Held(here, held.home), copy_in, copy_out
+
+    def _fresh(
+        self, param: Param, region: Region, memory: str, instance: Instance, origin: Origin
+    ) -> Buffer:
+        layout = laid_out(self.machine, instance, param.name, region.shape)
+        tensor = self.buffers[region.buffer].tensor
+        why = replace(origin, rule=f"holds {param.name} of {instance.task} in {memory}")
+        name = unused(f"{param.name}_{memory}", self.buffers)
+        asked = asked_at(instance, param.name)
+        buffer = Buffer(
+            name, memory, region.shape, param.dtype, layout, 1, tensor, why, asked, (),
+            self.around,
+        )  # fmt: skip
+        self.buffers[name] = buffer
+        return buffer
+
+    def _route(
+        self, source: str, target: str, param: Param, instance: Instance, origin: Origin
+    ) -> list[tuple[str, Engine, Engine | None]]:
+        """The memories to pass through, each with the engines in and out; shortest first."""
+        setting = instance.settings.table(COPY).get(param.name)
+        asked = setting.value if setting else None
+        paths: list[list[str]] = [[source]]
+        seen = {source}
+        while paths:
+            path = paths.pop(0)
+            if path[-1] == target:
+                return [self._edge(a, b, param, asked) for a, b in itertools.pairwise(path)]
+            for memory in self.machine.memories:
+                if memory.name not in seen and self._joined(path[-1], memory.name, param):
+                    seen.add(memory.name)
+                    paths.append([*path, memory.name])
+        edges = sorted({f"{a}->{b}" for engine in self.machine.engines for a, b in engine.moves})
+        raise NoRouteError(
+            f"no engine of {self.machine.name} moves {param.name} between {source} and {target}",
+            origin.mapping or origin.logic,
+            hint=f"edges: {', '.join(edges)}",
+        )
+
+    def _joined(self, a: str, b: str, param: Param) -> bool:
+        into = bool(self.machine.engines_for(a, b)) or not param.reads
+        out = bool(self.machine.engines_for(b, a)) or not param.writes
+        return into and out
+
+    def _edge(
+        self, a: str, b: str, param: Param, asked: str | None
+    ) -> tuple[str, Engine, Engine | None]:
+        into, out = self.machine.engines_for(a, b), self.machine.engines_for(b, a)
+        first = next((e for e in into if e.name == asked), into[0] if into else out[0])
+        return b, first, out[0] if out else None
+
+    def temporary(self, statement: Allocate, task: TaskNode, instance: Instance) -> Buffer:
+        name = statement.name
+        setting = instance.mems.get(name)
+        memory = instance.placed[name]
+        origin = Origin(
+            task.path,
+            instance.name,
+            statement.location,
+            setting.where if setting else None,
+            f"{name} is a temporary of {task.variant} in {memory}",
+        )
+        layout = laid_out(self.machine, instance, name, statement.shape)
+        unique = unused(name, self.buffers)
+        asked, shape, dtype = asked_at(instance, name), statement.shape, statement.dtype
+        kept = _loops_below(statement, task.body) if (task.path, name) in self.partly else ()
+        buffer = Buffer(
+            unique, memory, shape, dtype, layout, 1, name, origin, asked, kept,
+            self.around,
+        )  # fmt: skip
+        self.buffers[unique] = buffer
+        return buffer
+
+
+@dataclass
+class _Body:
+    """Turns the statements of one task into nodes."""
+
+    builder: _Builder
+    task: TaskNode
+    instance: Instance
+    env: dict[str, _Held]
+
+    def nodes(self, body: tuple[Statement, ...]) -> Iterator[Node]:
+        for statement in body:
+            match statement:
+                case Allocate():
+                    yield from self._allocate(statement)
+                case Primitive():
+                    yield self._primitive(statement)
+                case Assign():
+                    yield self._assign(statement)
+                case Launch():
+                    yield from self._launch(statement)
+                case Loop() if Index() not in statement.extents:  # else nothing is done at all
+                    yield self._loop(statement)
+
+    def _origin(self, location: Location, rule: str, where: Location | None = None) -> Origin:
+        place = where or self.instance.where
+        return Origin(self.task.path, self.instance.name, location, place, rule)
+
+    def _allocate(self, statement: Allocate) -> Iterator[Node]:
+        buffer = self.builder.temporary(statement, self.task, self.instance)
+        region = _whole(buffer, statement.valid)
+        self.env[statement.name] = _Held(region, region)
+        if statement.fill is not None:
+            origin = self._origin(
+                statement.location, f"{statement.name} starts as {statement.fill:g}"
+            )
+            yield self._compute("fill", (region,), (("value", statement.fill),), origin)
+
+    def _compute(
+        self,
+        primitive: str,
+        operands: tuple[Region, ...],
+        attributes: tuple[tuple[str, TunableValue], ...],
+        origin: Origin,
+    ) -> Compute:
+        binding = self.instance.bindings.get(primitive)
+        instruction = binding.value if binding else self._default(primitive)
+        return Compute(
+            primitive,
+            operands,
+            instruction,
+            self.builder.issuer(self.instance),
+            replace(origin, mapping=(binding and binding.where) or origin.mapping),
+            attributes,
+            accumulates=primitive in PRIMITIVES and PRIMITIVES[primitive].accumulates,
+        )
+
+    def _default(self, primitive: str) -> str:
+        """The machine's first instruction for it; any ``map`` unit can fill and copy."""
+        for kind in (primitive, "map"):
+            for instruction in self.builder.machine.instructions:
+                if instruction.primitive == kind:
+                    return instruction.name
+        return primitive
+
+    def _primitive(self, statement: Primitive) -> Node:
+        operands = tuple(self._held(v).here for v in statement.operands)
+        name = "copy" if statement.name == "cast" else statement.name
+        target, *rest = (self.builder.buffers[o.buffer] for o in operands)
+        if name == "copy" and rest[0].memory != target.memory and rest[0].dtype == target.dtype:
+            engines = self.builder.machine.engines_for(rest[0].memory, target.memory)
+            if engines:
+                rule = f"{self.task.name} moves {rest[0].tensor} to {target.tensor}"
+                origin = self._origin(statement.location, rule)
+                proc = self.builder.issuer(self.instance)
+                return Copy(operands[0], operands[1], engines[0].name, proc, origin)
+        rule = f"{self.task.name} calls {statement.name}"
+        origin = self._origin(statement.location, rule)
+        return self._compute(name, operands, statement.attributes, origin)
+
+    def _assign(self, statement: Assign) -> Compute:
+        def place(leaf: ex.Expr) -> ex.Expr:
+            match leaf:
+                case ex.Load():
+                    return replace(leaf, view=self._held(leaf.view).here)
+                case ex.Position():
+                    return replace(leaf, view=self._held(leaf.view).home)
+                case _:
+                    return leaf
+
+        value = ex.map_leaves(statement.value, place)
+        operands = (self._held(statement.target).here, *_regions(value))
+        rule = f"{self.task.name} computes {statement.target.tensor}"
+        origin = self._origin(statement.location, rule)
+        return replace(self._compute("map", operands, (), origin), expression=value)
+
+    def _held(self, view: View) -> _Held:
+        return self.env[view.tensor].view(view)
+
+    def _launch(self, launch: Launch) -> Iterator[Node]:
+        callee = self.builder.resolved.instance(launch.task.path)
+        before: list[Node] = []
+        after: list[Node] = []
+        env: dict[str, _Held] = {}
+        for param, argument in zip(launch.task.params, launch.arguments, strict=True):
+            held, copy_in, copy_out = self.builder.stage(
+                param, self._held(argument), callee, self.instance, launch.location
+            )
+            env[param.name] = held
+            before, after = before + copy_in, copy_out + after
+        yield from before
+        yield from self.builder.run(launch.task, env)
+        yield from after
+
+    def _loop(self, loop: Loop) -> For:
+        processor = self._spread(loop)
+        around, level = self.builder.around, self.builder.level
+        if loop.parallel:
+            self.builder.around = (*around, *loop.variables)
+        self.builder.level = processor or level
+        body = tuple(self.nodes(loop.body))
+        self.builder.around, self.builder.level = around, level
+        kind = "parallel" if loop.parallel else "sequential"
+        for variable, extent in reversed(tuple(zip(loop.variables, loop.extents, strict=True))):
+            what = f"over {processor}" if processor else f"on one {self.instance.proc.value}"
+            rule = f"{self.task.name} iterates {variable} {what}"
+            origin = self._origin(loop.location, rule)
+            loop_node = For(variable, extent, kind, processor, body, origin)
+            body = (loop_node,)
+        return loop_node
+
+    def _spread(self, loop: Loop) -> str | None:
+        """The level whose units share a parallel loop: the outermost one launched inside."""
+        if not loop.parallel:
+            return None
+        machine, own = self.builder.machine, self.instance.proc.value
+        inner = [
+            self.builder.resolved.instance(s.task.path).proc.value
+            for s in statements(loop.body)
+            if isinstance(s, Launch)
+        ]
+        deeper = [p for p in inner if machine.depth(p) > machine.depth(own)]
+        return min(deeper, key=machine.depth) if deeper else None
+
+
+def _loops_below(temporary: Allocate, body: tuple[Statement, ...]) -> tuple[Var, ...]:
+    """The indices of all loops inside of the body in which a temporary begins."""
+    if temporary in body:
+        inner = (t.body for s in statements(body) if isinstance(s, Launch) for t in s.task.walk())
+        return tuple(
+            v
+            for part in (body, *inner)
+            for s in statements(part)
+            if isinstance(s, Loop)
+            for v in s.variables
+        )
+    loops = (s for s in body if isinstance(s, Loop))
+    return tuple(v for loop in loops for v in _loops_below(temporary, loop.body))
+
+
+def _whole(buffer: Buffer, valid: tuple[Index, ...]) -> Region:
+    whole = View.whole(buffer.name, buffer.shape, valid)
+    return Region(whole.tensor, whole.index, whole.shape, whole.valid)
+
+
+def _regions(value: ex.Expr) -> tuple[Region, ...]:
+    return tuple(view for view in ex.loads(value) if isinstance(view, Region))

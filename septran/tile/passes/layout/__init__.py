@@ -1,0 +1,1 @@
+"""Passes about where elements lie: tiles, panels, layouts, addresses."""

@@ -1,0 +1,117 @@
+"""Lay the axes of staged tiles as who fills or reads them wants, where readers take either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from septran.ir.index import axis
+from septran.machine.model import Instruction
+from septran.tile.analyses.engine_limits import refusal
+from septran.tile.nodes import (
+    Buffer,
+    Compute,
+    Copy,
+    Node,
+    Region,
+    Remark,
+    TileProgram,
+    nodes,
+    regions,
+    rewrite,
+)
+from septran.tile.passes.copies.choose_engines import plain
+
+NAME = "choose_transposes"
+SUMMED = {1: 1, 2: 0}
+"""Axis of gemm's operands A and B that is summed over."""
+
+
+def choose_transposes(program: TileProgram) -> TileProgram:
+    """Keep a tile that only products read as its source lies, or as the instruction needs it."""
+    for buffer in program.buffers:
+        why = _reason(program, buffer)
+        if why is None:
+            continue
+        where = buffer.origin.mapping if buffer.origin else None
+        program = _turned(program, buffer)
+        message = f"{buffer.name} is held with its axes exchanged: {why}"
+        program = program.remark(Remark("decision", buffer.name, message, None, where, NAME))
+    return program
+
+
+def _reason(program: TileProgram, buffer: Buffer) -> str | None:
+    """Why a buffer should have its two axes exchanged; None where it should not."""
+    if buffer.name in program.params or len(buffer.shape) != 2 or buffer.layout.kind != "row":
+        return None
+    users = [n for n in nodes(program.body) if any(r.buffer == buffer.name for r in regions(n))]
+    readers = list(_readers(program, buffer, users))
+    if not readers or any(instruction is None for instruction, _ in readers):
+        return None
+    for instruction, region_summed in readers:
+        assert instruction is not None
+        only = instruction.options.get("along_sum", ())
+        if buffer.dtype in only:
+            if region_summed:
+                return None
+            return f"{instruction.name} reads {buffer.dtype} along the summed axis only"
+    copies = [n for n in users if isinstance(n, Copy) and n.target.buffer == buffer.name]
+    turned = _turned(program, buffer)
+    mine = [_refused(program, c) for c in copies]
+    its = [_refused(turned, c) for c in _copies(turned, buffer.name)]
+    if copies and all(mine) and not any(its):
+        return f"so it lies in its source, and {copies[0].engine} moves whole rows"
+    return None
+
+
+def _readers(
+    program: TileProgram, buffer: Buffer, users: Iterable[Node]
+) -> Iterator[tuple[Instruction | None, bool]]:
+    """Instructions that read it, and whether its rows go along the sum; None: another use."""
+    for node in users:
+        if isinstance(node, Copy) and node.target.buffer == buffer.name:
+            continue
+        if not isinstance(node, Compute) or node.primitive != "gemm":
+            yield None, False
+            continue
+        instruction = program.machine.instruction(node.instruction)
+        either = any(text.startswith("swizzle") for text in instruction.layouts.values())
+        for position, region in enumerate(node.operands):
+            if region.buffer == buffer.name:
+                if position not in SUMMED or not either:
+                    yield None, False
+                else:
+                    summed = region.index[-1].coefficient(axis(SUMMED[position])) == 1
+                    yield instruction, summed
+
+
+def _refused(program: TileProgram, copy: Copy) -> bool:
+    simple = replace(copy, source=plain(copy.source, {}), target=plain(copy.target, {}))
+    engine = program.machine.engine(copy.engine)
+    return engine.asynchronous and refusal(program, simple, engine) is not None
+
+
+def _copies(program: TileProgram, name: str) -> list[Copy]:
+    return [n for n in nodes(program.body) if isinstance(n, Copy) and n.target.buffer == name]
+
+
+def _turned(program: TileProgram, buffer: Buffer) -> TileProgram:
+    """The program with the buffer's axes exchanged wherever it is used."""
+
+    def region(old: Region) -> Region:
+        if old.buffer != buffer.name:
+            return old
+        return replace(old, index=(old.index[1], old.index[0]))
+
+    def change(node: Node) -> tuple[Node, ...]:
+        match node:
+            case Copy():
+                return (replace(node, target=region(node.target), source=region(node.source)),)
+            case Compute():
+                return (replace(node, operands=tuple(map(region, node.operands))),)
+            case _:
+                return (node,)
+
+    turned = replace(buffer, shape=(buffer.shape[1], buffer.shape[0]))
+    buffers = tuple(turned if b.name == buffer.name else b for b in program.buffers)
+    return replace(program, buffers=buffers, body=rewrite(program.body, change))

@@ -1,0 +1,1 @@
+"""Passes about order: who does what when, and who waits for whom."""
