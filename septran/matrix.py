@@ -9,9 +9,9 @@ from itertools import groupby
 from typing import Any
 
 from septran import operators
-from septran.amounts import time_text
 from septran.compiler import compile as compile_kernel
 from septran.errors import SepTranError
+from septran.format_units import time_text
 from septran.operators import Case
 from septran.runtime.checks import Check
 from septran.runtime.kernel import Kernel

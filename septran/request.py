@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from septran import given, operators
+from septran import argument_checks as given
+from septran import operators
 from septran.dtypes import ALL
 from septran.errors import CallError, nearest
 from septran.mapping.loader import load_mapping
-from septran.mapping.mapping import Mapping
+from septran.mapping.mapping import MappingFile
 from septran.runtime.signature import Signature, TensorParam
 from septran.task import Task, complete, find_entry, load_logic, written
 from septran.task.errors import InferenceError
@@ -63,7 +64,7 @@ class CompileRequest:
     """
 
     entry: Task
-    mapping: Mapping
+    mapping: MappingFile
     shapes: MappingOf[str, tuple[int, ...]] | None = None
     """Extents by tensor, as far as they are given; None where none are, so that the first call
     decides."""
@@ -137,7 +138,7 @@ class CompileRequest:
         return replace(self, shapes=shapes, dtypes=dtypes)
 
 
-def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, Mapping]:
+def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, MappingFile]:
     """The entry task and the mapping, from whatever names them; raises SepTranError."""
     if logic is None:
         raise MissingLogicError("no logic is given", hint="pass a task, an operator or a file")

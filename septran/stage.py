@@ -29,7 +29,7 @@ def view(thing: object, name: str, *arguments: Any, **named: Any) -> Any:
     return found(thing, *arguments, **named)
 
 
-class Shown:
+class Displayable:
     """Mixin of what displays itself in a notebook."""
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
@@ -38,7 +38,7 @@ class Shown:
         return {"text/html": str(view(self, "html")), "text/plain": str(self)}
 
 
-class Stage(Shown):
+class Stage(Displayable):
     """Mixin of the five stage objects."""
 
     def to_dict(self) -> dict[str, Any]:

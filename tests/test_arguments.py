@@ -9,7 +9,7 @@ import pytest
 
 import septran
 from septran import task
-from septran.given import WrongArgumentError
+from septran.argument_checks import WrongArgumentError
 from septran.machine.mistakes import NoMachineError
 from septran.mapping.mistakes import NoMappingError
 from septran.request import MissingLogicError, UnsuitableRequestError

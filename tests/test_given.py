@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import septran
-from septran import given, operators, task
+from septran import argument_checks as given
+from septran import operators, task
+from septran.argument_checks import WrongArgumentError
 from septran.errors import SepTranError
-from septran.given import WrongArgumentError
 from septran.request import UnsuitableRequestError
 from septran.task.errors import (
     LaunchArgumentsError,
@@ -20,7 +21,7 @@ from septran.task.errors import (
 )
 from septran.tile.interpret.interpreter import ArgumentError
 from septran.tile.user_passes import PassPlaceError
-from septran.tuning.tuner import Limits
+from septran.tuning.tuner import SearchLimits
 
 SIZES = {"M": 8, "N": 8, "K": 8}
 NO_PATHS = [None, 3, [], "", b"x"]
@@ -166,7 +167,7 @@ def test_scalars_that_a_search_cannot_take(scalars):
 )  # fmt: skip
 def test_limits_of_a_search(limits):
     with pytest.raises(WrongArgumentError, match=r"runs|seconds|patience"):
-        Limits(*limits)
+        SearchLimits(*limits)
 
 
 @pytest.mark.parametrize("name", [np.ones(3), None, 3, []])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -220,3 +221,10 @@ def test_an_installed_wheel_finds_its_mappings(wheel, tmp_path):
     assert result.returncode == 0, result.stderr
     assert str(tmp_path / "septran") in result.stdout
     assert "_mappings" in result.stdout
+
+
+def test_a_folder_holds_what_one_can_look_over():
+    """Operators are one file each, by design; of anything else about twenty can be taken in."""
+    modules = Counter(path.parent for path in (ROOT / "septran").rglob("*.py"))
+    crowded = {str(f.relative_to(ROOT)): n for f, n in modules.items() if n > 24}
+    assert crowded.keys() <= {"septran/operators"}

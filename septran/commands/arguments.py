@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from septran.given import WrongArgumentError, writable
+from septran.argument_checks import WrongArgumentError, writable
 
 if TYPE_CHECKING:
-    from septran.mapping.mapping import Mapping
+    from septran.mapping.mapping import MappingFile
     from septran.task.frontend.definition import Task
 
 Logic = Annotated[
@@ -28,7 +28,7 @@ On = Annotated[
     str | None,
     typer.Option("--on", metavar="MACHINE", help="A machine, by name or file; cpu-x86 if absent."),
 ]
-MappingFile = Annotated[
+MappingPath = Annotated[
     str | None,
     typer.Option("--mapping", "-m", metavar="FILE", help="A mapping; the machine's own if absent."),
 ]
@@ -67,11 +67,11 @@ Value = bool | int | float | str | None
 
 
 @dataclass(frozen=True)
-class Request:
+class CommandOptions:
     """What the options ask to compile, as `septran.compile` takes it."""
 
     logic: Task
-    mapping: Mapping
+    mapping: MappingFile
     shapes: dict[str, int | tuple[int, ...]] | None
     dtypes: dict[str, str] | str | None
     tunables: dict[str, Any]
@@ -89,12 +89,12 @@ class Request:
 def request(
     logic: str | Task,
     on: str | None = None,
-    mapping: str | Mapping | None = None,
+    mapping: str | MappingFile | None = None,
     shape: list[str] | None = None,
     dtype: list[str] | None = None,
     tunable: list[str] | None = None,
     static: list[str] | None = None,
-) -> Request:
+) -> CommandOptions:
     """Read the options and load logic and mapping; raises SepTranError, typer.BadParameter."""
     from septran.request import load_pair
 
@@ -107,7 +107,7 @@ def request(
             "a machine's file needs a mapping: --mapping FILE", param_hint="--on"
         )
     task, plan = load_pair(logic, on if mapping is None else mapping, on)
-    return Request(task, plan, _with_example(task, given), types, tuned, flags)
+    return CommandOptions(task, plan, _with_example(task, given), types, tuned, flags)
 
 
 def _with_example(

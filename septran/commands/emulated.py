@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from septran.commands.arguments import Request, print_json
+from septran.commands.arguments import CommandOptions, print_json
 
 SAYS = {
     "eager": "asynchronous operations take effect at once",
@@ -18,7 +18,7 @@ SAYS = {
 
 
 def emulate(
-    asked: Request, seed: int, trace: Path | None, as_json: bool, timeline: bool = False
+    asked: CommandOptions, seed: int, trace: Path | None, as_json: bool, timeline: bool = False
 ) -> None:
     """Run in each mode, check each result; exits with 1 where one is wrong.
 

@@ -66,7 +66,7 @@ def register(app: typer.Typer) -> None:
 def explain(
     logic: options.Logic,
     on: options.On = None,
-    mapping: options.MappingFile = None,
+    mapping: options.MappingPath = None,
     shape: options.Sizes = None,
     dtype: options.Dtypes = None,
     tunable: options.Tunables = None,

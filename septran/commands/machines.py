@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from septran.amounts import size_text
 from septran.commands import arguments as options
 from septran.commands.arguments import print_json
+from septran.format_units import size_text
 
 if TYPE_CHECKING:
     from septran.machine.model import Machine

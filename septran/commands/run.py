@@ -10,7 +10,7 @@ import typer
 
 from septran.backends import backend_of
 from septran.commands import arguments as options
-from septran.commands.arguments import Request, print_json, request, require_writable
+from septran.commands.arguments import CommandOptions, print_json, request, require_writable
 from septran.commands.emulated import emulate
 from septran.commands.trust import offer
 
@@ -86,7 +86,7 @@ def register(app: typer.Typer) -> None:
 def run(
     logic: options.Logic,
     on: options.On = None,
-    mapping: options.MappingFile = None,
+    mapping: options.MappingPath = None,
     shape: options.Sizes = None,
     dtype: options.Dtypes = None,
     tunable: options.Tunables = None,
@@ -238,7 +238,7 @@ def _use_threads(backend: str, count: int) -> None:
 
 
 def _beside(
-    asked: Request, logic: str, kernel: Kernel, inputs: dict[str, Any], threads: int | None
+    asked: CommandOptions, logic: str, kernel: Kernel, inputs: dict[str, Any], threads: int | None
 ) -> Beside | None:
     from septran import operators
     from septran.runtime.torch_baseline import beside_torch
@@ -335,7 +335,7 @@ def _facts(kernel: Kernel, check: Check) -> dict[str, Any]:
     }
 
 
-def _interpret(asked: Request, seed: int, as_json: bool) -> None:
+def _interpret(asked: CommandOptions, seed: int, as_json: bool) -> None:
     import septran
     from septran.runtime.checks import sample
     from septran.runtime.signature import Specialisation

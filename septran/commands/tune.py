@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
 def tune(
     logic: options.Logic,
     on: options.On = None,
-    mapping: options.MappingFile = None,
+    mapping: options.MappingPath = None,
     shape: options.Sizes = None,
     dtype: options.Dtypes = None,
     tunable: options.Tunables = None,
@@ -80,13 +80,13 @@ def tune(
       septran tune attention -m mine.mapping.yaml -s N=4096 --runs 20 --seconds 60
       septran tune gemm --on nvidia-h200 --dtype float16 --try block_K=32,64,128 --model
     """  # noqa: D301  # \b is typer's mark for lines to keep
-    from septran.tuning.tuner import Limits, search
+    from septran.tuning.tuner import SearchLimits, search
 
     require_writable(output, "--output")
     asked = request(logic, on, mapping, shape, dtype, tunable, static)
     found = search(
         asked.logic, asked.mapping, tried=dict(map(_tried, tried or ())),
-        limits=Limits(runs, seconds, patience), measured=False if model else None,
+        limits=SearchLimits(runs, seconds, patience), measured=False if model else None,
         told=_told, **asked.settings,
     )  # fmt: skip
     tuning = found.run()

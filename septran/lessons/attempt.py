@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.backends import backend_of
 from septran.mapping.loader import load_mapping
-from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.mapping import MappingFile
 
 if TYPE_CHECKING:
     from septran.runtime.kernel import Kernel
@@ -30,7 +30,7 @@ class Attempt:
     """Shapes, dtypes, static values, machine and passes, as `septran.compile` takes them."""
 
     @cached_property
-    def plan(self) -> LoadedMapping:
+    def plan(self) -> MappingFile:
         """The mapping as it was read."""
         return load_mapping(self.mapping, self.settings.get("machine"))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.amounts import size_text, time_text
+from septran.format_units import size_text, time_text
 from septran.lessons.attempt import Attempt
 from septran.lessons.lesson import Goal, Outcome
 from septran.task import run

@@ -10,7 +10,7 @@ from septran.errors import SepTranError
 from septran.lessons.attempt import Attempt
 from septran.lessons.language import say
 from septran.lessons.verdict import Verdict
-from septran.stage import Shown
+from septran.stage import Displayable
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class Lesson(Shown):
+class Lesson(Displayable):
     """A fixed logic and a mapping to repair; or the logic, or a pass (`septran.tile_pass`)."""
 
     title: str

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.lessons.language import say
-from septran.stage import Shown
+from septran.stage import Displayable
 
 
 @dataclass(frozen=True)
-class Verdict(Shown):
+class Verdict(Displayable):
     """Goal by goal: reached or not, what was found, and what to try."""
 
     title: str

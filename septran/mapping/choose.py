@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from septran.errors import LogicError, SepTranError, nearest
 from septran.location import Location
 from septran.machine.model import Machine
-from septran.mapping.mapping import Case, Plan, Preference
-from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.mapping import Case, MappingFile, Preference, TaskMapping
 from septran.mapping.mistakes import TunableError, UnknownVariantError
 from septran.mapping.resolved import Decision, Setting
 from septran.mapping.rules import Facts, facts_of_site, instance_for, rules_for
@@ -23,14 +22,14 @@ from septran.task.tree import TunableValue
 class Scope:
     """The plans that hold for a task instance, and those of its callers."""
 
-    instance: Plan | None
-    plans: tuple[Plan, ...]
+    instance: TaskMapping | None
+    plans: tuple[TaskMapping, ...]
     """The instance, then the rules that match."""
     caller: Scope | None = None
 
     @staticmethod
     def of(
-        mapping: LoadedMapping,
+        mapping: MappingFile,
         machine: Machine,
         facts: Facts,
         caller: Scope | None,
@@ -58,7 +57,7 @@ class MappingChooser:
     place the name itself goes before patterns.
     """
 
-    mapping: LoadedMapping
+    mapping: MappingFile
     machine: Machine
     given: Mapping[str, TunableValue] = field(default_factory=dict)
     _scopes: dict[str, Scope] = field(default_factory=dict, repr=False)
@@ -132,7 +131,7 @@ def _padded(value: TunableValue, multiple: int) -> TunableValue:
 
 
 def tunable(
-    mapping: LoadedMapping,
+    mapping: MappingFile,
     scope: Scope,
     facts: Facts,
     name: str,
@@ -151,7 +150,7 @@ def tunable(
 
 
 def passed_over(
-    mapping: LoadedMapping, scope: Scope, facts: Facts, names: Iterable[str]
+    mapping: MappingFile, scope: Scope, facts: Facts, names: Iterable[str]
 ) -> Iterator[Decision]:
     """Cases of tunables whose condition holds, but whose value is larger than the dimension."""
     for name in names:

@@ -14,9 +14,17 @@ from septran.errors import nearest
 from septran.location import Location
 from septran.machine.model import NONE, Machine
 from septran.mapping.choose import Scope, pick
-from septran.mapping.keys import BINDING, COPY, LAYOUTS, REGISTERS, SINGLE, WARPSPECIALIZE, Key
-from septran.mapping.mapping import Mapping as LoadedMapping
-from septran.mapping.mapping import Plan, Preference
+from septran.mapping.keys import (
+    BINDING,
+    COPY,
+    KEYS,
+    LAYOUTS,
+    REGISTERS,
+    SINGLE,
+    WARPSPECIALIZE,
+    Key,
+)
+from septran.mapping.mapping import MappingFile, Preference, TaskMapping
 from septran.mapping.resolved import Decision, Instance, Setting, Settings
 from septran.mapping.rules import Facts
 from septran.task.check.definedness import MOST
@@ -128,6 +136,21 @@ def _edges(
     return edges
 
 
+def renamed(mapping: MappingFile) -> Iterator[Decision]:
+    """Keys that the file calls by a former name, once each."""
+    document = mapping.document
+    if document is None:
+        return
+    plans = [node for head in ("rules", "instances") if (node := document.get(head)) is not None]
+    nodes = [n for plan in plans for n in (*plan.elements, *plan.items.values())]
+    for key in (k for k in KEYS if k.formerly):
+        where = [node.keys[key.formerly] for node in nodes if key.formerly in node.items]
+        if where:
+            message = f"`{key.formerly}` is called `{key.path}` now"
+            hint = f"write {key.path}; a later version will not know {key.formerly}"
+            yield Decision("decision", "mapping", message, hint, where[0])
+
+
 def idle_bindings(task: TaskNode, scope: Scope, uses: Collection[str]) -> Iterator[Decision]:
     """Bindings for primitives of which a task has no use, or none that is not an engine's."""
     for plan in scope.plans:
@@ -203,7 +226,7 @@ def unfollowed(tree: TaskTree) -> Iterator[Decision]:
 
 
 def unused_tunables(
-    task: TaskNode, scope: Scope, mapping: LoadedMapping, entry: bool, tree: TaskTree
+    task: TaskNode, scope: Scope, mapping: MappingFile, entry: bool, tree: TaskTree
 ) -> Iterator[Decision]:
     """Tunables that an instance or an explicit mapping sets and nothing uses."""
     below = {name for node in task.walk() for name, _ in node.tunables}
@@ -232,7 +255,7 @@ class Asked:
         return self.taken.where.file if self.taken.where else ""
 
 
-def overridden_tunables(mapping: LoadedMapping, asked: Iterable[Asked]) -> Iterator[Decision]:
+def overridden_tunables(mapping: MappingFile, asked: Iterable[Asked]) -> Iterator[Decision]:
     """Tunables of a file that extends another one which something else always goes before.
 
     What is extended is for other logic, too: only the file's own lines are told. Its own rules
@@ -253,7 +276,7 @@ def overridden_tunables(mapping: LoadedMapping, asked: Iterable[Asked]) -> Itera
         yield _overridden(lost, ask, "tunables", mapping.file)
 
 
-def _reaches(plan: Plan, scope: Scope | None) -> bool:
+def _reaches(plan: TaskMapping, scope: Scope | None) -> bool:
     """Whether a plan is for a task, or for one of its callers."""
     while scope is not None:
         if any(p is plan for p in scope.plans):

@@ -116,11 +116,13 @@ class Key(Generic[T]):
     """Without which it has no effect (`septran.mapping.effects`)."""
     only_instances: bool = False
     """Whether rules cannot say it."""
+    formerly: str = ""
+    """What it was called before; files may still say so, and a remark tells them."""
 
     def found(self, node: Node) -> Node | None:
         """What the node of an instance or rule gives for it."""
         head, _, last = self.path.partition(".")
-        given = node.get(head)
+        given = node.get(head) or (node.get(self.formerly) if self.formerly else None)
         if given is None or last:
             return given and given.get(last)
         nested = _NESTED.get(head)
@@ -199,9 +201,9 @@ OVERLAP = Key[bool](
     "overlap", Flag(), "products of neighbouring iterations run beside each other", False,
     common=False,
 )  # fmt: skip
-TURNS = Key[bool](
-    "turns", Flag(), "consumers whose products overlap take turns in issuing them", False,
-    common=False,
+PINGPONG = Key[bool](
+    "pingpong", Flag(), "consumers whose products overlap issue them one after the other", False,
+    common=False, formerly="turns",
 )  # fmt: skip
 CALLS = Key[Mapping[str, str]](
     "calls", TableOf(_LAUNCHED, NAME), "which instance each launched task becomes", {}, "launch",
@@ -214,7 +216,7 @@ LEAF_TASK_BINDINGS = Key[Mapping[str, Any]](
 
 KEYS: tuple[Key[Any], ...] = (
     PROC, MEMS, TUNABLES, BINDING, PIPELINE, PIPELINE_ORDER, WARPSPECIALIZE, CONSUMERS, REGISTERS,
-    LAYOUTS, COPY, ORDER, PERSISTENT, CLUSTER, RASTER, OVERLAP, TURNS, CALLS, LEAF_TASK_BINDINGS,
+    LAYOUTS, COPY, ORDER, PERSISTENT, CLUSTER, RASTER, OVERLAP, PINGPONG, CALLS, LEAF_TASK_BINDINGS,
 )  # fmt: skip
 """In the order of the schema and of printed mappings."""
 SINGLE = tuple(key for key in KEYS if not key.entries)
@@ -229,7 +231,9 @@ def fields(instances: bool) -> dict[str, Field]:
     """The keys of an instance, or of a rule, as a record of a file has them."""
     wanted = [key for key in KEYS if instances or not key.only_instances]
     grouped = itertools.groupby(wanted, key=lambda key: key.path.partition(".")[0])
-    return {head: _field(head, tuple(keys)) for head, keys in grouped}
+    found = {head: _field(head, tuple(keys)) for head, keys in grouped}
+    old = {k.formerly: Field(k.kind, f"former name of {k.path}") for k in wanted if k.formerly}
+    return found | old
 
 
 def nested(values: Mapping[Key[Any], Any]) -> dict[str, Any]:

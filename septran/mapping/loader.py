@@ -1,4 +1,4 @@
-"""From a mapping file, a text or a machine's name to a `Mapping`."""
+"""From a mapping file, a text or a machine's name to a `MappingFile`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from septran.machine.loader import load_machine, machine_names, mappings_root
 from septran.machine.model import Machine
 from septran.machine.positions import Node, is_file, name_text, parse, read_text
 from septran.mapping.extends import merged, parent_of, shortened
-from septran.mapping.mapping import Mapping
+from septran.mapping.mapping import MappingFile
 from septran.mapping.mistakes import (
     FAMILY,
     MappingSyntaxError,
@@ -35,19 +35,19 @@ def mapping_names() -> tuple[str, ...]:
 
 
 def load_mapping(
-    mapping: str | Path | Mapping | Machine,
+    mapping: str | Path | MappingFile | Machine,
     machine: str | Path | Machine | None = None,
     *,
     folder: Path | None = None,
     name: str | None = None,
-) -> Mapping:
+) -> MappingFile:
     """A mapping by its file, its text, or the name of a machine that one comes with.
 
     `machine` goes before the file's own; a mapping that names none is for cpu-x86. `folder`
     is where a text's `extends` and `machine` look first, `name` what its places are called.
     Raises MappingError or MachineError, or Errors with all mistakes of the files.
     """
-    if isinstance(mapping, Mapping):
+    if isinstance(mapping, MappingFile):
         return mapping if machine is None else _moved(mapping, load_machine(machine))
     if isinstance(mapping, Machine):
         return load_mapping(mapping.name, machine or mapping)
@@ -69,7 +69,7 @@ def load_mapping(
     return read(document, wanted, assumed, source.file)
 
 
-def fill_in(mapping: Mapping, point: Table[str, Candidate]) -> Mapping:
+def fill_in(mapping: MappingFile, point: Table[str, Candidate]) -> MappingFile:
     """`mapping` with a value for each dimension that `point` names; raises MappingError."""
     names = {d.name for d in mapping.dimensions}
     for name in point:
@@ -187,7 +187,7 @@ def _report(machine: Machine) -> Report:
     return Report(FAMILY, names, machine.name, check_tune)
 
 
-def _moved(mapping: Mapping, machine: Machine) -> Mapping:
+def _moved(mapping: MappingFile, machine: Machine) -> MappingFile:
     """The mapping for another machine, checked against its names."""
     if mapping.document is None or machine == mapping.machine:
         return mapping

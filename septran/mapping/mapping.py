@@ -49,7 +49,7 @@ class Preference:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TaskMapping:
     """What an instance or a rule says; a field that is None or missing is left open."""
 
     name: str
@@ -111,16 +111,16 @@ class Rule:
     """A plan for every task instance that matches."""
 
     match: Match
-    plan: Plan
+    plan: TaskMapping
 
 
 @dataclass(frozen=True)
-class Mapping:
+class MappingFile:
     """How logic runs on a machine, as its file says."""
 
     machine: Machine
     entrypoint: Setting[str] | None = None
-    instances: Table[str, Plan] = field(default_factory=_empty)
+    instances: Table[str, TaskMapping] = field(default_factory=_empty)
     """By name, in the file's order."""
     rules: tuple[Rule, ...] = ()
     tunables: Table[str, Preference] = field(default_factory=_empty)
@@ -142,7 +142,7 @@ class Mapping:
         """What a search would go through: a size and its dimensions."""
         return Space(self.dimensions, self.constraints)
 
-    def with_values(self, point: Table[str, Candidate]) -> Mapping:
+    def with_values(self, point: Table[str, Candidate]) -> MappingFile:
         """This mapping with a value for each `!tune`, by the dimensions' names."""
         from septran.mapping.loader import fill_in
 

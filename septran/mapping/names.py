@@ -9,8 +9,7 @@ from typing import Any
 from septran.errors import SepTranError, nearest
 from septran.mapping.choose import Scope, tunable
 from septran.mapping.keys import CALLS, GROUPS, KEYS, LEAF_TASK_BINDINGS, MEMS
-from septran.mapping.mapping import Mapping as LoadedMapping
-from septran.mapping.mapping import Plan
+from septran.mapping.mapping import MappingFile, TaskMapping
 from septran.mapping.mistakes import NeverLaunchedError, TunableError, UnknownTensorError
 from septran.mapping.rules import BUILTIN, Facts
 from septran.task.tree import Allocate, Param, TaskNode, statements
@@ -28,7 +27,9 @@ def tensors_of(task: TaskNode) -> dict[str, Param | Allocate]:
     return found
 
 
-def mistakes_in(plan: Plan, task: TaskNode, tensors: Mapping[str, Any]) -> Iterator[SepTranError]:
+def mistakes_in(
+    plan: TaskMapping, task: TaskNode, tensors: Mapping[str, Any]
+) -> Iterator[SepTranError]:
     """Tensors and launched tasks that an instance names and its task does not have."""
     for key in KEYS:
         if key.entries != "tensor":
@@ -56,7 +57,7 @@ def mistakes_in(plan: Plan, task: TaskNode, tensors: Mapping[str, Any]) -> Itera
 
 
 def misspelt(
-    task: TaskNode, scope: Scope, mapping: LoadedMapping, facts: Facts
+    task: TaskNode, scope: Scope, mapping: MappingFile, facts: Facts
 ) -> Iterator[SepTranError]:
     """Tunables without a value, for which the instance has one under a name much like it."""
     if scope.instance is None:

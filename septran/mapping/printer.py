@@ -9,8 +9,7 @@ from typing import Any
 from septran.machine.loader import machine_names
 from septran.machine.model import NONE, Machine
 from septran.mapping.keys import BINDING, CALLS, KEYS, MEMS, PROC, SINGLE, TUNABLES, nested
-from septran.mapping.mapping import Mapping as LoadedMapping
-from septran.mapping.mapping import Match, Plan
+from septran.mapping.mapping import MappingFile, Match, TaskMapping
 from septran.mapping.resolved import Instance, ResolvedMapping, Setting
 from septran.task.trace.padding import Padded
 
@@ -59,7 +58,7 @@ def _why(setting: Setting[Any]) -> str:
     return f"{setting.reason}{place}"
 
 
-def mapping_text(mapping: LoadedMapping) -> str:
+def mapping_text(mapping: MappingFile) -> str:
     """What a mapping says, before it meets a logic."""
     lines = [f"mapping for {mapping.machine.name}"]
     for plan in mapping.instances.values():
@@ -79,7 +78,7 @@ def mapping_text(mapping: LoadedMapping) -> str:
     return "\n".join(lines)
 
 
-def _plan(plan: Plan) -> list[str]:
+def _plan(plan: TaskMapping) -> list[str]:
     lines = [f"  {path} {_flow(setting.value)}" for path, setting in plan.settings.items()]
     for path, table in plan.tables.items():
         lines.append(f"  {path} {_flow({k: s.said for k, s in table.items()})}")

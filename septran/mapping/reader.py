@@ -1,4 +1,4 @@
-"""From a checked mapping document to a `Mapping`."""
+"""From a checked mapping document to a `MappingFile`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from septran.machine.model import Machine
 from septran.machine.positions import TUNE, Node
 from septran.mapping.conditions import condition
 from septran.mapping.keys import KEYS, LISTS, SINGLE, TABLES
-from septran.mapping.mapping import Case, Mapping, Match, Plan, Preference, Rule
+from septran.mapping.mapping import Case, MappingFile, Match, Preference, Rule, TaskMapping
 from septran.mapping.mistakes import (
     ConditionError,
     LateRuleError,
@@ -70,11 +70,11 @@ def _constraints(document: Node) -> Iterator[SepTranError]:
             yield ConditionError(message, node.where, hint=nearest(name, names))
 
 
-def read(document: Node, machine: Machine, assumed: str, file: str) -> Mapping:
+def read(document: Node, machine: Machine, assumed: str, file: str) -> MappingFile:
     """The mapping that a checked document describes."""
     entry = document.get("entrypoint")
     instances = _section(document, "task_mappings")
-    return Mapping(
+    return MappingFile(
         machine=machine,
         entrypoint=Setting(entry.text, "entrypoint", entry.where) if entry else None,
         instances=MappingProxyType(
@@ -104,13 +104,13 @@ def _rules(document: Node, file: str) -> Iterator[Rule]:
         yield Rule(_match(match) if match else Match(), _settings(name, name, node, node.where))
 
 
-def _plan(reason: str, name: str, section: Node, node: Node) -> Plan:
+def _plan(reason: str, name: str, section: Node, node: Node) -> TaskMapping:
     return _settings(reason, name, node, section.keys[name])
 
 
-def _settings(reason: str, name: str, node: Node, where: Any) -> Plan:
+def _settings(reason: str, name: str, node: Node, where: Any) -> TaskMapping:
     given = {key: found for key in KEYS if (found := key.found(node)) is not None}
-    return Plan(
+    return TaskMapping(
         name=name,
         where=where,
         variant=_text(node.get("task_name") or node.get("variant"), reason),

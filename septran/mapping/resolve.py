@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from septran.argument_checks import require
 from septran.errors import SepTranError, raise_all
-from septran.given import require
 from septran.location import Location
 from septran.machine.model import Machine
 from septran.mapping import effects
@@ -17,7 +17,7 @@ from septran.mapping.capacity import check_capacity
 from septran.mapping.choose import Scope, passed_over, tunable
 from septran.mapping.keys import COPY, LAYOUTS, PROC, REGISTERS
 from septran.mapping.loader import load_mapping
-from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.mapping import MappingFile
 from septran.mapping.memories import Memories, canonical, unspread
 from septran.mapping.mistakes import NestingError, NoBindingError
 from septran.mapping.names import misspelt, mistakes_in, tensors_of
@@ -39,7 +39,7 @@ _COLLECTED = ("instances", "decisions", "errors", "unbound")
 
 
 def resolve(
-    tree: TaskTree, mapping: LoadedMapping, machine: Machine | None = None
+    tree: TaskTree, mapping: MappingFile, machine: Machine | None = None
 ) -> ResolvedMapping:
     """An instance for every task of `tree`, by `mapping`.
 
@@ -72,7 +72,7 @@ class _Caller:
 @dataclass
 class _Resolution:
     tree: TaskTree
-    mapping: LoadedMapping
+    mapping: MappingFile
     instances: list[Instance] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     errors: list[SepTranError] = field(default_factory=list)
@@ -86,6 +86,7 @@ class _Resolution:
     def __post_init__(self) -> None:
         if self.mapping.assumed:
             self.decide("decision", "machine", self.mapping.assumed)
+        self.decisions += effects.renamed(self.mapping)
 
     @property
     def machine(self) -> Machine:

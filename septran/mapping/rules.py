@@ -39,8 +39,7 @@ from septran.errors import nearest
 from septran.machine.model import Machine
 from septran.mapping.conditions import Value
 from septran.mapping.keys import CALLS
-from septran.mapping.mapping import Mapping as LoadedMapping
-from septran.mapping.mapping import Match, Plan
+from septran.mapping.mapping import MappingFile, Match, TaskMapping
 from septran.mapping.mistakes import AmbiguousInstanceError, WrongEntryError
 from septran.task.trace.chooser import LaunchSite
 from septran.task.tree import Allocate, Assign, Loop, Primitive, TaskNode, statements
@@ -189,7 +188,7 @@ def _is(kind: str, facts: Facts) -> bool:
     return kind in used
 
 
-def rules_for(mapping: LoadedMapping, facts: Facts, machine: Machine) -> Iterator[Plan]:
+def rules_for(mapping: MappingFile, facts: Facts, machine: Machine) -> Iterator[TaskMapping]:
     """The plans of the rules that match, in order."""
     for rule in mapping.rules:
         if matches(rule.match, facts, machine):
@@ -197,8 +196,8 @@ def rules_for(mapping: LoadedMapping, facts: Facts, machine: Machine) -> Iterato
 
 
 def instance_for(
-    mapping: LoadedMapping, caller: Plan | None, path: str, names: tuple[str, ...]
-) -> Plan | None:
+    mapping: MappingFile, caller: TaskMapping | None, path: str, names: tuple[str, ...]
+) -> TaskMapping | None:
     """The instance that a launched task becomes; None where none is for it.
 
     `names` are the task's and its variants' (only the traced one once it is traced);
@@ -229,7 +228,7 @@ def instance_for(
     return found[0] if found else None
 
 
-def _entry(mapping: LoadedMapping, names: tuple[str, ...]) -> Plan | None:
+def _entry(mapping: MappingFile, names: tuple[str, ...]) -> TaskMapping | None:
     if mapping.entrypoint is None:
         found = [p for p in mapping.instances.values() if p.variant and p.variant.value in names]
         return found[0] if found else None
@@ -247,7 +246,9 @@ def _entry(mapping: LoadedMapping, names: tuple[str, ...]) -> Plan | None:
     return plan
 
 
-def _called(mapping: LoadedMapping, caller: Plan, key: str, names: tuple[str, ...]) -> Plan:
+def _called(
+    mapping: MappingFile, caller: TaskMapping, key: str, names: tuple[str, ...]
+) -> TaskMapping:
     call = caller.table(CALLS)[key]
     plan = mapping.instances[call.value]
     if plan.variant is not None and plan.variant.value not in names:

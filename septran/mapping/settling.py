@@ -7,11 +7,11 @@ from typing import Any
 
 import yaml
 
-from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.mapping import MappingFile
 from septran.mapping.tune import Candidate, Point
 
 
-def settled(text: str, mapping: LoadedMapping, point: Point) -> str:
+def settled(text: str, mapping: MappingFile, point: Point) -> str:
     """Write the chosen values, or the first candidates, where the text says `!tune`."""
     document = yaml.compose(text, yaml.SafeLoader)
     edits: list[tuple[int, int, str]] = []

@@ -24,7 +24,7 @@ from septran.errors import SepTranError
 from septran.runtime.cache import reason_not_saved
 from septran.runtime.errors import ArchiveError
 from septran.runtime.manifest import intact, write_manifest
-from septran.runtime.roofline import Limits
+from septran.runtime.roofline import Roofline
 from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.runtime.stages import NAMES, Stages, Step
 from septran.stage import Stage
@@ -254,7 +254,7 @@ def _specialisation(place: _Place, number: int, entry: dict[str, Any]) -> Specia
         tuple(map(_tensor, entry["tensors"])),
         tuple(ScalarParam(**s) for s in entry["scalars"]),
         Stages({**steps, "executable": executable}),
-        Limits(**entry["limits"]),
+        Roofline(**entry["limits"]),
     )
 
 

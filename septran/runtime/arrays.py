@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from septran.dtypes import ALL, bits_dtype, numpy_dtype
-from septran.runtime.overlap import Memory
+from septran.runtime.overlap import AddressedMemory
 
 
 @dataclass(frozen=True)
@@ -159,11 +159,11 @@ class NumpyLibrary:
             import torch
 
             address, _ = self.memory(x)
-            bits = np.asarray(Memory(address, x.shape, x.strides, np.dtype(held).str))
+            bits = np.asarray(AddressedMemory(address, x.shape, x.strides, np.dtype(held).str))
             return torch.from_numpy(bits).view(getattr(torch, name))
         if not x.flags.writeable:
             address, _ = self.memory(x)
-            return np.asarray(Memory(address, x.shape, x.strides, x.dtype.str))
+            return np.asarray(AddressedMemory(address, x.shape, x.strides, x.dtype.str))
         return x
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:

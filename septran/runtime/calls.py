@@ -1,7 +1,7 @@
 """A call that has been made before: what is left to check, in the fewest steps.
 
 The first call with given shapes and dtypes goes the long way (arguments.py) and leaves a
-`Plan`. Later calls look it up by the arrays' types, shapes and dtypes; only what these
+`FastCall`. Later calls look it up by the arrays' types, shapes and dtypes; only what these
 do not tell (layout, address, gradient, overlap) is looked at again.
 """
 
@@ -36,7 +36,7 @@ def several(out: Any) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FastCall:
     """How to run one specialisation on arrays that are ready to be passed."""
 
     run: Callable[..., None]
@@ -108,7 +108,7 @@ what is wrong, or copies what has to be copied."""
 
 
 def direct_call(
-    plan: Plan,
+    plan: FastCall,
     specialisation: Specialisation,
     signature: Signature,
     otherwise: Callable[..., Any],
@@ -162,7 +162,7 @@ def plan_for(
     signature: Signature,
     library: Library,
     device: str,
-) -> Plan | None:
+) -> FastCall | None:
     """The plan of later calls by position; None where each must go the long way."""
     tensors = specialisation.tensors
     empty = any(0 in (t.shape or ()) for t in tensors)
@@ -177,7 +177,7 @@ def plan_for(
     given = [t.name for t in (*outputs, *signature.inputs)]
     order = tuple(given.index(t.name) for t in tensors)
     executable = specialisation.stages.executable
-    return Plan(
+    return FastCall(
         # The bare function, where there is one, saves a call in Python.
         getattr(executable, "function", executable),
         library,

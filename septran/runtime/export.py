@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from septran.given import WrongArgumentError, unwritable
+from septran.argument_checks import WrongArgumentError, unwritable
 from septran.runtime.errors import NotExportableError
 from septran.runtime.signature import Specialisation
 from septran.targets.base import Exporting

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from septran import given
+from septran import argument_checks as given
 from septran.runtime.archive import write_archive
 from septran.runtime.arguments import (
     Bound,
@@ -21,7 +21,7 @@ from septran.runtime.arguments import (
     scalar_values,
 )
 from septran.runtime.arrays import NUMPY, Library
-from septran.runtime.calls import Plan, call_key, direct_call, plan_for, several
+from septran.runtime.calls import FastCall, call_key, direct_call, plan_for, several
 from septran.runtime.checks import Check, check, sample
 from septran.runtime.errors import NoLogicError, NotSpecialisedError
 from septran.runtime.export import export_source
@@ -31,7 +31,7 @@ from septran.runtime.instrumented_call import rehearsal
 from septran.runtime.profile import Profile, measure, profile
 from septran.runtime.signature import Signature, Specialisation
 from septran.runtime.stages import Stages
-from septran.stage import Shown, view
+from septran.stage import Displayable, view
 from septran.targets.base import SelfProfiling
 from septran.task.errors import InferenceError
 from septran.task.reference import run_tree
@@ -49,7 +49,7 @@ MOST_COMPILATIONS = 128
 """Shapes that a kernel has code for at a time, some 0.4 MiB each."""
 
 
-class Kernel(Shown):
+class Kernel(Displayable):
     """A logic on a machine, called like a function of arrays.
 
     ``k(a, b)`` allocates the outputs and returns them, ``k(a, b, out=c)`` fills `c`;
@@ -81,7 +81,7 @@ class Kernel(Shown):
         self._loaded = bool(compiled) and logic is None
         self._requests: dict[Hashable, Specialisation] = {}
         self._scalars = frozenset(s.name for s in signature.scalars)
-        self._plans: dict[Hashable, Plan] = {}
+        self._plans: dict[Hashable, FastCall] = {}
         self._refused = False
         self._notes: dict[Remark, None] = {}
         self._lock = threading.RLock()
@@ -421,7 +421,7 @@ class Kernel(Shown):
             self._plans[key] = plan
             self._shorten(plan, specialisation)
 
-    def _shorten(self, plan: Plan, specialisation: Specialisation) -> None:
+    def _shorten(self, plan: FastCall, specialisation: Specialisation) -> None:
         """Where there is one plan alone, a class whose call is just that: none is quicker."""
         call = None
         if len(self._specialisations) == 1 and not self._refused:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 
-class Memory:
+class AddressedMemory:
     """Memory described to NumPy by address, writable whatever its owner says."""
 
     def __init__(
@@ -34,8 +34,8 @@ def share_memory(
     """
     if 0 in first_shape or 0 in second_shape:
         return False
-    a = np.asarray(Memory(first[0], first_shape, first[1], f"|V{first_size}"))
-    b = np.asarray(Memory(second[0], second_shape, second[1], f"|V{second_size}"))
+    a = np.asarray(AddressedMemory(first[0], first_shape, first[1], f"|V{first_size}"))
+    b = np.asarray(AddressedMemory(second[0], second_shape, second[1], f"|V{second_size}"))
     if not np.may_share_memory(a, b):
         return False
     try:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from septran.amounts import time_text
-from septran.runtime.roofline import Limits
-from septran.stage import Shown
+from septran.format_units import time_text
+from septran.runtime.roofline import Roofline
+from septran.stage import Displayable
 
 if TYPE_CHECKING:
     import pandas
@@ -23,7 +23,7 @@ TOTAL_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
-class Profile(Shown):
+class Profile(Displayable):
     """Seconds a call, and what follows from them."""
 
     name: str
@@ -149,7 +149,9 @@ def measure(call: Callable[[], object], repeat: int | None = None) -> tuple[floa
     return tuple(samples)
 
 
-def profile(name: str, samples: tuple[float, ...], limits: Limits, timeline: Any = None) -> Profile:
+def profile(
+    name: str, samples: tuple[float, ...], limits: Roofline, timeline: Any = None
+) -> Profile:
     """The profile of measured samples."""
     return Profile(name, samples, **asdict(limits), timeline=timeline)
 

@@ -14,7 +14,7 @@ from septran.tile.nodes import Compute, TileProgram, nodes
 
 
 @dataclass(frozen=True)
-class Limits:
+class Roofline:
     """The figures that a time is set beside."""
 
     flops: int
@@ -28,10 +28,10 @@ class Limits:
     machine: str
 
     @staticmethod
-    def of(stages: Stages) -> Limits:
+    def of(stages: Stages) -> Roofline:
         """From the task tree and the tile program of a compilation."""
         done, program = work(stages.task_tree), stages.tile_program
-        return Limits(
+        return Roofline(
             done.flops,
             done.bytes_moved,
             peak_flops(program, done.operations),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from septran.runtime.roofline import Limits
+from septran.runtime.roofline import Roofline
 from septran.runtime.stages import Stages
 from septran.task.tree import Param, ScalarParam
 
@@ -93,14 +93,14 @@ class Specialisation:
     """All of them in order, with shape and dtype."""
     scalars: tuple[ScalarParam, ...]
     stages: Stages
-    saved_limits: Limits | None = None
+    saved_limits: Roofline | None = None
     """Of a loaded kernel, which has no task tree to count in."""
     use: Use = field(default_factory=Use, repr=False, compare=False)
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> Roofline:
         """What a call has to do, beside what the machine could."""
-        return self.saved_limits or Limits.of(self.stages)
+        return self.saved_limits or Roofline.of(self.stages)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

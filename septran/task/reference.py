@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from septran.argument_checks import WrongArgumentError, require, shown
 from septran.dtypes import is_float, numpy_dtype
-from septran.given import WrongArgumentError, require, shown
 from septran.ir import expressions as ex
 from septran.ir.evaluate import evaluate
 from septran.ir.gather import composed, coordinates, extents, read, write

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from septran.argument_checks import WrongArgumentError, shown, table
 from septran.dtypes import ALL, bits_dtype, numpy_dtype
 from septran.errors import CallError, nearest
-from septran.given import WrongArgumentError, shown, table
 from septran.task.tree import TaskTree
 
 Array = np.ndarray[Any, Any]

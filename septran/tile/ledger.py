@@ -12,7 +12,7 @@ import numpy as np
 from septran.dtypes import itemsize
 from septran.ir.index import Index, Var
 from septran.location import Location
-from septran.stage import Shown, view
+from septran.stage import Displayable, view
 from septran.tile.analyses.loops import bytes_of, most_iterations, ranges_of, walk
 from septran.tile.interpret.storage import evaluate_index
 from septran.tile.nodes import (
@@ -67,7 +67,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Ledger(Shown):
+class Ledger(Displayable):
     """All movement of a tile program, beside the least that its logic must move."""
 
     name: str

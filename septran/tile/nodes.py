@@ -19,7 +19,7 @@ from septran.machine.model import Machine
 from septran.stage import Stage
 from septran.task.tree import ScalarParam, TunableValue
 from septran.tile.layouts import ROW, Layout
-from septran.tile.records import Placement, Request
+from septran.tile.records import LoopSchedule, Placement
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class Role:
     origin: Origin = field(compare=False)
     registers: int | None = None
     """Registers a thread, where the mapping says."""
-    turns: bool = False
+    pingpong: bool = False
     """Whether its units issue the products of a loop one after the other, not at one time."""
 
 
@@ -288,7 +288,7 @@ class TileProgram(Stage):
     plan: tuple[Placement, ...] = ()
     remarks: tuple[Remark, ...] = ()
     removed: tuple[RemovedCopy, ...] = ()
-    requests: tuple[Request, ...] = ()
+    requests: tuple[LoopSchedule, ...] = ()
     """For each task instance with loops or copies, in program order."""
 
     def __str__(self) -> str:
@@ -296,9 +296,9 @@ class TileProgram(Stage):
 
         return to_text(self)
 
-    def request(self, task: str) -> Request:
+    def request(self, task: str) -> LoopSchedule:
         """What the mapping asks for the task at a path; nothing special by default."""
-        return next((r for r in self.requests if r.task == task), Request(task))
+        return next((r for r in self.requests if r.task == task), LoopSchedule(task))
 
     def buffer(self, name: str) -> Buffer:
         """The buffer of that name; KeyError where there is none."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from septran.argument_checks import require
 from septran.errors import Errors, TileError, raise_all
-from septran.given import require
 from septran.mapping.resolved import ResolvedMapping
 from septran.tile.nodes import TileProgram
 from septran.tile.passes import PASSES
@@ -18,7 +18,7 @@ from septran.tile.verify.verifier import verify
 
 
 @dataclass(frozen=True)
-class Step:
+class PassResult:
     """The program as one pass left it."""
 
     name: str
@@ -33,7 +33,7 @@ def place(
     check: Callable[[TileProgram], None] | None = None,
     *,
     passes: Sequence[UserPass] = (),
-) -> tuple[Step, ...]:
+) -> tuple[PassResult, ...]:
     """Run every pass in order and keep what each one gives; the last is the result.
 
     `check` runs on the result: the verifier, unless `SEPTRAN_VERIFY=0` switches it off.
@@ -44,10 +44,10 @@ def place(
         check = verify
     order = in_order(PASSES, passes)
     program = instantiate(resolved)
-    steps = [Step("instantiate", _summary(instantiate), program)]
+    steps = [PassResult("instantiate", _summary(instantiate), program)]
     for transform in order:
         program = transform(program)
-        steps.append(Step(transform.__name__, _summary(transform), program))
+        steps.append(PassResult(transform.__name__, _summary(transform), program))
     if check is not None:
         with _blaming_passes(bool(passes)):
             check(program)

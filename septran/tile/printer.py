@@ -107,8 +107,8 @@ class _Printer:
             case Role():
                 count = "" if node.count == 1 else f" x {node.count}"
                 registers = f" with {node.registers} registers" if node.registers else ""
-                turns = " taking turns" if node.turns else ""
-                return f"role {node.name} on {node.processor}{count}{registers}{turns}:"
+                pingpong = " in ping-pong" if node.pingpong else ""
+                return f"role {node.name} on {node.processor}{count}{registers}{pingpong}:"
             case Acquire():
                 return f"acquire({node.channel}, {node.index})"
             case Commit():

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Request:
+class LoopSchedule:
     """What the mapping asks for the loops of one task instance."""
 
     task: str

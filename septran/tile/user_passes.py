@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from septran.argument_checks import several, shown
 from septran.errors import TileError, nearest
-from septran.given import several, shown
 from septran.tile.nodes import TileProgram
 
 Transform = Callable[[TileProgram], TileProgram]

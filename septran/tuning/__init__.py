@@ -58,12 +58,12 @@ def tune(
     Raises:
         SepTranError: where there is nothing to search, or the logic or mapping is wrong.
     """
-    from septran.tuning.tuner import Limits, search  # late: an import of the compiler is slow
+    from septran.tuning.tuner import SearchLimits, search  # late: an import of the compiler is slow
 
     named = {
         "machine": machine, "shapes": shapes, "dtypes": dtypes, "tunables": tunables,
         "static": static, "scalars": scalars, "tried": tried, "measured": measured,
-        "limits": Limits(runs, seconds, patience),
+        "limits": SearchLimits(runs, seconds, patience),
     }  # fmt: skip
     found = search(logic, mapping, **named)
     if not background:

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from septran import given
+from septran import argument_checks as given
+from septran.argument_checks import WrongArgumentError, amount, several, whole
 from septran.compiler import compile_request, stages_of
 from septran.dtypes import numpy_dtype
 from septran.errors import CallError, SepTranError, nearest
-from septran.given import WrongArgumentError, amount, several, whole
 from septran.mapping.tune import Candidate, Point
 from septran.request import CompileRequest, Logic
 from septran.runtime.accuracy import Accuracy, compare, error_bounds
@@ -55,7 +55,7 @@ class NothingToTuneError(CallError):
 
 
 @dataclass(frozen=True)
-class Limits:
+class SearchLimits:
     """How far a search goes."""
 
     runs: int
@@ -80,7 +80,7 @@ class Search:
     """What is searched: the mapping leaves `!tune` open; its tunables are for all candidates."""
     source: Source
     choices: Choices
-    limits: Limits
+    limits: SearchLimits
     measured: bool
     scalars: Mapping[str, Any]
     told: Told
@@ -287,7 +287,7 @@ def search(
     static: Mapping[str, Any] | None = None,
     scalars: Mapping[str, Any] | None = None,
     tried: Mapping[str, Sequence[Candidate]] | None = None,
-    limits: Limits,
+    limits: SearchLimits,
     measured: bool | None = None,
     told: Told = lambda search, trial, total: None,
 ) -> Search:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from septran.amounts import time_text
+from septran.argument_checks import writable, write_text
 from septran.errors import CallError
-from septran.given import writable, write_text
+from septran.format_units import time_text
 from septran.mapping.loader import load_mapping
-from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.mapping import MappingFile
 from septran.mapping.settling import value_text
 from septran.mapping.tune import Point
-from septran.stage import Shown
+from septran.stage import Displayable
 
 KINDS = {
     "measured": "run, right, and timed",
@@ -72,7 +72,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Tuning(Shown):
+class Tuning(Displayable):
     """The result of `septran.tune`, also of a search that was stopped."""
 
     name: str
@@ -134,7 +134,7 @@ class Tuning(Shown):
         return f"the mapping as it was takes {time_text(before)}: the best is {ratio:.2f}x as fast"
 
     @property
-    def mapping(self) -> LoadedMapping:
+    def mapping(self) -> MappingFile:
         """The best, to compile with; raises NothingFoundError."""
         return load_mapping(self.to_yaml(), folder=self.folder)
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from septran.amounts import time_text
 from septran.compiler import stages_of
 from septran.errors import SepTranError
+from septran.format_units import time_text
 from septran.machine.loader import mappings_root
 from septran.mapping.loader import load_mapping
-from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.mapping import MappingFile
 from septran.mapping.settling import settled, value_text
 from septran.mapping.tune import Candidate, Point
 
@@ -44,7 +44,7 @@ class Source:
     """Where `extends` and `machine` are looked for."""
 
     @staticmethod
-    def of(mapping: LoadedMapping) -> Source:
+    def of(mapping: MappingFile) -> Source:
         """Where a mapping was read from."""
         path = Path(mapping.file)
         if not path.is_file():  # a text, which is kept for its errors

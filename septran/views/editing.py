@@ -14,14 +14,14 @@ from septran.machine.loader import mappings_root
 from septran.machine.positions import read_text
 from septran.mapping.keys import PIPELINE
 from septran.mapping.loader import load_mapping
-from septran.mapping.mapping import Mapping as LoadedMapping
+from septran.mapping.mapping import MappingFile
 from septran.mapping.mistakes import MappingSyntaxError, NoMappingError
 from septran.mapping.resolved import ResolvedMapping
 from septran.mapping.settling import value_text
 from septran.mapping.tune import Candidate, Dimension, Point
 from septran.views.explanation import Explanation
 
-Explain = Callable[[LoadedMapping], Explanation]
+Explain = Callable[[MappingFile], Explanation]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Draft:
     text: str
     mistakes: tuple[Mistake, ...] = ()
     explanation: Explanation | None = None
-    mapping: LoadedMapping | None = None
+    mapping: MappingFile | None = None
     knobs: tuple[Knob, ...] = ()
 
 
@@ -85,7 +85,7 @@ def mapping_source(mapping: str | Path) -> tuple[str, Path | None, str]:
 
 def draft(text: str, folder: Path | None, explain: Explain, point: Point) -> Draft:
     """Load and compile a text as far as the tile program; mistakes are part of the answer."""
-    mapping: LoadedMapping | None = None
+    mapping: MappingFile | None = None
     try:
         mapping = load_mapping(text if "\n" in text else f"{text}\n", folder=folder)
         values = {d.name: point.get(d.name, next(d.tune.candidates())) for d in mapping.dimensions}
@@ -124,7 +124,7 @@ def _searched(known: Mapping[str, Dimension], values: Point) -> Iterator[Knob]:
         )  # fmt: skip
 
 
-def _knobs(resolved: ResolvedMapping, mapping: LoadedMapping) -> Iterator[Knob]:
+def _knobs(resolved: ResolvedMapping, mapping: MappingFile) -> Iterator[Knob]:
     """Tunables and pipelines that the text itself sets, each place once."""
     tuned = {(d.where.line, d.where.column) for d in mapping.dimensions}
     found: dict[tuple[int, int], tuple[str, Any, Location, list[str]]] = {}

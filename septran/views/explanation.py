@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from septran.argument_checks import write_text
 from septran.errors import SepTranError, nearest
-from septran.given import write_text
 from septran.targets.base import Source
 from septran.tile.ledger import Ledger, ledger
-from septran.tile.pipeline import Step, place
+from septran.tile.pipeline import PassResult, place
 from septran.tuning.model import Prediction, predict
 from septran.views.maps.access_map import AccessMap, access_map
 from septran.views.maps.element import Journey, follow
@@ -143,7 +143,7 @@ class Explanation:
         return found
 
     @cached_property
-    def passes(self) -> tuple[Step, ...]:
+    def passes(self) -> tuple[PassResult, ...]:
         """The tile program as each pass left it."""
         return place(self.mapping, passes=getattr(self._stages, "passes", ()))
 

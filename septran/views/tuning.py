@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from septran.amounts import time_text
+from septran.format_units import time_text
 from septran.tuning.tuner import Search
 from septran.tuning.tuning import KINDS, Trial, Tuning, values_text
 from septran.views.pictures.colours import GREEN

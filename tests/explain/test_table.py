@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import septran
-from septran.stage import Shown, Stage, view
+from septran.stage import Displayable, Stage, view
 from septran.views import table
 
 PACKAGE = Path(septran.__file__).parent
@@ -22,7 +22,7 @@ def class_of(path):
 @pytest.mark.parametrize("path", table.VIEWS)
 def test_every_class_and_every_view_of_it_exist(path):
     kind = class_of(path)
-    assert issubclass(kind, Shown) <= (
+    assert issubclass(kind, Displayable) <= (
         "html" in table.VIEWS[path] or "_repr_mimebundle_" in vars(kind)
     )
     assert issubclass(kind, Stage) <= ({"data", "drawing"} <= set(table.VIEWS[path]))

@@ -29,7 +29,7 @@ from septran.tile.nodes import (
     TileProgram,
     Wait,
 )
-from septran.tile.records import Request
+from septran.tile.records import LoopSchedule
 
 MACHINE = Machine(
     name="toy",
@@ -80,7 +80,7 @@ class Build:
     machine: Machine = MACHINE
     buffers: dict[str, Buffer] = field(default_factory=dict)
     channels: dict[str, Channel] = field(default_factory=dict)
-    requests: list[Request] = field(default_factory=list)
+    requests: list[LoopSchedule] = field(default_factory=list)
 
     def buffer(self, name, memory, shape, dtype="float32", layout=ROW, stages=1) -> Buffer:
         made = Buffer(
@@ -120,7 +120,7 @@ class Build:
         values = {ASKED[key].path: Setting(value) for key, value in asked.items()}
         if any(value != ASKED[key].default for key, value in asked.items()):
             why = replace(why, task=f"toy/{name}")
-            self.requests.append(Request(why.task, Settings(values)))
+            self.requests.append(LoopSchedule(why.task, Settings(values)))
         return For(Var(name), Index.of(extent), kind, over, tuple(body), why)
 
     def role(self, name, *body, count=1) -> Role:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import septran
+from septran.argument_checks import WrongArgumentError
 from septran.dtypes import numpy_dtype
-from septran.given import WrongArgumentError
 from septran.ir import expressions as ex
 from septran.ir.index import Index, Var, axis
 from septran.targets.registry import NoTargetError

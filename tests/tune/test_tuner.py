@@ -11,11 +11,11 @@ import pytest
 
 import septran
 from septran.errors import SepTranError
-from septran.tuning.tuner import Limits, NothingToTuneError, search
+from septran.tuning.tuner import NothingToTuneError, SearchLimits, search
 from septran.tuning.tuning import NothingFoundError, Trial, Tuning
 
 SHAPES = {"M": 64, "N": 64, "K": 64}
-LIMITS = Limits(runs=8, seconds=None, patience=120.0)
+LIMITS = SearchLimits(runs=8, seconds=None, patience=120.0)
 TRIED = {"block_M": [16, 32], "block_N": [32]}
 TUNED = """
 extends: dsa-sim.mapping.yaml   # as it comes

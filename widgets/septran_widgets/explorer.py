@@ -7,7 +7,7 @@ from typing import Any
 
 import traitlets
 
-from septran.given import write_text
+from septran.argument_checks import write_text
 from septran_widgets.page import page
 from septran_widgets.view import View
 

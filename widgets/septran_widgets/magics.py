@@ -13,7 +13,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 import septran
-from septran.commands.arguments import Request, request
+from septran.commands.arguments import CommandOptions, request
 from septran.errors import SepTranError
 from septran.mapping.loader import load_mapping
 from septran.task import Task
@@ -136,7 +136,7 @@ def _carried_out(given: argparse.Namespace, logic: Any, mapping: Any) -> Any:
     return kernel.profile() if given.verb == "run" else kernel.check()
 
 
-def _asked(given: argparse.Namespace, logic: Any, mapping: Any) -> Request:
+def _asked(given: argparse.Namespace, logic: Any, mapping: Any) -> CommandOptions:
     """What the words ask for, read as the command line reads them."""
     try:
         return request(

@@ -20,7 +20,7 @@ from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Region
 
 if TYPE_CHECKING:
-    from septran.targets.cpu.gemm.prefetch import Ahead
+    from septran.targets.cpu.gemm.prefetch import NextPack
 
 MOST_VALUES = 4096
 """Combinations of loop indices that are tried to list an index's values."""
@@ -35,7 +35,7 @@ class Context(Scope):
     unit: VectorUnit
     storages: dict[str, Storage] = field(default_factory=dict)
     scalars: dict[str, Any] = field(default_factory=dict)
-    coming: dict[str, Ahead] = field(default_factory=dict)
+    coming: dict[str, NextPack] = field(default_factory=dict)
     """What the next iteration of the loop around packs, by the buffer it goes to."""
     parallel: bool = False
     """Whether a parallel loop is open: TVM's pool does not nest."""

@@ -20,7 +20,7 @@ from septran.ir.index import Index, Range, Var, axis, minimum
 from septran.targets.cpu.addresses import Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.emitter_table import EMITTERS
-from septran.targets.cpu.gemm.prefetch import Ahead, coming
+from septran.targets.cpu.gemm.prefetch import NextPack, coming
 from septran.targets.cpu.map.elements import held_dtype
 from septran.targets.cpu.run.guards import emit_guards
 from septran.targets.cpu.run.isa import vector_unit
@@ -203,7 +203,7 @@ class _Lowering:
             self._body(loop.body)
         self.context.coming, self.nest, self.number = around, nest, number
 
-    def _coming(self, loop: For) -> dict[str, Ahead]:
+    def _coming(self, loop: For) -> dict[str, NextPack]:
         """What the next iteration of the loops around, of which `loop` is the innermost, packs."""
         total = math.prod(around.extent.as_int() for around in self.nest)
 

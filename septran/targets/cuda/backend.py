@@ -5,6 +5,6 @@ from septran.backends import Backend
 BACKEND = Backend(
     "cuda",
     device="cuda",
-    keys=frozenset({"persistent", "cluster", "raster", "overlap", "turns"}),
+    keys=frozenset({"persistent", "cluster", "raster", "overlap", "pingpong"}),
     banked=True,
 )

@@ -36,7 +36,7 @@ from septran.targets.cuda.fragment.registers import declare_one
 from septran.targets.cuda.fragment.statements import Split
 from septran.targets.cuda.gemm import wgmma_scoreboard as inflight
 from septran.targets.cuda.run.instrumentation import marked
-from septran.targets.cuda.sync import pingpong as turns
+from septran.targets.cuda.sync import pingpong
 from septran.targets.cuda.writer import ROLLED
 from septran.tile.nodes import (
     Acquire,
@@ -67,10 +67,10 @@ def emit_body(context: Context, body: tuple[Node, ...]) -> None:
         if isinstance(node, For):  # an iteration before may still read it
             context.unsettle()
         with marked(context, "wait for the turn"):
-            turns.before(context, body, position)
+            pingpong.before(context, body, position)
         with marked(context, node):
             context.emitters.of(context, node)(context, node)
-        turns.after(context, body, position)
+        pingpong.after(context, body, position)
         inflight.note(context, node)
         if isinstance(node, For):
             context.unsettle()
@@ -116,7 +116,7 @@ def enter(
     """Write a body for some of a block's threads: their arrays first, then its nodes."""
     with context.role(threads):
         _lay_out(context, body)
-        with turns.taken(context, role):
+        with pingpong.taken(context, role):
             emit_body(context, body)
 
 

@@ -19,7 +19,7 @@ CHUNK = 16
 
 
 @dataclass(frozen=True)
-class Tile:
+class SharedTile:
     """A two-dimensional region of a SHARED buffer: its rows, and what lies along them."""
 
     context: Context
@@ -90,7 +90,7 @@ class Tile:
         return address(self.context, self.offset(row, byte))
 
 
-def tile(context: Context, region: Region) -> Tile | str:
+def tile(context: Context, region: Region) -> SharedTile | str:
     """A region of two axes as rows, or why it is not made of rows."""
     storage = context.storages[region.buffer]
     if storage.layout.kind not in ("row", "padded", "swizzle"):
@@ -111,7 +111,7 @@ def tile(context: Context, region: Region) -> Tile | str:
     if any(is_axis(v) for v in first.variables()):
         return f"the rows of {region} do not follow each other in {region.buffer}"
     byte = (last - axis(along)) * itemsize(storage.dtype)
-    return Tile(context, storage, along, first, step, byte, region.stage)
+    return SharedTile(context, storage, along, first, step, byte, region.stage)
 
 
 def base(context: Context) -> Expr:

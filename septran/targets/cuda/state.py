@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from septran.targets.cuda.fragment.fragments import Fragment
     from septran.targets.cuda.fragment.statements import Split
     from septran.targets.cuda.run.instrumentation import Marks
-    from septran.targets.cuda.sync.channels import Ring
+    from septran.targets.cuda.sync.channels import BarrierRing
     from septran.tile.nodes import Compute, Node, Role
 
 
 @dataclass
-class Flight:
+class InFlight:
     """What of the code so far has been issued and not been waited for."""
 
     products: list[Compute] = field(default_factory=list)
@@ -48,7 +48,7 @@ class KernelState:
     one_thread: bool = False
     """Whether the body that is written is run by a single thread."""
     # channels, pending, ring_loops
-    rings: dict[str, Ring] = field(default_factory=dict)
+    rings: dict[str, BarrierRing] = field(default_factory=dict)
     """The channels of the kernel, by name."""
     fences: tuple[str, ...] | None = None
     """Proxy fences that a barrier needs; None before they are known."""
@@ -56,11 +56,11 @@ class KernelState:
     """Younger groups at each wait, by channel and index; None before they are counted."""
     covered: set[int] = field(default_factory=set)
     """Commits whose stage is free by a barrier that is there anyway, by identity."""
-    # inflight, turns
-    flight: Flight = field(default_factory=Flight)
+    # wgmma_scoreboard, pingpong
+    flight: InFlight = field(default_factory=InFlight)
     pin: int | None = None
     """Shared memory of the store that keeps arithmetic before a wait."""
-    turns: Role | None = None
+    pingpong: Role | None = None
     """The role whose warpgroups take turns in issuing products."""
     # shared, epilogue, marks
     shared_base: Any = None

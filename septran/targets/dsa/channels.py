@@ -19,7 +19,7 @@ ARRIVED, FREE = "arrived", "free"
 
 
 @dataclass(frozen=True)
-class Ring:
+class FlagRing:
     """The slots that one or more channels go round."""
 
     buffers: tuple[str, ...]
@@ -49,13 +49,13 @@ class Numbers:
 class Flags:
     """All numbers of a program."""
 
-    rings: tuple[Ring, ...]
-    numbers: Mapping[tuple[Ring, str, int, int], Numbers]
+    rings: tuple[FlagRing, ...]
+    numbers: Mapping[tuple[FlagRing, str, int, int], Numbers]
     """By ring, `ARRIVED` or `FREE`, the queue that sets and the queue that waits."""
     direct: Mapping[tuple[int, int], int]
     """The number for orders that are no channel's, by queues (0 where not listed)."""
 
-    def ring(self, channel: str) -> Ring | None:
+    def ring(self, channel: str) -> FlagRing | None:
         """The ring of a channel; None where its queue knows no flags."""
         for ring in self.rings:
             if any(c.name == channel for c in ring.channels):
@@ -68,7 +68,7 @@ def flags(program: TileProgram, body: tuple[Step, ...], queues: Queues) -> Flags
     plan = _Plan(_rings(program, body, queues), queues.flags)
     while plan.crowded():
         plan.shrink()
-    numbers: dict[tuple[Ring, str, int, int], Numbers] = {}
+    numbers: dict[tuple[FlagRing, str, int, int], Numbers] = {}
     direct: dict[tuple[int, int], int] = {}
     for (source, target), wanted in plan.demands().items():
         base = 0
@@ -89,18 +89,18 @@ class _Plan:
     to the flags that the dependences ask for.
     """
 
-    rings: list[Ring]
+    rings: list[FlagRing]
     limit: int | None
     arrivals: dict[tuple[str, ...], int] = field(default_factory=dict)
     """Numbers for arrivals by the rings' buffers, where fewer than their stages."""
 
-    def count(self, ring: Ring, kind: str) -> int:
+    def count(self, ring: FlagRing, kind: str) -> int:
         """Numbers of a ring between one pair of queues."""
         return ring.stages if kind == FREE else self.arrivals.get(ring.buffers, ring.stages)
 
-    def demands(self) -> dict[tuple[int, int], list[tuple[Ring, str]]]:
+    def demands(self) -> dict[tuple[int, int], list[tuple[FlagRing, str]]]:
         """What each pair of queues has numbers for."""
-        found: dict[tuple[int, int], list[tuple[Ring, str]]] = {}
+        found: dict[tuple[int, int], list[tuple[FlagRing, str]]] = {}
         for ring in self.rings:
             for peer in ring.peers:
                 found.setdefault((ring.queue, peer), []).append((ring, ARRIVED))
@@ -108,7 +108,7 @@ class _Plan:
                     found.setdefault((peer, ring.queue), []).append((ring, FREE))
         return found
 
-    def crowded(self) -> list[tuple[Ring, str]]:
+    def crowded(self) -> list[tuple[FlagRing, str]]:
         """The demands of a pair of queues that has too few; one number is for other orders."""
         if self.limit is None:
             return []
@@ -131,7 +131,7 @@ class _Plan:
         self.rings[place : place + 1] = rest
 
 
-def _rings(program: TileProgram, body: tuple[Step, ...], queues: Queues) -> list[Ring]:
+def _rings(program: TileProgram, body: tuple[Step, ...], queues: Queues) -> list[FlagRing]:
     steps = [step.node for step in walk(body) if isinstance(step, Handover)]
     acquired = {n.channel for n in steps if isinstance(n, Acquire)}
     released = {n.channel for n in steps if isinstance(n, Release)}
@@ -143,7 +143,7 @@ def _rings(program: TileProgram, body: tuple[Step, ...], queues: Queues) -> list
             key = (channel.buffers, queue, channel.stages, handshake)
             grouped.setdefault(key, []).append(channel)
     return [
-        Ring(names, queue, stages, _peers(body, queue, channels), handshake, tuple(channels))
+        FlagRing(names, queue, stages, _peers(body, queue, channels), handshake, tuple(channels))
         for (names, queue, stages, handshake), channels in grouped.items()
     ]
 

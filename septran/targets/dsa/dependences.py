@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from septran.ir.index import Index, Var
 from septran.simulator.queues import Queues
-from septran.targets.dsa.channels import ARRIVED, FREE, Flags, Ring
+from septran.targets.dsa.channels import ARRIVED, FREE, FlagRing, Flags
 from septran.targets.dsa.steps import (
     Fence,
     Handover,
@@ -27,7 +27,7 @@ from septran.tile.nodes import Acquire, Commit, Copy, Release, Wait
 
 Part = tuple[int, bool]
 """The uses of one piece of work in a core's memories (True) or in main memory (False)."""
-Token = tuple[Ring, str, int, int, Index]
+Token = tuple[FlagRing, str, int, int, Index]
 """A flag that was set: its ring, its kind, from and to which queue, for which fill."""
 
 
@@ -46,7 +46,7 @@ class State:
 
     ordered: dict[Part, frozenset[int]] = field(default_factory=dict)
     """For work done so far, the queues that come after all of it."""
-    released: dict[Part, frozenset[Ring]] = field(default_factory=dict)
+    released: dict[Part, frozenset[FlagRing]] = field(default_factory=dict)
     """The rings whose slots were released after it."""
     tokens: dict[Token, frozenset[Part]] = field(default_factory=dict)
     """The work that was done before each flag was set."""
@@ -192,7 +192,7 @@ class Dependences:
             state.order(before, after)
 
     def _clash(
-        self, before: Work, after: Work, local: bool, released: frozenset[Ring]
+        self, before: Work, after: Work, local: bool, released: frozenset[FlagRing]
     ) -> str | None:
         """Why two pieces of work conflict in a way that no channel orders; None if not."""
         for one in before.uses:
@@ -203,7 +203,7 @@ class Dependences:
         return None
 
     def _handled(
-        self, before: Work, one: Use, after: Work, other: Use, released: frozenset[Ring]
+        self, before: Work, one: Use, after: Work, other: Use, released: frozenset[FlagRing]
     ) -> bool:
         """Whether a channel's handshake orders two uses of one of its buffers."""
         if one.buffer != other.buffer:
@@ -220,7 +220,7 @@ class Dependences:
             and ring in released
         )
 
-    def _ring(self, work: Work) -> Ring | None:
+    def _ring(self, work: Work) -> FlagRing | None:
         if isinstance(work.node, Copy) and work.node.channel is not None:
             return self.flags.ring(work.node.channel)
         return None

@@ -18,7 +18,7 @@ from tvm import tirx
 from septran.dtypes import itemsize
 from septran.ir.index import Index
 from septran.simulator.queues import Queues
-from septran.targets.dsa.channels import ARRIVED, FREE, Flags, Ring, flags
+from septran.targets.dsa.channels import ARRIVED, FREE, FlagRing, Flags, flags
 from septran.targets.dsa.context import Context, Storage, local_buffer
 from septran.targets.dsa.copies import emit_copy
 from septran.targets.dsa.dependences import Order, orders
@@ -247,7 +247,7 @@ class _Lowering:
                 case Acquire() if ring.handshake:
                     self._flags("wait_flag", ring, FREE, node.index)
 
-    def _flags(self, command: str, ring: Ring, kind: str, fill: Index) -> None:
+    def _flags(self, command: str, ring: FlagRing, kind: str, fill: Index) -> None:
         for peer in ring.peers:
             pair = (ring.queue, peer) if kind == ARRIVED else (peer, ring.queue)
             flag = self.flags.numbers[ring, kind, *pair].of(fill)

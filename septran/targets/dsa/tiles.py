@@ -32,7 +32,7 @@ Point = tuple[Index, ...]
 
 
 @dataclass(frozen=True)
-class Tile:
+class StridedTile:
     """Elements at equal distances; a distance of 0 repeats one element."""
 
     address: Address
@@ -56,7 +56,7 @@ class Number:
     dtype: str
 
 
-Operand = Union[Tile, Number]
+Operand = Union[StridedTile, Number]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Operation:
     """One vector command, without its extents."""
 
     name: str
-    tiles: tuple[tuple[str, Tile], ...]
+    tiles: tuple[tuple[str, StridedTile], ...]
     rows: bool
     cols: bool
     numbers: tuple[tuple[str, Any], ...]
@@ -142,12 +142,12 @@ class Planner:
 
     # ---- operands ---------------------------------------------------------------------
 
-    def load(self, region: Region, point: Point) -> Tile:
+    def load(self, region: Region, point: Point) -> StridedTile:
         """The elements of a region at a point."""
         access = self.context.access(region)
         return self.tile(access, point)
 
-    def tile(self, access: Access, point: Point) -> Tile:
+    def tile(self, access: Access, point: Point) -> StridedTile:
         """A strip of a buffer."""
         strides = {ROW: 0, COL: 0}
         for number, at in enumerate(point):
@@ -156,24 +156,26 @@ class Planner:
                     strides[variable] = (access.slope(number) or 0) * access.storage.item
         has = {v: any(v in at.variables() for at in point) for v in strides}
         address = access.at(dict(enumerate(point)))
-        return Tile(address, access.dtype, strides[ROW], strides[COL], has[ROW], has[COL])
+        return StridedTile(address, access.dtype, strides[ROW], strides[COL], has[ROW], has[COL])
 
-    def fresh(self, dtype: str, rows: bool, cols: bool) -> Tile:
+    def fresh(self, dtype: str, rows: bool, cols: bool) -> StridedTile:
         """A temporary for a strip."""
         item = itemsize(dtype)
         pitch = item * (self.wide if cols else 1)
         spot = self.scratch.take(pitch * (self.high if rows else 1))
         address = self.address(spot, dtype)
         row, col = pitch if rows else 0, item if cols else 0
-        return Tile(address, dtype, row, col, rows, cols, spot)
+        return StridedTile(address, dtype, row, col, rows, cols, spot)
 
     def drop(self, *operands: Operand) -> None:
         """Operands that are not used any more."""
         for operand in operands:
-            if isinstance(operand, Tile) and operand.spot in self.scratch.held:
+            if isinstance(operand, StridedTile) and operand.spot in self.scratch.held:
                 self.scratch.give(operand.spot)
 
-    def result(self, dtype: str, operands: Sequence[Tile], into: Tile | None) -> Tile:
+    def result(
+        self, dtype: str, operands: Sequence[StridedTile], into: StridedTile | None
+    ) -> StridedTile:
         """Where an operation writes: `into`, in the place of an operand, or a new temporary."""
         rows, cols = (any(getattr(o, name) for o in operands) for name in ("rows", "cols"))
         if into is not None and (into.rows, into.cols, into.dtype) == (rows, cols, dtype):
@@ -188,7 +190,9 @@ class Planner:
         self.drop(*operands)
         return found
 
-    def operation(self, name: str, dtype: str, tiles: Mapping[str, Tile], **numbers: Any) -> Tile:
+    def operation(
+        self, name: str, dtype: str, tiles: Mapping[str, StridedTile], **numbers: Any
+    ) -> StridedTile:
         """Append a command that writes ``tiles['dst']``."""
         target = tiles["dst"]
         given = (*numbers.items(), ("type", DTYPES.index(dtype)))
@@ -199,7 +203,7 @@ class Planner:
 
     # ---- expressions ------------------------------------------------------------------
 
-    def value(self, expr: ex.Expr, point: Point, into: Tile | None = None) -> Operand:
+    def value(self, expr: ex.Expr, point: Point, into: StridedTile | None = None) -> Operand:
         """The value of `expr` at a point, perhaps written `into` a tile."""
         if not isinstance(expr, ex.Constant) and _constant(expr):
             folded = evaluate(expr, _nothing, {}, {}, _nothing)
@@ -233,7 +237,7 @@ class Planner:
         """An operand of a node that broadcasts."""
         return self.value(expr, broadcast(point, expr, parent.shape))
 
-    def cast(self, value: Operand, dtype: str, into: Tile | None = None) -> Operand:
+    def cast(self, value: Operand, dtype: str, into: StridedTile | None = None) -> Operand:
         """A value in another dtype."""
         if value.dtype == dtype:
             return value
@@ -245,9 +249,9 @@ class Planner:
             "cast", value.dtype, {"dst": target, "x": value}, dst_type=DTYPES.index(dtype)
         )
 
-    def elements(self, value: Operand) -> Tile:
+    def elements(self, value: Operand) -> StridedTile:
         """A value as a tile: a number is written once, and repeated."""
-        if isinstance(value, Tile):
+        if isinstance(value, StridedTile):
             return value
         one = self.fresh(value.dtype, False, False)
         return self.operation("fill", value.dtype, {"dst": one}, value=value.value)
@@ -274,7 +278,7 @@ class Planner:
                 self.operation(f"{function}_imm", "int64", tiles, value=number, reversed=0)
         return self.cast(found, expr.dtype)
 
-    def unary(self, expr: ex.Unary, point: Point, into: Tile | None) -> Operand:
+    def unary(self, expr: ex.Unary, point: Point, into: StridedTile | None) -> Operand:
         """A function of one element."""
         if expr.function == "not":
             operand = self.elements(self.value(expr.operand, point))
@@ -287,19 +291,19 @@ class Planner:
         target = self.result(expr.dtype, [operand], into)
         return self.operation(expr.function, expr.dtype, {"dst": target, "x": operand})
 
-    def binary(self, expr: ex.Binary, point: Point, into: Tile | None) -> Operand:
+    def binary(self, expr: ex.Binary, point: Point, into: StridedTile | None) -> Operand:
         """A function of two elements, one of which may be a number."""
         common = operand_dtype(expr)
         left = self.cast(self.child(expr.left, expr, point), common)
         right = self.cast(self.child(expr.right, expr, point), common)
         if isinstance(left, Number) and isinstance(right, Number):
             left = self.elements(left)
-        if isinstance(left, Tile) and isinstance(right, Tile):
+        if isinstance(left, StridedTile) and isinstance(right, StridedTile):
             target = self.result(expr.dtype, [left, right], into)
             tiles = {"dst": target, "x": left, "y": right}
             return self.operation(expr.function, common, tiles)
-        tile, number = (left, right) if isinstance(left, Tile) else (right, left)
-        assert isinstance(tile, Tile)
+        tile, number = (left, right) if isinstance(left, StridedTile) else (right, left)
+        assert isinstance(tile, StridedTile)
         assert isinstance(number, Number)
         target = self.result(expr.dtype, [tile], into)
         return self.operation(
@@ -310,7 +314,7 @@ class Planner:
             reversed=int(tile is right),
         )
 
-    def select(self, expr: ex.Select, point: Point, into: Tile | None) -> Operand:
+    def select(self, expr: ex.Select, point: Point, into: StridedTile | None) -> Operand:
         """One of two elements."""
         condition = self.elements(self.child(expr.condition, expr, point))
         if condition.dtype != "bool":

@@ -22,7 +22,7 @@ from septran.targets.dsa.tiles import (
     Planner,
     Point,
     Scratch,
-    Tile,
+    StridedTile,
     address_of,
     broadcast,
 )
@@ -179,7 +179,7 @@ class _Strips:
             return self._elementwise(planner)
         return self._reduction(planner)
 
-    def _target(self, planner: Planner) -> Tile:
+    def _target(self, planner: Planner) -> StridedTile:
         access = self.context.access(self.statement.target)
         return planner.tile(access, self.written)
 
@@ -190,14 +190,14 @@ class _Strips:
         self._store(planner, target, value)
         return _Body([], planner.operations, [])
 
-    def _store(self, planner: Planner, target: Tile, value: Operand) -> None:
+    def _store(self, planner: Planner, target: StridedTile, value: Operand) -> None:
         """Write a value where it belongs, in the target's dtype."""
         if value is target:
             return
         value = planner.cast(value, target.dtype, target)
         if value is target:
             return
-        if isinstance(value, Tile):
+        if isinstance(value, StridedTile):
             planner.operation("copy", target.dtype, {"dst": target, "x": value})
         else:
             planner.operation("fill", target.dtype, {"dst": target}, value=value.value)

@@ -14,7 +14,7 @@ from septran.ir import expressions as ex
 from septran.ir.index import Range, Var, axis, is_axis
 from septran.ir.views import View
 from septran.location import Location
-from septran.task.check.privileges import Access, accesses
+from septran.task.check.privileges import ViewUse, accesses
 from septran.task.errors import AliasError
 from septran.task.tree import Assign, Launch, Loop, Primitive, Statement, TaskNode
 
@@ -23,7 +23,7 @@ Ranges = Mapping[Var, Range]
 
 @dataclass(frozen=True)
 class _Use:
-    access: Access
+    access: ViewUse
     statement: Statement
     loops: tuple[Var, ...]
 

@@ -31,7 +31,7 @@ from septran.task.tree import (
 
 
 @dataclass(frozen=True)
-class Access:
+class ViewUse:
     """One use of a view by a statement."""
 
     view: View
@@ -41,26 +41,26 @@ class Access:
     accumulates: bool = False
 
 
-def accesses(statement: Statement) -> Iterator[Access]:
+def accesses(statement: Statement) -> Iterator[ViewUse]:
     """The uses of views by one statement, reads before writes; none for loops."""
     match statement:
         case Primitive():
             contract = PRIMITIVES[statement.name]
             for view in statement.operands[1:]:
-                yield Access(view, True, False)
-            yield Access(statement.operands[0], contract.accumulates, True, contract.accumulates)
+                yield ViewUse(view, True, False)
+            yield ViewUse(statement.operands[0], contract.accumulates, True, contract.accumulates)
         case Assign():
             for view in ex.loads(statement.value):
-                yield Access(view, True, False)
-            yield Access(statement.target, False, True)
+                yield ViewUse(view, True, False)
+            yield ViewUse(statement.target, False, True)
         case Launch():
             pairs = list(zip(statement.task.params, statement.arguments, strict=True))
             for param, view in pairs:
                 if param.reads and not param.writes:
-                    yield Access(view, True, False)
+                    yield ViewUse(view, True, False)
             for param, view in pairs:
                 if param.writes:
-                    yield Access(view, param.reads, True, param.accumulates)
+                    yield ViewUse(view, param.reads, True, param.accumulates)
 
 
 def with_privileges(task: TaskNode, ranges: Mapping[Var, Range]) -> TaskNode:

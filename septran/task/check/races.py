@@ -13,7 +13,7 @@ from septran.ir.gather import coordinates
 from septran.ir.index import Index, Range, Var, axis, is_axis
 from septran.ir.views import View
 from septran.location import Location
-from septran.task.check.privileges import Access, accesses
+from septran.task.check.privileges import ViewUse, accesses
 from septran.task.errors import RaceError
 from septran.task.tree import Allocate, Loop, Statement, TaskNode, statements
 
@@ -23,7 +23,7 @@ ENUMERATED = 1 << 20
 
 @dataclass(frozen=True)
 class _Use:
-    access: Access
+    access: ViewUse
     location: Location
     inner: tuple[tuple[Var, Index], ...]
     """Loops inside of the parallel one, around the statement."""

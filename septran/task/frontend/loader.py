@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from septran.argument_checks import require
 from septran.errors import LogicError, nearest
-from septran.given import require
 from septran.location import Location
 from septran.task.errors import LoadError
 from septran.task.frontend.definition import Task

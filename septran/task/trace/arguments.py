@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from septran.argument_checks import WrongArgumentError, shown, table
 from septran.dtypes import ALL, is_float
 from septran.errors import nearest
-from septran.given import WrongArgumentError, shown, table
 from septran.ir import expressions as ex
 from septran.location import Location
 from septran.task.errors import (

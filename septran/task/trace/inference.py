@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from septran.argument_checks import several
 from septran.dtypes import accumulator_dtype, is_float, promote
 from septran.errors import LogicError
-from septran.given import several
 from septran.ir.bounds import loop_range
 from septran.ir.index import Range, Var, axis
 from septran.task.check.privileges import WRITES, accesses

@@ -10,13 +10,13 @@ from septran.machine.model import Memory
 from septran.mapping.keys import PIPELINE, WARPSPECIALIZE, Key
 from septran.tile.nodes import Copy, For, Node, Remark, TileProgram, nodes
 from septran.tile.passes.layout.plan_memory import bytes_of, capacity, peak, placements, table
-from septran.tile.records import Request
+from septran.tile.records import LoopSchedule
 
 NAME = "pipeline_loops"
 
 
 @dataclass(frozen=True)
-class Ring:
+class StagedCopies:
     """Copies of one loop that share a channel, as they were given stages."""
 
     loop: For
@@ -51,13 +51,15 @@ def excess(program: TileProgram) -> Excess | None:
     return None
 
 
-def deepest(program: TileProgram, rings: Iterable[Ring], memory: Memory) -> Ring | None:
+def deepest(
+    program: TileProgram, rings: Iterable[StagedCopies], memory: Memory
+) -> StagedCopies | None:
     """The ring to take a stage from: the one with most, stores first."""
     inside = [r for r in rings if any(program.buffer(b).memory == memory.name for b in r.buffers)]
     return max(inside, key=lambda r: (r.stages, not r.load), default=None)
 
 
-def lowered(program: TileProgram, ring: Ring, over: Excess, stages: int) -> Remark:
+def lowered(program: TileProgram, ring: StagedCopies, over: Excess, stages: int) -> Remark:
     """Why a ring has fewer stages than asked, with the figures and what would help."""
     why = f"{over.memory.name} would need {over.needed:,} bytes of {over.limit:,} ({over.what})"
     request = program.request(ring.loop.origin.task)
@@ -71,7 +73,9 @@ def lowered(program: TileProgram, ring: Ring, over: Excess, stages: int) -> Rema
     return Remark("missed", request.task, message, hint, request.where(PIPELINE), NAME)
 
 
-def _hint(program: TileProgram, ring: Ring, over: Excess, request: Request) -> str | None:
+def _hint(
+    program: TileProgram, ring: StagedCopies, over: Excess, request: LoopSchedule
+) -> str | None:
     """The half, quarter, ... of the step at which all stages would fit."""
     staged = (replace(program.buffer(b), stages=ring.stages) for b in ring.buffers)
     held = sum(bytes_of(program, b) for b in staged)
@@ -83,7 +87,7 @@ def _hint(program: TileProgram, ring: Ring, over: Excess, request: Request) -> s
     return "smaller tiles of what else is in it would leave room"
 
 
-def _tunable(program: TileProgram, ring: Ring, request: Request) -> str:
+def _tunable(program: TileProgram, ring: StagedCopies, request: LoopSchedule) -> str:
     """The tunable that sets the step, if its value tells; else the loop index."""
     others = (r for r in program.requests if r.task != request.task)
     for candidate in (request, *others):
@@ -94,7 +98,7 @@ def _tunable(program: TileProgram, ring: Ring, request: Request) -> str:
 
 
 def ineffective(
-    program: TileProgram, rings: Sequence[Ring], body: tuple[Node, ...]
+    program: TileProgram, rings: Sequence[StagedCopies], body: tuple[Node, ...]
 ) -> list[Remark]:
     """A remark for each request for pipelining or roles that changes nothing."""
     machine = program.machine.name
@@ -106,7 +110,7 @@ def ineffective(
     copies = _asynchronous(program)
     remarks: list[Remark] = []
 
-    def say(request: Request, key: Key[Any], why: str) -> None:
+    def say(request: LoopSchedule, key: Key[Any], why: str) -> None:
         message = f"`{key.path}` has no effect: {why}"
         remarks.append(Remark("no-effect", request.task, message, None, request.where(key), NAME))
 

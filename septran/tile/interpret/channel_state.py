@@ -77,7 +77,7 @@ class Fill:
 
 
 @dataclass(eq=False)
-class Ring:
+class ChannelState:
     """The fills of one channel, from where its scope begins to where it ends."""
 
     channel: Channel

@@ -13,7 +13,14 @@ from typing import Any, Protocol
 
 from septran.ir.index import Var
 from septran.tile.analyses.scopes import Block, Step, blocks
-from septran.tile.interpret.channel_state import DeadlockError, Fill, Flight, Ring, Thread, located
+from septran.tile.interpret.channel_state import (
+    ChannelState,
+    DeadlockError,
+    Fill,
+    Flight,
+    Thread,
+    located,
+)
 from septran.tile.interpret.schedules import Schedule
 from septran.tile.nodes import (
     Acquire,
@@ -39,7 +46,7 @@ class Frame:
 
     thread: Thread
     values: dict[Var, int] = field(default_factory=dict)
-    rings: dict[str, Ring] = field(default_factory=dict)
+    rings: dict[str, ChannelState] = field(default_factory=dict)
     memory: Any = None
     """The effects' own: where buffers are."""
 
@@ -153,9 +160,9 @@ class Execution:
         for name in block.channels:
             frame.rings[name].finish()
 
-    def _ring(self, channel: Channel) -> Ring:
+    def _ring(self, channel: Channel) -> ChannelState:
         releasers, acquires = self.handshake.get(channel.name, (0, False))
-        return Ring(channel, releasers, acquires)
+        return ChannelState(channel, releasers, acquires)
 
     def _step(self, step: Step, frame: Frame, team: _Team | None) -> Run:
         node = step.nodes[0]

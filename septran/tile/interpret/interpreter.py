@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from septran.argument_checks import require, several, shown, table
 from septran.dtypes import is_float, numpy_dtype
 from septran.errors import TileError, nearest
-from septran.given import require, several, shown, table
 from septran.ir.evaluate import evaluate
 from septran.ir.expressions import Expr
 from septran.ir.index import Var, axis
@@ -28,10 +28,10 @@ from septran.tile.interpret.execution import Execution, Frame
 from septran.tile.interpret.schedules import Schedule
 from septran.tile.interpret.storage import (
     NEVER,
-    Access,
     Array,
     CapacityError,
     ExtentError,
+    PreparedRegion,
     Store,
     grid,
 )
@@ -153,7 +153,7 @@ class _Numbers:
         self.plan: dict[str, Placement] = {p.buffer: p for p in program.plan}
         self.room = _room(program)
         self.buffers = {b.name: b for b in program.buffers}
-        self.accesses: dict[int, Access] = {}
+        self.accesses: dict[int, PreparedRegion] = {}
         self.unwritten = Unwritten()
 
     def enter(self, block: Block, frame: Frame) -> Frame:
@@ -197,10 +197,10 @@ class _Numbers:
     def absorb(self, node: For, frame: Frame) -> bool:
         return False
 
-    def _access(self, region: Region, node: Copy | Compute) -> Access:
+    def _access(self, region: Region, node: Copy | Compute) -> PreparedRegion:
         found = self.accesses.get(id(region))
         if found is None or found.region is not region:
-            found = self.accesses[id(region)] = Access(region, node.origin)
+            found = self.accesses[id(region)] = PreparedRegion(region, node.origin)
         return found
 
     def _read(self, region: Region, node: Copy | Compute, frame: Frame) -> Array:
@@ -228,7 +228,7 @@ class _Numbers:
         access.write(store, frame.values, data, clip=True)
         self._mark_copy(node, frame, access, data)
 
-    def _mark_copy(self, node: Copy, frame: Frame, access: Access, data: Array) -> None:
+    def _mark_copy(self, node: Copy, frame: Frame, access: PreparedRegion, data: Array) -> None:
         """What a copy brings is written, but for what was not in its source."""
         target = frame.memory.stores[node.target.buffer]
         moved = self._marks(node.source, node, frame)
@@ -268,10 +268,10 @@ class _Numbers:
         found = self._access(region, node).read(marks, frame.values)
         return found if found.any() else None
 
-    def _nominal(self, node: Copy) -> Access:
+    def _nominal(self, node: Copy) -> PreparedRegion:
         """All of a target, also where its source has nothing."""
         full = View.whole("", node.target.shape).valid
-        return Access(replace(node.target, valid=full), node.origin)
+        return PreparedRegion(replace(node.target, valid=full), node.origin)
 
     def issue(self, node: Copy, frame: Frame, land_now: bool) -> Flight:
         frozen = replace(frame, values=dict(frame.values))

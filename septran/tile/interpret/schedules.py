@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from septran.given import WrongArgumentError, shown
+from septran.argument_checks import WrongArgumentError, shown
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class Store:
             self.bytes[...] = POISON
 
 
-class Access:
+class PreparedRegion:
     """A region prepared for many accesses: its map split into starts and strides."""
 
     def __init__(self, region: Region, origin: Origin | None) -> None:

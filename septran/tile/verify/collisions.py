@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from septran.ir.index import Var
-from septran.tile.interpret.storage import Access
+from septran.tile.interpret.storage import PreparedRegion
 from septran.tile.nodes import Buffer, Region
 
 Owned = tuple[int, tuple[tuple[int, int], ...]]
@@ -26,7 +26,7 @@ def owned_boxes(
     region: Region, buffer: Buffer, iterations: Iterable[Mapping[Var, int]], owner: Var
 ) -> list[Owned] | None:
     """What a region covers in each iteration; None where that is no box inside of the buffer."""
-    access = Access(region, None)
+    access = PreparedRegion(region, None)
     if access.rows is None or not _dense(access):
         return None
     found: dict[Owned, None] = {}
@@ -43,7 +43,7 @@ def owned_boxes(
     return list(found)
 
 
-def _dense(access: Access) -> bool:
+def _dense(access: PreparedRegion) -> bool:
     """Whether a region has each element of its box: an axis of its own along each axis."""
     assert access.rows is not None
     used = [n for _, factors in access.rows for n, _ in factors]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from septran.ir.index import Index
-from septran.tile.interpret.channel_state import Ring
+from septran.tile.interpret.channel_state import ChannelState
 from septran.tile.interpret.execution import Frame
 from septran.tile.nodes import Acquire, Commit, For, Release, TileProgram, Wait, nodes, regions
 
@@ -31,7 +31,7 @@ class SkippedIterations:
     rings: bool = True
     """Leave out fills; else iterations of loops without hand-overs alone."""
     _steps: dict[int, tuple[For, Mapping[str, int | None]]] = field(default_factory=dict)
-    _touched: dict[int, Ring] = field(default_factory=dict)
+    _touched: dict[int, ChannelState] = field(default_factory=dict)
 
     def trips(self, node: For, extent: int, frame: Frame) -> Iterable[int]:
         """The first and last iterations, with fill numbers counted on across the gap."""
@@ -83,7 +83,7 @@ class SkippedIterations:
                 ring.shifts[thread] = ring.shifts.get(thread, 0) + over
             yield from range(first + distance, extent)
 
-    def _wanted(self, extent: int, first: int, rings: list[Ring]) -> int:
+    def _wanted(self, extent: int, first: int, rings: list[ChannelState]) -> int:
         """As many as a whole number of rounds of all stages, with some left for the end."""
         stages = [ring.channel.stages for ring in rings]
         period = math.lcm(*stages, *(b.stages for b in self.program.buffers))
@@ -92,7 +92,7 @@ class SkippedIterations:
 
     def _possible(
         self, node: For, extent: int, first: int, distance: int,
-        steps: Mapping[str, int | None], rings: Mapping[str, Ring],
+        steps: Mapping[str, int | None], rings: Mapping[str, ChannelState],
     ) -> bool:  # fmt: skip
         """Whether so many iterations after the `first` ones may be left out."""
         return first + distance < extent and self._repeats(node, distance) and all(
@@ -117,7 +117,7 @@ class SkippedIterations:
         )
 
 
-def _told(rings: list[Ring], thread: str) -> int | None:
+def _told(rings: list[ChannelState], thread: str) -> int | None:
     """What the first other thread left out in its loop with this number; None if this is it."""
     number = len(rings[0].skipped.get(thread, ()))
     found = (

@@ -14,7 +14,7 @@ from septran.ir.index import Index, Range, Var, axis
 from septran.tile.analyses.loops import iterations, ranges_of, samples, walk
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import located
-from septran.tile.interpret.storage import Access, Store
+from septran.tile.interpret.storage import PreparedRegion, Store
 from septran.tile.nodes import (
     Barrier,
     For,
@@ -185,7 +185,7 @@ class _Loop:
         buffer = self.program.buffer(write.region.buffer)
         store = Store.of(replace(buffer, dtype="int32"))
         store.array()[...] = -1
-        painter = Access(write.region, None)
+        painter = PreparedRegion(write.region, None)
         for values in iterations((self.loop, *write.loops), dict(outer)):
             mine = values[self.loop.variable]
             if self._foreign(painter, store, values, mine):
@@ -193,13 +193,15 @@ class _Loop:
             painter.write(store, values, np.asarray(mine, np.int32))
         if other is None:
             return False
-        looker = Access(replace(other.region, padded=False), None)
+        looker = PreparedRegion(replace(other.region, padded=False), None)
         return any(
             self._foreign(looker, store, values, values[self.loop.variable])
             for values in iterations((self.loop, *other.loops), dict(outer))
         )
 
-    def _foreign(self, access: Access, store: Store, values: dict[Var, int], mine: int) -> bool:
+    def _foreign(
+        self, access: PreparedRegion, store: Store, values: dict[Var, int], mine: int
+    ) -> bool:
         owners = access.read(store, values)
         return bool(((owners != mine) & (owners != -1)).any())
 

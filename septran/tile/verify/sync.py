@@ -19,7 +19,7 @@ from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import Fill, Flight, Thread, located
 from septran.tile.interpret.execution import Execution, Frame
 from septran.tile.interpret.schedules import Schedule
-from septran.tile.interpret.storage import Access
+from septran.tile.interpret.storage import PreparedRegion
 from septran.tile.nodes import (
     Acquire,
     Barrier,
@@ -135,7 +135,7 @@ class _Clocks:
         self.clocks: dict[Thread, _Clock] = {}
         self.shared = _shared(program)
         self.scattered = scattered(program) & self.shared
-        self.accesses: dict[int, Access] = {}
+        self.accesses: dict[int, PreparedRegion] = {}
         self.summaries: dict[int, _Summary | None] = {}
         self.pages: dict[str, list[_Event]] = {name: [] for name in program.params}
 
@@ -177,7 +177,7 @@ class _Clocks:
             return
         access = self.accesses.get(id(region))
         if access is None or access.region is not region:
-            access = self.accesses[id(region)] = Access(region, node.origin)
+            access = self.accesses[id(region)] = PreparedRegion(region, node.origin)
         if region.buffer in self.scattered:
             shape = self.program.buffer(region.buffer).shape
             box, cells = footprint(region, shape, frame.values)
@@ -308,7 +308,7 @@ def _shared(program: TileProgram) -> frozenset[str]:
     return frozenset(several & written)
 
 
-def _box(access: Access, values: Mapping[Var, int]) -> Box:
+def _box(access: PreparedRegion, values: Mapping[Var, int]) -> Box:
     """First and last coordinate along each axis of the buffer; all of it where not affine."""
     extents = [max(0, v.evaluate(values)) for v in access.region.valid]
     return tuple(access.box(values, extents))

@@ -7,8 +7,8 @@ after its wait and overwritten after its release only.
 
 from __future__ import annotations
 
+from septran.argument_checks import require
 from septran.errors import SepTranError, raise_all
-from septran.given import require
 from septran.tile.analyses.scopes import blocks
 from septran.tile.nodes import TileProgram
 from septran.tile.verify.clusters import check_clusters

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from septran.amounts import size_text, time_text
-from septran.given import write_text
+from septran.argument_checks import write_text
+from septran.format_units import size_text, time_text
 from septran.mapping.keys import MEMS, SINGLE
 from septran.mapping.resolved import Instance
 from septran.tile.nodes import Copy

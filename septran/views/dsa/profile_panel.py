@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from septran.amounts import time_text
+from septran.format_units import time_text
 from septran.views.pictures import colours
 from septran.views.pictures.html import (
     Markup,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from septran.tile.nodes import Buffer, For, Node, Role, TileProgram
-from septran.tile.pipeline import Step
+from septran.tile.pipeline import PassResult
 from septran.tile.printer import to_text
 from septran.views.links.model import NO_KEYS, Document, Keys, PassStep, Word
 from septran.views.links.origins import Origins
@@ -73,7 +73,7 @@ def name_words(text: str, program: TileProgram, suffix: str = "") -> Iterator[Wo
 Row = tuple[str, Keys]
 
 
-def pass_steps(steps: Sequence[Step], origins: Origins) -> tuple[PassStep, ...]:
+def pass_steps(steps: Sequence[PassResult], origins: Origins) -> tuple[PassStep, ...]:
     """Each pass with the lines that it wrote and took out."""
     found: list[PassStep] = []
     before: list[Row] = []

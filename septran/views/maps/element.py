@@ -67,7 +67,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Step:
+class ElementEvent:
     """One thing that happened to the element."""
 
     event: Event
@@ -88,10 +88,10 @@ class Journey:
     at: Coordinates
     output: bool
     """Whether the kernel makes it: then the way leads to it, else from it."""
-    steps: tuple[Step, ...]
+    steps: tuple[ElementEvent, ...]
 
     @property
-    def copies(self) -> tuple[Step, ...]:
+    def copies(self) -> tuple[ElementEvent, ...]:
         """The copies among the steps."""
         return tuple(step for step in self.steps if step.kind == "copy")
 
@@ -145,7 +145,7 @@ class _Walk:
             tensor, self.program.buffer(tensor).memory, at, 0, 0, self._address(tensor, at, 0)
         )
 
-    def forward(self, events: tuple[Event, ...], start: Place) -> Iterator[Step]:
+    def forward(self, events: tuple[Event, ...], start: Place) -> Iterator[ElementEvent]:
         """Every copy of the value, and every computation that takes it."""
         alive = {_key(start): start}
         for event in events:
@@ -160,17 +160,17 @@ class _Walk:
                 self._forget(event, node.target, alive)
                 for source, target in made:
                     alive[_key(target)] = target
-                    yield Step(event, "copy", source, target)
+                    yield ElementEvent(event, "copy", source, target)
                 continue
             for region in node.operands[0 if node.accumulates else 1 :]:
                 for place in self._at(event, region, alive):
-                    yield Step(event, "reads", place, None)
+                    yield ElementEvent(event, "reads", place, None)
             self._forget(event, node.operands[0], alive)
 
-    def backward(self, events: tuple[Event, ...], end: Place) -> list[Step]:
+    def backward(self, events: tuple[Event, ...], end: Place) -> list[ElementEvent]:
         """What made the value: copies back to computations, and what those read."""
         wanted = {_key(end): end}
-        steps: list[Step] = []
+        steps: list[ElementEvent] = []
         for number in range(len(events) - 1, -1, -1):
             event = events[number]
             node = event.node
@@ -190,16 +190,16 @@ class _Walk:
 
     def _copied(
         self, event: Event, place: Place, local: Coordinates
-    ) -> Iterator[tuple[Step, list[Place], bool]]:
+    ) -> Iterator[tuple[ElementEvent, list[Place], bool]]:
         assert isinstance(event.node, Copy)
         if not self._within(event, event.node.source, local):
             return  # this part of the target is not in the source
         source = self.place(event, event.node.source, local)
-        yield Step(event, "copy", source, place), [source], False
+        yield ElementEvent(event, "copy", source, place), [source], False
 
     def _made(
         self, events: tuple[Event, ...], number: int, place: Place, local: Coordinates
-    ) -> Iterator[tuple[Step, list[Place], bool]]:
+    ) -> Iterator[tuple[ElementEvent, list[Place], bool]]:
         event = events[number]
         node = event.node
         assert isinstance(node, Compute)
@@ -214,7 +214,7 @@ class _Walk:
             both = (homes[0], homes[1]) if homes[0] and homes[1] else None
             operands.append(Operand(first, last, both))
         kept = node.accumulates and not _first(event)
-        yield Step(event, "writes", None, place, tuple(operands)), reads, kept
+        yield ElementEvent(event, "writes", None, place, tuple(operands)), reads, kept
 
     def _ends(
         self, event: Event, region: Region, local: Coordinates

@@ -8,7 +8,7 @@ from septran.ir.index import Var
 from septran.tile.analyses.loops import walk
 from septran.tile.nodes import Copy, Region
 from septran.tile.printer import node_text
-from septran.views.maps.element import Journey, Place, Step
+from septran.views.maps.element import ElementEvent, Journey, Place
 from septran.views.maps.events import loop_values
 from septran.views.pictures.html import Markup, join, mono, panel, paragraph, strong, table
 from septran.views.text.origin_text import why_of
@@ -73,7 +73,7 @@ def _box(region: Region, values: dict[Var, int]) -> dict[str, Any]:
     return {"low": [a for a, _ in pairs], "high": [b + 1 for _, b in pairs]}
 
 
-def unit_of(journey: Journey, step: Step) -> str:
+def unit_of(journey: Journey, step: ElementEvent) -> str:
     """Who does it: ``CORE i=0, j=2`` and the role, from the loops around the node."""
     values = loop_values(step.event)
     for node, loops in walk(journey.program.body):
@@ -84,11 +84,11 @@ def unit_of(journey: Journey, step: Step) -> str:
     return ""
 
 
-def _role(step: Step) -> str:
+def _role(step: ElementEvent) -> str:
     return "" if step.event.thread.startswith("the ") else step.event.thread
 
 
-def _step(journey: Journey, step: Step) -> dict[str, Any]:
+def _step(journey: Journey, step: ElementEvent) -> dict[str, Any]:
     node = step.event.node
     return {
         "kind": step.kind, "node": step.event.number, "text": node_text(node, journey.program),
@@ -108,7 +108,7 @@ def _place(place: Place | None) -> dict[str, Any] | None:
             "address": place.address}  # fmt: skip
 
 
-def _sentence(step: Step) -> str:
+def _sentence(step: ElementEvent) -> str:
     if step.kind == "copy":
         return f"{step.source} -> {step.target}"
     if step.kind == "reads":
@@ -117,12 +117,12 @@ def _sentence(step: Step) -> str:
     return f"{step.target} = {step.event.node.instruction}({made})"  # type: ignore[union-attr]
 
 
-def _addresses(step: Step) -> str:
+def _addresses(step: ElementEvent) -> str:
     ends = [place for place in (step.source, step.target) if place]
     return " -> ".join(f"{place.memory} {place.address:,}" for place in ends)
 
 
-def _loops(step: Step) -> str:
+def _loops(step: ElementEvent) -> str:
     return ", ".join(f"{name}={value}" for name, value in loop_values(step.event).items())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from septran.amounts import size_text
+from septran.format_units import size_text
 from septran.views.maps.memory_map import Held, MemoryMap
 from septran.views.pictures import colours
 from septran.views.pictures.html import (

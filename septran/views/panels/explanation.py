@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from septran.amounts import time_text
-from septran.tile.pipeline import Step
+from septran.format_units import time_text
+from septran.tile.pipeline import PassResult
 from septran.tuning.model import Prediction
 from septran.views.explanation import Explanation, Unavailable
 from septran.views.panels.ledger import ledger_panel
@@ -67,7 +67,7 @@ def _stage(stage: Any) -> Markup:
     return paragraph(stage) if isinstance(stage, Unavailable) else stage_panel(stage)
 
 
-def passes_panel(steps: Sequence[Step]) -> Markup:
+def passes_panel(steps: Sequence[PassResult]) -> Markup:
     """The tile program as it was made, then what each pass changed in it."""
     parts = [details(_heading(steps[0], ""), code(str(steps[0].program), "python"))]
     for before, after in pairwise(steps):
@@ -83,7 +83,7 @@ def passes_panel(steps: Sequence[Step]) -> Markup:
     return join(parts)
 
 
-def _heading(step: Step, note: str) -> Markup:
+def _heading(step: PassResult, note: str) -> Markup:
     return join([mono(step.name), f": {step.summary}{note}"])
 
 

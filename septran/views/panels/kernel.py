@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from septran.amounts import time_text
+from septran.format_units import time_text
 from septran.runtime.kernel import Kernel
 from septran.runtime.profile import Profile
 from septran.runtime.signature import Specialisation

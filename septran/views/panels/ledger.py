@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from septran.amounts import size_text
+from septran.format_units import size_text
 from septran.tile.ledger import REMOVED, Entry, Ledger
 from septran.views.pictures.colours import GREEN, GREY, VERMILION
 from septran.views.pictures.html import (

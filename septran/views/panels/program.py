@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from septran.amounts import size_text
 from septran.dtypes import itemsize
+from septran.format_units import size_text
 from septran.tile.nodes import Copy, For, Node, Role, TileProgram
 from septran.tile.printer import node_text, to_text
 from septran.views.panels.mapping import memory_chip

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from septran.amounts import size_text
 from septran.dtypes import itemsize
+from septran.format_units import size_text
 from septran.tile.layouts import ROW
 from septran.tile.nodes import (
     Acquire,

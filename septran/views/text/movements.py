@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from septran.amounts import size_text
 from septran.dtypes import itemsize
+from septran.format_units import size_text
 from septran.location import Location
 from septran.tile.analyses.loops import bytes_of, trips, walk
 from septran.tile.ledger import amount

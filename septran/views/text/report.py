@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from septran.amounts import size_text, time_text
 from septran.errors import SepTranError
+from septran.format_units import size_text, time_text
 from septran.tile.nodes import Copy
 from septran.tuning.model import Limit, Prediction
 from septran.views.text.movements import Movement, amount_of

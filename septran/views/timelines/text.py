@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from septran.amounts import shades_text
+from septran.format_units import shades_text
 from septran.views.timelines.timeline import Record, covered
 
 if TYPE_CHECKING:

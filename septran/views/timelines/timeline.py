@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from septran.given import write_text
+from septran.argument_checks import write_text
 from septran.views.text.origin_text import origin_parts
 
 MOST = 12_000

@@ -10,7 +10,7 @@ from septran.machine.loader import load_machine
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.gemm.prefetch import LINE, Ahead, Below, Beside
+from septran.targets.cpu.gemm.prefetch import LINE, NextColumnPanel, NextPack, NextRowStrip
 from septran.targets.cpu.run.isa import vector_unit
 from septran.targets.cpu.run.threads import set_threads, usable_cores
 from septran.targets.cpu.writer import CpuWriter
@@ -48,7 +48,7 @@ def rows_of(held: Context, shape: tuple[int, int], part: tuple[int, int]) -> Acc
 @pytest.mark.parametrize("part", [(16, 512), (512, 64), (5, 33)])
 def test_every_line_of_the_next_panel_is_asked_for_once(asked, part):
     held = context()
-    coming = Ahead(rows_of(held, (600, 1024), part), 1)
+    coming = NextPack(rows_of(held, (600, 1024), part), 1)
     for number in range(coming.lines):
         coming.ask(held, Index.of(number))
     wanted = {r * 1024 + c for r in range(part[0]) for c in range(0, part[1], ELEMENTS)}
@@ -58,7 +58,7 @@ def test_every_line_of_the_next_panel_is_asked_for_once(asked, part):
 
 def test_what_is_asked_for_ends_with_the_last_line(asked):
     held = context()
-    coming = Ahead(rows_of(held, (64, 64), (4, 32)), 1)
+    coming = NextPack(rows_of(held, (64, 64), (4, 32)), 1)
     coming.ask(held, Index.of(coming.lines - 1))
     coming.ask(held, Index.of(coming.lines + 5))
     assert asked == [3 * 64 + 16, 3 * 64 + 16]
@@ -66,7 +66,7 @@ def test_what_is_asked_for_ends_with_the_last_line(asked):
 
 def test_runs_in_inner_loops_are_counted_through():
     held = context()
-    outer = Ahead(rows_of(held, (64, 64), (4, 32)), 1).within(Index.of(2), 3)
+    outer = NextPack(rows_of(held, (64, 64), (4, 32)), 1).within(Index.of(2), 3)
     inner = outer.within(Index.of(1), 4)
     assert (inner.turn, inner.turns) == (Index.of(9), 12)
 
@@ -74,8 +74,8 @@ def test_runs_in_inner_loops_are_counted_through():
 def test_the_next_panel_and_the_next_strip_lie_beside_and_below(asked):
     held = context()
     access = rows_of(held, (64, 256), (64, 256))
-    Beside(access, Index.of(16)).ask(held, Index.of(3))
-    Below(access, Index.of(6), 2).ask(held, Index.of(1))
+    NextColumnPanel(access, Index.of(16)).ask(held, Index.of(3))
+    NextRowStrip(access, Index.of(6), 2).ask(held, Index.of(1))
     assert asked == [3 * 256 + 16, 6 * 256 + 16, 7 * 256 + 16]
 
 

@@ -11,7 +11,7 @@ import septran
 from septran.machine.loader import mappings_root
 from septran.targets.cpu import lowering, simd
 from septran.targets.cpu.emitter_table import EMITTERS, Instruction
-from septran.targets.cpu.gemm.results import Shape, Tile, first_step, update
+from septran.targets.cpu.gemm.results import RegisterTile, Shape, first_step, update
 from septran.targets.cpu.map.elements import read
 from septran.targets.cpu.target import TARGET
 from septran.targets.registry import NoEmitterError
@@ -139,7 +139,7 @@ def down_columns(context, nodes, private):
             x = read(context, a, (i, steps - 1 - k))
             y = read(context, b, (steps - 1 - k, j))
             simd.store(writer, total, zero, simd.fma(x, y, simd.load(total, zero, 1)), 1)
-        update(context, c, first_step(context, node), shape, Tile(i, 1, j, None), [total])
+        update(context, c, first_step(context, node), shape, RegisterTile(i, 1, j, None), [total])
 
 
 def test_a_new_instruction_is_an_entry_in_the_machine_file_and_one_in_the_table(

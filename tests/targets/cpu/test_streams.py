@@ -8,7 +8,7 @@ import torch
 import septran
 from septran.compiler import produce_stages
 from septran.ir.index import Index
-from septran.targets.cpu.gemm.k_loop import MOST_UNROLLED, Walk
+from septran.targets.cpu.gemm.k_loop import MOST_UNROLLED, KLoopNest
 from septran.targets.cpu.run.build import annotated
 
 CASES = [  # batch, groups, channels and outputs a group, height, width, rows, columns, ...
@@ -132,7 +132,7 @@ def test_strips_of_any_height_are_right(rows):
 
 
 def test_a_walk_counts_every_step_once():
-    walk = Walk((4, 3, 5), (2, 0, 1))
+    walk = KLoopNest((4, 3, 5), (2, 0, 1))
     digits = [{0: a, 1: b, 2: c} for a in range(4) for b in range(3) for c in range(5)]
     numbers = [walk.number({n: Index.of(d) for n, d in step.items()}) for step in digits]
     assert [n.as_int() for n in numbers] == list(range(60))
@@ -145,4 +145,4 @@ def test_a_walk_counts_every_step_once():
 )
 def test_short_loops_are_written_out(extents, order, unrolled):
     assert MOST_UNROLLED == 24
-    assert Walk(extents, order).unrolled() == unrolled
+    assert KLoopNest(extents, order).unrolled() == unrolled

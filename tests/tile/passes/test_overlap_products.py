@@ -13,7 +13,7 @@ from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import Compute, For, Release, Role, nodes, regions
 
 MAPPING = (Path(__file__).parents[3] / "mappings" / "nvidia-h200.mapping.yaml").read_text()
-PLAIN = re.sub(r"\n    (overlap|turns): true", "", MAPPING)
+PLAIN = re.sub(r"\n    (overlap|pingpong): true", "", MAPPING)
 SHAPES = {"B": 1, "H": 1, "G": 1, "M": 256, "N": 512, "D": 64}
 
 
@@ -33,7 +33,7 @@ def written(body):
 def test_the_next_product_is_issued_before_the_last_one_of_this_iteration():
     role = consumer(tile())
     loop = next(n for n in role.body if isinstance(n, For))
-    assert role.turns
+    assert role.pingpong
     assert [n for n in written(loop.body) if n in ("S", "acc", "P", "E")] == [
         "S", "acc", "E", "P", "acc",
     ]  # fmt: skip
@@ -76,7 +76,7 @@ def test_the_result_is_the_same(causal, keys):
 
 
 def test_without_the_key_nothing_changes():
-    assert "taking turns" not in str(tile(PLAIN))
+    assert "in ping-pong" not in str(tile(PLAIN))
     assert not any(r.passed == "overlap_products" for r in tile(PLAIN).remarks)
 
 
@@ -92,11 +92,22 @@ def test_why_it_has_no_effect_is_said(operator, shapes, why):
         "{task: [attention_block, attention_bias_block]}", "{loops: parallel}"
     )
     mapping = mapping.replace(
-        "    turns: true",
-        "    turns: true\n    proc: BLOCK\n"
+        "    pingpong: true",
+        "    pingpong: true\n    proc: BLOCK\n"
         "    mems: {accumulators: REGISTER, temporaries: REGISTER, writes: REGISTER}\n"
         "    pipeline: 4\n    warpspecialize: true\n"
         "    roles: {consumers: 2, registers: {producer: 40, consumer: 232}}",
     )
     remarks = [r for r in tile(mapping, operator, shapes).remarks if r.passed == "overlap_products"]
     assert any(why in r.message for r in remarks), remarks
+
+
+def test_the_former_name_of_pingpong_still_works_and_is_told():
+    old = MAPPING.replace("    pingpong: true", "    turns: true")
+    assert old != MAPPING
+    assert consumer(tile(old)).pingpong
+    stages = septran.produce_stages("attention", old, shapes=SHAPES, dtypes="float16")
+    told = [d for d in stages.mapping.decisions if "`turns` is called `pingpong`" in d.message]
+    line = old.splitlines().index("    turns: true") + 1
+    assert [d.where.line for d in told] == [line]
+    assert not any("turns" in d.message for d in tile(MAPPING).remarks)

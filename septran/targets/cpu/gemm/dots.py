@@ -15,7 +15,7 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copy.transpose import transposed
-from septran.targets.cpu.gemm.results import Shape, Tile, update
+from septran.targets.cpu.gemm.results import RegisterTile, Shape, update
 from septran.targets.cpu.gemm.tiling import panels
 from septran.targets.cpu.map.elements import read
 from septran.targets.lower.writer import Expr
@@ -38,12 +38,12 @@ def emit_dots(context: Context, operands: Operands) -> None:
 
     def panel(column: Index, columns: Index | None) -> None:
         with context.loop("row", high) as row:
-            _row(context, operands, shape, Tile(row, 1, column, columns))
+            _row(context, operands, shape, RegisterTile(row, 1, column, columns))
 
     panels(context, wide, lanes, panel)
 
 
-def _row(context: Context, operands: Operands, shape: Shape, tile: Tile) -> None:
+def _row(context: Context, operands: Operands, shape: Shape, tile: RegisterTile) -> None:
     """The sums of one row of A with a panel of B's columns."""
     writer, lanes = context.writer, shape.lanes
     sums = [writer.allocate("acc", lanes, shape.dtype) for _ in range(lanes)]
@@ -64,7 +64,12 @@ def _row(context: Context, operands: Operands, shape: Shape, tile: Tile) -> None
 
 
 def _step(
-    context: Context, operands: Operands, tile: Tile, sums: list[Any], k: Index, left: Expr | None
+    context: Context,
+    operands: Operands,
+    tile: RegisterTile,
+    sums: list[Any],
+    k: Index,
+    left: Expr | None,
 ) -> None:
     """A vector of A's row times one of each column; only the first `left` elements, if given."""
     writer, lanes = context.writer, len(sums)

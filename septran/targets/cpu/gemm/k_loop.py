@@ -18,7 +18,7 @@ from septran.ir.index import Index, Var, axis
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.gemm.prefetch import Asking
+from septran.targets.cpu.gemm.prefetch import Prefetch
 from septran.targets.cpu.map.elements import contiguity, fully_readable, read, widen
 from septran.targets.lower.indices import with_axes
 from septran.targets.lower.writer import Expr
@@ -31,7 +31,7 @@ Stream = Callable[[Index, int, int, str, "Expr | None"], Expr]
 
 
 @dataclass(frozen=True)
-class Walk:
+class KLoopNest:
     """The summed axis as nested loops, in any order; a single one where nothing divides it."""
 
     extents: tuple[int, ...] = ()
@@ -57,10 +57,10 @@ class Walk:
         return total
 
     @contextmanager
-    def loops(self, context: Context, asking: Asking | None = None) -> Iterator[list[Index]]:
+    def loops(self, context: Context, prefetch: Prefetch | None = None) -> Iterator[list[Index]]:
         """Open the loops that are not written out; the numbers of the steps inside.
 
-        The innermost is cut in two where something is to be asked for in between.
+        The innermost is cut in two where something is to be prefetched in between.
         """
         split = len(self.order) - self.unrolled()
         inner: list[dict[int, Index]] = [{}]
@@ -71,13 +71,13 @@ class Walk:
         with ExitStack() as opened:
             for n in self.order[:split]:
                 size = 1
-                if asking and n == self.order[split - 1]:
-                    size = _divisor(self.extents[n], asking.every // len(inner))
+                if prefetch and n == self.order[split - 1]:
+                    size = _divisor(self.extents[n], prefetch.every // len(inner))
                 count = self.extents[n] // size
                 index = opened.enter_context(context.loop("k", count))
                 turn, outer[n] = turn * count + index, index * size
-                if asking and n == self.order[split - 1]:
-                    asking.ask(context, turn)
+                if prefetch and n == self.order[split - 1]:
+                    prefetch.issue(context, turn)
                     outer[n] += opened.enter_context(context.loop("k", size))
             yield [self.number({**outer, **step}) for step in inner]
 
@@ -87,26 +87,26 @@ def _divisor(value: int, most: int) -> int:
     return next((n for n in range(min(value, most), 1, -1) if value % n == 0), 1)
 
 
-def walk(context: Context, operands: tuple[tuple[Access, int], ...], steps: Index) -> Walk:
+def walk(context: Context, operands: tuple[tuple[Access, int], ...], steps: Index) -> KLoopNest:
     """How to count the steps so that more of the operands, each with its summed axis, divide."""
     if not steps.is_constant:
-        return Walk()
+        return KLoopNest()
     cuts = {c for access, number in operands for c in _cuts(access.offset, axis(number))}
     chain = [*sorted(c for c in cuts if 1 < c < steps.constant), steps.constant]
     if len(chain) == 1 or any(b % a for a, b in pairwise(chain)):
-        return Walk()
+        return KLoopNest()
     extents = tuple(b // a for a, b in zip([1, *chain], chain, strict=False))[::-1]
-    digits = Walk(extents, tuple(range(len(extents))))
+    digits = KLoopNest(extents, tuple(range(len(extents))))
     found = [
-        (_parts(context, access, number, digits), _parts(context, access, number, Walk()))
+        (_parts(context, access, number, digits), _parts(context, access, number, KLoopNest()))
         for access, number in operands
     ]
     if not any(by_digits and not at_once for by_digits, at_once in found):
-        return Walk()
+        return KLoopNest()
     return replace(digits, order=_order(found[0][0], digits))
 
 
-def _order(parts: tuple[Index, Index] | None, digits: Walk) -> tuple[int, ...]:
+def _order(parts: tuple[Index, Index] | None, digits: KLoopNest) -> tuple[int, ...]:
     """Digits with short strides in what is broadcast innermost: each row then is one stream."""
     if parts is None:
         return digits.order
@@ -127,7 +127,7 @@ def _cuts(index: Index, variable: Var) -> Iterator[int]:
 
 
 def _parts(
-    context: Context, access: Access, number: int, steps: Walk
+    context: Context, access: Access, number: int, steps: KLoopNest
 ) -> tuple[Index, Index] | None:
     """The offset of step 0, and what the walk's digits add to it.
 
@@ -158,7 +158,7 @@ def stream(
     start: tuple[Index, Index],
     k_axis: int,
     numbers: Sequence[int],
-    steps: Walk,
+    steps: KLoopNest,
 ) -> Stream:
     """How to load the element or vector of a strip or panel at each of `numbers`, at step k."""
     across = 1 - k_axis

@@ -18,18 +18,18 @@ from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.gemm.dots import emit_dots, lie_along
-from septran.targets.cpu.gemm.k_loop import Walk, stream, walk
+from septran.targets.cpu.gemm.k_loop import KLoopNest, stream, walk
 from septran.targets.cpu.gemm.prefetch import (
     LINE,
-    OFTENEST,
-    RAREST,
-    Ahead,
-    Asking,
-    Below,
-    Beside,
+    MAX_INTERVAL,
+    MIN_INTERVAL,
+    NextColumnPanel,
+    NextPack,
+    NextRowStrip,
+    Prefetch,
     far,
 )
-from septran.targets.cpu.gemm.results import Shape, Tile, first_step, left, prefetch, update
+from septran.targets.cpu.gemm.results import RegisterTile, Shape, first_step, left, prefetch, update
 from septran.targets.cpu.gemm.tiling import panels, strips
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Buffer, Compute
@@ -37,7 +37,7 @@ from septran.tile.nodes import Buffer, Compute
 EXACT_STEPS = {"int8": 1024, "uint8": 256}
 """Products of these types that sum exactly in float32's 24 bits."""
 MOST_PANELS = 2
-"""Of B that a block of A is read in place for with its next rows asked for in each."""
+"""Of B that a block of A is read in place for with its next rows prefetched in each."""
 UNROLLED = 4
 """Steps of k in one turn of a loop that only computes, where the machine file says nothing:
 a core whose front end another thread shares then keeps its two multipliers busy."""
@@ -56,10 +56,10 @@ class Operands:
     """Of the summed axis that exist."""
     first: Index | None
     """C is overwritten where this is 0 and summed into elsewhere; None: always summed."""
-    walk: Walk
+    walk: KLoopNest
     """How the steps are counted."""
-    ahead: Ahead | None
-    """What is asked for meanwhile."""
+    ahead: NextPack | None
+    """What is prefetched meanwhile."""
     sums: str
     """The type that products are summed in."""
 
@@ -101,7 +101,7 @@ def _emit(context: Context, node: Compute, sums: str) -> None:
         for narrow, fits in _narrowed(context, shape, wide, columns):
 
             def strip(row: Index, rows: int, narrow: Shape = narrow) -> None:
-                _microkernel(context, operands, narrow, Tile(row, rows, column, columns))
+                _microkernel(context, operands, narrow, RegisterTile(row, rows, column, columns))
 
             with context.writer.when(fits):
                 strips(context, high, narrow, strip)
@@ -109,8 +109,8 @@ def _emit(context: Context, node: Compute, sums: str) -> None:
     panels(context, wide, shape.columns, panel)
 
 
-def _ahead(context: Context, a: Access, b: Access) -> Ahead | None:
-    """What the next iteration puts into one of the operands; another gemm need not ask again."""
+def _ahead(context: Context, a: Access, b: Access) -> NextPack | None:
+    """What the next iteration packs; another gemm need not prefetch it again."""
     found = [context.coming.pop(o.region.buffer, None) for o in (a, b)]
     return next((ahead for ahead in found if ahead), None)
 
@@ -173,7 +173,7 @@ def _of_registers(shape: Shape, count: int, register: int) -> Shape:
     return replace(shape, columns=width, lanes=min(shape.lanes, width & -width), registers=count)
 
 
-def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile) -> None:
+def _microkernel(context: Context, operands: Operands, shape: Shape, tile: RegisterTile) -> None:
     writer = context.writer
     rows = [writer.allocate("acc", shape.columns, shape.dtype) for _ in range(tile.rows)]
     zero = simd.constant(0, shape.dtype, shape.lanes)
@@ -182,7 +182,7 @@ def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Tile)
             simd.store(writer, row, writer.index(chunk), zero, shape.lanes)
     prefetch(context, operands.c, shape, tile)
     step = _steps(context, operands, shape, tile, rows)
-    _sum_up(context, operands, shape, step, _asking(context, operands, shape, tile))
+    _sum_up(context, operands, shape, step, _prefetch(context, operands, shape, tile))
     update(context, operands.c, operands.first, shape, tile, rows)
 
 
@@ -191,13 +191,13 @@ def _sum_up(
     operands: Operands,
     shape: Shape,
     step: Callable[[Index], None],
-    asking: Asking | None,
+    prefetch: Prefetch | None,
 ) -> None:
     """All steps of k."""
-    every = asking.every if asking else 1
-    unroll = shape.unroll or (1 if asking else UNROLLED)
+    every = prefetch.every if prefetch else 1
+    unroll = shape.unroll or (1 if prefetch else UNROLLED)
     if operands.walk.extents:
-        with operands.walk.loops(context, asking) as steps:
+        with operands.walk.loops(context, prefetch) as steps:
             for k in steps:
                 step(k)
         return
@@ -205,8 +205,8 @@ def _sum_up(
     at_once = parts * unroll
     whole = context.variable("whole", operands.steps // at_once)
     with context.loop("k", whole) as k:
-        if asking:
-            asking.ask(context, k)
+        if prefetch:
+            prefetch.issue(context, k)
         with context.loop("k", parts) as part, context.loop("u", unroll, unrolled=True) as u:
             step(k * at_once + part * unroll + u)
     if at_once > 1:
@@ -214,39 +214,46 @@ def _sum_up(
             step(whole * at_once + k)
 
 
-def _asking(context: Context, operands: Operands, shape: Shape, tile: Tile) -> Asking | None:
-    """So often that all tiles together ask for every line."""
+def _prefetch(
+    context: Context, operands: Operands, shape: Shape, tile: RegisterTile
+) -> Prefetch | None:
+    """So often that all tiles together prefetch every line."""
     ahead = operands.ahead
     if ahead is None:
-        return _beside(context, operands, shape, tile) or _below(context, operands, shape, tile)
+        columns = _next_columns(context, operands, shape, tile)
+        return columns or _next_rows(context, operands, shape, tile)
     high, wide = operands.c.region.shape
     panels = -(-wide // shape.columns)
     total = ahead.turns * panels * high
     every = operands.a.region.shape[1] * total // (ahead.lines * shape.rows)
-    if not OFTENEST <= every <= RAREST or total * ahead.lines > MOST_COUNTED:
+    if not MIN_INTERVAL <= every <= MAX_INTERVAL or total * ahead.lines > MOST_COUNTED:
         return None
     done = (ahead.turn * panels + tile.column // shape.columns) * high + tile.row
-    return Asking(ahead, context.variable("line", done * ahead.lines // total), _rounded(every))
+    return Prefetch(ahead, context.variable("line", done * ahead.lines // total), _rounded(every))
 
 
-def _beside(context: Context, operands: Operands, shape: Shape, tile: Tile) -> Asking | None:
+def _next_columns(
+    context: Context, operands: Operands, shape: Shape, tile: RegisterTile
+) -> Prefetch | None:
     """The next panel of B, where it is read in place and far away."""
     b, high = operands.b, operands.c.region.shape[0]
     every = high // shape.rows
-    if tile.columns is not None or not OFTENEST <= every <= RAREST or not far(context, b):
+    if tile.columns is not None or not MIN_INTERVAL <= every <= MAX_INTERVAL or not far(context, b):
         return None
-    beside = Beside(b, tile.column + shape.columns)
+    beside = NextColumnPanel(b, tile.column + shape.columns)
     first = context.variable("line", tile.row * beside.lines // high)
-    return Asking(beside, first, _rounded(every))
+    return Prefetch(beside, first, _rounded(every))
 
 
-def _below(context: Context, operands: Operands, shape: Shape, tile: Tile) -> Asking | None:
+def _next_rows(
+    context: Context, operands: Operands, shape: Shape, tile: RegisterTile
+) -> Prefetch | None:
     """The next strip of A, where it is read in place and far away, by the first panels."""
     a, panels = operands.a, -(-operands.c.region.shape[1] // shape.columns)
     if panels > MOST_PANELS or not far(context, a):
         return None
     line = LINE // itemsize(a.storage.held)
-    return Asking(Below(a, tile.row + tile.rows, tile.rows), Index(), line)
+    return Prefetch(NextRowStrip(a, tile.row + tile.rows, tile.rows), Index(), line)
 
 
 def _rounded(every: int) -> int:
@@ -255,7 +262,7 @@ def _rounded(every: int) -> int:
 
 
 def _steps(
-    context: Context, operands: Operands, shape: Shape, tile: Tile, rows: list[Any]
+    context: Context, operands: Operands, shape: Shape, tile: RegisterTile, rows: list[Any]
 ) -> Callable[[Index], None]:
     """What one step of k does: a column of A times a row of B."""
     writer = context.writer

@@ -1,9 +1,10 @@
-"""What a gemm needs next, asked for while it sums: memory is waited for beside computing.
+"""What a gemm needs next is prefetched while it sums: memory is waited for beside computing.
 
 A panel of weights that few rows are multiplied by takes as long to bring as to use. So a
-microkernel asks for a line every few steps: of what the next iteration of the loops around
-packs (`Ahead`), or, of operands read in place, of the next panel of B (`Beside`) or the next
-strip of A (`Below`). Nothing depends on what is asked for; it may well not exist.
+microkernel prefetches a line every few steps: of what the next iteration of the loops around
+packs (`NextPack`), or, of operands read in place, of the next panel of B (`NextColumnPanel`)
+or the next strip of A (`NextRowStrip`). Nothing depends on a prefetch; what it names may not
+exist.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from septran.tile.analyses.loops import walk
 from septran.tile.nodes import Compute, Copy, Node, TileProgram
 
 LINE = 64
-"""Bytes that are asked for at once."""
-OFTENEST = 4
-"""Steps between two lines below which asking takes more time than it saves."""
-RAREST = 64
-"""Steps between two lines beyond which packing takes too little time to be worth asking."""
+"""Bytes of a cache line, which is prefetched at once."""
+MIN_INTERVAL = 4
+"""Steps between two lines below which prefetching takes more time than it saves."""
+MAX_INTERVAL = 64
+"""Steps between two lines beyond which packing takes too little time to be worth prefetching."""
 
 
 @dataclass(frozen=True)
-class Ahead:
+class NextPack:
     """The next source of a packed operand, and how often its gemm runs meanwhile."""
 
     access: Access
@@ -53,12 +54,12 @@ class Ahead:
         """Of the whole source."""
         return self.access.region.shape[1 - self.along] * self._wide
 
-    def within(self, turn: Index, turns: int) -> Ahead:
+    def within(self, turn: Index, turns: int) -> NextPack:
         """The same inside of another loop."""
         return replace(self, turn=self.turn * turns + turn, turns=self.turns * turns)
 
-    def ask(self, context: Context, number: Index) -> None:
-        """Ask for the line of that number, or for the last."""
+    def issue(self, context: Context, number: Index) -> None:
+        """Prefetch the line of that number, or for the last."""
         number = context.variable("line", minimum(number, self.lines - 1))
         high = self.access.region.shape[1 - self.along]
         line = context.variable("column", number // high)
@@ -69,7 +70,7 @@ class Ahead:
 
 
 @dataclass(frozen=True)
-class Beside:
+class NextColumnPanel:
     """The next panel of an operand that is read in place."""
 
     access: Access
@@ -80,23 +81,23 @@ class Beside:
         """One a row, as wide as a panel."""
         return self.access.region.shape[0]
 
-    def ask(self, context: Context, number: Index) -> None:
-        """Ask for the line of that row, or of the last."""
+    def issue(self, context: Context, number: Index) -> None:
+        """Prefetch the line of that row, or of the last."""
         row = context.variable("line", minimum(number, self.lines - 1))
         at = context.lower(self.access.at((row, self.column)))
         simd.prefetch(context.writer, self.access.storage.flat, at, 2)
 
 
 @dataclass(frozen=True)
-class Below:
+class NextRowStrip:
     """The next rows of an operand that is read in place."""
 
     access: Access
     row: Index
     rows: int
 
-    def ask(self, context: Context, number: Index) -> None:
-        """Ask for a line of each of the rows."""
+    def issue(self, context: Context, number: Index) -> None:
+        """Prefetch a line of each of the rows."""
         column = number * (LINE // itemsize(self.access.storage.held))
         for row in range(self.rows):
             at = context.lower(self.access.at((self.row + row, column)))
@@ -104,18 +105,18 @@ class Below:
 
 
 @dataclass(frozen=True)
-class Asking:
-    """What a tile asks for while it is summed."""
+class Prefetch:
+    """What a tile prefetches while it is summed."""
 
-    ahead: Ahead | Below | Beside
+    ahead: NextPack | NextRowStrip | NextColumnPanel
     first: Index
     """The number of the first line."""
     every: int
     """Steps from one line to the next."""
 
-    def ask(self, context: Context, turn: Index) -> None:
-        """Ask for the next line."""
-        self.ahead.ask(context, self.first + turn)
+    def issue(self, context: Context, turn: Index) -> None:
+        """Prefetch the next line."""
+        self.ahead.issue(context, self.first + turn)
 
 
 def far(context: Context, access: Access) -> bool:
@@ -131,11 +132,11 @@ def coming(
     program: TileProgram,
     body: Sequence[Node],
     following: Callable[[], Mapping[Var, Index]],
-) -> dict[str, Ahead]:
+) -> dict[str, NextPack]:
     """For each buffer that `body` packs for a gemm, what the next iteration puts there.
 
     `following` gives the loop indices of that iteration; it writes code, so it is only called
-    where there is anything to ask for.
+    where there is anything to prefetch.
     """
     copies = _packing(context, program, body)
     if not copies:
@@ -147,7 +148,7 @@ def coming(
         strides = [access.stride(n) for n in range(2)]
         still = entries == copy.source.index
         if not still and 1 in strides and None not in strides and not any(access.leaving):
-            found[copy.target.buffer] = Ahead(access, strides.index(1))
+            found[copy.target.buffer] = NextPack(access, strides.index(1))
     return found
 
 

@@ -47,7 +47,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Tile:
+class RegisterTile:
     """One register tile: where it starts in C, and how much of it exists."""
 
     row: Index
@@ -65,7 +65,7 @@ def first_step(context: Context, node: Compute) -> Index | None:
     return context.indices.simplify(Index.of(Var(str(name)))) if name else Index()
 
 
-def prefetch(context: Context, c: Access, shape: Shape, tile: Tile) -> None:
+def prefetch(context: Context, c: Access, shape: Shape, tile: RegisterTile) -> None:
     """Ask for a whole tile of C now, so that it is in L1 when the k loop ends."""
     if tile.columns is not None:
         return
@@ -78,7 +78,12 @@ def prefetch(context: Context, c: Access, shape: Shape, tile: Tile) -> None:
 
 
 def update(
-    context: Context, c: Access, first: Index | None, shape: Shape, tile: Tile, rows: list[Any]
+    context: Context,
+    c: Access,
+    first: Index | None,
+    shape: Shape,
+    tile: RegisterTile,
+    rows: list[Any],
 ) -> None:
     """Put the tile into C: over it where `first` is 0, else onto it."""
     if first is None:
@@ -95,7 +100,7 @@ def update(
 
 
 def _put(
-    context: Context, c: Access, shape: Shape, tile: Tile, rows: list[Any], onto: bool
+    context: Context, c: Access, shape: Shape, tile: RegisterTile, rows: list[Any], onto: bool
 ) -> None:
     if _turned(c) and shape.columns > 1:
         _put_turned(context, c, shape, tile, rows, onto)
@@ -126,7 +131,7 @@ def _turned(c: Access) -> bool:
 
 
 def _put_turned(
-    context: Context, c: Access, shape: Shape, tile: Tile, rows: list[Any], onto: bool
+    context: Context, c: Access, shape: Shape, tile: RegisterTile, rows: list[Any], onto: bool
 ) -> None:
     """Blocks of the tile, turned in registers so that they are written down C's columns."""
     size = context.unit.lanes(shape.dtype)
@@ -143,7 +148,7 @@ def _put_turned(
                     _put_column(context, c, spot, column, count, onto)
 
 
-def _exists(context: Context, tile: Tile, column: int) -> Expr | bool:
+def _exists(context: Context, tile: RegisterTile, column: int) -> Expr | bool:
     if tile.columns is None or context.indices.bounds(tile.columns)[0] > column:
         return True
     if tile.columns.is_constant:
@@ -168,7 +173,7 @@ def _put_column(
         done += size
 
 
-def left(context: Context, shape: Shape, tile: Tile, chunk: int) -> Expr | None:
+def left(context: Context, shape: Shape, tile: RegisterTile, chunk: int) -> Expr | None:
     """How many lanes of a vector exist; None when all do.
 
     Only the last register of a row may have columns that do not exist, and none has no others.

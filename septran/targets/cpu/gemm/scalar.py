@@ -8,7 +8,7 @@ from septran.dtypes import accumulator_dtype
 from septran.targets.cpu import simd
 from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.gemm.results import Shape, Tile, first_step, update
+from septran.targets.cpu.gemm.results import RegisterTile, Shape, first_step, update
 from septran.targets.cpu.map.elements import read
 from septran.tile.nodes import Buffer, Compute
 
@@ -33,4 +33,4 @@ def _emit(context: Context, node: Compute) -> None:
             y = writer.bind("b", simd.cast(read(context, b, (k, j)), dtype))
             added = wrapping.multiply_add(writer, x, y, simd.load(total, zero, 1))
             simd.store(writer, total, zero, added, 1)
-        update(context, c, first_step(context, node), shape, Tile(i, 1, j, None), [total])
+        update(context, c, first_step(context, node), shape, RegisterTile(i, 1, j, None), [total])

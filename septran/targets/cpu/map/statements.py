@@ -95,7 +95,7 @@ def independent(run: Iterable[Statement], depth: int) -> dict[str, int] | None:
 At = tuple[Index, ...]
 
 
-class Rows:
+class RowRange:
     """Statements whose rows depend only on themselves, taken one by one as `independent` would."""
 
     def __init__(self, depth: int) -> None:

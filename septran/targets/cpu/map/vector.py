@@ -20,7 +20,7 @@ from septran.targets.cpu.context import Context
 from septran.targets.cpu.map.columns import emit_row, passing, row_loops
 from septran.targets.cpu.map.elements import held_dtype
 from septran.targets.cpu.map.narrowing import narrowed
-from septran.targets.cpu.map.statements import Rows, independent, recomputed
+from septran.targets.cpu.map.statements import RowRange, independent, recomputed
 from septran.targets.cpu.simd import fence
 from septran.targets.cpu.writer import LARGEST_ON_STACK
 from septran.targets.lower.statements import Statement, regions_of, statements
@@ -185,7 +185,7 @@ def _starts_no_loop(rest: list[Statement], depth: int) -> bool:
 
 def _fusable(rest: list[Statement], depth: int) -> tuple[list[Statement], dict[str, int] | None]:
     """The longest beginning whose rows along axis `depth` depend only on themselves."""
-    rows, count = Rows(depth), 0
+    rows, count = RowRange(depth), 0
     for statement in rest:
         first = rest[0].target
         if statement.rest(depth) < 1:

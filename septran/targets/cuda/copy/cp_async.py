@@ -14,7 +14,7 @@ from septran.ir.index import Index, axis
 from septran.targets.cuda.addresses import CHUNK, Access
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragment.fragments import spread
-from septran.targets.cuda.fragment.registers import Walk, primary, register_digits
+from septran.targets.cuda.fragment.registers import RegisterLoop, primary, register_digits
 from septran.targets.cuda.text.ptx import ptx
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import ROLLED
@@ -68,7 +68,7 @@ class _Chunks:
         shape[self.along] = -(-shape[self.along] // self.lanes)
         order = [n for n in range(len(shape)) if n != self.along] + [self.along]
         layout = spread([shape[n] for n in order], context.threads.count, 1)
-        walk = Walk(context, layout)
+        walk = RegisterLoop(context, layout)
         with context.writer.when(primary(context, layout)), self._over(walk):
             chunk = [Index()] * len(shape)
             inside: Expr | None = None
@@ -80,7 +80,7 @@ class _Chunks:
                 self._one(tuple(chunk))
 
     @contextmanager
-    def _over(self, walk: Walk) -> Iterator[None]:
+    def _over(self, walk: RegisterLoop) -> Iterator[None]:
         """Loops over a thread's chunks, of which so many are unrolled that registers suffice."""
         context, digits = self.context, register_digits(walk.fragment)
         given = context.state.registers

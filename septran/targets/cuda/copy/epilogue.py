@@ -19,7 +19,7 @@ from septran.targets.cuda.copy.idle_memory import idle, reused
 from septran.targets.cuda.copy.stores import matrices, put, whole_matrices
 from septran.targets.cuda.copy.tma import STORE
 from septran.targets.cuda.fragment.fragments import GROUP
-from septran.targets.cuda.shared import Tile, pointer
+from septran.targets.cuda.shared import SharedTile, pointer
 from septran.targets.cuda.text.ptx import proxy_fence, ptx
 from septran.targets.lower.writer import Expr
 from septran.tile.analyses.engine_limits import Box, box, strides
@@ -208,7 +208,7 @@ class _Epilogue:
 
 
 @dataclass(frozen=True)
-class _Panel(Tile):
+class _Panel(SharedTile):
     """A panel at a byte of shared memory; rows and columns count from the fragment's first."""
 
     at: Index

@@ -12,7 +12,7 @@ from septran.targets.cuda.copy.copies import emit_statements
 from septran.targets.cuda.fragment.fragments import Digit, Fragment
 from septran.targets.cuda.gemm.ldmatrix import store_rows
 from septran.targets.cuda.gemm.masks import clear
-from septran.targets.cuda.shared import Tile, tile
+from septran.targets.cuda.shared import SharedTile, tile
 from septran.targets.cuda.text.ptx import words
 from septran.tile.nodes import Copy, Region
 
@@ -70,7 +70,7 @@ def matrices(fragment: Fragment) -> Iterator[tuple[int, int, int]]:
 def put(
     context: Context,
     source: Storage,
-    target: Tile,
+    target: SharedTile,
     found: list[tuple[int, int, int]],
     unit: int = 1 << 30,
 ) -> None:

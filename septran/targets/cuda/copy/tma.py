@@ -28,7 +28,7 @@ STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group"
 
 
 @dataclass(frozen=True)
-class Plan:
+class TmaLayout:
     """How a copy is cut into boxes of one tensor map."""
 
     map: TensorMap
@@ -57,7 +57,7 @@ class Share:
     bytes: int
 
 
-def plan(context: Context, copy: Copy) -> Plan:
+def plan(context: Context, copy: Copy) -> TmaLayout:
     """The boxes of a copy; raises UnsupportedByCudaError where it is not made of boxes."""
     program = context.program
     engine = program.machine.engine(copy.engine)
@@ -90,12 +90,12 @@ def plan(context: Context, copy: Copy) -> Plan:
     starts = tuple(found.starts[n] if n >= 0 else Index() for n in order)
     boxes = tuple(_boxes(copy, tile, near, pieces))
     if dealt is None:
-        return Plan(wanted, starts, boxes)
+        return TmaLayout(wanted, starts, boxes)
     size, count = pieces[dealt]
     elements = count // copy.receivers * size
     second = tuple(elements if n == dealt else 0 for n in range(len(pieces)))
     share = Share(copy.receivers, dealt, elements, dict(boxes)[second])
-    return Plan(wanted, starts, tuple(b for b in boxes if b[0][dealt] < elements), share)
+    return TmaLayout(wanted, starts, tuple(b for b in boxes if b[0][dealt] < elements), share)
 
 
 def _deal(pieces: list[tuple[int, int]], parts: int, tile: Buffer, swizzle: int) -> int | None:
@@ -198,7 +198,7 @@ def load(context: Context, copy: Copy) -> None:
             ptx(context, text, place, T.address_of(variable), *coordinates, bar, *mask)
 
 
-def _issues(context: Context, copy: Copy, work: Plan) -> Any:
+def _issues(context: Context, copy: Copy, work: TmaLayout) -> Any:
     """Whether this block copies: where boxes cannot be dealt out, one block brings all of them."""
     if not copy.multicast or work.share:
         return None
@@ -217,7 +217,7 @@ def store(context: Context, copy: Copy) -> None:
 
 
 def _issued(
-    context: Context, copy: Copy, near: Region, work: Plan
+    context: Context, copy: Copy, near: Region, work: TmaLayout
 ) -> Iterator[tuple[list[Any], Any]]:
     """Coordinates and shared address of each box."""
     start, starts = _start(context, copy, near), list(work.starts)

@@ -11,7 +11,7 @@ from septran.ir.index import Index, axis
 from septran.ir.views import View
 from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.context import Context, Storage
-from septran.targets.cuda.fragment.registers import Walk, exists, primary, register_digits
+from septran.targets.cuda.fragment.registers import RegisterLoop, exists, primary, register_digits
 from septran.targets.cuda.fragment.statements import placed
 from septran.targets.lower.writer import Expr, both
 from septran.tile.layouts import ROW
@@ -64,7 +64,7 @@ def _write(context: Context, storage: Storage) -> Storage:
     assert fragment is not None
     target = scratch(context, storage.name, storage.shape, storage.dtype)
     view = View.whole(storage.name, storage.shape)
-    access, walk = Access(context, target, view), Walk(context, fragment)
+    access, walk = Access(context, target, view), RegisterLoop(context, fragment)
     places = placed(Load(view, storage.dtype), fragment.rank)
     with context.writer.when(primary(context, fragment)), walk.over(register_digits(fragment)):
         at = walk.coordinates
@@ -81,7 +81,7 @@ def fetch(context: Context, source: Storage, target: Storage, region: View) -> N
     fragment = target.fragment
     assert fragment is not None
     view = View.whole(source.name, source.shape, region.valid)
-    access, walk = Access(context, source, view), Walk(context, fragment)
+    access, walk = Access(context, source, view), RegisterLoop(context, fragment)
     whole = View.whole(target.name, target.shape)
     places = tuple(range(fragment.rank))
     with walk.over(register_digits(fragment)):

@@ -16,7 +16,7 @@ from septran.targets.cuda.fragment.expressions import Evaluation
 from septran.targets.cuda.fragment.fragments import Digit, Fragment
 from septran.targets.cuda.fragment.mathematics import cast
 from septran.targets.cuda.fragment.registers import (
-    Walk,
+    RegisterLoop,
     exists,
     lane_digit,
     primary,
@@ -36,7 +36,7 @@ class Sources:
     """Where a statement's operands come from, at the place where its loops are."""
 
     context: Context
-    walk: Walk
+    walk: RegisterLoop
     staged: Mapping[str, Storage]
     """Fragments that were put into shared memory for it."""
     arrays: dict[Key, tuple[Any, bool]] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Sources:
 
 
 def pieces(
-    walk: Walk, access: Access, places: Places, lane: Digit | None
+    walk: RegisterLoop, access: Access, places: Places, lane: Digit | None
 ) -> list[tuple[int, int, tuple[Index, ...]]]:
     """The lanes of the innermost loop as vectors: first lane, width, place of the first."""
 
@@ -136,7 +136,7 @@ def emit_statement(
     """
     target = context.storages[statement.target.tensor]
     staged = stage_unreachable(context, statement, fragment, keep)
-    walk = Walk(context, fragment)
+    walk = RegisterLoop(context, fragment)
     sources = Sources(context, walk, staged)
     lane = lane_digit(fragment)
     sources.lane = lane
@@ -158,7 +158,7 @@ def emit_statement(
             _put(context, statement, target, walk, lane, out)
 
 
-def evaluate(context: Context, statement: Statement, sources: Sources, walk: Walk) -> Expr:
+def evaluate(context: Context, statement: Statement, sources: Sources, walk: RegisterLoop) -> Expr:
     """The value of a statement at the element where the loops are."""
     evaluation = Evaluation(context, walk.coordinates, sources.read)
     return evaluation.value(statement.value, placed(statement.value, len(statement.shape)))
@@ -176,7 +176,9 @@ def stage_unreachable(
     return stage(context, needed.values(), keep) if needed else {}
 
 
-def _keep(context: Context, statement: Statement, target: Storage, walk: Walk, value: Expr) -> None:
+def _keep(
+    context: Context, statement: Statement, target: Storage, walk: RegisterLoop, value: Expr
+) -> None:
     """Store into the thread's own register, unless that would spoil elements that exist."""
     inside = None
     if target.name not in context.state.uniform:
@@ -201,7 +203,7 @@ def _put(
     context: Context,
     statement: Statement,
     target: Storage,
-    walk: Walk,
+    walk: RegisterLoop,
     lane: Digit | None,
     out: Any,
 ) -> None:

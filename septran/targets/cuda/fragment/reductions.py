@@ -11,7 +11,7 @@ from septran.targets.cuda.fragment.fragments import WARP, Digit, Fragment
 from septran.targets.cuda.fragment.maps import Sources, evaluate, stage_unreachable
 from septran.targets.cuda.fragment.mathematics import cast, constant, extreme, wrapped
 from septran.targets.cuda.fragment.registers import (
-    Walk,
+    RegisterLoop,
     declare_one,
     exists,
     lane_digit,
@@ -64,7 +64,7 @@ def _over_registers(
 ) -> None:
     """Each thread reduces what it holds."""
     function, writer = str(statement.function), context.writer
-    walk = Walk(context, fragment)
+    walk = RegisterLoop(context, fragment)
     lane = lane_digit(fragment)
     if lane is not None and lane not in fragment.axes[statement.axis]:
         lane = None
@@ -74,7 +74,7 @@ def _over_registers(
     places = tuple(range(len(statement.kept)))
     with walk.over(rows):
         spot = context.lower(
-            Walk(context, fragment, walk.steps).register(
+            RegisterLoop(context, fragment, walk.steps).register(
                 target, statement.target, tuple(statement.kept[p] for p in places)
             )
         )

@@ -20,7 +20,7 @@ from septran.tile.layouts import ROW
 
 
 @dataclass
-class Walk:
+class RegisterLoop:
     """Where the loops over a fragment's registers are."""
 
     context: Context

@@ -11,7 +11,7 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 from septran.dtypes import itemsize
 from septran.ir.index import Index
 from septran.targets.cuda.context import Context
-from septran.targets.cuda.shared import Tile
+from septran.targets.cuda.shared import SharedTile
 from septran.targets.cuda.text.ptx import ptx
 from septran.targets.lower.writer import Expr
 
@@ -26,7 +26,7 @@ class Operand:
     """An operand of mma.sync in SHARED, of which warps load 8 x 32-byte pieces."""
 
     context: Context
-    tile: Tile
+    tile: SharedTile
     summed: int
     """The region's axis that is summed over."""
     valid: Index

@@ -9,7 +9,7 @@ from tvm import tirx
 
 from septran.ir.index import Index
 from septran.targets.cuda.context import Context
-from septran.targets.cuda.fragment.registers import Walk, exists, register_digits, zero
+from septran.targets.cuda.fragment.registers import RegisterLoop, exists, register_digits, zero
 from septran.tile.nodes import Compute, Region
 
 
@@ -36,7 +36,7 @@ def clear(context: Context, region: Region, axes: Sequence[int]) -> None:
     fragment = storage.fragment
     if not ragged or fragment is None:
         return
-    walk = Walk(context, fragment)
+    walk = RegisterLoop(context, fragment)
     with walk.over(register_digits(fragment)):
         there = exists(context, walk.coordinates, region.valid, ragged)
         if there is not None:

@@ -18,7 +18,7 @@ from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.fragment.conversions import stage
 from septran.targets.cuda.fragment.fragments import Digit, Fragment, power_of_two, register, thread
 from septran.targets.cuda.fragment.mathematics import cast, wrapped
-from septran.targets.cuda.fragment.registers import Walk, register_digits, zero
+from septran.targets.cuda.fragment.registers import RegisterLoop, register_digits, zero
 from septran.targets.lower.indices import divisor
 from septran.tile.nodes import Compute
 
@@ -55,7 +55,7 @@ class _Gemm:
 
     context: Context
     target: Storage
-    walk: Walk
+    walk: RegisterLoop
     valid: tuple[Index, Index, Index]
     """Rows, columns and steps that exist."""
     dtype: str
@@ -96,7 +96,7 @@ def emit_simt(context: Context, node: Compute) -> None:
     rows, columns = node.operands[0].valid
     steps = minimum(node.operands[1].valid[1], node.operands[2].valid[0])
     gemm = _Gemm(
-        context, target, Walk(context, target.fragment), (rows, columns, steps),
+        context, target, RegisterLoop(context, target.fragment), (rows, columns, steps),
         accumulator_dtype(target.dtype),
     )  # fmt: skip
     _clear(context, node, target)

@@ -15,7 +15,7 @@ from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragment.fragments import GROUP, Fragment, register, thread
 from septran.targets.cuda.gemm import wgmma_scoreboard as inflight
 from septran.targets.cuda.gemm.masks import cleared
-from septran.targets.cuda.shared import Tile, address, tile
+from septran.targets.cuda.shared import SharedTile, address, tile
 from septran.targets.cuda.text.ptx import ptx, sums, words
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.lower.indices import divisor
@@ -71,7 +71,7 @@ def demands(context: Context, node: Compute) -> dict[str, Fragment]:
 class Matrix:
     """An operand in SHARED as descriptors address it."""
 
-    tile: Tile
+    tile: SharedTile
     major: int
     """The region's axis whose elements are side by side."""
     summed: int

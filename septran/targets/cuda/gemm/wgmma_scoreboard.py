@@ -14,7 +14,7 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 from septran.ir.index import Index
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.shared import pointer
-from septran.targets.cuda.state import Flight
+from septran.targets.cuda.state import InFlight
 from septran.targets.cuda.text.ptx import ptx
 from septran.targets.lower.writer import Expr
 from septran.tile.analyses.asynchronous_products import touches
@@ -67,7 +67,7 @@ def _needs(context: Context, node: Node, product: Compute) -> bool:
             return True
 
 
-def _pin(context: Context, found: Flight) -> None:
+def _pin(context: Context, found: InFlight) -> None:
     """Keep the wait behind what was computed beside the products.
 
     ptxas moves a wait up over arithmetic, which then no longer runs beside them. It does not

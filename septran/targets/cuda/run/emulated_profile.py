@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from septran.given import write_text
-from septran.stage import Shown, view
+from septran.argument_checks import write_text
+from septran.stage import Displayable, view
 
 if TYPE_CHECKING:
     from septran.emulator import Emulation
@@ -19,7 +19,7 @@ WORST = 3
 
 
 @dataclass(frozen=True)
-class EmulatedProfile(Shown):
+class EmulatedProfile(Displayable):
     """A run of generated CUDA text on the CPU; its steps order things, they are no time."""
 
     name: str

@@ -47,7 +47,7 @@ GATHER = "gather"
 
 
 @dataclass
-class Ring:
+class BarrierRing:
     """A channel as a kernel has it."""
 
     channel: Channel
@@ -126,7 +126,7 @@ def end(context: Context) -> None:
         meet(context)
 
 
-def ring(context: Context, channel: str | None) -> Ring:
+def ring(context: Context, channel: str | None) -> BarrierRing:
     """The channel of that name in the current kernel."""
     assert channel is not None
     return context.state.rings[channel]
@@ -149,7 +149,7 @@ def enter(context: Context, body: tuple[Node, ...]) -> None:
                 found.parities[side] = bits
 
 
-def _peer(context: Context, found: Ring) -> Expr:
+def _peer(context: Context, found: BarrierRing) -> Expr:
     """The rank of the block that each lane's number stands for."""
     ranks = [context.lower(context.cluster.rank(steps)) for steps in found.peers]
     lane, value = context.number % context.writer.index(WARP), ranks[-1]
@@ -158,7 +158,7 @@ def _peer(context: Context, found: Ring) -> Expr:
     return context.writer.bind("peer", value)
 
 
-def _ring(context: Context, channel: Channel, body: tuple[Node, ...]) -> Ring | None:
+def _ring(context: Context, channel: Channel, body: tuple[Node, ...]) -> BarrierRing | None:
     program = context.program
     mine = [n for n in nodes(body) if isinstance(n, Copy) and n.channel == channel.name]
     if not mine:
@@ -169,7 +169,7 @@ def _ring(context: Context, channel: Channel, body: tuple[Node, ...]) -> Ring | 
     readers = [r for r in holders if _has(r, Release, channel.name)]
     fillers = [r for r in holders if _has(r, Commit, channel.name)]
     apart = bool(readers) and readers != fillers
-    found = Ring(channel, boxes, inward, apart, _restarts(channel, body))
+    found = BarrierRing(channel, boxes, inward, apart, _restarts(channel, body))
     found.readers = (GROUP * sum(r.count for r in readers) or context.block) // WARP
     if not boxes:
         found.arrivals = GROUP * sum(r.count for r in fillers) if fillers else context.block
@@ -281,7 +281,7 @@ def written(program: TileProgram, memory: str) -> set[str]:
 # ---- the handshake
 
 
-def place(context: Context, found: Ring, index: Index, side: str) -> tuple[Index, Expr]:
+def place(context: Context, found: BarrierRing, index: Index, side: str) -> tuple[Index, Expr]:
     """The stage of a fill, and the parity that its barrier has once it is as wanted."""
     stages = found.channel.stages
     slot = context.indices.simplify(index % stages)
@@ -294,7 +294,7 @@ def place(context: Context, found: Ring, index: Index, side: str) -> tuple[Index
     return slot, context.lower(turn % 2)
 
 
-def flip(context: Context, found: Ring, slot: Index, side: str) -> None:
+def flip(context: Context, found: BarrierRing, slot: Index, side: str) -> None:
     """Note that a barrier was waited for, where parities are kept."""
     if side in found.parities:
         bit = T.shift_left(T.uint32(1), T.Cast("uint32", context.lower(slot)))
@@ -302,7 +302,7 @@ def flip(context: Context, found: Ring, slot: Index, side: str) -> None:
         context.writer.store(array, 0, T.bitwise_xor(array[0], bit))
 
 
-def await_barrier(context: Context, found: Ring, index: Index, side: str) -> Index:
+def await_barrier(context: Context, found: BarrierRing, index: Index, side: str) -> Index:
     """Wait for a barrier of a fill; the fill's stage."""
     slot, parity = place(context, found, index, side)
     at = found.full(context, slot) if side == "full" else found.empty(context, slot)
@@ -377,7 +377,7 @@ def acquire(context: Context, node: Acquire) -> None:
         ptx(context, expect, found.full(context, slot), T.uint32(size))
 
 
-def _meet_readers(context: Context, found: Ring, node: Acquire) -> None:
+def _meet_readers(context: Context, found: BarrierRing, node: Acquire) -> None:
     """A barrier before a stage is filled again, where the one of a wait does not do."""
     fresh = not found.restarts and context.indices.bounds(node.index)[1] < found.channel.stages
     if not fresh and id(node) not in context.state.covered:
@@ -402,7 +402,7 @@ def commit(context: Context, node: Commit) -> None:
         ptx(context, "cp.async.commit_group")
 
 
-def _gathered(context: Context, found: Ring, node: Commit) -> None:
+def _gathered(context: Context, found: BarrierRing, node: Commit) -> None:
     """What threads wrote is there when each of their warps says so, or when they meet."""
     if not found.mbarriers:
         ptx(context, "cp.async.commit_group")  # of no copies: groups are counted over channels

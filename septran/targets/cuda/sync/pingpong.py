@@ -19,21 +19,21 @@ from septran.tile.analyses.asynchronous_products import asynchronous
 from septran.tile.nodes import Node, Release, Role, Wait
 
 BARRIERS = 12
-"""First named barrier of the turns."""
+"""First named barrier of ping-pong."""
 
 
 @contextmanager
 def taken(context: Context, role: Role | None) -> Iterator[None]:
     """The body of a role whose warpgroups take turns is written inside."""
-    if role is None or not role.turns:
+    if role is None or not role.pingpong:
         yield
         return
     last = context.lower(context.thread // GROUP) == context.writer.index(role.count - 1)
     with context.writer.when(last):
         _bar(context, "bar.arrive", Index())
-    context.state.turns = role
+    context.state.pingpong = role
     yield
-    context.state.turns = None
+    context.state.pingpong = None
     first = context.lower(context.thread // GROUP) == context.writer.index(0)
     with context.writer.when(first):
         _bar(context, "bar.sync", Index())
@@ -48,7 +48,7 @@ def before(context: Context, body: tuple[Node, ...], position: int) -> None:
 def after(context: Context, body: tuple[Node, ...], position: int) -> None:
     """Hand the turn on where a run of products ends."""
     if _edge(context, body, position, 1):
-        role = context.state.turns
+        role = context.state.pingpong
         assert role is not None
         _bar(context, "bar.arrive", (_group(context) + 1) % role.count)
 
@@ -56,7 +56,7 @@ def after(context: Context, body: tuple[Node, ...], position: int) -> None:
 def _edge(context: Context, body: tuple[Node, ...], position: int, step: int) -> bool:
     """Whether a node is the first (-1) or last (1) product of a run in which turns are taken."""
     program = context.program
-    if context.state.turns is None or not asynchronous(program, body[position]):
+    if context.state.pingpong is None or not asynchronous(program, body[position]):
         return False
     position += step
     while 0 <= position < len(body) and isinstance(body[position], Wait | Release):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from septran.given import write_text
+from septran.argument_checks import write_text
 from septran.simulator import CAUSES
 from septran.simulator.commands import CODES
 from septran.targets.dsa.profiles.lanes import CONTROL, NAMES

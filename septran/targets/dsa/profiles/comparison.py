@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from septran.argument_checks import require, several
 from septran.errors import TargetError
-from septran.given import require, several
-from septran.stage import Shown, view
+from septran.stage import Displayable, view
 from septran.targets.dsa.profiles.profile import DsaProfile
 
 
@@ -19,7 +19,7 @@ class NothingToCompareError(TargetError):
 
 
 @dataclass(frozen=True)
-class ProfileComparison(Shown):
+class ProfileComparison(Displayable):
     """Profiles with titles, the first of which the others are set beside."""
 
     profiles: tuple[DsaProfile, ...]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from septran.simulator import CAUSES, Run
-from septran.stage import Shown, view
+from septran.stage import Displayable, view
 from septran.targets.dsa.profiles.lanes import Lane, lanes
 from septran.targets.dsa.profiles.movement import Movement, movement
 from septran.targets.dsa.profiles.rooflines import Roof, roofs
@@ -24,7 +24,7 @@ UNKNOWN = "(no origin)"
 
 
 @dataclass(frozen=True)
-class DsaProfile(Shown):
+class DsaProfile(Displayable):
     """One run, command by command; deterministic, so one run is enough.
 
     Cycles are the simulator's; a time is cycles at the machine file's clock.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from septran.amounts import shades_text, time_text
+from septran.format_units import shades_text, time_text
 from septran.targets.dsa.profiles.lanes import shares, unions, working
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from septran.machine.model import Machine
 from septran.mapping.keys import LAYOUTS
 from septran.mapping.resolved import Instance
 from septran.tile.layouts import ROW, Layout
-from septran.tile.records import Request
+from septran.tile.records import LoopSchedule
 from septran.tile.verify.bijection import LayoutError
 
 
-def request_of(instance: Instance) -> Request:
+def request_of(instance: Instance) -> LoopSchedule:
     """The settings of one instance that passes read."""
-    return Request(
+    return LoopSchedule(
         instance.path,
         instance.settings,
         tuple((name, setting.value) for name, setting in sorted(instance.tunables.items())),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from septran.ir.index import Index, Range, Var, minimum
-from septran.mapping.keys import OVERLAP, TURNS
+from septran.mapping.keys import OVERLAP, PINGPONG
 from septran.tile.analyses.asynchronous_products import asynchronous
 from septran.tile.analyses.loops import map_regions, ranges
 from septran.tile.nodes import (
@@ -102,14 +102,14 @@ class _Overlaps:
         return tuple(result)
 
     def role(self, role: Role, changed: bool) -> Role:
-        """Its units take turns where the mapping asks for it and there is something to gain."""
-        if not self.program.request(role.origin.task).get(TURNS):
+        """In ping-pong where the mapping asks for it and there is something to gain."""
+        if not self.program.request(role.origin.task).get(PINGPONG):
             return role
         if changed and role.count > 1:
-            return replace(role, turns=True)
+            return replace(role, pingpong=True)
         if role.name.startswith("consumer"):
             why = "there is one consumer" if changed else "no products of its loop overlap"
-            self.say("no-effect", role, f"`turns` has no effect: {why}")
+            self.say("no-effect", role, f"`pingpong` has no effect: {why}")
         return role
 
     def loop(self, loop: For) -> tuple[Node, ...]:

@@ -17,7 +17,14 @@ from septran.tile.analyses.loop_dependence import (
     may_lag,
 )
 from septran.tile.analyses.loops import ranges
-from septran.tile.analyses.pipeline_depth import Excess, Ring, deepest, excess, ineffective, lowered
+from septran.tile.analyses.pipeline_depth import (
+    Excess,
+    StagedCopies,
+    deepest,
+    excess,
+    ineffective,
+    lowered,
+)
 from septran.tile.nodes import (
     Buffer,
     Channel,
@@ -51,7 +58,7 @@ STORE_STAGES = 2
 def pipeline_loops(program: TileProgram) -> TileProgram:
     """Give asynchronously copied buffers several stages and issue copies ahead of their use."""
     limits: dict[tuple[Var, bool], int] = {}
-    first: dict[tuple[Var, bool], tuple[Ring, Excess]] = {}
+    first: dict[tuple[Var, bool], tuple[StagedCopies, Excess]] = {}
     while True:
         work = _Pipelining(program, limits)
         result = work.run()
@@ -84,7 +91,7 @@ class _Pipelining:
     """The most stages for the loads (True) and stores (False) of a loop."""
     buffers: dict[str, Buffer] = field(init=False)
     channels: list[Channel] = field(default_factory=list)
-    rings: list[Ring] = field(default_factory=list)
+    rings: list[StagedCopies] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
 
     def run(self) -> TileProgram:
@@ -232,7 +239,7 @@ class _Pipelining:
         steps = {_step(c, loop.variable) for c in copies}
         step = steps.pop() if len(steps) == 1 else 0
         wanted = self.stages(loop) if group.load else min(self.stages(loop), STORE_STAGES)
-        self.rings.append(Ring(asked, channel.buffers, group.load, stages, wanted, step))
+        self.rings.append(StagedCopies(asked, channel.buffers, group.load, stages, wanted, step))
         for position in group.positions:
             body[position] = replace(copies.pop(0), channel=channel.name)
         mine = frozenset(channel.buffers)
