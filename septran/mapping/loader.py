@@ -99,7 +99,7 @@ def _source(mapping: str | Path, folder: Path | None, name: str | None) -> _Sour
     if isinstance(mapping, str) and _is_text(mapping):
         return _Source(mapping, name or name_text(mapping, "mapping"), folder)
     if isinstance(mapping, str) and not mapping.endswith((".yaml", ".yml")):
-        if mapping not in mapping_names() and Path(mapping).is_dir():
+        if mapping and Path(mapping).is_dir() and mapping not in mapping_names():
             hint = "name a mapping file, or a machine that comes with one, such as cpu-x86"
             raise NoMappingError(f"{mapping!r} is a folder, not a mapping file", hint=hint)
         if mapping not in mapping_names():

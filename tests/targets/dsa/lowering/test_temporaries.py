@@ -83,7 +83,7 @@ def test_a_buffer_that_the_vector_unit_writes_is_seen_too(shared, monkeypatch):
     def into_the_last(program):
         return {"SPM": max(p.offset_bytes for p in program.plan if p.memory == "SPM")}
 
-    for module in ("lowering", "steps", "build"):
+    for module in ("lowering", "steps", "code.build"):
         monkeypatch.setattr(f"septran.targets.dsa.{module}.shared_with_buffers", into_the_last)
     monkeypatch.setenv("SEPTRAN_CACHE", "0")
     kernel = septran.compile("attention", "dsa-sim", machine=shared)
