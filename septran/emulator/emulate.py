@@ -18,18 +18,16 @@ from septran.emulator.launch import (
     CudaProgram,
     Launch,
     Pointer,
+    Structure,
     TensorMap,
     registers_at_launch,
 )
 from septran.emulator.memory import GlobalMemory
 from septran.emulator.native import COUNTS
-from septran.emulator.origins import origin_of
 from septran.emulator.process import Crash, CrashError, run
 from septran.emulator.ptx import module as ptx_module
-from septran.emulator.ptx.lines import source_of
-from septran.emulator.ptx.parse import is_ptx, parse
-from septran.emulator.shaped import Structure
-from septran.emulator.sites import Sites
+from septran.emulator.ptx.parse import is_ptx, parse, source_of
+from septran.emulator.sites import Sites, origin_of
 from septran.emulator.tensor_maps import encode
 from septran.emulator.trace import CONFLICT, RECORD, queues, trace_of
 from septran.emulator.translation import blocks_beside, to_cpp

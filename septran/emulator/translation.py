@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from septran.emulator.errors import Place, UnknownInstructionError
 from septran.emulator.inline_asm import statements
-from septran.emulator.origins import origin_of
 from septran.emulator.ptx.statements import translate
+from septran.emulator.sites import origin_of
 
 _DYNAMIC = re.compile(
     r"extern\s+__shared__\s+(?:(?:__align__|alignas)\((\d+)\)\s+)?([\w ]+?)\s+(\w+)\s*\[\s*\]\s*;"

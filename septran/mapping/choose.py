@@ -14,7 +14,7 @@ from septran.mapping.mistakes import TunableError, UnknownVariantError
 from septran.mapping.resolved import Decision, Setting
 from septran.mapping.rules import Facts, facts_of_site, instance_for, rules_for
 from septran.task.trace.chooser import LaunchSite
-from septran.task.trace.padding import Padded
+from septran.task.trace.tensors import Padded
 from septran.task.tree import TunableValue
 
 

@@ -11,7 +11,7 @@ from septran.machine.model import NONE, Machine
 from septran.mapping.keys import BINDING, CALLS, KEYS, MEMS, PROC, SINGLE, TUNABLES, nested
 from septran.mapping.mapping import MappingFile, Match, TaskMapping
 from septran.mapping.resolved import Instance, ResolvedMapping, Setting
-from septran.task.trace.padding import Padded
+from septran.task.trace.tensors import Padded
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.+-]*")
 _WORDS = ("true", "false", "null", "yes", "no", "on", "off")

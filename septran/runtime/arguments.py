@@ -19,6 +19,8 @@ from septran.runtime.arrays import (
     Library,
     Obstacle,
     library_of,
+    overlaps_itself,
+    share_memory,
 )
 from septran.runtime.errors import (
     ArgumentCountError,
@@ -31,7 +33,6 @@ from septran.runtime.errors import (
     ScalarError,
     ShapeError,
 )
-from septran.runtime.overlap import overlaps_itself, share_memory
 from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.task.tree import ScalarParam
 

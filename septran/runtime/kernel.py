@@ -24,12 +24,11 @@ from septran.runtime.arrays import NUMPY, Library
 from septran.runtime.calls import FastCall, call_key, direct_call, plan_for, several
 from septran.runtime.checks import Check, check, sample
 from septran.runtime.errors import NoLogicError, NotSpecialisedError
-from septran.runtime.export import export_source
 from septran.runtime.gpu import measure_on_gpu, on_device, to_device
 from septran.runtime.guard.check import run_guarded
 from septran.runtime.instrumented_call import rehearsal
 from septran.runtime.profile import Profile, measure, profile
-from septran.runtime.signature import Signature, Specialisation
+from septran.runtime.signature import Signature, Specialisation, export_source
 from septran.runtime.stages import Stages
 from septran.stage import Displayable, view
 from septran.targets.base import SelfProfiling

@@ -1,12 +1,16 @@
-"""What a kernel takes and gives: its tensors and scalars, before and after specialising."""
+"""What a kernel takes and gives, before and after specialising, and when it is exported."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from septran.argument_checks import WrongArgumentError, unwritable
+from septran.runtime.errors import NotExportableError
 from septran.runtime.roofline import Roofline
 from septran.runtime.stages import Stages
+from septran.targets.base import Exporting
 from septran.task.tree import Param, ScalarParam
 
 
@@ -133,3 +137,23 @@ def _described(tensor: TensorParam) -> str:
     dtype = "" if tensor.dtype is None else f" {tensor.dtype}"
     text = f"{shape}{dtype}".strip()
     return f"{tensor.name}: {text}" if text else tensor.name
+
+
+def export_source(name: str, specialisation: Specialisation, folder: Path) -> Path:
+    """Write a compilation as source; raises NotExportableError where its target cannot."""
+    executable = specialisation.stages.executable
+    if not isinstance(executable, Exporting):
+        raise NotExportableError(
+            f"{name} cannot be exported: only kernels for NVIDIA GPUs are written as source",
+            hint="kernel.save(path) keeps machine code for septran.load",
+        )
+    roles = tuple(
+        "input" if not t.writes else "summed" if t.reads else "output"
+        for t in specialisation.tensors
+    )
+    if folder.exists() and not folder.is_dir():
+        raise WrongArgumentError(f"{folder} is a file", hint="pass a folder to write to")
+    try:
+        return executable.export(folder, roles)
+    except (OSError, ValueError) as error:
+        raise unwritable(folder, error, "pass a folder that can be written to") from error

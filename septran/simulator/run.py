@@ -11,9 +11,8 @@ import numpy as np
 
 from septran.machine.model import Machine
 from septran.simulator.hardware import Hardware
-from septran.simulator.hazards.flags import check_balance
 from septran.simulator.hazards.ordering import ordering
-from septran.simulator.hazards.races import check_hazards, contested, related
+from septran.simulator.hazards.races import check_balance, check_hazards, contested, related
 from septran.simulator.hazards.temporaries import check_temporaries
 from septran.simulator.hazards.validity import check_written
 from septran.simulator.operands import operands

@@ -8,7 +8,7 @@ import pytest
 from septran.emulator import MisuseError, UnknownInstructionError, build, emulate
 from septran.emulator.inline_asm import split, statements
 from septran.emulator.launch import CudaProgram, Launch, Pointer, Scalar
-from septran.emulator.origins import origin_of
+from septran.emulator.sites import origin_of
 from septran.emulator.trace import COMMANDS
 from septran.emulator.translation import to_cpp
 from septran.simulator import TRACE

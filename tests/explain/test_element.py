@@ -11,8 +11,7 @@ import septran
 from septran.dtypes import numpy_dtype
 from septran.ir.index import Index, Var, axis
 from septran.tile.interpret import interpreter
-from septran.tile.interpret.execution import Execution
-from septran.tile.interpret.schedules import Schedule
+from septran.tile.interpret.execution import Execution, Schedule
 from septran.tile.nodes import Region, nodes
 from septran.views.maps.element import NoSuchElementError, follow, located_in
 

@@ -13,8 +13,7 @@ from septran.targets.cpu.lowering import nests
 from septran.targets.cpu.run.instrumentation import record
 from septran.tile.analyses.loops import walk
 from septran.tile.nodes import For
-from septran.views.timelines.cpu import timeline
-from septran.views.timelines.kernels import NoTimelineError
+from septran.views.timelines.kernels import NoTimelineError, timeline
 
 SIZES = {"M": 500, "N": 700, "K": 600}
 

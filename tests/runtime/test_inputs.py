@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from septran.errors import SepTranError
+from septran.runtime.arrays import overlaps_itself
 from septran.runtime.errors import (
     DeviceError,
     DtypeError,
@@ -18,7 +19,6 @@ from septran.runtime.errors import (
     OverlapError,
     ReadOnlyError,
 )
-from septran.runtime.overlap import overlaps_itself
 
 A = np.arange(12, dtype=np.float32).reshape(3, 4) + 1
 B = np.arange(20, dtype=np.float32).reshape(4, 5) - 3

@@ -6,7 +6,7 @@ import pytest
 from septran import task
 from septran.mapping.loader import load_mapping
 from septran.mapping.resolve import resolve
-from septran.task.trace.padding import Padded, fitted
+from septran.task.trace.tensors import Padded, fitted
 
 MAPPING = """
 machine: cpu-x86

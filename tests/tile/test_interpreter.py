@@ -15,8 +15,8 @@ from septran.ir.index import Index, Var, axis
 from septran.targets.registry import NoTargetError
 from septran.task.tree import ScalarParam
 from septran.tile.interpret.channel_state import DeadlockError
+from septran.tile.interpret.execution import ADVERSARIES
 from septran.tile.interpret.interpreter import ArgumentError, interpret
-from septran.tile.interpret.schedules import ADVERSARIES
 from septran.tile.interpret.storage import CapacityError, ExtentError, OutOfBoundsError
 from septran.tile.interpret.unwritten import UnwrittenElementError
 from septran.tile.layouts import Layout

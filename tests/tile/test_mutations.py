@@ -17,8 +17,8 @@ from septran.errors import SepTranError
 from septran.ir.bounds import greatest, least
 from septran.task.reference import run_tree
 from septran.tile.analyses.loops import ranges
+from septran.tile.interpret.execution import ADVERSARIES
 from septran.tile.interpret.interpreter import interpret
-from septran.tile.interpret.schedules import ADVERSARIES
 from septran.tile.nodes import (
     Acquire,
     Commit,

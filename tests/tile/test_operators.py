@@ -7,8 +7,8 @@ import pytest
 
 from septran.compiler import produce_stages
 from septran.task.reference import run_tree
+from septran.tile.interpret.execution import ADVERSARIES
 from septran.tile.interpret.interpreter import interpret
-from septran.tile.interpret.schedules import ADVERSARIES
 from septran.tile.ledger import ledger
 from septran.tile.printer import to_text
 from septran.tile.verify.verifier import verify

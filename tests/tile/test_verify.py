@@ -17,9 +17,9 @@ from septran.tile.passes.schedule.insert_sync import insert_sync
 from septran.tile.passes.schedule.pipeline_loops import pipeline_loops
 from septran.tile.records import Placement
 from septran.tile.verify.bijection import LayoutError
-from septran.tile.verify.clusters import ClusterError
 from septran.tile.verify.names import MissingOriginError, UnknownNameError, UnwrittenBufferError
 from septran.tile.verify.places import (
+    ClusterError,
     EngineError,
     PlacementError,
     PrivateMemoryError,

@@ -7,8 +7,7 @@ import pytest
 import septran
 from septran.tile.analyses.loops import walk
 from septran.tile.nodes import Copy
-from septran.tuning.model import predict
-from septran.tuning.waves import distinct_share
+from septran.tuning.model import distinct_share, predict
 
 TILES = {"block_M": 128, "block_N": 128, "block_K": 64}
 

@@ -20,9 +20,8 @@ import ml_dtypes
 import numpy as np
 
 from septran.emulator.errors import MisuseError
-from septran.emulator.launch import CudaProgram, Pointer
+from septran.emulator.launch import CudaProgram, Pointer, ShapedLaunch, Structure
 from septran.emulator.ptx.parse import Module, PtxFunction
-from septran.emulator.shaped import ShapedLaunch, Structure
 
 Array = np.ndarray[Any, Any]
 _ARRAY = re.compile(r"(zeros:)?(\w+)\[(\d+(?:,\d+)*)\]$")

@@ -1,4 +1,4 @@
-"""Two commands that use the same bytes, one of them writing, and nothing orders them."""
+"""Commands that use the same bytes and nothing orders, and flags without a wait."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.simulator.errors import HazardError
+from septran.simulator.errors import FlagError, HazardError
 from septran.simulator.hazards.accesses import Accesses
 from septran.simulator.hazards.ordering import Ordering
 from septran.simulator.hazards.overlaps import overlaps
@@ -129,3 +129,12 @@ def _hazard(
         f"{does} what {stream.describe(a)} {did}, and {when}",
         hint=f"a flag set behind that {names[0]} and waited for before this {names[1]}",
     )
+
+
+def check_balance(stream: Stream, timing: Timing) -> None:
+    """Raise FlagError for a flag that stays set: the next kernel would find it."""
+    for left in timing.left:
+        raise FlagError(
+            f"{stream.flag_name(left)} is set more often than it is waited for; "
+            f"the first that nobody waits for is {stream.describe(left)}"
+        )

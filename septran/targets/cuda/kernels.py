@@ -1,4 +1,4 @@
-"""Nests of parallel loops as kernels, and a program as launches of them."""
+"""Nests of parallel loops as kernels with their grids, and a program as launches of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from septran.ir.index import Index
 from septran.targets.cuda.context import Context, Storage, Threads, shared_storage
 from septran.targets.cuda.emitter_table import EMITTERS
 from septran.targets.cuda.fragment.fragments import GROUP, Holding
-from septran.targets.cuda.grids import grid
 from septran.targets.cuda.lowering import elements, enter, own, uniform
 from septran.targets.cuda.run import instrumentation as marks
 from septran.targets.cuda.run.facts import RESERVED, unit_limits
@@ -35,6 +34,25 @@ from septran.targets.registry import require_emitters
 from septran.tile.analyses.loops import used
 from septran.tile.nodes import For, Node, Remark, TileProgram
 from septran.tile.substitution import substitute
+
+
+def grid(body: tuple[Node, ...]) -> tuple[list[For], tuple[Node, ...]]:
+    """The parallel loops around a body whose iterations are blocks, and what is in them."""
+    loops: list[For] = []
+    while len(body) == 1:
+        (node,) = body
+        if not (isinstance(node, For) and node.kind == "parallel"):
+            break
+        if node.processor is None and loops and loops[-1].processor is not None:
+            break  # the turns of one block
+        if node.processor in ("WARPGROUP", "WARP", "THREAD"):
+            raise unsupported(
+                node.origin, f"parallel loops over {node.processor} are not written yet"
+            )
+        loops.append(node)
+        body = node.body
+    return loops, body
+
 
 AMPERE = 80
 """The first architecture with `max.NaN`."""

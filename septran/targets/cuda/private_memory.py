@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from septran.ir.index import Index
-from septran.targets.cuda.grids import grid
+from septran.targets.cuda.kernels import grid
 from septran.tile.analyses.loops import ranges, used
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Buffer, For, Node, Region, TileProgram, nodes, regions

@@ -21,8 +21,7 @@ from septran.simulator.queues import Queues
 from septran.targets.dsa.channels import ARRIVED, FREE, FlagRing, Flags, flags
 from septran.targets.dsa.context import Context, Storage, local_buffer
 from septran.targets.dsa.copies import emit_copy
-from septran.targets.dsa.dependences import Order, orders
-from septran.targets.dsa.fences import fenced
+from septran.targets.dsa.dependences import Order, fenced, orders
 from septran.targets.dsa.matrix import emit_gemm
 from septran.targets.dsa.steps import (
     Fence,

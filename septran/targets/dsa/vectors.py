@@ -26,8 +26,7 @@ from septran.targets.dsa.tiles import (
     address_of,
     broadcast,
 )
-from septran.targets.lower.reductions import identity
-from septran.targets.lower.statements import Statement, statements
+from septran.targets.lower.statements import Statement, identity, statements
 from septran.tile.nodes import Compute, Region
 
 

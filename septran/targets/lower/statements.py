@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from septran.dtypes import is_float
 from septran.ir import expressions as ex
 from septran.ir.index import Index, Var
 from septran.ir.views import View
@@ -192,3 +194,17 @@ def _reads_elsewhere(statement: Statement) -> bool:
     """Whether it reads elements of its target other than the one it writes."""
     (target, written), *reads = touched(statement, -1)
     return any(r.buffer == target.buffer and at != written for r, at in reads)
+
+
+def identity(function: str, dtype: str) -> float | int:
+    """What changes nothing: 0 for a sum, the least value for a maximum."""
+    if function == "sum":
+        return 0
+    if is_float(dtype):
+        return -math.inf if function == "max" else math.inf
+    if dtype == "bool":
+        return function == "min"
+    size = int("".join(c for c in dtype if c.isdigit()))
+    signed = dtype[0] == "i"
+    low, high = (-(2 ** (size - 1)), 2 ** (size - 1) - 1) if signed else (0, 2**size - 1)
+    return low if function == "max" else high

@@ -15,7 +15,6 @@ from septran.location import Location
 from septran.task.errors import IndexingError, PartitionError, ShapeError, ViewError
 from septran.task.frontend.python_errors import unknown_attribute
 from septran.task.trace.expansion import is_full
-from septran.task.trace.padding import fitted
 from septran.task.trace.symbols import (
     Expression,
     apply,
@@ -28,6 +27,28 @@ from septran.task.trace.symbols import (
 
 if TYPE_CHECKING:
     from septran.task.trace.tracing import Frame
+
+
+class Padded(int):
+    """A tile's extent; where less of a dimension exists, a multiple of `multiple` all the same.
+
+    What lies beyond the dimension does not exist: it is the ragged edge of a single tile.
+    """
+
+    multiple: int
+
+    def __new__(cls, extent: int, multiple: int) -> Padded:
+        """`extent`, of tiles in multiples of `multiple`."""
+        made = super().__new__(cls, extent)
+        made.multiple = multiple
+        return made
+
+
+def fitted(block: int, extent: int) -> int:
+    """The extent of a tile of a dimension of `extent`: at most `block`, at least 1."""
+    if isinstance(block, Padded) and extent:
+        extent = -(-extent // block.multiple) * block.multiple
+    return max(1, min(int(block), extent))
 
 
 def _in_place(name: str) -> Callable[[Tile, Any], Tile]:

@@ -1,4 +1,4 @@
-"""Walk a tile program as hardware would: loops, roles side by side, copies in flight.
+"""Walk a tile program as hardware would, by a schedule: loops, roles, copies in flight.
 
 What a copy or a computation does is left to `Effects`: the interpreter moves numbers,
 the verifier only notes who touched what after whom.
@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from septran.argument_checks import WrongArgumentError, shown
 from septran.ir.index import Var
 from septran.tile.analyses.scopes import Block, Step, blocks
 from septran.tile.interpret.channel_state import (
@@ -21,7 +22,6 @@ from septran.tile.interpret.channel_state import (
     Thread,
     located,
 )
-from septran.tile.interpret.schedules import Schedule
 from septran.tile.nodes import (
     Acquire,
     Barrier,
@@ -38,6 +38,44 @@ from septran.tile.nodes import (
     nodes,
     reads,
 )
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Every choice that hardware is free to make."""
+
+    landing: str = "early"
+    """When an asynchronous copy lands: ``early`` (at once), ``late`` (when a wait forces
+    it) or ``random``."""
+    roles: str = "first"
+    """Which role runs whenever it can: the ``first``, the ``last``, or a ``random`` one."""
+    iterations: str = "forward"
+    """Order of parallel iterations: ``forward``, ``reversed`` or ``shuffled``."""
+    seed: int = 0
+
+    @staticmethod
+    def of(order: str | int | Schedule) -> Schedule:
+        """From ``early``, ``late`` or a seed; raises WrongArgumentError."""
+        match order:
+            case Schedule():
+                return order
+            case str("early"):
+                return Schedule()
+            case str("late"):
+                return Schedule("late", "last", "reversed")
+            case int() if not isinstance(order, bool):
+                return Schedule("random", "random", "shuffled", order)
+        message = f"an order is 'early', 'late' or a seed, not {shown(order)}"
+        raise WrongArgumentError(message, hint="write order='late', or order=3")
+
+
+ADVERSARIES: tuple[Schedule, ...] = tuple(
+    Schedule(landing, roles, iterations)
+    for landing in ("early", "late")
+    for roles in ("first", "last")
+    for iterations in ("forward", "reversed")
+)
+"""The extreme schedules: a correct program gives the same under all of them."""
 
 
 @dataclass

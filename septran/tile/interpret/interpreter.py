@@ -24,8 +24,7 @@ from septran.ir.views import View
 from septran.task.check.definedness import joined, missing_of
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import Fill, Flight, Thread, located
-from septran.tile.interpret.execution import Execution, Frame
-from septran.tile.interpret.schedules import Schedule
+from septran.tile.interpret.execution import Execution, Frame, Schedule
 from septran.tile.interpret.storage import (
     NEVER,
     Array,

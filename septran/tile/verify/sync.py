@@ -17,8 +17,7 @@ from septran.ir.index import Range, Var
 from septran.tile.analyses.loops import ends, walk
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import Fill, Flight, Thread, located
-from septran.tile.interpret.execution import Execution, Frame
-from septran.tile.interpret.schedules import Schedule
+from septran.tile.interpret.execution import Execution, Frame, Schedule
 from septran.tile.interpret.storage import PreparedRegion
 from septran.tile.nodes import (
     Acquire,

@@ -11,9 +11,8 @@ from septran.argument_checks import require
 from septran.errors import SepTranError, raise_all
 from septran.tile.analyses.scopes import blocks
 from septran.tile.nodes import TileProgram
-from septran.tile.verify.clusters import check_clusters
 from septran.tile.verify.names import check_names
-from septran.tile.verify.places import check_places
+from septran.tile.verify.places import check_clusters, check_places
 from septran.tile.verify.races import check_races
 from septran.tile.verify.regions import check_regions
 from septran.tile.verify.sync import check_sync

@@ -14,8 +14,7 @@ from septran.ir.index import Range, Var, axis
 from septran.tile.analyses.loops import ranges, used, walk
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import Fill, Flight, Thread
-from septran.tile.interpret.execution import Execution, Frame
-from septran.tile.interpret.schedules import Schedule
+from septran.tile.interpret.execution import Execution, Frame, Schedule
 from septran.tile.nodes import Compute, Copy, For, Node, Region, Role, TileProgram, nodes, regions
 
 MOST = 400_000

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from septran.ir import expressions as ex
+from septran.tile.interpret.execution import ADVERSARIES
 from septran.tile.interpret.interpreter import interpret
-from septran.tile.interpret.schedules import ADVERSARIES
 from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Release, Role, Wait, nodes
 from septran.tile.passes.layout.plan_memory import plan_memory
 from septran.tile.passes.schedule.assign_roles import assign_roles

@@ -11,7 +11,7 @@ import septran
 from septran.ir.index import Index, Var
 from septran.tile.ledger import ledger
 from septran.tile.nodes import Copy, For, Wait, nodes, rewrite
-from septran.tile.verify.clusters import ClusterError, check_clusters
+from septran.tile.verify.places import ClusterError, check_clusters
 from septran.tile.verify.verifier import verify
 
 TUNABLES = {"block_M": 64, "block_N": 64, "block_K": 32}

@@ -10,8 +10,8 @@ import pytest
 
 from septran.compiler import produce_stages
 from septran.ir.index import Index, Var
+from septran.tile.interpret.execution import ADVERSARIES
 from septran.tile.interpret.interpreter import interpret
-from septran.tile.interpret.schedules import ADVERSARIES
 from septran.tile.nodes import Acquire, Barrier, Commit, Copy, For, Release, Wait, nodes, rewrite
 from septran.tile.passes.layout.plan_memory import plan_memory
 from septran.tile.passes.schedule.insert_sync import insert_sync

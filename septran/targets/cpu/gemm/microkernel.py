@@ -18,7 +18,7 @@ from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.gemm.dots import emit_dots, lie_along
-from septran.targets.cpu.gemm.k_loop import KLoopNest, stream, walk
+from septran.targets.cpu.gemm.k_loop import KLoopNest, panels, stream, strips, walk
 from septran.targets.cpu.gemm.prefetch import (
     LINE,
     MAX_INTERVAL,
@@ -30,7 +30,6 @@ from septran.targets.cpu.gemm.prefetch import (
     far,
 )
 from septran.targets.cpu.gemm.results import RegisterTile, Shape, first_step, left, prefetch, update
-from septran.targets.cpu.gemm.tiling import panels, strips
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Buffer, Compute
 

@@ -21,8 +21,15 @@ from septran.dtypes import itemsize
 from septran.ir.index import Index, maximum, minimum
 from septran.targets.cuda.addresses import CHUNK, Access
 from septran.targets.cuda.context import Context
-from septran.targets.cuda.copy.runs import follows
-from septran.targets.cuda.copy.unaligned import ALIGN, FETCH, FETCH_WHOLE, FETCH_WORD, HERE, TURN
+from septran.targets.cuda.copy.unaligned import (
+    ALIGN,
+    FETCH,
+    FETCH_WHOLE,
+    FETCH_WORD,
+    HERE,
+    TURN,
+    follows,
+)
 from septran.targets.cuda.fragment.registers import zero
 from septran.targets.cuda.writer import ROLLED
 from septran.targets.lower.indices import divisor

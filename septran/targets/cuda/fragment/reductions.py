@@ -18,7 +18,7 @@ from septran.targets.cuda.fragment.registers import (
     register_digits,
 )
 from septran.targets.cuda.fragment.statements import Statement
-from septran.targets.lower.reductions import identity
+from septran.targets.lower.statements import identity
 from septran.targets.lower.writer import Expr
 
 

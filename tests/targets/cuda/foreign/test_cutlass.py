@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from septran.emulator import emulate
-from septran.emulator.launch import CudaProgram
-from septran.emulator.shaped import ShapedLaunch, Structure
+from septran.emulator.launch import CudaProgram, ShapedLaunch, Structure
 from septran.targets.cuda.run.emulated import MODES
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from septran.emulator import emulate
-from septran.emulator.launch import CudaProgram, Pointer, TensorMap
-from septran.emulator.shaped import ShapedLaunch
+from septran.emulator.launch import CudaProgram, Pointer, ShapedLaunch, TensorMap
 from septran.targets.cuda.run.emulated import MODES
 
 pytestmark = pytest.mark.slow

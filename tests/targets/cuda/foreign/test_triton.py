@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from septran.emulator import emulate
-from septran.emulator.launch import CudaProgram, Pointer, Scalar
-from septran.emulator.shaped import ShapedLaunch
+from septran.emulator.launch import CudaProgram, Pointer, Scalar, ShapedLaunch
 from septran.targets.cuda.run.emulated import MODES
 
 pytestmark = pytest.mark.slow

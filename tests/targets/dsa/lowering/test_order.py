@@ -119,7 +119,7 @@ def test_a_role_is_refused_where_it_is_asked_for():
 
 
 def test_fences_are_steps(walked):
-    from septran.targets.dsa.fences import fenced
+    from septran.targets.dsa.dependences import fenced
 
     program = program_of("gemm_bias_act", "npu-cube")
     steps = fenced(program, Stepper(program, Queues(program.machine)).body(program.body))
