@@ -1,4 +1,4 @@
-"""Expressions of positions as indices, and the type in which two operands meet."""
+"""Expressions of positions as indices, and how two operands of other ones meet."""
 
 from __future__ import annotations
 
@@ -20,6 +20,20 @@ def operand_dtype(expr: ex.Binary) -> str:
     if expr.function in ex.COMPARISONS:
         return compute_dtype(promote(expr.left.dtype, expr.right.dtype))
     return expr.dtype
+
+
+def decided(expr: ex.Binary) -> bool | None:
+    """What comparing an unsigned number with 0 gives whatever it is; None where it depends.
+
+    TVM's simplifier ends the process on such a comparison inside of a condition.
+    """
+    if expr.function not in ex.COMPARISONS or operand_dtype(expr)[0] != "u":
+        return None
+    if isinstance(expr.right, ex.Constant) and expr.right.value == 0:
+        return {"less": False, "greater_equal": True}.get(expr.function)
+    if isinstance(expr.left, ex.Constant) and expr.left.value == 0:
+        return {"greater": False, "less_equal": True}.get(expr.function)
+    return None
 
 
 def position(expr: ex.Position, coordinate: Index) -> Index:

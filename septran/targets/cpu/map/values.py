@@ -17,7 +17,7 @@ from septran.targets.cpu.arithmetic.mathematics import apply, combine, magnitude
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.map.elements import held_dtype, narrow, read, widen
 from septran.targets.cpu.simd import constant, element_of, lanes_of
-from septran.targets.lower.positions import index_of, operand_dtype
+from septran.targets.lower.positions import decided, index_of, operand_dtype
 from septran.targets.lower.statements import Point, operand_point
 from septran.targets.lower.writer import Expr, Writer
 from septran.tile.nodes import Region
@@ -153,6 +153,9 @@ class Evaluation:
         return convert(self.context.writer, value, expr.dtype)
 
     def _binary(self, expr: ex.Binary, point: Point) -> Expr:
+        known = decided(expr)
+        if known is not None:
+            return constant(known, "bool")
         left, right = (operand_point(point, e, expr.shape) for e in (expr.left, expr.right))
         if expr.function in ex.COMPARISONS:
             positions = _index(expr.left, left), _index(expr.right, right)

@@ -13,7 +13,7 @@ from septran.ir.index import Index
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragment.mathematics import apply, cast, combine, compare, constant
 from septran.targets.cuda.fragment.statements import Places, inner
-from septran.targets.lower.positions import index_of, operand_dtype, position
+from septran.targets.lower.positions import decided, index_of, operand_dtype, position
 from septran.targets.lower.writer import Expr
 
 Reader = Callable[[ex.Load, Places], Expr]
@@ -78,6 +78,9 @@ class Evaluation:
         return cast(value, compute_dtype(expr.dtype))
 
     def _binary(self, expr: ex.Binary, places: Places) -> Expr:
+        known = decided(expr)
+        if known is not None:
+            return constant(known, "bool")
         if expr.function in ex.COMPARISONS:
             left, right = (
                 self._index(side, inner(expr, side, places)) for side in (expr.left, expr.right)

@@ -18,8 +18,9 @@ from septran.targets.cuda.run.toolchain import Compiler, Nvcc, Nvrtc, compiler, 
 
 SECONDS = 600
 STANDARD = "-std=c++17"
-UNUSED = 177
-"""The warning about variables that nothing reads; TVM's common subexpressions leave them."""
+UNUSED = "177,550"
+"""Warnings about variables that nothing reads: TVM's common subexpressions leave them, and so
+does a temporary of the logic that is written and never read."""
 
 
 class RefusedError(TargetError):
@@ -137,7 +138,7 @@ def _by_nvcc(tool: Nvcc, text: str, arch: str, name: str) -> tuple[bytes, str, s
         (folder / "kernel.cu").write_text(text, encoding="utf-8")
         log = run_nvcc(
             tool,
-            ("-cubin", f"-arch={arch}", STANDARD, "-Xptxas=-v", "-diag-suppress", str(UNUSED),
+            ("-cubin", f"-arch={arch}", STANDARD, "-Xptxas=-v", "-diag-suppress", UNUSED,
              "--keep", "--keep-dir", place, "-o", str(folder / "kernel.cubin"),
              str(folder / "kernel.cu")),
             name,
