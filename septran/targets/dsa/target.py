@@ -17,12 +17,6 @@ from septran.targets.dsa.code.vendor import Vendor
 from septran.targets.dsa.lowering import lower_program
 from septran.tile.nodes import Remark, TileProgram
 
-_PARTS = (
-    "build.py", "c_names.py", "codegen.py", "header_files.py", "jit.py", "native.py",
-    "recorder.py", "toolchain.py", "trust.py", "vendor.py",
-)  # fmt: skip
-"""What an executable depends on beside the TensorIR."""
-
 
 @dataclass(frozen=True)
 class ControlProgram(TensorIR):
@@ -64,10 +58,10 @@ class DsaTarget:
 
     def fingerprint(self) -> str:
         """The code that generates, and the compiler."""
-        folder = Path(__file__).parent / "code"
+        folder = Path(__file__).parent / "code"  # on which an executable depends beside its IR
         digest = hashlib.sha256()
-        for name in _PARTS:
-            digest.update((folder / name).read_bytes())
+        for file in sorted(folder.glob("*.py")):
+            digest.update(file.read_bytes())
         digest.update(Path(commands.__file__).read_bytes())
         return f"dsa tvm {tvm.__version__} cc {compiler()} {digest.hexdigest()[:16]}"
 
