@@ -50,7 +50,7 @@ def test_every_line_of_the_next_panel_is_asked_for_once(asked, part):
     held = context()
     coming = NextPack(rows_of(held, (600, 1024), part), 1)
     for number in range(coming.lines):
-        coming.ask(held, Index.of(number))
+        coming.issue(held, Index.of(number))
     wanted = {r * 1024 + c for r in range(part[0]) for c in range(0, part[1], ELEMENTS)}
     assert set(asked) == wanted
     assert len(asked) == len(wanted)
@@ -59,8 +59,8 @@ def test_every_line_of_the_next_panel_is_asked_for_once(asked, part):
 def test_what_is_asked_for_ends_with_the_last_line(asked):
     held = context()
     coming = NextPack(rows_of(held, (64, 64), (4, 32)), 1)
-    coming.ask(held, Index.of(coming.lines - 1))
-    coming.ask(held, Index.of(coming.lines + 5))
+    coming.issue(held, Index.of(coming.lines - 1))
+    coming.issue(held, Index.of(coming.lines + 5))
     assert asked == [3 * 64 + 16, 3 * 64 + 16]
 
 
@@ -74,8 +74,8 @@ def test_runs_in_inner_loops_are_counted_through():
 def test_the_next_panel_and_the_next_strip_lie_beside_and_below(asked):
     held = context()
     access = rows_of(held, (64, 256), (64, 256))
-    NextColumnPanel(access, Index.of(16)).ask(held, Index.of(3))
-    NextRowStrip(access, Index.of(6), 2).ask(held, Index.of(1))
+    NextColumnPanel(access, Index.of(16)).issue(held, Index.of(3))
+    NextRowStrip(access, Index.of(6), 2).issue(held, Index.of(1))
     assert asked == [3 * 256 + 16, 6 * 256 + 16, 7 * 256 + 16]
 
 
