@@ -142,7 +142,7 @@ def {entry}(
     return Source(text, inputs, kind="elementwise")
 
 
-_PRODUCTS = (
+PRODUCTS = (
     ("float32", "float32"), ("float16", "float32"), ("bfloat16", "float32"), ("float64", "float64"),
     ("int8", "int32"), ("uint8", "int32"),
 )  # fmt: skip
@@ -150,7 +150,7 @@ _PRODUCTS = (
 
 def products(c: Choices) -> Source:
     """Products summed over one or two nested sequential loops, transposed, batched, with an end."""
-    n, (dtype, total) = Names(c), c.of(_PRODUCTS)
+    n, (dtype, total) = Names(c), c.of(PRODUCTS)
     M, N, K = (c.of(EXTENTS) for _ in range(3))
     E, several = c.between(1, 3), c.between(1, 2)
     trans_a, trans_b, batch = c.chance(30), c.chance(30), c.chance(25)

@@ -1,0 +1,263 @@
+"""Random logic files of tasks inside tasks: sums and states that loops carry from step to step."""
+
+from __future__ import annotations
+
+from septran.fuzz.choices import Choices
+from septran.fuzz.expressions import Operands, expression
+from septran.fuzz.names import Names
+from septran.fuzz.programs import EXTENTS, FLOATS, HEAD, PRODUCTS, Input, Source
+
+_LEVELS = ("only", "tiles", "chunks")
+"""What a task between the entry and the innermost loop does: launch the next one only, launch
+it for tiles of the result, or for long parts of the sum."""
+
+
+def grams(c: Choices) -> Source:
+    """Products of a tensor with itself, summed below up to three levels of tasks.
+
+    Sums begin at any level that sees all of a sum: as the caller's result or a temporary, by a
+    fill beside the loop. So they pass through as many memories as a mapping has for the tasks.
+    """
+    n, (dtype, total) = Names(c), c.of(PRODUCTS)
+    left, right = c.of(((".T", ""), ("", ".T"), ("", ""), (".T", ".T")))
+    M, N = c.of(EXTENTS), c.of(EXTENTS)
+    shape = (M, N) if left != right else (N, N)
+    one = left != right and c.chance(50)
+    levels = [c.of(_LEVELS[:: 2 if one else 1]) for _ in range(c.between(0, 3))]
+    first = next((at for at, level in enumerate(levels) if level == "chunks"), len(levels))
+    begins, own = c.between(0, first), c.chance(35)
+    G, X, step, finish, entry = (n[x] for x in ("G", "X", "step", "finish", "whole"))
+    given = f"{X}" if one else "L, R"
+    operands = f"{X}{left}, {X}{right}"
+    text = f"""{HEAD}@task.define(leaf=True)
+def {step}({G}, {given}):
+    task.call_primitive("gemm", {G}, {operands if one else "L, R"})
+
+
+@task.define(leaf=True)
+def {finish}({G}, acc):
+    {G}[:, :] = acc
+
+
+"""
+    below, work = step, list[str]()
+    for at in range(len(levels), -1, -1):
+        if work:  # of the level before, which the entry does not write itself
+            below, inside = n[f"level{at}"], "\n    ".join(work)
+            text += f"@task.define\ndef {below}({G}, {given}):\n    {inside}\n\n\n"
+        kind = "sum" if at == len(levels) else levels[at]
+        cut = _cut_one(X, kind, bool(left)) if one else _cut_two(kind)
+        target = "acc" if own and at == begins else G
+        work = _level(kind, below, target, cut)
+        if at == begins and own:
+            work = [f"acc = task.zeros({G}.shape, task.{total}, name='acc')", *work]
+            work += [f"task.launch({finish}, {G}, acc)"]
+        elif at == begins:
+            work = [f"task.fill({G}, 0)", *work]
+    dims = "N" if left == right else "M"
+    side = "N" if left == right or left else "M"
+    head = [] if one else [f"L, R = {operands}"]
+    if "tiles" not in levels or c.chance(50):  # some machines refuse a whole without units
+        work = ["for i in task.parallel_range(1):", *(f"    {line}" for line in work)]
+    lines = "\n    ".join((*head, *work))
+    text += f"""@task.define
+def {entry}({G}: task.Tensor["{side}", "{side}", task.{total}], {X}: task.Tensor["{dims}", "N"]):
+    {lines}
+"""
+    return Source(text, (Input(X, shape, dtype),), kind="grams")
+
+
+def _cut_one(x: str, kind: str, by_rows: bool) -> tuple[list[str], str]:
+    """How one operand is cut along the sum, and the part that step k takes."""
+    if kind == "only":
+        return [], x
+    size = "task.tunable('block_K')" if kind == "sum" else "48"
+    shape = f"({size}, {x}.shape[1])" if by_rows else f"({x}.shape[0], {size})"
+    return [f"Xp = task.partition({x}, shape={shape})"], "Xp[k, 0]" if by_rows else "Xp[0, k]"
+
+
+def _cut_two(kind: str) -> tuple[list[str], str]:
+    """The same of two operands, or their cuts across the sum for tiles of the result."""
+    if kind == "only":
+        return [], "L, R"
+    if kind == "tiles":
+        m, n_ = "task.tunable('block_M')", "task.tunable('block_N')"
+        shapes, parts = (f"({m}, L.shape[1])", f"(R.shape[0], {n_})"), "Lp[i, 0], Rp[0, j]"
+    else:
+        size = "task.tunable('block_K')" if kind == "sum" else "48"
+        shapes, parts = (f"(L.shape[0], {size})", f"({size}, R.shape[1])"), "Lp[0, k], Rp[k, 0]"
+    cuts = [f"{x}p = task.partition({x}, shape={s})" for x, s in zip("LR", shapes, strict=True)]
+    return cuts, parts
+
+
+def _level(kind: str, below: str, target: str, cut: tuple[list[str], str]) -> list[str]:
+    """The lines of a task that launches `below`."""
+    cuts, parts = cut
+    if kind == "only":
+        return [f"task.launch({below}, {target}, {parts})"]
+    if kind == "tiles":
+        tile = "(task.tunable('block_M'), task.tunable('block_N'))"
+        return [
+            *cuts,
+            f"Gp = task.partition({target}, shape={tile})",
+            "for i, j in task.parallel_range(Gp.shape):",
+            f"    task.launch({below}, Gp[i, j], {parts})",
+        ]
+    extent = f"{parts[:2]}.shape[{0 if parts.startswith('Xp[k') else 1}]"
+    loop = f"for k in task.sequential_range({extent}):"
+    return [*cuts, loop, f"    task.launch({below}, {target}, {parts})"]
+
+
+_FOLDS = (
+    ("0.0", "task.maximum({s}, {x})"), ("0.0", "{s} + {x}"), ("1.0", "{s} * 0.5 + {x}"),
+    ("0.0", "task.minimum({s}, {x})"),
+)  # fmt: skip
+
+
+def scans(c: Choices) -> Source:
+    """States of a tile's shape that each step of a loop reads and changes, and hands out.
+
+    The outputs are all states and, from it, the last one.
+    """
+    n, dtype = Names(c), c.of(FLOATS)
+    E, M, N = c.between(1, 5), c.of(EXTENTS), c.of(EXTENTS)
+    start, fold = c.of(_FOLDS)
+    Y, Z, X, s = (n[x] for x in ("Y", "Z", "X", "s"))
+    change, tell, walk, entry = n["change"], n["tell"], n["walk"], n["whole"]
+    fold = fold.format(s=s, x=f"task.tanh({expression(c, Operands([X]), 1)})")
+    given, late = c.chance(50), c.chance(50)
+    told = f"        task.launch({tell}, {Y}[e], {s})"
+    changed = f"        task.launch({change}, {s}, {X}[e])"
+    steps = "\n".join((told, changed) if late else (changed, told))
+    text = f"""{HEAD}@task.define(leaf=True)
+def {change}({s}, {X}):
+    {s}[:, :] = {fold}
+
+
+@task.define(leaf=True)
+def {tell}({Y}, {s}):
+    {Y}[:, :] = {expression(c, Operands([s]), 1)}
+
+
+@task.define
+def {walk}({Y}, {Z}, {X}):
+    {s} = {Z if given else f"task.empty({Z}.shape, task.{_wide(dtype)}, name='{s}')"}
+    task.fill({s}, {start})
+    for e in task.sequential_range({X}.shape[0]):
+{steps}
+    {"pass" if given else f"task.launch({tell}, {Z}, {s})"}
+
+
+@task.define
+def {entry}(
+    {Y}: task.Tensor["E", "M", "N"],
+    {Z}: task.Tensor["M", "N", task.{_wide(dtype)}],
+    {X}: task.Tensor["E", "M", "N"],
+):
+    tile = (task.tunable("block_M"), task.tunable("block_N"))
+    Zp = task.partition({Z}, shape=tile)
+    Yp, Xp = (task.partition(t, shape=(t.shape[0], *tile)) for t in ({Y}, {X}))
+    for i, j in task.parallel_range(Zp.shape):
+        task.launch({walk}, Yp[0, i, j], Zp[i, j], Xp[0, i, j])
+"""
+    return Source(text, (Input(X, (E, M, N), dtype),), kind="scans")
+
+
+def _wide(dtype: str) -> str:
+    return "float64" if dtype == "float64" else "float32"
+
+
+def statistics(c: Choices) -> Source:
+    """Statistics of rows, part by part, then a second pass over the same rows.
+
+    A state of rows is read and changed by every step; the first output is made from it, the
+    second from the first.
+    """
+    n, dtype = Names(c), c.of(FLOATS)
+    M, N = c.of(EXTENTS), c.of(EXTENTS)
+    Y, Z, X, m, s = (n[x] for x in ("Y", "Z", "X", "m", "s"))
+    gather, use, again, between = n["gather"], n["use"], n["again"], n["between"]
+    rows, entry = n["rows"], n["whole"]
+    value = expression(c, Operands([X]), 1)
+    value = f"task.tanh({value} - {m}[:, None])" if c.chance(50) else f"task.tanh({value})"
+    used = expression(c, Operands([X], (f"{m}[:, None]", f"{s}[:, None]")), 2)
+    wide, nested = _wide(dtype), c.chance(50)
+    cut = f"""Xp = task.partition({X}, shape=({X}.shape[0], task.tunable("block_N")))
+    for j in task.sequential_range(Xp.shape[1]):
+        task.launch({gather}, {m}, {s}, Xp[0, j])"""
+    inner = f"@task.define\ndef {between}({m}, {s}, {X}):\n    {cut}\n\n\n" if nested else ""
+    first = f"task.launch({between}, {m}, {s}, {X})" if nested else cut
+    text = f"""{HEAD}@task.define(leaf=True)
+def {gather}({m}, {s}, {X}):
+    {m}[:] = task.maximum({m}, task.max({X}, axis=1))
+    {s}[:] = {s} * 0.5 + task.sum({value}, axis=1)
+
+
+@task.define(leaf=True)
+def {use}({Y}, {X}, {m}, {s}):
+    {Y}[:, :] = task.tanh({used})
+
+
+@task.define(leaf=True)
+def {again}({Z}, {Y}):
+    {Z}[:] = task.{c.of(("sum", "max", "min"))}({Y}, axis=1)
+
+
+{inner}@task.define
+def {rows}({Y}, {X}):
+    {m} = task.full({X}.shape[:1], -1.0, task.{wide}, name="{m}")
+    {s} = task.zeros({X}.shape[:1], task.{wide}, name="{s}")
+    {first}
+    part = ({X}.shape[0], task.tunable("block_N"))
+    Yp, Xs = task.partition({Y}, shape=part), task.partition({X}, shape=part)
+    for j in task.sequential_range(Yp.shape[1]):
+        task.launch({use}, Yp[0, j], Xs[0, j], {m}, {s})
+
+
+@task.define
+def {entry}({Y}: task.Tensor["M", "N"], {Z}: task.Tensor["M"], {X}: task.Tensor["M", "N"]):
+    height = task.tunable("block_rows", 8)
+    Yp, Xp = (task.partition(t, shape=(height, t.shape[1])) for t in ({Y}, {X}))
+    Zp = task.partition({Z}, shape=(height,))
+    for i in task.parallel_range(Yp.shape[0]):
+        task.launch({rows}, Yp[i, 0], Xp[i, 0])
+        task.launch({again}, Zp[i], Yp[i, 0])
+"""
+    return Source(text, (Input(X, (M, N), dtype),), kind="statistics")
+
+
+_PAIRS = (
+    "{a} * {b}", "abs({a} - {b})", "({a} - {b}) * ({a} - {b})", "task.maximum({a}, {b})",
+    "task.where({a} < {b}, 1.0, 0.0)",
+)  # fmt: skip
+
+
+def pairs(c: Choices) -> Source:
+    """Every element of a vector with every one of another, or of itself: distances, products."""
+    n, dtype = Names(c), c.of(FLOATS)
+    M, N = c.of(EXTENTS), c.of(EXTENTS)
+    Y, a, b, t = (n[x] for x in ("Y", "a", "b", "t"))
+    leaf, entry, same = n["pair"], n["whole"], c.chance(40)
+    pair = c.of(_PAIRS).format(a=f"{a}[:, None]", b=f"{b}[None, :]")
+    more = expression(c, Operands([t], (f"{a}[:, None]", f"{b}[None, :]")), 1)
+    other = "" if same else f', {b}: task.Tensor["N"]'
+    text = f"""{HEAD}@task.define(leaf=True)
+def {leaf}({Y}, {a}, {b}):
+    {t} = task.empty({Y}.shape, name="{t}")
+    {t}[:, :] = {pair}
+    {Y}[:, :] = {more}
+
+
+@task.define
+def {entry}(
+    {Y}: task.Tensor["M", "{"M" if same else "N"}"], {a}: task.Tensor["M"]{other}
+):
+    tile = (task.tunable("block_M"), task.tunable("block_N"))
+    Yp = task.partition({Y}, shape=tile)
+    left = task.partition({a}, shape=tile[:1])
+    right = task.partition({a if same else b}, shape=tile[1:])
+    for i, j in task.parallel_range(Yp.shape):
+        task.launch({leaf}, Yp[i, j], left[i], right[j])
+"""
+    inputs = (Input(a, (M,), dtype), *(() if same else (Input(b, (N,), dtype),)))
+    return Source(text, inputs, kind="pairs")
