@@ -32,7 +32,9 @@ VIEWS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "septran.runtime.instrumented_call.Rehearsal": {
             "timeline": "timelines.kernels.timeline_of"
         },
-        "septran.targets.cpu.run.instrumentation.Recorded": {"timeline": "timelines.kernels.timeline"},
+        "septran.targets.cpu.run.instrumentation.Recorded": {
+            "timeline": "timelines.kernels.timeline"
+        },
         "septran.targets.cuda.run.instrumented_run.Recorded": {
             "timeline": "timelines.gpu.timeline"
         },
