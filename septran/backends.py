@@ -10,7 +10,7 @@ import functools
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -29,6 +29,9 @@ class Backend:
     """Keys of a mapping on which its code depends, of those that not every backend uses."""
     simulated: bool = False
     """Whether a simulator counts cycles by the figures of the machine file."""
+    features: Callable[[str], frozenset[str]] | None = None
+    """What a processor, by a machine's ``arch``, has of what instructions may require; None:
+    nobody knows."""
     banked: bool = False
     """Whether its memories on the chip have banks, whose conflicts cost time."""
 

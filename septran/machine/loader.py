@@ -373,6 +373,8 @@ def _instruction(name: str, node: Node, arch: str) -> Instruction:
             {k: tuple(m.text for m in v.elements) for k, v in _section(node, "operands").items()}
         ),
         layouts=MappingProxyType({k: v.text for k, v in _section(node, "layouts").items()}),
+        panels=_numbers(node, "panels"),
+        requires=_words(node, "requires"),
         issued_by=_text(node, "issued_by"),
         throughput=_throughput(throughput, arch),
         options=_frozen(_section(node, "options")),
@@ -383,6 +385,11 @@ def _instruction(name: str, node: Node, arch: str) -> Instruction:
 def _numbers(node: Node, key: str) -> tuple[int, ...]:
     found = node.get(key)
     return tuple(int(e.text) for e in found.elements) if found else ()
+
+
+def _words(node: Node, key: str) -> tuple[str, ...]:
+    found = node.get(key)
+    return tuple(e.text for e in found.elements) if found else ()
 
 
 def _frozen(section: Mapping[str, Node]) -> Mapping[str, Any]:

@@ -96,6 +96,11 @@ class Instruction:
     """Memories that each operand may be in; missing when any will do."""
     layouts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Layout that each operand must have, as text of `Layout.parse`; missing when any."""
+    panels: tuple[int, ...] = ()
+    """Rows or columns of the panels that an operand is packed in, and how many elements along
+    the sum lie side by side where it is not one; () when any will do."""
+    requires: tuple[str, ...] = ()
+    """Features of the processor that it needs, in the words of the code generator."""
     issued_by: str = ""
     """Processor level; empty for whichever runs the leaf."""
     throughput: float | None = None

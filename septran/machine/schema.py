@@ -129,6 +129,15 @@ INSTRUCTION = Record(
         ),
         "operands": Field(TableOf(NAME, many(Named("memory"))), "memories of each operand"),
         "layouts": Field(TableOf(NAME, LAYOUT), "layout that each operand must have"),
+        "panels": Field(
+            ListOf(Whole(), least=1, most=2),
+            "how an operand is packed for it where a mapping says panels(axis): so many rows or "
+            "columns, and of each so many elements along the sum side by side",
+        ),
+        "requires": Field(
+            ListOf(Text(r"[a-z0-9][a-z0-9.-]{0,31}", "a feature in LLVM's words, such as avx2")),
+            "features of the processor that it needs",
+        ),
         "issued_by": Field(Named("processor"), "the level that issues it"),
         "throughput": Field(
             Either((THROUGHPUT, TableOf(_WORD, THROUGHPUT, least=1))),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from septran.backends import backend_of
 from septran.ir import expressions as ex
 from septran.ir.primitives import PRIMITIVES, extents
 from septran.ir.views import View
@@ -44,9 +45,9 @@ class Refusal:
     reason: str
 
     @property
-    def by_dtype(self) -> bool:
-        """Whether it is for other element types: a list by type is no loss."""
-        return self.reason.startswith("operands are ")
+    def expected(self) -> bool:
+        """Whether it is for other element types or processors: a list by these is no loss."""
+        return self.reason.startswith(("operands are ", "it needs "))
 
     def __str__(self) -> str:
         return f"{self.instruction}: {self.reason}"
@@ -146,6 +147,7 @@ def _refuse_kind(machine: Machine, instruction: Instruction, leaf: Leaf, use: Us
         _refuse_level(machine, instruction, leaf)
         or _refuse_dtypes(instruction, leaf, use)
         or _refuse_memories(machine, instruction, leaf, use)
+        or _refuse_processor(machine, instruction)
     )
 
 
@@ -197,6 +199,16 @@ def _cycles(instruction: Instruction, uses: Sequence[Use]) -> float | None:
         for use in uses
     )
     return work / instruction.throughput
+
+
+def _refuse_processor(machine: Machine, instruction: Instruction) -> str | None:
+    features = backend_of(machine.backend).features
+    if not instruction.requires or features is None:
+        return None
+    missing = sorted(set(instruction.requires) - features(machine.arch))
+    if not missing:
+        return None
+    return f"it needs {', '.join(missing)}, which arch {machine.arch or 'native'} does not have"
 
 
 def _refuse_level(machine: Machine, instruction: Instruction, leaf: Leaf) -> str | None:

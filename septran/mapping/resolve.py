@@ -351,7 +351,7 @@ class _Task:
             found[primitive] = chosen
             self.work.bound.update(setting.where for setting in wanted)
             faster = faster_rounded(self.machine, leaf, places, wanted, chosen.value)
-            better = [r for r in refusals if not r.by_dtype]
+            better = [r for r in refusals if not r.expected]
             if faster is not None:  # the tile program tells whether they can be
                 rounded[primitive] = faster
             elif better and wanted:

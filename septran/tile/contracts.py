@@ -26,10 +26,10 @@ def demanded_layout(
         return widest_swizzle(buffer.shape[-1] * itemsize(buffer.dtype), layout.parameters[0])
     if layout.kind != "panels":
         return layout
-    cut, width = layout.parameters
+    cut, *sizes = layout.parameters
     for number, entry in enumerate(region.index):
         if entry.coefficient(axis(cut)) == 1:
-            return Layout("panels", (number, width))
+            return Layout("panels", (number, *sizes))
     return None
 
 

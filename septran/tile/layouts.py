@@ -23,6 +23,9 @@ class Layout:
     column     ()           last two axes exchanged
     padded     (pad,)       row, with `pad` unused elements after each row
     panels     (axis, w)    axis cut into panels of w; within a panel w is contiguous
+    panels     (axis, w, g) the same with groups of g along the last other axis: of each of w
+                            g elements side by side, the last group filled up
+    panels     (axis,)      of what size the instruction says that reads them: `infer_layouts`
     fractal    (r, c)       last two axes cut into r x c blocks, blocks row by row
     swizzle    (bytes,)     last axis cut into panels of `bytes` (32, 64 or 128), each with
                             its rows one after another; 16-byte chunks permuted by row
@@ -39,16 +42,17 @@ class Layout:
 
     @staticmethod
     def parse(text: str) -> Layout:
-        """From ``row``, ``padded(16)``, ``panels(1, 16)``, ``swizzle128``; ValueError else."""
+        """From ``row``, ``padded(16)``, ``panels(1)``, ``swizzle128``; ValueError else."""
         match = re.fullmatch(r"([a-z]+)\s*(?:\(([\d\s,]*)\)|(\d+))?", text.strip())
         if not match or match[1] not in KINDS:
             raise ValueError(f"unknown layout {text!r}; there are {', '.join(KINDS)}")
         numbers = tuple(int(n) for n in re.findall(r"\d+", match[2] or match[3] or ""))
         if match[1] == "footprint":
             return Layout(match[1], numbers)
-        wanted = {"row": 0, "column": 0, "padded": 1, "swizzle": 1}.get(match[1], 2)
-        if len(numbers) != wanted:
-            raise ValueError(f"layout {match[1]} takes {wanted} number(s), not {len(numbers)}")
+        wanted = _PARAMETERS[match[1]]
+        if len(numbers) not in wanted:
+            words = " or ".join(map(str, wanted))
+            raise ValueError(f"layout {match[1]} takes {words} number(s), not {len(numbers)}")
         if match[1] in ("panels", "fractal") and 0 in numbers[match[1] == "panels" :]:
             raise ValueError(f"layout {text.strip()} cuts into parts of no elements")
         if match[1] == "swizzle" and numbers[0] not in (32, 64, 128):
@@ -56,10 +60,20 @@ class Layout:
         return Layout(match[1], numbers)
 
     @property
+    def open(self) -> bool:
+        """Whether it is of panels whose size nobody has said yet."""
+        return self.kind == "panels" and len(self.parameters) == 1
+
+    @property
+    def group(self) -> int:
+        """Elements of a row that panels hold side by side; 1 where there are no groups."""
+        return self.parameters[2] if self.kind == "panels" and len(self.parameters) > 2 else 1
+
+    @property
     def least_rank(self) -> int:
         """Axes that a buffer laid out so has at least."""
         if self.kind == "panels":
-            return self.parameters[0] + 1
+            return max(self.parameters[0] + 1, 2 if self.group > 1 else 1)
         return {"column": 2, "fractal": 2, "padded": 1, "swizzle": 1}.get(self.kind, 0)
 
     def __str__(self) -> str:
@@ -117,6 +131,12 @@ class Layout:
                 panels = -(-shape[axis] // width)
                 coordinates = [at[axis] // width, *(at[n] for n in rest), at[axis] % width]
                 return coordinates, [panels, *(shape[n] for n in rest), width]
+            case "panels", (axis, width, group):
+                *outer, deep = (n for n in range(len(at)) if n != axis)
+                sizes = [-(-shape[axis] // width), *(shape[n] for n in outer)]
+                coordinates = [at[axis] // width, *(at[n] for n in outer), at[deep] // group]
+                coordinates += [at[axis] % width, at[deep] % group]
+                return coordinates, [*sizes, -(-shape[deep] // group), width, group]
             case "fractal", (rows, columns):
                 i, j = at[-2], at[-1]
                 blocks = [-(-shape[-2] // rows), -(-shape[-1] // columns)]
@@ -126,6 +146,11 @@ class Layout:
                 return at, shape
 
 
+_PARAMETERS = {
+    "row": (0,), "column": (0,), "padded": (1,), "swizzle": (1,), "panels": (1, 2, 3),
+    "fractal": (2,),
+}  # fmt: skip
+"""How many numbers each kind takes."""
 ROW = Layout()
 SWIZZLE_PERIOD = 1024
 """Bytes after which the pattern of a swizzle repeats, whatever its width."""

@@ -69,10 +69,10 @@ class Access:
         """
         if self.stride(number) == 1:
             return self.region.shape[number]
-        kind, parameters = self.storage.layout.kind, self.storage.layout.parameters
-        if kind != "panels":
+        layout = self.storage.layout
+        if layout.kind != "panels" or layout.group > 1:
             return 1
-        along, width = parameters
+        along, width = layout.parameters
         start = self.region.index[along] - axis(number)
         mine = self.region.index[along].coefficient(axis(number)) == 1
         free = not any(is_axis(v) for v in start.variables())

@@ -151,7 +151,7 @@ class _Lowering:
 
     def _held(self, buffer: Buffer) -> str:
         """What instructions that widen it read alone is widened once, when it is packed."""
-        widened = _widened(self.program.body, buffer)
+        widened = _widened(self.program, buffer)
         return "float32" if widened else held_dtype(buffer.dtype)
 
     def _body(self, body: tuple[Node, ...]) -> None:
@@ -320,14 +320,16 @@ def _work(loop: For, known: Mapping[Var, Range]) -> int:
     return total
 
 
-def _widened(body: tuple[Node, ...], buffer: Buffer) -> bool:
+def _widened(program: TileProgram, buffer: Buffer) -> bool:
     """Whether a buffer is only filled by copies and read by instructions that widen its type."""
     readers = []
-    for node, _ in walk(body):
+    for node, _ in walk(program.body):
         if isinstance(node, Copy) and node.source.buffer == buffer.name:
             return False
         if isinstance(node, Compute) and any(r.buffer == buffer.name for r in node.operands):
             if node.operands[0].buffer == buffer.name:
+                return False
+            if any(program.buffer(r.buffer).layout.group > 1 for r in node.operands):
                 return False
             readers.append(node.instruction)
     return bool(readers) and all(buffer.dtype in EMITTERS.computes[n].widened for n in readers)

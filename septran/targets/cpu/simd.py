@@ -77,9 +77,20 @@ def bits(value: Expr, dtype: str) -> Expr:
     return tirx.reinterpret(vector_type(dtype, lanes_of(value)), value)
 
 
+def words(value: Expr) -> Expr:
+    """The same bytes as signed integers of 32 bits."""
+    count = lanes_of(value) * itemsize(element_of(value)) // 4
+    return tirx.reinterpret(vector_type("int32", count), value)
+
+
 def call(dtype: str, lanes: int, name: str, *arguments: Expr) -> Expr:
     """An LLVM intrinsic without effects."""
     return tirx.call_llvm_pure_intrin(vector_type(dtype, lanes), name, *arguments)
+
+
+def external(kind: str, name: str, *arguments: Expr) -> Expr:
+    """A function without effects in LLVM's own words, of `Writer.functions`."""
+    return tirx.call_pure_extern(kind, name, *arguments)
 
 
 def fma(a: Expr, b: Expr, c: Expr) -> Expr:

@@ -8,7 +8,7 @@ import tvm
 
 from septran.ir.index import Index, Var, minimum
 from septran.targets.cpu import simd
-from septran.targets.cpu.copy.copies import transposed
+from septran.targets.cpu.copy.transpose import transposed
 from septran.targets.cpu.run.build import compile_module
 from septran.targets.cpu.run.isa import native
 from septran.targets.cpu.writer import CpuWriter

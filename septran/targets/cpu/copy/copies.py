@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tvm import tirx
@@ -12,36 +12,12 @@ from septran.dtypes import itemsize
 from septran.ir.index import Index, ceil_div, minimum
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
+from septran.targets.cpu.copy.groups import emit_groups
 from septran.targets.cpu.copy.segmented_rows import Masked, Pieces, period
+from septran.targets.cpu.copy.transpose import transposed
 from septran.targets.cpu.map.elements import read, widen, write
 from septran.targets.cpu.simd import constant
-from septran.targets.lower.writer import Expr, Writer
 from septran.tile.nodes import Copy
-
-
-def transposed(writer: Writer, rows: Sequence[Expr]) -> list[Expr]:
-    """The columns of as many vectors as each has lanes, a power of two.
-
-    Blocks of 1, 2, 4 ... lanes off the diagonal change places with those across it
-    (J. O. Eklundh, A fast computer method for matrix transposing, 1972).
-    """
-    size, lanes = len(rows), list(rows)
-    step = 1
-    while step < size:
-        for low in range(size):
-            if not low & step:
-                pair = [lanes[low], lanes[low + step]]
-                lanes[low] = writer.bind("t", tirx.Shuffle(pair, _kept(size, step, 0)))
-                lanes[low + step] = writer.bind("t", tirx.Shuffle(pair, _kept(size, step, step)))
-        step *= 2
-    return lanes
-
-
-def _kept(size: int, step: int, shift: int) -> list[Expr]:
-    """Lanes of two vectors, the second's counted on, that one of the new vectors takes."""
-    numbers = (n + shift if not n & step else size + n - step + shift for n in range(size))
-    return [tirx.const(n, "int32") for n in numbers]
-
 
 PARALLEL_ELEMENTS = 1 << 15
 """A copy of at least that many elements outside of a parallel loop is spread over the cores."""
@@ -56,6 +32,9 @@ def emit_copy(context: Context, node: Copy) -> None:
         _fill(context, target)
     if source.region.rank == 0:
         write(context, target, (), read(context, source, ()))
+        return
+    if target.storage.layout.group > 1:
+        emit_groups(context, target, source)
         return
     move = _Move(context, target, source, _vector_axis(target, source))
     if target.storage.layout.kind == "panels" and target.run(move.along) > 1:

@@ -14,7 +14,7 @@ from septran.ir.index import Index, minimum
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.copy.copies import transposed
+from septran.targets.cpu.copy.transpose import transposed
 from septran.targets.cpu.gemm.k_loop import panels
 from septran.targets.cpu.gemm.results import RegisterTile, Shape, update
 from septran.targets.cpu.map.elements import read

@@ -221,27 +221,45 @@ def stream(
 ) -> Stream:
     """How to load the element or vector of a strip or panel at each of `numbers`, at step k."""
     across = 1 - k_axis
-    parts = _parts(context, access, k_axis, steps)
-    pitch = access.stride(across)
-    bases: dict[int, Index] = {}
-    if parts is not None:
-        for number in numbers if pitch is None else (0,):
-            spot = {axis(across): start[across] + number}
-            bases[number] = context.variable("at", parts[0].substitute(spot))
+    place = offsets(context, access, start, k_axis, numbers, steps)
 
     def load(k: Index, number: int, lanes: int, dtype: str, count: Expr | None) -> Expr:
         spot = list(start)
         spot[k_axis], spot[across] = k, start[across] + number
         step = contiguity(access, spot, across, lanes)
         whole = count is None or fully_readable(access, step)
-        if not whole or parts is None or step is None:
+        if not whole or place is None or step is None:
             return simd.cast(read(context, access, spot, lanes, across, count), dtype)
-        base = bases[number] if pitch is None else bases[0] + number * pitch
-        offset = base + _along(context, access, parts[0], k_axis, k)
-        value = simd.load(access.storage.flat, context.lower(offset), lanes, step)
+        value = simd.load(access.storage.flat, context.lower(place(k, number)), lanes, step)
         return simd.cast(widen(value, access.storage.dtype), dtype)
 
     return load
+
+
+def offsets(
+    context: Context,
+    access: Access,
+    start: tuple[Index, Index],
+    k_axis: int,
+    numbers: Sequence[int],
+    steps: KLoopNest,
+) -> Callable[[Index, int], Index] | None:
+    """Where the element of each of `numbers` is at step k; None where it is no sum of two parts."""
+    across = 1 - k_axis
+    parts = _parts(context, access, k_axis, steps)
+    if parts is None:
+        return None
+    pitch = access.stride(across)
+    bases: dict[int, Index] = {}
+    for number in numbers if pitch is None else (0,):
+        spot = {axis(across): start[across] + number}
+        bases[number] = context.variable("at", parts[0].substitute(spot))
+
+    def place(k: Index, number: int) -> Index:
+        base = bases[number] if pitch is None else bases[0] + number * pitch
+        return base + _along(context, access, parts[0], k_axis, k)
+
+    return place
 
 
 def _along(context: Context, access: Access, rest: Index, k_axis: int, k: Index) -> Index:

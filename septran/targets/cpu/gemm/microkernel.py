@@ -61,6 +61,8 @@ class Operands:
     """What is prefetched meanwhile."""
     sums: str
     """The type that products are summed in."""
+    elements: int = 1
+    """Of the summed axis in one step."""
 
 
 def emit_multiply_adds(
@@ -88,19 +90,30 @@ def _emit(context: Context, node: Compute, sums: str) -> None:
     c, a, b = _oriented(context, node)
     steps = context.variable("steps", node.operands[1].valid[1])
     way = walk(context, ((a, 1), (b, 0)), steps)
-    first, ahead = first_step(context, node), _ahead(context, a, b)
+    first, ahead = first_step(context, node), packed_ahead(context, a, b)
     operands = Operands(c, a, b, steps, first, way, ahead, sums)
     if sums[0] == "f" and lie_along(a, b):
         emit_dots(context, operands)
         return
     shape = register_tile(context, node, operands)
+
+    def tile(shape: Shape, tile: RegisterTile) -> None:
+        _microkernel(context, operands, shape, tile)
+
+    tiles(context, c, shape, tile)
+
+
+def tiles(
+    context: Context, c: Access, shape: Shape, body: Callable[[Shape, RegisterTile], None]
+) -> None:
+    """Run `body` on each register tile of C: strip after strip of each panel."""
     high, wide = (context.variable(s, v) for s, v in zip("mn", c.region.valid, strict=True))
 
     def panel(column: Index, columns: Index | None) -> None:
         for narrow, fits in _narrowed(context, shape, wide, columns):
 
             def strip(row: Index, rows: int, narrow: Shape = narrow) -> None:
-                _microkernel(context, operands, narrow, RegisterTile(row, rows, column, columns))
+                body(narrow, RegisterTile(row, rows, column, columns))
 
             with context.writer.when(fits):
                 strips(context, high, narrow, strip)
@@ -108,7 +121,7 @@ def _emit(context: Context, node: Compute, sums: str) -> None:
     panels(context, wide, shape.columns, panel)
 
 
-def _ahead(context: Context, a: Access, b: Access) -> NextPack | None:
+def packed_ahead(context: Context, a: Access, b: Access) -> NextPack | None:
     """What the next iteration packs; another gemm need not prefetch it again."""
     found = [context.coming.pop(o.region.buffer, None) for o in (a, b)]
     return next((ahead for ahead in found if ahead), None)
@@ -180,19 +193,19 @@ def _microkernel(context: Context, operands: Operands, shape: Shape, tile: Regis
         for chunk in shape.chunks:
             simd.store(writer, row, writer.index(chunk), zero, shape.lanes)
     prefetch(context, operands.c, shape, tile)
-    step = _steps(context, operands, shape, tile, rows)
-    _sum_up(context, operands, shape, step, _prefetch(context, operands, shape, tile))
+    sum_up(context, operands, shape, tile, _steps(context, operands, shape, tile, rows))
     update(context, operands.c, operands.first, shape, tile, rows)
 
 
-def _sum_up(
+def sum_up(
     context: Context,
     operands: Operands,
     shape: Shape,
+    tile: RegisterTile,
     step: Callable[[Index], None],
-    prefetch: Prefetch | None,
 ) -> None:
-    """All steps of k."""
+    """All steps of k, between which something is prefetched."""
+    prefetch = _prefetch(context, operands, shape, tile)
     every = prefetch.every if prefetch else 1
     unroll = shape.unroll or (1 if prefetch else UNROLLED)
     if operands.walk.extents:
@@ -224,7 +237,8 @@ def _prefetch(
     high, wide = operands.c.region.shape
     panels = -(-wide // shape.columns)
     total = ahead.turns * panels * high
-    every = operands.a.region.shape[1] * total // (ahead.lines * shape.rows)
+    steps = operands.a.region.shape[1] // operands.elements
+    every = steps * total // (ahead.lines * shape.rows)
     if not MIN_INTERVAL <= every <= MAX_INTERVAL or total * ahead.lines > MOST_COUNTED:
         return None
     done = (ahead.turn * panels + tile.column // shape.columns) * high + tile.row
@@ -251,7 +265,7 @@ def _next_rows(
     a, panels = operands.a, -(-operands.c.region.shape[1] // shape.columns)
     if panels > MOST_PANELS or not far(context, a):
         return None
-    line = LINE // itemsize(a.storage.held)
+    line = LINE // itemsize(a.storage.held) // operands.elements
     return Prefetch(NextRowStrip(a, tile.row + tile.rows, tile.rows), Index(), line)
 
 

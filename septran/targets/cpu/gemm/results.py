@@ -13,7 +13,7 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.copy.copies import transposed
+from septran.targets.cpu.copy.transpose import transposed
 from septran.targets.cpu.map.elements import read, write
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Compute

@@ -17,9 +17,25 @@ NATIVE = "native"
 """The ``arch`` of a machine that is whatever this host is."""
 LLVM_OPTIONS = ("-vectorize-slp:bool=false", "-vectorize-loops:bool=false")
 """All code is vectors already; LLVM's own vectoriser only packs their registers together."""
+USED = frozenset(
+    [
+        "avx2",
+        "fma",
+        "f16c",
+        "avx512f",
+        "avx512bw",
+        "avx512vl",
+        "avx512vnni",
+        "avxvnni",
+        "avx512bf16",
+    ]
+)
+"""Features whose instructions are in the code that is made for processors with them."""
 NATIVE_IS = "SEPTRAN_NATIVE"
 """The variable of the environment that says what ``native`` is taken for."""
 _LEVELS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
+_ALL_OF_AVX512 = "sapphirerapids"
+"""A processor with its dot products of bytes and of bfloat16, too."""
 
 
 def host_arch() -> str:
@@ -35,6 +51,8 @@ class Native:
     """The processor that LLVM is told to compile for."""
     unit: VectorUnit
     """The registers that lanes, tiles and panels are made for."""
+    features: frozenset[str]
+    """What instructions may need; those that `arch` lacks are done by others."""
 
 
 class UnknownNativeError(TargetError):
@@ -47,15 +65,15 @@ def native() -> Native:
     """Of this host, or what `SEPTRAN_NATIVE` says instead.
 
     So code of one host can be tried on another: ``avx2`` is AVX2's tiles and instructions,
-    ``avx512`` is AVX-512's, and ``split`` is AVX-512's tiles in AVX2's instructions, for which
-    LLVM splits each vector in two.
+    ``avx512`` is AVX-512's, and ``split`` is the tiles of a processor with all of AVX-512 in
+    AVX2's instructions: LLVM splits each vector in two, and plain ones do what AVX2 lacks.
     """
     asked = os.environ.get(NATIVE_IS, "")
     choices = {
-        "": Native(host_arch(), _widest(host_arch())),
-        "avx2": Native(_LEVELS["avx2"], AVX2),
-        "avx512": Native(_LEVELS["avx512"], AVX512),
-        "split": Native(_LEVELS["avx2"], AVX512),
+        "": Native(host_arch(), _widest(host_arch()), features(host_arch()) & _host_features()),
+        "avx2": Native(_LEVELS["avx2"], AVX2, features(_LEVELS["avx2"])),
+        "avx512": Native(_LEVELS["avx512"], AVX512, features(_LEVELS["avx512"])),
+        "split": Native(_LEVELS["avx2"], AVX512, features(_ALL_OF_AVX512)),
     }
     if asked not in choices:
         words = ", ".join(filter(None, choices))
@@ -89,6 +107,11 @@ def llvm_version() -> str:
     return f"LLVM {codegen.llvm_version_major()} for {codegen.llvm_get_system_triple()}"
 
 
+def processor_features(arch: str) -> frozenset[str]:
+    """What instructions of a machine with this ``arch`` may need."""
+    return native().features if arch in ("", NATIVE) else features(_LEVELS.get(arch, arch))
+
+
 @functools.cache
 def features(arch: str) -> frozenset[str]:
     """LLVM's features of a processor; empty where it does not know the name."""
@@ -112,7 +135,11 @@ def _widest(arch: str) -> VectorUnit:
 
 def lacking(arch: str) -> tuple[str, ...]:
     """Vector features that code for `arch` uses and this host does not have."""
+    return tuple(sorted(USED & features(arch) - _host_features()))
+
+
+@functools.cache
+def _host_features() -> frozenset[str]:
+    """What this host has, in LLVM's words."""
     host = tvm_ffi.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
-    have = {str(name) for name, on in host.items() if on}
-    wanted = {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl"} & features(arch)
-    return tuple(sorted(wanted - have))
+    return frozenset(str(name) for name, on in host.items() if on)

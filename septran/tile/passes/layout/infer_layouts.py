@@ -42,10 +42,28 @@ def infer_layouts(program: TileProgram) -> TileProgram:
     neighbour needs: an engine that cannot change the layout on the way demands of its
     source what was demanded of its target. Free: row.
     """
-    program = _by_contract(program)
+    program = _by_contract(_sized(program))
     while (passed_on := _upstream(program)) != program:
         program = passed_on
     return program
+
+
+def _sized(program: TileProgram) -> TileProgram:
+    """Panels as the first instruction reads them that packs; rows where none does."""
+    buffers = tuple(
+        replace(b, layout=_panels(program, b)) if b.layout.open else b for b in program.buffers
+    )
+    return replace(program, buffers=buffers)
+
+
+def _panels(program: TileProgram, buffer: Buffer) -> Layout:
+    for node in nodes(program.body):
+        if not isinstance(node, Compute) or node.primitive not in PRIMITIVES:
+            continue
+        sizes = program.machine.instruction(node.instruction).panels
+        if sizes and any(r.buffer == buffer.name for r in node.operands[1:]):
+            return Layout("panels", (*buffer.layout.parameters, *sizes))
+    return ROW
 
 
 def _upstream(program: TileProgram) -> TileProgram:

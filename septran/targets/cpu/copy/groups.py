@@ -1,0 +1,198 @@
+"""Packing for instructions that multiply groups of short elements: panels with groups in them.
+
+A panel of such a layout (``panels(axis, w, g)``) has, group after group, for each of its w rows
+or columns g elements along the other axis. Rows of the source that lie along the panel are
+interleaved by vectors, rows that lie along the groups are turned by words of a whole group; what
+lies elsehow goes element by element. The last group of each is filled up with zeros, as it is
+multiplied as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tvm import tirx
+
+from septran.dtypes import itemsize
+from septran.ir.index import Index, axis, ceil_div
+from septran.targets.cpu import simd
+from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.copy.transpose import transposed
+from septran.targets.cpu.map.elements import read, write
+from septran.targets.lower.writer import Expr
+
+PARALLEL_ELEMENTS = 1 << 15
+"""A copy of at least that many elements outside of a parallel loop is spread over the cores."""
+WORD = "int32"
+
+
+def emit_groups(context: Context, target: Access, source: Access) -> None:
+    """``target = source`` for the extents that exist, and zeros in what is left of a group."""
+    move = _Move(context, target, source)
+    if not move.plain:
+        _one_by_one(context, target, source)
+    elif source.stride(move.across) == 1:
+        move.panels(move.interleaved)
+    elif source.stride(move.deep) == 1:
+        move.panels(move.turned)
+    else:
+        move.panels(move.gathered)
+
+
+def _one_by_one(context: Context, target: Access, source: Access) -> None:
+    """Zeros everywhere, then each element that exists."""
+
+    def nest(at: tuple[Index, ...], zeros: bool) -> None:
+        number = len(at)
+        if number == target.region.rank:
+            zero = simd.constant(0, "float64")
+            write(context, target, at, zero if zeros else read(context, source, at))
+            return
+        extent = target.region.shape[number] if zeros else source.region.valid[number]
+        with context.loop("i", extent) as i:
+            nest((*at, i), zeros)
+
+    nest((), True)
+    nest((), False)
+
+
+@dataclass
+class _Move:
+    """A copy into panels of groups."""
+
+    context: Context
+    target: Access
+    source: Access
+
+    def __post_init__(self) -> None:
+        self.across, self.width, self.size = self.target.storage.layout.parameters
+        self.deep = 1 - self.across
+
+    @property
+    def plain(self) -> bool:
+        """Whether a matrix goes as it is, all of it, into a buffer of its own."""
+        target, source = self.target.region, self.source.region
+        whole = all(entry == Index.of(axis(n)) for n, entry in enumerate(target.index))
+        same = self.target.storage.held == self.source.storage.held
+        fits = target.shape == self.target.storage.shape and target.rank == 2
+        word = self.size * itemsize(self.source.storage.held) == 4
+        return (
+            whole and same and fits and word and not any(self.source.leaving) and not source.padded
+        )
+
+    def panels(self, body: Callable[[Index, Index | None], None]) -> None:
+        """Run `body` on each panel, the last one with the number of its columns."""
+        context, extent = self.context, self.source.region.valid[self.across]
+        large = self.source.region.shape[0] * self.source.region.shape[1] >= PARALLEL_ELEMENTS
+        whole = context.variable("panels", extent // self.width)
+        with context.loop("panel", whole, large and not context.parallel) as panel:
+            body(panel * self.width, None)
+        if not context.divides(self.width, extent):
+            rest = context.variable("rest", extent - whole * self.width)
+            with context.writer.when(rest.is_constant or context.lower(rest) > 0):
+                body(whole * self.width, rest)
+
+    def _spot(self, first: Index, k: Index) -> tuple[Index, Index]:
+        return (k, first) if self.across else (first, k)
+
+    def _groups(self, body: Callable[[Index], None], last: Callable[[Index, Index], None]) -> None:
+        """Run `body` on whole groups, `last` on what is left."""
+        context, length = self.context, self.source.region.valid[self.deep]
+        whole = context.variable("groups", length // self.size)
+        with context.loop("group", whole) as group:
+            body(group)
+        if not context.divides(self.size, length):
+            rest = context.variable("rest", length - whole * self.size)
+            with context.writer.when(rest.is_constant or context.lower(rest) > 0):
+                last(whole, rest)
+
+    def interleaved(self, first: Index, columns: Index | None) -> None:
+        """A panel from rows that lie along it."""
+
+        def group(number: Index, rest: Index | None = None) -> None:
+            rows = [
+                self._row(first, number * self.size + n, columns, n, rest) for n in range(self.size)
+            ]
+            kinds = [n * self.width + lane for lane in range(self.width) for n in range(self.size)]
+            mixed = tirx.Shuffle(rows, [tirx.const(n, "int32") for n in kinds])
+            self._store(first, number, mixed)
+
+        self._groups(group, group)
+
+    def _row(
+        self, first: Index, k: Index, columns: Index | None, n: int, rest: Index | None
+    ) -> Expr:
+        """As many elements as a panel is wide; zeros where there is no such row."""
+        context, flat = self.context, self.source.storage.flat
+        at = context.lower(self.source.at(self._spot(first, k)))
+        left = None if columns is None else context.lower(columns)
+        exists = None
+        if rest is not None:
+            if context.indices.bounds(rest)[1] <= n:
+                return simd.constant(0, str(flat.dtype), self.width)
+            if context.indices.bounds(rest)[0] <= n:
+                exists = context.lower(rest) > context.writer.index(n)
+        if exists is None and left is None:
+            return context.writer.bind("r", simd.load(flat, at, self.width))
+        count = context.writer.index(self.width) if left is None else left
+        if exists is not None:
+            count = tirx.Select(exists, count, context.writer.index(0))
+        value = simd.masked_load(flat, at, simd.first_lanes(count, self.width))
+        return context.writer.bind("r", value)
+
+    def _store(self, first: Index, group: Index, value: Expr) -> None:
+        """Write a group of all columns of a panel."""
+        flat = self.target.storage.flat
+        at = self.context.lower(self.target.at(self._spot(first, group * self.size)))
+        simd.store(self.context.writer, flat, at, value, self.width * self.size)
+
+    def turned(self, first: Index, columns: Index | None) -> None:
+        """A panel from rows that lie along its groups: blocks of words are turned."""
+        context, words = self.context, self.context.unit.lanes(WORD)
+        if columns is not None or self.width % words:
+            self.gathered(first, columns)
+            return
+        length = self.source.region.valid[self.deep]
+        step = words * self.size
+        whole = context.variable("blocks", length // step)
+        with context.loop("block", whole) as block:
+            for start in range(0, self.width, words):
+                self._block(first + start, block * words, words)
+        if not context.divides(step, length):
+            self._gather(first, columns, whole * words)
+
+    def _block(self, first: Index, group: Index, words: int) -> None:
+        context, source, lanes = self.context, self.source, words * self.size
+        rows = []
+        for n in range(words):
+            at = context.lower(source.at(self._spot(first + n, group * self.size)))
+            row = simd.words(simd.load(source.storage.flat, at, lanes))
+            rows.append(context.writer.bind("t", row))
+        kind = simd.vector_type(self.target.storage.held, lanes)
+        for n, column in enumerate(transposed(context.writer, rows)):
+            at = context.lower(self.target.at(self._spot(first, (group + n) * self.size)))
+            value = tirx.reinterpret(kind, column)
+            simd.store(context.writer, self.target.storage.flat, at, value, lanes)
+
+    def gathered(self, first: Index, columns: Index | None) -> None:
+        """A panel element by element."""
+        self._gather(first, columns, Index())
+
+    def _gather(self, first: Index, columns: Index | None, done: Index) -> None:
+        """The groups of a panel from number `done` on, element by element."""
+        context, length = self.context, self.source.region.valid[self.deep]
+        flat, held = self.target.storage.flat, self.target.storage.held
+        rest = context.variable("left", length - done * self.size)
+        with context.loop("column", self.width if columns is None else columns) as column:
+            with context.loop("k", rest) as k:
+                spot = self._spot(first + column, done * self.size + k)
+                value = simd.load(self.source.storage.flat, context.lower(self.source.at(spot)), 1)
+                simd.store(context.writer, flat, context.lower(self.target.at(spot)), value, 1)
+            if not context.divides(self.size, length):
+                room = ceil_div(length, self.size) * self.size - length
+                with context.loop("k", room) as k:
+                    spot = self._spot(first + column, length + k)
+                    at = context.lower(self.target.at(spot))
+                    simd.store(context.writer, flat, at, simd.constant(0, held), 1)

@@ -1,0 +1,282 @@
+"""``gemm`` by instructions that add the products of a group of short elements to each sum.
+
+``vpdpbusd`` takes four bytes of a row of A and the four of each column of B that they are
+multiplied by, so B is packed with groups along the summed axis (the layout ``panels(axis, w, g)``)
+and elements of A are broadcast by fours. The register tile and its loops are the microkernel's,
+with groups for steps. Where neither operand is packed so, its elements are summed one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from septran.dtypes import itemsize
+from septran.ir.index import Index, axis, ceil_div
+from septran.targets.cpu import simd
+from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.arithmetic import wrapping
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.gemm.dot_instructions import VPDPBUSD, Dot
+from septran.targets.cpu.gemm.k_loop import KLoopNest, offsets, walk
+from septran.targets.cpu.gemm.microkernel import (
+    Operands,
+    emit_exact_sums,
+    packed_ahead,
+    register_tile,
+    sum_up,
+    tiles,
+)
+from septran.targets.cpu.gemm.results import (
+    RegisterTile,
+    Shape,
+    first_step,
+    prefetch,
+    update,
+)
+from septran.targets.cpu.map.elements import read
+from septran.targets.lower.indices import with_axes
+from septran.targets.lower.writer import Expr
+from septran.tile.nodes import Buffer, Compute
+
+WORD = "int32"
+"""A group as one number, which is what is broadcast."""
+
+
+def emit_vnni(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
+    """Each of the nodes, by ``vpdpbusd`` where an operand is packed for it."""
+    for node in nodes:
+        c, a, b = _oriented(context, node)
+        if in_groups(b, VPDPBUSD.size):
+            _Product(context, VPDPBUSD, node, c, a, b).emit()
+        else:
+            emit_exact_sums(context, [node], private)
+
+
+def in_groups(b: Access, size: int) -> bool:
+    """Whether whole groups of `size` elements along the summed axis lie side by side in B."""
+    layout, index = b.storage.layout, b.region.index
+    if layout.group != size or len(index) != 2 or b.region.rank != 2:
+        return False
+    cut, width = layout.parameters[:2]
+    starts = [index[1 - cut] - axis(0), index[cut] - axis(1)]
+    apart = all(not entry.variables() & {axis(0), axis(1)} for entry in starts)
+    return apart and all(s % n == Index() for s, n in zip(starts, (size, width), strict=True))
+
+
+def _oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
+    """C, A and B; or all three transposed, where A is packed in groups: B is what is packed."""
+    c, a, b = map(context.access, node.operands)
+    if b.storage.layout.group > 1 or a.storage.layout.group == 1:
+        return c, a, b
+    turned = [context.access(r.transposed((1, 0))) for r in node.operands]
+    return turned[0], turned[2], turned[1]
+
+
+@dataclass
+class _Product:
+    """One gemm whose B is packed in groups."""
+
+    context: Context
+    dot: Dot
+    node: Compute
+    c: Access
+    a: Access
+    b: Access
+
+    def __post_init__(self) -> None:
+        context = self.context
+        self.length = self.a.region.valid[1]
+        self.whole = context.variable("groups", self.length // self.dot.size)
+        self.grouped = _by_groups(context, self.a, self.dot.size)
+        self.flipped = self.dot.flipped(self.a.storage.dtype, self.b.storage.dtype)
+        steps = self.whole
+        way = walk(context, ((self.grouped, 1),), steps) if self.grouped else KLoopNest()
+        self.operands = Operands(
+            self.c, self.a, self.b, steps, first_step(context, self.node),
+            way, packed_ahead(context, self.a, self.b), self.dot.sums, self.dot.size,
+        )  # fmt: skip
+
+    def emit(self) -> None:
+        """All tiles, after what makes up for signs."""
+        shape = register_tile(self.context, self.node, self.operands)
+        register = self.context.unit.lanes(self.dot.sums)
+        shape = replace(shape, lanes=register)
+        self.offsets = self._row_sums() if self.flipped else None
+        tiles(self.context, self.c, shape, self._tile)
+
+    def _tile(self, shape: Shape, tile: RegisterTile) -> None:
+        context, writer = self.context, self.context.writer
+        rows = [writer.allocate("acc", shape.columns, shape.dtype) for _ in range(tile.rows)]
+        for number, row in enumerate(rows):
+            start = simd.constant(0, shape.dtype, shape.lanes)
+            if self.offsets is not None:
+                at = context.lower(tile.row + number)
+                start = simd.broadcast(simd.load(self.offsets, at, 1), shape.lanes)
+                start = writer.bind("start", start)
+            for chunk in shape.chunks:
+                simd.store(writer, row, writer.index(chunk), start, shape.lanes)
+        prefetch(context, self.c, shape, tile)
+        columns = self._columns(shape, tile)
+        groups = self._groups(tile)
+
+        def step(k: Index) -> None:
+            at = k if self.operands.walk.extents else context.variable("k", k)
+            self._multiply(shape, rows, lambda n: columns(at, n), lambda n: groups(at, n))
+
+        sum_up(context, self.operands, shape, tile, step)
+        self._last_group(shape, tile, rows, columns)
+        update(context, self.c, self.operands.first, shape, tile, rows)
+
+    def _multiply(
+        self,
+        shape: Shape,
+        rows: list[Any],
+        column: Callable[[int], Expr],
+        group: Callable[[int], Expr],
+    ) -> None:
+        """One group of each row times that of each column."""
+        writer = self.context.writer
+        vectors = [writer.bind("b", column(chunk)) for chunk in shape.chunks]
+        for number, row in enumerate(rows):
+            a = writer.bind("a", simd.broadcast(group(number), shape.lanes))
+            for chunk, b in zip(shape.chunks, vectors, strict=True):
+                old = simd.load(row, writer.index(chunk), shape.lanes)
+                total = self.dot.add(self.context, old, a, b, self.a.storage.dtype)
+                simd.store(writer, row, writer.index(chunk), total, shape.lanes)
+
+    def _columns(self, shape: Shape, tile: RegisterTile) -> Callable[[Index, int], Expr]:
+        """Loads the groups at step k of the columns of a register."""
+        context, size, flat = self.context, self.dot.size, self.b.storage.flat
+        pitch = self.b.storage.layout.parameters[1] * size
+        bases = {
+            chunk: context.variable("at", self.b.at((Index(), tile.column + chunk)))
+            for chunk in shape.chunks
+        }
+
+        def load(k: Index, chunk: int) -> Expr:
+            at = context.lower(bases[chunk] + k * pitch)
+            value = simd.words(simd.load(flat, at, shape.lanes * size))
+            return (
+                value ^ simd.constant(self.dot.flip, WORD, shape.lanes) if self.flipped else value
+            )
+
+        return load
+
+    def _groups(self, tile: RegisterTile) -> Callable[[Index, int], Expr]:
+        """Loads the group at step k of a row."""
+        context, start = self.context, (tile.row, Index())
+        place = None
+        if self.grouped is not None:
+            walk = self.operands.walk
+            place = offsets(context, self.grouped, start, 1, range(tile.rows), walk)
+
+        def load(k: Index, number: int) -> Expr:
+            if place is None:
+                return self._gathered(tile.row + number, k * self.dot.size, self.dot.size)
+            at = context.lower(place(k, number))
+            return simd.words(simd.load(self.a.storage.flat, at, self.dot.size))
+
+        return load
+
+    def _gathered(self, row: Index, first: Index, count: int | Index) -> Expr:
+        """A group from single elements, of which `count` exist, and zeros."""
+        context = self.context
+        bits = 8 * itemsize(self.a.storage.held)
+        total = context.writer.index(0)
+        for n in range(self.dot.size if isinstance(count, Index) else count):
+            left = None
+            if isinstance(count, Index) and context.indices.bounds(count)[0] <= n:
+                left = context.lower(count - n)
+            element = read(context, self.a, (row, first + n), 1, 1, left)
+            word = simd.cast(simd.bits(element, f"uint{bits}"), "uint32")
+            if left is not None:
+                word = simd.select(simd.first_lanes(left, 1), word, simd.constant(0, "uint32"))
+            word = word << simd.constant(bits * n, "uint32")
+            total = word if n == 0 else total | word
+        return simd.bits(context.writer.bind("group", total), WORD)
+
+    def _last_group(
+        self,
+        shape: Shape,
+        tile: RegisterTile,
+        rows: list[Any],
+        columns: Callable[[Index, int], Expr],
+    ) -> None:
+        """What is left of the summed axis, fewer elements than a group has."""
+        context, size = self.context, self.dot.size
+        if context.divides(size, self.length):
+            return
+        rest = context.variable("rest", self.length - self.whole * size)
+        exists = True if rest.is_constant else context.lower(rest) > 0
+        with context.writer.when(exists):
+
+            def group(number: int) -> Expr:
+                count = rest.constant if rest.is_constant else rest
+                return self._gathered(tile.row + number, self.whole * size, count)
+
+            self._multiply(shape, rows, lambda n: columns(self.whole, n), group)
+
+    def _row_sums(self) -> Any:
+        """For each row of A what B's other signs have added, with the opposite sign."""
+        context, writer = self.context, self.context.writer
+        high = context.variable("m", self.a.region.valid[0])
+        sums = writer.scratch("row_sums", self.a.region.shape[0], WORD)
+        factor = simd.constant(self.dot.undone(self.a.storage.dtype), WORD)
+        with context.loop("row", high) as row:
+            total = writer.allocate("total", 1, WORD)
+            simd.store(writer, total, writer.index(0), simd.constant(0, WORD), 1)
+            done = self._sum_vectors(row, total)
+            with context.loop("k", self.length - done) as k:
+                element = simd.cast(read(context, self.a, (row, done + k)), WORD)
+                added = wrapping.add(writer, simd.load(total, writer.index(0), 1), element)
+                simd.store(writer, total, writer.index(0), added, 1)
+            made_up = wrapping.multiply(writer, simd.load(total, writer.index(0), 1), factor)
+            simd.store(writer, sums, context.lower(row), made_up, 1)
+        return sums
+
+    def _sum_vectors(self, row: Index, total: Any) -> Index:
+        """Sum up whole vectors of a row; how many elements they are."""
+        context, writer, a = self.context, self.context.writer, self.a
+        if a.stride(1) != 1 or any(a.leaving):
+            return Index()
+        words = context.unit.lanes(WORD)
+        lanes = words * self.dot.size
+        sums = writer.allocate("sums", words, WORD)
+        simd.store(writer, sums, writer.index(0), simd.constant(0, WORD, words), words)
+        whole = context.variable("vectors", self.length // lanes)
+        with context.loop("k", whole) as k:
+            at = context.lower(a.at((row, k * lanes)))
+            vector = simd.words(simd.load(a.storage.flat, at, lanes))
+            ones = simd.constant(0x01010101, WORD, words)
+            old = simd.load(sums, writer.index(0), words)
+            added = self.dot.add(context, old, vector, ones, a.storage.dtype)
+            simd.store(writer, sums, writer.index(0), added, words)
+        found = simd.call(
+            WORD, 1, "llvm.vector.reduce.add", simd.load(sums, writer.index(0), words)
+        )
+        simd.store(writer, total, writer.index(0), found, 1)
+        return whole * lanes
+
+
+def _by_groups(context: Context, a: Access, size: int) -> Access | None:
+    """A's groups by their numbers; None where a group's elements do not lie side by side."""
+    if any(a.leaving):
+        return None
+    known = with_axes(a.region, context.indices.ranges)
+    groups = max(1, a.region.shape[1] // size)
+    known[axis(1)] = (0, max(1, groups - 1))
+    first = Index.of(axis(1)) * size
+    start = a.offset.substitute({axis(1): first}).simplify(known)
+    for n in range(1, size):
+        beside = a.offset.substitute({axis(1): first + n}).simplify(known)
+        if beside - start != Index.of(n):
+            return None
+    region = replace(
+        a.region,
+        index=tuple(entry.substitute({axis(1): first}) for entry in a.region.index),
+        shape=(a.region.shape[0], groups),
+        valid=(a.region.valid[0], ceil_div(a.region.valid[1], size)),
+    )
+    return replace(a, region=region, offset=start)
