@@ -3,7 +3,8 @@
 Both sides work on the same tensors, alternate in one process, and are compared by the
 median of the pairs' ratios; a ratio above 1 means that SepTran is faster. Where torch has
 several ways (a convolution's layouts), the fastest counts. The shapes are those of real
-models, named beside them in ``cpu_products``, ``cpu_attention`` and ``cpu_rows``.
+models, named beside them in ``cpu_products``, ``cpu_attention`` and ``cpu_rows``. With the word
+``mixed``, kernels and torch's operations in turns (``cpu_mixed``).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 
 import septran
-from benchmarks import cpu_attention, cpu_products, cpu_rows
+from benchmarks import cpu_attention, cpu_mixed, cpu_products, cpu_rows
 from benchmarks.cpu_case import BARS, Case, Run
 from septran.runtime.interleaved_timing import Duel, duel
 from septran.targets.cpu.run.isa import host_arch
@@ -60,9 +61,7 @@ def run(operators: Iterable[str], threads: Sequence[int], seconds: float, rounds
     Of several rounds, one after another over all cases, each line is the one in the middle:
     a machine that others share has slow and quick minutes.
     """
-    print(f"SepTran {septran.__version__} (TVM {importlib.metadata.version('apache-tvm')})", end="")
-    print(f" beside torch {torch.__version__} on {platform.machine()} {host_arch()},", end=" ")
-    print(f"{usable_cores()} cores\n")
+    _print_versions()
     print("| operator | shape | threads | ratio | SepTran | torch | unit | error | pairs |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     # With one round, a case and its tensors are gone before the next is made.
@@ -71,8 +70,7 @@ def run(operators: Iterable[str], threads: Sequence[int], seconds: float, rounds
     for number in range(rounds):
         for case in chosen:
             for count in threads:
-                set_threads(count)
-                torch.set_num_threads(count)
+                use_threads(count)
                 key = (case.family, case.operator, case.shape, count)
                 some = found.setdefault(key, [])
                 some.append(duel(case.ours, fastest(case.theirs), seconds))
@@ -82,6 +80,29 @@ def run(operators: Iterable[str], threads: Sequence[int], seconds: float, rounds
     for (family, _, _, count), some in found.items():
         ratios.setdefault(family, {}).setdefault(count, []).append(middle(some).ratio)
     _print_means(ratios, list(threads))
+
+
+def _print_versions() -> None:
+    print(f"SepTran {septran.__version__} (TVM {importlib.metadata.version('apache-tvm')})", end="")
+    print(f" beside torch {torch.__version__} on {platform.machine()} {host_arch()},", end=" ")
+    print(f"{usable_cores()} cores\n")
+
+
+def use_threads(count: int) -> None:
+    """For both sides."""
+    set_threads(count)
+    torch.set_num_threads(count)
+
+
+def run_mixed(
+    operators: Iterable[str], threads: Sequence[int], seconds: float, spinning: int
+) -> None:
+    """Print the tables of `cpu_mixed`, those of each number of threads apart."""
+    _print_versions()
+    for count in threads:
+        use_threads(count)
+        with cpu_mixed.spinning(spinning):
+            cpu_mixed.run(cases(operators), fastest, count, seconds)
 
 
 def middle(some: Sequence[Duel]) -> Duel:
@@ -110,18 +131,28 @@ def _line(case: Case, count: int, result: Duel) -> str:
 def main() -> None:
     """Read the command line and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("operators", nargs="*", help=f"of {', '.join(ALL)}; gemm and softmax")
+    parser.add_argument(
+        "operators", nargs="*",
+        help=f"of {', '.join(ALL)}; where none is named, gemm and softmax. "
+        "After the word mixed: in turns with torch's operations; where none is named, all",
+    )  # fmt: skip
     parser.add_argument("--all", action="store_true", help="every operator")
     parser.add_argument("--seconds", type=float, default=1.5, help="for each line of the table")
     parser.add_argument("--threads", type=int, nargs="*", default=None)
     parser.add_argument("--rounds", type=int, default=1, help="of which the middle one counts")
+    parser.add_argument("--spinning", type=int, default=0, help="processes beside mixed calls")
     options = parser.parse_args()
+    mixed = options.operators[:1] == ["mixed"]
+    named = options.operators[1:] if mixed else options.operators
     threads = options.threads or sorted({1, min(2, usable_cores())})
-    chosen = ALL if options.all else options.operators or ("gemm", "softmax")
+    chosen = ALL if options.all or (mixed and not named) else named or ("gemm", "softmax")
     for name in chosen:
         if name not in ALL:
             parser.error(f"unknown operator {name!r}; there are {', '.join(ALL)}")
-    run(chosen, threads, options.seconds, options.rounds)
+    if mixed:
+        run_mixed(chosen, threads, options.seconds, options.spinning)
+    else:
+        run(chosen, threads, options.seconds, options.rounds)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 LEAST_PAIRS = 7
-LEAST_CALLS = 3
-BURST_SECONDS = 0.02
-PAUSE_SECONDS = 0.02
-"""Until the other side's idle threads have stopped spinning."""
+MOST_PAIRS = 20_000
+WARM_CALLS = 3
 
 
 @dataclass(frozen=True)
@@ -28,24 +26,23 @@ class Duel:
 
 
 def duel(
-    ours: Callable[[], object], theirs: Callable[[], object], seconds: float, most: int = 2000
+    ours: Callable[[], object],
+    theirs: Callable[[], object],
+    seconds: float,
+    most: int = MOST_PAIRS,
 ) -> Duel:
-    """Alternate short bursts of the two sides for some time and take medians of the pairs.
+    """Call the two sides in turns for some time and take medians of the pairs.
 
-    Bursts rather than single calls, as the idle threads of either side's pool spin for a
-    moment and would slow the other; the first calls of a burst do not count.
+    Single calls rather than series of each: in programs that use both, either finds the
+    threads and the caches as the other has left them.
     """
-    for warm in (ours, theirs):
-        warm()
+    for _ in range(WARM_CALLS):
+        ours()
+        theirs()
     times: list[tuple[float, float]] = []
     end = time.perf_counter() + seconds
     while (time.perf_counter() < end or len(times) < LEAST_PAIRS) and len(times) < most:
-        # Who goes first alternates, so that neither always finds the other's caches.
-        if len(times) % 2:
-            second, first = _burst(theirs), _burst(ours)
-            times.append((first, second))
-        else:
-            times.append((_burst(ours), _burst(theirs)))
+        times.append((timed(ours), timed(theirs)))
     return Duel(
         statistics.median(b / a for a, b in times),
         statistics.median(a for a, _ in times),
@@ -54,13 +51,8 @@ def duel(
     )
 
 
-def _burst(side: Callable[[], object]) -> float:
-    """Median time of the later calls of a short series."""
-    time.sleep(PAUSE_SECONDS)
-    times: list[float] = []
-    end = time.perf_counter() + BURST_SECONDS
-    while len(times) < LEAST_CALLS or time.perf_counter() < end:
-        start = time.perf_counter()
-        side()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[len(times) // 3 :])
+def timed(side: Callable[[], object]) -> float:
+    """Seconds of one call."""
+    start = time.perf_counter()
+    side()
+    return time.perf_counter() - start

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,7 +15,8 @@ import pytest
 import torch
 
 import septran
-from septran.targets.cpu.run.launcher import launcher
+from septran.targets.cpu.run import threads
+from septran.targets.cpu.run.launcher import PIECES, launcher
 from septran.targets.cpu.run.threads import set_threads, usable_cores
 
 CORES = usable_cores()
@@ -113,17 +116,35 @@ def test_a_kernel_starts_no_threads_beside_those_of_torch():
     """)
 
 
+def parts():
+    """How many threads a loop is made for; each takes so long that all of them come."""
+    seen = set()
+
+    def body(_, count):
+        seen.add((count, threading.get_native_id()))
+        time.sleep(0.001)
+        return 0
+
+    launcher().left_out.value = 0
+    assert launch(body) == 0
+    [pieces] = {count for count, _ in seen}
+    threads = len({thread for _, thread in seen})
+    assert pieces == (threads * PIECES if threads > 1 else 1)
+    return threads
+
+
 @several
 def test_torch_says_how_many_threads(softmax):
     for count in (1, 2):
         torch.set_num_threads(count)
-        assert threads_of(*softmax) == count
+        assert parts() == count
 
 
 @several
 def test_a_thread_of_pythons_uses_as_many_as_torch_was_told(softmax):
     torch.set_num_threads(1)
     with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(parts).result() == 1
         assert pool.submit(threads_of, *softmax).result() == 1
 
 
@@ -131,7 +152,60 @@ def test_a_thread_of_pythons_uses_as_many_as_torch_was_told(softmax):
 def test_a_limit_of_threads_holds(softmax):
     torch.set_num_threads(2)
     set_threads(1)
+    assert parts() == 1
     assert threads_of(*softmax) == 1
+
+
+@several
+def test_a_kernel_keeps_to_the_cores_that_its_thread_may_use(softmax):
+    torch.set_num_threads(2)
+    cores = os.sched_getaffinity(0)
+    assert parts() == 2
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        assert parts() == 1
+        assert threads_of(*softmax) == 1
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert parts() == 2
+
+
+@several
+def test_a_kernel_keeps_to_the_quota_of_its_group(softmax, monkeypatch):
+    torch.set_num_threads(2)
+    monkeypatch.setattr(threads, "quota_cores", lambda: 1)
+    assert usable_cores() == 1
+    set_threads(2)
+    assert parts() == 1
+
+
+@pytest.mark.parametrize(
+    ("member", "files", "cores"),
+    [
+        ("0::/", {"cpu.max": "max 100000"}, 0),
+        ("0::/", {"cpu.max": "200000 100000"}, 2),
+        ("0::/a/b", {"a/b/cpu.max": "max 100000", "a/cpu.max": "150000 100000"}, 2),
+        ("0::/a", {"a/cpu.max": "50000 100000", "cpu.max": "300000 100000"}, 1),
+        ("0::/not/seen/here", {"cpu.max": "400000 100000"}, 4),
+        (
+            "5:cpu,cpuacct:/a\n4:memory:/b",
+            {
+                "cpu,cpuacct/a/cpu.cfs_quota_us": "250000",
+                "cpu,cpuacct/a/cpu.cfs_period_us": "100000",
+            },
+            3,
+        ),
+        ("1:cpu:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 0),
+        ("", {}, 0),
+    ],
+)
+def test_a_quota_is_read_from_the_control_groups(tmp_path, member, files, cores):
+    for name, text in files.items():
+        file = tmp_path / "groups" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n", encoding="utf-8")
+    (tmp_path / "member").write_text(member, encoding="utf-8")
+    assert threads.quota_cores(tmp_path / "groups", tmp_path / "member") == cores
 
 
 @several
@@ -146,22 +220,71 @@ def test_the_environment_says_how_many_threads():
     """)
 
 
-def test_each_thread_has_a_number_and_knows_how_many_there_are(softmax):
+def test_each_piece_is_carried_out_once(softmax):
     torch.set_num_threads(CORES)
-    seen, lock = [], threading.Lock()
+    seen = []
+    pieces = CORES * PIECES if CORES > 1 else 1
 
     def body(number, count):
-        with lock:
-            seen.append((number, count))
+        seen.append((number, count))
         return 0
 
+    launcher().left_out.value = 0
     assert launch(body) == 0
-    assert sorted(seen) == [(number, CORES) for number in range(CORES)]
+    assert sorted(seen) == [(number, pieces) for number in range(pieces)]
+
+
+@several
+def test_pieces_of_a_thread_that_is_late_are_taken_by_others(softmax):
+    torch.set_num_threads(2)
+    done, others = threading.Semaphore(0), []
+
+    def body(number, count):
+        if number == 0:  # as if it had lost its core: until all the others have been carried out
+            others.extend(done.acquire(timeout=20) for _ in range(count - 1))
+        else:
+            done.release()
+        return 0
+
+    launcher().left_out.value = 0
+    assert launch(body) == 0
+    assert others == [True] * (2 * PIECES - 1)
+
+
+@several
+def test_after_a_launch_that_mostly_waited_a_thread_less_is_taken_for_a_while(softmax):
+    torch.set_num_threads(2)
+    first, counts = threading.get_native_id(), []
+
+    def waits(*_):
+        """The other thread has begun before the calling one goes on, and is the last."""
+        if threading.get_native_id() == first:
+            late.wait(20)
+        else:
+            late.set()
+            time.sleep(0.02)
+        return 0
+
+    late = threading.Event()
+    launcher().left_out.value = 0
+    assert launch(waits) == 0
+    assert launcher().left_out.value == 1
+
+    def count(_, count):
+        counts.append(count)
+        return 0
+
+    assert launch(count) == 0
+    assert counts == [1]
+    time.sleep(1.0)  # 16 times what was lost, and room
+    assert launch(count) == 0
+    assert set(counts[1:]) == {2 * PIECES}
 
 
 @several
 def test_what_fails_in_one_thread_fails_the_call(softmax):
     torch.set_num_threads(2)
+    launcher().left_out.value = 0
     assert launch(lambda number, _: -1 if number == 1 else 0) == -1
     assert launch(lambda *_: 0) == 0
 

@@ -3,9 +3,14 @@
 Idle threads of OpenMP's pool and of TVM's both spin for a while in expectation of more work.
 On the same cores either then keeps the other from running: a product of 0.1 ms takes several
 right after one of torch's operations. So where a kernel is called with torch's tensors, torch's
-pool runs its loops, too, as many threads as `torch.set_num_threads` or OMP_NUM_THREADS say.
-In programs without, and where torch has no OpenMP, TVM's pool does. Code from a cache or an
-archive calls the same launcher, as it looks the function up when it is loaded.
+pool runs its loops, too, as many threads as `torch.set_num_threads` or OMP_NUM_THREADS say, on
+as many cores as the calling thread may use. Each has a part of the loop, in pieces; who is ready
+takes those of threads that are late. Where another busy process has a core, a thread less is
+taken for a while: OpenMP's threads spin for milliseconds at the end of every loop, and where two
+share a core, one keeps the other from arriving.
+
+In programs without torch's tensors, and where torch has no OpenMP, TVM's pool does. Code from a
+cache or an archive calls the same launcher, as it looks the function up when it is loaded.
 """
 
 from __future__ import annotations
@@ -16,27 +21,37 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import tvm_ffi
 
 SLOTS = (
     "TVMBackendParallelLaunch",
-    "TVMBackendParallelBarrier",
     "GOMP_parallel",
     "threads",
     "omp_get_thread_num",
-    "omp_get_num_threads",
-    "GOMP_barrier",
     "TVMFFIErrorSetRaisedFromCStr",
+    "clock_gettime",
+    "sched_getaffinity",
 )
-"""The functions that ``launcher.ll`` calls, in its order. Without the third TVM's pool works."""
+"""The functions that ``launcher.ll`` calls, in its order. Without the second TVM's pool works."""
 
 _OPENMP = SLOTS.index("GOMP_parallel")
+_OF_TORCH = SLOTS[_OPENMP + 1 : _OPENMP + 3]
 _COUNT = "_ZN2at15get_num_threadsEv"
 """`at::get_num_threads()`: what `torch.set_num_threads` set, in any thread of Python's."""
+
+PIECES = 16
+"""Of a loop, for each thread. Of n iterations a piece has a whole number, so few pieces would be
+uneven: with 16 and two threads, one waits for at most a sixteenth of its work."""
+LOSS = 1_000_000
+"""Nanoseconds without work, from which on a launch asks whether a thread is too many."""
+PATIENCE = 16
+"""For how many times the time that a launch lost one thread less is taken."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +64,15 @@ class Launcher:
     """An array of `SLOTS`' addresses."""
     limit: ctypes.c_int32
     """As many threads as a kernel takes at most; 0: as many as there are."""
+    left_out: ctypes.c_int32
+    """How many of torch's threads are not taken for now, as other processes have their cores."""
 
     def share(self) -> None:
         """Let torch's OpenMP run parallel loops, if torch is there and has one."""
         library = _torch_library()
         if library is None:
             return
-        found = {name: _address(library, name) for name in SLOTS[_OPENMP + 1 : -1]}
+        found = {name: _address(library, name) for name in _OF_TORCH}
         found["threads"] = _address(library, _COUNT) or _address(library, "omp_get_max_threads")
         openmp = _address(library, SLOTS[_OPENMP])
         if openmp is None or None in found.values():
@@ -88,7 +105,9 @@ def _launcher() -> Launcher:
     # Layout and triple must be those of TVM's own code generator.
     empty = tvm.get_global_func("codegen.LLVMModuleCreate")("llvm", "launcher")
     header = [s for s in empty.inspect_source("ll").splitlines() if s.startswith("target ")]
-    text = Path(__file__).with_name("launcher.ll").read_text(encoding="utf-8")
+    text = Template(Path(__file__).with_name("launcher.ll").read_text(encoding="utf-8")).substitute(
+        pieces=PIECES, loss=LOSS, patience=PATIENCE, clock=time.CLOCK_MONOTONIC
+    )
     with tempfile.NamedTemporaryFile("w", suffix=".ll") as file:
         file.write("\n".join([*header, text]))
         file.flush()
@@ -97,15 +116,17 @@ def _launcher() -> Launcher:
         module,
         (ctypes.c_void_p * len(SLOTS)).from_address(module["slots"]()),
         ctypes.c_int32.from_address(module["limit"]()),
+        ctypes.c_int32.from_address(module["left_out"]()),
     )
     runtime = ctypes.CDLL(None)  # TVM loads its own for everybody
     ffi = ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi())
-    for library, name in ((runtime, SLOTS[0]), (runtime, SLOTS[1]), (ffi, SLOTS[-1])):
-        made.slots[SLOTS.index(name)] = _address(library, name)
+    for name in (SLOTS[0], "clock_gettime", "sched_getaffinity"):
+        made.slots[SLOTS.index(name)] = _address(runtime, name)
+    raised = "TVMFFIErrorSetRaisedFromCStr"
+    made.slots[SLOTS.index(raised)] = _address(ffi, raised)
     # Of several registrations of a name the last counts. tvm/ffi/extra/c_env_api.h
-    for name, function in ((SLOTS[0], "launch"), (SLOTS[1], "barrier")):
-        address = ctypes.c_void_p(module[function]())
-        ffi.TVMFFIEnvModRegisterContextSymbol(f"__{name}".encode(), address)
+    address = ctypes.c_void_p(module["launch"]())
+    ffi.TVMFFIEnvModRegisterContextSymbol(f"__{SLOTS[0]}".encode(), address)
     return made
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import tvm_ffi
@@ -23,9 +25,51 @@ with whoever else runs there for milliseconds, and the scheduler sees no reason 
 """
 
 
+GROUPS, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+"""Where Linux mounts its control groups, and tells which of them this process is in."""
+
+
 def usable_cores() -> int:
-    """Cores that the affinity mask allows (TVM itself would take half of all)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that affinity and quota allow (TVM itself would take half of all)."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(allowed or 1, quota_cores() or sys.maxsize)
+
+
+@functools.cache
+def quota_cores(groups: Path = GROUPS, membership: Path = MEMBERSHIP) -> int:
+    """Cores whose whole time the control groups of this process may use; 0: no limit.
+
+    A part of a core counts as one. Containers are limited so; no affinity mask shows it.
+    """
+    limits = [limit for folder in _groups(groups, membership) for limit in _quotas(folder)]
+    return min(limits, default=0)
+
+
+def _groups(groups: Path, membership: Path) -> Iterator[Path]:
+    """Folders of the groups that this process is in, of either version, and those around them.
+
+    A container sees its own group at the top, while its membership may tell the host's path.
+    """
+    lines = []
+    with suppress(OSError):
+        lines = membership.read_text(encoding="utf-8").splitlines()
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        for top in (groups / controllers, groups / "unified") if controllers else (groups,):
+            inner = top / path.lstrip("/")
+            yield from (f for f in (inner, *inner.parents) if f.is_relative_to(top))
+
+
+def _quotas(folder: Path) -> Iterator[int]:
+    """What a group's files allow: ``cpu.max`` of version 2, two files of version 1."""
+    for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        with suppress(OSError, ValueError):  # no such file, or "max"
+            text = " ".join((folder / name).read_text(encoding="utf-8") for name in names)
+            quota, period = map(int, text.split())
+            if quota > 0 and period > 0:
+                yield -(-quota // period)
 
 
 def use_all_cores() -> None:
@@ -33,7 +77,7 @@ def use_all_cores() -> None:
 
     Its threads are not bound: in several processes at once they would all be to the same cores.
     """
-    _survive_forks()
+    _prepare_launcher()
     os.environ.setdefault("TVM_NUM_THREADS", str(usable_cores()))
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", str(SPINS))
     os.environ.setdefault("TVM_BIND_THREADS", "0")
@@ -62,11 +106,17 @@ class _Sharing:
 def set_threads(count: int) -> None:
     """Run parallel loops on `count` threads from now on, at most as many as the pool has."""
     use_all_cores()
-    launcher().limit.value = count
+    launcher().limit.value = min(count, quota_cores() or count)
     _configure()(1, count)
 
 
 @functools.cache
+def _prepare_launcher() -> None:
+    """Once in a process, before the first kernel."""
+    launcher().limit.value = quota_cores()
+    _survive_forks()
+
+
 def _survive_forks() -> None:
     """A forked process has none of its parent's threads: a parallel loop would wait for ever.
 
