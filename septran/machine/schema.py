@@ -102,6 +102,7 @@ _FIGURES: dict[str, Kind] = {
     "queue": _WORD,
     "temporaries": Named("memory"),
     "whole_tiles": Flag(),
+    "flushes": Flag(),
     "asynchronous": Flag(),
     "along_sum": ListOf(Choice(dtypes.ALL)),
 }

@@ -109,9 +109,14 @@ def compare(name: str, found: Array, expected: Bounded) -> Accuracy:
 
 
 def error_bounds(
-    tree: TaskTree, arrays: Mapping[str, Array], scalars: Mapping[str, float | int] | None = None
+    tree: TaskTree,
+    arrays: Mapping[str, Array],
+    scalars: Mapping[str, float | int] | None = None,
+    flushed: frozenset[str] = frozenset(),
 ) -> dict[str, Bounded]:
     """Exact value and error bound of every output of `tree`; missing outputs start at zero.
+
+    Products of operands of `flushed` types may take what is below their normal numbers for zero.
 
     Raises:
         NoBoundError: for a primitive that is not known here.
@@ -122,7 +127,7 @@ def error_bounds(
         start = cast(exact(np.zeros(param.shape) if given is None else given), param.dtype)
         held[param.name] = _Held(_Tensor(param.dtype, start), View.whole(param.name, param.shape))
     numbers = {s.name: s.default for s in tree.scalars if s.default is not None}
-    run = _Run({}, {**numbers, **(scalars or {})})
+    run = _Run({}, {**numbers, **(scalars or {})}, flushed)
     with np.errstate(all="ignore"):
         run.body(tree.root.body, dict(held))
         return {p.name: held[p.name].tensor.bounded() for p in tree.root.params if p.writes}
@@ -219,6 +224,7 @@ class _Run:
 
     values: dict[Var, int]
     scalars: Mapping[str, float | int]
+    flushed: frozenset[str] = frozenset()
 
     def body(self, statements: tuple[Statement, ...], env: dict[str, _Held]) -> None:
         for statement in statements:
@@ -258,12 +264,17 @@ class _Run:
         held = env[view.tensor]
         return held.tensor.read(held.part(view), self.values)
 
+    def factor(self, view: View, env: dict[str, _Held]) -> Bounded:
+        """An operand of a product, which some instructions flush."""
+        found = self.read(view, env)
+        return rounding.flushed(found) if found.dtype in self.flushed else found
+
     def primitive(self, statement: Primitive, env: dict[str, _Held]) -> None:
         target = env[statement.operands[0].tensor]
         place = target.part(statement.operands[0])
         match statement.name:
             case "gemm":
-                a, b = (self.read(v, env) for v in statement.operands[1:])
+                a, b = (self.factor(v, env) for v in statement.operands[1:])
                 target.tensor.accumulate(place, self.values, a, b, a.value.shape[1])
             case "copy" | "cast":
                 target.tensor.write(place, self.values, self.read(statement.operands[1], env))

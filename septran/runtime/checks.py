@@ -12,6 +12,7 @@ import numpy as np
 from septran.dtypes import itemsize, numpy_dtype
 from septran.runtime.accuracy import Accuracy, WrongResultError, compare, error_bounds
 from septran.runtime.signature import Specialisation, TensorParam
+from septran.tile.nodes import Compute, TileProgram, nodes
 
 GUARD = 64
 """Bytes before and after each tensor that a kernel must leave alone."""
@@ -64,7 +65,8 @@ def check(
     guarded = {t.name: Guarded.of(t, arrays.get(t.name)) for t in specialisation.tensors}
     touched = list(launch([g.array for g in guarded.values()]) or ())
     numbers = {s.name: v for s, v in zip(specialisation.scalars, scalars, strict=True)}
-    bounds = error_bounds(specialisation.stages.task_tree, arrays, numbers)
+    flushed = flushed_types(specialisation.stages.tile_program)
+    bounds = error_bounds(specialisation.stages.task_tree, arrays, numbers, flushed)
     for tensor in specialisation.tensors:
         if guarded[tensor.name].overrun():
             touched.append(f"memory beside {tensor.name} was written to")
@@ -74,6 +76,18 @@ def check(
                 touched.append(f"input {tensor.name} was written to")
     outputs = tuple(compare(n, guarded[n].array, bound) for n, bound in bounds.items())
     return Check(name, outputs, tuple(touched))
+
+
+def flushed_types(program: TileProgram) -> frozenset[str]:
+    """Element types of operands of which an instruction takes subnormal numbers for zeros."""
+    machine = program.machine
+    return frozenset(
+        program.buffer(operand.buffer).dtype
+        for node in nodes(program.body)
+        if isinstance(node, Compute)
+        and machine.instruction(node.instruction).options.get("flushes")
+        for operand in node.operands[1:]
+    )
 
 
 @dataclass(frozen=True)

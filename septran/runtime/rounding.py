@@ -96,6 +96,12 @@ def smallest(dtype: str) -> float:
     return float(_info(dtype).smallest_normal)
 
 
+def flushed(x: Bounded) -> Bounded:
+    """A number that is zero, perhaps, where it is below the normal ones."""
+    small = (size(x.value) > 0) & (size(x.value) - x.error < smallest(x.dtype))
+    return replace(x, error=np.where(small, x.error + size(x.value), x.error))
+
+
 def overflows(value: Array, magnitude: Array, dtype: str) -> Array:
     """Where a sum may overflow on the way to its `value`, and then end elsewhere.
 

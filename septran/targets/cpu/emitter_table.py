@@ -9,7 +9,7 @@ from types import MappingProxyType
 from septran.dtypes import SHORT
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copy.copies import emit_copy
-from septran.targets.cpu.gemm.group_dots import emit_vnni
+from septran.targets.cpu.gemm.group_dots import emit_bfloat16_dots, emit_byte_dots
 from septran.targets.cpu.gemm.microkernel import EXACT_STEPS, emit_exact_sums, emit_multiply_adds
 from septran.targets.cpu.gemm.scalar import emit_scalar
 from septran.targets.cpu.map.vector import emit_maps
@@ -51,7 +51,8 @@ EMITTERS = Emitters(
     copies=MappingProxyType({"load_store": emit_copy}),
     computes=MappingProxyType(
         {
-            "avx512_vnni": Instruction("gemm", emit_vnni, frozenset(EXACT_STEPS)),
+            "avx512_vnni": Instruction("gemm", emit_byte_dots, frozenset(EXACT_STEPS)),
+            "avx512_bf16": Instruction("gemm", emit_bfloat16_dots, frozenset(SHORT)),
             "fma_microkernel": Instruction("gemm", emit_multiply_adds, frozenset(SHORT)),
             "int8_microkernel": Instruction("gemm", emit_exact_sums, frozenset(EXACT_STEPS)),
             "muladd_microkernel": Instruction("gemm", emit_multiply_adds, frozenset(SHORT)),

@@ -1,14 +1,16 @@
-"""Instructions that sum products of groups: bound where the processor has them, exact, and real."""
+"""Instructions that sum products of groups: bound where the processor has them, right, and real."""
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import septran
 from septran.mapping.mistakes import NoBindingError
-from septran.targets.cpu.gemm.dot_instructions import VPDPBUSD
-from septran.targets.cpu.run.isa import NATIVE_IS, features, lacking, native
+from septran.runtime.accuracy import compare, error_bounds
+from septran.targets.cpu.gemm.dot_instructions import VDPBF16PS, VPDPBUSD
+from septran.targets.cpu.run.isa import NATIVE_IS, features, host_arch, lacking, native
 
 SIZES = [(8, 48, 64), (3, 35, 19), (33, 50, 30), (70, 1, 7)]
 """M, N, K."""
@@ -37,14 +39,25 @@ def mapped(instruction, sizes=""):
     """
 
 
-@pytest.fixture(params=["host", "split"])
-def vnni(request, monkeypatch):
-    """With VNNI: the host's own, or in plain instructions with the same bits."""
+def having(feature, request, monkeypatch):
+    """The host's own instructions, or plain ones with the same bits."""
     if request.param == "split":
         monkeypatch.setenv(NATIVE_IS, "split")
-    elif "avx512vnni" not in native().features or native().unit.bytes < 64:
-        pytest.skip("this host, or what it is taken for, has no AVX512_VNNI")
+    elif feature not in native().features or native().unit.bytes < 64:
+        pytest.skip(f"this host, or what it is taken for, has no {feature}")
     return request.param
+
+
+@pytest.fixture(params=["host", pytest.param("split", marks=pytest.mark.slow)])
+def vnni(request, monkeypatch):
+    """With products of bytes."""
+    return having("avx512vnni", request, monkeypatch)
+
+
+@pytest.fixture(params=["host", pytest.param("split", marks=pytest.mark.slow)])
+def bf16(request, monkeypatch):
+    """With products of bfloat16."""
+    return having("avx512bf16", request, monkeypatch)
 
 
 @pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 1)], ids=["nn", "nt", "tt"])
@@ -102,49 +115,147 @@ def test_the_instruction_is_in_the_assembly(vnni):
     assert (real > 20) if vnni == "host" else real == 0
 
 
+@pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 1)], ids=["nn", "nt", "tt"])
+@pytest.mark.parametrize("sizes", [(9, 48, 64), (13, 35, 19), (33, 50, 31)], ids=str)
+def test_products_of_bfloat16_are_within_the_bound(bf16, sizes, turned):
+    del bf16
+    static = dict(zip(("trans_a", "trans_b"), map(bool, turned), strict=True))
+    shapes = dict(zip("MNK", sizes, strict=True))
+    kernel = septran.compile("gemm", "cpu-x86", shapes=shapes, dtypes="bfloat16", static=static)
+    assert "by avx512_bf16" in str(kernel.stages.tile_program)
+    assert "vdpbf16ps" in kernel.stages.tensor_ir.text
+    kernel.check().raise_if_wrong()
+
+
+def test_small_whole_numbers_of_bfloat16_are_summed_exactly(bf16):
+    shapes = {"M": 13, "N": 50, "K": 37}
+    kernel = septran.compile("gemm", "cpu-x86", shapes=shapes, dtypes="bfloat16")
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-2, 3, s).astype(ml_dtypes.bfloat16) for s in ((13, 37), (37, 50)))
+    exact = a.astype(np.int64) @ b.astype(np.int64)
+    np.testing.assert_array_equal(np.asarray(kernel(a, b)).astype(np.int64), exact)
+    real = kernel.stages.source.parts["assembly"].count("vdpbf16ps")
+    assert (real > 20) if bf16 == "host" else real == 0
+
+
+def test_flushed_numbers_are_in_the_bound_and_nothing_else_is(bf16):
+    """A product of a subnormal number counts as zero, which only the instruction's bound allows."""
+    del bf16
+    shapes = {"M": 16, "N": 16, "K": 16}
+    kernel = septran.compile("gemm", "cpu-x86", shapes=shapes, dtypes="bfloat16")
+    a, b = (np.zeros((16, 16), ml_dtypes.bfloat16) for _ in range(2))
+    a[0, 0], b[0, :] = 2.0**-130, 2.0**120
+    assert np.asarray(kernel(a, b))[0, 0] == 0
+    kernel.check(a, b).raise_if_wrong()
+    strict = error_bounds(kernel.stages.task_tree, {"A": a, "B": b})["C"]
+    assert not compare("C", np.asarray(kernel(a, b)), strict).right
+    a[0, 0] = 2.0**-100
+    kernel.check(a, b).raise_if_wrong()
+    aware = error_bounds(kernel.stages.task_tree, {"A": a, "B": b}, None, frozenset({"bfloat16"}))
+    assert not compare("C", np.zeros((16, 16)), aware["C"]).right
+
+
+def test_products_of_bfloat16_stay_between_guard_pages(bf16):
+    del bf16
+    shapes = {"M": 13, "N": 35, "K": 19}
+    kernel = septran.compile("gemm", "cpu-x86", shapes=shapes, dtypes="bfloat16")
+    kernel.check(guard=True).raise_if_wrong()
+
+
 def run_dot(dot, lanes, have, c, a, b):
-    """One call of an instruction's text on vectors, by TVM's LLVM."""
+    """An instruction's text on vectors, one after another, and the assembly."""
     import tvm
     from tvm import tirx
 
     from septran.targets.cpu import simd
     from septran.targets.cpu.run.build import compile_module
-    from septran.targets.cpu.run.isa import host_arch
     from septran.targets.cpu.writer import CpuWriter
 
     writer = CpuWriter()
-    bufs = [
-        tirx.decl_buffer((lanes,), d, n)
-        for n, d in zip("CAB", (dot.sums, "int32", "int32"), strict=True)
-    ]
+    kinds = zip("CAB", (dot.sums, "int32", "int32"), strict=True)
+    bufs = [tirx.decl_buffer((c.size,), kind, name) for name, kind in kinds]
     writer.functions["dot"] = dot.text(lanes, have)
-    value = simd.external(
-        simd.vector_type(dot.sums, lanes), dot.function(lanes),
-        *(simd.load(x, writer.index(0), lanes) for x in bufs),
-    )  # fmt: skip
-    simd.store(writer, bufs[0], writer.index(0), value, lanes)
+    kind = simd.vector_type(dot.sums, lanes)
+    with writer.loop("i", writer.index(c.size // lanes)) as i:
+        given = (simd.load(x, i * lanes, lanes) for x in bufs)
+        value = simd.external(kind, dot.function(lanes), *given)
+        simd.store(writer, bufs[0], i * lanes, value, lanes)
     module = compile_module(tvm.IRModule({"run": writer.function("run", bufs)}), host_arch())
-    given = [tvm.runtime.tensor(x) for x in (c, a, b)]
-    module["run"](*given)
-    return given[0].numpy(), str(module.inspect_source("asm"))
+    held = [tvm.runtime.tensor(x) for x in (c, a, b)]
+    module["run"](*held)
+    return held[0].numpy(), str(module.inspect_source("asm"))
 
 
 @pytest.mark.parametrize("lanes", [8, 16])
 def test_what_stands_in_for_the_instruction_has_its_bits(lanes):
-    from septran.targets.cpu.run.isa import host_arch
-
     have = features(host_arch())
     if lacking(host_arch()) or not {"avx512vnni", "avx512vl"} <= have:
         pytest.skip("this host has no AVX512_VNNI")
     rng = np.random.default_rng(lanes)
-    for _ in range(4):
-        c = rng.integers(-(2**31), 2**31, lanes).astype("int32")
-        a, b = (random(rng, 4 * lanes, t).view("int32") for t in ("uint8", "int8"))
-        real, assembly = run_dot(VPDPBUSD, lanes, have, c, a, b)
-        plain, other = run_dot(VPDPBUSD, lanes, frozenset(), c, a, b)
-        assert "vpdpbusd" in assembly
-        assert "vpdpbusd" not in other
-        np.testing.assert_array_equal(real, plain)
+    count = 100 * lanes
+    c = rng.integers(-(2**31), 2**31, count).astype("int32")
+    a, b = (random(rng, 4 * count, t).view("int32") for t in ("uint8", "int8"))
+    real, assembly = run_dot(VPDPBUSD, lanes, have, c, a, b)
+    plain, other = run_dot(VPDPBUSD, lanes, frozenset(), c, a, b)
+    assert "\tvpdpbusd" in assembly
+    assert "\tvpdpbusd" not in other
+    np.testing.assert_array_equal(real, plain)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
+def test_what_stands_in_runs_whole_products(monkeypatch, dtype):
+    """A small one of each; the slow tests have more."""
+    monkeypatch.setenv(NATIVE_IS, "split")
+    kernel = septran.compile("gemm", "cpu-x86", shapes={"M": 2, "N": 18, "K": 7}, dtypes=dtype)
+    assert "by avx512" in str(kernel.stages.tile_program)
+    kernel.check().raise_if_wrong()
+
+
+def pairs(words):
+    """Numbers of 16 bits two by two, as words."""
+    return np.asarray(words, np.uint16).view("int32")
+
+
+def near_the_least(rng, count):
+    """Sums about the least normal number of float32, and two bfloat16 whose product is, too."""
+    c = (rng.choice([-1, 1], count) * 2.0 ** rng.uniform(-128, -124, count)).astype("float32")
+    a, b = (
+        (rng.choice([-1, 1], 2 * count) * 2.0 ** rng.uniform(-76, -61, 2 * count)).astype("float32")
+        for _ in range(2)
+    )
+    return c, *(pairs(x.view("uint32") >> 16) for x in (a, b))
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize("numbers", ["any", "usual", "least", "ends"])
+def test_what_stands_in_for_the_product_of_bfloat16_has_its_bits(lanes, numbers):
+    """Of all numbers but those of NaN, which is NaN."""
+    have = features(host_arch())
+    if lacking(host_arch()) or not {"avx512bf16", "avx512vl"} <= have:
+        pytest.skip("this host has no AVX512_BF16")
+    rng, count = np.random.default_rng(lanes), 1000 * lanes
+    c = rng.integers(0, 2**32, count, dtype=np.uint32).view("float32")
+    a, b = (pairs(rng.integers(0, 2**16, 2 * count)) for _ in range(2))
+    if numbers == "usual":
+        c = rng.standard_normal(count).astype("float32")
+        a, b = (
+            pairs(rng.standard_normal(2 * count).astype("float32").view("uint32") >> 16)
+            for _ in range(2)
+        )
+    elif numbers == "least":
+        c, a, b = near_the_least(rng, count)
+    elif numbers == "ends":  # the result is the least normal number, or would be, rounded
+        c = np.full(count, 2.0**-126, "float32")
+        powers = -(2.0 ** rng.integers(-80, -73, 2 * count))
+        a = pairs(powers.astype("float32").view("uint32") >> 16)
+        b = pairs(np.full(2 * count, 2.0**-75, "float32").view("uint32") >> 16)
+    real, assembly = run_dot(VDPBF16PS, lanes, have, c, a, b)
+    plain, other = run_dot(VDPBF16PS, lanes, frozenset({"fma"}), c, a, b)
+    assert "\tvdpbf16ps" in assembly
+    assert "\tvdpbf16ps" not in other
+    bits = [np.where(np.isnan(x), np.float32(np.nan), x).view("int32") for x in (real, plain)]
+    np.testing.assert_array_equal(*bits)
+    assert np.isfinite(real).any()
 
 
 def test_an_instruction_that_the_processor_lacks_is_not_bound(monkeypatch):

@@ -1,8 +1,7 @@
 """Instructions that add dot products of short elements to sums of 32 bits, and what stands in.
 
 A processor that lacks one runs plain operations with the same bits instead, so that code for it
-can be tried anywhere. Both are functions in LLVM's own words. The instruction vanishes in its
-callers; what stands in stays a function, as it is long and nobody waits for it.
+can be tried anywhere. Both are functions in LLVM's own words, which vanish in their callers.
 """
 
 from __future__ import annotations
@@ -59,38 +58,128 @@ def _vpdpbusd(lanes: int, have: frozenset[str]) -> str:
     real = {"avx512vnni"} if lanes == 16 else {"avx512vnni", "avx512vl"}
     if real <= have or (lanes < 16 and "avxvnni" in have):
         return _call(f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", "vpdpbusd", lanes)
-    word, byte, wide = f"<{lanes} x i32>", f"<{4 * lanes} x i8>", f"<{4 * lanes} x i32>"
+    word, half = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+    eight = "<" + ", ".join(["i16 8"] * 2 * lanes) + ">"
     lines = [
-        f"define {word} @septran_vpdpbusd_{lanes}({word} %c, {word} %a, {word} %b) noinline {{",
-        f"  %u = bitcast {word} %a to {byte}",
-        f"  %s = bitcast {word} %b to {byte}",
-        f"  %x = zext {byte} %u to {wide}",
-        f"  %y = sext {byte} %s to {wide}",
-        f"  %p = mul {wide} %x, %y",
+        "declare <8 x i32> @llvm.x86.avx2.pmadd.wd(<16 x i16>, <16 x i16>)",
+        f"define {word} @septran_vpdpbusd_{lanes}({word} %c, {word} %a, {word} %b) alwaysinline {{",
+        f"  %u = bitcast {word} %a to {half}",
+        f"  %s = bitcast {word} %b to {half}",
+        f"  %ul = shl {half} %u, {eight}",
+        f"  %sl = shl {half} %s, {eight}",
+        f"  %u0 = lshr {half} %ul, {eight}",
+        f"  %s0 = ashr {half} %sl, {eight}",
+        f"  %u1 = lshr {half} %u, {eight}",
+        f"  %s1 = ashr {half} %s, {eight}",
     ]
-    total = "%c"
-    for n in range(4):
-        picked = ", ".join(f"i32 {4 * lane + n}" for lane in range(lanes))
+    for n in range(2):
+        lines += _pair_products(f"p{n}", f"%u{n}", f"%s{n}", lanes)
+    lines += [f"  %t = add {word} %c, %p0", f"  %r = add {word} %t, %p1", f"  ret {word} %r", "}"]
+    return "\n".join(lines)
+
+
+def _pair_products(name: str, a: str, b: str, lanes: int) -> list[str]:
+    """``vpmaddwd`` by AVX2: of numbers of 16 bits, eight sums at a time."""
+    half, part = f"<{2 * lanes} x i16>", "<8 x i32>"
+    lines = []
+    for start in range(0, lanes, 8):
+        picked = ", ".join(f"i32 {2 * start + n}" for n in range(16))
+        at = f"{name}_{start}"
         lines += [
-            f"  %p{n} = shufflevector {wide} %p, {wide} poison, {word} <{picked}>",
-            f"  %t{n} = add {word} {total}, %p{n}",
+            f"  %{at}x = shufflevector {half} {a}, {half} poison, <16 x i32> <{picked}>",
+            f"  %{at}y = shufflevector {half} {b}, {half} poison, <16 x i32> <{picked}>",
+            f"  %{at} = call {part} @llvm.x86.avx2.pmadd.wd(<16 x i16> %{at}x, <16 x i16> %{at}y)",
         ]
-        total = f"%t{n}"
-    return "\n".join([*lines, f"  ret {word} {total}", "}"])
+    picked = ", ".join(f"i32 {n}" for n in range(lanes))
+    other = f"%{name}_8" if lanes == 16 else "poison"
+    joined = f"  %{name} = shufflevector {part} %{name}_0, {part} {other}"
+    return [*lines, f"{joined}, <{lanes} x i32> <{picked}>"]
+
+
+def _vdpbf16ps(lanes: int, have: frozenset[str]) -> str:
+    """The upper product of each pair, then the lower one, each rounded as an FMA.
+
+    What is below the normal numbers counts as zero, of operands and of both results (Intel SDM
+    vol. 2, VDPBF16PS), whatever the processor's flags say.
+    """
+    if "avx512bf16" in have and (lanes == 16 or "avx512vl" in have):
+        return _call(f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", "vdpbf16ps", lanes)
+    word, real, truth = f"<{lanes} x i32>", f"<{lanes} x float>", f"<{lanes} x i1>"
+
+    def all_of(kind: str, value: str) -> str:
+        return "<" + ", ".join([f"{kind} {value}"] * lanes) + ">"
+
+    size, sign = all_of("i32", "2147483647"), all_of("i32", "-2147483648")
+    least, up = all_of("i32", "8388608"), all_of("i32", "16")
+    # LLVM takes a float as the bits of a double: 2**60, and 2**-66, which is 2**60 * 2**-126.
+    scale, bound = all_of("float", "0x43B0000000000000"), all_of("float", "0x3BD0000000000000")
+    fma, fabs = f"@llvm.fma.v{lanes}f32", f"@llvm.fabs.v{lanes}f32"
+
+    def flushed(name: str, words: str) -> list[str]:
+        """Zero of the same sign for an operand that is subnormal."""
+        return [
+            f"  %{name}s = and {word} {words}, {size}",
+            f"  %{name}z = icmp ult {word} %{name}s, {least}",
+            f"  %{name}n = and {word} {words}, {sign}",
+            f"  %{name}k = select {truth} %{name}z, {word} %{name}n, {word} {words}",
+            f"  %{name} = bitcast {word} %{name}k to {real}",
+        ]
+
+    def step(name: str, a: str, b: str, c: str) -> list[str]:
+        """An FMA; zero where it is tiny once rounded as if exponents had no end."""
+        return [
+            f"  %{name}r = call {real} {fma}({real} {a}, {real} {b}, {real} {c})",
+            f"  %{name}a = fmul {real} {a}, {scale}",
+            f"  %{name}c = fmul {real} {c}, {scale}",
+            f"  %{name}l = call {real} {fma}({real} %{name}a, {real} {b}, {real} %{name}c)",
+            f"  %{name}m = call {real} {fabs}({real} %{name}l)",
+            f"  %{name}t = fcmp olt {real} %{name}m, {bound}",
+            f"  %{name}i = bitcast {real} %{name}r to {word}",
+            f"  %{name}n = and {word} %{name}i, {sign}",
+            f"  %{name}o = select {truth} %{name}t, {word} %{name}n, {word} %{name}i",
+            f"  %{name} = bitcast {word} %{name}o to {real}",
+        ]
+
+    lines = [
+        f"declare {real} {fma}({real}, {real}, {real})",
+        f"declare {real} {fabs}({real})",
+        f"define {real} @septran_vdpbf16ps_{lanes}({real} %c, {word} %a, {word} %b) "
+        "alwaysinline {",
+        f"  %ci = bitcast {real} %c to {word}",
+        f"  %upper = shl {word} {all_of('i32', '-1')}, {up}",
+        *flushed("cf", "%ci"),
+    ]
+    for name in "ab":
+        lines += [
+            f"  %{name}hi = and {word} %{name}, %upper",
+            f"  %{name}lo = shl {word} %{name}, {up}",
+            *flushed(f"{name}h", f"%{name}hi"),
+            *flushed(f"{name}l", f"%{name}lo"),
+        ]
+    lines += step("x", "%ah", "%bh", "%cf") + step("y", "%al", "%bl", "%x")
+    return "\n".join([*lines, f"  ret {real} %y", "}"])
+
+
+_KINDS = {"vpdpbusd": ("i32", "i8"), "vdpbf16ps": ("float", "bfloat")}
+"""What LLVM's intrinsics take: sums and elements."""
 
 
 def _call(intrinsic: str, name: str, lanes: int) -> str:
-    """The function that is an instruction of LLVM's on bytes."""
-    word, byte = f"<{lanes} x i32>", f"<{4 * lanes} x i8>"
+    """The function that is one of LLVM's intrinsics."""
+    each, kind = _KINDS[name]
+    word, sums = f"<{lanes} x i32>", f"<{lanes} x {each}>"
+    short = f"<{lanes * (4 if kind == 'i8' else 2)} x {kind}>"
     return f"""\
-declare {word} @{intrinsic}({word}, {byte}, {byte})
-define {word} @septran_{name}_{lanes}({word} %c, {word} %a, {word} %b) alwaysinline {{
-  %u = bitcast {word} %a to {byte}
-  %s = bitcast {word} %b to {byte}
-  %r = call {word} @{intrinsic}({word} %c, {byte} %u, {byte} %s)
-  ret {word} %r
+declare {sums} @{intrinsic}({sums}, {short}, {short})
+define {sums} @septran_{name}_{lanes}({sums} %c, {word} %a, {word} %b) alwaysinline {{
+  %u = bitcast {word} %a to {short}
+  %s = bitcast {word} %b to {short}
+  %r = call {sums} @{intrinsic}({sums} %c, {short} %u, {short} %s)
+  ret {sums} %r
 }}"""
 
 
 VPDPBUSD = Dot("vpdpbusd", 4, "int32", -0x7F7F7F80, _vpdpbusd)
 """AVX512_VNNI's and AVX-VNNI's product of unsigned bytes with signed ones."""
+VDPBF16PS = Dot("vdpbf16ps", 2, "float32", 0, _vdpbf16ps)
+"""AVX512_BF16's product of pairs of bfloat16."""

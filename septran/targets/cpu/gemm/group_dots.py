@@ -18,11 +18,12 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.gemm.dot_instructions import VPDPBUSD, Dot
+from septran.targets.cpu.gemm.dot_instructions import VDPBF16PS, VPDPBUSD, Dot
 from septran.targets.cpu.gemm.k_loop import KLoopNest, offsets, walk
 from septran.targets.cpu.gemm.microkernel import (
     Operands,
     emit_exact_sums,
+    emit_multiply_adds,
     packed_ahead,
     register_tile,
     sum_up,
@@ -35,23 +36,40 @@ from septran.targets.cpu.gemm.results import (
     prefetch,
     update,
 )
-from septran.targets.cpu.map.elements import read
+from septran.targets.cpu.map.elements import inside, read
 from septran.targets.lower.indices import with_axes
-from septran.targets.lower.writer import Expr
+from septran.targets.lower.writer import Expr, both
 from septran.tile.nodes import Buffer, Compute
 
 WORD = "int32"
 """A group as one number, which is what is broadcast."""
 
 
-def emit_vnni(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
+def emit_byte_dots(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
     """Each of the nodes, by ``vpdpbusd`` where an operand is packed for it."""
+    _emit(VPDPBUSD, emit_exact_sums, context, nodes, private)
+
+
+def emit_bfloat16_dots(
+    context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]
+) -> None:
+    """Each of the nodes, by ``vdpbf16ps`` where an operand is packed for it."""
+    _emit(VDPBF16PS, emit_multiply_adds, context, nodes, private)
+
+
+def _emit(
+    dot: Dot,
+    otherwise: Callable[[Context, Sequence[Compute], Sequence[Buffer]], None],
+    context: Context,
+    nodes: Sequence[Compute],
+    private: Sequence[Buffer],
+) -> None:
     for node in nodes:
         c, a, b = _oriented(context, node)
-        if in_groups(b, VPDPBUSD.size):
-            _Product(context, VPDPBUSD, node, c, a, b).emit()
+        if in_groups(b, dot.size):
+            _Product(context, dot, node, c, a, b).emit()
         else:
-            emit_exact_sums(context, [node], private)
+            otherwise(context, [node], private)
 
 
 def in_groups(b: Access, size: int) -> bool:
@@ -189,13 +207,20 @@ class _Product:
             left = None
             if isinstance(count, Index) and context.indices.bounds(count)[0] <= n:
                 left = context.lower(count - n)
-            element = read(context, self.a, (row, first + n), 1, 1, left)
-            word = simd.cast(simd.bits(element, f"uint{bits}"), "uint32")
-            if left is not None:
-                word = simd.select(simd.first_lanes(left, 1), word, simd.constant(0, "uint32"))
-            word = word << simd.constant(bits * n, "uint32")
+            element = simd.bits(self._element((row, first + n), left), f"uint{bits}")
+            word = simd.cast(element, "uint32") << simd.constant(bits * n, "uint32")
             total = word if n == 0 else total | word
         return simd.bits(context.writer.bind("group", total), WORD)
+
+    def _element(self, spot: tuple[Index, Index], left: Expr | None) -> Expr:
+        """One element as it is held; zero, unread, where there is none."""
+        context, flat = self.context, self.a.storage.flat
+        exists = both(inside(context, self.a, spot, 0, 1), None if left is None else left > 0)
+        at = context.lower(self.a.at(spot))
+        if exists is None:
+            return simd.load(flat, at, 1)
+        held = simd.load(flat, simd.select(exists, at, context.writer.index(0)), 1)
+        return simd.select(exists, held, simd.constant(0, str(flat.dtype)))
 
     def _last_group(
         self,
