@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran.backends import backend_of, with_code
-from septran.errors import nearest
+from septran.mapping.effects import unasked
 from septran.mapping.resolve import resolve
-from septran.mapping.resolved import Decision, ResolvedMapping
 from septran.request import CompileRequest, Logic, Shapes
-from septran.runtime.cache import Cache, cache_key, without_notes, without_places
+from septran.runtime.cache import load_or_build
 from septran.runtime.kernel import Kernel
 from septran.runtime.signature import Specialisation
-from septran.runtime.stages import Stages
+from septran.runtime.stages import Stages, stage
 from septran.targets.registry import emulator_for, target_for
 from septran.task import trace
 from septran.task.tree import TunableValue
@@ -24,7 +23,71 @@ from septran.tile.pipeline import place
 
 if TYPE_CHECKING:
     from septran.machine.model import Machine
+    from septran.mapping.resolved import ResolvedMapping
+    from septran.targets.base import Executable, TensorIR
+    from septran.task.tree import TaskTree
+    from septran.tile.nodes import TileProgram
     from septran.tile.user_passes import UserPass
+
+
+class Compilation(Stages):
+    """Logic -> task tree -> resolved mapping -> tile program -> TensorIR -> executable."""
+
+    def __init__(self, request: CompileRequest) -> None:
+        """Nothing but the shapes is worked out yet."""
+        super().__init__(request.passes)
+        self.request = request.completed()
+
+    @stage
+    def task_tree(self) -> TaskTree:
+        """What is computed: the traced logic."""
+        r = self.request
+        return trace(r.entry, r.shapes, r.dtypes, r.chooser(), r.static)
+
+    @stage
+    def mapping(self) -> ResolvedMapping:
+        """Who runs it and where the data is."""
+        resolved = resolve(self.task_tree, self.request.mapping)
+        unused = unasked(self.task_tree, self.request.tunables)
+        return replace(resolved, decisions=(*resolved.decisions, *unused))
+
+    @stage
+    def tile_program(self) -> TileProgram:
+        """Every copy, wait and computation on tiles."""
+        return place(self.mapping, passes=self.passes)[-1].program
+
+    @stage
+    def tensor_ir(self) -> TensorIR:
+        """What TVM compiles."""
+        return target_for(self.request.backend).lower(self.tile_program)
+
+    @stage
+    def executable(self) -> Executable:
+        """What runs: built, or loaded from the cache where an equal kernel was built before."""
+        ir, program, backend = self.tensor_ir, self.tile_program, self.request.backend
+        if self.request.emulate:
+            return emulator_for(backend).emulated(ir, program)
+        return load_or_build(target_for(backend), ir, program, self.mapping)
+
+
+def compile_request(request: CompileRequest) -> Kernel:
+    """The kernel of a request: built now where its shapes are given, else at the first call."""
+
+    def specialise(
+        shapes: MappingOf[str, tuple[int, ...]], dtypes: MappingOf[str, str]
+    ) -> Specialisation:
+        asked = replace(request, shapes=shapes, dtypes={**request.dtypes, **dtypes})
+        return Specialisation.of(Compilation(asked))
+
+    if request.emulate:
+        emulator_for(request.backend)  # raises where there is none
+    device = "cpu" if request.emulate else backend_of(request.backend).device
+    kernel = Kernel(request.signature, specialise, logic=request.entry, device=device)
+    if request.shapes is not None:
+        full = request.completed()
+        stages = kernel.specialise(full.shapes, full.dtypes).stages
+        _ = stages.executable if request.backend in with_code() else stages.tile_program  # made now
+    return kernel
 
 
 def compile(  # the verb that users expect
@@ -89,76 +152,4 @@ def produce_stages(
         logic, mapping, machine=machine, shapes=shapes, dtypes=dtypes,
         tunables=tunables, static=static, passes=passes,
     )  # fmt: skip
-    return stages_of(request.with_example())
-
-
-def compile_request(request: CompileRequest) -> Kernel:
-    """The kernel of a request: built now where its shapes are given, else at the first call."""
-
-    def specialise(
-        shapes: MappingOf[str, tuple[int, ...]], dtypes: MappingOf[str, str]
-    ) -> Specialisation:
-        asked = replace(request, shapes=shapes, dtypes={**request.dtypes, **dtypes})
-        return Specialisation.of(stages_of(asked))
-
-    if request.emulate:
-        emulator_for(request.backend)  # raises where there is none
-    device = "cpu" if request.emulate else backend_of(request.backend).device
-    kernel = Kernel(request.signature, specialise, logic=request.entry, device=device)
-    if request.shapes is not None:
-        full = request.completed()
-        stages = kernel.specialise(full.shapes or {}, full.dtypes).stages
-        _ = stages.executable if request.backend in with_code() else stages.tile_program  # made now
-    return kernel
-
-
-def stages_of(request: CompileRequest) -> Stages:
-    """Logic -> task tree -> resolved mapping -> tile program -> TensorIR -> executable."""
-    full = request.completed()
-    shapes = full.shapes or {}
-    chooser = full.mapping.chooser(tunables=full.tunables)
-    return Stages(
-        {
-            "task_tree": lambda _: trace(full.entry, shapes, full.dtypes, chooser, full.static),
-            "mapping": lambda s: _reported(resolve(s.task_tree, full.mapping), full.tunables),
-            "tile_program": lambda s: place(s.mapping, passes=full.passes)[-1].program,
-            "tensor_ir": lambda s: target_for(full.backend).lower(s.tile_program),
-            "executable": lambda s: _executable(s, full),
-        },
-        full.passes,
-    )
-
-
-def _reported(resolved: ResolvedMapping, tunables: MappingOf[str, TunableValue]) -> ResolvedMapping:
-    """Say which of the caller's own tunables nothing asked for."""
-    asked = {name for task in resolved.tree.tasks() for name, _ in task.tunables}
-    unused = tuple(
-        Decision(
-            "no-effect",
-            name,
-            f"tunable {name} has no effect: no task of {resolved.tree.name} asks for it",
-            nearest(name, asked),
-        )
-        for name in tunables
-        if name not in asked
-    )
-    return replace(resolved, decisions=resolved.decisions + unused)
-
-
-def _executable(stages: Stages, request: CompileRequest) -> Any:
-    """Built, or loaded from the cache where an equal kernel was built before."""
-    target = target_for(request.backend)
-    program, ir = stages.tile_program, stages.tensor_ir
-    if request.emulate:
-        return emulator_for(request.backend).emulated(ir, program)
-    key = cache_key(
-        tensor_ir=without_notes(ir.text),
-        mapping=without_places(str(stages.mapping)),
-        machine=repr(replace(program.machine, location=None)),
-        target=target.fingerprint(),
-    )
-
-    def load(folder: Path) -> Any:  # built from files elsewhere, perhaps
-        return target.placed(target.load(folder), ir, program)
-
-    return Cache.default().load_or_build(key, load, lambda: target.build(ir, program))
+    return Compilation(request.with_example())

@@ -17,6 +17,7 @@ from septran import argument_checks as given
 from septran import operators
 from septran.dtypes import ALL
 from septran.errors import CallError, nearest
+from septran.mapping.choose import MappingChooser
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import MappingFile
 from septran.runtime.signature import Signature, TensorParam
@@ -65,7 +66,7 @@ class CompileRequest:
 
     entry: Task
     mapping: MappingFile
-    shapes: MappingOf[str, tuple[int, ...]] | None = None
+    shapes: MappingOf[str, tuple[int, ...]] | None
     """Extents by tensor, as far as they are given; None where none are, so that the first call
     decides."""
     dtypes: MappingOf[str, str] = field(default_factory=dict)
@@ -128,14 +129,25 @@ class CompileRequest:
         """With some tunables changed."""
         return replace(self, tunables={**self.tunables, **changes})
 
-    def completed(self) -> CompileRequest:
+    def chooser(self) -> MappingChooser:
+        """What answers when the logic asks for a tunable."""
+        return self.mapping.chooser(tunables=self.tunables)
+
+    def completed(self) -> CompleteRequest:
         """With the shape and type of every tensor, as the logic makes them follow from others."""
-        chooser = self.mapping.chooser(tunables=self.tunables)
         shapes, dtypes = complete(
-            self.entry, self.shapes or {}, self.dtypes, chooser, static=self.static
+            self.entry, self.shapes or {}, self.dtypes, self.chooser(), static=self.static
         )
         _check_sizes(self.entry, shapes)
-        return replace(self, shapes=shapes, dtypes=dtypes)
+        return CompleteRequest(**{**vars(self), "shapes": shapes, "dtypes": dtypes})
+
+
+@dataclass(frozen=True)
+class CompleteRequest(CompileRequest):
+    """A request that leaves nothing open: what one compilation is made from."""
+
+    shapes: MappingOf[str, tuple[int, ...]]
+    """Extents of every tensor."""
 
 
 def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, MappingFile]:

@@ -240,6 +240,14 @@ def unused_tunables(
         yield from _unused(own, everywhere, tree.name, "tunables")
 
 
+def unasked(tree: TaskTree, tunables: Iterable[str]) -> Iterator[Decision]:
+    """Tunables of the caller's own that nothing asks for."""
+    asked = {name for task in tree.tasks() for name, _ in task.tunables}
+    for name in (n for n in tunables if n not in asked):
+        message = f"tunable {name} has no effect: no task of {tree.name} asks for it"
+        yield Decision("no-effect", name, message, nearest(name, asked))
+
+
 @dataclass(frozen=True)
 class Asked:
     """A tunable that a task asks for, and what it takes."""

@@ -26,7 +26,7 @@ from septran.runtime.errors import ArchiveError
 from septran.runtime.manifest import intact, write_manifest
 from septran.runtime.roofline import Roofline
 from septran.runtime.signature import Signature, Specialisation, TensorParam
-from septran.runtime.stages import NAMES, Stages, Step
+from septran.runtime.stages import NAMES, Stages, stage
 from septran.stage import Stage
 from septran.targets.registry import target_for
 from septran.task.tree import ScalarParam
@@ -163,8 +163,8 @@ def _fill(
         (inside / "stages").mkdir(parents=True)
         (inside / "target").mkdir()
         _save(signature.name, stages.executable, inside / "target")
-        for name, stage in stages.items():
-            (inside / "stages" / f"{name}.txt").write_text(str(stage), encoding="utf-8")
+        for name, made in stages.items():
+            (inside / "stages" / f"{name}.txt").write_text(str(made), encoding="utf-8")
         entries.append(
             {
                 "backend": _backend(stages.tile_program),
@@ -237,23 +237,34 @@ def _tensor(data: dict[str, Any]) -> TensorParam:
     return TensorParam(**{**data, **lists})
 
 
+def _text(name: str) -> Any:
+    def read(stages: _SavedStages) -> SavedStage:
+        file = stages.folder / "stages" / f"{name}.txt"
+        return SavedStage(name, file.read_text(encoding="utf-8"), stages.backend)
+
+    return stage(read)
+
+
+class _SavedStages(Stages):
+    """Texts of the stages, and the executable, each read when it is looked at."""
+
+    def __init__(self, place: _Place, number: int, backend: str) -> None:
+        super().__init__()
+        self._place = place  # which the files go with
+        self.folder, self.backend = place.folder / str(number), backend
+
+    @stage
+    def executable(self) -> Executable:
+        return target_for(self.backend).load(self.folder / "target")
+
+    task_tree, mapping, tile_program, tensor_ir = map(_text, NAMES[:-1])
+
+
 def _specialisation(place: _Place, number: int, entry: dict[str, Any]) -> Specialisation:
-    backend, folder = str(entry["backend"]), str(number)
-
-    def executable(_: Stages) -> Executable:
-        return target_for(backend).load(place.folder / folder / "target")
-
-    def text(name: str) -> Step:
-        file = f"{name}.txt"
-        return lambda _: SavedStage(
-            name, (place.folder / folder / "stages" / file).read_text(encoding="utf-8"), backend
-        )
-
-    steps = {name: text(name) for name in NAMES if name != "source"}
     return Specialisation(
         tuple(map(_tensor, entry["tensors"])),
         tuple(ScalarParam(**s) for s in entry["scalars"]),
-        Stages({**steps, "executable": executable}),
+        _SavedStages(place, number, str(entry["backend"])),
         Roofline(**entry["limits"]),
     )
 

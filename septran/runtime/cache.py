@@ -22,14 +22,18 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from septran.runtime.manifest import MANIFEST, intact, write_manifest
-from septran.temporary import TemporaryFolder
 from septran.user_folder import unsafe, user_folder
+
+if TYPE_CHECKING:
+    from septran.mapping.resolved import ResolvedMapping
+    from septran.targets.base import Executable, Target, TensorIR
+    from septran.tile.nodes import TileProgram
 
 LOCK_SECONDS = 600.0
 """How long to wait for another process that compiles the same kernel."""
@@ -79,7 +83,6 @@ class Cache:
         self.root = Path(root) if root is not None else user_folder()
         self.limit_bytes = _limit() if limit_bytes is None else limit_bytes
         self._use = use
-        self._private: list[TemporaryFolder] = []
 
     @staticmethod
     def default() -> Cache:
@@ -119,22 +122,6 @@ class Cache:
             built = build()
             self._store(key, built.save)
             return built
-
-    def get_or_build(self, key: str, build: Callable[[Path], None]) -> Path:
-        """The folder of an entry, filled by `build` where there is none.
-
-        Where the cache cannot be used, a private folder that goes with this object.
-        """
-        with self._locked(key):
-            folder = self.find(key)
-            if folder is None and self._store(key, build):
-                folder = self.find(key)
-        if folder is not None:
-            return folder
-        self._private.append(TemporaryFolder("kernel"))
-        folder = self._private[-1].path
-        build(folder)
-        return folder
 
     def info(self) -> CacheInfo:
         """How much it holds."""
@@ -241,6 +228,23 @@ class Cache:
             with contextlib.suppress(OSError):
                 if left.stat().st_mtime < old:
                     shutil.rmtree(left, ignore_errors=True)
+
+
+def load_or_build(
+    target: Target, ir: TensorIR, program: TileProgram, mapping: ResolvedMapping
+) -> Executable:
+    """What runs: loaded where an equal kernel was built before, else built and kept."""
+    key = cache_key(
+        tensor_ir=without_notes(ir.text),
+        mapping=without_places(str(mapping)),
+        machine=repr(replace(program.machine, location=None)),
+        target=target.fingerprint(),
+    )
+
+    def load(folder: Path) -> Executable:  # built from files elsewhere, perhaps
+        return target.placed(target.load(folder), ir, program)
+
+    return Cache.default().load_or_build(key, load, lambda: target.build(ir, program))
 
 
 def cache_key(**parts: str) -> str:

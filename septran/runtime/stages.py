@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from septran.errors import nearest
 
@@ -17,77 +17,85 @@ if TYPE_CHECKING:
     from septran.tile.nodes import TileProgram
     from septran.tile.user_passes import UserPass
 
+T = TypeVar("T", covariant=True)
+
 NAMES = ("task_tree", "mapping", "tile_program", "tensor_ir", "source")
 """In the order of the compilation."""
+STEPS = (*NAMES[:-1], "executable")
+"""What is made, in order; the source comes with the executable."""
 
-Step = Callable[["Stages"], Any]
+
+class stage(Generic[T]):  # noqa: N801 (as `property`)
+    """A property of `Stages` that is made once and timed (again after `Stages.forget`)."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self.make = make
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, stages: None, owner: type) -> stage[T]: ...
+    @overload
+    def __get__(self, stages: Stages, owner: type) -> T: ...
+    def __get__(self, stages: Stages | None, owner: type) -> stage[T] | T:
+        return self if stages is None else stages._get(self)
 
 
 class Stages:
     """A compilation that goes as far as one looks.
 
-    `steps` has a function for each of ``task_tree``, ``mapping``, ``tile_program``,
-    ``tensor_ir`` and ``executable``; each takes these stages, reads what it needs of the
-    earlier ones, and is called once (again after `forget`). The source comes with the
-    executable, unless there is a step for it, too.
+    A subclass says how each of `STEPS` is made from the earlier ones.
     """
 
-    def __init__(self, steps: Mapping[str, Step], passes: Sequence[UserPass] = ()) -> None:
-        """`passes` are those of the caller's own that `steps` place the program with."""
+    def __init__(self, passes: Sequence[UserPass] = ()) -> None:
+        """`passes` are those of the caller's own that the program is placed with."""
         self.passes = tuple(passes)
-        self._steps = dict(steps)
         self._made: dict[str, Any] = {}
         self._seconds: dict[str, float] = {}
         self._nested: list[float] = []
         self._lock = threading.RLock()
 
-    @property
+    @stage
     def task_tree(self) -> TaskTree:
         """What is computed: the traced logic."""
-        tree: TaskTree = self._get("task_tree")
-        return tree
+        raise NotImplementedError
 
-    @property
+    @stage
     def mapping(self) -> ResolvedMapping:
         """Who runs it and where the data is."""
-        mapping: ResolvedMapping = self._get("mapping")
-        return mapping
+        raise NotImplementedError
 
-    @property
+    @stage
     def tile_program(self) -> TileProgram:
         """Every copy, wait and computation on tiles."""
-        program: TileProgram = self._get("tile_program")
-        return program
+        raise NotImplementedError
 
-    @property
+    @stage
     def tensor_ir(self) -> TensorIR:
         """What TVM compiles."""
-        ir: TensorIR = self._get("tensor_ir")
-        return ir
+        raise NotImplementedError
 
-    @property
+    @stage
     def executable(self) -> Executable:
         """What runs."""
-        executable: Executable = self._get("executable")
-        return executable
+        raise NotImplementedError
 
     @property
     def source(self) -> Source:
         """The code that was generated."""
-        if "source" not in self._steps:
-            return self.executable.source
-        source: Source = self._get("source")
-        return source
+        return self.executable.source
 
     @property
     def timings(self) -> dict[str, float]:
         """Seconds of each step so far, without those of the steps before it."""
-        return {name: self._seconds[name] for name in self._steps if name in self._seconds}
+        return {name: self._seconds[name] for name in STEPS if name in self._seconds}
 
     @property
     def made(self) -> tuple[str, ...]:
         """The steps that have been carried out."""
-        return tuple(name for name in self._steps if name in self._made)
+        return tuple(name for name in STEPS if name in self._made)
 
     def forget(self) -> None:
         """Drop what led to an executable, once there is one: it is made anew if looked at."""
@@ -108,22 +116,22 @@ class Stages:
     def __repr__(self) -> str:
         return f"Stages({', '.join(self.made)})"
 
-    def _get(self, name: str) -> Any:
+    def _get(self, step: stage[Any]) -> Any:
         with contextlib.suppress(KeyError):  # in one step, as another thread may forget it
-            return self._made[name]
+            return self._made[step.name]
         with self._lock:
-            if name not in self._made:
-                self._made[name] = self._make(name)
-            return self._made[name]
+            if step.name not in self._made:
+                self._made[step.name] = self._timed(step)
+            return self._made[step.name]
 
-    def _make(self, name: str) -> Any:
+    def _timed(self, step: stage[Any]) -> Any:
         start = time.perf_counter()
         self._nested.append(0.0)
         try:
-            return self._steps[name](self)
+            return step.make(self)
         finally:
             elapsed = time.perf_counter() - start
             # A step that asks for an earlier stage first pays for it: count that there.
-            self._seconds[name] = elapsed - self._nested.pop()
+            self._seconds[step.name] = elapsed - self._nested.pop()
             if self._nested:
                 self._nested[-1] += elapsed

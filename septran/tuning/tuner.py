@@ -21,7 +21,7 @@ import numpy as np
 
 from septran import argument_checks as given
 from septran.argument_checks import WrongArgumentError, amount, several, whole
-from septran.compiler import compile_request, stages_of
+from septran.compiler import Compilation, compile_request
 from septran.dtypes import numpy_dtype
 from septran.errors import CallError, SepTranError, nearest
 from septran.mapping.tune import Candidate, Point
@@ -161,7 +161,7 @@ class Search:
 
     def stages(self, point: Point) -> Stages:
         """The stages of one candidate."""
-        return stages_of(self._at(point))
+        return Compilation(self._at(point))
 
     def _at(self, point: Point) -> CompileRequest:
         """The request of one candidate."""

@@ -42,13 +42,13 @@ def explain(
 
 
 def _explained(request: CompileRequest) -> Explanation:
-    from septran.compiler import stages_of
+    from septran.compiler import Compilation
     from septran.views.explanation import Explanation
 
     def changed(tunables: Mapping[str, Any]) -> TileProgram:
-        return stages_of(request.with_tunables(tunables)).tile_program
+        return Compilation(request.with_tunables(tunables)).tile_program
 
-    return Explanation(stages_of(request), changed)
+    return Explanation(Compilation(request), changed)
 
 
 def explore(logic: Any, mapping: Any = None, **named: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from septran.runtime.kernel import Kernel
 from septran.runtime.signature import Signature, Specialisation, TensorParam
-from septran.runtime.stages import Stages
+from septran.runtime.stages import Stages, stage
 from septran.targets.base import Source
 
 
@@ -33,6 +33,11 @@ class NumpyExecutable:
 
     def save(self, folder: Path) -> None:
         (folder / "kernel.txt").write_text(str(self.accumulates), encoding="utf-8")
+
+
+def made_by(**steps):
+    """Stages of which some are made by functions of the stages."""
+    return type("Stages", (Stages,), {name: stage(step) for name, step in steps.items()})()
 
 
 def _view(x):
@@ -73,11 +78,9 @@ def make_kernel(scalars=(), accumulates=False, dtype=None, dims=True, shape=None
             TensorParam(t.name, t.reads, t.writes, t.dims, dtypes.get(t.name, out), known[t.name])
             for t in signature.tensors
         )
-        stages = Stages(
-            {
-                "tile_program": lambda _: SimpleNamespace(remarks=()),
-                "executable": lambda _: NumpyExecutable(accumulates),
-            }
+        stages = made_by(
+            tile_program=lambda _: SimpleNamespace(remarks=()),
+            executable=lambda _: NumpyExecutable(accumulates),
         )
         return Specialisation(tensors, signature.scalars, stages)
 

@@ -13,7 +13,7 @@ from septran import task
 from septran.runtime.accuracy import WrongResultError
 from septran.runtime.kernel import Kernel
 from septran.runtime.signature import Signature, Specialisation, TensorParam
-from septran.runtime.stages import Stages
+from tests.runtime.fakes import made_by
 
 
 @task.define(leaf=True)
@@ -29,12 +29,12 @@ def kernel(run):
     def specialise(shapes, dtypes):
         full = {"C": (shapes["A"][0], shapes["B"][1]), **shapes}
         kind = {"C": dtypes["A"], **dtypes}
-        steps = {
-            "task_tree": lambda _: task.trace(gemm, full, kind),
-            "tile_program": lambda _: SimpleNamespace(remarks=()),
-            "executable": lambda _: run,
-        }
-        return Specialisation.of(Stages(steps))
+        stages = made_by(
+            task_tree=lambda _: task.trace(gemm, full, kind),
+            tile_program=lambda _: SimpleNamespace(remarks=()),
+            executable=lambda _: run,
+        )
+        return Specialisation.of(stages)
 
     return Kernel(signature, specialise)
 

@@ -11,18 +11,15 @@ import torch
 from septran.runtime.errors import ArgumentCountError, DeviceError, OverlapError
 from septran.runtime.kernel import Kernel
 from septran.runtime.signature import Signature, Specialisation, TensorParam
-from septran.runtime.stages import Stages
+from tests.runtime.fakes import made_by
 
 
 def kernel(run, *tensors, device="cpu"):
     """All tensors are vectors of 4 in float32."""
     signature = Signature("split", tensors)
     full = tuple(TensorParam(t.name, t.reads, t.writes, t.dims, "float32", (4,)) for t in tensors)
-    steps = {
-        "tile_program": lambda _: SimpleNamespace(remarks=()),
-        "executable": lambda _: run,
-    }
-    return Kernel(signature, lambda *_: Specialisation(full, (), Stages(steps)), device=device)
+    stages = made_by(tile_program=lambda _: SimpleNamespace(remarks=()), executable=lambda _: run)
+    return Kernel(signature, lambda *_: Specialisation(full, (), stages), device=device)
 
 
 def split(x, low, high):

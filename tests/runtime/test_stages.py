@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from septran.runtime.stages import NAMES, Stages
+from septran.runtime.stages import NAMES
+from tests.runtime.fakes import made_by
 
 
 def stages(log=None):
@@ -23,12 +24,10 @@ def stages(log=None):
 
         return make
 
-    return Stages(
-        {
-            "task_tree": step("task_tree"),
-            "mapping": step("mapping", "task_tree"),
-            "tile_program": step("tile_program", "mapping"),
-        }
+    return made_by(
+        task_tree=step("task_tree"),
+        mapping=step("mapping", "task_tree"),
+        tile_program=step("tile_program", "mapping"),
     )
 
 
@@ -47,7 +46,7 @@ def test_a_step_is_timed_without_those_before_it():
         time.sleep(0.05)
         return 1
 
-    s = Stages({"task_tree": slow, "mapping": lambda s: s.task_tree + 1})
+    s = made_by(task_tree=slow, mapping=lambda s: s.task_tree + 1)
     assert s.mapping == 2
     assert s.timings["task_tree"] >= 0.05
     assert s.timings["mapping"] < 0.04
@@ -68,7 +67,7 @@ def test_a_failed_step_can_be_tried_again():
             raise answer
         return answer
 
-    s = Stages({"task_tree": step})
+    s = made_by(task_tree=step)
     with pytest.raises(ValueError, match="no"):
         _ = s.task_tree
     assert s.task_tree == 3
@@ -82,7 +81,7 @@ def test_threads_share_one_step():
         time.sleep(0.02)
         return len(calls)
 
-    s = Stages({"task_tree": step})
+    s = made_by(task_tree=step)
     threads = [threading.Thread(target=lambda: s.task_tree) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -91,10 +90,6 @@ def test_threads_share_one_step():
     assert calls == [1]
 
 
-def test_the_source_is_the_executables_unless_there_is_a_step_for_it():
-    executable = SimpleNamespace(source="old")
-    steps = {"executable": lambda s: executable}
-    assert Stages(steps).source == "old"
-    assert Stages({**steps, "source": lambda s: s.executable.source + " and new"}).source == (
-        "old and new"
-    )
+def test_the_source_is_the_executables():
+    executable = SimpleNamespace(source="text")
+    assert made_by(executable=lambda s: executable).source == "text"
