@@ -11,6 +11,7 @@ from septran.ir.expressions import loads
 from septran.location import Location
 from septran.machine.model import Machine, Memory
 from septran.mapping.keys import PIPELINE
+from septran.mapping.memories import outer_memories
 from septran.mapping.mistakes import CapacityError
 from septran.mapping.resolved import Decision, Instance
 from septran.task.tree import (
@@ -137,15 +138,12 @@ def _staged(
     launch: Launch | None,
     machine: Machine,
 ) -> Iterator[Held]:
-    for position, param in enumerate(task.params):
-        place = instance.placed[param.name]
-        if caller is None or launch is None:
-            outer = machine.main_memory.name
-        else:
-            outer = caller.placed[launch.arguments[position].tensor]
-        if place == outer:
+    outer = outer_memories(task, caller, launch, machine)
+    for param in task.params:
+        place = instance.mems[param.name].memory
+        if place == outer[param.name]:
             continue
-        moving = any(e.asynchronous for e in machine.engines_for(outer, place))
+        moving = any(e.asynchronous for e in machine.engines_for(outer[param.name], place))
         stages = (
             caller.settings.get(PIPELINE).value if caller and moving and not param.writes else 1
         )
@@ -159,10 +157,10 @@ def _temporaries(task: TaskNode, instance: Instance) -> Iterator[Held]:
     for statement in statements(task.body):
         if isinstance(statement, Allocate):
             name = statement.name
-            where = instance.mems[name].where or statement.location
+            place = instance.mems[name]
             yield Held(
-                name, task.path, instance.placed[name], statement.shape, statement.dtype, 1,
-                False, where,
+                name, task.path, place.memory, statement.shape, statement.dtype, 1,
+                False, place.where or statement.location,
             )  # fmt: skip
 
 

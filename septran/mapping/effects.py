@@ -25,6 +25,7 @@ from septran.mapping.keys import (
     Key,
 )
 from septran.mapping.mapping import MappingFile, Preference, TaskMapping
+from septran.mapping.memories import outer_memories
 from septran.mapping.resolved import Decision, Instance, Setting, Settings
 from septran.mapping.rules import Facts
 from septran.task.check.definedness import MOST
@@ -90,9 +91,8 @@ def _settle_tensors(
 ) -> Instance:
     """`copy` and `layouts` need a buffer of the task's own."""
     assert callable(drop)
-    edges = _edges(instance, task, caller, launch, machine)
-    buffers = {n for n, (a, b) in edges.items() if a != b}
-    buffers |= {s.name for s in statements(task.body) if isinstance(s, Allocate)}
+    outer = outer_memories(task, caller, launch, machine)
+    buffers = {n for n, place in instance.mems.items() if place.memory != outer.get(n)}
     settings = instance.settings
     for key in (COPY, LAYOUTS):
         table = dict(settings.table(key))
@@ -100,8 +100,8 @@ def _settle_tensors(
             why = None
             if name not in buffers:
                 why = f"{name} is not copied for {task.variant}"
-            elif key is COPY and name in edges:
-                source, target = edges[name]
+            elif key is COPY and name in outer:
+                source, target = outer[name], instance.mems[name].memory
                 names = [e.name for e in machine.engines_for(source, target)]
                 if setting.value not in names:
                     moves = f"{setting.value} does not move from {source} to {target}"
@@ -117,23 +117,6 @@ def _settle_tensors(
             drop(f"mems: {{{name}: [{NONE}, {setting.value}]}}", why, setting.where)
             mems[name] = replace(setting, optional=False)
     return replace(instance, mems=MappingProxyType(mems), settings=settings)
-
-
-def _edges(
-    instance: Instance,
-    task: TaskNode,
-    caller: Instance | None,
-    launch: Launch | None,
-    machine: Machine,
-) -> dict[str, tuple[str, str]]:
-    """Where each parameter comes from and where it is held."""
-    edges: dict[str, tuple[str, str]] = {}
-    for position, param in enumerate(task.params):
-        outer = machine.main_memory.name
-        if caller is not None and launch is not None:
-            outer = caller.placed[launch.arguments[position].tensor]
-        edges[param.name] = (outer, instance.placed[param.name])
-    return edges
 
 
 def renamed(mapping: MappingFile) -> Iterator[Decision]:

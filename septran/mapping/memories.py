@@ -11,7 +11,7 @@ from septran.machine.model import NONE, Machine
 from septran.mapping.choose import Scope
 from septran.mapping.keys import MEMS
 from septran.mapping.mistakes import NoParallelLoopError, NotVisibleError
-from septran.mapping.resolved import INHERITED, Instance, Setting
+from septran.mapping.resolved import INHERITED, Instance, Place, Setting
 from septran.task.check.privileges import accesses
 from septran.task.tree import (
     Allocate,
@@ -102,19 +102,20 @@ class Memories:
             )
         )
 
-    def placed(self, mems: Mapping[str, Setting[str]]) -> dict[str, str]:
+    def placed(self, mems: Mapping[str, Setting[str]]) -> dict[str, Place]:
         """Where each tensor really is, with ``NONE`` resolved."""
-        placed = {n: s.value for n, s in mems.items() if s.value != NONE}
-        arguments = self.launch.arguments if self.launch else ()
-        for position, param in enumerate(self.task.params):
-            if param.name in placed:
-                continue
-            if self.caller is None:
-                placed[param.name] = self.machine.main_memory.name
-            else:
-                outer = arguments[position].tensor
-                placed[param.name] = self.caller.placed[outer]
-        return {name: placed[name] for name in mems}
+        outer = outer_memories(self.task, self.caller, self.launch, self.machine)
+        return {n: Place.of(s, outer[n] if s.value == NONE else s.value) for n, s in mems.items()}
+
+
+def outer_memories(
+    task: TaskNode, caller: Instance | None, launch: Launch | None, machine: Machine
+) -> dict[str, str]:
+    """Where the caller of a task holds each of its parameters; the entry's are in main memory."""
+    if caller is None or launch is None:
+        return {param.name: machine.main_memory.name for param in task.params}
+    pairs = zip(task.params, launch.arguments, strict=True)
+    return {param.name: caller.mems[view.tensor].memory for param, view in pairs}
 
 
 def groups_of(name: str, tensor: Param | Allocate, task: TaskNode) -> tuple[str, ...]:
@@ -183,7 +184,9 @@ def unspread(
     if any(_parallel(s) for t in tree.root.walk() for s in statements(t.body)):
         return None
     missed = list(
-        dict.fromkeys(m for i in instances for m in i.placed.values() if _foreign(machine, m))
+        dict.fromkeys(
+            p.memory for i in instances for p in i.mems.values() if _foreign(machine, p.memory)
+        )
     )
     if not missed or any(not isinstance(e, NotVisibleError) for e in errors):
         return None

@@ -25,6 +25,7 @@ from septran.mapping.resolved import (
     INHERITED,
     Decision,
     Instance,
+    Place,
     ResolvedMapping,
     Setting,
     Settings,
@@ -201,20 +202,19 @@ class _Task:
             self.machine, self.task, self.tensors, proc.value, self.scope, caller, self.launch,
             self.work.errors,
         )  # fmt: skip
-        mems = memories.mapped()
-        mems |= self._demanded(proc, mems, memories.placed(mems))
-        placed = memories.placed(mems)
+        mapped = memories.mapped()
+        mapped |= self._demanded(proc, memories.placed(mapped))
+        mems = memories.placed(mapped)
         if self.scope.instance is not None:
             self.work.errors += mistakes_in(self.scope.instance, self.task, tensors_of(self.task))
         self.work.errors += misspelt(self.task, self.scope, self.work.mapping, self.facts)
-        bindings, rounded = self._bindings(proc, placed)
+        bindings, rounded = self._bindings(proc, mems)
         draft = Instance(
             path=self.task.path,
             name=self._name(),
             task=self.task.name,
             variant=self.task.variant,
             mems=MappingProxyType(mems),
-            placed=MappingProxyType(placed),
             settings=Settings(
                 MappingProxyType({**self._values(), PROC.path: proc}),
                 MappingProxyType(self._tables()),
@@ -291,11 +291,9 @@ class _Task:
                 self.task.location,
             )
 
-    def _demanded(
-        self, proc: Setting[str], mems: Mapping[str, Setting[str]], placed: Mapping[str, str]
-    ) -> dict[str, Setting[str]]:
+    def _demanded(self, proc: Setting[str], mems: Mapping[str, Place]) -> dict[str, Setting[str]]:
         """Memories that a bound instruction demands of tensors which nobody has placed."""
-        leaf = self._leaf(proc, placed)
+        leaf = self._leaf(proc, mems)
         free = frozenset(n for n, s in mems.items() if s.reason == INHERITED)
         found: dict[str, Setting[str]] = {}
         uses = uses_of(self.task)
@@ -305,14 +303,15 @@ class _Task:
                 continue
             for setting in wanted:
                 needed = demanded(self.machine, setting.value, leaf, places, free)
-                nearer = replace(leaf, placed={**placed, **needed})
+                nearer = replace(leaf, placed={**leaf.placed, **needed})
                 if needed and bind(self.machine, nearer, places, [setting])[0] is not None:
                     reason = f"where {setting.value} takes it from"
                     found |= {n: Setting(m, reason, setting.where) for n, m in needed.items()}
                     break
         return found
 
-    def _leaf(self, proc: Setting[str], placed: Mapping[str, str]) -> Leaf:
+    def _leaf(self, proc: Setting[str], mems: Mapping[str, Place]) -> Leaf:
+        placed = {name: place.memory for name, place in mems.items()}
         dtypes = {name: tensor.dtype for name, tensor in self.tensors.items()}
         return Leaf(self.task, proc.value, placed, dtypes)
 
@@ -334,10 +333,10 @@ class _Task:
         return found
 
     def _bindings(
-        self, proc: Setting[str], placed: Mapping[str, str]
+        self, proc: Setting[str], mems: Mapping[str, Place]
     ) -> tuple[dict[str, Setting[str]], dict[str, Setting[str]]]:
         """The instruction for each primitive, and what would be faster on tiles rounded up."""
-        leaf = self._leaf(proc, placed)
+        leaf = self._leaf(proc, mems)
         found, rounded = dict[str, Setting[str]](), dict[str, Setting[str]]()
         uses = uses_of(self.task)
         for primitive, places in uses.items():

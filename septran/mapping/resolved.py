@@ -39,6 +39,19 @@ class Setting(Generic[T]):
         return str(self.value)
 
 
+@dataclass(frozen=True)
+class Place(Setting[str]):
+    """The memory of a tensor: its value is what is mapped, ``NONE`` when passed through."""
+
+    memory: str = ""
+    """Where the tensor really is, with ``NONE`` resolved."""
+
+    @staticmethod
+    def of(setting: Setting[str], memory: str) -> Place:
+        """What is mapped, and where that is."""
+        return Place(setting.value, setting.reason, setting.where, setting.optional, memory)
+
+
 def _empty() -> Mapping[str, Any]:
     return MappingProxyType({})
 
@@ -77,11 +90,8 @@ class Instance:
     """The mapping author's name for it, or one made from the rule."""
     task: str
     variant: str
-    mems: Mapping[str, Setting[str]]
-    """Memory of each parameter and temporary as mapped; ``NONE`` when passed through,
-    `optional` where a copy may be left out."""
-    placed: Mapping[str, str]
-    """Memory where each parameter and temporary really is, with ``NONE`` resolved."""
+    mems: Mapping[str, Place]
+    """Where each parameter and temporary is held."""
     settings: Settings
     tunables: Mapping[str, Setting[TunableValue]] = field(default_factory=_empty)
     bindings: Mapping[str, Setting[str]] = field(default_factory=_empty)

@@ -11,7 +11,7 @@ from septran.ir.index import Index, Var, ceil_div
 from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import Engine, Instruction, Machine, Memory, Processor
-from septran.mapping.resolved import Decision, Instance, ResolvedMapping, Setting, Settings
+from septran.mapping.resolved import Decision, Instance, Place, ResolvedMapping, Setting, Settings
 from septran.targets.base import Source
 from septran.task.tree import Launch, Loop, Param, Primitive, TaskNode, TaskTree
 from septran.tile.layouts import Layout
@@ -105,14 +105,16 @@ def build_resolved(tree=None, instance_name="gemm_block_gpu"):
         if task.level == 0:
             where = dict.fromkeys("CAB", "GLOBAL")
         mapped = where if task.level < 2 else dict.fromkeys("CAB", "NONE")
-        mems = {p.name: Setting(mapped[p.name], "rule 2", THERE) for p in task.params}
-        placed = {p.name: where[p.name] for p in task.params}
+        mems = {
+            p.name: Place(mapped[p.name], "rule 2", THERE, memory=where[p.name])
+            for p in task.params
+        }
         name = instance_name if task.level == 1 else f"{task.name}_gpu"
         bindings = {"gemm": Setting("mma", "first that accepts float32")} if task.leaf else {}
         instances.append(
             Instance(
                 task.path, name, task.name, task.variant,
-                MappingProxyType(mems), MappingProxyType(placed),
+                MappingProxyType(mems),
                 Settings({
                     "proc": Setting("BLOCK" if task.level else "HOST", "rule 1", THERE),
                     **({"pipeline": Setting(2, "rule 2", THERE)} if task.level == 1 else {}),

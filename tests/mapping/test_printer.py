@@ -37,7 +37,7 @@ def settled(result):
     """What a resolved mapping decides, without the reasons."""
     return [
         (
-            i.path, i.task, i.variant, i.proc.value, dict(i.placed),
+            i.path, i.task, i.variant, i.proc.value, {n: p.memory for n, p in i.mems.items()},
             {key.path: i.settings.get(key).value for key in SINGLE},
             *({k: s.said for k, s in t.items()}
               for t in (i.mems, i.tunables, i.bindings, *i.settings.tables.values())),

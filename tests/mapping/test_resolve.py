@@ -33,15 +33,19 @@ def values(table):
     return {key: setting.value for key, setting in table.items()}
 
 
+def memories(instance):
+    return {name: place.memory for name, place in instance.mems.items()}
+
+
 def test_an_explicit_mapping(bench):
     resolved = bench.resolve(EXPLICIT, dtype={"C": "float32", "A": "float16", "B": "float16"})
     gpu = resolved.instance(BLOCK)
     assert (gpu.name, gpu.proc.value, gpu.settings.get(PIPELINE).value) == ("gpu", "BLOCK", 4)
-    assert dict(gpu.placed) == {"C": "REGISTER", "A": "SHARED", "B": "SHARED"}
+    assert memories(gpu) == {"C": "REGISTER", "A": "SHARED", "B": "SHARED"}
     tile = resolved.instance(TILE)
     assert (tile.proc.value, tile.proc.reason) == ("BLOCK", "as its caller")
     assert values(tile.mems) == {"C": "NONE", "A": "NONE", "B": "NONE"}
-    assert dict(tile.placed) == {"C": "REGISTER", "A": "SHARED", "B": "SHARED"}
+    assert memories(tile) == {"C": "REGISTER", "A": "SHARED", "B": "SHARED"}
     assert values(tile.bindings) == {"gemm": "wgmma"}
     assert tile.bindings["gemm"].where.line == 16
     assert values(resolved.instance(FILL).bindings) == {"fill": "fragment"}

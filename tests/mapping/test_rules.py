@@ -206,7 +206,11 @@ def test_a_task_called_like_one_of_the_language_is_a_task_like_others(name, mach
         file.write_text(CALLED.format(name=name), encoding="utf-8")
         stages = produce_stages(str(file), machine, shapes={"M": 20, "N": 30})
         return [
-            (i.proc.value, dict(i.placed), {k: b.value for k, b in i.bindings.items()})
+            (
+                i.proc.value,
+                {n: p.memory for n, p in i.mems.items()},
+                {k: b.value for k, b in i.bindings.items()},
+            )
             for i in stages.mapping.instances
         ]
 

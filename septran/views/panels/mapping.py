@@ -48,8 +48,8 @@ def memory_chip(name: str, machine: Machine) -> Markup:
 def _instance(instance: Instance, machine: Machine) -> Markup:
     mems = join(
         (
-            join([mono(tensor), " ", memory_chip(instance.placed.get(tensor, s.value), machine)])
-            for tensor, s in instance.mems.items()
+            join([mono(tensor), " ", memory_chip(place.memory, machine)])
+            for tensor, place in instance.mems.items()
         ),
         "  ",
     )

@@ -156,11 +156,9 @@ def _instance_label(instance: Instance, machine: Machine) -> str:
     task = instance.path.rpartition("/")[2]
     if task != instance.name:
         rows.append(cell(f"runs {task}", ALIGN="LEFT"))
-    for tensor, setting in instance.mems.items():
-        where = instance.placed.get(tensor, setting.value)
-        passed = setting.value == NONE
-        text = f"{tensor}: {'in place, ' if passed else ''}{where}"
-        tint = colours.colour_of(where, memories).tint
+    for tensor, place in instance.mems.items():
+        text = f"{tensor}: {'in place, ' if place.value == NONE else ''}{place.memory}"
+        tint = colours.colour_of(place.memory, memories).tint
         rows.append(cell(text, PORT=f"p{len(rows)}", BGCOLOR=tint, ALIGN="LEFT"))
     rows += [cell(f"{k} = {v}", ALIGN="LEFT") for k, v in instance.tunables.items()]
     rows += [cell(f"{k} by {v}", ALIGN="LEFT") for k, v in instance.bindings.items()]
@@ -184,17 +182,15 @@ def _draw_launch(
     memories = tuple(m.name for m in resolved.machine.memories)
     moved = False
     for param, view in zip(launch.task.params, launch.arguments, strict=True):
-        source, target = outer.placed.get(view.tensor), inner.placed.get(param.name)
-        if source == target or source is None or target is None:
+        source, place = outer.mems[view.tensor].memory, inner.mems[param.name]
+        if source == place.memory:
             continue
         moved = True
-        line = colours.colour_of(target, memories).line
-        direction, way = _way(param, source, target)
-        setting = inner.mems.get(param.name)
-        why = f"{way}: {setting.reason}" if setting else way
+        line = colours.colour_of(place.memory, memories).line
+        direction, way = _way(param, source, place.memory)
         drawing.edge(
             names[caller.path], names[launch.task.path], label=label(f" {way} "),
-            color=line, penwidth="1.8", tooltip=tooltip(why), dir=direction,
+            color=line, penwidth="1.8", tooltip=tooltip(f"{way}: {place.reason}"), dir=direction,
         )  # fmt: skip
     if not moved:
         drawing.edge(names[caller.path], names[launch.task.path])

@@ -155,8 +155,7 @@ def instance_text(instance: Instance) -> str:
 
 def memory_text(instance: Instance, tensor: str) -> str:
     """Where a tensor is: ``SHARED``, or ``NONE (in GLOBAL)`` where it is passed through."""
-    setting = instance.mems[tensor]
-    placed = instance.placed.get(tensor, setting.value)
-    if setting.value == NONE and placed != NONE:
-        return f"{NONE} (in {placed})"
-    return f"{NONE} or {placed}" if setting.optional else setting.value
+    place = instance.mems[tensor]
+    if place.value == NONE:
+        return f"{NONE} (in {place.memory})"
+    return f"{NONE} or {place}" if place.optional else place.value

@@ -278,21 +278,20 @@ class _Builder:
 
     def temporary(self, statement: Allocate, task: TaskNode, instance: Instance) -> Buffer:
         name = statement.name
-        setting = instance.mems.get(name)
-        memory = instance.placed[name]
+        place = instance.mems[name]
         origin = Origin(
             task.path,
             instance.name,
             statement.location,
-            setting.where if setting else None,
-            f"{name} is a temporary of {task.variant} in {memory}",
+            place.where,
+            f"{name} is a temporary of {task.variant} in {place.memory}",
         )
         layout = laid_out(self.machine, instance, name, statement.shape)
         unique = unused(name, self.buffers)
         asked, shape, dtype = asked_at(instance, name), statement.shape, statement.dtype
         kept = _loops_below(statement, task.body) if (task.path, name) in self.partly else ()
         buffer = Buffer(
-            unique, memory, shape, dtype, layout, 1, name, origin, asked, kept,
+            unique, place.memory, shape, dtype, layout, 1, name, origin, asked, kept,
             self.around,
         )  # fmt: skip
         self.buffers[unique] = buffer
