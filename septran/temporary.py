@@ -53,14 +53,16 @@ class TemporaryFolder:
         self._remove()
 
 
-def opened_apart(library: Path, opened: Callable[[Path], T]) -> T:
-    """`opened` of a copy of a shared library, under a name that no other ever had.
+def opened_apart(library: bytes, opened: Callable[[Path], T]) -> T:
+    """`opened` of a file of a shared library, under a name that no other ever had.
 
     The dynamic linker does not look into a file whose name it knows: for a kernel that was saved
     where another one had been loaded from, it would give the code of that one.
     """
     with TemporaryFolder("library") as folder:
-        return opened(Path(shutil.copy(library, folder / library.name)))
+        copy = folder / "library.so"
+        copy.write_bytes(library)
+        return opened(copy)
 
 
 def sweep() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 
 import numpy as np
@@ -175,3 +176,35 @@ def test_what_differs_in_more_than_a_comment_is_built(root, tmp_path):
         (tmp_path / "softmax.py").write_text(changed)
         septran.compile(tmp_path / "softmax.py", "cpu-x86", shapes={"X": (4, 8)})
         assert Cache(root).info().entries == number + 1
+
+
+def test_machine_code_is_made_once_for_the_cache_and_calls(root):
+    """A kernel that is linked runs from its library; its text is made when it is looked at."""
+    kernel = septran.compile("softmax", "cpu-x86", shapes={"X": X.shape})
+    executable = kernel.stages.executable
+    (entry,) = (root / "entries").iterdir()
+    assert executable.library == (entry / "kernel.so").read_bytes()
+    object.__setattr__(executable, "module", None)  # which LLVM would compile once more
+    assert kernel.check(X).right
+    assert "assembly" not in vars(executable)
+    assert "vector bits" in executable.source.facts
+
+
+def test_the_assembly_is_that_of_the_kernel_wherever_it_comes_from(root):
+    def made():
+        kernel = septran.compile("softmax", "cpu-x86", shapes={"X": X.shape})
+        return kernel.stages.executable
+
+    built, loaded = made(), made()
+    assert loaded.module is None
+    assert built.assembly == loaded.assembly == str(built.module.inspect_source("asm"))
+
+
+def test_what_former_versions_saved_with_its_assembly_is_read(root, tmp_path):
+    executable = septran.compile("softmax", shapes={"X": X.shape}).stages.executable
+    executable.save(tmp_path)
+    facts = json.loads((tmp_path / "kernel.json").read_text())
+    del facts["llvm"]
+    facts["parts"] = {"assembly": executable.assembly}
+    (tmp_path / "kernel.json").write_text(json.dumps(facts))
+    assert CpuTarget().load(tmp_path).source == executable.source

@@ -43,7 +43,7 @@ class CpuTarget:
         self, executable: CpuExecutable, ir: TensorIR, program: TileProgram
     ) -> CpuExecutable:
         """With the comments of `ir` in its text."""
-        return replace(executable, source=replace(executable.source, text=annotated(ir)))
+        return replace(executable, text=annotated(ir))
 
     def guarded(self, program: TileProgram) -> GuardedCode:
         """The kernel with its scratch buffers in rooms that its caller gives it."""
@@ -60,7 +60,7 @@ class CpuTarget:
     def fingerprint(self) -> str:
         """TVM's version, the processor for which ``native`` compiles, and its vectors."""
         taken = native()
-        return f"cpu tvm {tvm.__version__} {taken.arch} {8 * taken.unit.bytes}"
+        return f"cpu llvm tvm {tvm.__version__} {taken.arch} {8 * taken.unit.bytes}"
 
     def missing(self) -> str | None:
         """Nothing: wherever TVM is, there is a CPU."""

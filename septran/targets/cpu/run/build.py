@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
 import tempfile
-from dataclasses import dataclass, field, replace
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,7 @@ from septran.errors import TargetError
 from septran.targets.base import Source, TensorIR
 from septran.targets.cpu.run.isa import lacking, llvm_target
 from septran.targets.cpu.run.threads import share_threads
-from septran.temporary import opened_apart
+from septran.temporary import TemporaryFolder, opened_apart
 
 LIBRARY, FACTS = "kernel.so", "kernel.json"
 
@@ -54,16 +58,18 @@ class MissingFeatureError(TargetError):
 
 @dataclass(frozen=True)
 class CpuExecutable:
-    """A function in machine code, and its text."""
+    """A function in machine code, which LLVM makes once, when it is linked or called."""
 
     name: str
     arch: str
-    source: Source
+    text: str
+    """The loops that LLVM compiled, with comments that say where they are from."""
+    llvm: bytes = field(repr=False)
+    """LLVM's own text of the code, optimised, and compressed."""
     module: Any
-    """The `tvm.runtime.Module`."""
-    function: Any
+    """The `tvm.runtime.Module` of that; None where this was loaded from a library."""
     library: bytes | None = field(default=None, repr=False)
-    """The shared library where this was loaded from one: TVM does not link such code again."""
+    """The shared library, once it is linked."""
     checks_arguments: bool = True
     """TVM's function refuses other shapes, dtypes, layouts and devices before it starts."""
 
@@ -72,33 +78,60 @@ class CpuExecutable:
         share_threads(arguments)
         self.function(*arguments)
 
+    @cached_property
+    def function(self) -> Any:
+        """The compiled function; one that refuses where this host lacks its instructions."""
+        missing = lacking(self.arch)
+        if missing:
+            return partial(_refuse, self.name, self.arch, missing)
+        return self.module[self.name] if self.library is None else _opened(self.library)[self.name]
+
+    @cached_property
+    def source(self) -> Source:
+        """The loops, the assembly, and its figures."""
+        return Source(
+            self.name, "llvm", self.text, {"assembly": self.assembly}, figures(self.assembly)
+        )
+
+    @cached_property
+    def assembly(self) -> str:
+        """The machine code as text, which LLVM writes anew."""
+        with TemporaryFolder("llvm") as folder:
+            file = folder / "kernel.ll"
+            file.write_bytes(zlib.decompress(self.llvm))
+            return str(tvm.runtime.load_module(str(file)).inspect_source("asm"))
+
     def save(self, folder: Path) -> None:
         """A shared library, and beside it what its text and name were."""
-        if self.library is not None:
-            (folder / LIBRARY).write_bytes(self.library)
-        else:
+        if self.library is None:
             self._link(folder)
-        facts = {
-            "name": self.name,
-            "arch": self.arch,
-            "text": self.source.text,
-            "parts": dict(self.source.parts),
-            "facts": dict(self.source.facts),
-        }
+        else:
+            (folder / LIBRARY).write_bytes(self.library)
+        llvm = base64.b64encode(self.llvm).decode()
+        facts = {"name": self.name, "arch": self.arch, "text": self.text, "llvm": llvm}
         (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
     def _link(self, folder: Path) -> None:
         from tvm.runtime import Executable
 
         with tempfile.TemporaryDirectory(dir=folder) as work:
-            _reserve(Path(work) / "room", 2 * len(self.source.parts["assembly"]))
+            _reserve(Path(work) / "room", len(zlib.decompress(self.llvm)))
             Executable(self.module).export_library(str(folder / LIBRARY), workspace_dir=work)
+        # What is run then, too: LLVM would take as long once more to make the same in memory.
+        object.__setattr__(self, "library", (folder / LIBRARY).read_bytes())
+
+
+def _refuse(name: str, arch: str, missing: Sequence[str], *_: Any) -> None:
+    raise MissingFeatureError(
+        f"{name} was compiled for {arch}, and this host has no {', '.join(missing)}",
+        hint="map it to a machine whose arch this host has, such as native",
+    )
 
 
 def _reserve(file: Path, size: int) -> None:
     """Fail where a disk has no room for `size` bytes: LLVM ends the process there.
 
-    The text of machine code is longer than the code.
+    LLVM's text is several times as long as the code.
     """
     with file.open("wb") as output:
         if hasattr(os, "posix_fallocate"):
@@ -124,20 +157,22 @@ def build(ir: TensorIR, arch: str) -> CpuExecutable:
             f"no machine code for {ir.name}: {_last_line(str(error))}",
             hint="this is a mistake of SepTran, not of your files; please report it",
         ) from error
-    assembly = str(module.inspect_source("asm"))
-    source = Source(ir.name, "llvm", annotated(ir), {"assembly": assembly}, figures(assembly))
-    return _loaded(ir.name, arch, source, module)
+    llvm = zlib.compress(str(module.inspect_source("ll")).encode(), level=1)
+    return CpuExecutable(ir.name, arch, annotated(ir), llvm, module)
 
 
 def load(folder: Path) -> CpuExecutable:
     """What `CpuExecutable.save` wrote."""
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    source = Source(facts["name"], "llvm", facts["text"], facts["parts"], facts["facts"])
-    library = folder / LIBRARY
-    module = opened_apart(library, lambda copy: tvm.runtime.load_module(str(copy)))
-    return replace(
-        _loaded(facts["name"], facts["arch"], source, module), library=library.read_bytes()
-    )
+    assembly = facts.pop("parts", {}).get("assembly")  # which former versions saved
+    loaded = CpuExecutable(
+        facts["name"], facts["arch"], facts["text"], base64.b64decode(facts.get("llvm", "")),
+        None, (folder / LIBRARY).read_bytes(),
+    )  # fmt: skip
+    if assembly is not None:
+        vars(loaded)["assembly"] = assembly
+    _ = loaded.function  # which is opened now: a library of another system cannot be
+    return loaded
 
 
 def annotated(ir: TensorIR) -> str:
@@ -167,18 +202,8 @@ def figures(assembly: str) -> dict[str, Any]:
     }
 
 
-def _loaded(name: str, arch: str, source: Source, module: Any) -> CpuExecutable:
-    missing = lacking(arch)
-    if not missing:
-        return CpuExecutable(name, arch, source, module, module[name])
-
-    def refuse(*_: Any) -> None:
-        raise MissingFeatureError(
-            f"{name} was compiled for {arch}, and this host has no {', '.join(missing)}",
-            hint="map it to a machine whose arch this host has, such as native",
-        )
-
-    return CpuExecutable(name, arch, source, module, refuse)
+def _opened(library: bytes) -> Any:
+    return opened_apart(library, lambda copy: tvm.runtime.load_module(str(copy)))
 
 
 def _last_line(text: str) -> str:

@@ -89,7 +89,7 @@ class CProgram:
 
 
 def _opened(path: Path) -> Any:
-    return opened_apart(path, lambda copy: ctypes.CDLL(str(copy)))
+    return opened_apart(path.read_bytes(), lambda copy: ctypes.CDLL(str(copy)))
 
 
 def compile_code(vendor: Vendor, code: Code, buffers: int, scalars: Sequence[str]) -> CProgram:
