@@ -49,6 +49,45 @@ def dequant_block(C, A, W, scale, zero, *, bits: int, group: int):
         task.copy(C, acc)
 
 
+@task.define(leaf=True)
+def shift8(T, W, zero):
+    """T = W - zero for some rows of one group."""
+    T[:, :] = (W ^ 128).astype(task.compute_dtype(T.dtype)) - 128 - zero
+
+
+@task.define(leaf=True)
+def shift4(T, W, zero):
+    """The same, two weights a byte."""
+    half, wide = W.shape[0], task.compute_dtype(T.dtype)
+    T[:half, :] = (W & 15).astype(wide) - zero
+    T[half:, :] = (W >> 4).astype(wide) - zero
+
+
+@task.define(leaf=True)
+def add_scaled(C, P, scale):
+    """C += P * scale, the sums of one group of K."""
+    C[:, :] = C + P * scale
+
+
+@task.define(variant_of="dequant_block")
+def dequant_by_sums(C, A, W, scale, zero, *, bits: int, group: int):
+    """The same, but not the weights are scaled: the sums of a group, which are fewer."""
+    acc = accumulator(C)
+    Ap = task.partition(A, shape=(A.shape[0], group))
+    Wp = task.partition(W, shape=(group * bits // 8, W.shape[1]))
+    Sp, Zp = (task.partition(x, shape=(1, x.shape[1])) for x in (scale, zero))
+    task.fill(acc, 0)
+    for k in task.sequential_range(Ap.shape[1]):
+        T = task.empty((group, W.shape[1]), A.dtype, name="T")
+        P = task.empty(C.shape, acc.dtype, name="P")
+        task.launch(shift4 if bits == 4 else shift8, T, Wp[k, 0], Zp[k, 0])
+        task.fill(P, 0)
+        task.launch(gemm_tile, P, Ap[0, k], T)
+        task.launch(add_scaled, acc, P, Sp[k, 0])
+    if acc is not C:
+        task.copy(C, acc)
+
+
 @task.define
 def dequant_gemm(
     C: task.Tensor["M", "N"],

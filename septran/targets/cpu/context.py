@@ -37,6 +37,8 @@ class Context(Scope):
     scalars: dict[str, Any] = field(default_factory=dict)
     coming: dict[str, NextPack] = field(default_factory=dict)
     """What the next iteration of the loop around packs, by the buffer it goes to."""
+    dtypes: dict[str, str] = field(default_factory=dict)
+    """The element types of the program's buffers, also of those that are never stored."""
     parallel: bool = False
     """Whether a parallel loop is open: TVM's pool does not nest."""
 

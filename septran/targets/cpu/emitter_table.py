@@ -9,6 +9,7 @@ from types import MappingProxyType
 from septran.dtypes import SHORT
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copy.copies import emit_copy
+from septran.targets.cpu.gemm.computed import Part, emit_computed
 from septran.targets.cpu.gemm.group_dots import emit_bfloat16_dots, emit_byte_dots
 from septran.targets.cpu.gemm.microkernel import EXACT_STEPS, emit_exact_sums, emit_multiply_adds
 from septran.targets.cpu.gemm.scalar import emit_scalar
@@ -28,6 +29,8 @@ class Instruction:
     emit: Emit
     widened: frozenset[str] = frozenset()
     """Types of which a staged operand is converted to float32 once, by the copy that packs it."""
+    emit_computed: Callable[[Context, Compute, Sequence[Part]], None] | None = None
+    """Writes a gemm whose B is computed where it is used; None where it must be stored."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +55,14 @@ EMITTERS = Emitters(
     computes=MappingProxyType(
         {
             "avx512_vnni": Instruction("gemm", emit_byte_dots, frozenset(EXACT_STEPS)),
-            "avx512_bf16": Instruction("gemm", emit_bfloat16_dots, frozenset(SHORT)),
-            "fma_microkernel": Instruction("gemm", emit_multiply_adds, frozenset(SHORT)),
+            "avx512_bf16": Instruction("gemm", emit_bfloat16_dots, frozenset(SHORT), emit_computed),
+            "fma_microkernel": Instruction(
+                "gemm", emit_multiply_adds, frozenset(SHORT), emit_computed
+            ),
             "int8_microkernel": Instruction("gemm", emit_exact_sums, frozenset(EXACT_STEPS)),
-            "muladd_microkernel": Instruction("gemm", emit_multiply_adds, frozenset(SHORT)),
+            "muladd_microkernel": Instruction(
+                "gemm", emit_multiply_adds, frozenset(SHORT), emit_computed
+            ),
             "scalar": Instruction("gemm", emit_scalar),
             "vector": Instruction("map", emit_maps),
         }

@@ -20,6 +20,7 @@ from septran.ir.index import Index, Range, Var, axis, minimum
 from septran.targets.cpu.addresses import Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.emitter_table import EMITTERS
+from septran.targets.cpu.gemm.computed import Part, computed_parts, few_rows
 from septran.targets.cpu.gemm.prefetch import NextPack, coming
 from septran.targets.cpu.map.elements import held_dtype
 from septran.targets.cpu.run.guards import emit_guards
@@ -65,6 +66,7 @@ def lower_program(program: TileProgram, writer: CpuWriter | None = None) -> Any:
     context = Context(writer, Indices(writer), program.machine, vector_unit(program.machine))
     params = [_parameter(context, program, program.buffer(name)) for name in program.params]
     scalars = [tirx.Var(writer.name(s.name), s.dtype) for s in program.scalars]
+    context.dtypes.update((b.name, b.dtype) for b in program.buffers)
     context.scalars.update(zip((s.name for s in program.scalars), scalars, strict=True))
     emit_guards(context, program)
     _Lowering(program, context).run()
@@ -122,8 +124,11 @@ class _Lowering:
 
     def _find_private(self, body: tuple[Node, ...], spread: For | None) -> None:
         """Note which buffers only one group of neighbours, or one parallel loop, uses."""
-        for group in groups(body):
+        for group in self._groups(body):
             own = self._only_in(group)
+            if isinstance(group[-1], Compute) and self._computed(group):
+                self.temporary[group] = [group[-1].operands[2].buffer]
+                continue
             if isinstance(group[0], Compute) and group[0].primitive != "gemm":
                 self.temporary[group] = [n for n in own if _starts_written(group, n)]
             elif isinstance(group[0], For):
@@ -131,6 +136,27 @@ class _Lowering:
                 if spread is None and _spreads(loop):
                     self.private[loop] = own
                 self._find_private(loop.body, spread or (loop if _spreads(loop) else None))
+
+    def _groups(self, body: tuple[Node, ...]) -> list[tuple[Node, ...]]:
+        """The nodes of a body in groups that are written together."""
+        found: list[tuple[Node, ...]] = []
+        for group in groups(body):
+            if found and self._computed((*found[-1], *group)):
+                found[-1] += group
+            else:
+                found.append(group)
+        return found
+
+    def _computed(self, group: tuple[Node, ...]) -> tuple[Part, ...]:
+        """How the gemm that ends a group has its B computed by the rest, which only it uses."""
+        gemm = group[-1]
+        if len(group) < 2 or not isinstance(gemm, Compute) or gemm.primitive != "gemm":
+            return ()
+        if gemm.operands[2].buffer not in self._only_in(group):
+            return ()
+        if EMITTERS.computes[gemm.instruction].emit_computed is None:
+            return ()
+        return computed_parts(self.program, group) if few_rows(self.context, gemm) else ()
 
     def _only_in(self, group: tuple[Node, ...]) -> list[str]:
         """Names of the buffers that no node outside of `group` uses."""
@@ -155,7 +181,7 @@ class _Lowering:
         return "float32" if widened else held_dtype(buffer.dtype)
 
     def _body(self, body: tuple[Node, ...]) -> None:
-        for group in groups(body):
+        for group in self._groups(body):
             match group[0]:
                 case For() as loop:
                     self._loop(loop)
@@ -176,8 +202,13 @@ class _Lowering:
     def _compute(self, group: tuple[Node, ...]) -> None:
         nodes = [n for n in group if isinstance(n, Compute)]
         private = [self.program.buffer(n) for n in self.temporary.get(group, ())]
+        gemm, parts = nodes[-1], self._computed(group)
         with self.context.writer.origin("; ".join(dict.fromkeys(str(n.origin) for n in nodes))):
-            EMITTERS.computes[nodes[0].instruction].emit(self.context, nodes, private)
+            instruction = EMITTERS.computes[gemm.instruction]
+            if parts and instruction.emit_computed:
+                instruction.emit_computed(self.context, gemm, parts)
+            else:
+                instruction.emit(self.context, nodes, private)
         self._fence(group)
 
     def _fence(self, group: tuple[Node, ...]) -> None:

@@ -118,7 +118,7 @@ class _Product:
 
     def emit(self) -> None:
         """All tiles, after what makes up for signs."""
-        shape = register_tile(self.context, self.node, self.operands)
+        shape = register_tile(self.context, self.node, self.operands.sums)
         register = self.context.unit.lanes(self.dot.sums)
         shape = replace(shape, lanes=register)
         self.offsets = self._row_sums() if self.flipped else None

@@ -95,7 +95,7 @@ def _emit(context: Context, node: Compute, sums: str) -> None:
     if sums[0] == "f" and lie_along(a, b):
         emit_dots(context, operands)
         return
-    shape = register_tile(context, node, operands)
+    shape = register_tile(context, node, operands.sums)
 
     def tile(shape: Shape, tile: RegisterTile) -> None:
         _microkernel(context, operands, shape, tile)
@@ -139,9 +139,8 @@ def _oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
     return turned[0], turned[2], turned[1]
 
 
-def register_tile(context: Context, node: Compute, operands: Operands) -> Shape:
+def register_tile(context: Context, node: Compute, dtype: str) -> Shape:
     """From the instruction's tile, scaled to the type that products are summed in."""
-    dtype = operands.sums
     instruction = context.machine.instruction(node.instruction)
     default = (8, 48) if context.unit.registers == 32 else (6, 16)
     rows, columns = instruction.tile[:2] or default

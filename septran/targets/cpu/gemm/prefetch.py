@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from septran.dtypes import itemsize
+from septran.ir import expressions as ex
 from septran.ir.index import ZERO, Index, Var, minimum
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.tile.analyses.loops import walk
-from septran.tile.nodes import Compute, Copy, Node, TileProgram
+from septran.tile.nodes import Compute, Copy, Node, Region, TileProgram, regions
 
 LINE = 64
 """Bytes of a cache line, which is prefetched at once."""
@@ -133,40 +134,57 @@ def coming(
     body: Sequence[Node],
     following: Callable[[], Mapping[Var, Index]],
 ) -> dict[str, NextPack]:
-    """For each buffer that `body` packs for a gemm, what the next iteration puts there.
+    """For each operand that `body` packs or computes, what the next iteration makes it of.
 
     `following` gives the loop indices of that iteration; it writes code, so it is only called
     where there is anything to prefetch.
     """
-    copies = _packing(context, program, body)
-    if not copies:
+    sources = _packing(context, program, body)
+    if not sources:
         return {}
     moved, found = following(), {}
-    for copy in copies:
-        entries = tuple(e.substitute(moved) for e in copy.source.index)
-        access = context.access(replace(copy.source, index=entries))
+    for name, source in sources:
+        entries = tuple(e.substitute(moved) for e in source.index)
+        access = context.access(replace(source, index=entries))
         strides = [access.stride(n) for n in range(2)]
-        still = entries == copy.source.index
+        still = entries == source.index
         if not still and 1 in strides and None not in strides and not any(access.leaving):
-            found[copy.target.buffer] = NextPack(access, strides.index(1))
+            found[name] = NextPack(access, strides.index(1))
     return found
 
 
-def _packing(context: Context, program: TileProgram, body: Sequence[Node]) -> list[Copy]:
-    """The copies in `body` of parts of more than L2 holds, for a gemm in it."""
+def _packing(
+    context: Context, program: TileProgram, body: Sequence[Node]
+) -> tuple[tuple[str, Region], ...]:
+    """What `body` multiplies by, and of which part of more than L2 holds it makes it."""
     multiplied = {
         r.buffer
         for node, _ in walk(tuple(body))
         if isinstance(node, Compute) and node.primitive == "gemm"
         for r in node.operands[1:]
     }
-    found = []
+    found: dict[str, Region] = {}
     for node in body:
-        if isinstance(node, Copy) and node.target.buffer in multiplied and node.source.rank == 2:
-            source = program.buffer(node.source.buffer)
-            if _large(context, source.shape, source.dtype):
-                found.append(node)
-    return found
+        for source in _made_of(node):
+            name, held = regions(node)[0].buffer, program.buffer(source.buffer)
+            if name not in multiplied or not _large(context, held.shape, held.dtype):
+                continue
+            if source.rank == 2 and math.prod(source.shape) > math.prod(_shape(found.get(name))):
+                found[name] = source
+    return tuple(found.items())
+
+
+def _made_of(node: Node) -> tuple[Region, ...]:
+    """What a node copies or computes from."""
+    if isinstance(node, Copy):
+        return (node.source,)
+    if isinstance(node, Compute) and node.expression is not None:
+        return tuple(v for v in ex.loads(node.expression) if isinstance(v, Region))
+    return ()
+
+
+def _shape(region: Region | None) -> tuple[int, ...]:
+    return region.shape if region else (0,)
 
 
 def _large(context: Context, shape: Sequence[int], dtype: str) -> bool:

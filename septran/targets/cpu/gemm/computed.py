@@ -1,0 +1,194 @@
+"""``gemm`` whose B is computed where it is multiplied: of packed weights, say, no copy is made.
+
+A temporary that only the next gemm multiplies by, and that few rows are multiplied by, would
+take longer to write and to read again than to compute. So each vector of B is evaluated in the
+register tile, from the statements that make B: one for all steps of the summed axis, or one
+for each of several equal parts of them (the low and the high halves of bytes), which then
+share a loop, so that what they are made from is read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from septran.dtypes import accumulator_dtype, itemsize
+from septran.ir import expressions as ex
+from septran.ir.index import Index, axis
+from septran.targets.cpu import simd
+from septran.targets.cpu.addresses import Access
+from septran.targets.cpu.arithmetic import wrapping
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.gemm.k_loop import KLoopNest, stream
+from septran.targets.cpu.gemm.microkernel import register_tile, tiles
+from septran.targets.cpu.gemm.prefetch import LINE, NextPack
+from septran.targets.cpu.gemm.results import (
+    RegisterTile,
+    Shape,
+    first_step,
+    left,
+    prefetch,
+    update,
+)
+from septran.targets.cpu.map.elements import held_dtype, narrow, widen
+from septran.targets.cpu.map.values import Evaluation
+from septran.targets.lower.statements import Point, Statement, operand_point, statements
+from septran.targets.lower.writer import Expr
+from septran.tile.nodes import Compute, Node, Region, TileProgram
+
+MOST_STRIPS = 2
+"""Strips of A's rows for which B is computed anew; for more, a copy of it pays."""
+SPARE = 6
+"""Registers that a tile leaves for what B is computed from."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some steps of the summed axis, and how B's rows are made there."""
+
+    first: int
+    """The first of the steps."""
+    statement: Statement
+
+
+def computed_parts(program: TileProgram, nodes: Sequence[Node]) -> tuple[Part, ...]:
+    """How the last of `nodes`, a gemm, has its B computed by those before it; empty: it is stored.
+
+    All of B is written by elementwise statements, a part of its rows each, and used by nobody else.
+    """
+    *makers, gemm = nodes
+    if not isinstance(gemm, Compute) or gemm.primitive != "gemm" or not makers:
+        return ()
+    c, a, b = gemm.operands
+    own = b.is_plain and b.buffer not in program.params and b.buffer not in (c.buffer, a.buffer)
+    maps = [n for n in makers if isinstance(n, Compute) and n.operands[0].buffer == b.buffer]
+    if not own or len(maps) < len(makers) or any(n.accumulates for n in maps):
+        return ()
+    found, made = statements(maps, lambda name: program.buffer(name).dtype)
+    views = {v.tensor for s in found for v in ex.loads(s.value)}
+    if made or any(s.function for s in found) or views & {b.buffer, c.buffer}:
+        return ()
+    parts = sorted((_part(s) for s in found), key=lambda part: part.first)
+    height = found[0].target.shape[0]
+    whole = [p.first for p in parts] == list(range(0, b.shape[0], height))
+    same = all(p.statement.target.shape == (height, b.shape[1]) for p in parts)
+    certain = a.valid[1] == Index.of(b.shape[0]) == Index.of(len(parts) * height)
+    return tuple(parts) if whole and same and certain else ()
+
+
+def _part(statement: Statement) -> Part:
+    """Where a statement's rows lie in B; before its first one where they lie otherwise."""
+    high, wide = statement.target.index
+    start = high - Index.of(axis(0))
+    plain = start.is_constant and wide == Index.of(axis(1))
+    rows = statement.target.valid[0] == Index.of(statement.target.shape[0])
+    return Part(start.constant if plain and rows else -1, statement)
+
+
+def few_rows(context: Context, gemm: Compute) -> bool:
+    """Whether so few rows are multiplied by B that computing it again beats keeping it."""
+    shape = register_tile(context, gemm, accumulator_dtype(context.dtypes[gemm.operands[0].buffer]))
+    return gemm.operands[0].shape[0] <= MOST_STRIPS * shape.rows
+
+
+def emit_computed(context: Context, gemm: Compute, parts: Sequence[Part]) -> None:
+    """``C += A @ B`` for the extents that exist, or ``C = A @ B``, with B as `parts` say."""
+    regions = dict.fromkeys(v for p in parts for v in ex.loads(p.statement.value))
+    accesses = {r: context.access(r) for r in regions if isinstance(r, Region)}
+    c, a = map(context.access, gemm.operands[:2])
+    held = context.dtypes[gemm.operands[2].buffer]
+    ahead = context.coming.pop(gemm.operands[2].buffer, None)
+    work = _Tiles(context, c, a, first_step(context, gemm), parts, accesses, held, ahead)
+    sums = accumulator_dtype(c.storage.dtype)
+    shape = _line_wide(context, register_tile(context, gemm, sums), gemm, accesses)
+    tiles(context, c, shape, work.tile)
+
+
+def _line_wide(
+    context: Context, shape: Shape, gemm: Compute, accesses: Mapping[Region, Access]
+) -> Shape:
+    """A tile as wide as a cache line of what B is made from, where few rows leave registers."""
+    rows, register = gemm.operands[0].shape[0], context.unit.lanes(shape.dtype)
+    size = min((itemsize(a.storage.held) for a in accesses.values()), default=LINE)
+    count = LINE // size // register
+    if count <= shape.registers or rows * count + SPARE > context.unit.registers:
+        return shape
+    most = (context.unit.registers - SPARE) // count
+    # Vectors of a register: LLVM widens bytes from memory then, and cuts up no longer vectors.
+    return Shape(most, count * register, register, shape.dtype, registers=count)
+
+
+@dataclass(frozen=True)
+class _Tiles:
+    """Writes register tiles."""
+
+    context: Context
+    c: Access
+    a: Access
+    first: Index | None
+    parts: Sequence[Part]
+    accesses: Mapping[Region, Access]
+    held: str
+    """B's element type, which its values are rounded to."""
+    ahead: NextPack | None
+    """What the next iteration of the loops around makes B from."""
+
+    def tile(self, shape: Shape, tile: RegisterTile) -> None:
+        """All steps of one tile, and its sums into C."""
+        context, writer = self.context, self.context.writer
+        rows = [writer.allocate("acc", shape.columns, shape.dtype) for _ in range(tile.rows)]
+        zero = simd.constant(0, shape.dtype, shape.lanes)
+        for row in rows:
+            for chunk in shape.chunks:
+                simd.store(writer, row, writer.index(chunk), zero, shape.lanes)
+        prefetch(context, self.c, shape, tile)
+        start = (tile.row, Index())
+        column_of_a = stream(context, self.a, start, 1, range(tile.rows), KLoopNest())
+        with context.loop("k", self.parts[0].statement.target.shape[0]) as k:
+            self._ask(k, shape, tile)
+            for part in self.parts:
+                vectors = self._vectors(part, k, shape, tile)
+                step = context.variable("k", k + part.first)
+                for i, row in enumerate(rows):
+                    scalar = column_of_a(step, i, 1, shape.dtype, None)
+                    a = writer.bind("a", simd.broadcast(scalar, shape.lanes))
+                    for chunk, b in zip(shape.chunks, vectors, strict=True):
+                        old = simd.load(row, writer.index(chunk), shape.lanes)
+                        total = wrapping.multiply_add(writer, a, b, old)
+                        simd.store(writer, row, writer.index(chunk), total, shape.lanes)
+        update(context, self.c, self.first, shape, tile, rows)
+
+    def _vectors(self, part: Part, k: Index, shape: Shape, tile: RegisterTile) -> list[Expr]:
+        """B's row at a step of a part, as far as the tile has columns."""
+        context, found = self.context, []
+        evaluation = Evaluation(context, self.accesses)
+        target, value = part.statement.target, part.statement.value
+        for chunk in shape.chunks:
+            short = left(context, shape, tile, chunk) is not None
+            count = tile.columns - chunk if short and tile.columns is not None else None
+            point = Point((k, tile.column + chunk), 1, shape.lanes, count)
+            made = evaluation.value(value, operand_point(point, value, target.shape))
+            made = simd.broadcast(_as_held(context, made, self.held), shape.lanes)
+            found.append(context.writer.bind("b", simd.cast(made, shape.dtype)))
+        return found
+
+    def _ask(self, k: Index, shape: Shape, tile: RegisterTile) -> None:
+        """Ask for the lines that the next iteration makes this part of B from."""
+        if self.ahead is None or self.ahead.along != 1 or tile.row != Index():
+            return
+        access = self.ahead.access
+        line = LINE // itemsize(access.storage.held)
+        for column in range(0, shape.columns, line):
+            at = self.context.lower(access.at((k, tile.column + column)))
+            simd.prefetch(self.context.writer, access.storage.flat, at, 2)
+
+
+def _as_held(context: Context, value: Expr, dtype: str) -> Expr:
+    """What would be read again had it been stored; of bfloat16 before it is rounded.
+
+    That type has float32's range, so what is kept besides is within the rounding's bound.
+    """
+    if dtype == "bfloat16":
+        return value
+    held = held_dtype(dtype)
+    return widen(context.writer.bind("s", narrow(context, value, dtype, held)), dtype)

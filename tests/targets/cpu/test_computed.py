@@ -1,0 +1,151 @@
+"""Operands of products that are computed where they are multiplied, and never stored."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import numpy as np
+import pytest
+
+import septran
+
+FEW = [(1, 100, 192), (3, 70, 64), (6, 64, 128), (7, 33, 64), (11, 257, 128), (12, 1, 64)]
+
+
+def product(m, n, k, dtype="float32", **static):
+    shapes = {"M": m, "N": n, "K": k}
+    return septran.compile("dequant_gemm", "cpu-x86", shapes=shapes, static=static, dtypes=dtype)
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """Compiles a task whose B is made by `lines` of a leaf from X of the same shape."""
+
+    def compiled(lines, shapes, dtype="float32", kind="A.dtype", more=""):
+        text = f"""
+from septran import task
+
+
+@task.define(leaf=True)
+def make(B, X):
+{textwrap.indent(textwrap.dedent(lines), "    ")}
+
+
+@task.define(leaf=True)
+def product(C, A, B):
+    task.call_primitive("gemm", C, A, B)
+
+
+@task.define
+def made(C: task.Tensor["M", "N"], A: task.Tensor["M", "K"], X: task.Tensor["K", "N"]):
+    B = task.empty(X.shape, {kind}, name="B")
+    task.fill(C, 0)
+    task.launch(make, B, X)
+    task.launch(product, C, A, B)
+{textwrap.indent(textwrap.dedent(more), "    ")}
+"""
+        path = tmp_path / "made.py"
+        path.write_text(text, encoding="utf-8")
+        return septran.compile(path, "cpu-x86", shapes=shapes, dtypes=dtype)
+
+    return compiled
+
+
+def held(kernel, stem="B"):
+    """Whether the operand has a place in memory."""
+    text = str(kernel.stages.tensor_ir)
+    return re.search(rf"^ *{stem}(_\d+)? = T.alloc_buffer", text, re.MULTILINE) is not None
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("shape", FEW, ids=str)
+def test_weights_of_few_rows_are_never_stored(shape, bits):
+    kernel = product(*shape, bits=bits)
+    assert not held(kernel, "T")
+    result = kernel.check(guard=shape[0] in (1, 7))
+    assert result.right, result
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_every_type_of_the_other_operand(dtype, bits):
+    kernel = product(3, 70, 128, dtype, bits=bits)
+    assert not held(kernel, "T")
+    result = kernel.check(guard=True)
+    assert result.right, result
+
+
+def test_weights_of_many_rows_are_stored():
+    kernel = product(64, 64, 64)
+    assert held(kernel, "T")
+    assert kernel.check().right
+
+
+def test_small_whole_numbers_are_exact():
+    rng = np.random.default_rng(0)
+    a = rng.integers(-4, 5, (5, 128)).astype("float32")
+    w = rng.integers(0, 256, (64, 75), dtype=np.uint8)
+    scale, zero = (np.full((2, 75), x, "float32") for x in (0.5, 8))
+    halves = w.reshape(2, 32, 75)
+    weights = np.concatenate([halves & 15, halves >> 4], 1).reshape(128, 75).astype("float32")
+    found = product(5, 75, 128, bits=4)(a, w, scale, zero)
+    assert (found == a @ ((weights - 8) / 2)).all()
+
+
+SHAPES = {"M": 3, "N": 75, "K": 40}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    ["B[:, :] = X * 2 + 1", "h = X.shape[0] // 2\nB[:h, :] = X[h:, :]\nB[h:, :] = X[:h, :] + 1"],
+)
+def test_any_expression_is_computed_in_place(mine, lines):
+    kernel = mine(lines, SHAPES)
+    assert not held(kernel)
+    result = kernel.check(guard=True)
+    assert result.right, result
+
+
+def test_whole_numbers_wrap_as_if_they_had_been_stored(mine):
+    kernel = mine("B[:, :] = X * 3", SHAPES, "int16")
+    x = np.full((40, 75), 20000, "int16")
+    a = np.ones((3, 40), "int16")
+    assert not held(kernel)
+    assert (kernel(a, x) == a.astype("int32") @ (x * np.int16(3))).all()
+
+
+def test_float16_is_rounded_as_if_it_had_been_stored(mine):
+    kernel = mine("B[:, :] = X + 1", SHAPES, "float16")
+    x = np.full((40, 75), 2.0**-11, "float16")
+    assert not held(kernel)
+    found = kernel(np.ones((3, 40), "float16"), x)
+    assert (found == 40).all()
+
+
+@pytest.mark.parametrize(
+    ("lines", "more"),
+    [
+        ("h = X.shape[0] // 4\nB[:h, :] = X[:h, :]\nB[h:, :] = X[h:, :] * 2", ""),
+        ("B[:, :] = X\nB[:, :] = B * 2", ""),
+        ("B[:, :] = X - task.max(X, axis=0)", ""),
+        ("B[:, :] = X * 2", "task.launch(product, C, A, B)"),
+    ],
+    ids=["unequal parts", "two steps", "reduction", "used again"],
+)
+def test_other_operands_are_stored(mine, lines, more):
+    kernel = mine(lines, SHAPES, more=more)
+    assert held(kernel)
+    result = kernel.check()
+    assert result.right, result
+
+
+def test_what_the_next_group_is_made_of_is_asked_for():
+    """Weights of more than L2 holds: the first line of each row of the group to come."""
+    kernel = product(1, 512, 8192)
+    text = str(kernel.stages.tensor_ir)
+    assert "T.address_of(W_flat" in text.split("septran_apart")[-1]
+    assert (
+        "T.address_of(W_flat" not in str(product(1, 512, 128).stages.tensor_ir).split("apart")[-1]
+    )
+    assert kernel.check(guard=True).right
