@@ -50,7 +50,7 @@ FAMILIES = {
             "tests/tile/test_verify.py", "tests/test_rare_errors.py", "tests/tile/passes",
             "tests/tile/test_mutations.py", "tests/tile/test_region_mutations.py",
             "tests/tile/test_collisions.py", "tests/tile/test_contracts.py",
-            "tests/tile/test_asked_layouts.py",
+            "tests/tile/test_asked_layouts.py", "tests/tile/test_lost_writes.py",
         ),
     ),
     "bounds": Family(

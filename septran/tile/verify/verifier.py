@@ -1,8 +1,8 @@
 """Whether a tile program keeps the rules of Tile IR.
 
 Every region is inside its buffer, every buffer fits its memory, copies use engines that
-there are, parallel iterations do not race, and what is copied asynchronously is read
-after its wait and overwritten after its release only.
+there are, parallel iterations do not race, what is written to a staged tensor gets back to
+it, and what is copied asynchronously is read after its wait and overwritten after its release only.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from septran.argument_checks import require
 from septran.errors import SepTranError, raise_all
 from septran.tile.analyses.scopes import blocks
 from septran.tile.nodes import TileProgram
+from septran.tile.verify.lost_writes import check_lost_writes
 from septran.tile.verify.names import check_names
 from septran.tile.verify.places import check_clusters, check_places
 from septran.tile.verify.races import check_races
@@ -32,4 +33,5 @@ def verify(program: TileProgram, *, full: bool = False) -> None:
     found += check_regions(program, full)
     found += check_clusters(program)
     found += check_races(program, top, full)
+    found += check_lost_writes(program)
     raise_all(found or check_sync(program, top, full))

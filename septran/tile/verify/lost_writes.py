@@ -1,0 +1,163 @@
+"""Whether what is computed reaches the tensor it belongs to: no copy back goes out too early.
+
+A tensor is often in several memories at one time, each copy of it staged from the one before.
+What is written to a staged copy is lost if nobody reads it before it is brought anew, or at all:
+then it was copied back too early, or by the wrong way. This is found by following which elements
+are still to be read, backwards through the program (live variables, as in Aho, Lam, Sethi,
+Ullman, Compilers, 2nd edition, 9.2.5), by regions where they are affine and else by buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from septran.errors import TileError
+from septran.ir.index import Range, Var
+from septran.tile.analyses.loops import covers, depends, may_overlap, ranges
+from septran.tile.interpret.channel_state import located
+from septran.tile.nodes import (
+    Buffer,
+    Copy,
+    For,
+    Node,
+    Region,
+    Role,
+    TileProgram,
+    nodes,
+    reads,
+    writes,
+)
+
+
+class LostWriteError(TileError):
+    """What is written to a staged copy of an output never gets to the output."""
+
+    code = "SEP440"
+    of_passes = True
+
+
+def check_lost_writes(program: TileProgram) -> Iterator[TileError]:
+    """Writes to staged outputs after which nobody reads what they have written."""
+    yield from _Search(program).found()
+
+
+@dataclass(frozen=True)
+class _Live:
+    """What is read later, before it is brought anew."""
+
+    regions: frozenset[Region] = frozenset()
+    buffers: frozenset[str] = frozenset()
+    """Of which any part may be: where the iteration that reads is another one."""
+
+    def __or__(self, other: _Live) -> _Live:
+        return _Live(self.regions | other.regions, self.buffers | other.buffers)
+
+    def reading(self, regions: Iterable[Region]) -> _Live:
+        """Before a node that reads these, too."""
+        return _Live(self.regions | frozenset(regions), self.buffers)
+
+    def without(self, region: Region, buffer: Buffer) -> _Live:
+        """Before a copy that brings all of `region` anew."""
+        whole = buffer.stages == 1 and covers(region, buffer.shape)
+        gone = {r for r in self.regions if r == region or (whole and r.buffer == buffer.name)}
+        return _Live(self.regions - gone, self.buffers - {buffer.name} if whole else self.buffers)
+
+    def outside(self, loop: For) -> _Live:
+        """What it is where the loop's index means nothing."""
+        inside = {r for r in self.regions if depends(r, loop.variable)}
+        return _Live(self.regions - inside, self.buffers | {r.buffer for r in inside})
+
+    def of_other_iterations(self, loop: For, buffers: Mapping[str, Buffer]) -> _Live:
+        """What further iterations read; a parallel one has buffers of its own."""
+        seen = self.outside(loop)
+        own = {name for name, b in buffers.items() if loop.variable in b.own}
+        kept = frozenset(r for r in seen.regions if r.buffer not in own)
+        return _Live(kept, seen.buffers - own)
+
+    def touches(self, region: Region, known: Mapping[Var, Range]) -> bool:
+        """Whether anything of `region` is read."""
+        if region.buffer in self.buffers:
+            return True
+        return any(may_overlap(region, r, known) for r in self.regions)
+
+
+@dataclass
+class _Search:
+    """One pass backwards through a program."""
+
+    program: TileProgram
+    exposed: dict[int, _Live] = field(default_factory=dict)
+    """What each body reads that came from before it, by the identity of its node."""
+
+    def __post_init__(self) -> None:
+        self.buffers = {b.name: b for b in self.program.buffers}
+        self.known = ranges(self.program.body)
+        self.owed = self._staged_outputs()
+        self.lost: list[Node] = []
+
+    def found(self) -> Iterator[TileError]:
+        """The errors, in the program's order."""
+        self._before(self.program.body, _Live(), report=True)
+        for node in reversed(self.lost):
+            target = writes(node)[0]
+            tensor = self.buffers[target.buffer].tensor
+            message = (
+                f"what is written to {target} is lost: nobody reads it before {target.buffer} "
+                f"ends or is brought anew, so {tensor} does not get it"
+            )
+            yield located(LostWriteError, message, node.origin)
+
+    def _before(self, body: tuple[Node, ...], live: _Live, report: bool) -> _Live:
+        """What is live before `body`, given what is after it."""
+        roles = [n for n in body if isinstance(n, Role)]
+        for role in roles:  # they run at one time, so each may read what any other one writes
+            live |= _Live(buffers=frozenset(r.buffer for n in nodes(role.body) for r in reads(n)))
+        for node in reversed(body):
+            if isinstance(node, For | Role):
+                live = self._before_body(node, live, report)
+                continue
+            if report and self._to_be_read(node) and not live.touches(writes(node)[0], self.known):
+                self.lost.append(node)
+            if isinstance(node, Copy) and self._same_tensor(node):
+                live = live.without(node.target, self.buffers[node.target.buffer])
+            live = live.reading(reads(node))
+        return live
+
+    def _before_body(self, node: For | Role, live: _Live, report: bool) -> _Live:
+        """A loop may run no iteration at all: what is live after it is so before it."""
+        if id(node) not in self.exposed:
+            self.exposed[id(node)] = self._before(node.body, _Live(), report=False)
+        reading = self.exposed[id(node)]
+        if isinstance(node, For):
+            inside = live | reading.of_other_iterations(node, self.buffers)
+            reading = reading.outside(node)
+        else:
+            inside = live
+        if report:
+            self._before(node.body, inside, report=True)
+        return live | reading
+
+    def _staged_outputs(self) -> set[str]:
+        """Buffers that hold what is an output's, at any distance from it.
+
+        A logic may compute what it never uses, as a state's last update, so of temporaries
+        nothing can be said. But the last write to any copy of an output is for the caller.
+        """
+        pairs = [
+            {n.source.buffer, n.target.buffer}
+            for n in nodes(self.program.body)
+            if isinstance(n, Copy) and self._same_tensor(n)
+        ]
+        found = set(self.program.outputs)
+        while more := {name for pair in pairs if pair & found for name in pair} - found:
+            found |= more
+        return found - set(self.program.params)
+
+    def _to_be_read(self, node: Node) -> bool:
+        written = writes(node)
+        return bool(written) and written[0].buffer in self.owed
+
+    def _same_tensor(self, copy: Copy) -> bool:
+        tensor = self.buffers[copy.target.buffer].tensor
+        return bool(tensor) and tensor == self.buffers[copy.source.buffer].tensor
