@@ -9,13 +9,13 @@ multiplied as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tvm import tirx
 
 from septran.dtypes import itemsize
-from septran.ir.index import Index, axis, ceil_div
+from septran.ir.index import ZERO, Index, axis, ceil_div
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
@@ -25,6 +25,8 @@ from septran.targets.lower.writer import Expr
 
 PARALLEL_ELEMENTS = 1 << 15
 """A copy of at least that many elements outside of a parallel loop is spread over the cores."""
+LINE = 64
+"""Bytes of a cache line."""
 WORD = "int32"
 
 
@@ -34,7 +36,7 @@ def emit_groups(context: Context, target: Access, source: Access) -> None:
     if not move.plain:
         _one_by_one(context, target, source)
     elif source.stride(move.across) == 1:
-        move.panels(move.interleaved)
+        move.lines()
     elif source.stride(move.deep) == 1:
         move.panels(move.turned)
     else:
@@ -82,13 +84,33 @@ class _Move:
             whole and same and fits and word and not any(self.source.leaving) and not source.padded
         )
 
-    def panels(self, body: Callable[[Index, Index | None], None]) -> None:
-        """Run `body` on each panel, the last one with the number of its columns."""
-        context, extent = self.context, self.source.region.valid[self.across]
+    @property
+    def _spread(self) -> bool:
+        """Whether the cores share the panels."""
         large = self.source.region.shape[0] * self.source.region.shape[1] >= PARALLEL_ELEMENTS
+        return large and not self.context.parallel
+
+    def lines(self) -> None:
+        """Panels from rows that lie along them, as many at once as a cache line has.
+
+        Rows that are far apart push each other out of the caches, so a line is read once.
+        """
+        context, extent = self.context, self.source.region.valid[self.across]
+        beside = max(1, LINE // (self.width * itemsize(self.source.storage.held)))
+        step = beside * self.width
+        whole = context.variable("lines", extent // step)
+        with context.loop("line", whole, self._spread) as line:
+            self._interleaved([line * step + n * self.width for n in range(beside)], None)
+        if not context.divides(step, extent):
+            self.panels(lambda first, count: self._interleaved([first], count), whole * beside)
+
+    def panels(self, body: Callable[[Index, Index | None], None], done: Index = ZERO) -> None:
+        """Run `body` on each panel from `done` on, the last one with the number of its columns."""
+        context, extent = self.context, self.source.region.valid[self.across]
         whole = context.variable("panels", extent // self.width)
-        with context.loop("panel", whole, large and not context.parallel) as panel:
-            body(panel * self.width, None)
+        spread = self._spread and done == ZERO
+        with context.loop("panel", whole - done, spread) as panel:
+            body((done + panel) * self.width, None)
         if not context.divides(self.width, extent):
             rest = context.variable("rest", extent - whole * self.width)
             with context.writer.when(rest.is_constant or context.lower(rest) > 0):
@@ -108,10 +130,14 @@ class _Move:
             with context.writer.when(rest.is_constant or context.lower(rest) > 0):
                 last(whole, rest)
 
-    def interleaved(self, first: Index, columns: Index | None) -> None:
-        """A panel from rows that lie along it."""
+    def _interleaved(self, panels: Sequence[Index], columns: Index | None) -> None:
+        """Some panels, by their first columns, from rows that lie along them."""
 
         def group(number: Index, rest: Index | None = None) -> None:
+            for first in panels:
+                panel(first, number, rest)
+
+        def panel(first: Index, number: Index, rest: Index | None) -> None:
             rows = [
                 self._row(first, number * self.size + n, columns, n, rest) for n in range(self.size)
             ]
