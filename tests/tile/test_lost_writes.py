@@ -104,7 +104,8 @@ def test_a_pass_that_swaps_copies_back_is_found(tmp_path):
     @septran.tile_pass(after="eliminate_copies")
     def swap_the_last(program):
         (loop,) = program.body
-        assert isinstance(loop, For) and all(isinstance(n, Copy) for n in loop.body[-2:])
+        assert isinstance(loop, For)
+        assert all(isinstance(n, Copy) for n in loop.body[-2:])
         return replace(program, body=(replace(loop, body=(*loop.body[:-2], *loop.body[:-3:-1])),))
 
     with pytest.raises(SepTranError, match="is lost: nobody reads it before G_UB") as caught:
