@@ -57,7 +57,8 @@ def resolve(
     raise_all([whole] if whole else work.errors or work.unbound)
     check_capacity(tree, mapping.machine, instances, work.decisions)
     lost = effects.overridden_tunables(mapping, work.asked)
-    more = (*lost, *effects.unrolled(tree), *effects.unfollowed(tree))
+    idle = effects.idle_rules(mapping, tree)
+    more = (*lost, *idle, *effects.unrolled(tree), *effects.unfollowed(tree))
     decisions = effects.distinct([*work.decisions, *more], instances, work.bound)
     return ResolvedMapping(tree, mapping.machine, instances, decisions, mapping.file)
 
