@@ -309,10 +309,12 @@ def reduce(function: str, operand: Expr, axis: int) -> Expr:
     at = axis % rank
     shape = operand.shape[:at] + operand.shape[at + 1 :]
     valid = operand.valid[:at] + operand.valid[at + 1 :]
-    dtype = compute_dtype(operand.dtype)
-    if function == "sum":
-        dtype = accumulator_dtype(operand.dtype)
-    return Reduce(function, operand, at, shape, valid, dtype)
+    return Reduce(function, operand, at, shape, valid, reduced_dtype(function, operand.dtype))
+
+
+def reduced_dtype(function: str, dtype: str) -> str:
+    """The type that elements of another are reduced in."""
+    return accumulator_dtype(dtype) if function == "sum" else compute_dtype(dtype)
 
 
 def expand(operand: Expr, axes: tuple[int, ...]) -> Expr:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from septran.ir.index import Index, IndexLike, Range, Var
 from septran.machine.model import Machine
 from septran.targets.cpu.addresses import Access, Storage
+from septran.targets.cpu.arithmetic.mathematics import VectorArithmetic
 from septran.targets.cpu.simd import VectorUnit
 from septran.targets.cpu.writer import CpuWriter
 from septran.targets.lower.indices import Scope
@@ -41,6 +42,11 @@ class Context(Scope):
     """The element types of the program's buffers, also of those that are never stored."""
     parallel: bool = False
     """Whether a parallel loop is open: TVM's pool does not nest."""
+
+    @property
+    def arithmetic(self) -> VectorArithmetic:
+        """Functions of elements, written here."""
+        return VectorArithmetic(self.writer)
 
     def cache_bytes(self, of: str | None = None) -> float:
         """Capacity of the largest cache, or of the largest that a processor has to itself."""

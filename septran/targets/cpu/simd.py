@@ -8,6 +8,12 @@ from typing import Any
 from tvm import tirx
 
 from septran.dtypes import itemsize
+from septran.targets.lower.values import bits as bits
+from septran.targets.lower.values import broadcast as broadcast
+from septran.targets.lower.values import cast as cast
+from septran.targets.lower.values import element_of as element_of
+from septran.targets.lower.values import lanes_of as lanes_of
+from septran.targets.lower.values import vector_type as vector_type
 from septran.targets.lower.writer import Expr, Writer
 
 
@@ -28,23 +34,6 @@ AVX2 = VectorUnit(32, 16)
 AVX512 = VectorUnit(64, 32)
 
 
-def vector_type(dtype: str, lanes: int) -> str:
-    """TensorIR's name of the type."""
-    return dtype if lanes == 1 else f"{dtype}x{lanes}"
-
-
-def lanes_of(value: Expr) -> int:
-    """How many lanes an expression has."""
-    text = str(value.ty.dtype)
-    _, _, count = text.partition("x")
-    return int(count) if count else 1
-
-
-def element_of(value: Expr) -> str:
-    """The dtype of each lane."""
-    return str(value.ty.dtype).partition("x")[0]
-
-
 def constant(value: float | int | bool, dtype: str, lanes: int = 1) -> Expr:
     """The same constant in every lane."""
     scalar = tirx.const(value, dtype)
@@ -54,27 +43,6 @@ def constant(value: float | int | bool, dtype: str, lanes: int = 1) -> Expr:
 def like(value: Expr, number: float) -> Expr:
     """A constant of the type and lanes of another value."""
     return constant(number, element_of(value), lanes_of(value))
-
-
-def broadcast(value: Expr, lanes: int) -> Expr:
-    """A scalar in every lane; vectors stay themselves."""
-    if lanes == 1 or lanes_of(value) == lanes:
-        return value
-    return tirx.Broadcast(value, lanes)
-
-
-def cast(value: Expr, dtype: str) -> Expr:
-    """Each lane converted to `dtype`."""
-    if element_of(value) == dtype:
-        return value
-    return tirx.Cast(vector_type(dtype, lanes_of(value)), value)
-
-
-def bits(value: Expr, dtype: str) -> Expr:
-    """The same bits read as another type of equal size."""
-    if element_of(value) == dtype:
-        return value
-    return tirx.reinterpret(vector_type(dtype, lanes_of(value)), value)
 
 
 def words(value: Expr) -> Expr:

@@ -14,6 +14,7 @@ from septran.dtypes import itemsize
 from septran.emulator.launch import Argument, TensorMap
 from septran.ir.index import Index, IndexLike, Var
 from septran.targets.cuda.fragment.fragments import Fragment, Holding
+from septran.targets.cuda.fragment.mathematics import CudaArithmetic
 from septran.targets.cuda.state import KernelState
 from septran.targets.cuda.writer import CudaWriter
 from septran.targets.lower.indices import Scope
@@ -113,6 +114,11 @@ class Context(Scope):
     thread: Index = field(default_factory=Index)
     """The number of the thread in `threads`."""
     _parts: dict[tuple[Fragment, int], Index] = field(default_factory=dict)
+
+    @property
+    def arithmetic(self) -> CudaArithmetic:
+        """Functions of elements, written here."""
+        return CudaArithmetic(self.writer)
 
     def buffer(self, name: str) -> Buffer:
         """The buffer of the tile program."""

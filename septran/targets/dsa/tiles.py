@@ -22,7 +22,7 @@ from septran.ir.numerics import convert
 from septran.simulator.commands import DTYPES
 from septran.targets.dsa.context import Access, Address, Context
 from septran.targets.dsa.runs import slope
-from septran.targets.lower.positions import operand_dtype
+from septran.targets.lower.expressions import axes_of, operand_dtype, position
 from septran.tile.nodes import Region
 
 ROW, COL = Var("@row"), Var("@col")
@@ -260,8 +260,7 @@ class Planner:
         """Where along the entry's tensor the elements lie."""
         own = axis(expr.axis)
         entries = [e for e in expr.view.index if own in e.variables()]
-        known = {axis(n): Index() for n in range(expr.view.rank)}
-        at = entries[0].substitute({**known, own: point[0]}) if entries else Index()
+        at = position(expr, point[0]) if entries else Index()
         moving = [v for v in (ROW, COL) if v in point[0].variables()]
         if not moving:
             return self.cast(Number(at, "int64"), expr.dtype)
@@ -339,11 +338,7 @@ def address_of(context: Context, scratch: Scratch, spot: Spot, dtype: str) -> Ad
 
 def broadcast(point: Point, expr: ex.Expr, shape: tuple[int, ...]) -> Point:
     """The point of an operand of a node of `shape`, by NumPy's rule."""
-    skip = len(shape) - len(expr.shape)
-    return tuple(
-        Index() if expr.shape[n] == 1 and shape[skip + n] != 1 else point[skip + n]
-        for n in range(len(expr.shape))
-    )
+    return tuple(Index() if n is None else point[n] for n in axes_of(expr, shape))
 
 
 def tir_number(context: Context, value: Any, dtype: str) -> Any:

@@ -12,8 +12,9 @@ from typing import Any
 
 from tvm import tirx
 
+from septran.dtypes import itemsize
 from septran.ir.atoms import Atom, FloorDiv, Max, Min, Mod
-from septran.ir.bounds import least
+from septran.ir.bounds import least, magnitude
 from septran.ir.index import Index, IndexLike, Range, Var, axis
 from septran.ir.views import View
 from septran.targets.lower.writer import Expr, Writer, both
@@ -79,11 +80,8 @@ class Indices:
 
     def holds(self, value: Index) -> bool:
         """Whether no part of `value` is beyond the integers that indices are in TensorIR."""
-        value = self.simplify(value)
-        most = abs(value.constant)
-        for atom, factor in value.terms:
-            most += abs(factor) * max(map(abs, Index(((atom, 1),)).bounds(self.ranges)))
-        return most < (1 << 63 if self.writer.index_dtype == "int64" else 1 << 31)
+        most = magnitude(self.simplify(value), self.ranges)
+        return most is not None and most < 1 << (8 * itemsize(self.writer.index_dtype) - 1)
 
     def surely_below(self, value: IndexLike, limit: IndexLike) -> bool:
         """Whether ``value < limit`` always holds."""

@@ -10,6 +10,7 @@ from septran.dtypes import is_float
 from septran.ir import expressions as ex
 from septran.ir.index import Index, Var
 from septran.ir.views import View
+from septran.targets.lower.expressions import axes_of
 from septran.task.tree import TunableValue
 from septran.tile.nodes import Buffer, Compute, Copy, Region
 
@@ -38,18 +39,10 @@ def operand_point(
     point: Point, operand: ex.Expr, shape: tuple[int, ...], parent: ex.Expr | None = None
 ) -> Point:
     """The point in an operand of an expression of `shape` that is evaluated at `point`."""
-    if isinstance(parent, ex.Expand):
-        kept = [n for n in range(len(shape)) if n not in parent.axes]
-        along = kept.index(point.along) if point.along in kept else None
-        return point.at_axis(tuple(point.at[n] for n in kept), along)
-    skip = len(shape) - len(operand.shape)
-    at, moved = [], None
-    for n, (extent, exists) in enumerate(zip(operand.shape, operand.valid, strict=True)):
-        single = extent == 1 and exists == Index.of(1) and shape[skip + n] != 1
-        at.append(Index() if single else point.at[skip + n])
-        if point.along == skip + n and not single:
-            moved = n
-    return point.at_axis(tuple(at), moved)
+    axes = axes_of(operand, shape, parent)
+    at = tuple(Index() if n is None else point.at[n] for n in axes)
+    moves = point.along is not None and point.along in axes
+    return point.at_axis(at, axes.index(point.along) if moves else None)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import tvm
 from tvm import tirx
 
 from septran.targets.cpu import simd
-from septran.targets.cpu.arithmetic.mathematics import apply, combine
+from septran.targets.cpu.arithmetic.mathematics import VectorArithmetic
 from septran.targets.cpu.run.build import compile_module
 from septran.targets.cpu.run.isa import native
 from septran.targets.cpu.writer import CpuWriter
@@ -34,8 +34,9 @@ def compiled(function: str, dtype: str, operands: int, count: int, lanes: int = 
     buffers = [flat_buffer(f"x{n}", count, dtype, 1) for n in range(operands + 1)]
     with writer.loop("i", count // lanes) as i:
         values = [writer.bind("v", simd.load(b, i * lanes, lanes)) for b in buffers[:-1]]
-        made = apply(writer, function, *values, dtype) if operands == 1 else None
-        made = combine(writer, function, *values) if made is None else made
+        arithmetic = VectorArithmetic(writer)
+        made = arithmetic.apply(function, *values, dtype) if operands == 1 else None
+        made = arithmetic.combine(function, *values) if made is None else made
         simd.store(writer, buffers[-1], i * lanes, simd.cast(made, dtype), lanes)
     module = tvm.IRModule({"f": writer.function("f", buffers)})
     return compile_module(module, native().arch)["f"]

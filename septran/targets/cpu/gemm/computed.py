@@ -31,7 +31,7 @@ from septran.targets.cpu.gemm.results import (
     update,
 )
 from septran.targets.cpu.map.elements import held_dtype, narrow, widen
-from septran.targets.cpu.map.values import Evaluation
+from septran.targets.cpu.map.values import VectorEvaluation
 from septran.targets.lower.statements import Point, Statement, operand_point, statements
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Compute, Node, Region, TileProgram
@@ -161,7 +161,7 @@ class _Tiles:
     def _vectors(self, part: Part, k: Index, shape: Shape, tile: RegisterTile) -> list[Expr]:
         """B's row at a step of a part, as far as the tile has columns."""
         context, found = self.context, []
-        evaluation = Evaluation(context, self.accesses)
+        evaluation = VectorEvaluation(context, self.accesses)
         target, value = part.statement.target, part.statement.value
         for chunk in shape.chunks:
             short = left(context, shape, tile, chunk) is not None

@@ -6,28 +6,19 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from septran.dtypes import accumulator_dtype, compute_dtype, itemsize
+from septran.dtypes import compute_dtype, itemsize
 from septran.ir import expressions as ex
 from septran.ir.index import Index, axis, ceil_div
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
-from septran.targets.cpu.arithmetic import wrapping
-from septran.targets.cpu.arithmetic.mathematics import extreme
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.map.elements import stored, write
 from septran.targets.cpu.map.statements import Columns
-from septran.targets.cpu.map.values import Evaluation
+from septran.targets.cpu.map.values import VectorEvaluation
 from septran.targets.cpu.simd import constant, lanes_of
 from septran.targets.lower.statements import Point, Statement, identity, operand_point, regions_of
-from septran.targets.lower.writer import Expr, Writer
+from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Region
-
-
-def join(writer: Writer, function: str, new: Expr, old: Expr) -> Expr:
-    """One more element into what was reduced so far."""
-    if function == "sum":
-        return wrapping.add(writer, old, new)
-    return extreme(function, writer.bind("x", new), writer.bind("y", old))
 
 
 class Accumulator:
@@ -47,9 +38,9 @@ class Accumulator:
         if count is not None:
             mask = simd.first_lanes(count, lanes)
             value = simd.select(mask, value, constant(self.least, self.dtype, lanes))
-        zero = writer.index(0)
-        old = simd.load(self.buffer, zero, lanes)
-        simd.store(writer, self.buffer, zero, join(writer, self.function, value, old), lanes)
+        old = writer.load(self.buffer, 0, lanes)
+        joined = self.context.arithmetic.join(self.function, old, value)
+        writer.store(self.buffer, 0, joined, lanes)
 
     def vector(self) -> Expr:
         """Each lane's own reduction."""
@@ -65,7 +56,7 @@ class Accumulator:
             lanes //= 2
             low = writer.bind("l", simd.load(half, writer.index(0), lanes))
             high = writer.bind("h", simd.load(half, writer.index(lanes), lanes))
-            value = join(writer, self.function, high, low)
+            value = self.context.arithmetic.join(self.function, low, high)
         return writer.bind("r", value)
 
 
@@ -88,7 +79,7 @@ def emit_row(
     for run in loops:
         first = run[0]
         if _scalar(first, len(at)):
-            value = Evaluation(context, accesses).value(first.value, first.point(at, Index()))
+            value = VectorEvaluation(context, accesses).value(first.value, first.point(at, Index()))
             write(context, accesses[first.target], at, value)
         elif _vertical(first):
             _Vertical(context, first, at, accesses).emit()
@@ -220,7 +211,7 @@ class _Columns:
         """Whole vectors first, then what is left under a mask."""
         context, extent = self.context, _extent(self.run[0])
         lanes, wide = vector_lanes(context, self.run, self.accesses)
-        evaluation = Evaluation(context, self.accesses)
+        evaluation = VectorEvaluation(context, self.accesses)
         for statement in self.run:
             evaluation.hoist(statement.value, self._point(statement, Index(), lanes, None))
         sums = [self._accumulator(s, wide) for s in self.run]
@@ -264,7 +255,7 @@ class _Columns:
 
     def _vector(
         self,
-        evaluation: Evaluation,
+        evaluation: VectorEvaluation,
         sums: Sequence[Accumulator | None],
         start: Index,
         lanes: int,
@@ -307,8 +298,7 @@ def _alone(target: Access) -> bool:
 
 def sum_dtype(statement: Statement) -> str:
     """The type that a reduction accumulates in."""
-    dtype = statement.value.dtype
-    wide = accumulator_dtype(dtype) if statement.function == "sum" else compute_dtype(dtype)
+    wide = ex.reduced_dtype(str(statement.function), statement.value.dtype)
     return "int32" if wide == "bool" else wide
 
 
@@ -342,7 +332,7 @@ class _Vertical:
         with context.loop("r", statement.value.valid[statement.axis]) as r:
             at = (*spot[: statement.axis], r, *spot[statement.axis :])
             point = Point(at, len(at) - 1, lanes, count)
-            value = Evaluation(context, self.accesses).value(statement.value, point)
+            value = VectorEvaluation(context, self.accesses).value(statement.value, point)
             total.add(simd.broadcast(simd.cast(value, total.dtype), lanes))
         left: Expr | None = None if count is None else context.lower(count)
         write(context, self.accesses[statement.target], spot, total.vector(), len(self.at), left)

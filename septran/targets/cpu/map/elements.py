@@ -10,7 +10,6 @@ from septran.dtypes import compute_dtype
 from septran.ir.index import Index, Var, axis
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, Storage
-from septran.targets.cpu.arithmetic.conversions import convert, single
 from septran.targets.cpu.context import Context
 from septran.targets.lower.writer import Expr
 
@@ -42,12 +41,12 @@ def narrow(context: Context, value: Expr, dtype: str, held: str) -> Expr:
     if held == "uint8" and dtype == "float8_e4m3fn":
         return _round_to_e4m3(context, value)
     if dtype == "bool":
-        value = convert(context.writer, value, "bool")
+        value = context.arithmetic.convert(value, "bool")
     if simd.element_of(value) == "bool":
         lanes = simd.lanes_of(value)
         one, none = simd.constant(1, held, lanes), simd.constant(0, held, lanes)
         return tirx.Select(value, one, none)
-    return convert(context.writer, value, held)
+    return context.arithmetic.convert(value, held)
 
 
 def stored(context: Context, value: Expr, storage: Storage) -> Expr:
@@ -65,7 +64,7 @@ def _round_to_bfloat16(context: Context, value: Expr) -> Expr:
     def number(n: int) -> Expr:
         return simd.constant(n, "uint32", lanes)
 
-    value = context.writer.bind("x", single(context.writer, value))
+    value = context.writer.bind("x", context.arithmetic.single(value, "bfloat16"))
     raw = context.writer.bind("u", simd.bits(value, "uint32"))
     odd = (raw >> number(16)) & number(1)
     rounded = (raw + number(0x7FFF) + odd) >> number(16)
@@ -97,7 +96,7 @@ def _round_to_e4m3(context: Context, value: Expr) -> Expr:
     def real(x: float) -> Expr:
         return simd.constant(x, "float32", lanes)
 
-    value = context.writer.bind("x", single(context.writer, value))
+    value = context.writer.bind("x", context.arithmetic.single(value, "float8_e4m3fn"))
     raw = context.writer.bind("u", simd.bits(value, "uint32"))
     size = context.writer.bind("size", simd.bits(raw & number(0x7FFFFFFF), "float32"))
     scaled = context.writer.bind("u", simd.bits(size * real(2.0**-120), "uint32"))

@@ -30,7 +30,6 @@ from septran.targets.cuda.copy.unaligned import (
     TURN,
     follows,
 )
-from septran.targets.cuda.fragment.registers import zero
 from septran.targets.cuda.writer import ROLLED
 from septran.targets.lower.indices import divisor
 from septran.targets.lower.writer import Expr, both
@@ -342,7 +341,9 @@ class _Elements(_Units):
             spot = context.lower(number * self.words + lane)
             exists = both(inside, self.source.exists(here))
             if exists is not None:
-                context.writer.store(held, spot, zero(self.source.storage.dtype))
+                context.writer.store(
+                    held, spot, self.context.arithmetic.constant(0, self.source.storage.dtype)
+                )
             with context.writer.when(exists):
                 value = context.writer.load(self.source.storage.flat, self.source.lower(here))
                 context.writer.store(held, spot, value)

@@ -12,9 +12,8 @@ from septran.ir.views import View
 from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.fragment.conversions import stage
-from septran.targets.cuda.fragment.expressions import Evaluation
+from septran.targets.cuda.fragment.expressions import ElementEvaluation
 from septran.targets.cuda.fragment.fragments import Digit, Fragment
-from septran.targets.cuda.fragment.mathematics import cast
 from septran.targets.cuda.fragment.registers import (
     RegisterLoop,
     exists,
@@ -22,7 +21,6 @@ from septran.targets.cuda.fragment.registers import (
     primary,
     reachable,
     register_digits,
-    zero,
 )
 from septran.targets.cuda.fragment.statements import Places, Statement, placed
 from septran.targets.lower.indices import divisor
@@ -82,7 +80,7 @@ class Sources:
             inside = access.exists(at)
             if inside is not None:
                 for n in range(width):
-                    writer.store(array, start + n, zero(dtype))
+                    writer.store(array, start + n, self.context.arithmetic.constant(0, dtype))
             with writer.when(inside):
                 value = writer.load(access.storage.flat, access.lower(at, width), width)
                 writer.store(array, start, value, width)
@@ -148,7 +146,7 @@ def emit_statement(
             if in_memory else None  # fmt: skip
         with walk.over([lane] if lane else []):
             value = evaluate(context, statement, sources, walk)
-            value = cast(value, target.dtype)
+            value = context.arithmetic.convert(value, target.dtype)
             if out is not None:
                 step = walk.steps[lane] if lane else Index()
                 context.writer.store(out, context.lower(step), value)
@@ -160,7 +158,7 @@ def emit_statement(
 
 def evaluate(context: Context, statement: Statement, sources: Sources, walk: RegisterLoop) -> Expr:
     """The value of a statement at the element where the loops are."""
-    evaluation = Evaluation(context, walk.coordinates, sources.read)
+    evaluation = ElementEvaluation(context, walk.coordinates, sources.read)
     return evaluation.value(statement.value, placed(statement.value, len(statement.shape)))
 
 

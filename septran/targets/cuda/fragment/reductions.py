@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tvm import tirx
 
+from septran.ir.expressions import reduced_dtype
 from septran.ir.index import Index
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.fragment.conversions import begin, finish, scratch
 from septran.targets.cuda.fragment.fragments import WARP, Digit, Fragment
 from septran.targets.cuda.fragment.maps import Sources, evaluate, stage_unreachable
-from septran.targets.cuda.fragment.mathematics import cast, constant, extreme, wrapped
 from septran.targets.cuda.fragment.registers import (
     RegisterLoop,
     declare_one,
@@ -20,16 +20,6 @@ from septran.targets.cuda.fragment.registers import (
 from septran.targets.cuda.fragment.statements import Statement
 from septran.targets.lower.statements import identity
 from septran.targets.lower.writer import Expr
-
-
-def neutral(function: str, dtype: str) -> Expr:
-    """What changes nothing: 0 for a sum, the least value for a maximum."""
-    return constant(identity(function, dtype), dtype)
-
-
-def join(context: Context, function: str, a: Expr, b: Expr) -> Expr:
-    """Two parts of what is reduced as one."""
-    return wrapped("add", a, b) if function == "sum" else extreme(context.writer, function, a, b)
 
 
 def emit_reduction(context: Context, statement: Statement, fragment: Fragment) -> None:
@@ -48,11 +38,7 @@ def emit_reduction(context: Context, statement: Statement, fragment: Fragment) -
 
 
 def _dtype(statement: Statement) -> str:
-    assert statement.function is not None
-    from septran.dtypes import accumulator_dtype, compute_dtype
-
-    kind = accumulator_dtype if statement.function == "sum" else compute_dtype
-    return kind(statement.value.dtype or "float32")
+    return reduced_dtype(str(statement.function), statement.value.dtype or "float32")
 
 
 def _over_registers(
@@ -63,7 +49,8 @@ def _over_registers(
     staged: dict[str, Storage],
 ) -> None:
     """Each thread reduces what it holds."""
-    function, writer = str(statement.function), context.writer
+    function, writer, arithmetic = str(statement.function), context.writer, context.arithmetic
+    neutral = arithmetic.constant(identity(function, target.dtype), target.dtype)
     walk = RegisterLoop(context, fragment)
     lane = lane_digit(fragment)
     if lane is not None and lane not in fragment.axes[statement.axis]:
@@ -78,17 +65,18 @@ def _over_registers(
                 target, statement.target, tuple(statement.kept[p] for p in places)
             )
         )
-        writer.store(target.flat, spot, neutral(function, target.dtype))
+        writer.store(target.flat, spot, neutral)
         with walk.over(columns):
             sources.fetch(statement)
             with walk.over([lane] if lane else []):
-                value = cast(evaluate(context, statement, sources, walk), target.dtype)
+                value = evaluate(context, statement, sources, walk)
+                value = arithmetic.convert(value, target.dtype)
                 at = walk.coordinates
                 inside = exists(context, at, statement.valid, [statement.axis])
                 if inside is not None:
-                    value = tirx.Select(inside, value, neutral(function, target.dtype))
+                    value = tirx.Select(inside, value, neutral)
                 old = writer.load(target.flat, spot)
-                writer.store(target.flat, spot, join(context, function, old, value))
+                writer.store(target.flat, spot, arithmetic.join(function, old, value))
 
 
 def _lanes(fragment: Fragment, axis: int) -> tuple[list[int], list[Digit]]:
@@ -116,19 +104,19 @@ def _over_lanes(
         for stride in strides:
             mine = writer.bind("mine", writer.load(target.flat, spot))
             other = writer.bind("other", shuffle(context, mine, stride))
-            writer.store(target.flat, spot, join(context, function, mine, other))
+            writer.store(target.flat, spot, context.arithmetic.join(function, mine, other))
 
 
 def shuffle(context: Context, value: Expr, stride: int) -> Expr:
     """The value of the lane whose number differs in one bit."""
     dtype = str(value.ty.dtype)
     short = dtype in ("bool", "int8", "uint8", "int16", "uint16")
-    moved = cast(value, "int32") if short else value
+    moved = context.arithmetic.convert(value, "int32") if short else value
     kind = "int32" if short else dtype
     mask, zero = tirx.IntImm("uint32", 0xFFFFFFFF), context.writer.index(stride)
     width = context.writer.index(WARP)
     got = tirx.call_extern(kind, "__shfl_xor_sync", mask, moved, zero, width)
-    return cast(got, dtype)
+    return context.arithmetic.convert(got, dtype)
 
 
 def _over_warps(
@@ -162,5 +150,5 @@ def _over_warps(
             index = context.lower(base + number * threads + own + other)
             part = writer.bind("part", writer.load(room.flat, index))
             old = writer.load(target.flat, spot)
-            value = part if count == 0 else join(context, function, old, part)
+            value = part if count == 0 else context.arithmetic.join(function, old, part)
             writer.store(target.flat, spot, value)

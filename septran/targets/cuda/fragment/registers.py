@@ -6,9 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from tvm import tirx
-
-from septran.dtypes import SHORT
 from septran.ir.index import Index
 from septran.ir.views import View
 from septran.targets.cuda.context import Context, Storage
@@ -120,12 +117,3 @@ def declare_one(
     storage = Storage(name, "REGISTER", shape, dtype, ROW, flat, fragment=fragment)
     context.storages[name] = storage
     return storage
-
-
-def zero(dtype: str) -> Expr:
-    """0 of a type that is stored."""
-    if dtype in SHORT:
-        return tirx.Cast(dtype, tirx.FloatImm("float32", 0.0))
-    if dtype.startswith("float"):
-        return tirx.FloatImm(dtype, 0.0)
-    return tirx.IntImm(dtype, 0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from septran.ir import expressions as ex
 from septran.ir.index import Index
+from septran.targets.lower.expressions import axes_of
 from septran.targets.lower.statements import value_of, without_reductions
 from septran.tile.nodes import Buffer, Compute, Copy, Region
 
@@ -52,14 +53,7 @@ def placed(expr: ex.Expr, rank: int) -> Places:
 
 def inner(parent: ex.Expr, child: ex.Expr, places: Places) -> Places:
     """Where the axes of an operand lie, given those of the node that it belongs to."""
-    if isinstance(parent, ex.Expand):
-        return tuple(p for n, p in enumerate(places) if n not in parent.axes)
-    skip = len(parent.shape) - len(child.shape)
-    found: list[int | None] = []
-    for n, (extent, exists) in enumerate(zip(child.shape, child.valid, strict=True)):
-        single = extent == 1 and exists == Index.of(1) and parent.shape[skip + n] != 1
-        found.append(None if single else places[skip + n])
-    return tuple(found)
+    return tuple(None if n is None else places[n] for n in axes_of(child, parent.shape, parent))
 
 
 def loads(expr: ex.Expr, places: Places) -> Iterator[tuple[ex.Load, Places]]:

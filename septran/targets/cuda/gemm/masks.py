@@ -9,7 +9,7 @@ from tvm import tirx
 
 from septran.ir.index import Index
 from septran.targets.cuda.context import Context
-from septran.targets.cuda.fragment.registers import RegisterLoop, exists, register_digits, zero
+from septran.targets.cuda.fragment.registers import RegisterLoop, exists, register_digits
 from septran.tile.nodes import Compute, Region
 
 
@@ -44,5 +44,7 @@ def clear(context: Context, region: Region, axes: Sequence[int]) -> None:
             for digit in register_digits(fragment):
                 spot = spot + walk.steps.get(digit, Index()) * digit.stride
             at = context.lower(spot)
-            value = tirx.Select(there, storage.flat[at], zero(storage.dtype))
+            value = tirx.Select(
+                there, storage.flat[at], context.arithmetic.constant(0, storage.dtype)
+            )
             context.writer.store(storage.flat, at, value)

@@ -11,7 +11,6 @@ from septran.dtypes import itemsize
 from septran.ir import expressions as ex
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragment.fragments import Fragment, register, thread
-from septran.targets.cuda.fragment.registers import zero
 from septran.targets.cuda.gemm.ldmatrix import Operand
 from septran.targets.cuda.gemm.masks import cleared
 from septran.targets.cuda.shared import tile
@@ -181,7 +180,9 @@ class _Product:
         writer, dtype = self.context.writer, str(self.sums.dtype)
         count = self.down * self.across * 4
         with writer.when(first), self.context.loop("r", count, unrolled=True) as number:
-            writer.store(self.sums, self.context.lower(number), zero(dtype))
+            writer.store(
+                self.sums, self.context.lower(number), self.context.arithmetic.constant(0, dtype)
+            )
 
     def step(self, step: int) -> None:
         """One step along the summed axis: load what it needs, multiply all pairs."""

@@ -17,8 +17,7 @@ from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.fragment.conversions import stage
 from septran.targets.cuda.fragment.fragments import Digit, Fragment, power_of_two, register, thread
-from septran.targets.cuda.fragment.mathematics import cast, wrapped
-from septran.targets.cuda.fragment.registers import RegisterLoop, register_digits, zero
+from septran.targets.cuda.fragment.registers import RegisterLoop, register_digits
 from septran.targets.lower.indices import divisor
 from septran.tile.nodes import Compute
 
@@ -127,7 +126,9 @@ def _clear(context: Context, node: Compute, target: Storage) -> None:
     assert target.fragment is not None
     writer = context.writer
     with writer.when(first), context.loop("r", target.fragment.registers, unrolled=True) as number:
-        writer.store(target.flat, context.lower(number), zero(target.dtype))
+        writer.store(
+            target.flat, context.lower(number), context.arithmetic.constant(0, target.dtype)
+        )
 
 
 def _load(gemm: _Gemm, access: Access, axis: int, step: Index, count: int) -> Any:
@@ -193,18 +194,20 @@ def _vectors(
             if along is not None:
                 gemm.walk.steps[along[0]] = Index.of(start + n)
             spot = gemm.ordinal(axis) * count + (along[1] if along else start + n)
-            writer.store(array, gemm.context.lower(spot), cast(value, gemm.dtype))
+            value = gemm.context.arithmetic.convert(value, gemm.dtype)
+            writer.store(array, gemm.context.lower(spot), value)
 
 
 def _multiply(gemm: _Gemm, left: Any, right: Any, count: int) -> None:
     """Multiply and add what was loaded for `count` steps."""
     context, writer, flat = gemm.context, gemm.context.writer, gemm.target.flat
+    arithmetic = context.arithmetic
     with gemm.walk.over([*gemm.digits(0), *gemm.digits(1)]):
         spot = context.lower(gemm.register())
         row, column = gemm.ordinal(0) * count, gemm.ordinal(1) * count
-        total = cast(writer.load(flat, spot), gemm.dtype)
+        total = arithmetic.convert(writer.load(flat, spot), gemm.dtype)
         for n in range(count):
             a = writer.load(left, context.lower(row + n))
             b = writer.load(right, context.lower(column + n))
-            total = wrapped("add", total, wrapped("multiply", a, b))
-        writer.store(flat, spot, cast(total, gemm.target.dtype))
+            total = arithmetic.wrapped("add", total, arithmetic.wrapped("multiply", a, b))
+        writer.store(flat, spot, arithmetic.convert(total, gemm.target.dtype))
