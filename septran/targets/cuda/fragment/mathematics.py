@@ -40,8 +40,10 @@ class CudaArithmetic(Arithmetic):
         """Rounded to the type, as the printer writes the digits of a double."""
         if dtype == "bool":
             return tirx.IntImm("bool", int(bool(value)))
+        if dtype == "float64":
+            return _double(float(value))
         if is_float(dtype):
-            rounded = float(value) if dtype == "float64" else float(np.float32(value))
+            rounded = float(np.float32(value))
             if dtype in SHORT:  # whose literals the printer writes with functions of CUDA's headers
                 return tirx.Cast(dtype, tirx.FloatImm("float32", rounded))
             return tirx.FloatImm(dtype, rounded)
@@ -95,6 +97,14 @@ class CudaArithmetic(Arithmetic):
         x, y = self.writer.bind("a", x), self.writer.bind("b", y)
         first = x > y if function == "max" else x < y
         return tirx.Select(tirx.Or(first, tirx.NE(x, x)), x, y)
+
+
+def _double(value: float) -> Expr:
+    """A constant of float64, of which the printer writes 15 decimals."""
+    if not math.isfinite(value) or float(f"{value:.15f}") == value:
+        return tirx.FloatImm("float64", value)
+    bits = tirx.IntImm("int64", int(np.float64(value).view("int64")))
+    return tirx.call_pure_extern("float64", "__longlong_as_double", bits)
 
 
 def _unsigned(dtype: str) -> str:
