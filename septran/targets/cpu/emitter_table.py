@@ -10,7 +10,12 @@ from septran.dtypes import SHORT
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copy.copies import emit_copy
 from septran.targets.cpu.gemm.computed import Part, emit_computed
-from septran.targets.cpu.gemm.group_dots import emit_bfloat16_dots, emit_byte_dots
+from septran.targets.cpu.gemm.group_dots import (
+    emit_bfloat16_dots,
+    emit_byte_dots,
+    emit_short_vector_byte_dots,
+    emit_widened_byte_dots,
+)
 from septran.targets.cpu.gemm.microkernel import EXACT_STEPS, emit_exact_sums, emit_multiply_adds
 from septran.targets.cpu.gemm.scalar import emit_scalar
 from septran.targets.cpu.map.vector import emit_maps
@@ -29,6 +34,8 @@ class Instruction:
     emit: Emit
     widened: frozenset[str] = frozenset()
     """Types of which a staged operand is converted to float32 once, by the copy that packs it."""
+    grouped: str = ""
+    """What staged operands are converted to where they are packed in groups; '': they are not."""
     emit_computed: Callable[[Context, Compute, Sequence[Part]], None] | None = None
     """Writes a gemm whose B is computed where it is used; None where it must be stored."""
 
@@ -55,13 +62,19 @@ EMITTERS = Emitters(
     computes=MappingProxyType(
         {
             "avx512_vnni": Instruction("gemm", emit_byte_dots, frozenset(EXACT_STEPS)),
-            "avx512_bf16": Instruction("gemm", emit_bfloat16_dots, frozenset(SHORT), emit_computed),
+            "avx_vnni": Instruction("gemm", emit_short_vector_byte_dots, frozenset(EXACT_STEPS)),
+            "byte_pairs": Instruction(
+                "gemm", emit_widened_byte_dots, frozenset(EXACT_STEPS), grouped="int16"
+            ),
+            "avx512_bf16": Instruction(
+                "gemm", emit_bfloat16_dots, frozenset(SHORT), emit_computed=emit_computed
+            ),
             "fma_microkernel": Instruction(
-                "gemm", emit_multiply_adds, frozenset(SHORT), emit_computed
+                "gemm", emit_multiply_adds, frozenset(SHORT), emit_computed=emit_computed
             ),
             "int8_microkernel": Instruction("gemm", emit_exact_sums, frozenset(EXACT_STEPS)),
             "muladd_microkernel": Instruction(
-                "gemm", emit_multiply_adds, frozenset(SHORT), emit_computed
+                "gemm", emit_multiply_adds, frozenset(SHORT), emit_computed=emit_computed
             ),
             "scalar": Instruction("gemm", emit_scalar),
             "vector": Instruction("map", emit_maps),

@@ -177,8 +177,8 @@ class _Lowering:
 
     def _held(self, buffer: Buffer) -> str:
         """What instructions that widen it read alone is widened once, when it is packed."""
-        widened = _widened(self.program, buffer)
-        return "float32" if widened else held_dtype(buffer.dtype)
+        wanted = _wanted(self.program, buffer)
+        return wanted or held_dtype(buffer.dtype)
 
     def _body(self, body: tuple[Node, ...]) -> None:
         for group in self._groups(body):
@@ -351,16 +351,22 @@ def _work(loop: For, known: Mapping[Var, Range]) -> int:
     return total
 
 
-def _widened(program: TileProgram, buffer: Buffer) -> bool:
-    """Whether a buffer is only filled by copies and read by instructions that widen its type."""
-    readers = []
+def _wanted(program: TileProgram, buffer: Buffer) -> str:
+    """What all readers of a buffer, which only copies fill, convert it to; '' for nothing."""
+    wanted = set()
     for node, _ in walk(program.body):
         if isinstance(node, Copy) and node.source.buffer == buffer.name:
-            return False
+            return ""
         if isinstance(node, Compute) and any(r.buffer == buffer.name for r in node.operands):
             if node.operands[0].buffer == buffer.name:
-                return False
-            if any(program.buffer(r.buffer).layout.group > 1 for r in node.operands):
-                return False
-            readers.append(node.instruction)
-    return bool(readers) and all(buffer.dtype in EMITTERS.computes[n].widened for n in readers)
+                return ""
+            wanted.add(_taken_as(program, node, buffer.dtype))
+    return wanted.pop() if len(wanted) == 1 else ""
+
+
+def _taken_as(program: TileProgram, node: Compute, dtype: str) -> str:
+    """What an instruction converts elements of an operand to before it uses them; '' for none."""
+    instruction = EMITTERS.computes[node.instruction]
+    if any(program.buffer(r.buffer).layout.group > 1 for r in node.operands):
+        return instruction.grouped
+    return "float32" if dtype in instruction.widened else ""

@@ -9,7 +9,7 @@ import pytest
 import septran
 from septran.mapping.mistakes import NoBindingError
 from septran.runtime.accuracy import compare, error_bounds
-from septran.targets.cpu.gemm.dot_instructions import VDPBF16PS, VPDPBUSD
+from septran.targets.cpu.gemm.dot_instructions import VDPBF16PS, VPDPBUSD, VPMADDWD
 from septran.targets.cpu.run.isa import NATIVE_IS, features, host_arch, lacking, native
 
 SIZES = [(8, 48, 64), (3, 35, 19), (33, 50, 30), (70, 1, 7)]
@@ -115,6 +115,48 @@ def test_the_instruction_is_in_the_assembly(vnni):
     assert (real > 20) if vnni == "host" else real == 0
 
 
+@pytest.mark.both_widths
+@pytest.mark.parametrize("pair", [(a, b) for a in KINDS for b in KINDS], ids=str)
+@pytest.mark.parametrize("sizes", [(9, 35, 19), (7, 64, 80)], ids=str)
+def test_bytes_in_pairs_are_exact(sizes, pair):
+    m, n, k = sizes
+    rng = np.random.default_rng(k)
+    a, b = random(rng, (m, k), pair[0]), random(rng, (k, n), pair[1])
+    kernel = septran.compile(
+        "gemm", mapped("byte_pairs"), shapes={"M": m, "N": n, "K": k},
+        dtypes=dict(zip("CAB", ("int32", *pair), strict=True)),
+    )  # fmt: skip
+    assert "septran_vpmaddwd" in kernel.stages.tensor_ir.text
+    np.testing.assert_array_equal(np.asarray(kernel(a, b)), product(a, b))
+
+
+def test_bytes_in_pairs_are_widened_as_they_are_packed_and_stay_between_guard_pages(monkeypatch):
+    monkeypatch.setenv(NATIVE_IS, "avx2")
+    shapes = {"M": 70, "N": 35, "K": 19}
+    text = mapped("byte_pairs", "block_M: 36, block_N: 32, block_K: 7")
+    kernel = septran.compile("gemm", text, shapes=shapes, dtypes="int8")
+    assert kernel.stages.source.parts["assembly"].count("\tvpmaddwd") > 5
+    kernel.check(guard=True).raise_if_wrong()
+
+
+def test_short_vectors_of_dots_are_bound_by_name_and_exact():
+    if "avxvnni" not in native().features:
+        pytest.skip("this host, or what it is taken for, has no AVX-VNNI")
+    kernel = septran.compile(
+        "gemm", mapped("avx_vnni"), shapes={"M": 13, "N": 35, "K": 30}, dtypes="int8"
+    )
+    rng = np.random.default_rng(13)
+    a, b = random(rng, (13, 30), "int8"), random(rng, (30, 35), "int8")
+    np.testing.assert_array_equal(np.asarray(kernel(a, b)), product(a, b))
+    lines = [
+        line
+        for line in kernel.stages.source.parts["assembly"].splitlines()
+        if "\tvpdpbusd" in line or "vpdpbusd\t" in line
+    ]
+    assert lines
+    assert all("%ymm" in line and "%zmm" not in line for line in lines)
+
+
 @pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 1)], ids=["nn", "nt", "tt"])
 @pytest.mark.parametrize("sizes", [(9, 48, 64), (13, 35, 19), (33, 50, 31)], ids=str)
 def test_products_of_bfloat16_are_within_the_bound(bf16, sizes, turned):
@@ -211,6 +253,21 @@ def test_what_stands_in_runs_whole_products(monkeypatch, dtype):
     kernel.check().raise_if_wrong()
 
 
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_pairs_of_16_bits_are_summed_alike_by_both_widths(lanes):
+    have = features(host_arch())
+    if lacking(host_arch()) or not {"avx512bw", "avx512vl"} <= have:
+        pytest.skip("this host has no AVX512BW")
+    rng = np.random.default_rng(lanes)
+    count = 50 * lanes
+    c = rng.integers(-(2**31), 2**31, count).astype("int32")
+    a, b = (rng.integers(-128, 256, 2 * count).astype("int16").view("int32") for _ in range(2))
+    both = [run_dot(VPMADDWD, lanes, kinds, c, a, b)[0] for kinds in (have, frozenset())]
+    exact = (a.view("int16").astype(int) * b.view("int16")).reshape(-1, 2).sum(1) + c
+    for found in both:
+        np.testing.assert_array_equal(found, exact.astype("int32"))
+
+
 def pairs(words):
     """Numbers of 16 bits two by two, as words."""
     return np.asarray(words, np.uint16).view("int32")
@@ -261,7 +318,7 @@ def test_what_stands_in_for_the_product_of_bfloat16_has_its_bits(lanes, numbers)
 def test_an_instruction_that_the_processor_lacks_is_not_bound(monkeypatch):
     monkeypatch.setenv(NATIVE_IS, "avx2")
     stages = septran.produce_stages("gemm", "cpu-x86", dtypes="int8")
-    assert "by int8_microkernel" in str(stages.tile_program)
+    assert "by byte_pairs" in str(stages.tile_program)
     assert not [r for r in stages.tile_program.remarks if r.kind == "missed"]
 
 

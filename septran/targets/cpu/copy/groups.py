@@ -77,9 +77,10 @@ class _Move:
         """Whether a matrix goes as it is, all of it, into a buffer of its own."""
         target, source = self.target.region, self.source.region
         whole = all(entry == Index.of(axis(n)) for n, entry in enumerate(target.index))
-        same = self.target.storage.held == self.source.storage.held
+        kinds = self.target.storage.held, self.source.storage.held
+        same = kinds[0] == kinds[1] or (kinds[0] == "int16" and kinds[1] in ("int8", "uint8"))
         fits = target.shape == self.target.storage.shape and target.rank == 2
-        word = self.size * itemsize(self.source.storage.held) == 4
+        word = self.size * itemsize(self.target.storage.held) == 4
         return (
             whole and same and fits and word and not any(self.source.leaving) and not source.padded
         )
@@ -157,16 +158,20 @@ class _Move:
         exists = None
         if rest is not None:
             if context.indices.bounds(rest)[1] <= n:
-                return simd.constant(0, str(flat.dtype), self.width)
+                return simd.constant(0, self.target.storage.held, self.width)
             if context.indices.bounds(rest)[0] <= n:
                 exists = context.lower(rest) > context.writer.index(n)
         if exists is None and left is None:
-            return context.writer.bind("r", simd.load(flat, at, self.width))
+            return context.writer.bind("r", self._held(simd.load(flat, at, self.width)))
         count = context.writer.index(self.width) if left is None else left
         if exists is not None:
             count = tirx.Select(exists, count, context.writer.index(0))
         value = simd.masked_load(flat, at, simd.first_lanes(count, self.width))
-        return context.writer.bind("r", value)
+        return context.writer.bind("r", self._held(value))
+
+    def _held(self, value: Expr) -> Expr:
+        """Elements of the source as the target holds them."""
+        return simd.cast(value, self.target.storage.held)
 
     def _store(self, first: Index, group: Index, value: Expr) -> None:
         """Write a group of all columns of a panel."""
@@ -194,7 +199,7 @@ class _Move:
         rows = []
         for n in range(words):
             at = context.lower(source.at(self._spot(first + n, group * self.size)))
-            row = simd.words(simd.load(source.storage.flat, at, lanes))
+            row = simd.words(self._held(simd.load(source.storage.flat, at, lanes)))
             rows.append(context.writer.bind("t", row))
         kind = simd.vector_type(self.target.storage.held, lanes)
         for n, column in enumerate(transposed(context.writer, rows)):
@@ -214,7 +219,8 @@ class _Move:
         with context.loop("column", self.width if columns is None else columns) as column:
             with context.loop("k", rest) as k:
                 spot = self._spot(first + column, done * self.size + k)
-                value = simd.load(self.source.storage.flat, context.lower(self.source.at(spot)), 1)
+                at = context.lower(self.source.at(spot))
+                value = self._held(simd.load(self.source.storage.flat, at, 1))
                 simd.store(context.writer, flat, context.lower(self.target.at(spot)), value, 1)
             if not context.divides(self.size, length):
                 room = ceil_div(length, self.size) * self.size - length

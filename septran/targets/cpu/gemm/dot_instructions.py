@@ -30,6 +30,9 @@ class Dot:
     """The sign bits of a group, by which signed numbers become unsigned ones; 0: none are."""
     text: Callable[[int, frozenset[str]], str]
     """LLVM's text of the function for so many sums, on a processor with these features."""
+    element: str = ""
+    """What elements are widened to, when they are packed or else when they are used; '': as
+    they are held."""
 
     def flipped(self, a: str, b: str) -> bool:
         """Whether B's signs are changed: those of A and of what it is multiplied by differ."""
@@ -76,6 +79,24 @@ def _vpdpbusd(lanes: int, have: frozenset[str]) -> str:
         lines += _pair_products(f"p{n}", f"%u{n}", f"%s{n}", lanes)
     lines += [f"  %t = add {word} %c, %p0", f"  %r = add {word} %t, %p1", f"  ret {word} %r", "}"]
     return "\n".join(lines)
+
+
+def _vpmaddwd(lanes: int, have: frozenset[str]) -> str:
+    """Two products of numbers of 16 bits each, and their sum; of bytes none overflows."""
+    word, half = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+    lines = [
+        f"define {word} @septran_vpmaddwd_{lanes}({word} %c, {word} %a, {word} %b) alwaysinline {{",
+        f"  %u = bitcast {word} %a to {half}",
+        f"  %s = bitcast {word} %b to {half}",
+    ]
+    if lanes == 16 and "avx512bw" in have:
+        real = "@llvm.x86.avx512.pmaddw.d.512"
+        lines.insert(0, f"declare {word} {real}({half}, {half})")
+        lines.append(f"  %p = call {word} {real}({half} %u, {half} %s)")
+    else:
+        lines.insert(0, "declare <8 x i32> @llvm.x86.avx2.pmadd.wd(<16 x i16>, <16 x i16>)")
+        lines += _pair_products("p", "%u", "%s", lanes)
+    return "\n".join([*lines, f"  %r = add {word} %c, %p", f"  ret {word} %r", "}"])
 
 
 def _pair_products(name: str, a: str, b: str, lanes: int) -> list[str]:
@@ -181,5 +202,7 @@ define {sums} @septran_{name}_{lanes}({sums} %c, {word} %a, {word} %b) alwaysinl
 
 VPDPBUSD = Dot("vpdpbusd", 4, "int32", -0x7F7F7F80, _vpdpbusd)
 """AVX512_VNNI's and AVX-VNNI's product of unsigned bytes with signed ones."""
+VPMADDWD = Dot("vpmaddwd", 2, "int32", 0, _vpmaddwd, "int16")
+"""AVX2's and AVX512BW's product of pairs of 16 bits, to which bytes are widened."""
 VDPBF16PS = Dot("vdpbf16ps", 2, "float32", 0, _vdpbf16ps)
 """AVX512_BF16's product of pairs of bfloat16."""

@@ -18,7 +18,7 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.gemm.dot_instructions import VDPBF16PS, VPDPBUSD, Dot
+from septran.targets.cpu.gemm.dot_instructions import VDPBF16PS, VPDPBUSD, VPMADDWD, Dot
 from septran.targets.cpu.gemm.k_loop import KLoopNest, offsets, walk
 from septran.targets.cpu.gemm.microkernel import (
     Operands,
@@ -37,6 +37,7 @@ from septran.targets.cpu.gemm.results import (
     update,
 )
 from septran.targets.cpu.map.elements import inside, read
+from septran.targets.cpu.simd import AVX2
 from septran.targets.lower.indices import with_axes
 from septran.targets.lower.writer import Expr, both
 from septran.tile.nodes import Buffer, Compute
@@ -57,6 +58,20 @@ def emit_bfloat16_dots(
     _emit(VDPBF16PS, emit_multiply_adds, context, nodes, private)
 
 
+def emit_short_vector_byte_dots(
+    context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]
+) -> None:
+    """As `emit_byte_dots`, with vectors of 256 bits on any processor."""
+    emit_byte_dots(replace(context, unit=AVX2), nodes, private)
+
+
+def emit_widened_byte_dots(
+    context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]
+) -> None:
+    """Each of the nodes, by ``vpmaddwd`` where an operand is packed for it."""
+    _emit(VPMADDWD, emit_exact_sums, context, nodes, private)
+
+
 def _emit(
     dot: Dot,
     otherwise: Callable[[Context, Sequence[Compute], Sequence[Buffer]], None],
@@ -66,16 +81,18 @@ def _emit(
 ) -> None:
     for node in nodes:
         c, a, b = _oriented(context, node)
-        if in_groups(b, dot.size):
+        if in_groups(b, dot):
             _Product(context, dot, node, c, a, b).emit()
         else:
             otherwise(context, [node], private)
 
 
-def in_groups(b: Access, size: int) -> bool:
-    """Whether whole groups of `size` elements along the summed axis lie side by side in B."""
-    layout, index = b.storage.layout, b.region.index
+def in_groups(b: Access, dot: Dot) -> bool:
+    """Whether whole groups of elements along the summed axis lie side by side in B."""
+    layout, index, size = b.storage.layout, b.region.index, dot.size
     if layout.group != size or len(index) != 2 or b.region.rank != 2:
+        return False
+    if size * itemsize(b.storage.held) != itemsize(WORD):
         return False
     cut, width = layout.parameters[:2]
     starts = [index[1 - cut] - axis(0), index[cut] - axis(1)]
@@ -194,20 +211,24 @@ class _Product:
             if place is None:
                 return self._gathered(tile.row + number, k * self.dot.size, self.dot.size)
             at = context.lower(place(k, number))
-            return simd.words(simd.load(self.a.storage.flat, at, self.dot.size))
+            return simd.words(self._widened(simd.load(self.a.storage.flat, at, self.dot.size)))
 
         return load
+
+    def _widened(self, value: Expr) -> Expr:
+        return simd.cast(value, self.dot.element) if self.dot.element else value
 
     def _gathered(self, row: Index, first: Index, count: int | Index) -> Expr:
         """A group from single elements, of which `count` exist, and zeros."""
         context = self.context
-        bits = 8 * itemsize(self.a.storage.held)
+        bits = 8 * itemsize(self.dot.element or self.a.storage.held)
         total = context.writer.index(0)
         for n in range(self.dot.size if isinstance(count, Index) else count):
             left = None
             if isinstance(count, Index) and context.indices.bounds(count)[0] <= n:
                 left = context.lower(count - n)
-            element = simd.bits(self._element((row, first + n), left), f"uint{bits}")
+            element = self._widened(self._element((row, first + n), left))
+            element = simd.bits(element, f"uint{bits}")
             word = simd.cast(element, "uint32") << simd.constant(bits * n, "uint32")
             total = word if n == 0 else total | word
         return simd.bits(context.writer.bind("group", total), WORD)
