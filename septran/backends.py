@@ -10,9 +10,10 @@ import functools
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 _FOLDERS = "septran.targets"
 
@@ -34,6 +35,10 @@ class Backend:
     nobody knows."""
     banked: bool = False
     """Whether its memories on the chip have banks, whose conflicts cost time."""
+    looks: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    """What `septran doctor` looks at: what there is, in words; raises where kernels need more."""
+    lint: Callable[[Any], Iterable[str]] = lambda _: ()
+    """Notes on a machine file; raises what its code would refuse of it for any kernel."""
 
 
 @functools.cache

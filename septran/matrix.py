@@ -176,7 +176,7 @@ def measure_cell(case: Case, machine: str, emulate: bool = False) -> Cell:
 
 def _emulated(kernel: Kernel, inputs: dict[str, Any]) -> list[Check]:
     """A check in each order in which asynchronous operations may take effect."""
-    from septran.targets.cuda.run.emulated import MODES, emulation
+    from septran.emulator import MODES, emulation
 
     checks: list[Check] = []
     for mode in MODES:

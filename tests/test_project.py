@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 import septran
+from septran.backends import backends
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "septran"
@@ -228,3 +230,58 @@ def test_a_folder_holds_what_one_can_look_over():
     modules = Counter(path.parent for path in (ROOT / "septran").rglob("*.py"))
     crowded = {str(f.relative_to(ROOT)): n for f, n in modules.items() if n > 24}
     assert crowded.keys() <= {"septran/operators"}
+
+
+TARGETS = "|".join(backends())
+MAY_NAME_A_TARGET = {
+    "__init__.py": "public names of the package",
+    "commands/trust.py": "a command for the headers of one target",
+    "fuzz/executors.py": "CPU code for vectors of the other width",
+    "views/": "views of what one target alone gives; views/table.py says which there are",
+}
+"""Files and folders of the package, and why."""
+
+
+def targets_named_by(source: str) -> set[str]:
+    """Targets whose modules are imported, or that a backend is compared with."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare):
+            sides = [ast.unparse(side) for side in (node.left, *node.comparators)]
+            if any(re.search(r"backend('\])?$", side) for side in sides):
+                found |= set(re.findall(rf"'({TARGETS})'", " ".join(sides)))
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= set(re.findall(rf"septran\.targets\.({TARGETS})\b", ast.unparse(node)))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= set(re.findall(rf"^septran\.targets\.({TARGETS})\b", node.value))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ("from septran.targets.cpu.simd import AVX2", {"cpu"}),
+        ("import septran.targets.cuda.target", {"cuda"}),
+        ("if machine.backend == 'dsa': pass", {"dsa"}),
+        ("if backend in ('cpu', 'dsa'): pass", {"cpu", "dsa"}),
+        ("HOMES = {'trust': 'septran.targets.dsa.code.trust'}", {"dsa"}),
+        ("from septran.targets.lower import writer", set()),
+        ("x = torch.zeros(3, device='cuda')", set()),
+        ("here = backend_of(machine.backend).device == 'cpu'", set()),
+    ],
+)
+def test_what_names_a_target(source, named):
+    assert targets_named_by(source) == named
+
+
+def test_only_a_targets_own_folder_names_it():
+    named = {}
+    for path in SOURCES:
+        file = path.relative_to(PACKAGE).as_posix()
+        own = re.match(rf"targets/({TARGETS})/", file)
+        found = targets_named_by(path.read_text(encoding="utf-8"))
+        if found and not own:
+            named[file] = found
+    listed = tuple(MAY_NAME_A_TARGET)
+    assert not [file for file in named if not file.startswith(listed)]
+    assert not [x for x in listed if not any(file.startswith(x) for file in named)], "needless"

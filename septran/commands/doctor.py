@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 
 import typer
 
+from septran.backends import backends
 from septran.commands import arguments as options
 from septran.commands.arguments import print_json
 
@@ -64,15 +65,12 @@ def examine() -> Iterator[Finding]:
     yield Finding("python", f"{platform.python_version()} ({sys.platform}, {platform.machine()})")
     for package in PACKAGES:
         yield _package(package)
-    yield _guarded("llvm", _llvm)
-    yield _guarded("processor", _processor)
-    yield _guarded("threads", _threads)
     for tool, use in TOOLS.items():
         path = shutil.which(tool)
         yield Finding(tool, path or f"not found ({use})")
-    yield _guarded("cuda compiler", _cuda_compiler)
-    yield _guarded("cuda disassembler", _cuda_disassembler)
-    yield _guarded("nvidia gpu", _gpu)
+    for backend in backends().values():
+        for what, look in backend.looks.items():
+            yield _guarded(what, look)
     yield _guarded("dot", _dot)
     yield _guarded("cache", _cache)
     yield _guarded("kernel", _kernel)
@@ -92,50 +90,6 @@ def _package(name: str) -> Finding:
         return Finding(name, version(name))
     except PackageNotFoundError:
         return Finding(name, "not installed", ok=False)
-
-
-def _llvm() -> str:
-    from septran.targets.cpu.run.isa import llvm_version
-
-    return f"{llvm_version()}, inside TVM"
-
-
-def _processor() -> str:
-    from septran.targets.cpu.run.isa import host_arch, lacking
-
-    sets = [name for name in ("avx2", "avx512") if not lacking(_LEVELS[name])]
-    return f"{host_arch()}, {' and '.join(sets) or 'neither avx2 nor avx512'}"
-
-
-_LEVELS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
-
-
-def _threads() -> str:
-    from septran.targets.cpu.run.threads import usable_cores
-
-    return f"{usable_cores()} usable cores"
-
-
-def _cuda_compiler() -> str:
-    from septran.targets.cuda.run.toolchain import INSTALL, available
-
-    found = available()
-    if found is None:
-        return f"not found: CUDA text is generated and emulated, not compiled ({INSTALL})"
-    return f"{found}, {found.path}"
-
-
-def _cuda_disassembler() -> str:
-    from septran.targets.cuda.run.toolchain import INSTALL_DISASSEMBLER, disassemblers
-
-    found = next(iter(disassemblers()), None)
-    return str(found or f"not found: no SASS is shown ({INSTALL_DISASSEMBLER})")
-
-
-def _gpu() -> str:
-    from septran.targets.cuda.run.executable import missing
-
-    return missing() or "found: kernels for NVIDIA GPUs run here"
 
 
 def _dot() -> str:

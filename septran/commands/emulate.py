@@ -82,9 +82,9 @@ def emulate(
       septran emulate gemm.ptx a.npy b.npy zeros:float16[512,512] int32=512 -g 4,4 -b 128 --shared 65536
     """  # noqa: D301, E501  # \b is typer's mark for lines to keep
     from septran import emulator
+    from septran.emulator import MODES
     from septran.emulator.ptx.arguments import Shape, kernel_of, program_of
     from septran.emulator.ptx.parse import parse
-    from septran.targets.cuda.run.emulated import MODES
 
     text = _text(file)
     module = parse(text)

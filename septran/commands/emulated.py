@@ -25,7 +25,7 @@ def emulate(
     The timeline, and its file, are those of the first run.
     """
     import septran
-    from septran.targets.cuda.run.emulated import MODES, emulation
+    from septran.emulator import MODES, emulation
 
     kernel = septran.compile(asked.logic, asked.mapping, emulate=True, **asked.settings)
     inputs = kernel.sample(seed)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from septran.backends import backend_of
 from septran.commands import arguments as options
 from septran.commands.arguments import print_json
 
 if TYPE_CHECKING:
     from septran.errors import SepTranError
-    from septran.machine.model import Machine
 
 Files = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="Mapping or machine files (YAML).")
@@ -96,8 +95,8 @@ def _summary(file: Path, kind: str) -> str:
 
     if kind == "machine":
         machine = load_machine(file)
-        _check_vendor(machine)
-        notes = "".join(f"\n  note: {text}" for text in (*advice(machine), *_code_beside(machine)))
+        told = tuple(backend_of(machine.backend).lint(machine))
+        notes = "".join(f"\n  note: {text}" for text in (*advice(machine), *told))
         levels, places = len(machine.processors), len(machine.memories)
         return (
             f"{machine.name}, {levels} processor levels, {places} memories, "
@@ -112,27 +111,6 @@ def _summary(file: Path, kind: str) -> str:
     if mapping.dimensions:
         parts.append(f"{mapping.space().size} combinations to search")
     return ", ".join(parts)
-
-
-def _check_vendor(machine: Machine) -> None:
-    """What the code of a DSA would refuse of its vendor section for any kernel."""
-    if machine.backend == "dsa":
-        from septran.targets.dsa.code.vendor import Vendor
-
-        Vendor(machine).check()
-
-
-def _code_beside(machine: Machine) -> Iterator[str]:
-    """What is not data: a machine file's header, unless it came with SepTran or is trusted."""
-    from septran.targets.dsa.code.trust import advice, untrusted
-
-    header = untrusted(machine)
-    if header is not None:
-        yield (
-            f"the header {header.path.name} beside it is C code, which you do not trust: nothing "
-            "of it is compiled or run, and nobody checks that it agrees with this file. If you "
-            f"would run code of those who wrote it: {advice(machine)}"
-        )
 
 
 def _mistake(error: SepTranError) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from septran.runtime.kernel import Kernel
     from septran.runtime.profile import Profile
     from septran.runtime.torch_baseline import Beside
-    from septran.targets.dsa.profiles.profile import DsaProfile
+    from septran.targets.base import CycleProfile
 
 ORDERS: tuple[str | int, ...] = ("early", "late", 0)
 """When asynchronous copies land in interpreted runs: as soon as they may, as late, at random."""
@@ -183,7 +183,7 @@ def _only_simulated(backend: str, profiled: bool) -> None:
 def _simulated(
     kernel: Kernel,
     check: Check,
-    profile: DsaProfile,
+    profile: CycleProfile,
     profiled: bool,
     timeline: bool,
     trace: Path | None,
@@ -212,7 +212,7 @@ def _simulated(
         raise typer.Exit(1)
 
 
-def _origins(profile: DsaProfile) -> list[dict[str, Any]]:
+def _origins(profile: CycleProfile) -> list[dict[str, Any]]:
     """What worked, longest first."""
     rows: list[dict[str, Any]] = profile.by_origin().to_dict("records")
     return [row for row in rows if row["cycles"]]
@@ -224,17 +224,16 @@ def _busy_cores() -> float:
 
 
 def _use_threads(backend: str, count: int) -> None:
-    if backend != "cpu":
-        raise typer.BadParameter(f"a {backend} machine has none to choose", param_hint="--threads")
-    from septran.targets.cpu.run.threads import set_threads, usable_cores
-    from septran.targets.registry import target_for
+    from septran.targets.registry import threaded_for
 
-    target_for(backend)  # loads TVM, whose pool it is
-    if count > usable_cores():
+    target = threaded_for(backend)
+    if target is None:
+        raise typer.BadParameter(f"a {backend} machine has none to choose", param_hint="--threads")
+    if count > (usable := target.usable_cores()):
         raise typer.BadParameter(
-            f"{count} is more than the {usable_cores()} usable cores", param_hint="--threads"
+            f"{count} is more than the {usable} usable cores", param_hint="--threads"
         )
-    set_threads(count)
+    target.set_threads(count)
 
 
 def _beside(

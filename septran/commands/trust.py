@@ -40,7 +40,7 @@ def trust(files: Files) -> None:
 
 def offer(machine: Machine, as_json: bool) -> None:
     """Ask on a terminal whether a header is trusted; elsewhere it is not, and nobody waits."""
-    if machine.backend != "dsa" or as_json or not _person():
+    if as_json or not _person():
         return
     from septran.targets.dsa.code.toolchain import compiler
     from septran.targets.dsa.code.trust import trust, untrusted

@@ -31,8 +31,10 @@ from septran.emulator.errors import (
     UnmodelledError,
     UnwrittenSharedError,
 )
+from septran.emulator.settings import MODES, emulation
 
 __all__ = [
+    "MODES",
     "AlignmentError",
     "ArrivalError",
     "BoundsError",
@@ -48,4 +50,5 @@ __all__ = [
     "UnmodelledError",
     "UnwrittenSharedError",
     "emulate",
+    "emulation",
 ]

@@ -27,6 +27,7 @@ from septran.emulator.native import COUNTS
 from septran.emulator.process import Crash, CrashError, run
 from septran.emulator.ptx import module as ptx_module
 from septran.emulator.ptx.parse import is_ptx, parse, source_of
+from septran.emulator.settings import MODES
 from septran.emulator.sites import Sites, origin_of
 from septran.emulator.tensor_maps import encode
 from septran.emulator.trace import CONFLICT, RECORD, queues, trace_of
@@ -35,8 +36,6 @@ from septran.machine.model import Machine
 from septran.simulator import TRACE
 
 Array = np.ndarray[Any, Any]
-MODES = ("eager", "late", "random")
-"""When asynchronous work takes effect: at once, as late as the waits allow, at random."""
 NOBODY = 0xFFFFFFFF
 """The block of what no thread did."""
 TENSOR_MAP_ALIGNMENT = 64

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from septran.backends import backend_of
 from septran.fuzz.choices import Choices
 from septran.machine.loader import mappings_root
 
@@ -106,7 +107,7 @@ def _alignment(c: Choices, document: dict[str, Any]) -> None:
 
 def _units(c: Choices, document: dict[str, Any]) -> None:
     levels = [p for p in document["processors"].values() if isinstance(p, dict) and "of" in p]
-    if document["backend"] in ("cpu", "dsa"):
+    if backend_of(document["backend"]).device == "cpu":
         levels[0]["count"] = c.of((1, 2, 3, 5))
 
 
@@ -119,7 +120,7 @@ def _queues(c: Choices, document: dict[str, Any]) -> None:
 
 
 def _tile(c: Choices, document: dict[str, Any]) -> None:
-    if document["backend"] != "dsa":
+    if not backend_of(document["backend"]).simulated:
         return
     units = [i for i in document["instructions"].values() if i.get("primitive") == "gemm"]
     unit = c.of(units)

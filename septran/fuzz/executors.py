@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from septran.backends import backend_of
 from septran.compiler import compile, produce_stages
 from septran.errors import SepTranError
 from septran.fuzz import edits
@@ -19,7 +20,9 @@ from septran.machine.loader import load_machine
 from septran.runtime.accuracy import WrongResultError, compare, error_bounds
 from septran.runtime.kernel import Kernel
 from septran.simulator.timing.random_delays import VARIABLE
+from septran.targets.base import Emulating
 from septran.targets.cpu.run.isa import NATIVE_IS, other_width
+from septran.targets.registry import target_for
 from septran.tile.interpret.interpreter import interpret
 
 ADVERSARIES = 2
@@ -90,9 +93,9 @@ def executors(case: Case, ways: Ways) -> Mapping[str, Run]:
         return found | {"interpreter": _interpreter}
     found["interpreter"] = _interpreter
     backend = load_machine(case.machine).backend
-    if backend == "dsa":
+    if backend_of(backend).simulated:
         found["simulator"] = _simulator
-    elif backend == "cuda" and ways.emulate:
+    elif ways.emulate and isinstance(target_for(backend), Emulating):
         found["emulator"] = _emulator
     return found
 
@@ -174,7 +177,7 @@ def _simulator(files: Files) -> float:
 
 def _emulator(files: Files) -> float:
     """Generated CUDA on the emulator: asynchronous work at once, late, and at random."""
-    from septran.targets.cuda.run.emulated import MODES, emulation
+    from septran.emulator import MODES, emulation
 
     kernel, worst = _kernel(files, files.case.machine, files.machine, emulate=True), 0.0
     for mode in MODES:

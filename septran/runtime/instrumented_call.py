@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from septran.runtime.arguments import Bound, Scalar
 from septran.runtime.errors import NothingToProfileError
 from septran.runtime.signature import Specialisation
-from septran.targets.base import SelfProfiling
+from septran.targets.base import CycleProfile, SelfProfiling
 from septran.tile.nodes import TileProgram
-
-if TYPE_CHECKING:
-    from septran.targets.dsa.profiles.profile import DsaProfile
 
 
 @dataclass(frozen=True)
@@ -31,10 +28,10 @@ class Rehearsal:
         program = self.specialisation.stages.tile_program
         return program if isinstance(program, TileProgram) else None
 
-    def profile(self) -> DsaProfile:
+    def profile(self) -> CycleProfile:
         """What an executable that profiles itself tells of this run."""
         executable = cast(SelfProfiling, self.specialisation.stages.executable)
-        told: DsaProfile = executable.profile(self.program, *self.arguments)
+        told: CycleProfile = executable.profile(self.program, *self.arguments)
         return told
 
 

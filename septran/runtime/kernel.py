@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from septran import argument_checks as given
 from septran.runtime.archive import write_archive
@@ -31,14 +31,11 @@ from septran.runtime.profile import Profile, measure, profile
 from septran.runtime.signature import Signature, Specialisation, export_source
 from septran.runtime.stages import Stages
 from septran.stage import Displayable, view
-from septran.targets.base import SelfProfiling
+from septran.targets.base import CycleProfile, SelfProfiling
 from septran.task.errors import InferenceError
 from septran.task.reference import run_tree
 from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import Remark
-
-if TYPE_CHECKING:
-    from septran.targets.dsa.profiles.profile import DsaProfile
 
 Specialise = Callable[[Mapping[str, tuple[int, ...]], Mapping[str, str]], Specialisation]
 """From shapes and dtypes of the tensors that a call passes to a compilation."""
@@ -196,7 +193,7 @@ class Kernel(Displayable):
         repeat: int | None = None,
         timeline: bool = False,
         **named: Any,
-    ) -> Profile | DsaProfile:
+    ) -> Profile | CycleProfile:
         """Time calls and set them beside the machine's limits; on a DSA, count cycles.
 
         `repeat` is the number of samples; where None, as many as fit into a moment. A

@@ -58,6 +58,30 @@ class Executable(Protocol):
         """Write all that `Target.load` needs into an empty folder."""
 
 
+class CycleProfile(Protocol):
+    """What a simulated run did, cycle by cycle: a `DsaProfile`."""
+
+    @property
+    def cycles(self) -> int:
+        """Of the whole run."""
+
+    @property
+    def seconds(self) -> float:
+        """Of the whole run, at the machine's clock."""
+
+    def by_origin(self) -> Any:
+        """A `pandas.DataFrame` of an origin and queue a row."""
+
+    def timeline_text(self) -> str:
+        """What ran when."""
+
+    def to_chrome_trace(self, path: str | Path) -> Path:
+        """Write the timeline as JSON for Perfetto."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its figures, as JSON-ready data."""
+
+
 @runtime_checkable
 class SelfProfiling(Protocol):
     """An executable that says itself what a run did, cycle by cycle, instead of being timed."""
@@ -88,12 +112,50 @@ class Emulating(Protocol):
         """What runs the generated code on arrays in the host's memory; raises TargetError."""
 
 
+@dataclass(frozen=True)
+class Room:
+    """A scratch buffer that whoever runs the code makes room for."""
+
+    name: str
+    size: int
+    """Bytes, with those behind it that a vector may reach."""
+    asked: int
+    """The bytes that the code asks for: its number, in truth."""
+
+
+@dataclass(frozen=True)
+class GuardedCode:
+    """A kernel that has not been compiled yet, whose scratch buffers are its caller's."""
+
+    name: str
+    arch: str
+    text: str
+    rooms: tuple[Room, ...]
+
+
 @runtime_checkable
 class Guarding(Protocol):
     """A target whose code can be run with its scratch buffers where its caller wants them."""
 
-    def guarded(self, program: TileProgram) -> Any:
-        """A `septran.targets.cpu.run.guarded.GuardedCode`, compiled by what runs it."""
+    def guarded(self, program: TileProgram) -> GuardedCode:
+        """The code of `program`, to be compiled by what runs it."""
+
+    def compile_guarded(self, code: GuardedCode, give: int, take: int) -> Callable[..., Any]:
+        """The function; `give` and `take` are addresses of functions as TVM's runtime has.
+
+        ``void *give(int, int, uint64_t bytes, int, int)`` and ``int take(int, int, void *)``.
+        """
+
+
+@runtime_checkable
+class Threaded(Protocol):
+    """A target whose code runs on threads, whose number can be chosen."""
+
+    def usable_cores(self) -> int:
+        """How many cores this process may use."""
+
+    def set_threads(self, count: int) -> None:
+        """Run parallel loops on `count` threads from now on."""
 
 
 @runtime_checkable

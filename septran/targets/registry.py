@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from septran.backends import with_code
 from septran.errors import TargetError, nearest
 from septran.machine.model import Engine, Instruction, Machine
-from septran.targets.base import Emulating, Guarding, Marking, Target
+from septran.targets.base import Emulating, Guarding, Marking, Target, Threaded
 
 
 class NoTargetError(TargetError):
@@ -97,6 +97,12 @@ def marking_for(backend: str) -> Marking | None:
     """The target, where its code can note when its parts run; None elsewhere."""
     target = target_for(backend) if backend in with_code() else None
     return target if isinstance(target, Marking) else None
+
+
+def threaded_for(backend: str) -> Threaded | None:
+    """The target, where its code runs on threads; None elsewhere."""
+    target = target_for(backend) if backend in with_code() else None
+    return target if isinstance(target, Threaded) else None
 
 
 def guarding_for(backend: str) -> Guarding:

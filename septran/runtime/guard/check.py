@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ def run_guarded(
     Results go into `arrays`, and it is told where those of the two runs differ.
     """
     program = specialisation.stages.tile_program
-    code = guarding_for(program.machine.backend).guarded(program)
+    backend = program.machine.backend
+    code = guarding_for(backend).guarded(program)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "module.json").write_text(code.text, "utf-8")
@@ -49,8 +51,9 @@ def run_guarded(
             for tensor, array in zip(specialisation.tensors, arrays, strict=True)
         ]
         request = {
-            "folder": name, "name": code.name, "arch": code.arch, "tensors": tensors,
-            "rooms": [(r.name, r.size) for r in code.rooms], "scalars": list(scalars),
+            "folder": name, "backend": backend, "name": code.name, "arch": code.arch,
+            "tensors": tensors,
+            "rooms": [astuple(room) for room in code.rooms], "scalars": list(scalars),
         }  # fmt: skip
         told = _WORKER.ask(request)
         if told:

@@ -21,7 +21,8 @@ import numpy as np
 from septran.dtypes import numpy_dtype
 from septran.runtime.arrays import NUMPY
 from septran.runtime.guard.pages import Pages, Place, on_fault
-from septran.targets.cpu.run.guarded import GuardedCode, Room, number_of
+from septran.targets.base import GuardedCode, Guarding, Room
+from septran.targets.registry import guarding_for
 
 ALIGNMENT = 64
 """Of scratch buffers, as TVM promises it to LLVM."""
@@ -37,15 +38,16 @@ _TAKE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void
 class Rooms:
     """The scratch buffers of a run: one of each for each thread, new whenever it is asked for."""
 
-    rooms: tuple[Room, ...]
+    rooms: Mapping[int, Room]
+    """By what the code asks for."""
     pages: Pages
     places: dict[tuple[int, int], Place] = field(default_factory=dict)
 
     def give(self, _type: int, _device: int, asked: int, _code: int, _bits: int) -> int:
         """The address of a room full of poison."""
-        key = number_of(asked), threading.get_native_id()
+        key = asked, threading.get_native_id()
         if key not in self.places:
-            room = self.rooms[key[0]]
+            room = self.rooms[asked]
             self.places[key] = self.pages.place(room.name, room.size, ALIGNMENT)
         place = self.places[key]
         ctypes.memset(place.start, POISON, place.size)
@@ -68,26 +70,28 @@ def main() -> None:
         answer(pages.told(address, write))
         os._exit(1)
 
-    kept = on_fault(fault)
     for line in sys.stdin:
         try:
-            answer(run(json.loads(line), pages))
+            request = json.loads(line)
+            target = guarding_for(request["backend"])
+            kept = on_fault(fault)  # once the target is loaded: TVM would handle faults, too
+            answer(run(target, request, pages))
+            del kept
         except Exception as error:
             answer(f"{type(error).__name__}: {error}")
-    del kept
 
 
-def run(request: Mapping[str, Any], pages: Pages) -> str | None:
+def run(target: Guarding, request: Mapping[str, Any], pages: Pages) -> str | None:
     """Run a kernel with each end of its buffers at guard pages; what it touched beside them.
 
     Tensors are files, and what becomes of them is written beside those.
     """
     folder, rooms = Path(request["folder"]), tuple(Room(*room) for room in request["rooms"])
     text = (folder / "module.json").read_text("utf-8")
-    held = Rooms(rooms, pages)
+    held = Rooms({room.asked: room for room in rooms}, pages)
     give, take = _GIVE(held.give), _TAKE(lambda _type, _device, _address: 0)
     code = GuardedCode(request["name"], request["arch"], text, rooms)
-    function = code.compiled(_address(give), _address(take))
+    function = target.compile_guarded(code, _address(give), _address(take))
     for pages.at_end in (True, False):
         placed = [_placed(folder / str(n), t, pages) for n, t in enumerate(request["tensors"])]
         function(*(array for _, array in placed), *request["scalars"])

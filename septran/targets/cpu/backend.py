@@ -11,4 +11,27 @@ def _features(arch: str) -> frozenset[str]:
     return processor_features(arch)
 
 
-BACKEND = Backend("cpu", features=_features)
+def _llvm() -> str:
+    from septran.targets.cpu.run.isa import llvm_version
+
+    return f"{llvm_version()}, inside TVM"
+
+
+def _processor() -> str:
+    from septran.targets.cpu.run.isa import LEVELS, host_arch, lacking
+
+    sets = [name for name, level in LEVELS.items() if not lacking(level)]
+    return f"{host_arch()}, {' and '.join(sets) or 'neither avx2 nor avx512'}"
+
+
+def _threads() -> str:
+    from septran.targets.cpu.run.threads import usable_cores
+
+    return f"{usable_cores()} usable cores"
+
+
+BACKEND = Backend(
+    "cpu",
+    features=_features,
+    looks={"llvm": _llvm, "processor": _processor, "threads": _threads},
+)

@@ -9,12 +9,12 @@ from typing import Any
 
 import tvm
 
-from septran.targets.base import TensorIR
+from septran.targets.base import GuardedCode, TensorIR
 from septran.targets.cpu.lowering import lower_program
 from septran.targets.cpu.run.build import CpuExecutable, annotated, build, load
-from septran.targets.cpu.run.guarded import GuardedCode, guarded_code
+from septran.targets.cpu.run.guarded import compile_guarded, guarded_code
 from septran.targets.cpu.run.isa import llvm_arch, native
-from septran.targets.cpu.run.threads import use_all_cores
+from septran.targets.cpu.run.threads import set_threads, usable_cores, use_all_cores
 from septran.tile.nodes import TileProgram
 
 
@@ -48,6 +48,18 @@ class CpuTarget:
     def guarded(self, program: TileProgram) -> GuardedCode:
         """The kernel with its scratch buffers in rooms that its caller gives it."""
         return guarded_code(program)
+
+    def compile_guarded(self, code: GuardedCode, give: int, take: int) -> Callable[..., Any]:
+        """The function, whose rooms `give` gives."""
+        return compile_guarded(code, give, take)
+
+    def usable_cores(self) -> int:
+        """Those that the system lets this process use."""
+        return usable_cores()
+
+    def set_threads(self, count: int) -> None:
+        """Run parallel loops on `count` threads from now on."""
+        set_threads(count)
 
     def marks(
         self, program: TileProgram, arguments: Sequence[Any], zeros: Callable[[int], Any]

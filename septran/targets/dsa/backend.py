@@ -1,5 +1,29 @@
 """What layers below the targets know of accelerators with scratchpads."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from septran.backends import Backend
 
-BACKEND = Backend("dsa", keys=frozenset({"persistent"}), simulated=True)
+if TYPE_CHECKING:
+    from septran.machine.model import Machine
+
+
+def _lint(machine: Machine) -> Iterator[str]:
+    """Its vendor section, and a header, which is no data, that nobody has said to trust."""
+    from septran.targets.dsa.code.trust import advice, untrusted
+    from septran.targets.dsa.code.vendor import Vendor
+
+    Vendor(machine).check()
+    header = untrusted(machine)
+    if header is not None:
+        yield (
+            f"the header {header.path.name} beside it is C code, which you do not trust: nothing "
+            "of it is compiled or run, and nobody checks that it agrees with this file. If you "
+            f"would run code of those who wrote it: {advice(machine)}"
+        )
+
+
+BACKEND = Backend("dsa", keys=frozenset({"persistent"}), simulated=True, lint=_lint)

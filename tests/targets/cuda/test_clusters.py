@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import septran
-from septran.emulator import EmulationError, emulate
+from septran.emulator import EmulationError, emulate, emulation
 from septran.machine.loader import load_machine
 from septran.targets.cuda.run.compile import compile_text, disassemble
-from septran.targets.cuda.run.emulated import emulation
 from septran.targets.cuda.run.toolchain import INSTALL_DISASSEMBLER
 from septran.targets.cuda.target import TARGET
 

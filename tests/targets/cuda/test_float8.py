@@ -11,8 +11,8 @@ import pytest
 
 import septran
 from septran import dtypes
+from septran.emulator import emulation
 from septran.targets.cuda.run.compile import compile_text
-from septran.targets.cuda.run.emulated import emulation
 from septran.targets.cuda.target import TARGET
 
 F8 = "float8_e4m3fn"

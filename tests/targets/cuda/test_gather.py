@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import septran
-from septran.emulator import EmulationError, emulate
+from septran.emulator import EmulationError, emulate, emulation
 from septran.emulator.launch import registers_at_launch
 from septran.machine.loader import load_machine
 from septran.targets.cuda.run.compile import compile_text
-from septran.targets.cuda.run.emulated import emulation
 from septran.targets.cuda.target import TARGET
 from septran.tile.nodes import Compute, Copy, Role, nodes
 

@@ -10,10 +10,9 @@ import pytest
 
 import septran
 from septran import task
-from septran.emulator import BoundsError, emulate
+from septran.emulator import BoundsError, emulate, emulation
 from septran.ir.index import Index, Var
 from septran.machine.loader import load_machine
-from septran.targets.cuda.run.emulated import emulation
 from septran.targets.cuda.target import TARGET
 from septran.targets.cuda.unsupported import UnsupportedByCudaError
 from septran.tile.nodes import Acquire, For, Role, Wait, nodes

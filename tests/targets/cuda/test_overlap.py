@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import septran
+from septran.emulator import emulation
 from septran.targets.cuda.run.compile import compile_text
-from septran.targets.cuda.run.emulated import emulation
 from septran.targets.cuda.target import TARGET
 
 MODES = ("eager", "late", "random")

@@ -6,7 +6,7 @@ import pytest
 
 import septran
 from septran import task
-from septran.targets.cuda.run.emulated import emulation
+from septran.emulator import emulation
 from septran.tile.nodes import Compute, nodes
 
 MACHINES = ("nvidia-h200", "nvidia-a100")

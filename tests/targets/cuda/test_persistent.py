@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 import septran
+from septran.emulator import emulation
 from septran.machine.loader import load_machine
-from septran.targets.cuda.run.emulated import emulation
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++")
 TILES = {"block_M": 64, "block_N": 64, "block_K": 32}

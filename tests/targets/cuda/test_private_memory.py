@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import septran
-from septran.targets.cuda.run.emulated import emulation
+from septran.emulator import emulation
 
 
 def mapping(machine, *rules):

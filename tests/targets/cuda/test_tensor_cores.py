@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import septran
+from septran.emulator import emulation
 from septran.targets.cuda.gemm.wgmma import column_parts
 from septran.targets.cuda.run.compile import compile_text
-from septran.targets.cuda.run.emulated import emulation
 from septran.targets.cuda.target import TARGET
 from septran.targets.cuda.unsupported import UnsupportedByCudaError
 

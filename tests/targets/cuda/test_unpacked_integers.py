@@ -6,7 +6,7 @@ import pytest
 
 import septran
 from septran import task
-from septran.targets.cuda.run.emulated import MODES, emulation
+from septran.emulator import MODES, emulation
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++")
 

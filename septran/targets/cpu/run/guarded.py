@@ -8,13 +8,13 @@ that runs it, instead of at TVM's runtime. All else is the same code.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import tirx
 
 from septran.dtypes import itemsize
+from septran.targets.base import GuardedCode, Room
 from septran.targets.cpu.lowering import lower_program
 from septran.targets.cpu.run.build import compile_module
 from septran.targets.cpu.run.isa import llvm_arch
@@ -41,36 +41,6 @@ define void @septran_use_rooms() {{
 """Code that TVM compiles calls its runtime through these two variables of its own."""
 
 
-@dataclass(frozen=True)
-class Room:
-    """A scratch buffer."""
-
-    name: str
-    size: int
-    """Bytes, with those behind it that a vector may reach."""
-
-
-@dataclass(frozen=True)
-class GuardedCode:
-    """A kernel that has not been compiled yet."""
-
-    name: str
-    arch: str
-    text: str
-    """The module as JSON, with `GIVE` and `TAKE` in it."""
-    rooms: tuple[Room, ...]
-
-    def compiled(self, give: int, take: int) -> Callable[..., Any]:
-        """The function; `give` and `take` are addresses of functions as TVM's runtime has.
-
-        ``void *give(int, int, uint64_t bytes, int, int)`` and ``int take(int, int, void *)``.
-        """
-        use_all_cores()
-        module = tvm.ir.load_json(self.text.replace(GIVE, str(give)).replace(TAKE, str(take)))
-        function: Callable[..., Any] = compile_module(module, self.arch)[self.name]
-        return function
-
-
 class GuardedWriter(CpuWriter):
     """Writes a kernel that takes its scratch buffers from two functions."""
 
@@ -84,16 +54,11 @@ class GuardedWriter(CpuWriter):
             self.functions["septran_use_rooms"] = USE_ROOMS
             call = tirx.call_extern("void", "septran_use_rooms")
             self._bodies[0].insert(0, tirx.Evaluate(call))
-        asked = (FIRST + STEP * len(self.rooms)) // itemsize(dtype)
-        buffer = flat_buffer(self.name(stem), asked, dtype)
-        self.rooms.append(Room(buffer.name, max(1, elements) * itemsize(dtype)))
+        asked = FIRST + STEP * len(self.rooms)
+        buffer = flat_buffer(self.name(stem), asked // itemsize(dtype), dtype)
+        self.rooms.append(Room(buffer.name, max(1, elements) * itemsize(dtype), asked))
         self.emit(tirx.AllocBuffer(buffer))
         return buffer
-
-
-def number_of(asked: int) -> int:
-    """The number of the room that so many bytes are asked for."""
-    return (asked - FIRST) // STEP
 
 
 def guarded_code(program: TileProgram) -> GuardedCode:
@@ -102,3 +67,11 @@ def guarded_code(program: TileProgram) -> GuardedCode:
     module = tvm.IRModule({program.name: lower_program(program, writer)})
     text = str(tvm.ir.save_json(module))
     return GuardedCode(program.name, llvm_arch(program.machine), text, tuple(writer.rooms))
+
+
+def compile_guarded(code: GuardedCode, give: int, take: int) -> Callable[..., Any]:
+    """As `septran.targets.base.Guarding` says; `GIVE` and `TAKE` stand in the module's JSON."""
+    use_all_cores()
+    module = tvm.ir.load_json(code.text.replace(GIVE, str(give)).replace(TAKE, str(take)))
+    function: Callable[..., Any] = compile_module(module, code.arch)[code.name]
+    return function

@@ -33,7 +33,7 @@ USED = frozenset(
 """Features whose instructions are in the code that is made for processors with them."""
 NATIVE_IS = "SEPTRAN_NATIVE"
 """The variable of the environment that says what ``native`` is taken for."""
-_LEVELS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
+LEVELS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 _ALL_OF_AVX512 = "sapphirerapids"
 """A processor with its dot products of bytes and of bfloat16, too."""
 
@@ -71,9 +71,9 @@ def native() -> Native:
     asked = os.environ.get(NATIVE_IS, "")
     choices = {
         "": Native(host_arch(), _widest(host_arch()), features(host_arch()) & _host_features()),
-        "avx2": Native(_LEVELS["avx2"], AVX2, features(_LEVELS["avx2"])),
-        "avx512": Native(_LEVELS["avx512"], AVX512, features(_LEVELS["avx512"])),
-        "split": Native(_LEVELS["avx2"], AVX512, features(_ALL_OF_AVX512)),
+        "avx2": Native(LEVELS["avx2"], AVX2, features(LEVELS["avx2"])),
+        "avx512": Native(LEVELS["avx512"], AVX512, features(LEVELS["avx512"])),
+        "split": Native(LEVELS["avx2"], AVX512, features(_ALL_OF_AVX512)),
     }
     if asked not in choices:
         words = ", ".join(filter(None, choices))
@@ -92,14 +92,14 @@ def other_width() -> str:
     """
     if native().unit is AVX512:
         return "avx2"
-    return "split" if lacking(_LEVELS["avx512"]) else "avx512"
+    return "split" if lacking(LEVELS["avx512"]) else "avx512"
 
 
 def llvm_arch(machine: Machine) -> str:
     """The processor that LLVM is told to compile for."""
     if machine.arch in ("", NATIVE):
         return native().arch
-    return _LEVELS.get(machine.arch, machine.arch)
+    return LEVELS.get(machine.arch, machine.arch)
 
 
 def llvm_version() -> str:
@@ -109,7 +109,7 @@ def llvm_version() -> str:
 
 def processor_features(arch: str) -> frozenset[str]:
     """What instructions of a machine with this ``arch`` may need."""
-    return native().features if arch in ("", NATIVE) else features(_LEVELS.get(arch, arch))
+    return native().features if arch in ("", NATIVE) else features(LEVELS.get(arch, arch))
 
 
 @functools.cache

@@ -1,19 +1,12 @@
-"""Generated CUDA text as something to call on the CPU: the emulator behind `Executable`.
-
-kernel = septran.compile("gemm", "nvidia-h200", emulate=True)
-with emulation(mode="random", seed=3):
-kernel.check(a, b)
-"""
+"""Generated CUDA text as something to call on the CPU: the emulator behind `Executable`."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from septran.emulator.launch import CudaProgram
+from septran.emulator.settings import MODES, Settings, current, emulation
 from septran.errors import TargetError
 from septran.machine.model import Machine
 from septran.targets.base import Source
@@ -26,40 +19,13 @@ from septran.tile.nodes import TileProgram
 if TYPE_CHECKING:
     from pathlib import Path
 
-MODES = ("eager", "late", "random")
-"""When asynchronous operations take effect: at once, as late as waits allow, at random."""
+__all__ = ["MODES", "EmulatedExecutable", "NotKeptError", "build_emulated", "emulation"]
 
 
 class NotKeptError(TargetError):
     """An emulated kernel has no machine code to keep."""
 
     code = "SEP575"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How emulated kernels run."""
-
-    mode: str = "eager"
-    seed: int = 0
-    trace: bool = False
-    """Whether to record what happens when, for a timeline."""
-
-
-_DEFAULT = Settings()
-_current: ContextVar[Settings] = ContextVar("emulation", default=_DEFAULT)
-
-
-@contextlib.contextmanager
-def emulation(mode: str = "eager", seed: int = 0, *, trace: bool = False) -> Iterator[None]:
-    """Run emulated kernels in this way, in this thread, as long as the block lasts."""
-    if mode not in MODES:
-        raise ValueError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
-    token = _current.set(Settings(mode, seed, trace))
-    try:
-        yield
-    finally:
-        _current.reset(token)
 
 
 @dataclass(frozen=True)
@@ -75,12 +41,12 @@ class EmulatedExecutable:
 
     def __call__(self, *arguments: Any) -> None:
         """Run on tensors in the order of the parameters, then the scalars."""
-        self.emulate(_current.get(), *arguments)
+        self.emulate(current.get(), *arguments)
 
     def profile(self, program: TileProgram | None, *arguments: Any) -> EmulatedProfile:
         """Run, and tell what happened when (`septran.targets.base.SelfProfiling`)."""
         del program
-        return self.emulate(replace(_current.get(), trace=True), *arguments)
+        return self.emulate(replace(current.get(), trace=True), *arguments)
 
     def emulate(self, how: Settings, *arguments: Any) -> EmulatedProfile:
         """Run as `how` says; raises EmulationError where the kernel does something wrong."""

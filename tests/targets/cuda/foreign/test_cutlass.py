@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from septran.emulator import emulate
+from septran.emulator import MODES, emulate
 from septran.emulator.launch import CudaProgram, ShapedLaunch, Structure
-from septran.targets.cuda.run.emulated import MODES
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 import septran
-from septran.targets.cuda.run.emulated import MODES, emulation
+from septran.emulator import MODES, emulation
 
 pytestmark = pytest.mark.slow
 _HEADS = {"B": 1, "H": 2, "M": 200, "D": 64, "G": 1, "N": 200}

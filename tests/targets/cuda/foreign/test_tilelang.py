@@ -6,9 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from septran.emulator import emulate
+from septran.emulator import MODES, emulate
 from septran.emulator.launch import CudaProgram, Pointer, ShapedLaunch, TensorMap
-from septran.targets.cuda.run.emulated import MODES
 
 pytestmark = pytest.mark.slow
 _CALL = re.compile(r'^\s*T\.call_packed\("(\w+)", (.*)\)$', re.MULTILINE)

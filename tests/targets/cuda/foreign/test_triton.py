@@ -4,9 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from septran.emulator import emulate
+from septran.emulator import MODES, emulate
 from septran.emulator.launch import CudaProgram, Pointer, Scalar, ShapedLaunch
-from septran.targets.cuda.run.emulated import MODES
 
 pytestmark = pytest.mark.slow
 
