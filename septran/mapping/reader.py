@@ -51,7 +51,7 @@ def _late(rule: Node) -> Iterator[SepTranError]:
     match = rule.get("match")
     if match is None or not _match(match).needs_body:
         return
-    fact = next(k for k in ("primitive", "leaf", "holds") if k in match.items)
+    fact = next(k for k in ("primitive", "leaf", "holds", "reaches") if k in match.items)
     for key in ("variant", "tunables"):
         if key in rule.items:
             yield LateRuleError(

@@ -129,6 +129,9 @@ CASES = {
     "tunables by what is computed": (
         rule("{match: {leaf: elementwise}, «tunables»: {b: 1}}"), m.LateRuleError, None,
     ),
+    "tunables by what is computed below": (
+        rule("{match: {reaches: gemm}, «tunables»: {b: 1}}"), m.LateRuleError, None,
+    ),
     "constraint on nothing": ("rules: [{}]\nconstraints: [«b < 2»]", m.ConditionError, None),
     # !tune
     "tune of no type": (instance("pipeline: «!tune {values: [1]}»"), m.MissingKeyError, None),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import septran
@@ -106,6 +108,45 @@ def test_weights_that_very_many_pixels_use_are_not():
 def test_pixels_that_are_read_in_place_are_asked_for(operator):
     shapes = {"B": 1, "C": 512, "H": 31, "W": 33, "O": 32, "R": 1, "S": 1}
     assert from_afar(code(operator, shapes), "X") > 0
+
+
+def asked_at(text: str, name: str, level: int) -> list[str]:
+    """The offsets in a tensor whose lines are asked for into a level."""
+    place = re.compile(rf"address_of\({name}_flat\[(.*?)\]\), 0, {level}, 1\)")
+    return place.findall(text)
+
+
+def test_a_rows_only_loop_asks_for_its_own_columns_before_it_reads_them():
+    text = code("reduce", {"M": 128, "N": 14336})
+    start = "row * 14336 + v * 64 + unit * 917504"
+    assert f"X_flat[T.Ramp({start}, 1, " in text
+    wanted = {f"{start} + {512 + line}" for line in range(0, lanes_of_a_loop(text), ELEMENTS)}
+    assert set(asked_at(text, "X", 3)) == wanted
+    assert not asked_at(text, "X", 2)
+
+
+def lanes_of_a_loop(text: str) -> int:
+    """Of the vectors that the loop of a sum of rows reads."""
+    return int(re.findall(r"X_flat\[T.Ramp\(.*, 1, (\d+)\)\]", text)[0])
+
+
+@pytest.mark.parametrize("operator", ["elementwise", "elementwise_binary"])
+def test_elements_from_afar_are_asked_for_once_each(operator):
+    text = code(operator, {"M": 512, "N": 1024})
+    places = asked_at(text, "X" if operator == "elementwise" else "A", 3)
+    assert places
+    assert len(places) == len(set(places))
+
+
+@pytest.mark.parametrize("operator", ["reduce", "elementwise"])
+def test_what_a_cores_own_cache_holds_is_not_asked_for(operator):
+    assert "llvm.prefetch" not in code(operator, {"M": 64, "N": 1024})
+
+
+def test_of_rows_with_several_loops_a_later_one_asks_for_the_next_row():
+    text = code("softmax", {"M": 1024, "N": 1024})
+    assert asked_at(text, "X", 2)
+    assert not asked_at(text, "X", 3)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
