@@ -126,15 +126,27 @@ def raise_all(errors: Iterable[SepTranError]) -> None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A sentence that names the nearest known word, or lists what is known."""
+    """A sentence that names the nearest known words (several where equally near), or lists all."""
     words = sorted(map(str, known))
-    close = difflib.get_close_matches(str(name), words, n=1, cutoff=0.6)
-    if not close:
-        folded = {word.lower(): word for word in words}
-        close = [folded[c] for c in difflib.get_close_matches(str(name).lower(), folded, n=1)]
-    if close:
-        return f"did you mean {close[0]!r}?"
+    if close := _closest(str(name), words):
+        *others, last = map(repr, close)
+        return f"did you mean {' or '.join((', '.join(others), last) if others else (last,))}?"
     return f"known: {', '.join(words)}" if words else "none is known here"
+
+
+def _closest(name: str, words: list[str]) -> list[str]:
+    """The words most like `name`, if any is much like it: block_H is as near to each block_."""
+    ways = (str, str.lower)
+    likeness = {
+        word: [difflib.SequenceMatcher(None, to(word), to(name)).ratio() for to in ways]
+        for word in words
+    }
+    best = max(likeness.values(), default=[0.0])
+    return [word for word in words if likeness[word] == best] if max(best) >= _LIKE else []
+
+
+_LIKE = 0.6
+"""Likeness, of 1, from which a word is taken for another one misspelt (difflib's default)."""
 
 
 _WIDEST = 160

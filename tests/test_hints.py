@@ -147,6 +147,9 @@ def test_where_nothing_is_near_all_is_listed():
         ("BLOCK", ["block", "row"], "did you mean 'block'?"),
         ("q", ["row", "block"], "known: block, row"),
         ("q", [], "none is known here"),
+        ("block_H", ["block_M", "block_N"], "did you mean 'block_M' or 'block_N'?"),
+        ("block_h", ["block_H", "block_M"], "did you mean 'block_H'?"),
+        ("blok_N", ["block_M", "block_N"], "did you mean 'block_N'?"),
     ],
 )
 def test_nearest(name, known, hint):

@@ -231,32 +231,6 @@ def unasked(tree: TaskTree, tunables: Iterable[str]) -> Iterator[Decision]:
         yield Decision("no-effect", name, message, nearest(name, asked))
 
 
-def idle_rules(mapping: MappingFile, tree: TaskTree) -> Iterator[Decision]:
-    """Rules of a file that extends another one which name a task, or a tunable, that is not there.
-
-    A file that stands alone may be for any logic, and so may what is extended: only lines that
-    are laid over another file are for this logic.
-    """
-    if not mapping.extends:
-        return
-    tasks = list(tree.tasks())
-    asked = {name for task in tasks for name, _ in task.tunables}
-    names = {task.name for task in tasks}
-    for rule in (r for r in mapping.rules if r.plan.where.file == mapping.file):
-        wanted = {"task": rule.match.task, "within": rule.match.within}
-        missing = [
-            (key, patterns[0])
-            for key, patterns in wanted.items()
-            if patterns and not any(fnmatch.filter(names, pattern) for pattern in patterns)
-        ]
-        for key, name in missing[:1]:
-            message = f"the rule has no effect here: `{key}: {name}` matches no task of {tree.name}"
-            hint = nearest(name, names)
-            yield Decision("no-effect", rule.plan.name, message, hint, rule.plan.where)
-        if not missing:
-            yield from _unused(rule.plan.tunables, asked, tree.name, rule.plan.name)
-
-
 @dataclass(frozen=True)
 class Asked:
     """A tunable that a task asks for, and what it takes."""

@@ -15,6 +15,7 @@ from septran.mapping import effects
 from septran.mapping.bind import Leaf, bind, demanded, faster_rounded, moved, uses_of, wanted_for
 from septran.mapping.capacity import check_capacity
 from septran.mapping.choose import Scope, passed_over, tunable
+from septran.mapping.idle_rules import Visited, idle_rules
 from septran.mapping.keys import COPY, LAYOUTS, PROC, REGISTERS
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import MappingFile
@@ -57,7 +58,7 @@ def resolve(
     raise_all([whole] if whole else work.errors or work.unbound)
     check_capacity(tree, mapping.machine, instances, work.decisions)
     lost = effects.overridden_tunables(mapping, work.asked)
-    idle = effects.idle_rules(mapping, tree)
+    idle = idle_rules(mapping, mapping.machine, tree.name, work.visited)
     more = (*lost, *idle, *effects.unrolled(tree), *effects.unfollowed(tree))
     decisions = effects.distinct([*work.decisions, *more], instances, work.bound)
     return ResolvedMapping(tree, mapping.machine, instances, decisions, mapping.file)
@@ -82,6 +83,7 @@ class _Resolution:
     """Leaves without an instruction: they may only follow from the other errors."""
     reached: set[str] = field(default_factory=set)
     asked: list[effects.Asked] = field(default_factory=list)
+    visited: list[Visited] = field(default_factory=list)
     bound: set[Location | None] = field(default_factory=set)
     """Where the bindings are said that leaves have taken."""
 
@@ -160,6 +162,7 @@ class _Resolution:
         instance = _Task(self, task, launch, caller, scope, facts).resolve()
         if scope.instance is not None:
             self.reached.add(scope.instance.name)
+        self.visited.append(Visited(task, facts, scope))
         self.instances.append(instance)
         for inner in task.launches():
             found = self.visit(inner.task, inner, _Caller(scope, instance))

@@ -173,8 +173,13 @@ def _among(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _below(path: str, patterns: Iterable[str]) -> bool:
-    wanted, above = tuple(patterns), (step.partition("#")[0] for step in path.split("/")[:-1])
-    return not wanted or any(_among(task, wanted) for task in above)
+    wanted = tuple(patterns)
+    return not wanted or any(_among(task, wanted) for task in callers_of(path))
+
+
+def callers_of(path: str) -> list[str]:
+    """The tasks that launch the one at `path`, the entry first."""
+    return [step.partition("#")[0] for step in path.split("/")[:-1]]
 
 
 def _uses(facts: Facts, primitives: Iterable[str]) -> bool:

@@ -222,37 +222,3 @@ def test_a_binding_of_what_a_task_does_not_compute_is_reported(rule, said):
     found = [d for d in stages.mapping.decisions if d.kind == "no-effect"]
     assert len(found) == (said is not None)
     assert all(d.message.startswith(said) and d.where.line == 3 for d in found)
-
-
-IDLE_RULES = """extends: cpu-x86
-rules:
-  - match: {task: gemm_cor}
-    tunables: {block_M: 32}
-  - match: {task: "gemm*", within: gem}
-    tunables: {block_M: 32}
-  - match: {variant: gemm_by_panels}
-    proc: HOST
-  - match: {task: gemm_core, when: M > 999}
-    tunables: {blok_N: 64, "bl*": 64}
-  - match: {loops: parallel, dtype: int8}
-    proc: CORE
-"""
-
-
-def test_rules_that_name_what_is_not_there_are_told():
-    """But not conditions that do not hold, which hold for other shapes and types."""
-    resolved = septran.produce_stages("gemm", IDLE_RULES, shapes={"M": 64, "N": 64, "K": 64})
-    found = [d for d in resolved.mapping.decisions if d.kind == "no-effect"]
-    assert [(d.where.line, d.message.partition("` ")[0], d.hint) for d in found] == [
-        (3, "the rule has no effect here: `task: gemm_cor", "did you mean 'gemm_core'?"),
-        (5, "the rule has no effect here: `within: gem", "did you mean 'gemm'?"),
-        (10, "tunable `blok_N", "did you mean 'block_N'?"),
-    ]
-    assert all(d.about.startswith("rule ") for d in found)
-
-
-def test_rules_of_a_file_that_stands_alone_may_be_for_other_logic():
-    alone = 'machine: cpu-x86\nrules:\n  - {match: {level: entry}, proc: HOST, mems: {"*": DRAM}}\n'
-    other = '  - {match: {task: dits}, tunables: {blok: 1}}\ntunables: {"block_*": 64}\n'
-    resolved = septran.produce_stages("softmax", alone + other, shapes={"M": 4, "N": 8})
-    assert not [d for d in resolved.mapping.decisions if "dits" in d.message or "blok" in d.message]
