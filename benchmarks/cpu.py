@@ -19,15 +19,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 
 import septran
-from benchmarks import cpu_attention, cpu_mixed, cpu_products, cpu_rows
+from benchmarks import cpu_attention, cpu_mixed, cpu_peak, cpu_products, cpu_rows
 from benchmarks.cpu_case import BARS, Case, Run
 from septran.runtime.interleaved_timing import Duel, duel
 from septran.targets.cpu.run.isa import host_arch
 from septran.targets.cpu.run.threads import set_threads, usable_cores
 
 ALL = (
-    "gemm", "small", "few", "int8", "batched_gemm", "gemm_splitk", "gemm_bias_act", "dequant_gemm",
-    "conv2d", "attention", "attention_bias", "attention_decode", "mla_decode",
+    "gemm", "small", "few", "int8", "bfloat16", "batched_gemm", "gemm_splitk", "gemm_bias_act",
+    "dequant_gemm", "conv2d", "attention", "attention_bias", "attention_decode", "mla_decode",
     "linear_attention", "softmax", "rms_norm", "layer_norm", "elementwise", "reduce", "rope",
     "topk",
 )  # fmt: skip
@@ -62,6 +62,9 @@ def run(operators: Iterable[str], threads: Sequence[int], seconds: float, rounds
     a machine that others share has slow and quick minutes.
     """
     _print_versions()
+    for dtype in ("int8", "bfloat16"):
+        if dtype in set(operators) and (rate := cpu_peak.peak(dtype)):
+            print(f"The instruction for {dtype} alone, one thread: {rate:.0f} GOP/s\n")
     print("| operator | shape | threads | ratio | SepTran | torch | unit | error | pairs |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     # With one round, a case and its tensors are gone before the next is made.

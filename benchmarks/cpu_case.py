@@ -13,6 +13,7 @@ BARS: dict[str, tuple[float, float]] = {
     "gemm": (1.0, 1.08),
     "gemm small and odd": (1.2, 1.3),
     "gemm int8": (1.05, 1.25),
+    "gemm bfloat16": (1.05, 1.25),
     "conv2d": (1.2, 1.7),
     "dequant_gemm int4": (2.0, 3.0),
     "attention full": (1.2, 1.4),

@@ -46,10 +46,16 @@ FEW = (
 BATCHED = ((32, 128, 128, 64), (12, 197, 197, 64), (8, 256, 256, 256))
 """S, M, N, K."""
 INT8 = (
-    (128, 128, 128),
-    (512, 512, 512),
-    (1024, 1024, 1024),
+    *((n, n, n) for n in (128, 256, 512, 1024, 2048, 4096)),
+    (1, 4096, 4096),
+    (4, 4096, 4096),
     (64, 4096, 4096),
+    (128, 4096, 1024),
+    (197, 3072, 768),
+)
+BFLOAT16 = (
+    *((n, n, n) for n in (128, 256, 512, 1024, 2048, 4096)),
+    (4, 4096, 4096),
     (128, 4096, 1024),
     (197, 3072, 768),
 )
@@ -210,6 +216,8 @@ def cases(names: set[str]) -> Iterator[Case]:
         yield from (batched_gemm(*s) for s in BATCHED)
     if "int8" in names:
         yield from (int8(*s) for s in INT8)
+    if "bfloat16" in names:
+        yield from (gemm("gemm bfloat16", *s, dtype="bfloat16") for s in BFLOAT16)
     if "gemm_splitk" in names:
         yield from (gemm_splitk(*s) for s in SPLITS)
     if "gemm_bias_act" in names:

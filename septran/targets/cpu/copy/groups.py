@@ -9,13 +9,13 @@ multiplied as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tvm import tirx
 
 from septran.dtypes import itemsize
-from septran.ir.index import ZERO, Index, axis, ceil_div
+from septran.ir.index import ZERO, Index, axis, ceil_div, minimum
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
@@ -27,6 +27,8 @@ PARALLEL_ELEMENTS = 1 << 15
 """A copy of at least that many elements outside of a parallel loop is spread over the cores."""
 LINE = 64
 """Bytes of a cache line."""
+LINES = 4
+"""Of a row of the source, that are read one after another."""
 WORD = "int32"
 
 
@@ -92,18 +94,35 @@ class _Move:
         return large and not self.context.parallel
 
     def lines(self) -> None:
-        """Panels from rows that lie along them, as many at once as a cache line has.
+        """Panels from rows that lie along them, some cache lines of each row after another.
 
-        Rows that are far apart push each other out of the caches, so a line is read once.
+        Rows that are far apart push each other out of the caches, so a line is read once, and
+        memory is faster where lines follow one another.
         """
         context, extent = self.context, self.source.region.valid[self.across]
         beside = max(1, LINE // (self.width * itemsize(self.source.storage.held)))
         step = beside * self.width
         whole = context.variable("lines", extent // step)
-        with context.loop("line", whole, self._spread) as line:
-            self._interleaved([line * step + n * self.width for n in range(beside)], None)
+        chunks = context.variable("chunks", ceil_div(whole, LINES))
+        with context.loop("chunk", chunks, self._spread) as chunk:
+            some = context.variable("some", minimum(LINES, whole - chunk * LINES))
+
+            def group(number: Index, rest: Index | None = None) -> None:
+                with context.loop("line", some) as line:
+                    first = (chunk * LINES + line) * step
+                    for n in range(beside):
+                        self._interleaved(first + n * self.width, None, number, rest)
+
+            self._groups(group, group)
+
+        def last(first: Index, count: Index | None) -> None:
+            def group(number: Index, rest: Index | None = None) -> None:
+                self._interleaved(first, count, number, rest)
+
+            self._groups(group, group)
+
         if not context.divides(step, extent):
-            self.panels(lambda first, count: self._interleaved([first], count), whole * beside)
+            self.panels(last, whole * beside)
 
     def panels(self, body: Callable[[Index, Index | None], None], done: Index = ZERO) -> None:
         """Run `body` on each panel from `done` on, the last one with the number of its columns."""
@@ -131,22 +150,14 @@ class _Move:
             with context.writer.when(rest.is_constant or context.lower(rest) > 0):
                 last(whole, rest)
 
-    def _interleaved(self, panels: Sequence[Index], columns: Index | None) -> None:
-        """Some panels, by their first columns, from rows that lie along them."""
-
-        def group(number: Index, rest: Index | None = None) -> None:
-            for first in panels:
-                panel(first, number, rest)
-
-        def panel(first: Index, number: Index, rest: Index | None) -> None:
-            rows = [
-                self._row(first, number * self.size + n, columns, n, rest) for n in range(self.size)
-            ]
-            kinds = [n * self.width + lane for lane in range(self.width) for n in range(self.size)]
-            mixed = tirx.Shuffle(rows, [tirx.const(n, "int32") for n in kinds])
-            self._store(first, number, mixed)
-
-        self._groups(group, group)
+    def _interleaved(
+        self, first: Index, columns: Index | None, group: Index, rest: Index | None
+    ) -> None:
+        """A group of a panel, by its first column, from rows that lie along it."""
+        rows = [self._row(first, group * self.size + n, columns, n, rest) for n in range(self.size)]
+        kinds = [n * self.width + lane for lane in range(self.width) for n in range(self.size)]
+        mixed = tirx.Shuffle(rows, [tirx.const(n, "int32") for n in kinds])
+        self._store(first, group, mixed)
 
     def _row(
         self, first: Index, k: Index, columns: Index | None, n: int, rest: Index | None
