@@ -15,6 +15,7 @@ from septran.commands import (
     doctor,
     emulate,
     explain,
+    export,
     fuzz,
     lint,
     machines,
@@ -29,8 +30,8 @@ from septran.commands import (
 from septran.errors import SepTranError
 
 COMMANDS = (
-    run, explain, compare, tune, lint, trust, schema, machines, ops, matrix, emulate, fuzz,
-    notebooks, cache, doctor,
+    run, explain, compare, tune, lint, trust, schema, machines, ops, matrix, export, emulate,
+    fuzz, notebooks, cache, doctor,
 )  # fmt: skip
 """In the order of the help."""
 FULL_TRACEBACK = "SEPTRAN_FULL_TRACEBACK"

@@ -16,9 +16,11 @@ from septran.operators import Case
 from septran.runtime.checks import Check
 from septran.runtime.kernel import Kernel
 from septran.runtime.profile import Profile
+from septran.targets.base import Untimed
 
-MACHINES = ("cpu-x86", "dsa-sim", "npu-cube")
-"""Those that run here: this processor, and the simulated ones."""
+MACHINES = ("cpu-x86", "cpu-arm", "dsa-sim", "npu-cube")
+"""Those that run here: this processor, one that QEMU emulates where it is there, and the
+simulated ones."""
 EMULATED = ("nvidia-h200", "nvidia-a100")
 """Those whose generated code an emulator runs."""
 SAMPLES = 5
@@ -38,11 +40,13 @@ class Cell:
     unknown: int
     """Elements about which nothing can be promised; they do not make a cell wrong."""
     seconds: float | None
-    """Of the fastest call; None on simulated machines."""
+    """Of the fastest call; None on simulated and emulated machines."""
     cycles: int | None
     """Of a call, simulated; None on real machines, and emulated ones, which have no time."""
     message: str
-    """What went wrong; empty when right."""
+    """What went wrong, or why it was not run; empty when right."""
+    ran: bool = True
+    """Whether it was; what was only compiled is neither right nor wrong."""
 
     @property
     def cost(self) -> str:
@@ -58,7 +62,7 @@ class Cell:
             "sizes": dict(self.case.sizes), "static": dict(self.case.static),
             "dtype": self.case.dtype, "right": self.right, "worst": self.worst,
             "unknown": self.unknown, "seconds": self.seconds, "cycles": self.cycles,
-            "message": self.message,
+            "message": self.message, "ran": self.ran,
         }  # fmt: skip
 
 
@@ -92,9 +96,12 @@ class Matrix:
 
     @staticmethod
     def _summary(cells: list[Cell]) -> str:
+        if not any(cell.ran for cell in cells):
+            return "compiled only"
         right = sum(cell.right for cell in cells)
         worst = max(cell.worst for cell in cells)
-        return f"{right}/{len(cells)}, {worst:.2g}, {cells[len(cells) // 2].cost}"
+        words = (f"{right}/{len(cells)}", f"{worst:.2g}", cells[len(cells) // 2].cost)
+        return ", ".join(filter(None, words))
 
     def __str__(self) -> str:
         cases = dict.fromkeys(f"{c.case.operator}  {c.case}" for c in self.cells)
@@ -105,9 +112,12 @@ class Matrix:
             head = f"{f'{case.operator}  {case}':{width}}"
             lines.append(head + "".join(f"  {_text(cell):>{_WIDTH}}" for cell in row))
             lines += [f"  {c.machine}: {c.message}" for c in row if not c.right]
-        right = sum(cell.right for cell in self.cells)
+        ran = [cell for cell in self.cells if cell.ran]
         told = "shares are of the error that rounding allows"
-        return "\n".join([*lines, f"{right} of {len(self.cells)} right; {told}"])
+        lines.append(f"{sum(cell.right for cell in ran)} of {len(ran)} right; {told}")
+        why = {cell.message for cell in self.cells if not cell.ran}
+        lines += [f"{len(self.cells) - len(ran)} only compiled: {text}" for text in sorted(why)]
+        return "\n".join(lines)
 
 
 def measure_matrix(
@@ -165,6 +175,13 @@ def measure_cell(case: Case, machine: str, emulate: bool = False) -> Cell:
         inputs = kernel.sample()
         if emulate:
             return _cell(case, machine, _emulated(kernel, inputs), None, None)
+        executable = kernel.stages.executable
+        if isinstance(executable, Untimed):
+            lacks = executable.missing()
+            if lacks:
+                why = f"this host has no {' and no '.join(lacks)}"
+                return Cell(case, machine, True, 0.0, 0, None, None, why, ran=False)
+            return _cell(case, machine, [kernel.check(**inputs)], None, None)
         check = kernel.check(**inputs)
         profile = kernel.profile(**inputs, repeat=SAMPLES)
     except SepTranError as error:
@@ -203,4 +220,6 @@ def _cell(
 
 
 def _text(cell: Cell) -> str:
+    if not cell.ran:
+        return "compiled only"
     return f"right {cell.worst:7.2g} {cell.cost:>14}" if cell.right else "WRONG"

@@ -33,8 +33,9 @@ def test_an_operator_is_right_on_every_machine(name):
     assert len(found.cells) == 3 * len(MACHINES)
     for cell in found.cells:
         assert 0 <= cell.worst <= 1
-        assert (cell.cycles is None) == (cell.machine == "cpu-x86") != (cell.seconds is None)
-        assert (cell.cycles or cell.seconds) > 0
+        assert (cell.cycles is None) == cell.machine.startswith("cpu")
+        assert (cell.seconds is None) == (cell.machine != "cpu-x86")
+        assert all(cost > 0 for cost in (cell.cycles, cell.seconds) if cost is not None)
         assert cell.unknown == 0
 
 
@@ -53,7 +54,8 @@ def test_an_operator_without_cases_is_checked_with_its_example(monkeypatch):
 @pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
 def test_the_readme_has_every_operator_and_machine(page):
     text = (ROOT / page).read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (\d/\d), .* \| (\d/\d), .* \| (\d/\d), .* \|$", text, re.M)
+    cells = r" (\d/\d), [^|]* \|" * len(MACHINES)
+    rows = re.findall(rf"^\| `(\w+)` \|{cells}$", text, re.M)
     assert [row[0] for row in rows] == list(operators.names())
     assert {count for row in rows for count in row[1:]} == {"3/3"}
     assert f"| {' | '.join(MACHINES)} |" in text

@@ -118,6 +118,7 @@ def run(
     """  # noqa: D301  # \b is typer's mark for lines to keep
     import septran
     from septran.runtime.profile import Profile
+    from septran.targets.base import Untimed
 
     busy = _busy_cores()
     require_writable(trace, "--trace")
@@ -137,6 +138,9 @@ def run(
     kernel = septran.compile(asked.logic, asked.mapping, **asked.settings)
     inputs = kernel.sample(seed)
     check = kernel.check(**inputs)
+    if isinstance(kernel.stages.executable, Untimed):
+        _untimed(kernel, check, kernel.stages.executable.emulator, as_json)
+        return
     profile = kernel.profile(**inputs, timeline=timeline or trace is not None)
     if not isinstance(profile, Profile):
         _simulated(kernel, check, profile, profiled, timeline, trace, as_json)
@@ -151,14 +155,18 @@ def run(
         print_json({**_data(kernel, check, profile, beside), **lanes, "busy_cores": busy})
     else:
         typer.echo(_text(kernel, check, profile, beside))
-        if trace is not None:
-            typer.echo(f"  trace: {trace}, for {PERFETTO}")
-        if timeline:
-            typer.echo("\n" + profile.timeline.to_text())
+        _show_timeline(profile, timeline, trace)
         if busy >= BUSY:
             typer.echo(f"  note: other programs keep {busy:.1f} cores busy: times are unreliable")
     if not check.right:
         raise typer.Exit(1)
+
+
+def _show_timeline(profile: Profile, timeline: bool, trace: Path | None) -> None:
+    if trace is not None:
+        typer.echo(f"  trace: {trace}, for {PERFETTO}")
+    if timeline:
+        typer.echo("\n" + profile.timeline.to_text())
 
 
 def _not_beside(emulated: bool) -> None:
@@ -301,6 +309,19 @@ def _notes(kernel: Kernel) -> list[str]:
             hint = f" ({remark.hint})" if remark.hint else ""
             lines.append(f"  note: {remark.message}{hint}{place}")
     return lines
+
+
+def _untimed(kernel: Kernel, check: Check, emulator: str, as_json: bool) -> None:
+    """What an emulated run tells: whether it is right."""
+    if as_json:
+        print_json({**_facts(kernel, check), "profile": None, "torch": None})
+    else:
+        machine = kernel.stages.tile_program.machine
+        typer.echo(f"{kernel.name} on {machine.name}, {machine.arch} emulated by {emulator}")
+        typer.echo(f"  {check}")
+        typer.echo("  emulated code has no times")
+    if not check.right:
+        raise typer.Exit(1)
 
 
 def _rate(profile: Profile, seconds: float) -> str:

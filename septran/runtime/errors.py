@@ -89,6 +89,12 @@ class NotExportableError(CallError):
     code = "SEP614"
 
 
+class NotTimedError(CallError):
+    """An emulator runs the kernel, whose times say nothing of its own processor."""
+
+    code = "SEP617"
+
+
 class NoGpuError(CallError):
     """There is no GPU here that torch could reach."""
 

@@ -23,7 +23,7 @@ from septran.runtime.arguments import (
 from septran.runtime.arrays import NUMPY, Library
 from septran.runtime.calls import FastCall, call_key, direct_call, plan_for, several
 from septran.runtime.checks import Check, check, sample
-from septran.runtime.errors import NoLogicError, NotSpecialisedError
+from septran.runtime.errors import NoLogicError, NotSpecialisedError, NotTimedError
 from septran.runtime.gpu import measure_on_gpu, on_device, to_device
 from septran.runtime.guard.check import run_guarded
 from septran.runtime.instrumented_call import rehearsal
@@ -31,7 +31,7 @@ from septran.runtime.profile import Profile, measure, profile
 from septran.runtime.signature import Signature, Specialisation, export_source
 from septran.runtime.stages import Stages
 from septran.stage import Displayable, view
-from septran.targets.base import CycleProfile, SelfProfiling
+from septran.targets.base import CycleProfile, SelfProfiling, Untimed
 from septran.task.errors import InferenceError
 from septran.task.reference import run_tree
 from septran.tile.interpret.interpreter import interpret
@@ -207,6 +207,13 @@ class Kernel(Displayable):
         executable = specialisation.stages.executable
         if isinstance(executable, SelfProfiling):
             return rehearsal(self.name, specialisation, bound, scalars, self.device).profile()
+        if isinstance(executable, Untimed):
+            raise NotTimedError(
+                f"{self.name} is run by {executable.emulator}, which tells no times of the "
+                "processor that it was compiled for",
+                hint="kernel.check says whether it is right; kernel.export(folder) writes it for "
+                "its own processor",
+            )
         if out is None:
             out = self(*tensors, **named)  # so that allocation is not timed
         others = {
@@ -238,10 +245,11 @@ class Kernel(Displayable):
         return view(run, "timeline")
 
     def export(self, folder: str | Path) -> Path:
-        """Write the latest compilation as source that builds without SepTran and TVM.
+        """Write the latest compilation as files that build without SepTran and TVM.
 
         For NVIDIA GPUs: one CUDA C++ file, to build with nvcc, and a loader for torch
-        tensors. Returns the main file's path.
+        tensors. For CPUs: an object file with its C header and an example. Returns the
+        main file's path.
         """
         return export_source(self.name, self._latest(), given.as_path("folder", folder))
 

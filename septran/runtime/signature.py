@@ -10,8 +10,10 @@ from septran.argument_checks import WrongArgumentError, unwritable
 from septran.runtime.errors import NotExportableError
 from septran.runtime.roofline import Roofline
 from septran.runtime.stages import Stages
-from septran.targets.base import Exporting
+from septran.targets.base import Exporting, ExportingTarget
+from septran.targets.registry import target_for
 from septran.task.tree import Param, ScalarParam
+from septran.tile.nodes import TileProgram
 
 
 @dataclass(frozen=True)
@@ -140,13 +142,8 @@ def _described(tensor: TensorParam) -> str:
 
 
 def export_source(name: str, specialisation: Specialisation, folder: Path) -> Path:
-    """Write a compilation as source; raises NotExportableError where its target cannot."""
-    executable = specialisation.stages.executable
-    if not isinstance(executable, Exporting):
-        raise NotExportableError(
-            f"{name} cannot be exported: only kernels for NVIDIA GPUs are written as source",
-            hint="kernel.save(path) keeps machine code for septran.load",
-        )
+    """Write a compilation for others to build; raises NotExportableError where it cannot be."""
+    exporting = _exporting(name, specialisation.stages)
     roles = tuple(
         "input" if not t.writes else "summed" if t.reads else "output"
         for t in specialisation.tensors
@@ -154,6 +151,21 @@ def export_source(name: str, specialisation: Specialisation, folder: Path) -> Pa
     if folder.exists() and not folder.is_dir():
         raise WrongArgumentError(f"{folder} is a file", hint="pass a folder to write to")
     try:
-        return executable.export(folder, roles)
+        return exporting.export(folder, roles)
     except (OSError, ValueError) as error:
         raise unwritable(folder, error, "pass a folder that can be written to") from error
+
+
+def _exporting(name: str, stages: Stages) -> Exporting:
+    """The compilation, or what its target makes of the same TensorIR for this."""
+    if isinstance(stages.executable, Exporting):
+        return stages.executable
+    program = stages.tile_program
+    if isinstance(program, TileProgram):
+        target = target_for(program.machine.backend)
+        if isinstance(target, ExportingTarget):
+            return target.exportable(stages.tensor_ir, program)
+    raise NotExportableError(
+        f"{name} cannot be exported: only fresh kernels for NVIDIA GPUs and CPUs are",
+        hint="kernel.save(path) keeps machine code for septran.load",
+    )

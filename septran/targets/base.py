@@ -94,14 +94,33 @@ class SelfProfiling(Protocol):
 
 
 @runtime_checkable
+class Untimed(Protocol):
+    """An executable that an emulator runs for another processor: it has results, but no times."""
+
+    emulator: str
+    """The program that runs it."""
+
+    def missing(self) -> tuple[str, ...]:
+        """Programs without which it cannot be run here."""
+
+
+@runtime_checkable
 class Exporting(Protocol):
-    """An executable that can be written as source which builds without SepTran and TVM."""
+    """Code that can be written as files which build without SepTran and TVM."""
 
     def export(self, folder: Path, roles: Sequence[str]) -> Path:
         """Write into `folder`; the main file's path.
 
         `roles` says of each tensor whether it is ``input``, ``output`` or ``summed`` into.
         """
+
+
+@runtime_checkable
+class ExportingTarget(Protocol):
+    """A target whose kernels are compiled once more for files that build without TVM."""
+
+    def exportable(self, ir: TensorIR, program: TileProgram) -> Exporting:
+        """The kernel as such files have it; raises TargetError."""
 
 
 @runtime_checkable

@@ -39,7 +39,15 @@ aliases: {GLOBAL: DRAM, "*_unit": mac}
 
 
 def test_shipped_machines_are_these():
-    names = ("amd-mi300x", "cpu-x86", "dsa-sim", "npu-cube", "nvidia-a100", "nvidia-h200")
+    names = (
+        "amd-mi300x",
+        "cpu-arm",
+        "cpu-x86",
+        "dsa-sim",
+        "npu-cube",
+        "nvidia-a100",
+        "nvidia-h200",
+    )
     assert machine_names() == names
 
 

@@ -215,7 +215,7 @@ class _Lowering:
         """Wait for what a group streamed to memory."""
         names = {r.buffer for node in group for r in writes(node)} & set(self.program.params)
         if any(self.context.storages[name].streamed for name in names):
-            fence(self.context.writer)
+            fence(self.context.writer, self.context.unit)
 
     def _loop(self, loop: For) -> None:
         if _spreads(loop) and not self.context.parallel:

@@ -24,14 +24,24 @@ class VectorUnit:
     bytes: int
     """Of one register."""
     registers: int
+    tile: tuple[int, int]
+    """Rows and columns of float32 that a microkernel sums in registers, where a machine file gives
+    none: up to three quarters of the registers, the rest for what is multiplied."""
+    fence: str = ""
+    """LLVM's intrinsic that orders streamed stores; empty where they are ordered as others are."""
 
     def lanes(self, dtype: str) -> int:
         """Elements of `dtype` in one register."""
         return self.bytes // itemsize(dtype)
 
 
-AVX2 = VectorUnit(32, 16)
-AVX512 = VectorUnit(64, 32)
+AVX2 = VectorUnit(32, 16, (6, 16), "llvm.x86.sse.sfence")
+AVX512 = VectorUnit(64, 32, (8, 48), "llvm.x86.sse.sfence")
+NEON = VectorUnit(16, 32, (6, 16))
+"""SVE's of 128 bits, too: LLVM makes NEON's instructions of vectors of known length."""
+SVE256 = VectorUnit(32, 32, (4, 32))
+"""More rows than four are spilled: LLVM moves SVE's sums from register to register meanwhile."""
+SVE512 = VectorUnit(64, 32, (8, 48))
 
 
 def constant(value: float | int | bool, dtype: str, lanes: int = 1) -> Expr:
@@ -62,7 +72,7 @@ def external(kind: str, name: str, *arguments: Expr) -> Expr:
 
 
 def fma(a: Expr, b: Expr, c: Expr) -> Expr:
-    """``a * b + c`` of floats, rounded once where the processor can: all with AVX2 do."""
+    """``a * b + c`` of floats, rounded once where the processor can: all with AVX2 or NEON do."""
     return call(element_of(c), lanes_of(c), "llvm.fmuladd", a, b, c)
 
 
@@ -117,9 +127,10 @@ plain:
     writer.evaluate(tirx.call_extern("void", name, address(buffer, offset), value))
 
 
-def fence(writer: Writer) -> None:
+def fence(writer: Writer, unit: VectorUnit) -> None:
     """All that was streamed is there for other cores before what follows."""
-    writer.evaluate(tirx.call_llvm_intrin("void", "llvm.x86.sse.sfence"))
+    if unit.fence:
+        writer.evaluate(tirx.call_llvm_intrin("void", unit.fence))
 
 
 def _llvm_type(dtype: str) -> str:

@@ -11,11 +11,28 @@ import tvm
 
 from septran.targets.base import GuardedCode, TensorIR
 from septran.targets.cpu.lowering import lower_program
-from septran.targets.cpu.run.build import CpuExecutable, annotated, build, load
+from septran.targets.cpu.run.build import (
+    CpuExecutable,
+    MissingFeatureError,
+    annotated,
+    build,
+    built,
+    load,
+)
+from septran.targets.cpu.run.c_function import CFunction, c_function
+from septran.targets.cpu.run.foreign import (
+    OBJECT,
+    ForeignExecutable,
+    build_foreign,
+    is_foreign,
+    load_foreign,
+)
 from septran.targets.cpu.run.guarded import compile_guarded, guarded_code
 from septran.targets.cpu.run.isa import llvm_arch, native
 from septran.targets.cpu.run.threads import set_threads, usable_cores, use_all_cores
 from septran.tile.nodes import TileProgram
+
+Code = CpuExecutable | ForeignExecutable
 
 
 @dataclass(frozen=True)
@@ -29,24 +46,33 @@ class CpuTarget:
         function = lower_program(program)
         return TensorIR(program.name, tvm.IRModule({program.name: function}))
 
-    def build(self, ir: TensorIR, program: TileProgram) -> CpuExecutable:
+    def build(self, ir: TensorIR, program: TileProgram) -> Code:
         """Compile for the machine of `program`."""
+        arch = llvm_arch(program.machine)
+        if is_foreign(arch):
+            return build_foreign(ir, program, arch)
         use_all_cores()
-        return build(ir, llvm_arch(program.machine))
+        return build(ir, arch)
 
-    def load(self, folder: Path) -> CpuExecutable:
-        """What `CpuExecutable.save` wrote."""
+    def load(self, folder: Path) -> Code:
+        """What an executable's `save` wrote."""
+        if (folder / OBJECT).exists():
+            return load_foreign(folder)
         use_all_cores()
         return load(folder)
 
-    def placed(
-        self, executable: CpuExecutable, ir: TensorIR, program: TileProgram
-    ) -> CpuExecutable:
+    def placed(self, executable: Code, ir: TensorIR, program: TileProgram) -> Code:
         """With the comments of `ir` in its text."""
         return replace(executable, text=annotated(ir))
 
+    def exportable(self, ir: TensorIR, program: TileProgram) -> CFunction:
+        """The kernel as a C function."""
+        arch = llvm_arch(program.machine)
+        return built(ir, lambda: c_function(ir, program, arch))
+
     def guarded(self, program: TileProgram) -> GuardedCode:
         """The kernel with its scratch buffers in rooms that its caller gives it."""
+        _require_own(program, "run between guard pages")
         return guarded_code(program)
 
     def compile_guarded(self, code: GuardedCode, give: int, take: int) -> Callable[..., Any]:
@@ -67,6 +93,7 @@ class CpuTarget:
         """When each block of its parallel loops ran, on which thread."""
         from septran.targets.cpu.run.instrumentation import Recorded, record
 
+        _require_own(program, "told when its parts run")
         return Recorded(record(program, arguments))
 
     def fingerprint(self) -> str:
@@ -77,6 +104,19 @@ class CpuTarget:
     def missing(self) -> str | None:
         """Nothing: wherever TVM is, there is a CPU."""
         return None
+
+
+def _require_own(program: TileProgram, what: str) -> None:
+    """Refuse what is only done with code that this host's own processor runs."""
+    arch = llvm_arch(program.machine)
+    if is_foreign(arch):
+        raise MissingFeatureError(
+            f"{program.name} was compiled for {arch}, and only code for this host's kind of "
+            f"processor can be {what}",
+            hint="an emulated call has its tensors before guard pages in any case"
+            if "guard" in what
+            else "emulated code has no times",
+        )
 
 
 TARGET = CpuTarget()

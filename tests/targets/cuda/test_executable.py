@@ -150,7 +150,7 @@ def test_export_writes_roles_of_tensors(compiled, tmp_path):
     assert "C = gemm(A, B)" in loader
 
 
-def test_kernels_for_the_host_are_not_exported(tmp_path):
-    kernel = septran.compile("softmax", "cpu-x86", shapes={"M": 4, "N": 8})
-    with pytest.raises(NotExportableError, match="only kernels for NVIDIA GPUs"):
+def test_kernels_for_a_simulated_machine_are_not_exported(tmp_path):
+    kernel = septran.compile("softmax", "dsa-sim", shapes={"M": 4, "N": 8})
+    with pytest.raises(NotExportableError, match="only fresh kernels for NVIDIA GPUs and CPUs"):
         kernel.export(tmp_path)

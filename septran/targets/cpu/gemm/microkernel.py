@@ -142,8 +142,7 @@ def _oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
 def register_tile(context: Context, node: Compute, dtype: str) -> Shape:
     """From the instruction's tile, scaled to the type that products are summed in."""
     instruction = context.machine.instruction(node.instruction)
-    default = (8, 48) if context.unit.registers == 32 else (6, 16)
-    rows, columns = instruction.tile[:2] or default
+    rows, columns = instruction.tile[:2] or context.unit.tile
     register = context.unit.lanes(dtype)
     columns = max(register, columns * 4 // itemsize(dtype) // register * register)
     lanes = register

@@ -89,7 +89,7 @@ class _Fusion:
             with self.context.loop("row", extent, spread) as row:
                 self.level(part, depth + 1, (*at, row), deeper)
                 if spread and any(self._streamed(s.target) for s in part):
-                    fence(self.context.writer)  # on each of the cores
+                    fence(self.context.writer, self.context.unit)  # on each of the cores
 
     def _homes(self, parts: list[Part]) -> dict[str, int | None]:
         """For each private buffer without storage, the only part that uses it, or None."""

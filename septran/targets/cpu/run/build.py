@@ -8,11 +8,11 @@ import os
 import re
 import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tvm
 from tvm.tirx import transform as tir
@@ -23,18 +23,22 @@ from septran.targets.cpu.run.isa import lacking, llvm_target
 from septran.targets.cpu.run.threads import share_threads
 from septran.temporary import TemporaryFolder, opened_apart
 
+T = TypeVar("T")
 LIBRARY, FACTS = "kernel.so", "kernel.json"
 
 
 # Not TVM's own pipeline: its StmtSimplify takes floats for real numbers ((x + c) - c is x,
 # x == x is true), which breaks NaN and rounding, and LowerIntrin takes seconds over integer
 # vectors. The emitters write what LLVM has; it does what else is left out, too.
+_LOWERED = (
+    tir.LowerTIRxOpaque(),
+    tir.UnrollLoop(),
+    tir.VerifyMemory(),
+    tir.BF16ComputeLegalize(),
+)
 PASSES = tvm.transform.Sequential(
     [
-        tir.LowerTIRxOpaque(),
-        tir.UnrollLoop(),
-        tir.VerifyMemory(),
-        tir.BF16ComputeLegalize(),
+        *_LOWERED,
         tir.AnnotateEntryFunc(),
         tir.SplitHostDevice(),
         tir.MakePackedAPI(),
@@ -42,6 +46,10 @@ PASSES = tvm.transform.Sequential(
         tir.LowerTVMBuiltin(),
     ]
 )
+C_PASSES = tvm.transform.Sequential(
+    [*_LOWERED, tir.SplitHostDevice(), tir.BF16StorageLegalize(), tir.LowerTVMBuiltin()]
+)
+"""Of functions that C calls with pointers, not TVM with tensors."""
 
 
 class BuildError(TargetError):
@@ -141,24 +149,29 @@ def _reserve(file: Path, size: int) -> None:
     file.unlink()
 
 
-def compile_module(module: Any, arch: str) -> Any:
+def compile_module(module: Any, arch: str, passes: Any = PASSES) -> Any:
     """A `tvm.runtime.Module` with the code of every function of `module`."""
     target = llvm_target(arch)
     bound = tir.BindTarget(target.with_host(target))(module)
-    return tvm.get_global_func("target.build.llvm")(PASSES(bound), target)
+    return tvm.get_global_func("target.build.llvm")(passes(bound), target)
 
 
 def build(ir: TensorIR, arch: str) -> CpuExecutable:
     """Machine code for `ir`, ready to run where the host has the instructions."""
+    module = built(ir, lambda: compile_module(ir.module, arch))
+    llvm = zlib.compress(str(module.inspect_source("ll")).encode(), level=1)
+    return CpuExecutable(ir.name, arch, annotated(ir), llvm, module)
+
+
+def built(ir: TensorIR, compiled: Callable[[], T]) -> T:
+    """What `compiled` gives; raises BuildError where TVM or LLVM refuse."""
     try:
-        module = compile_module(ir.module, arch)
+        return compiled()
     except Exception as error:
         raise BuildError(
             f"no machine code for {ir.name}: {_last_line(str(error))}",
             hint="this is a mistake of SepTran, not of your files; please report it",
         ) from error
-    llvm = zlib.compress(str(module.inspect_source("ll")).encode(), level=1)
-    return CpuExecutable(ir.name, arch, annotated(ir), llvm, module)
 
 
 def load(folder: Path) -> CpuExecutable:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import tvm_ffi
 from tvm.target import Target, codegen
 
-from septran.errors import TargetError
+from septran.errors import TargetError, nearest
 from septran.machine.model import Machine
-from septran.targets.cpu.simd import AVX2, AVX512, VectorUnit
+from septran.targets.cpu.simd import AVX2, AVX512, NEON, SVE256, SVE512, VectorUnit
 
 NATIVE = "native"
 """The ``arch`` of a machine that is whatever this host is."""
@@ -34,6 +34,10 @@ USED = frozenset(
 NATIVE_IS = "SEPTRAN_NATIVE"
 """The variable of the environment that says what ``native`` is taken for."""
 LEVELS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
+SYSTEMS = ("aarch64-linux-gnu",)
+"""Those that code is made for beside this host's own, by LLVM's triples."""
+_SVE_UNITS = {"neoverse-v1": SVE256, "a64fx": SVE512}
+"""Of processors whose scalable vectors are longer than NEON's, which LLVM does not say."""
 _ALL_OF_AVX512 = "sapphirerapids"
 """A processor with its dot products of bytes and of bfloat16, too."""
 
@@ -55,6 +59,12 @@ class Native:
     """What instructions may need; those that `arch` lacks are done by others."""
 
 
+class UnknownProcessorError(TargetError):
+    """A machine file names a processor that LLVM has no code for."""
+
+    code = "SEP514"
+
+
 class UnknownNativeError(TargetError):
     """The environment asks for a code that there is not."""
 
@@ -70,7 +80,7 @@ def native() -> Native:
     """
     asked = os.environ.get(NATIVE_IS, "")
     choices = {
-        "": Native(host_arch(), _widest(host_arch()), features(host_arch()) & _host_features()),
+        "": Native(host_arch(), unit_of(host_arch()), features(host_arch()) & _host_features()),
         "avx2": Native(LEVELS["avx2"], AVX2, features(LEVELS["avx2"])),
         "avx512": Native(LEVELS["avx512"], AVX512, features(LEVELS["avx512"])),
         "split": Native(LEVELS["avx2"], AVX512, features(_ALL_OF_AVX512)),
@@ -99,7 +109,32 @@ def llvm_arch(machine: Machine) -> str:
     """The processor that LLVM is told to compile for."""
     if machine.arch in ("", NATIVE):
         return native().arch
-    return LEVELS.get(machine.arch, machine.arch)
+    arch = LEVELS.get(machine.arch, machine.arch)
+    if not any(codegen.llvm_is_valid_cpu(arch, s) for s in (_host_system(), *SYSTEMS)):
+        known = (*LEVELS, *(name for s in (_host_system(), *SYSTEMS) for name in _processors(s)))
+        raise UnknownProcessorError(
+            f"arch {machine.arch!r} is no processor that LLVM knows here or on {SYSTEMS[0]}",
+            machine.location,
+            hint=nearest(machine.arch, known),
+        )
+    return arch
+
+
+def foreign_system(arch: str) -> str | None:
+    """The triple of the system that code for a processor is of; None where it is this host's."""
+    if codegen.llvm_is_valid_cpu(arch, _host_system()):
+        return None
+    return next((s for s in SYSTEMS if codegen.llvm_is_valid_cpu(arch, s)), None)
+
+
+def _host_system() -> str:
+    return str(codegen.llvm_get_system_triple())
+
+
+def _processors(system: str) -> list[str]:
+    return [
+        str(n) for n in codegen.llvm_get_cpu_archlist(Target({"kind": "llvm", "mtriple": system}))
+    ]
 
 
 def llvm_version() -> str:
@@ -121,15 +156,24 @@ def features(arch: str) -> frozenset[str]:
 
 def llvm_target(arch: str) -> Target:
     """TVM's target for a processor."""
-    return Target({"kind": "llvm", "mcpu": arch, "cl-opt": list(LLVM_OPTIONS)})
+    options = list(LLVM_OPTIONS)
+    if arch in _SVE_UNITS:  # vectors of known length are whole registers then
+        bits = 8 * _SVE_UNITS[arch].bytes
+        options += [f"-aarch64-sve-vector-bits-{end}:uint={bits}" for end in ("min", "max")]
+    system = foreign_system(arch)
+    place = {} if system is None else {"mtriple": system}
+    return Target({"kind": "llvm", "mcpu": arch, "cl-opt": options, **place})
 
 
 def vector_unit(machine: Machine) -> VectorUnit:
     """The widest vectors of the machine."""
-    return native().unit if machine.arch in ("", NATIVE) else _widest(llvm_arch(machine))
+    return native().unit if machine.arch in ("", NATIVE) else unit_of(llvm_arch(machine))
 
 
-def _widest(arch: str) -> VectorUnit:
+def unit_of(arch: str) -> VectorUnit:
+    """The widest vectors of a processor."""
+    if "neon" in features(arch):
+        return _SVE_UNITS.get(arch, NEON)
     return AVX512 if "avx512f" in features(arch) else AVX2
 
 

@@ -13,7 +13,7 @@ from septran.targets.base import Source
 from septran.targets.cuda.run.emulated_profile import EmulatedProfile
 from septran.targets.cuda.run.facts import kernel_facts
 from septran.targets.cuda.run.launcher import TensorSpec
-from septran.targets.dsa.code.build import as_bytes
+from septran.targets.tensor_memory import as_bytes
 from septran.tile.nodes import TileProgram
 
 if TYPE_CHECKING:

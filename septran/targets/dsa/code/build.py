@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm
-import tvm_ffi
 
-from septran.errors import TargetError
 from septran.machine.as_json import from_json, to_json
 from septran.machine.model import Machine
 from septran.targets.base import Source, TensorIR
@@ -29,6 +25,7 @@ from septran.targets.dsa.code.trust import is_trusted
 from septran.targets.dsa.code.vendor import Vendor
 from septran.targets.dsa.limits import check_limits
 from septran.targets.dsa.steps import core_count, workspaces
+from septran.targets.tensor_memory import as_bytes
 from septran.tile.analyses.temporaries import shared_with_buffers
 from septran.tile.nodes import TileProgram
 
@@ -38,12 +35,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 KERNEL, RECORDING, FACTS = "kernel.c", "recording.json", "kernel.json"
-
-
-class NotContiguousError(TargetError):
-    """A tensor that is passed to an executable is not one run of bytes in this memory."""
-
-    code = "SEP545"
 
 
 @dataclass(frozen=True)
@@ -187,18 +178,3 @@ def _loaded(folder: Path, facts: Mapping[str, Any], module: Any) -> CProgram | J
         with contextlib.suppress(OSError):
             return CProgram.of(path, facts["symbol"], buffers, facts["scalars"])
     return compile_recording(module, facts["scalars"])
-
-
-def as_bytes(x: Any) -> Array:
-    """The memory of a contiguous tensor as bytes, without a copy."""
-    if isinstance(x, np.ndarray):
-        if not x.flags.c_contiguous:
-            raise NotContiguousError("a tensor is not contiguous, so its bytes are not one run")
-        return x.reshape(-1).view(np.uint8)
-    tensor = tvm_ffi.from_dlpack(x, require_alignment=0, require_contiguous=False)
-    if not tensor.is_contiguous() or tensor.device.type != "cpu":
-        raise NotContiguousError("a tensor is not contiguous, or not in the host's memory")
-    size = math.prod(tensor.shape) * tensor.dtype.itemsize
-    if not size:
-        return np.zeros(0, np.uint8)
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(tensor.data_ptr()))

@@ -15,12 +15,12 @@ from septran.compiler import produce_stages
 from septran.machine.as_json import from_json, to_json
 from septran.machine.loader import load_machine
 from septran.runtime.kernel import Kernel
-from septran.targets.dsa.code.build import NotContiguousError, as_bytes
 from septran.targets.dsa.code.jit import JitProgram
 from septran.targets.dsa.code.native import LIBRARY, CProgram
 from septran.targets.dsa.code.toolchain import compiler
 from septran.targets.dsa.target import TARGET
 from septran.targets.registry import target_for
+from septran.targets.tensor_memory import NotContiguousError, as_bytes
 
 SHAPES = {"M": 70, "N": 50, "K": 90}
 

@@ -1,0 +1,141 @@
+"""A kernel as a C function of an object file, for any processor: exported, or emulated here.
+
+A pointer for each tensor, then the scalars. Parallel loops and scratch buffers go through the
+few functions of ``c_runtime.c``, so that an object needs no TVM.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from septran.targets.base import TensorIR
+from septran.targets.cpu.run.build import C_PASSES, compile_module
+from septran.targets.cpu.run.isa import foreign_system
+from septran.tile.nodes import TileProgram
+
+RUNTIME = Path(__file__).with_name("c_runtime.c")
+"""What an object file is linked with."""
+C_TYPES = {
+    "float32": "float", "float64": "double", "float16": "uint16_t", "bfloat16": "uint16_t",
+    "float8_e4m3fn": "uint8_t", "float8_e5m2": "uint8_t", "bool": "uint8_t",
+}  # fmt: skip
+"""Of elements that C's fixed integers do not name; it has no floats of 16 and 8 bits everywhere."""
+_RESERVED = frozenset(
+    (
+        "auto", "bool", "case", "char", "const", "default", "delete", "do", "double", "enum",
+        "explicit", "export", "extern", "float", "friend", "goto", "inline", "int", "long",
+        "mutable", "namespace", "new", "operator", "private", "protected", "public", "register",
+        "restrict", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this",
+        "throw", "typedef", "typename", "union", "unsigned", "using", "virtual", "void", "volatile",
+        "failed", "i", "main", "printf",
+    )
+)  # fmt: skip
+"""Words of C, C++ and an export's example that Python lets a parameter be called."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the C function."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    """None for a scalar."""
+
+    @property
+    def c_name(self) -> str:
+        """Its name where C and C++ have no other use for it."""
+        return f"{self.name}_" if self.name in _RESERVED else self.name
+
+    @property
+    def c_type(self) -> str:
+        """C's type of an element."""
+        return C_TYPES.get(self.dtype) or f"{self.dtype}_t"
+
+
+@dataclass(frozen=True)
+class CFunction:
+    """The object code of a kernel and what it is called with."""
+
+    name: str
+    arch: str
+    parameters: tuple[Parameter, ...]
+    code: bytes
+    """The object file."""
+    assembly: str
+
+    @property
+    def symbol(self) -> str:
+        """What C calls it; operators may be called as functions of the C library are."""
+        return symbol(self.name)
+
+    @property
+    def tensors(self) -> tuple[Parameter, ...]:
+        """The parameters that are pointers, which come first."""
+        return tuple(p for p in self.parameters if p.shape is not None)
+
+    @property
+    def architecture(self) -> str:
+        """The first part of the triple of its system; empty where that is this host's."""
+        return (foreign_system(self.arch) or "").partition("-")[0]
+
+    def export(self, folder: Path, roles: Sequence[str]) -> Path:
+        """Write it with a header and an example; the object file's path."""
+        from septran.targets.cpu.run.export import export
+
+        return export(self, folder, roles)
+
+    def declaration(self, constant: Sequence[str] = ()) -> str:
+        """Its prototype, in which tensors of these names are only read."""
+        words = []
+        for p in self.parameters:
+            star = " " if p.shape is None else " *"
+            words.append(f"{'const ' * (p.name in constant)}{p.c_type}{star}{p.c_name}")
+        return f"int32_t {self.symbol}({', '.join(words)})"
+
+
+def symbol(name: str) -> str:
+    """The C name of a kernel's function."""
+    return "septran_" + re.sub(r"\W", "_", name)
+
+
+def c_function(ir: TensorIR, program: TileProgram, arch: str) -> CFunction:
+    """Compile a kernel for a processor as a C function; raises whatever TVM and LLVM do."""
+    function = ir.module[ir.name]
+    module = tvm.IRModule({symbol(ir.name): _of_pointers(function, symbol(ir.name))})
+    compiled = compile_module(module, arch, C_PASSES)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.o"
+        compiled.write_to_file(str(path), "o")
+        code = path.read_bytes()
+    tensors = [
+        Parameter(n, program.buffer(n).dtype, program.buffer(n).shape) for n in program.params
+    ]
+    scalars = [Parameter(s.name, s.dtype, None) for s in program.scalars]
+    assembly = str(compiled.inspect_source("asm"))
+    return CFunction(ir.name, arch, (*tensors, *scalars), code, assembly)
+
+
+def _of_pointers(function: Any, name: str) -> Any:
+    """A PrimFunc that takes its buffers' addresses, and returns 0 when all is done."""
+    params, declared = [], []
+    for param in function.params:
+        if not hasattr(param, "data"):  # a scalar
+            params.append(param)
+            continue
+        element = tvm.ir.PointerType(tvm.ir.PrimType(str(param.ty.dtype)))
+        params.append(tirx.Var(param.name, element))
+        declared.append(tirx.DeclBuffer(param, data=params[-1]))
+    body = tirx.SeqStmt([*declared, function.body, tirx.Return(tirx.const(0, "int32"))])
+    for key, value in (("device_type", 1), ("device_id", 0)):  # of TVM's scratch buffers: a CPU
+        body = tirx.AttrStmt("default", key, tirx.const(value, "int32"), body)
+    made = tirx.PrimFunc(params, body, tvm.ir.PrimType("int32"), attrs=function.attrs)
+    return made.with_attr("global_symbol", name)
