@@ -61,7 +61,7 @@ def _details(machine: Machine) -> str:
     lines = [f"{machine.name}: backend {machine.backend}, {_state(machine)}", "processors"]
     for p in machine.processors:
         of = f" in each {p.of}" if p.of else ""
-        called = f" ({p.called})" if p.called else ""
+        called = f" ({p.display_name})" if p.display_name else ""
         lines.append(f"  {p.name}: {p.count}{of}{called}")
     lines.append("memories")
     for m in machine.memories:

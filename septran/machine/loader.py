@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,9 +23,9 @@ from septran.machine.mistakes import (
     UnknownPartError,
     WrongMachineValueError,
 )
-from septran.machine.model import Engine, Instruction, Machine, Memory, Processor
+from septran.machine.model import Engine, FormerKey, Instruction, Machine, Memory, Processor
 from septran.machine.positions import Node, parse, read_text
-from septran.machine.schema import MACHINE
+from septran.machine.schema import FORMER_KEYS, MACHINE
 from septran.machine.units import BANDWIDTH, BYTES, LATENCY, THROUGHPUT
 
 
@@ -251,7 +251,20 @@ def _machine(node: Node) -> Machine:
         aliases=MappingProxyType({k: v.text for k, v in _section(node, "aliases").items()}),
         vendor=_frozen(_section(node, "vendor")),
         location=Location(node.where.file, 1),
+        former_keys=tuple(_former_keys(node)),
     )
+
+
+def _former_keys(node: Node) -> Iterator[FormerKey]:
+    """Each former name in the file, where it stands first."""
+    parts = [node, *(p for n in ("processors", "memories") for p in _section(node, n).values())]
+    for name, now in FORMER_KEYS.items():
+        places = [part.keys[name] for part in parts if name in part.items]
+        yield from (FormerKey(name, now, place) for place in places[:1])
+
+
+def _display_name(node: Node) -> str:
+    return _text(node, "display_name") or _text(node, "called")
 
 
 def _text(node: Node, key: str, default: str = "") -> str:
@@ -265,7 +278,7 @@ def _processors(node: Node) -> tuple[Processor, ...]:
         of = levels[-1].name if levels else None
         count = level.get("count")
         number = 1 if count is None else _host_cores() if count.value == "auto" else count.value
-        levels.append(Processor(name, int(number), of, _text(level, "called")))  # type: ignore[arg-type]
+        levels.append(Processor(name, int(number), of, _display_name(level)))  # type: ignore[arg-type]
     return tuple(levels)
 
 

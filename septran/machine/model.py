@@ -25,6 +25,25 @@ N = TypeVar("N", bound=_HasName)
 
 
 @dataclass(frozen=True)
+class FormerKey:
+    """A key of a file by the name that it had in an earlier version."""
+
+    name: str
+    now: str
+    where: Location
+
+    @property
+    def message(self) -> str:
+        """One sentence."""
+        return f"`{self.name}` is called `{self.now}` now"
+
+    @property
+    def hint(self) -> str:
+        """What to write."""
+        return f"write {self.now}; a later version will not know {self.name}"
+
+
+@dataclass(frozen=True)
 class Processor:
     """A level of the machine that runs tasks."""
 
@@ -33,7 +52,7 @@ class Processor:
     """How many there are in one `of`."""
     of: str | None = None
     """The level that holds it; None for the outermost."""
-    called: str = ""
+    display_name: str = ""
     """The vendor's name, for display."""
 
 
@@ -134,6 +153,8 @@ class Machine:
     vendor: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """The vendor library's names and limits (DSAs)."""
     location: Location | None = field(default=None, compare=False)
+    former_keys: tuple[FormerKey, ...] = field(default=(), compare=False)
+    """Where its file has a key by a name that the key had before."""
 
     def canonical(self, name: str) -> str:
         """The machine's own word for a name or alias; unknown words stay as they are."""

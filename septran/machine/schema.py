@@ -43,6 +43,13 @@ _VENDOR_KEY = Text(
     rf"{IDENTIFIER}(\.{IDENTIFIER})?", "a name, or a command and an instruction: mma.gemv"
 )
 
+FORMER_KEYS = {"called": "display_name"}
+"""Keys that a version ago had another name, which is read for one version more."""
+DISPLAY_NAME = {
+    "display_name": Field(FREE, "the vendor's name, for display"),
+    "called": Field(FREE, "former name of display_name"),
+}
+
 PROCESSOR = Record(
     {
         "count": Field(
@@ -50,7 +57,7 @@ PROCESSOR = Record(
             "how many there are in one `of`; auto: as many as this process may use",
         ),
         "of": Field(Named("processor"), "the level that holds it"),
-        "called": Field(FREE, "the vendor's name, for display"),
+        **DISPLAY_NAME,
     },
     "a processor",
 )
@@ -64,7 +71,7 @@ MEMORY = Record(
         "latency": Field(LATENCY, "time to the first byte"),
         "alignment": Field(PowerOfTwo(), "bytes that a buffer's start is a multiple of"),
         "cached": Field(Flag(), "whether hardware fills it by itself (a cache level)"),
-        "called": Field(FREE, "the vendor's name, for display"),
+        **DISPLAY_NAME,
     },
     "a memory",
 )
@@ -156,7 +163,7 @@ MACHINE = Record(
             Choice(tuple(backends())), "which code generator serves it", required=True
         ),
         "arch": Field(_WORD, "what the code generator calls the processor"),
-        "called": Field(FREE, "the vendor's name, for display"),
+        **DISPLAY_NAME,
         "clock_mhz": Field(Number(), "cycles a microsecond"),
         "processors": Field(
             TableOf(NAME, PROCESSOR, least=1), "levels, outermost first", required=True

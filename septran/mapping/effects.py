@@ -12,7 +12,7 @@ from typing import Any
 from septran.backends import backend_of
 from septran.errors import nearest
 from septran.location import Location
-from septran.machine.model import NONE, Machine
+from septran.machine.model import NONE, FormerKey, Machine
 from septran.mapping.choose import Scope, pick
 from septran.mapping.keys import (
     BINDING,
@@ -120,7 +120,9 @@ def _settle_tensors(
 
 
 def renamed(mapping: MappingFile) -> Iterator[Decision]:
-    """Keys that the file calls by a former name, once each."""
+    """Keys that the mapping or the machine file calls by a former name, once each."""
+    for former in mapping.machine.former_keys:
+        yield Decision("decision", "machine", former.message, former.hint, former.where)
     document = mapping.document
     if document is None:
         return
@@ -129,9 +131,8 @@ def renamed(mapping: MappingFile) -> Iterator[Decision]:
     for key in (k for k in KEYS if k.formerly):
         where = [node.keys[key.formerly] for node in nodes if key.formerly in node.items]
         if where:
-            message = f"`{key.formerly}` is called `{key.path}` now"
-            hint = f"write {key.path}; a later version will not know {key.formerly}"
-            yield Decision("decision", "mapping", message, hint, where[0])
+            former = FormerKey(key.formerly, key.path, where[0])
+            yield Decision("decision", "mapping", former.message, former.hint, former.where)
 
 
 def idle_bindings(task: TaskNode, scope: Scope, uses: Collection[str]) -> Iterator[Decision]:

@@ -12,6 +12,7 @@ from textwrap import dedent
 import pytest
 from jsonschema import Draft202012Validator
 
+import septran
 from septran.errors import Errors, MachineError
 from septran.machine import mistakes as m
 from septran.machine.kinds import Report, check
@@ -331,3 +332,30 @@ instructions:
     assert found == {"avx512": 32, "avx2": 16, "other": 32}
     (native,) = read_machine(text.replace("ARCH", "native"), "wide.yaml").instructions
     assert native.throughput in (16, 32)
+
+
+def test_the_former_name_of_display_name_still_works_and_is_told(tmp_path):
+    text = (mappings_root() / "machines" / "npu-cube.yaml").read_text()
+    former_text = text.replace("display_name:", "called:")
+    machine = read_machine(former_text, "npu-cube.yaml")
+    (former,) = machine.former_keys
+    assert machine == read_machine(text, "npu-cube.yaml")
+    assert machine.processors[1].display_name == "AI core"
+    place = f"npu-cube.yaml:{former_text[: former_text.index('called:')].count(chr(10)) + 1}:1"
+    assert (former.message, str(former.where)) == ("`called` is called `display_name` now", place)
+    resolved = septran.produce_stages(
+        "softmax", "npu-cube", machine=machine, shapes={"M": 2, "N": 2}
+    ).mapping
+    assert [(d.about, d.hint) for d in resolved.decisions if d.message == former.message] == [
+        ("machine", "write display_name; a later version will not know called")
+    ]
+    file = tmp_path / "npu-cube.yaml"
+    file.write_text(former_text)
+    told = subprocess.run(
+        ["septran", "lint", str(file)], capture_output=True, text=True, check=True
+    )
+    assert f"{place}: {former.message}" in told.stdout.replace(f"{tmp_path}/", "")
+
+
+def test_no_shipped_machine_has_a_former_key():
+    assert not any(load_machine(name).former_keys for name in machine_names())

@@ -146,7 +146,7 @@ def _processor_text(machine: Machine, name: str) -> str:
     except KeyError:
         return name
     count = f" x {processor.count} of {processor.of}" if processor.of else ""
-    called = f"  ({processor.called})" if processor.called else ""
+    called = f"  ({processor.display_name})" if processor.display_name else ""
     return f"{processor.name}{count}{called}"
 
 

@@ -16,7 +16,7 @@ from septran.targets.dsa.code.toolchain import CompileError
 MACHINE = """
 name: acme-one
 backend: dsa
-called: ACME One
+display_name: ACME One
 clock_mhz: 500
 processors:
   HOST: {}
