@@ -13,6 +13,7 @@ from septran.targets.cpu.gemm.computed import Part, emit_computed
 from septran.targets.cpu.gemm.group_dots import (
     emit_bfloat16_dots,
     emit_byte_dots,
+    emit_neon_byte_dots,
     emit_short_vector_byte_dots,
     emit_widened_byte_dots,
 )
@@ -69,6 +70,8 @@ EMITTERS = Emitters(
             "avx512_bf16": Instruction(
                 "gemm", emit_bfloat16_dots, frozenset(SHORT), emit_computed=emit_computed
             ),
+            "dotprod": Instruction("gemm", emit_neon_byte_dots, frozenset(EXACT_STEPS)),
+            "i8mm": Instruction("gemm", emit_neon_byte_dots, frozenset(EXACT_STEPS)),
             "fma_microkernel": Instruction(
                 "gemm", emit_multiply_adds, frozenset(SHORT), emit_computed=emit_computed
             ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from septran.targets.cpu import simd
 from septran.targets.cpu.context import Context
@@ -181,7 +182,16 @@ def _vdpbf16ps(lanes: int, have: frozenset[str]) -> str:
     return "\n".join([*lines, f"  ret {real} %y", "}"])
 
 
-_KINDS = {"vpdpbusd": ("i32", "i8"), "vdpbf16ps": ("float", "bfloat")}
+def _neon(name: str, lanes: int, have: frozenset[str]) -> str:
+    """Four products of bytes each, and their sum, which wraps; in NEON's registers only."""
+    del have  # no other ARM processor's code is made of it
+    return _call(f"llvm.aarch64.neon.{name}.v{lanes}i32.v{4 * lanes}i8", name, lanes)
+
+
+_KINDS = {
+    "vpdpbusd": ("i32", "i8"), "vdpbf16ps": ("float", "bfloat"),
+    "sdot": ("i32", "i8"), "udot": ("i32", "i8"), "usdot": ("i32", "i8"),
+}  # fmt: skip
 """What LLVM's intrinsics take: sums and elements."""
 
 
@@ -206,3 +216,9 @@ VPMADDWD = Dot("vpmaddwd", 2, "int32", 0, _vpmaddwd, "int16")
 """AVX2's and AVX512BW's product of pairs of 16 bits, to which bytes are widened."""
 VDPBF16PS = Dot("vdpbf16ps", 2, "float32", 0, _vdpbf16ps)
 """AVX512_BF16's product of pairs of bfloat16."""
+SDOT = Dot("sdot", 4, "int32", 0, partial(_neon, "sdot"))
+"""NEON's product of signed bytes."""
+UDOT = Dot("udot", 4, "int32", 0, partial(_neon, "udot"))
+"""NEON's product of unsigned bytes."""
+USDOT = Dot("usdot", 4, "int32", 0, partial(_neon, "usdot"))
+"""NEON's product of unsigned bytes with signed ones."""

@@ -18,7 +18,15 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.gemm.dot_instructions import VDPBF16PS, VPDPBUSD, VPMADDWD, Dot
+from septran.targets.cpu.gemm.dot_instructions import (
+    SDOT,
+    UDOT,
+    USDOT,
+    VDPBF16PS,
+    VPDPBUSD,
+    VPMADDWD,
+    Dot,
+)
 from septran.targets.cpu.gemm.k_loop import KLoopNest, offsets, walk
 from septran.targets.cpu.gemm.microkernel import (
     Operands,
@@ -37,7 +45,7 @@ from septran.targets.cpu.gemm.results import (
     update,
 )
 from septran.targets.cpu.map.elements import inside, read
-from septran.targets.cpu.simd import AVX2
+from septran.targets.cpu.simd import AVX2, NEON
 from septran.targets.lower.indices import with_axes
 from septran.targets.lower.writer import Expr, both
 from septran.tile.nodes import Buffer, Compute
@@ -70,6 +78,16 @@ def emit_widened_byte_dots(
 ) -> None:
     """Each of the nodes, by ``vpmaddwd`` where an operand is packed for it."""
     _emit(VPMADDWD, emit_exact_sums, context, nodes, private)
+
+
+def emit_neon_byte_dots(
+    context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]
+) -> None:
+    """Each of the nodes, by the one of NEON's instructions that has the operands' signs."""
+    for node in nodes:
+        kinds = {context.storages[operand.buffer].dtype for operand in node.operands[1:]}
+        dot = USDOT if len(kinds) > 1 else SDOT if kinds == {"int8"} else UDOT
+        _emit(dot, emit_exact_sums, replace(context, unit=NEON), [node], private)
 
 
 def _emit(
