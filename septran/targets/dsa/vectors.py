@@ -13,6 +13,7 @@ from septran.ir.index import Index, Var, axis, minimum
 from septran.simulator.commands import DTYPES
 from septran.targets.dsa.context import Context, Storage, unsupported
 from septran.targets.dsa.copies import run_loop
+from septran.targets.dsa.padding import Padding
 from septran.targets.dsa.runs import Runs, runs
 from septran.targets.dsa.tiles import (
     COL,
@@ -33,7 +34,13 @@ from septran.tile.nodes import Compute, Region
 def emit_map(context: Context, node: Compute, queue: int) -> None:
     """An expression, a fill or a copy, reductions first."""
     scratch = scratch_of(context, node)
-    found, made = statements([node], lambda name: context.storages[name].buffer.dtype)
+    padding = Padding(context, node)
+    inner = padding.inside()
+    held = padding.made
+    found, made = statements(
+        [inner], lambda name: (held.get(name) or context.storages[name].buffer).dtype
+    )
+    found, made = [*padding.found, *found], [*held.values(), *made]
     for buffer in made:
         spot = scratch.take(math.prod(buffer.shape) * itemsize(buffer.dtype))
         base = address_of(context, scratch, spot, buffer.dtype)
