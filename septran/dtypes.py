@@ -49,8 +49,6 @@ ALL = tuple(TYPES)
 FLOATS = tuple(t.name for t in TYPES.values() if t.kind == "float")
 SHORT = tuple(name for name in FLOATS if TYPES[name].bits < 32)
 """Floats of 16 and 8 bits: arithmetic on them is done in float32."""
-SIGNED = tuple(t.name for t in TYPES.values() if t.kind == "signed")
-UNSIGNED = tuple(t.name for t in TYPES.values() if t.kind == "unsigned")
 
 
 def itemsize(dtype: str) -> int:

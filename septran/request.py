@@ -7,8 +7,8 @@ import math
 import operator
 import os
 import re
+from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingOf
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from septran.mapping.mapping import MappingFile
 from septran.runtime.signature import Signature, TensorParam
 from septran.task import Task, complete, find_entry, load_logic, written
 from septran.task.errors import InferenceError
+from septran.task.frontend.definition import TensorType
 from septran.task.trace.arguments import checked_static
 from septran.task.trace.dims import extent
 from septran.task.tree import ScalarParam, TunableValue
@@ -179,32 +180,32 @@ def _is_place(logic: str) -> bool:
 def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[str, tuple[int, ...]]:
     """Shapes of parameters from shapes and named dimensions together; raises CallError."""
     shapes = table("shapes", shapes)
-    names = [name for name, _ in entry.tensors]
-    tensors = entry.specialised(static)
-    dims = {
-        n
-        for _, kind in tensors
-        for d in kind.dims or ()
-        for n in re.findall(r"[A-Za-z_]\w*", str(d))
-    }
-    dims -= {k.name for k in entry.keywords}
     several = {n: e for n, e in shapes.items() if isinstance(e, tuple | list)}
     known = {n: tuple(_whole(n, x) for x in e) for n, e in several.items()}
     sizes = {n: _whole(n, e) for n, e in shapes.items() if n not in several}
     for name, other in entry.function.__globals__.get("SAME", {}).items():
         if other in sizes:
             sizes.setdefault(name, sizes[other])
-    for name in (*sizes, *known):
-        if name not in dims and name not in names:
-            raise MissingLogicError(
-                f"{entry.name} has no tensor or dimension {name!r}", entry.location,
-                hint=nearest(name, {*names, *(d for d in dims if d.isidentifier())}),
-            )  # fmt: skip
+    tensors = entry.specialised(static)
+    _check_names(entry, tensors, (*sizes, *known))
     for name, kind in tensors:
         if name not in known and kind.dims:
             with contextlib.suppress(InferenceError):  # it follows from others, or is reported
                 known[name] = tuple(extent(d, sizes, static, entry, name) for d in kind.dims)
     return known
+
+
+def _check_names(
+    entry: Task, tensors: Sequence[tuple[str, TensorType]], named: Iterable[str]
+) -> None:
+    """Raise MissingLogicError for what is neither a tensor nor one of their dimensions."""
+    formulas = [str(d) for _, kind in tensors for d in kind.dims or ()]
+    dims = {n for formula in formulas for n in re.findall(r"[A-Za-z_]\w*", formula)}
+    known = {name for name, _ in tensors} | dims - {k.name for k in entry.keywords}
+    for name in named:
+        if name not in known:
+            message = f"{entry.name} has no tensor or dimension {name!r}"
+            raise MissingLogicError(message, entry.location, hint=nearest(name, known))
 
 
 def table(name: str, value: Any) -> dict[str, Any]:

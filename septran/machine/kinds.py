@@ -18,7 +18,6 @@ from typing import Any, Protocol
 from septran.errors import SepTranError, nearest
 from septran.location import Location
 from septran.machine.positions import TUNE, Node
-from septran.machine.wording import advice, found, quoted
 
 IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
 Schema = dict[str, Any]
@@ -385,3 +384,27 @@ def many(kind: Kind) -> Either:
 
 def _same(name: str, known: str) -> bool:
     return fnmatch.fnmatchcase(name, known) if "*" in known else name == known
+
+
+def found(node: Node) -> str:
+    """What was found instead of what is expected."""
+    if isinstance(node.value, Mapping):
+        return "a table"
+    if isinstance(node.value, tuple):
+        return "a list"
+    if node.value is None:
+        return "nothing"
+    kind = {bool: "the flag", int: "the number", float: "the number", str: "the word"}
+    return f"{kind[type(node.value)]} {quoted(node.text)}"
+
+
+def advice(node: Node) -> str | None:
+    """What to write instead of a word that YAML versions disagree on."""
+    if node.value in ("yes", "no", "on", "off", "Yes", "No", "On", "Off"):
+        return "write true or false"
+    return None
+
+
+def quoted(text: str) -> str:
+    """A piece of a file, cut where it is long."""
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")

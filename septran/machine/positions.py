@@ -35,7 +35,6 @@ _files: dict[str, None] = {}
 TUNE = "tune"
 
 Scalar = Union[None, bool, int, float, str]
-_Mark = Any
 
 
 @dataclass(frozen=True)

@@ -138,19 +138,33 @@ def matches(match: Match, facts: Facts, machine: Machine) -> bool:
     if facts.builtin and not _particular(match):
         return False
     return (
+        _is_named(match, facts)
+        and _computes(match, facts)
+        and match.parallel in (None, facts.parallel)
+        and match.spreads in (None, facts.spreads)
+        and all(has(machine, feature) for feature in match.machine_feature or ())
+        and (match.when is None or match.when.holds(facts.values()))
+    )
+
+
+def _is_named(match: Match, facts: Facts) -> bool:
+    """Whether a task has the names and the place in the tree that a rule asks for."""
+    return (
         _among(facts.task, match.task)
         and _among(facts.variant, match.variant)
         and _below(facts.path, match.within)
         and (not match.level or facts.level in match.level)
-        and match.parallel in (None, facts.parallel)
-        and match.leaf in (None, facts.leaf)
+    )
+
+
+def _computes(match: Match, facts: Facts) -> bool:
+    """Whether a task does what a rule asks for, in the element type that it asks for."""
+    return (
+        match.leaf in (None, facts.leaf)
         and (not match.leaf_kind or any(_is(kind, facts) for kind in match.leaf_kind))
         and (not match.primitive or (facts.leaf and _uses(facts, match.primitive)))
-        and match.spreads in (None, facts.spreads)
         and (not match.reaches or not facts.below.isdisjoint(match.reaches))
         and (not match.dtype or facts.dtype in match.dtype)
-        and (not match.machine_feature or all(has(machine, f) for f in match.machine_feature))
-        and (match.when is None or match.when.holds(facts.values()))
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -231,19 +231,24 @@ def tally(
         whole = math.prod(-(-n // step) for n, step in zip(shape, steps, strict=True))
         most = math.prod(most_iterations(loops))
         return most, most * whole
-    values: dict[Var, Any] = {}
-    for n, loop in enumerate(ragged):
-        axes = [-1 if k == n else 1 for k in range(len(ragged))]
-        values[loop.variable] = np.arange(known[loop.variable][1] + 1).reshape(axes)
-    runs: Any = np.ones((1,) * len(ragged), np.int64)
-    for loop in ragged:
+    every = [known[loop.variable][1] + 1 for loop in ragged]
+    trips, points = _counted(valid, ragged, steps, every)
+    return trips * plain, points * plain
+
+
+def _counted(
+    valid: Sequence[Index], loops: Sequence[For], steps: Sequence[int], every: Sequence[int]
+) -> tuple[int, int]:
+    """Iterations of `loops`, at most `every`, and the blocks in all of them, one by one."""
+    grid = np.meshgrid(*map(np.arange, every), indexing="ij", sparse=True)
+    values: dict[Var, Any] = {loop.variable: at for loop, at in zip(loops, grid, strict=True)}
+    runs: Any = np.ones((1,) * len(loops), np.int64)
+    for loop in loops:
         runs = runs * (values[loop.variable] < evaluate_index(loop.extent, values))
     sizes: Any = runs
     for extent, step in zip(valid, steps, strict=True):
         sizes = sizes * (-(-np.maximum(0, evaluate_index(extent, values)) // step))
-    every = [known[loop.variable][1] + 1 for loop in ragged]
-    counts = (int(np.sum(np.broadcast_to(n, every))) * plain for n in (runs, sizes))
-    trips, points = counts
+    trips, points = (int(np.sum(np.broadcast_to(n, every))) for n in (runs, sizes))
     return trips, points
 
 

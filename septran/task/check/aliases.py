@@ -75,14 +75,19 @@ def _ordered(
         return False
     if reader.statement is not writer.statement:
         return before
-    match writer.statement:
+    return same and _reads_before_writing(writer.statement, written, read, ranges)
+
+
+def _reads_before_writing(statement: Statement, written: str, read: str, ranges: Ranges) -> bool:
+    """Whether one statement is done with reading an element when it writes it."""
+    match statement:
         case Launch(task=task, arguments=arguments):
             names = {v.tensor: p.name for p, v in zip(task.params, arguments, strict=True)}
-            return same and _read_first(task, names[written], names[read], ranges)
+            return _read_first(task, names[written], names[read], ranges)
         case Assign(value=value):
-            return same and not any(isinstance(node, ex.Reduce) for node in ex.walk(value))
+            return not any(isinstance(node, ex.Reduce) for node in ex.walk(value))
         case Primitive(name=name):
-            return same and name in ("copy", "cast")
+            return name in ("copy", "cast")
     return False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from septran.ir import expressions as ex
 from septran.ir.bounds import loop_range
 from septran.ir.index import Index, Var
 from septran.ir.index import axis as axis_variable
-from septran.ir.primitives import PRIMITIVES
+from septran.ir.primitives import PRIMITIVES, Contract
 from septran.ir.views import View
 from septran.location import Location
 from septran.task.errors import (
@@ -305,23 +305,13 @@ def call_primitive(name: str, *operands: Tile, **attributes: Any) -> None:
             f"{name} takes {', '.join(contract.operands)}; {len(operands)} operands are given",
             where,
         )
-    known = contract.attributes or {}
-    for attribute in attributes:
-        if attribute not in known:
-            none = "it takes none; a transposed operand is a transposed view, x.T"
-            raise UnknownPrimitiveError(
-                f"{name} takes no attribute {attribute!r}",
-                where,
-                hint=nearest(attribute, known) if known else none,
-            )
+    merged = _attributes(name, contract, attributes, where)
     for tile in operands:
         frame.require_live(_tile(tile))
     frame.require_writable(operands[0])
     check_axes(contract, operands, where)
     if frame.tracer.check:
         check_dtypes(contract, operands, where)
-    merged = {**known, **attributes}
-    if frame.tracer.check:
         for attribute, value in merged.items():
             what = f"{attribute} of {name}"
             if value is None:
@@ -330,6 +320,22 @@ def call_primitive(name: str, *operands: Tile, **attributes: Any) -> None:
     frame.body.append(
         Primitive(name, tuple(o.view for o in operands), tuple(sorted(merged.items())), where)
     )
+
+
+def _attributes(
+    name: str, contract: Contract, given: Mapping[str, Any], where: Location
+) -> dict[str, Any]:
+    """All attributes of a primitive; raises UnknownPrimitiveError for one that it has not."""
+    known = contract.attributes or {}
+    for attribute in given:
+        if attribute not in known:
+            none = "it takes none; a transposed operand is a transposed view, x.T"
+            raise UnknownPrimitiveError(
+                f"{name} takes no attribute {attribute!r}",
+                where,
+                hint=nearest(attribute, known) if known else none,
+            )
+    return {**known, **given}
 
 
 @define(leaf=True)

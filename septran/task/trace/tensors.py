@@ -392,14 +392,18 @@ def _bound(view: View, n: int, given: Any, default: Index) -> Index:
     return view.valid[n] + at if at.is_constant and at.constant < 0 else at
 
 
+def _completed(shape: tuple[int, ...], total: int) -> tuple[int, ...]:
+    """A shape whose one extent of -1 follows from the others, where it can."""
+    known = math.prod(e for e in shape if e != -1)
+    if shape.count(-1) != 1 or not known or total % known:
+        return shape
+    return tuple(total // known if e == -1 else e for e in shape)
+
+
 def _reshaped(view: View, shape: tuple[int, ...]) -> View:
     where = Location.of_caller()
-    total = math.prod(view.shape)
-    if shape.count(-1) == 1:
-        known = math.prod(e for e in shape if e != -1)
-        if known and total % known == 0:
-            shape = tuple(total // known if e == -1 else e for e in shape)
-    if math.prod(shape) != total or any(e < 0 for e in shape):
+    shape = _completed(shape, math.prod(view.shape))
+    if math.prod(shape) != math.prod(view.shape) or any(e < 0 for e in shape):
         raise ShapeError(f"cannot reshape {view.shape} to {shape}", where)
     if view.ragged:
         kept = [n for n, v in enumerate(view.valid) if v != Index.of(view.shape[n])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -184,6 +184,22 @@ class Frame:
             check_expression(expr, Location.of_caller())
         self.body.append(Assign(target.view, expr, Location.of_caller()))
 
+    def take(
+        self,
+        name: str,
+        kind: TensorType,
+        given: tuple[tuple[int, ...], tuple[Index, ...], str],
+        place: Location,
+        home: Home | None,
+    ) -> Param:
+        """A parameter of the given extents and dtype, which lies in `home`."""
+        shape, valid, dtype = given
+        self.names.add(name)
+        self.types[name] = kind
+        self.homes[name] = home or Home(View.whole(name, shape, valid), shape)
+        dims = tuple(str(d) if d is not None else "" for d in kind.dims or ())
+        return Param(name, shape, valid, dtype, False, False, place, dims)
+
     def home(self, view: View) -> Home:
         """Where a view of this task's tensor lies."""
         held = self.homes[view.tensor]
@@ -248,30 +264,11 @@ class Tracer:
         body = self._chosen(task, site, where)
         place = where if body.builtin else body.location
         frame = Frame(self, body, replace(site, variant=body.variant, leaf=body.leaf))
-        tiles: dict[str, Tile] = {}
-        params: list[Param] = []
-        for (name, kind), (shape, valid, dtype) in zip(body.tensors, views, strict=True):
-            frame.names.add(name)
-            frame.types[name] = kind
-            whole = Home(View.whole(name, shape, valid), shape)
-            frame.homes[name] = homes.pop(0) if homes else whole
-            tiles[name] = Tile(frame, View.whole(name, shape, valid), dtype)
-            dims = tuple(str(d) if d is not None else "" for d in kind.dims or ())
-            params.append(Param(name, shape, valid, dtype, False, False, place, dims))
-        self.frames.append(frame)
-        try:
-            with told(body.name), self._blaming(frame):
-                result = body.function(**tiles, **bound(body, keywords, where))
-            require_none(result, body)
-            if frame.left is not None:
-                raise EarlyExitError(
-                    f"a loop of {task.name} is left before its end", frame.left,
-                    hint="the body runs once while tracing; let the loop's extent say where "
-                    "it ends (task.least, task.greatest)",
-                )  # fmt: skip
-        finally:
-            self.frames.pop()
-            frame.live = False
+        params = [
+            frame.take(name, kind, view, place, homes.pop(0) if homes else None)
+            for (name, kind), view in zip(body.tensors, views, strict=True)
+        ]
+        self._call(frame, params, keywords, where)
         node = TaskNode(
             task.name, body.variant, site.path, body.leaf, tuple(params), tuple(frame.body),
             tuple(frame.tunables.items()), site.parallel, site.level, place, body.doc,
@@ -283,6 +280,26 @@ class Tracer:
             check_declared(node, frame.types, where)
             check_races(node, self.ranges)
         return node
+
+    def _call(
+        self, frame: Frame, params: Sequence[Param], keywords: Mapping[str, Any], where: Location
+    ) -> None:
+        """Run the body of a task, whose statements are added to its frame."""
+        tiles = {p.name: Tile(frame, View.whole(p.name, p.shape, p.valid), p.dtype) for p in params}
+        self.frames.append(frame)
+        try:
+            with told(frame.task.name), self._blaming(frame):
+                result = frame.task.function(**tiles, **bound(frame.task, keywords, where))
+            require_none(result, frame.task)
+            if frame.left is not None:
+                raise EarlyExitError(
+                    f"a loop of {frame.site.task} is left before its end", frame.left,
+                    hint="the body runs once while tracing; let the loop's extent say where "
+                    "it ends (task.least, task.greatest)",
+                )  # fmt: skip
+        finally:
+            self.frames.pop()
+            frame.live = False
 
     @contextmanager
     def _blaming(self, frame: Frame) -> Iterator[None]:

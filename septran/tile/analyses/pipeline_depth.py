@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from septran.machine.model import Memory
+from septran.machine.model import Machine, Memory
 from septran.mapping.keys import PIPELINE, WARPSPECIALIZE, Key
 from septran.tile.nodes import Copy, For, Node, Remark, TileProgram, nodes
 from septran.tile.passes.layout.plan_memory import bytes_of, capacity, peak, placements, table
@@ -101,8 +101,6 @@ def ineffective(
     program: TileProgram, rings: Sequence[StagedCopies], body: tuple[Node, ...]
 ) -> list[Remark]:
     """A remark for each request for pipelining or roles that changes nothing."""
-    machine = program.machine.name
-    synchronous = not any(e.asynchronous for e in program.machine.engines)
     served = {r.loop.origin.task for r in rings}
     loops = [n for n in nodes(body) if isinstance(n, For)]
     split = {n.origin.task for n in loops if n.specialize}
@@ -115,23 +113,27 @@ def ineffective(
         remarks.append(Remark("no-effect", request.task, message, None, request.where(key), NAME))
 
     for request in program.requests:
-        if synchronous:
-            why = f"{machine} copies synchronously"
-        elif copies.get(request.task, 0) == 0:
-            why = f"no loop of {request.task} copies by an asynchronous engine"
-        else:
-            why = f"no copy in a loop of {request.task} can go ahead"
+        why = _not_ahead(program.machine, request.task, copies)
         if request.get(PIPELINE) > 1 and request.task not in served:
             say(request, PIPELINE, why)
         if request.get(WARPSPECIALIZE) and request.task not in split:
             if request.task in around:
                 why = "a loop inside of it has roles of its own"
             elif request.task in served:
-                why = f"no units of {machine} could take roles there"
-            elif request.get(PIPELINE) <= 1 and not synchronous and copies.get(request.task):
+                why = f"no units of {program.machine.name} could take roles there"
+            elif request.get(PIPELINE) <= 1 and copies.get(request.task):
                 why = "it takes `pipeline: 2` or more"
             say(request, WARPSPECIALIZE, why)
     return remarks
+
+
+def _not_ahead(machine: Machine, task: str, copies: Mapping[str, int]) -> str:
+    """Why no copy of a task goes ahead of what reads it."""
+    if not any(e.asynchronous for e in machine.engines):
+        return f"{machine.name} copies synchronously"
+    if not copies.get(task):
+        return f"no loop of {task} copies by an asynchronous engine"
+    return f"no copy in a loop of {task} can go ahead"
 
 
 def _is_split(node: Node) -> bool:

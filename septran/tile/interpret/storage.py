@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -251,8 +250,3 @@ def size_bytes(buffer: Buffer) -> int:
     width = itemsize(buffer.dtype)
     elements = buffer.layout.elements(buffer.shape, width) if buffer.shape else 1
     return elements * width * buffer.stages
-
-
-def compact_bytes(buffer: Buffer) -> int:
-    """What its elements alone take, all stages."""
-    return math.prod(buffer.shape) * itemsize(buffer.dtype) * buffer.stages

@@ -45,12 +45,6 @@ class Origins:
         """The keys of all reasons that `accepted` takes."""
         return frozenset(f"why:{n}" for n, origin in enumerate(self.whys) if accepted(origin))
 
-    def whys_at(self, where: Location, *, logic: bool) -> Keys:
-        """Of all reasons that name this line of a logic, or this place of a mapping."""
-        if logic:
-            return self.whys_where(lambda o: o.logic is not None and same_line(o.logic, where))
-        return self.whys_where(lambda o: o.mapping == where)
-
     def whys_of_task(self, path: str) -> Keys:
         """Of all reasons of one task of the tree."""
         return self.whys_where(lambda o: o.task == path)

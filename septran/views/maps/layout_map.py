@@ -19,7 +19,6 @@ BANKS = (32, 4)
 """Banks of a shared memory, and bytes of each that are next to each other."""
 
 WARP = 32
-REGISTER_BYTES = 4
 
 
 class NoSuchBufferError(CallError):

@@ -12,8 +12,6 @@ from septran.views.pictures.html import Markup, faint, join, mono, panel, strong
 if TYPE_CHECKING:
     from septran.targets.dsa.profiles.profile import DsaProfile
 
-NUMBERS = ("commands", "cycles", "share", "bytes", "flops", "of_peak", "waited")
-
 
 @dataclass(frozen=True)
 class Entry:

@@ -14,16 +14,16 @@ import tvm
 
 from septran.machine.as_json import from_json, to_json
 from septran.machine.model import Machine
+from septran.simulator.commands import CODES, EXTERNS
 from septran.targets.base import Source, TensorIR
 from septran.targets.cpu.run.build import compile_module
 from septran.targets.cpu.run.isa import host_arch
-from septran.targets.dsa.code.codegen import generate
+from septran.targets.dsa.code.codegen import LimitError, generate
 from septran.targets.dsa.code.jit import JitProgram, recording
 from septran.targets.dsa.code.native import LIBRARY, CProgram, compile_code
 from septran.targets.dsa.code.toolchain import compiler
 from septran.targets.dsa.code.trust import is_trusted
 from septran.targets.dsa.code.vendor import Vendor
-from septran.targets.dsa.limits import check_limits
 from septran.targets.dsa.steps import core_count, workspaces
 from septran.targets.tensor_memory import as_bytes
 from septran.tile.analyses.temporaries import shared_with_buffers
@@ -178,3 +178,30 @@ def _loaded(folder: Path, facts: Mapping[str, Any], module: Any) -> CProgram | J
         with contextlib.suppress(OSError):
             return CProgram.of(path, facts["symbol"], buffers, facts["scalars"])
     return compile_recording(module, facts["scalars"])
+
+
+def check_limits(
+    machine: Machine, stream: np.ndarray[Any, Any], origins: Mapping[int, str]
+) -> None:
+    """Raise LimitError for the first command whose arguments are beyond ``vendor.limits``."""
+    limits = Vendor(machine).limits
+    if not limits:
+        return
+    codes = set(np.unique(stream["code"]).tolist())
+    for extern, (command, _) in EXTERNS.items():
+        if CODES[extern] not in codes:
+            continue
+        mine = stream[stream["code"] == CODES[extern]]
+        for place, argument in enumerate(command.arguments):
+            most = limits.get(argument.name)
+            if most is None:
+                continue
+            over = mine[mine["arguments"][:, place] > most]
+            if len(over):
+                found, line = int(over[0]["arguments"][place]), int(over[0]["line"])
+                raise LimitError(
+                    f"{extern} on line {line} has {argument.name} {found:,}, and the vendor's "
+                    f"limit is {most:,}",
+                    machine.location,
+                    hint=origins.get(line),
+                )

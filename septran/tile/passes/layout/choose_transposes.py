@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from septran.ir.index import axis
@@ -50,11 +50,14 @@ def _reason(program: TileProgram, buffer: Buffer) -> str | None:
         return None
     for instruction, region_summed in readers:
         assert instruction is not None
-        only = instruction.options.get("along_sum", ())
-        if buffer.dtype in only:
-            if region_summed:
-                return None
-            return f"{instruction.name} reads {buffer.dtype} along the summed axis only"
+        if buffer.dtype in instruction.options.get("along_sum", ()):
+            along = f"{instruction.name} reads {buffer.dtype} along the summed axis only"
+            return None if region_summed else along
+    return _whole_rows(program, buffer, users)
+
+
+def _whole_rows(program: TileProgram, buffer: Buffer, users: Sequence[Node]) -> str | None:
+    """That an engine can bring it, as it could not with its axes as they are; else None."""
     copies = [n for n in users if isinstance(n, Copy) and n.target.buffer == buffer.name]
     turned = _turned(program, buffer)
     mine = [_refused(program, c) for c in copies]

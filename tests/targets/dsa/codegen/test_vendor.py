@@ -13,9 +13,9 @@ import septran
 from septran.cli import app
 from septran.errors import SepTranError
 from septran.machine.loader import load_machine, mappings_root
+from septran.targets.dsa.code.build import check_limits
 from septran.targets.dsa.code.codegen import LimitError, generate
 from septran.targets.dsa.code.vendor import Vendor, VendorError, parse_prototype
-from septran.targets.dsa.limits import check_limits
 
 FOLDER = mappings_root() / "machines"
 SMALL = {"M": 16, "N": 16, "K": 16}
