@@ -93,10 +93,11 @@ def test_the_explanation_names_the_instruction():
         assert f"by {name}" in str(septran.explain("gemm", bound(name), shapes=RAGGED))
 
 
-def test_every_instruction_and_engine_of_the_machine_file_has_an_emitter():
-    machine = septran.load_machine("cpu-x86")
-    assert {i.name: i.primitive for i in machine.instructions} == EMITTERS.primitives
-    assert {e.name for e in machine.engines} == set(EMITTERS.copies)
+def test_every_instruction_and_engine_of_the_machine_files_has_an_emitter():
+    machines = [septran.load_machine(name) for name in ("cpu-x86", "cpu-arm")]
+    found = {i.name: i.primitive for machine in machines for i in machine.instructions}
+    assert found == EMITTERS.primitives
+    assert {e.name for machine in machines for e in machine.engines} == set(EMITTERS.copies)
 
 
 @pytest.mark.parametrize(
