@@ -2,7 +2,8 @@
 
 Both sides work on the same tensors, alternate in one process, and are compared by the
 median of the pairs' ratios; a ratio above 1 means that SepTran is faster. Where torch has
-several ways (a convolution's layouts), the fastest counts. The shapes are those of real
+several ways (a convolution's layouts, with ``--compile`` those of `torch.compile`), the fastest
+counts, and a column says which. The shapes are those of real
 models, named beside them in ``cpu_products``, ``cpu_attention`` and ``cpu_rows``. With the word
 ``mixed``, kernels and torch's operations in turns (``cpu_mixed``).
 """
@@ -13,7 +14,7 @@ import argparse
 import importlib.metadata
 import math
 import platform
-import time
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
@@ -21,7 +22,7 @@ import torch
 import septran
 from benchmarks import cpu_attention, cpu_mixed, cpu_peak, cpu_products, cpu_rows
 from benchmarks.cpu_case import BARS, Case, Run
-from septran.runtime.interleaved_timing import Duel, duel
+from septran.runtime.interleaved_timing import Duel, duel, timed
 from septran.targets.cpu.run.isa import host_arch
 from septran.targets.cpu.run.threads import set_threads, usable_cores
 
@@ -41,21 +42,39 @@ def cases(operators: Iterable[str]) -> Iterator[Case]:
         yield from module.cases(set(operators))
 
 
-def fastest(ways: tuple[Run, ...]) -> Run:
-    """The one with the shortest of some runs."""
+def compiled(way: Run) -> Run | None:
+    """What `torch.compile` makes of one of torch's ways; None where it cannot."""
+    made: Run = torch.compile(way, dynamic=False)
+    try:
+        made()
+    except Exception as error:  # of many kinds, by torch's own parts
+        print(f"torch.compile: {str(error).splitlines()[0]}", file=sys.stderr)
+        return None
+    return made
+
+
+def fastest(ways: tuple[Run, ...], compiling: bool = False) -> tuple[Run, str]:
+    """The one with the shortest of some runs, and what makes it."""
+    named = [(way, "eager") for way in ways]
+    if compiling:
+        torch._dynamo.reset()
+        made = ((compiled(way), "torch.compile") for way in ways)
+        named += [(way, name) for way, name in made if way is not None]
 
     def shortest(way: Run) -> float:
-        times = []
-        for _ in range(TRIALS):
-            start = time.perf_counter()
-            way()
-            times.append(time.perf_counter() - start)
-        return min(times)
+        way()
+        return min(timed(way) for _ in range(TRIALS))
 
-    return ways[0] if len(ways) == 1 else min(ways, key=shortest)
+    return named[0] if len(named) == 1 else min(named, key=lambda one: shortest(one[0]))
 
 
-def run(operators: Iterable[str], threads: Sequence[int], seconds: float, rounds: int = 1) -> None:
+def run(
+    operators: Iterable[str],
+    threads: Sequence[int],
+    seconds: float,
+    rounds: int = 1,
+    compiling: bool = False,
+) -> None:
     """Print the table, then a geometric mean for each family and number of threads.
 
     Of several rounds, one after another over all cases, each line is the one in the middle:
@@ -65,8 +84,9 @@ def run(operators: Iterable[str], threads: Sequence[int], seconds: float, rounds
     for dtype in ("int8", "bfloat16"):
         if dtype in set(operators) and (rate := cpu_peak.peak(dtype)):
             print(f"The instruction for {dtype} alone, one thread: {rate:.0f} GOP/s\n")
-    print("| operator | shape | threads | ratio | SepTran | torch | unit | error | pairs |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("| operator | shape | threads | ratio | SepTran | torch | unit | error | pairs ", end="")
+    print("| torch's way |")
+    print("| --- |" + " --- |" * 9)
     # With one round, a case and its tensors are gone before the next is made.
     chosen = cases(operators) if rounds == 1 else list(cases(operators))
     found: dict[tuple[str, str, str, int], list[Duel]] = {}
@@ -76,9 +96,10 @@ def run(operators: Iterable[str], threads: Sequence[int], seconds: float, rounds
                 use_threads(count)
                 key = (case.family, case.operator, case.shape, count)
                 some = found.setdefault(key, [])
-                some.append(duel(case.ours, fastest(case.theirs), seconds))
+                theirs, way = fastest(case.theirs, compiling)
+                some.append(duel(case.ours, theirs, seconds))
                 if number == rounds - 1:
-                    print(_line(case, count, middle(some)), flush=True)
+                    print(_line(case, count, middle(some), way), flush=True)
     ratios: dict[str, dict[int, list[float]]] = {}
     for (family, _, _, count), some in found.items():
         ratios.setdefault(family, {}).setdefault(count, []).append(middle(some).ratio)
@@ -105,7 +126,7 @@ def run_mixed(
     for count in threads:
         use_threads(count)
         with cpu_mixed.spinning(spinning):
-            cpu_mixed.run(cases(operators), fastest, count, seconds)
+            cpu_mixed.run(cases(operators), count, seconds)
 
 
 def middle(some: Sequence[Duel]) -> Duel:
@@ -123,11 +144,11 @@ def _print_means(ratios: dict[str, dict[int, list[float]]], threads: list[int]) 
         print("| " + " | ".join([family, *(f"{m:.2f}" for m in means), *bars]) + " |")
 
 
-def _line(case: Case, count: int, result: Duel) -> str:
+def _line(case: Case, count: int, result: Duel, way: str) -> str:
     ours, theirs = (case.work / t / 1e9 for t in (result.ours_seconds, result.theirs_seconds))
     return (
         f"| {case.operator} | {case.shape} | {count} | {result.ratio:.3f} | {ours:.1f} "
-        f"| {theirs:.1f} | {case.unit} | {case.error:.1e} | {result.pairs} |"
+        f"| {theirs:.1f} | {case.unit} | {case.error:.1e} | {result.pairs} | {way} |"
     )
 
 
@@ -143,6 +164,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.5, help="for each line of the table")
     parser.add_argument("--threads", type=int, nargs="*", default=None)
     parser.add_argument("--rounds", type=int, default=1, help="of which the middle one counts")
+    parser.add_argument("--compile", action="store_true", help="torch.compile's ways count, too")
     parser.add_argument("--spinning", type=int, default=0, help="processes beside mixed calls")
     options = parser.parse_args()
     mixed = options.operators[:1] == ["mixed"]
@@ -155,7 +177,7 @@ def main() -> None:
     if mixed:
         run_mixed(chosen, threads, options.seconds, options.spinning)
     else:
-        run(chosen, threads, options.seconds, options.rounds)
+        run(chosen, threads, options.seconds, options.rounds, options.compile)
 
 
 if __name__ == "__main__":
