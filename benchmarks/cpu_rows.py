@@ -1,4 +1,8 @@
-"""Norms, softmax and functions of elements on rows of real models, ours and torch's."""
+"""Norms, softmax and functions of elements on rows of real models, ours and torch's.
+
+Ours fill an output that is there. So do some of torch's ways, as the memory of a new one has to be
+mapped page by page; those that end in a copy are for torch.compile, which makes none of it.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +44,13 @@ def _softmax(x: torch.Tensor) -> Sides:
 
 def _rms_norm(x: torch.Tensor) -> Sides:
     w, y, kernel = torch.randn(x.shape[1]), torch.empty_like(x), _kernel("rms_norm")
+    other = torch.empty_like(x)
     kernel(x, w, out=y)
     exact = rms_norm(x.double(), x.shape[1:], w.double(), 1e-6)
-    ways = (lambda: rms_norm(x, x.shape[1:], w, 1e-6),)
+    ways = (
+        lambda: rms_norm(x, x.shape[1:], w, 1e-6),
+        lambda: other.copy_(rms_norm(x, x.shape[1:], w, 1e-6)),
+    )
     return lambda: kernel(x, w, out=y), ways, y, exact
 
 
@@ -55,6 +63,7 @@ def _layer_norm(x: torch.Tensor) -> Sides:
     ways = (
         lambda: layer_norm(x, x.shape[1:], w, b, 1e-5),
         lambda: into(out0=others[0], out1=others[1], out2=others[2]),
+        lambda: others[0].copy_(layer_norm(x, x.shape[1:], w, b, 1e-5)),
     )
     exact = layer_norm(x.double(), x.shape[1:], w.double(), b.double(), 1e-5)
     return lambda: kernel(x, w, b, out=y), ways, y, exact
@@ -80,9 +89,12 @@ def rows(name: str, m: int, n: int, far: bool) -> Iterator[Case]:
 def elementwise(m: int, n: int) -> Case:
     """SiLU of each element."""
     x, y, kernel = torch.randn(m, n), torch.empty(m, n), _kernel("elementwise")
+    other = torch.empty(m, n)
     kernel(x, out=y)
+    into = partial(torch.ops.aten.silu.out, x, out=other)
+    ways = (lambda: silu(x), into, lambda: other.copy_(silu(x)))
     return Case(
-        "elementwise", "silu", by(m, n), lambda: kernel(x, out=y), (lambda: silu(x),),
+        "elementwise", "silu", by(m, n), lambda: kernel(x, out=y), ways,
         deviation(y, silu(x.double())), 8.0 * m * n, "GB/s",
     )  # fmt: skip
 
@@ -90,11 +102,15 @@ def elementwise(m: int, n: int) -> Case:
 def elementwise_binary(m: int, n: int) -> Case:
     """The gate of Llama's feed-forward layer."""
     a, b, y = torch.randn(m, n), torch.randn(m, n), torch.empty(m, n)
-    kernel = _kernel("elementwise_binary")
+    kernel, other = _kernel("elementwise_binary"), torch.empty(m, n)
     kernel(a, b, out=y)
+    into = partial(torch.ops.aten.silu.out, a, out=other)
     return Case(
         "elementwise_binary", "silu_mul", by(m, n), lambda: kernel(a, b, out=y),
-        (lambda: silu(a) * b, lambda: silu(a).mul_(b)),
+        (
+            lambda: silu(a) * b, lambda: silu(a).mul_(b), lambda: into().mul_(b),
+            lambda: other.copy_(silu(a) * b),
+        ),
         deviation(y, silu(a.double()) * b.double()), 12.0 * m * n, "GB/s",
     )  # fmt: skip
 
