@@ -7,6 +7,7 @@ import re
 import pytest
 
 import septran
+from septran.targets.cpu.run import isa
 from septran.targets.cpu.run.isa import (
     UnknownProcessorError,
     features,
@@ -50,6 +51,12 @@ def test_a_processor_has_its_registers(arch, unit):
 def test_whose_code_it_is_follows_from_the_name():
     assert foreign_system(host_arch()) is None
     assert foreign_system("apple-m1") == "aarch64-linux-gnu"
+
+
+def test_what_a_host_of_this_kind_lacks_is_told(monkeypatch):
+    monkeypatch.setattr(isa, "_host_features", lambda: frozenset({"neon", "dotprod"}))
+    assert isa.lacking("neoverse-v1") == ("i8mm", "sve")
+    assert isa.lacking("neoverse-n1") == ()
 
 
 def test_a_name_that_llvm_does_not_know_is_refused(kernel_for):

@@ -28,6 +28,9 @@ USED = frozenset(
         "avx512vnni",
         "avxvnni",
         "avx512bf16",
+        "dotprod",
+        "i8mm",
+        "sve",
     ]
 )
 """Features whose instructions are in the code that is made for processors with them."""
