@@ -29,6 +29,7 @@ _FREE: Mapping[str, tuple[str, ...]] = {
     "gemm": ("M", "N", "K"), "gemm_bias_act": ("M", "N", "K"), "gemm_splitk": ("M", "N", "K"),
     "layer_norm": ("M", "N"), "linear_attention": (), "mla_decode": (), "reduce": ("M", "N"),
     "rms_norm": ("M", "N"), "rope": (), "softmax": ("M", "N"), "topk": ("M",),
+    "w4a8_gemm": ("M", "N"),
 }  # fmt: skip
 """Dimensions of the library's operators that any extent does for."""
 

@@ -66,7 +66,7 @@ def shift4(T, W, zero):
 @task.define(leaf=True)
 def add_scaled(C, P, scale):
     """C += P * scale, the sums of one group of K."""
-    C[:, :] = C + P * scale
+    C[:, :] = C + P.astype(C.dtype) * scale
 
 
 @task.define(variant_of="dequant_block")

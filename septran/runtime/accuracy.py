@@ -186,7 +186,11 @@ class _Tensor:
         """Add ``a @ b``: `count` products to each element."""
         if not is_float(self.dtype):
             product = np.matmul(a.value.astype(self.value.dtype), b.value.astype(self.value.dtype))
-            write(self.value, view, values, read(self.value, view, values) + product)
+            total = read(self.value, view, values) + product
+            write(self.value, view, values, total)
+            if a.error.any() or b.error.any():
+                error = read(self.error, view, values) + rounding.off_by(a, b)
+                write(self.error, view, values, rounding.within(total, error, self.dtype))
             return
         x, y = rounding.size(a.value), rounding.size(b.value)
         error = read(self.error, view, values)

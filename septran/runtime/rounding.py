@@ -38,7 +38,7 @@ UNITS: Mapping[str, float] = {
 
 @dataclass(frozen=True)
 class Bounded:
-    """Values and how far off each may be; integers and truth values are exact or unknown."""
+    """Values and how far off each may be; truth values are exact or unknown."""
 
     value: Array
     error: Array
@@ -130,12 +130,31 @@ def cast(x: Bounded, dtype: str) -> Bounded:
         return rounded(value, x.error, dtype, 0.0 if _fits(value, dtype) else 1.0)
     target = numpy_dtype(dtype)
     if x.value.dtype.kind in "iub":
-        return Bounded(convert(x.value, target), x.error, dtype)
-    low, high = np.trunc(x.value - x.error), np.trunc(x.value + x.error)
-    unsure = (low != high) & ~(np.isnan(x.value) & (x.error == 0))
+        error = _unknown(x.error > 0) if dtype == "bool" else within(x.value, x.error, dtype)
+        return Bounded(convert(x.value, target), error, dtype)
     if dtype == "bool":
         unsure = (np.abs(x.value) <= x.error) & (x.error > 0)
-    return Bounded(convert(x.value, target), _unknown(unsure), dtype)
+        return Bounded(convert(x.value, target), _unknown(unsure), dtype)
+    whole, low, high = (np.trunc(x.value + e) for e in (0, -x.error, x.error))
+    error = np.where(low != high, np.fmax(whole - low, high - whole), 0.0)
+    error = np.where(np.isnan(x.value), np.where(x.error == 0, 0.0, np.inf), error)
+    return Bounded(convert(x.value, target), within(whole, error, dtype), dtype)
+
+
+def within(value: Array, error: Array, dtype: str) -> Array:
+    """An integer's error; infinite where it may wrap, or is not known."""
+    limits = np.iinfo(numpy_dtype(dtype))
+    real = _real(value)
+    with np.errstate(invalid="ignore"):
+        inside = (real - error >= limits.min) & (real + error <= limits.max)
+    return np.where(error == 0, 0.0, np.where(inside, error, np.inf))
+
+
+def off_by(a: Bounded, b: Bounded) -> Array:
+    """The most by which a product of matrices of integers may be off, as its operands are."""
+    with np.errstate(invalid="ignore"):
+        error = size(a.value) @ b.error + a.error @ (size(b.value) + b.error)
+    return np.where(np.isnan(error), np.inf, error)
 
 
 def unary(function: str, x: Bounded, dtype: str) -> Bounded:

@@ -179,6 +179,21 @@ def _dequant_gemm(static: Mapping[str, Any]) -> _Named:
     return "dequantised, then torch.mm", call
 
 
+def _w4a8_gemm(static: Mapping[str, Any]) -> _Named:
+    import torch
+
+    group = static.get("group", 64)
+
+    def call(a: Any, w: Any, scale: Any) -> Any:
+        s = a.abs().amax(1, keepdim=True) / 127
+        rows = torch.where(s > 0, torch.round(a / s) * s, 0)
+        halves = w.view(-1, group // 2, w.shape[1])
+        wide = (torch.cat((halves & 15, halves >> 4), 1).to(a.dtype) - 8) * scale[:, None]
+        return torch.mm(rows, wide.view(-1, w.shape[1]))
+
+    return "rounded, dequantised, then torch.mm", call
+
+
 def _elementwise(static: Mapping[str, Any]) -> _Named:
     import torch
 
@@ -260,6 +275,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _Named]] = {
     "rope": _rope,
     "softmax": _softmax,
     "topk": _topk,
+    "w4a8_gemm": _w4a8_gemm,
 }
 
 

@@ -33,6 +33,7 @@ LARGE = {
     "rope": {"S": 4096, "H": 32, "D": 128},
     "softmax": {"M": 4096, "N": 8192},
     "topk": {"M": 4096, "N": 8192},
+    "w4a8_gemm": {"M": 1000, "N": 4096, "K": 4096},
 }
 """As in models: Llama's 8,192 columns and heads of 128 and 256, DeepSeek's latents of 512."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import septran
 from septran import task
 from septran.dtypes import numpy_dtype
 from septran.ir.views import View
@@ -267,6 +268,22 @@ def test_a_jump_within_the_error_is_unknown_not_wrong():
     bound = error_bounds(tree, arrays)["Y"]
     assert bound.error[0] >= 1  # 3.0000001 or 2.9999999
     assert bound.error[2] == 0
+
+
+def test_integers_that_were_rounded_at_a_tie_may_be_off_by_one():
+    """63.5 of 127: the row's sum may be off by the weights of that element, the others' not."""
+    random = np.random.default_rng(0)
+    shapes = {"M": 2, "N": 5, "K": 64}
+    a = random.integers(-100, 100, (2, 64)).astype("f4")
+    a[:, 0], a[1, 7] = 127, 63.5
+    w = random.integers(0, 256, (32, 5), dtype="u1")
+    inputs = {"A": a, "W": w, "scale": np.ones((1, 5), "f4")}
+    kernel = septran.compile("w4a8_gemm", "cpu-x86", shapes=shapes)
+    bound = error_bounds(kernel.stages.task_tree, inputs)["C"]
+    off = np.abs((w[7] & 15).astype(float) - 8)
+    assert (bound.error[0] < 0.1).all()
+    assert np.allclose(bound.error[1], off, atol=0.1)
+    assert kernel.check(*inputs.values()).right
 
 
 def test_overflow_is_unknown_near_the_limit_and_infinite_beyond():

@@ -128,7 +128,9 @@ def test_products_are_off_by_no_more_than_their_corners():
         lambda: binary("power", about(0.1, 0.2), about(0.5, 0.0), "float64", "float64"),
         lambda: binary("less", about(1.0, 0.3), about(1.2, 0.0), "bool", "float64"),
         lambda: binary("less", about(1.0, 0.0), about(1.2, 0.3), "bool", "float64"),
-        lambda: cast(about(2.9, 0.25), "int32"),
+        lambda: cast(about(127.9, 0.25), "int8"),  # 127, or 128, which wraps
+        lambda: cast(about(127, 1, "int32"), "int8"),
+        lambda: cast(about(1, 1, "int8"), "bool"),
         lambda: cast(about(0.1, 0.25), "bool"),
         lambda: binary("add", about(1, np.inf, "int32"), exact(np.array([1])), "int32", "int32"),
         lambda: reduce(
@@ -143,6 +145,12 @@ def test_what_rounding_may_decide_is_unknown(made):
     with np.errstate(all="ignore"):
         bound = made()
     assert np.isinf(bound.error).all()
+
+
+def test_an_integer_is_off_by_what_its_float_may_have_rounded_to():
+    found = cast(about([2.9, 2.5, -0.5], [0.25, 0.25, 2.0]), "int32")
+    assert found.error.tolist() == [1, 0, 2]
+    assert cast(found, "int8").error.tolist() == [1, 0, 2]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from septran.dtypes import SHORT
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copy.copies import emit_copy
-from septran.targets.cpu.gemm.computed import Part, emit_computed
+from septran.targets.cpu.gemm.computed import Rows, emit_computed, emit_computed_sums
+from septran.targets.cpu.gemm.computed_dots import emit_computed_dots
 from septran.targets.cpu.gemm.group_dots import (
     emit_bfloat16_dots,
     emit_byte_dots,
@@ -37,7 +38,7 @@ class Instruction:
     """Types of which a staged operand is converted to float32 once, by the copy that packs it."""
     grouped: str = ""
     """What staged operands are converted to where they are packed in groups; '': they are not."""
-    emit_computed: Callable[[Context, Compute, Sequence[Part]], None] | None = None
+    emit_computed: Callable[[Context, Compute, Rows], None] | None = None
     """Writes a gemm whose B is computed where it is used; None where it must be stored."""
 
 
@@ -62,10 +63,17 @@ EMITTERS = Emitters(
     copies=MappingProxyType({"load_store": emit_copy}),
     computes=MappingProxyType(
         {
-            "avx512_vnni": Instruction("gemm", emit_byte_dots, frozenset(EXACT_STEPS)),
-            "avx_vnni": Instruction("gemm", emit_short_vector_byte_dots, frozenset(EXACT_STEPS)),
+            "avx512_vnni": Instruction(
+                "gemm", emit_byte_dots, frozenset(EXACT_STEPS), emit_computed=emit_computed_dots
+            ),
+            "avx_vnni": Instruction(
+                "gemm",
+                emit_short_vector_byte_dots,
+                frozenset(EXACT_STEPS),
+                emit_computed=emit_computed_sums,
+            ),
             "byte_pairs": Instruction(
-                "gemm", emit_widened_byte_dots, frozenset(EXACT_STEPS), grouped="int16"
+                "gemm", emit_widened_byte_dots, frozenset(EXACT_STEPS), "int16", emit_computed_sums
             ),
             "avx512_bf16": Instruction(
                 "gemm", emit_bfloat16_dots, frozenset(SHORT), emit_computed=emit_computed
@@ -75,7 +83,9 @@ EMITTERS = Emitters(
             "fma_microkernel": Instruction(
                 "gemm", emit_multiply_adds, frozenset(SHORT), emit_computed=emit_computed
             ),
-            "int8_microkernel": Instruction("gemm", emit_exact_sums, frozenset(EXACT_STEPS)),
+            "int8_microkernel": Instruction(
+                "gemm", emit_exact_sums, frozenset(EXACT_STEPS), emit_computed=emit_computed_sums
+            ),
             "muladd_microkernel": Instruction(
                 "gemm", emit_multiply_adds, frozenset(SHORT), emit_computed=emit_computed
             ),

@@ -20,7 +20,7 @@ from septran.ir.index import Index, Range, Var, axis, minimum
 from septran.targets.cpu.addresses import Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.emitter_table import EMITTERS
-from septran.targets.cpu.gemm.computed import Part, computed_parts, few_rows
+from septran.targets.cpu.gemm.computed import Part, Rows, computed_parts, few_rows
 from septran.targets.cpu.gemm.prefetch import NextPack, coming
 from septran.targets.cpu.map.elements import held_dtype
 from septran.targets.cpu.run.guards import emit_guards
@@ -206,7 +206,7 @@ class _Lowering:
         with self.context.writer.origin("; ".join(dict.fromkeys(str(n.origin) for n in nodes))):
             instruction = EMITTERS.computes[gemm.instruction]
             if parts and instruction.emit_computed:
-                instruction.emit_computed(self.context, gemm, parts)
+                instruction.emit_computed(self.context, gemm, Rows.of(self.context, gemm, parts))
             else:
                 instruction.emit(self.context, nodes, private)
         self._fence(group)

@@ -149,3 +149,25 @@ def test_what_the_next_group_is_made_of_is_asked_for():
         "T.address_of(W_flat" not in str(product(1, 512, 128).stages.tensor_ir).split("apart")[-1]
     )
     assert kernel.check(guard=True).right
+
+
+@pytest.mark.parametrize("shape", [(1, 100, 192), (3, 70, 64), (9, 49, 128), (33, 64, 64)], ids=str)
+def test_bytes_are_joined_to_groups_where_they_are_multiplied(shape):
+    """By dot products where the processor has them, else in float32: there are no others."""
+    shapes = dict(zip("MNK", shape, strict=True))
+    kernel = septran.compile("w4a8_gemm", "cpu-x86", shapes=shapes, dtypes="float32")
+    assert not held(kernel, "T")
+    result = kernel.check(guard=True)
+    assert result.right, result
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+@pytest.mark.parametrize("k", [40, 300])
+def test_products_of_computed_bytes_are_exact(mine, kind, k):
+    """Of 300 unsigned ones the sum is more than float32 holds exactly."""
+    kernel = mine("B[:, :] = X ^ 5", {"M": 3, "N": 75, "K": k}, kind)
+    least, most = np.iinfo(kind).min, np.iinfo(kind).max
+    rng = np.random.default_rng(0)
+    a, x = (rng.choice([least, most, 77], shape).astype(kind) for shape in ((3, k), (k, 75)))
+    assert not held(kernel)
+    assert (kernel(a, x) == a.astype("int64") @ (x ^ 5).astype("int64")).all()

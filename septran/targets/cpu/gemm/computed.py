@@ -10,7 +10,7 @@ share a loop, so that what they are made from is read once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from septran.dtypes import accumulator_dtype, itemsize
 from septran.ir import expressions as ex
@@ -20,7 +20,7 @@ from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.gemm.k_loop import KLoopNest, stream
-from septran.targets.cpu.gemm.microkernel import register_tile, tiles
+from septran.targets.cpu.gemm.microkernel import EXACT_STEPS, register_tile, tiles
 from septran.targets.cpu.gemm.prefetch import LINE, NextPack
 from septran.targets.cpu.gemm.results import (
     RegisterTile,
@@ -36,7 +36,7 @@ from septran.targets.lower.statements import Point, Statement, operand_point, st
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Compute, Node, Region, TileProgram
 
-MOST_STRIPS = 2
+MOST_STRIPS = 3
 """Strips of A's rows for which B is computed anew; for more, a copy of it pays."""
 SPARE = 6
 """Registers that a tile leaves for what B is computed from."""
@@ -91,47 +91,99 @@ def few_rows(context: Context, gemm: Compute) -> bool:
     return gemm.operands[0].shape[0] <= MOST_STRIPS * shape.rows
 
 
-def emit_computed(context: Context, gemm: Compute, parts: Sequence[Part]) -> None:
-    """``C += A @ B`` for the extents that exist, or ``C = A @ B``, with B as `parts` say."""
-    regions = dict.fromkeys(v for p in parts for v in ex.loads(p.statement.value))
-    accesses = {r: context.access(r) for r in regions if isinstance(r, Region)}
+def emit_computed(context: Context, gemm: Compute, rows: Rows) -> None:
+    """``C += A @ B`` for the extents that exist, or ``C = A @ B``, with B as `rows` say."""
+    _emit(context, gemm, accumulator_dtype(context.dtypes[gemm.operands[0].buffer]), rows)
+
+
+def emit_computed_sums(context: Context, gemm: Compute, rows: Rows) -> None:
+    """The same of short integers, in float32 where its sums of them are exact."""
+    limits = [EXACT_STEPS.get(context.dtypes[r.buffer], 0) for r in gemm.operands[1:]]
+    if gemm.operands[1].shape[1] <= min(limits):
+        _emit(context, gemm, "float32", rows)
+    else:
+        emit_computed(context, gemm, rows)
+
+
+def _emit(context: Context, gemm: Compute, sums: str, rows: Rows) -> None:
     c, a = map(context.access, gemm.operands[:2])
-    held = context.dtypes[gemm.operands[2].buffer]
-    ahead = context.coming.pop(gemm.operands[2].buffer, None)
-    work = _Tiles(context, c, a, first_step(context, gemm), parts, accesses, held, ahead)
-    sums = accumulator_dtype(c.storage.dtype)
-    shape = _line_wide(context, register_tile(context, gemm, sums), gemm, accesses)
-    tiles(context, c, shape, work.tile)
+    shape = rows.line_wide(register_tile(context, gemm, sums), gemm)
+    tiles(context, c, shape, _Tiles(context, c, a, first_step(context, gemm), rows).tile)
 
 
-def _line_wide(
-    context: Context, shape: Shape, gemm: Compute, accesses: Mapping[Region, Access]
-) -> Shape:
-    """A tile as wide as a cache line of what B is made from, where few rows leave registers."""
-    rows, register = gemm.operands[0].shape[0], context.unit.lanes(shape.dtype)
-    size = min((itemsize(a.storage.held) for a in accesses.values()), default=LINE)
-    count = LINE // size // register
-    if count <= shape.registers or rows * count + SPARE > context.unit.registers:
-        return shape
-    most = (context.unit.registers - SPARE) // count
-    # Vectors of a register: LLVM widens bytes from memory then, and cuts up no longer vectors.
-    return Shape(most, count * register, register, shape.dtype, registers=count)
+@dataclass(frozen=True)
+class Rows:
+    """B's rows, computed."""
+
+    context: Context
+    parts: Sequence[Part]
+    accesses: Mapping[Region, Access]
+    """What they are made from."""
+    held: str
+    """B's element type, which its values are rounded to."""
+    ahead: NextPack | None
+    """What the next iteration of the loops around makes B from."""
+
+    @staticmethod
+    def of(context: Context, gemm: Compute, parts: Sequence[Part]) -> Rows:
+        """Those of a gemm's B."""
+        regions = dict.fromkeys(v for p in parts for v in ex.loads(p.statement.value))
+        accesses = {r: context.access(r) for r in regions if isinstance(r, Region)}
+        name = gemm.operands[2].buffer
+        ahead = context.coming.pop(name, None)
+        return Rows(context, parts, accesses, context.dtypes[name], ahead)
+
+    @property
+    def count(self) -> int:
+        """Of each part."""
+        return self.parts[0].statement.target.shape[0]
+
+    def line_wide(self, shape: Shape, gemm: Compute) -> Shape:
+        """A tile as wide as a cache line of what B is made from, where few rows leave registers."""
+        unit, rows = self.context.unit, gemm.operands[0].shape[0]
+        register = unit.lanes(shape.dtype)
+        size = min((itemsize(a.storage.held) for a in self.accesses.values()), default=LINE)
+        count = LINE // size // register
+        # Vectors of a register: LLVM widens bytes from memory then, and cuts up no longer vectors.
+        shape = replace(shape, lanes=register)
+        if count <= shape.registers or rows * count + SPARE > unit.registers:
+            return shape
+        most = (unit.registers - SPARE) // count
+        return Shape(most, count * register, register, shape.dtype, registers=count)
+
+    def at(self, part: Part, k: Index, shape: Shape, tile: RegisterTile) -> list[Expr]:
+        """Row `k` of a part in vectors, as far as the tile has columns."""
+        context, found = self.context, []
+        evaluation = VectorEvaluation(context, self.accesses)
+        target, value = part.statement.target, part.statement.value
+        for chunk in shape.chunks:
+            short = left(context, shape, tile, chunk) is not None
+            count = tile.columns - chunk if short and tile.columns is not None else None
+            point = Point((k, tile.column + chunk), 1, shape.lanes, count)
+            made = evaluation.value(value, operand_point(point, value, target.shape))
+            found.append(simd.broadcast(_as_held(context, made, self.held), shape.lanes))
+        return found
+
+    def ask(self, k: Index, shape: Shape, tile: RegisterTile) -> None:
+        """Ask for the lines that the next iteration makes row `k` of all parts from."""
+        if self.ahead is None or self.ahead.along != 1:
+            return
+        access = self.ahead.access
+        line = LINE // itemsize(access.storage.held)
+        for column in range(0, shape.columns, line):
+            at = self.context.lower(access.at((k, tile.column + column)))
+            simd.prefetch(self.context.writer, access.storage.flat, at, 2)
 
 
 @dataclass(frozen=True)
 class _Tiles:
-    """Writes register tiles."""
+    """Writes register tiles, a step of the summed axis at a time."""
 
     context: Context
     c: Access
     a: Access
     first: Index | None
-    parts: Sequence[Part]
-    accesses: Mapping[Region, Access]
-    held: str
-    """B's element type, which its values are rounded to."""
-    ahead: NextPack | None
-    """What the next iteration of the loops around makes B from."""
+    b: Rows
 
     def tile(self, shape: Shape, tile: RegisterTile) -> None:
         """All steps of one tile, and its sums into C."""
@@ -144,10 +196,11 @@ class _Tiles:
         prefetch(context, self.c, shape, tile)
         start = (tile.row, Index())
         column_of_a = stream(context, self.a, start, 1, range(tile.rows), KLoopNest())
-        with context.loop("k", self.parts[0].statement.target.shape[0]) as k:
-            self._ask(k, shape, tile)
-            for part in self.parts:
-                vectors = self._vectors(part, k, shape, tile)
+        with context.loop("k", self.b.count) as k:
+            self.b.ask(k, shape, tile)
+            for part in self.b.parts:
+                made = self.b.at(part, k, shape, tile)
+                vectors = [writer.bind("b", simd.cast(v, shape.dtype)) for v in made]
                 step = context.variable("k", k + part.first)
                 for i, row in enumerate(rows):
                     scalar = column_of_a(step, i, 1, shape.dtype, None)
@@ -157,30 +210,6 @@ class _Tiles:
                         total = wrapping.multiply_add(writer, a, b, old)
                         simd.store(writer, row, writer.index(chunk), total, shape.lanes)
         update(context, self.c, self.first, shape, tile, rows)
-
-    def _vectors(self, part: Part, k: Index, shape: Shape, tile: RegisterTile) -> list[Expr]:
-        """B's row at a step of a part, as far as the tile has columns."""
-        context, found = self.context, []
-        evaluation = VectorEvaluation(context, self.accesses)
-        target, value = part.statement.target, part.statement.value
-        for chunk in shape.chunks:
-            short = left(context, shape, tile, chunk) is not None
-            count = tile.columns - chunk if short and tile.columns is not None else None
-            point = Point((k, tile.column + chunk), 1, shape.lanes, count)
-            made = evaluation.value(value, operand_point(point, value, target.shape))
-            made = simd.broadcast(_as_held(context, made, self.held), shape.lanes)
-            found.append(context.writer.bind("b", simd.cast(made, shape.dtype)))
-        return found
-
-    def _ask(self, k: Index, shape: Shape, tile: RegisterTile) -> None:
-        """Ask for the lines that the next iteration makes this part of B from."""
-        if self.ahead is None or self.ahead.along != 1 or tile.row != Index():
-            return
-        access = self.ahead.access
-        line = LINE // itemsize(access.storage.held)
-        for column in range(0, shape.columns, line):
-            at = self.context.lower(access.at((k, tile.column + column)))
-            simd.prefetch(self.context.writer, access.storage.flat, at, 2)
 
 
 def _as_held(context: Context, value: Expr, dtype: str) -> Expr:

@@ -100,7 +100,7 @@ def _emit(
     for node in nodes:
         c, a, b = _oriented(context, node)
         if in_groups(b, dot):
-            _Product(context, dot, node, c, a, b).emit()
+            Product(context, dot, node, c, a, b).emit()
         else:
             otherwise(context, [node], private)
 
@@ -128,7 +128,7 @@ def _oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
 
 
 @dataclass
-class _Product:
+class Product:
     """One gemm whose B is packed in groups."""
 
     context: Context
@@ -160,16 +160,8 @@ class _Product:
         tiles(self.context, self.c, shape, self._tile)
 
     def _tile(self, shape: Shape, tile: RegisterTile) -> None:
-        context, writer = self.context, self.context.writer
-        rows = [writer.allocate("acc", shape.columns, shape.dtype) for _ in range(tile.rows)]
-        for number, row in enumerate(rows):
-            start = simd.constant(0, shape.dtype, shape.lanes)
-            if self.offsets is not None:
-                at = context.lower(tile.row + number)
-                start = simd.broadcast(simd.load(self.offsets, at, 1), shape.lanes)
-                start = writer.bind("start", start)
-            for chunk in shape.chunks:
-                simd.store(writer, row, writer.index(chunk), start, shape.lanes)
+        context = self.context
+        rows = self._accumulators(shape, tile)
         prefetch(context, self.c, shape, tile)
         columns = self._columns(shape, tile)
         groups = self._groups(tile)
@@ -181,6 +173,20 @@ class _Product:
         sum_up(context, self.operands, shape, tile, step)
         self._last_group(shape, tile, rows, columns)
         update(context, self.c, self.operands.first, shape, tile, rows)
+
+    def _accumulators(self, shape: Shape, tile: RegisterTile) -> list[Any]:
+        """A tile's sums, which begin with what makes up for signs."""
+        context, writer = self.context, self.context.writer
+        rows = [writer.allocate("acc", shape.columns, shape.dtype) for _ in range(tile.rows)]
+        for number, row in enumerate(rows):
+            start = simd.constant(0, shape.dtype, shape.lanes)
+            if self.offsets is not None:
+                at = context.lower(tile.row + number)
+                start = simd.broadcast(simd.load(self.offsets, at, 1), shape.lanes)
+                start = writer.bind("start", start)
+            for chunk in shape.chunks:
+                simd.store(writer, row, writer.index(chunk), start, shape.lanes)
+        return rows
 
     def _multiply(
         self,

@@ -1,0 +1,95 @@
+"""Matrix product of rows rounded to int8 and weights of 4 bits: C = s * (Q @ (W * scale)).
+
+A [M, K] and C [M, N] in a float dtype. Each row of A is rounded to int8 by a scale of its own,
+s[i] = max over k of |A[i, k]| / 127 and Q = round(A / s), as a token's activations are. W holds
+two weights of -8 to 7 in each byte, uint8 [K/2, N], 8 added to both; of each group's `group`/2
+rows the low halves are the group's first rows, the high halves its last ones (`dequant_gemm`).
+scale [K/group, N] in A's dtype is one a group of K and column. Products of a group are summed
+exactly, in int32, groups in float32. Source: Lin et al., QServe, arXiv 2405.04532; Dettmers et
+al., LLM.int8(), arXiv 2208.07339 (scales of rows).
+"""
+
+from septran import task
+from septran.operators.dequant_gemm import add_scaled
+from septran.operators.gemm import gemm_tile
+
+EXAMPLE = {"M": 64, "N": 256, "K": 256}
+CASES = (
+    {"M": 40, "N": 70, "K": 192},
+    {"M": 64, "N": 128, "K": 128, "group": 32},
+    {"M": 1, "N": 100, "K": 96, "group": 32, "dtype": "float16"},
+)
+
+
+@task.define(leaf=True)
+def round_rows(Q, S, A):
+    """Q = A / S rounded for some rows, whose largest magnitude becomes 127; S is 1 for zeros."""
+    wide = task.compute_dtype(A.dtype)
+    m = task.empty(A.shape[:1], wide, name="m")
+    m[:] = task.max(task.abs(A.astype(wide)), axis=1)
+    S[:] = task.where(m > 0, m / 127, 1)
+    Q[:, :] = task.round(A / S[:, None]).astype(Q.dtype)
+
+
+@task.define
+def round_all(Q, S, A):
+    """Rows in blocks, each on its own."""
+    rows = task.tunable("block_rows")
+    Qp, Ap = (task.partition(x, shape=(rows, x.shape[1])) for x in (Q, A))
+    Sp = task.partition(S, shape=(rows,))
+    for i in task.parallel_range(Qp.shape[0]):
+        task.launch(round_rows, Qp[i, 0], Sp[i], Ap[i, 0])
+
+
+@task.define(leaf=True)
+def unpack_signed(T, W):
+    """T = W - 8, two weights a byte."""
+    half = W.shape[0]
+    T[:half, :] = (W & 15).astype(T.dtype) - 8
+    T[half:, :] = (W >> 4).astype(T.dtype) - 8
+
+
+@task.define(leaf=True)
+def scale_rows(C, total, S):
+    """C = total * S, a scale a row."""
+    C[:, :] = (total * S[:, None]).astype(C.dtype)
+
+
+@task.define
+def w4a8_block(C, Q, S, W, scale, *, group: int):
+    """One block of C: walk the groups of K."""
+    total = task.zeros(C.shape, task.compute_dtype(C.dtype), name="total")
+    Qp = task.partition(Q, shape=(Q.shape[0], group))
+    Wp = task.partition(W, shape=(group // 2, W.shape[1]))
+    Sp = task.partition(scale, shape=(1, scale.shape[1]))
+    for k in task.sequential_range(Qp.shape[1]):
+        T = task.empty((group, W.shape[1]), task.int8, name="T")
+        P = task.empty(C.shape, task.int32, name="P")
+        task.launch(unpack_signed, T, Wp[k, 0])
+        task.fill(P, 0)
+        task.launch(gemm_tile, P, Qp[0, k], T)
+        task.launch(add_scaled, total, P, Sp[k, 0])
+    task.launch(scale_rows, C, total, S)
+
+
+@task.define
+def w4a8_gemm(
+    C: task.Tensor["M", "N"],
+    A: task.Tensor["M", "K"],
+    W: task.Tensor["K // 2", "N", task.uint8],
+    scale: task.Tensor["K // group", "N"],
+    *,
+    group: int = 64,
+):
+    """Rows are rounded once, then C in blocks, each on its own."""
+    task.require(group > 0 and group % 2 == 0, f"a group has an even number of rows, not {group}")
+    task.require(A.shape[1] % group == 0, f"{A.shape[1]} rows are not in whole groups of {group}")
+    Q = task.empty(A.shape, task.int8, name="Q")
+    S = task.empty(A.shape[:1], task.compute_dtype(A.dtype), name="S")
+    task.launch(round_all, Q, S, A)
+    tile = (task.tunable("block_M"), task.tunable("block_N"))
+    Cp = task.partition(C, shape=tile)
+    Qp, Sp = task.partition(Q, shape=(tile[0], Q.shape[1])), task.partition(S, shape=tile[:1])
+    Wp, Xp = (task.partition(x, shape=(x.shape[0], tile[1])) for x in (W, scale))
+    for i, j in task.parallel_range(Cp.shape):
+        task.launch(w4a8_block, Cp[i, j], Qp[i, 0], Sp[i], Wp[0, j], Xp[0, j], group=group)
