@@ -153,7 +153,7 @@ def _split(context: Context, body: tuple[Node, ...]) -> list[Split]:
         plain = isinstance(node, Copy) and node.engine in PLAIN and node.channel is None
         if plain or (isinstance(node, Compute) and node.primitive != "gemm"):
             assert isinstance(node, Copy | Compute)
-            split = Split.of(node, f"%{number}.")
+            split = Split.of(node, f"%{number}.", lambda name: context.buffer(name).dtype)
             context.state.splits[id(node)] = split
             splits.append(split)
     return splits

@@ -229,8 +229,9 @@ class Planner:
             case ex.Cast():
                 return self.cast(self.value(expr.operand, point), expr.dtype, into)
             case ex.Expand():
-                kept = [at for n, at in enumerate(point) if n not in expr.axes]
-                return self.value(expr.operand, tuple(kept), into)
+                return self.value(
+                    expr.operand, broadcast(point, expr.operand, expr.shape, expr), into
+                )
         raise TypeError(expr)
 
     def child(self, expr: ex.Expr, parent: ex.Expr, point: Point) -> Operand:
@@ -336,9 +337,11 @@ def address_of(context: Context, scratch: Scratch, spot: Spot, dtype: str) -> Ad
     return Address(flat, Index.of(spot.offset // itemsize(dtype)))
 
 
-def broadcast(point: Point, expr: ex.Expr, shape: tuple[int, ...]) -> Point:
+def broadcast(
+    point: Point, expr: ex.Expr, shape: tuple[int, ...], parent: ex.Expr | None = None
+) -> Point:
     """The point of an operand of a node of `shape`, by NumPy's rule."""
-    return tuple(Index() if n is None else point[n] for n in axes_of(expr, shape))
+    return tuple(Index() if n is None else point[n] for n in axes_of(expr, shape, parent))
 
 
 def tir_number(context: Context, value: Any, dtype: str) -> Any:

@@ -75,22 +75,11 @@ class _Strips:
     roles: dict[int, Var] = field(default_factory=dict)
     """Which axis of the value goes along rows and which along columns."""
 
-    @property
-    def extents(self) -> list[Index]:
-        """Of the value, or where it is broadcast of the target."""
-        source = self.statement.target if self.statement.function is None else self.statement.value
-        return list(source.valid)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        source = self.statement.target if self.statement.function is None else self.statement.value
-        return source.shape
-
     def emit(self) -> None:
         """Find the largest strip whose temporaries fit, and write the loops over strips."""
         self.roles = self._roles()
         cut = {v: self._cut(n) for n, v in self.roles.items()}
-        size = {v: cut[v].length(self.shape[n]) for n, v in self.roles.items()}
+        size = {v: cut[v].length(self.statement.shape[n]) for n, v in self.roles.items()}
         high, wide = (max(1, size.get(v, 1)) for v in (ROW, COL))
         before = list(self.scratch.held)
         while True:
@@ -126,7 +115,7 @@ class _Strips:
 
     def _roles(self) -> dict[int, Var]:
         """Rows and columns: the last two axes, or what is reduced along the columns."""
-        rank = len(self.shape)
+        rank = len(self.statement.shape)
         if self.statement.function is None:
             return dict(zip(range(rank - 1, max(-1, rank - 3), -1), (COL, ROW), strict=False))
         rest = [n for n in range(rank) if n != self.statement.axis]
@@ -136,14 +125,14 @@ class _Strips:
     @property
     def point(self) -> Point:
         """Where the value is computed: strips along its roles, loops along the other axes."""
-        return tuple(Index.of(self.roles.get(n, _loop(n))) for n in range(len(self.shape)))
+        return tuple(
+            Index.of(self.roles.get(n, _loop(n))) for n in range(len(self.statement.shape))
+        )
 
     @property
     def written(self) -> Point:
         """The target's coordinates."""
-        if self.statement.function is None:
-            return self.point
-        return tuple(at for n, at in enumerate(self.point) if n != self.statement.axis)
+        return tuple(self.point[n] for n in self.statement.kept)
 
     # ---- how axes are cut -------------------------------------------------------------
 
@@ -154,7 +143,7 @@ class _Strips:
         value = self.statement.value
         top = self.point
         if self.statement.function is None:
-            top = broadcast(self.point, value, self.shape)
+            top = broadcast(self.point, value, self.statement.shape)
         offsets += self._offsets(value, top)
         return runs(offsets, variable)
 
@@ -171,12 +160,9 @@ class _Strips:
                 for entry in expr.view.index:
                     if axis(expr.axis) in entry.variables():
                         yield entry.substitute({axis(expr.axis): point[0]})
-            case ex.Expand():
-                kept = tuple(at for n, at in enumerate(point) if n not in expr.axes)
-                yield from self._offsets(expr.operand, kept)
             case _:
                 for child in ex.children(expr):
-                    yield from self._offsets(child, broadcast(point, child, expr.shape))
+                    yield from self._offsets(child, broadcast(point, child, expr.shape, expr))
 
     # ---- what is done in a strip ------------------------------------------------------
 
@@ -191,7 +177,7 @@ class _Strips:
 
     def _elementwise(self, planner: Planner) -> _Body:
         target = self._target(planner)
-        point = broadcast(self.point, self.statement.value, self.shape)
+        point = broadcast(self.point, self.statement.value, self.statement.shape)
         value = planner.value(self.statement.value, point, target)
         self._store(planner, target, value)
         return _Body([], planner.operations, [])
@@ -222,7 +208,7 @@ class _Strips:
         last = replace(planner.operations[-1], cols=True)
         planner.operations[-1] = last
         body = planner.operations
-        one = self.wide >= self.shape[self.statement.axis]
+        one = self.wide >= self.statement.shape[self.statement.axis]
         several = not one or not self._cut(self.statement.axis).whole
         planner.operations = []
         if several:
@@ -239,7 +225,7 @@ class _Strips:
     @property
     def _dtype(self) -> str:
         """The dtype that a reduction is done in."""
-        return ex.reduce(str(self.statement.function), self.statement.value, 0).dtype
+        return ex.reduced_dtype(str(self.statement.function), self.statement.value.dtype)
 
     # ---- loops ------------------------------------------------------------------------
 
@@ -247,18 +233,18 @@ class _Strips:
         context = self.context
         where = {v: n for n, v in self.roles.items()}
         with ExitStack() as loops:
-            for number in range(len(self.shape)):
+            for number in range(len(self.statement.shape)):
                 if number not in self.roles:
-                    index = loops.enter_context(context.loop("e", self.extents[number]))
+                    index = loops.enter_context(context.loop("e", self.statement.valid[number]))
                     context.alias(_loop(number), index)
             rows = cols = Index.of(1)
             if ROW in where:
-                extent = self.extents[where[ROW]]
+                extent = self.statement.valid[where[ROW]]
                 rows = loops.enter_context(self._strip(ROW, cut[ROW], extent, self.high))
             self._emit(body.first, rows, cols)
             with ExitStack() as inner:
                 if COL in where:
-                    extent = self.extents[where[COL]]
+                    extent = self.statement.valid[where[COL]]
                     cols = inner.enter_context(self._strip(COL, cut[COL], extent, self.wide))
                 self._emit(body.each, rows, cols)
             self._emit(body.last, rows, Index.of(1))

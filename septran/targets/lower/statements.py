@@ -56,6 +56,26 @@ class Statement:
     """The reduction; None for an elementwise statement."""
     axis: int = 0
     """Of `value`, reduced away."""
+    filled: bool = False
+    """Whether what does not exist is written, too: as zeros, by a copy that fills its target."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Nominal extents of its axes: the target's, or of a reduction the value's."""
+        return self.target.shape if self.function is None else self.value.shape
+
+    @property
+    def valid(self) -> tuple[Index, ...]:
+        """How much of its axes it does."""
+        if self.filled:
+            return tuple(map(Index.of, self.shape))
+        return self.target.valid if self.function is None else self.value.valid
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Its axes that its target has, in the order of the target's."""
+        axes = range(len(self.shape))
+        return tuple(n for n in axes if self.function is None or n != self.axis)
 
     @property
     def horizontal(self) -> bool:
@@ -80,29 +100,36 @@ class Statement:
 
 
 def statements(
-    nodes: Iterable[Compute], dtype: Callable[[str], str]
+    nodes: Iterable[Compute | Copy],
+    dtype: Callable[[str], str],
+    prefix: str = "%",
+    held: str = "",
 ) -> tuple[list[Statement], list[Buffer]]:
-    """The nodes as statements, and the temporaries that this took; `dtype` is a buffer's."""
-    split = _Split(dtype)
+    """The nodes as statements, and the temporaries that this took; `dtype` is a buffer's.
+
+    `held` is a memory that reductions are made in, wherever they go from there.
+    """
+    split = _Split(dtype, prefix, held)
     for node in nodes:
         split.add(node)
     return split.found, split.made
 
 
 class _Split:
-    def __init__(self, dtype: Callable[[str], str]) -> None:
-        self.dtype = dtype
+    def __init__(self, dtype: Callable[[str], str], prefix: str, held: str) -> None:
+        self.dtype, self.prefix, self.held = dtype, prefix, held
         self.found: list[Statement] = []
         self.made: list[Buffer] = []
 
-    def add(self, node: Compute) -> None:
-        target = node.operands[0]
+    def add(self, node: Compute | Copy) -> None:
+        target = node.target if isinstance(node, Copy) else node.operands[0]
         value = value_of(node)
-        if isinstance(value, ex.Reduce) and _fits(value, target):
+        if isinstance(value, ex.Reduce) and not self.held and _fits(value, target):
             inner = self._without(value.operand)
             statement = Statement(target, inner, value.function, value.axis)
         else:
-            statement = Statement(target, self._without(value))
+            filled = isinstance(node, Copy) and node.zero_fill
+            statement = Statement(target, self._without(value), filled=filled)
         if _reads_elsewhere(statement):
             kind = statement.value.dtype or self.dtype(target.buffer)  # a copy's is not known
             spare = self._temporary(target.shape, target.valid, kind)
@@ -112,16 +139,16 @@ class _Split:
 
     def _without(self, expr: ex.Expr) -> ex.Expr:
         """`expr` with each reduction replaced by a temporary that holds it."""
-        return without_reductions(expr, self._held)
+        return without_reductions(expr, self._kept)
 
-    def _held(self, expr: ex.Reduce, operand: ex.Expr) -> Region:
+    def _kept(self, expr: ex.Reduce, operand: ex.Expr) -> Region:
         spare = self._temporary(expr.shape, expr.valid, expr.dtype)
         self.found.append(Statement(spare, operand, expr.function, expr.axis))
         return spare
 
     def _temporary(self, shape: tuple[int, ...], valid: tuple[Index, ...], dtype: str) -> Region:
-        name = f"%{len(self.made)}"
-        self.made.append(Buffer(name, "", shape, dtype, tensor="reduced"))
+        name = f"{self.prefix}{len(self.made)}"
+        self.made.append(Buffer(name, self.held, shape, dtype, tensor="reduced"))
         whole = View.whole(name, shape, valid)
         return Region(name, whole.index, whole.shape, whole.valid)
 

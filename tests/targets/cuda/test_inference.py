@@ -32,7 +32,9 @@ def compute(target: Region, value: ex.Expr) -> Compute:
 
 
 def fragments(*nodes: Compute, **strict):
-    splits = [Split.of(node, f"%{n}.") for n, node in enumerate(nodes)]
+    splits = [
+        Split.of(node, f"%{n}.", lambda name: BUFFERS[name].dtype) for n, node in enumerate(nodes)
+    ]
     made = {b.name: b for split in splits for b in split.made}
     return infer(splits, BUFFERS | made, strict, 128, 4), splits
 

@@ -13,6 +13,7 @@ from septran.dtypes import accumulator_dtype, is_float, itemsize
 from septran.ir import expressions as ex
 from septran.ir.bounds import bounds_if_known
 from septran.ir.index import Index, Range, Var, axis
+from septran.targets.lower.expressions import position
 from septran.targets.lower.statements import Statement
 from septran.tile.nodes import Region
 
@@ -124,9 +125,8 @@ class Spans:
     def _position(self, expr: ex.Position) -> Span | None:
         """Of the index along which the axis goes, with the view's other axes at 0."""
         own, last = axis(expr.axis), max(0, expr.shape[0] - 1)
-        along = {axis(n): (0, 0) for n in range(expr.view.rank)} | {own: (0, last)}
-        entries = [e for e in expr.view.index if own in e.variables()]
-        return bounds_if_known(entries[0] if entries else Index.of(own), {**self.ranges, **along})
+        at = position(expr, Index.of(own))
+        return bounds_if_known(at, {**self.ranges, own: (0, last)})
 
 
 def _product(x: Span, y: Span) -> Span:

@@ -9,11 +9,11 @@ from septran.targets.cuda.fragment.conversions import begin, fetch, finish, inve
 from septran.targets.cuda.fragment.fragments import Fragment
 from septran.targets.cuda.fragment.maps import emit_statement
 from septran.targets.cuda.fragment.reductions import emit_reduction
-from septran.targets.cuda.fragment.registers import reachable
-from septran.targets.cuda.fragment.statements import Statement
+from septran.targets.cuda.fragment.registers import declare_one, reachable
 from septran.targets.cuda.gemm.masks import clear
 from septran.targets.cuda.unsupported import unsupported
-from septran.tile.nodes import Compute, Copy, Region
+from septran.targets.lower.statements import Statement
+from septran.tile.nodes import Buffer, Compute, Copy, Region
 
 
 def emit_statements(context: Context, node: Compute | Copy) -> None:
@@ -21,14 +21,24 @@ def emit_statements(context: Context, node: Compute | Copy) -> None:
     split, domains = context.state.splits[id(node)], context.state.domains
     if isinstance(node, Copy) and node.zero_fill:
         clear(context, node.source, range(node.source.rank))
+    spare = {buffer.name: buffer for buffer in split.made}
     for statement in split.statements:
         fragment = domains[id(statement)]
         if statement.function is not None:
             emit_reduction(context, statement, fragment)
+        elif statement.target.buffer in spare:
+            _emit_beside(context, statement, spare[statement.target.buffer], fragment)
         elif _reached(context, statement, fragment):
             emit_statement(context, statement, fragment)
         else:
             _emit_through_scratch(context, node, statement, fragment)
+
+
+def _emit_beside(context: Context, statement: Statement, spare: Buffer, fragment: Fragment) -> None:
+    """Compute what reads other elements than it writes: no thread writes before all have read."""
+    declare_one(context, spare.name, spare.shape, spare.dtype, fragment)
+    emit_statement(context, statement, fragment)
+    context.sync()
 
 
 def _reached(context: Context, statement: Statement, fragment: Fragment) -> bool:

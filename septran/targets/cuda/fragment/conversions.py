@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 
 from septran.dtypes import itemsize
-from septran.ir.expressions import Load
 from septran.ir.index import Index, axis
 from septran.ir.views import View
 from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.fragment.registers import RegisterLoop, exists, primary, register_digits
-from septran.targets.cuda.fragment.statements import placed
 from septran.targets.lower.writer import Expr, both
 from septran.tile.layouts import ROW
 
@@ -65,7 +63,7 @@ def _write(context: Context, storage: Storage) -> Storage:
     target = scratch(context, storage.name, storage.shape, storage.dtype)
     view = View.whole(storage.name, storage.shape)
     access, walk = Access(context, target, view), RegisterLoop(context, fragment)
-    places = placed(Load(view, storage.dtype), fragment.rank)
+    places = tuple(range(fragment.rank))
     with context.writer.when(primary(context, fragment)), walk.over(register_digits(fragment)):
         at = walk.coordinates
         inside = exists(context, at, view.valid, range(fragment.rank))

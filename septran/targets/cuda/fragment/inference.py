@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from septran.ir.index import Index, axis
 from septran.ir.views import View
 from septran.targets.cuda.fragment.fragments import Digit, Fragment, register, spread
-from septran.targets.cuda.fragment.statements import Places, Split, Statement
+from septran.targets.cuda.fragment.statements import Places, Split, reads
+from septran.targets.lower.statements import Statement
 from septran.tile.nodes import Buffer
 
 FAR = 1 << 24
@@ -92,7 +93,7 @@ class _Inference:
         """Note what a statement links."""
         number = id(statement)
         self.shapes[number] = statement.shape
-        touched = [(load.view, places) for load, places in statement.loads()]
+        touched = [(load.view, places) for load, places in reads(statement)]
         for view, places in [(statement.target, statement.kept), *touched]:
             if self.buffers[view.tensor].memory != "REGISTER":
                 continue

@@ -22,8 +22,10 @@ from septran.targets.cuda.fragment.registers import (
     reachable,
     register_digits,
 )
-from septran.targets.cuda.fragment.statements import Places, Statement, placed
+from septran.targets.cuda.fragment.statements import Places, reads
+from septran.targets.lower.expressions import axes_of
 from septran.targets.lower.indices import divisor
+from septran.targets.lower.statements import Statement
 from septran.targets.lower.writer import Expr, both
 
 Key = tuple[View, Places]
@@ -65,7 +67,7 @@ class Sources:
     def fetch(self, statement: Statement) -> None:
         """Load what the lanes of the innermost loop need from memory."""
         self.arrays.clear()
-        for load, places in dict.fromkeys(statement.loads()):
+        for load, places in dict.fromkeys(reads(statement)):
             access = self.access(load.view)
             if access is not None and (load.view, places) not in self.arrays:
                 self.arrays[load.view, places] = self._fetched(access, places)
@@ -159,7 +161,7 @@ def emit_statement(
 def evaluate(context: Context, statement: Statement, sources: Sources, walk: RegisterLoop) -> Expr:
     """The value of a statement at the element where the loops are."""
     evaluation = ElementEvaluation(context, walk.coordinates, sources.read)
-    return evaluation.value(statement.value, placed(statement.value, len(statement.shape)))
+    return evaluation.value(statement.value, axes_of(statement.value, statement.shape))
 
 
 def stage_unreachable(
@@ -167,7 +169,7 @@ def stage_unreachable(
 ) -> dict[str, Storage]:
     """Put those operands into shared memory that lie in other threads than they are needed in."""
     needed: dict[str, Storage] = {}
-    for load, places in statement.loads():
+    for load, places in reads(statement):
         storage = context.storages[load.view.tensor]
         if storage.memory == "REGISTER" and not reachable(fragment, storage, load.view, places):
             needed[storage.name] = storage

@@ -17,8 +17,7 @@ from septran.targets.cuda.fragment.registers import (
     lane_digit,
     register_digits,
 )
-from septran.targets.cuda.fragment.statements import Statement
-from septran.targets.lower.statements import identity
+from septran.targets.lower.statements import Statement, identity
 from septran.targets.lower.writer import Expr
 
 

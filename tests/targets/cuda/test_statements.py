@@ -1,0 +1,58 @@
+"""A statement's value is read before its target is written, and is broadcast into it."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+import septran
+from septran import task
+from septran.targets.cuda.run.emulated import MODES, emulation
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++")
+
+
+@task.define(leaf=True)
+def leaf(X, Z, *, way: str):
+    """One block."""
+    if way == "shifted":
+        X[:, 1:] = X[:, :-1] + Z[:, 1:]
+    elif way == "in registers":
+        T = task.empty(X.shape, task.float32, name="T")
+        T[:, :] = X + Z
+        T[:, 1:] = T[:, :-1]
+        X[:, :] = T
+    elif way == "first row":
+        X[:, :] = X[0:1, :] + Z
+    else:
+        X[:, :] = Z[0:1, :]
+
+
+@task.define
+def logic(X: task.InOut["M", "N"], Z: task.Tensor["M", "N"], *, way: str):
+    """X from itself and Z."""
+    task.launch(leaf, X, Z, way=way)
+
+
+@pytest.mark.parametrize("way", ["shifted", "in registers", "first row", "broadcast"])
+def test_the_target_may_be_read_elsewhere(way):
+    x = np.arange(40 * 200, dtype="float32").reshape(40, 200)
+    z = -3 * x
+    wanted = x.copy()
+    if way == "shifted":
+        wanted[:, 1:] = x[:, :-1] + z[:, 1:]
+    elif way == "in registers":
+        wanted = x + z
+        wanted[:, 1:] = wanted[:, :-1].copy()
+    elif way == "first row":
+        wanted[:] = x[0:1] + z
+    else:
+        wanted[:] = z[0:1]
+    kernel = septran.compile(logic, "nvidia-h200", static={"way": way}, emulate=True)
+    for mode in MODES:
+        found = x.copy()
+        with emulation(mode):
+            kernel(z, out=found)
+        np.testing.assert_array_equal(found, wanted)
