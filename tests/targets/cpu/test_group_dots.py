@@ -115,6 +115,32 @@ def test_the_instruction_is_in_the_assembly(vnni):
     assert (real > 20) if vnni == "host" else real == 0
 
 
+@pytest.mark.parametrize("channels", [8, 64])
+def test_groups_of_channels_are_read_through_windows(vnni, channels):
+    """From the image as it lies, group after group, and summed up by vectors where they fit."""
+    del vnni
+    shapes = {"B": 1, "H": 6, "W": 5, "C": channels, "R": 3, "S": 3, "O": 20}
+    kernel = septran.compile(
+        "conv2d_nhwc", "cpu-x86", shapes=shapes, static={"padding": 1}, dtypes="int8"
+    )
+    text = kernel.stages.tensor_ir.text
+    assert "septran_vpdpbusd" in text
+    assert "group = " not in text  # none is put together from single elements
+    rng = np.random.default_rng(channels)
+    x, f = random(rng, (1, 6, 5, channels), "int8"), random(rng, (3, 3, channels, 20), "int8")
+    wide = np.pad(x.astype(np.int64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (1, 2))
+    exact = np.einsum("bhwcrs,rsco->bhwo", windows, f.astype(np.int64))
+    np.testing.assert_array_equal(np.asarray(kernel(x, f)), exact)
+
+
+def test_channels_that_are_no_whole_groups_are_not_gathered():
+    shapes = {"B": 1, "H": 6, "W": 5, "C": 3, "R": 3, "S": 3, "O": 20}
+    for dtype in ("int8", "bfloat16"):
+        stages = septran.produce_stages("conv2d_nhwc", "cpu-x86", shapes=shapes, dtypes=dtype)
+        assert "microkernel" in str(stages.tile_program)
+
+
 @pytest.mark.both_widths
 @pytest.mark.parametrize("pair", [(a, b) for a in KINDS for b in KINDS], ids=str)
 @pytest.mark.parametrize("sizes", [(9, 35, 19), (7, 64, 80)], ids=str)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from septran.dtypes import itemsize
+from septran.ir.atoms import Atom, FloorDiv, Mod
 from septran.ir.index import Index, axis, ceil_div
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
@@ -308,20 +309,23 @@ class Product:
 
     def _sum_vectors(self, row: Index, total: Any) -> Index:
         """Sum up whole vectors of a row; how many elements they are."""
-        context, writer, a = self.context, self.context.writer, self.a
-        if a.stride(1) != 1 or any(a.leaving):
+        context, writer, flat = self.context, self.context.writer, self.a.storage.flat
+        for words in dict.fromkeys((context.unit.lanes(WORD), AVX2.lanes(WORD))):
+            lanes = words * self.dot.size
+            vectors = _by_groups(context, self.a, lanes)
+            if vectors is not None:
+                break
+        else:
             return Index()
-        words = context.unit.lanes(WORD)
-        lanes = words * self.dot.size
         sums = writer.allocate("sums", words, WORD)
         simd.store(writer, sums, writer.index(0), simd.constant(0, WORD, words), words)
         whole = context.variable("vectors", self.length // lanes)
         with context.loop("k", whole) as k:
-            at = context.lower(a.at((row, k * lanes)))
-            vector = simd.words(simd.load(a.storage.flat, at, lanes))
+            at = context.lower(vectors.at((row, k)))
+            vector = simd.words(simd.load(flat, at, lanes))
             ones = simd.constant(0x01010101, WORD, words)
             old = simd.load(sums, writer.index(0), words)
-            added = self.dot.add(context, old, vector, ones, a.storage.dtype)
+            added = self.dot.add(context, old, vector, ones, self.a.storage.dtype)
             simd.store(writer, sums, writer.index(0), added, words)
         found = simd.call(
             WORD, 1, "llvm.vector.reduce.add", simd.load(sums, writer.index(0), words)
@@ -332,21 +336,54 @@ class Product:
 
 def _by_groups(context: Context, a: Access, size: int) -> Access | None:
     """A's groups by their numbers; None where a group's elements do not lie side by side."""
-    if any(a.leaving):
+    found = None if any(a.leaving) else _grouped(a.offset, size)
+    if found is None or found[1] != 1:
         return None
     known = with_axes(a.region, context.indices.ranges)
     groups = max(1, a.region.shape[1] // size)
     known[axis(1)] = (0, max(1, groups - 1))
     first = Index.of(axis(1)) * size
-    start = a.offset.substitute({axis(1): first}).simplify(known)
-    for n in range(1, size):
-        beside = a.offset.substitute({axis(1): first + n}).simplify(known)
-        if beside - start != Index.of(n):
-            return None
     region = replace(
         a.region,
         index=tuple(entry.substitute({axis(1): first}) for entry in a.region.index),
         shape=(a.region.shape[0], groups),
         valid=(a.region.valid[0], ceil_div(a.region.valid[1], size)),
     )
-    return replace(a, region=region, offset=start)
+    return replace(a, region=region, offset=found[0].simplify(known))
+
+
+def _grouped(index: Index, size: int) -> tuple[Index, int] | None:
+    """What `index` is at a group's first element, and what it grows by from one to the next.
+
+    Where `size` divides `d` and `j` is below `size`, ``(size * q + j) // d`` is
+    ``q // (d / size)``, and the remainder ``size * (q % (d / size)) + j``. None where it does
+    not grow evenly.
+    """
+    total, step = Index((), index.constant), 0
+    for atom, factor in index.terms:
+        found = _grouped_atom(atom, size)
+        if found is None:
+            return None
+        total, step = total + found[0] * factor, step + found[1] * factor
+    return total, step
+
+
+def _grouped_atom(atom: Atom, size: int) -> tuple[Index, int] | None:
+    if axis(1) not in Index(((atom, 1),)).variables():
+        return Index(((atom, 1),)), 0
+    if atom == axis(1):
+        return Index.of(axis(1)) * size, 1
+    if not isinstance(atom, FloorDiv | Mod):
+        return None
+    inside = _grouped(atom.value, size)
+    if inside is None:
+        return None
+    start, step = inside
+    if step == 0:
+        return (start // atom.divisor if isinstance(atom, FloorDiv) else start % atom.divisor), 0
+    if step != 1 or atom.divisor % size or start % size != Index():
+        return None
+    number, every = start // size, atom.divisor // size
+    if isinstance(atom, FloorDiv):
+        return number // every, 0
+    return (number % every) * size, 1
