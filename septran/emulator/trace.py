@@ -22,6 +22,7 @@ COMMANDS = (
 )  # fmt: skip
 """By number, as in runtime/trace.h; ``threads`` is a warp at work between two waits."""
 MULTIPROCESSORS = 132
+"""Those of an H200, on which the trace places blocks."""
 
 
 def queues(records: Array) -> tuple[str, ...]:

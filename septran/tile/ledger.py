@@ -45,7 +45,7 @@ class Entry:
     target: str
     """The memory it goes to."""
     bytes: int
-    """Of one trip, of a full tile; of a multicast, the part that one block brings."""
+    """Bytes of one trip of a full tile; for a multicast, the part that one block brings."""
     trips: int
     total_bytes: int
     """Of all trips, ragged tiles counted as they are; 0 where it was removed."""

@@ -21,9 +21,9 @@ class LoopSchedule:
     """Path of the task."""
     settings: Settings = field(default_factory=Settings)
     tunables: tuple[tuple[str, TunableValue], ...] = ()
-    """For hints that name what to change."""
+    """Values of the task's tunables, for hints that name what to change."""
     rounded: tuple[tuple[str, str], ...] = ()
-    """For primitives a faster instruction, if tiles are rounded up to the sizes it takes."""
+    """Primitives with a faster instruction that tiles are to be rounded up for."""
 
     def get(self, key: Key[T]) -> T:
         """The value of a key with one value."""

@@ -47,9 +47,9 @@ class Emitters:
     """All that a kernel can be written with. Loops are written by the lowering itself."""
 
     copies: Mapping[str, Callable[[Context, Copy], None]]
-    """By engine."""
+    """Emitters of copies, by engine."""
     computes: Mapping[str, Instruction]
-    """By instruction."""
+    """Emitters of computations, by instruction."""
 
     @property
     def primitives(self) -> dict[str, str]:

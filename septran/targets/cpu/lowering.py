@@ -111,7 +111,7 @@ class _Lowering:
     nest: tuple[For, ...] = ()
     """The loops around, as far as their extents are known."""
     number: Index = field(default_factory=Index)
-    """Of their iteration, counted through."""
+    """Number of their iteration, counted over all loops."""
 
     def run(self) -> None:
         """The whole body, after the buffers that no loop or neighbourhood has to itself."""

@@ -22,7 +22,7 @@ class VectorUnit:
     """The vector registers of a processor."""
 
     bytes: int
-    """Of one register."""
+    """Size of one register."""
     registers: int
     tile: tuple[int, int]
     """Rows and columns of float32 that a microkernel sums in registers, where a machine file gives

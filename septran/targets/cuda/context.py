@@ -87,15 +87,15 @@ class Context(Scope):
     shared: Any
     """Dynamic shared memory as bytes."""
     emitters: Emitters
-    """Who writes each node."""
+    """The table that says what writes each node."""
     cluster: Cluster
     """The loops whose iterations are the blocks of one cluster."""
     storages: dict[str, Storage] = field(default_factory=dict)
     scalars: dict[str, Any] = field(default_factory=dict)
     arguments: list[tuple[Argument, Any]] = field(default_factory=list)
-    """Of the kernel, with their TensorIR variables."""
+    """Arguments of the kernel, with their TensorIR variables."""
     scratch: Scratch | None = None
-    """Of the threads that run the current body."""
+    """Scratch memory of the threads that run the current body."""
     scratches: list[Scratch] = field(default_factory=list)
     """All of the kernel's."""
     loops: dict[str, Index] = field(default_factory=dict)

@@ -19,13 +19,13 @@ class Emitters:
     """All that a kernel can be written with; `emitter_table` has the one there is."""
 
     nodes: Mapping[type, Emit]
-    """By type: `For`, `Barrier`, `Role`, `Acquire`, `Commit`, `Wait`, `Release`."""
+    """Emitters by type: `For`, `Barrier`, `Role`, `Acquire`, `Commit`, `Wait`, `Release`."""
     copies: Mapping[str, Emit]
-    """By engine, synchronous or not."""
+    """Emitters of copies by engine, synchronous or not."""
     computes: Mapping[str, Emit]
-    """By instruction."""
+    """Emitters of computations by instruction."""
     demands: Mapping[str, Demand]
-    """By instruction: fragments that a node needs its REGISTER operands to be, by buffer."""
+    """For each instruction, the fragments that its REGISTER operands must be, by buffer."""
 
     maps: frozenset[str] = frozenset({"fragment"})
     """Instructions for tensor expressions; the others are for gemm."""

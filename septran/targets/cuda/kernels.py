@@ -59,9 +59,9 @@ AMPERE = 80
 MOST_HELD = 64
 """Elements of one buffer that a thread holds before a block gets more threads."""
 MOST_THREADS = 1024
-"""Of a block, on every architecture."""
+"""Threads of a block on every architecture (CUDA programming guide, compute capabilities)."""
 MOST_REGISTERS = 256
-"""Of a thread, as they are handed out."""
+"""Registers of a thread as they are allocated: it names 255, in units of 8."""
 
 
 @dataclass(frozen=True)

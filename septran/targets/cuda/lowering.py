@@ -193,5 +193,5 @@ def uniform(program: TileProgram) -> frozenset[str]:
 
 
 def elements(buffers: tuple[Buffer, ...]) -> int:
-    """Of the largest buffer."""
+    """The number of elements of the largest buffer."""
     return max((math.prod(b.shape) for b in buffers), default=1)

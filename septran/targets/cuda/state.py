@@ -44,7 +44,7 @@ class KernelState:
     alone: bool = False
     """Whether registers are handed from role to role, so that no other block fits beside."""
     registers: int | None = None
-    """Of a thread of the role that is written; None where the compiler chooses."""
+    """Registers of a thread of the role that is written; None where the compiler chooses."""
     one_thread: bool = False
     """Whether the body that is written is run by a single thread."""
     # channels, pending, ring_loops

@@ -16,10 +16,10 @@ from septran.tile.interpret.storage import PreparedRegion
 from septran.tile.nodes import Buffer, Region
 
 Owned = tuple[int, tuple[tuple[int, int], ...]]
-"""Who has it; first and last coordinate along each axis, the stage first."""
+"""A box's owner; then first and last coordinate along each axis, the stage first."""
 NOBODY = -1
 MOST_CELLS = 1 << 22
-"""Of a grid; more are not worth while."""
+"""Cells of a grid at most: 32 MiB of owners."""
 
 
 def owned_boxes(

@@ -44,11 +44,11 @@ def check_lost_writes(program: TileProgram) -> Iterator[TileError]:
 
 @dataclass(frozen=True)
 class _Live:
-    """What is read later, before it is brought anew."""
+    """Elements that are read later, before they are brought anew."""
 
     regions: frozenset[Region] = frozenset()
     buffers: frozenset[str] = frozenset()
-    """Of which any part may be: where the iteration that reads is another one."""
+    """Buffers any part of which may be read, as the iteration that reads is another one."""
 
     def __or__(self, other: _Live) -> _Live:
         return _Live(self.regions | other.regions, self.buffers | other.buffers)
@@ -64,7 +64,7 @@ class _Live:
         return _Live(self.regions - gone, self.buffers - {buffer.name} if whole else self.buffers)
 
     def outside(self, loop: For) -> _Live:
-        """What it is where the loop's index means nothing."""
+        """The same outside of a loop, where its index means nothing."""
         inside = {r for r in self.regions if depends(r, loop.variable)}
         return _Live(self.regions - inside, self.buffers | {r.buffer for r in inside})
 

@@ -27,9 +27,9 @@ from septran.targets.lower.writer import Expr, Writer
 _MAGIC = 12582912.0
 """1.5 * 2^23: added to a small float, it leaves the nearest integer in the low bits."""
 _BIASES = 254.0
-"""Twice that of float32's exponents."""
+"""Twice the bias of float32's exponents."""
 FEWEST_LANES = 8
-"""Of float32: a register of AVX2. One comparison of it decides for a wider vector."""
+"""Lanes of float32 in a register of AVX2. One comparison of it decides for a wider vector."""
 _EXP = (1.3814598e-3, 8.3687166e-3, 4.1668388e-2, 0.16666521, 0.49999994)
 """Of (exp(r) - 1 - r) / r^2 where |r| <= ln2/2, so that exp errs by at most 2^-28 (Remez)."""
 _EXP2 = (1.5326464e-4, 1.3390806e-3, 9.618506e-3, 5.55036e-2, 0.24022648, 0.6931472)

@@ -28,7 +28,7 @@ PARALLEL_ELEMENTS = 1 << 15
 LINE = 64
 """Bytes of a cache line."""
 LINES = 4
-"""Of a row of the source, that are read one after another."""
+"""Cache lines of a row of the source that are read one after another."""
 WORD = "int32"
 
 

@@ -21,7 +21,7 @@ from septran.targets.cpu.context import Context
 from septran.targets.lower.writer import Expr
 
 MOST_PIECES = 2
-"""Of one vector; views with more are read element by element."""
+"""Contiguous pieces of one vector; views with more are read element by element."""
 MOST_STEP = 2
 """Elements from lane to lane that whole vectors are loaded for."""
 

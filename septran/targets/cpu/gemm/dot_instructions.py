@@ -192,7 +192,7 @@ _KINDS = {
     "vpdpbusd": ("i32", "i8"), "vdpbf16ps": ("float", "bfloat"),
     "sdot": ("i32", "i8"), "udot": ("i32", "i8"), "usdot": ("i32", "i8"),
 }  # fmt: skip
-"""What LLVM's intrinsics take: sums and elements."""
+"""The types of sums and elements that LLVM's intrinsics take."""
 
 
 def _call(intrinsic: str, name: str, lanes: int) -> str:

@@ -52,7 +52,7 @@ class Operands:
     a: Access
     b: Access
     steps: Index
-    """Of the summed axis that exist."""
+    """Steps of the summed axis that exist."""
     first: Index | None
     """C is overwritten where this is 0 and summed into elsewhere; None: always summed."""
     walk: KLoopNest
@@ -62,7 +62,7 @@ class Operands:
     sums: str
     """The type that products are summed in."""
     elements: int = 1
-    """Of the summed axis in one step."""
+    """Elements of the summed axis in one step."""
 
 
 def emit_multiply_adds(

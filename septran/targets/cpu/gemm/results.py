@@ -29,12 +29,12 @@ class Shape:
     rows: int
     columns: int
     lanes: int
-    """Of one TensorIR vector; LLVM splits it into registers."""
+    """Lanes of one TensorIR vector; LLVM splits it into registers."""
     dtype: str
     unroll: int = 1
     """Steps of k in one iteration."""
     registers: int = 2
-    """That one row takes."""
+    """Registers that one row takes."""
 
     @property
     def chunks(self) -> range:

@@ -93,7 +93,7 @@ def emit_row(
 
 
 def _asking(loops: Sequence[Sequence[Statement]]) -> Sequence[Statement] | None:
-    """Of a row's loops, the one that brings the next row near.
+    """The one of a row's loops that prefetches the next row.
 
     One that computes for long hides it; else the last: results go to memory beside it. A row's
     only loop brings its own columns.

@@ -53,7 +53,7 @@ class _Narrowing:
     short: Collection[str]
     """Buffers that become short."""
     made: dict[int, ex.Expr] = field(default_factory=dict)
-    """By the identity of what was there before: what is shared stays so."""
+    """New expressions by the identity of the former ones: what was shared stays shared."""
 
     def statement(self, statement: Statement) -> Statement:
         """With a short value, unless it is summed to more or there may be nothing to reduce."""

@@ -42,14 +42,14 @@ def hull(*spans: Span) -> Span:
 
 @dataclass(frozen=True)
 class Spans:
-    """Of expressions, where loop indices and some buffers are bounded."""
+    """Spans of expressions, where loop indices and some buffers are bounded."""
 
     ranges: Mapping[Var, Range]
-    """Of loop indices."""
+    """Ranges of loop indices."""
     buffers: Mapping[str, Span]
-    """Of all that is stored in a buffer."""
+    """The span of all that is stored in a buffer."""
     known: dict[int, Span] = field(default_factory=dict)
-    """By the expression's identity, as parts are shared."""
+    """Spans by the expression's identity, as parts of expressions are shared."""
 
     def of(self, expr: ex.Expr) -> Span:
         """Of an expression of an integer type."""

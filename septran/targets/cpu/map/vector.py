@@ -52,7 +52,7 @@ class _Fusion:
     passed: Collection[str]
     """Private buffers that are never stored."""
     storages: dict[str, Storage] = field(default_factory=dict)
-    """Of private buffers, as far as they have been allocated."""
+    """Storage of the private buffers that have been allocated so far."""
 
     def start(self) -> dict[str, frozenset[int]]:
         """What is known of buffers' shapes before the first loop: nothing is left of some."""

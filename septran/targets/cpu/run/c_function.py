@@ -22,7 +22,7 @@ from septran.targets.cpu.run.isa import foreign_system
 from septran.tile.nodes import TileProgram
 
 RUNTIME = Path(__file__).with_name("c_runtime.c")
-"""What an object file is linked with."""
+"""The C source that an object file is linked with."""
 C_TYPES = {
     "float32": "float", "float64": "double", "float16": "uint16_t", "bfloat16": "uint16_t",
     "float8_e4m3fn": "uint8_t", "float8_e5m2": "uint8_t", "bool": "uint8_t",

@@ -73,7 +73,7 @@ Shapes are fixed: $shapes.
 ONES = {"float16": 0x3C00, "bfloat16": 0x3F80, "float8_e4m3fn": 0x38, "float8_e5m2": 0x3C}
 """The number one in elements that C has as integers."""
 COMPILERS = {"aarch64": "aarch64-linux-gnu-gcc"}
-"""That are not called cc, by the architecture of the object."""
+"""Compilers that are not called cc, by the architecture of the object."""
 
 
 def export(function: CFunction, folder: Path, roles: Sequence[str]) -> Path:

@@ -38,7 +38,7 @@ COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 PACKAGES = "qemu-user, gcc-aarch64-linux-gnu and libc6-dev-arm64-cross"
 """Where Debian has the two."""
 SECONDS = 600
-"""After which an emulated call is given up."""
+"""Time after which an emulated call is given up."""
 _FORMATS = {
     "float32": "f", "float64": "d", "int8": "b", "int16": "h", "int32": "i", "int64": "q",
     "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q", "bool": "?",

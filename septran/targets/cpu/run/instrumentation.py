@@ -28,7 +28,7 @@ from septran.tile.nodes import For, TileProgram
 CLOCK = 1
 """``CLOCK_MONOTONIC`` of Linux's <time.h>."""
 WORDS = 5
-"""Of a mark: start (seconds, nanoseconds), end (seconds, nanoseconds), thread."""
+"""Words of a mark: start (seconds, nanoseconds), end (seconds, nanoseconds), thread."""
 MOST = 1_000_000
 """Marks that are kept: 40 MB."""
 

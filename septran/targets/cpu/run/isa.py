@@ -40,7 +40,7 @@ LEVELS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 SYSTEMS = ("aarch64-linux-gnu",)
 """Those that code is made for beside this host's own, by LLVM's triples."""
 _SVE_UNITS = {"neoverse-v1": SVE256, "a64fx": SVE512}
-"""Of processors whose scalable vectors are longer than NEON's, which LLVM does not say."""
+"""Processors whose scalable vectors are longer than NEON's, which LLVM does not say."""
 _ALL_OF_AVX512 = "sapphirerapids"
 """A processor with its dot products of bytes and of bfloat16, too."""
 
@@ -75,7 +75,7 @@ class UnknownNativeError(TargetError):
 
 
 def native() -> Native:
-    """Of this host, or what `SEPTRAN_NATIVE` says instead.
+    """The vector unit of this host, or the one that `SEPTRAN_NATIVE` names.
 
     So code of one host can be tried on another: ``avx2`` is AVX2's tiles and instructions,
     ``avx512`` is AVX-512's, and ``split`` is the tiles of a processor with all of AVX-512 in

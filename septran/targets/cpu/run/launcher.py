@@ -46,12 +46,12 @@ _COUNT = "_ZN2at15get_num_threadsEv"
 """`at::get_num_threads()`: what `torch.set_num_threads` set, in any thread of Python's."""
 
 PIECES = 16
-"""Of a loop, for each thread. Of n iterations a piece has a whole number, so few pieces would be
-uneven: with 16 and two threads, one waits for at most a sixteenth of its work."""
+"""Pieces of a loop for each thread. A piece has a whole number of iterations, so few pieces would
+be uneven: with 16 and two threads, one waits for at most a sixteenth of its work."""
 LOSS = 1_000_000
 """Nanoseconds without work, from which on a launch asks whether a thread is too many."""
 PATIENCE = 16
-"""For how many times the time that a launch lost one thread less is taken."""
+"""One thread less is taken for this many times the time that a launch lost."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _torch_library() -> ctypes.CDLL | None:
 
 
 def _address(library: ctypes.CDLL, name: str) -> int | None:
-    """Of a function of `library` or of what it was linked with.
+    """The address of a function in `library` or in what it was linked with.
 
     Functions that are preloaded come first, as they do for the library itself.
     """

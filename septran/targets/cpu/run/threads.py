@@ -97,7 +97,7 @@ def share_threads(arguments: Sequence[Any]) -> None:
 
 
 class _Sharing:
-    """Of this process."""
+    """The sharing of threads in this process."""
 
     possible = True
     """Not once torch's threads were looked for, nor in a process that was forked."""

@@ -28,6 +28,7 @@ from septran.tile.nodes import Buffer, Copy, Node, Role, TileProgram, Wait, node
 from septran.tile.records import Placement
 
 ALIGNMENT = 1024
+"""Bytes; the pattern of the widest swizzle repeats after so many (`layouts.SWIZZLE_PERIOD`)."""
 
 
 def idle(context: Context, node: Copy, size: int) -> int | None:
@@ -94,11 +95,11 @@ def _overlaps(place: Placement, start: int, size: int) -> bool:
 ROWS, SPAN = 64, 128
 """Rows and bytes of a panel."""
 PANELS = 2
-"""That a warpgroup goes round."""
+"""Panels that a warpgroup uses in turn: one is stored while the next one is filled."""
 SPARE = 4096
 """Bytes that are left for what threads tell each other."""
 BARRIERS = 8
-"""First named barrier of the warpgroups."""
+"""First named barrier of the warpgroups; from 12 on they are ping-pong's (`sync/pingpong.py`)."""
 
 
 def copy(context: Context, node: Copy) -> None:

@@ -21,7 +21,7 @@ LANES = (Digit(8, "thread", 4), (Digit(4, "thread", 1), Digit(2, "register", 1))
 
 
 def copy(context: Context, node: Copy) -> None:
-    """By stmatrix where both sides are as it wants them, else by plain stores."""
+    """Store by stmatrix where both sides suit it, else by plain stores."""
     source = context.storages[node.source.buffer]
     target = tile(context, node.target)
     fits = whole_matrices if node.zero_fill else suits

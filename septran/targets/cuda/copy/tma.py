@@ -52,7 +52,7 @@ class Share:
 
     parts: int
     axis: int
-    """Of the map."""
+    """Axis of the tensor map."""
     elements: int
     bytes: int
 

@@ -22,7 +22,7 @@ _NOTHING = ex.Constant(0, "int32")
 NAMES = ("mma_sync", "mma_sync_int8", "mma_sync_tf32")
 """Instructions of machine files that are mma.sync of some types."""
 ROWS, COLUMNS, STEP = 16, 8, 32
-"""Of one instruction; the summed axis in bytes."""
+"""Extents of one instruction; the summed axis in bytes."""
 TYPES = {
     ("float32", "float16"): "f32.f16.f16.f32",
     ("float32", "bfloat16"): "f32.bf16.bf16.f32",

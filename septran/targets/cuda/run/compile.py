@@ -35,7 +35,7 @@ class KernelFigures:
 
     kernel: str
     registers: int
-    """Of a thread, before any `setmaxnreg`."""
+    """Registers of a thread before any `setmaxnreg`."""
     spill_store_bytes: int
     spill_load_bytes: int
     stack_bytes: int

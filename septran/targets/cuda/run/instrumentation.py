@@ -25,11 +25,11 @@ from septran.tile.nodes import Acquire, Barrier, Compute, Copy, Node, Wait
 ROOM = "%marks"
 """The tensor that marks are written to, the last one of a call."""
 BLOCKS, RECORDS = 256, 2048
-"""Of a launch, and of a lane in a block: more are not kept."""
+"""Blocks of a launch, and records of a lane in a block, that are kept."""
 WORDS = 2
-"""Of a record: start and site, end."""
+"""Words of a record: start and site, end."""
 SITE_BITS = 16
-"""Of the first word: the start's upper bits give way to the number of the site."""
+"""Bits of the first word that hold the number of the site in place of the start's upper bits."""
 WARPGROUP, WARP = 128, 32
 
 NOW = """\

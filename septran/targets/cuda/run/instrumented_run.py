@@ -24,7 +24,7 @@ from septran.targets.cuda.text.printing import target_of
 from septran.tile.nodes import TileProgram
 
 TIME_BITS = 64 - SITE_BITS
-"""Of a reading: it begins anew after three days."""
+"""Bits of a reading of the clock, which wraps after three days."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class MarkedProgram:
     specs: tuple[TensorSpec, ...]
     """What a call passes, the room for the marks last."""
     marks: tuple[Marks, ...]
-    """Of each kernel."""
+    """The marks of each kernel."""
     tile: TileProgram
 
     @property

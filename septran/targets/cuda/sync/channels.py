@@ -352,7 +352,7 @@ def release(context: Context, node: Release) -> None:
 
 @contextmanager
 def leader(context: Context) -> Iterator[None]:
-    """By one thread of those that run the body: boxes are issued once."""
+    """Statements inside are for one of the threads that run the body: boxes are issued once."""
     alone = None if context.state.one_thread else context.lower(context.thread)
     first = None if alone is None else alone == context.writer.index(0)
     with context.writer.when(first):

@@ -19,7 +19,7 @@ from septran.tile.analyses.asynchronous_products import asynchronous
 from septran.tile.nodes import Node, Release, Role, Wait
 
 BARRIERS = 12
-"""First named barrier of ping-pong."""
+"""First named barrier of ping-pong. A block has 16 (PTX ISA, bar); these are the last four."""
 
 
 @contextmanager

@@ -184,7 +184,7 @@ def _at_launch(context: Context) -> int:
 
 
 def _run(context: Context, role: Role, threads: Threads) -> None:
-    """By one thread where all it does is to issue boxes, else by all of the role's."""
+    """Run it by one thread where it only issues boxes, else by all threads of the role."""
     if not issues_only(context.program, role):
         channels.enter(context, role.body)
         with lane(context, role.name, threads):

@@ -13,9 +13,10 @@ from septran.targets.cuda.context import Context
 from septran.tile.nodes import Commit, For, Node, Role, Wait
 
 MOST = 7
-"""More groups than that are not told apart."""
+"""Younger groups that a wait leaves under way at most. A smaller count is right as well: it
+only waits longer."""
 TRIPS = 24
-"""Iterations of a loop that stand for all: its start and its end."""
+"""Iterations at the start and at the end of a long loop that stand for all of it."""
 
 
 def pending(context: Context, node: Wait) -> int:

@@ -26,7 +26,7 @@ def _instruction(text: str) -> Any:
 
 
 FENCES = {"SHARED": "fence.proxy.async.shared::cta", "GLOBAL": "fence.proxy.async.global"}
-"""By memory: after it wgmma and TMA see what this thread wrote there."""
+"""Fences by memory: after one, wgmma and TMA see what this thread wrote there."""
 
 
 def proxy_fence(context: Context) -> None:

@@ -32,17 +32,17 @@ from septran.tile.nodes import (
 
 NAME = "read_in_place"
 FEW_ROWS = 12
-"""Of A, for which B is read in place wherever its rows lie: a packed B is touched as often."""
+"""Rows of A up to which B is read in place wherever its rows lie: packing touches B as often."""
 NARROW_ROWS = 8
-"""Of A, for which B's elements may be widened at each use."""
+"""Rows of A up to which B's elements may be widened at each use."""
 SOME_ROWS = 144
-"""Of A, for which it is where its rows stay in a cache; for more, packing pays."""
+"""Rows of A up to which B is read in place where its rows stay in a cache; beyond, packing pays."""
 LINE = 64
 """Bytes that a cache brings at once, and that a gemm takes of a row of B at once."""
 PART = 4
-"""Of a larger cache that B may take."""
+"""One part in this many of a larger cache may be taken by B."""
 WAYS = 8
-"""Lines at the same place of a first-level cache."""
+"""Associativity of a first-level cache: lines that it holds at the same place."""
 WIDE = ("float32", "float64")
 NARROW = ("float16", "bfloat16")
 _B = 2
@@ -66,7 +66,7 @@ class _Use:
     """A gemm that reads the copy as B."""
 
     rows: int
-    """Of A, that are multiplied by each element."""
+    """Rows of A that are multiplied by each element."""
     along: bool
     """Whether the source's adjacent elements are steps of the summed axis."""
 

@@ -57,7 +57,7 @@ def _reason(program: TileProgram, buffer: Buffer) -> str | None:
 
 
 def _whole_rows(program: TileProgram, buffer: Buffer, users: Sequence[Node]) -> str | None:
-    """That an engine can bring it, as it could not with its axes as they are; else None."""
+    """The reason that an engine can bring it only with its axes exchanged; else None."""
     copies = [n for n in users if isinstance(n, Copy) and n.target.buffer == buffer.name]
     turned = _turned(program, buffer)
     mine = [_refused(program, c) for c in copies]

@@ -59,7 +59,7 @@ class _Work:
     axes: Axes
 
     def problems(self, wanted: Mapping[Use, str]) -> Iterator[tuple[Use, str]]:
-        """What cannot be rounded up, and why."""
+        """Uses whose axes cannot be rounded up, each with the reason."""
         sizes = self.sizes(wanted)
         for node in self._primitives():
             for letter, key, regions in self._axes(node):
@@ -72,7 +72,7 @@ class _Work:
                     yield self._who(node, key, wanted), f"{letter} is {extent}, and {why}"
 
     def _who(self, node: Compute, key: Key, wanted: Mapping[Use, str]) -> Use:
-        """Which use makes a group grow: the node's own one, or another that shares it."""
+        """The use that makes a group grow: the node's own one, or another that shares the group."""
         users = [node, *(n for n in self._primitives() if key in [k for _, k, _ in self._axes(n)])]
         return next(_use(n) for n in users if _use(n) in wanted)
 
@@ -91,12 +91,12 @@ class _Work:
         return {key: -(-self.axes.extents[key] // steps[key]) * steps[key] for key in grown}
 
     def said(self, use: Use, by: str) -> str:
-        """That a product stays as it is."""
+        """The beginning of a remark that a product keeps its instruction."""
         node = next(n for n in self._primitives() if _use(n) == use)
         return f"{use[1]} is {node.instruction}, as tiles cannot be rounded up for {by}"
 
     def rounding(self, use: Use, wanted: Mapping[Use, str]) -> str:
-        """What is rounded up for a product."""
+        """The remark about the axes that are rounded up for a product."""
         sizes = self.sizes(wanted)
         steps = {
             f"{letter} from {self.axes.extents[key]} to {sizes[key]}"
