@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import septran
+from septran.errors import SepTranError
+
 ROWS = """
     @task.define(leaf=True)
     def piece(Out, Big, Inp):
@@ -57,6 +60,17 @@ MOVED = """
             for k in task.sequential_range(seen.shape[1]):
                 task.launch(step, Out, seen[0, k])
 """
+PRODUCT = """
+    @task.define(leaf=True)
+    def mixed(Out, Inp, F):
+        task.fill(Out, 0)
+        task.call_primitive("gemm", Out, task.window(Inp, (4,), padding=(2,))[0], F)
+
+    @task.define
+    def mix(Out: task.Tensor[33, "N"], Inp: task.Tensor[1, 32], F: task.Tensor[4, "N"]):
+        for i in task.parallel_range(1):
+            task.launch(mixed, Out, Inp, F)
+"""
 
 
 @pytest.mark.parametrize("rows", [6, 64])
@@ -75,3 +89,15 @@ def test_two_windows_of_one_tensor(machine, logic, right):
 
 def test_a_window_that_a_loop_moves(machine, logic, right):
     right(logic("walked", MOVED), machine, {"N": 42})
+
+
+@pytest.mark.parametrize("dsa", ["dsa-sim", "npu-cube"])
+def test_a_matrix_unit_that_would_read_beyond_a_tensor_is_refused(logic, dsa):
+    stages = septran.produce_stages(logic("mix", PRODUCT), dsa, shapes={"N": 8})
+    with pytest.raises(SepTranError, match="takes no zeros from outside of Inp") as caught:
+        assert stages.source
+    assert caught.value.code == "SEP530"
+
+
+def test_a_processor_multiplies_by_a_window_of_zeros(logic, right):
+    right(logic("mix", PRODUCT), "cpu-x86", {"N": 8})

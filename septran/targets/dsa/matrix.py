@@ -9,6 +9,7 @@ from tvm import tirx
 from septran.ir.index import Index, Var, axis
 from septran.simulator.commands import DTYPES
 from septran.targets.dsa.context import Access, Context, unsupported
+from septran.targets.dsa.padding import HINT, leaves
 from septran.tile.contracts import demanded_layout
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Compute
@@ -20,6 +21,9 @@ def emit_gemm(context: Context, node: Compute, queue: int) -> None:
     """``C += A @ B`` for the extents that exist, or ``C = A @ B`` in a first step."""
     c, a, b = map(context.access, node.operands)
     for name, operand in zip("CAB", (c, a, b), strict=True):
+        if leaves(context, operand.region):
+            message = f"{node.instruction} takes no zeros from outside of {operand.region.buffer}"
+            raise unsupported(node.origin, message, HINT)
         _check_blocks(context, node, name, operand)
     c_stride, c_turned = _stride(node, c)
     a_stride, a_turned = _stride(node, a)

@@ -17,6 +17,19 @@ from septran.targets.lower.statements import Statement, value_of
 from septran.tile.nodes import Buffer, Compute, Region
 
 
+def leaves(context: Context, region: Region) -> bool:
+    """Whether an element of a padded window may be outside of its tensor."""
+    if not region.padded:
+        return False
+    known = with_axes(region, context.indices.ranges)
+    sizes = context.storages[region.buffer].buffer.shape
+    bounds = [entry.bounds(known) for entry in region.index]
+    return any(low < 0 or high >= n for (low, high), n in zip(bounds, sizes, strict=True))
+
+
+HINT = "take the window where the leaf is launched: what copies it writes the zeros"
+
+
 @dataclass(frozen=True)
 class _Side:
     """What a window sees along one axis of its tensor."""
@@ -47,18 +60,13 @@ class Padding:
         return self.node if seen == value else replace(self.node, primitive="map", expression=seen)
 
     def _changed(self, expr: ex.Expr) -> ex.Expr:
-        if isinstance(expr, ex.Load) and isinstance(expr.view, Region) and self._leaves(expr.view):
+        if (
+            isinstance(expr, ex.Load)
+            and isinstance(expr.view, Region)
+            and leaves(self.context, expr.view)
+        ):
             return replace(expr, view=self._held(expr.view))
         return ex.map_children(expr, self._changed)
-
-    def _leaves(self, region: Region) -> bool:
-        """Whether an element of a padded window may be outside of its tensor."""
-        if not region.padded:
-            return False
-        known = with_axes(region, self.context.indices.ranges)
-        sizes = self.context.storages[region.buffer].buffer.shape
-        bounds = [entry.bounds(known) for entry in region.index]
-        return any(low < 0 or high >= n for (low, high), n in zip(bounds, sizes, strict=True))
 
     def _held(self, region: Region) -> Region:
         """The window as a view of a temporary that holds all that it sees."""
@@ -80,7 +88,7 @@ class Padding:
                 self.node.origin,
                 f"{self.node.instruction} takes no zeros from outside of {region.buffer}, and "
                 "what its window sees of it is no box",
-                "take the window where the leaf is launched: what copies it writes the zeros",
+                HINT,
             )
         extents = dict(zip(axes, region.shape, strict=True))
         valid = dict(zip(axes, region.valid, strict=True))
