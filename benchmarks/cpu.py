@@ -30,7 +30,7 @@ ALL = (
     "gemm", "small", "few", "int8", "bfloat16", "batched_gemm", "gemm_splitk", "gemm_bias_act",
     "dequant_gemm", "conv2d", "attention", "attention_bias", "attention_decode", "mla_decode",
     "linear_attention", "softmax", "rms_norm", "layer_norm", "elementwise", "reduce", "rope",
-    "topk",
+    "topk", "w4a8_gemm",
 )  # fmt: skip
 TRIALS = 5
 """Runs of each of torch's ways, of which the fastest decides."""

@@ -9,7 +9,7 @@ from torch.nn.functional import conv2d as torchs_conv2d
 from torch.nn.functional import gelu
 
 import septran
-from benchmarks.cpu_case import Case, by, deviation
+from benchmarks.cpu_case import Case, Run, by, deviation
 
 GEMMS = (
     *((n, n, n) for n in (256, 512, 1024, 2048)),
@@ -64,7 +64,9 @@ EPILOGUES = ((128, 3072, 768, "gelu"), (512, 512, 512, "relu"))
 QUANTISED = (
     (1, 4096, 4096),  # Llama-3 8B: one token's queries
     (1, 14336, 4096),  # and its gate
+    (4, 4096, 4096),
     (16, 4096, 4096),
+    (64, 4096, 4096),
     (64, 1024, 4096),
     (128, 4096, 1024),
 )
@@ -160,7 +162,10 @@ def epilogue(m: int, n: int, k: int, act: str) -> Case:
 
 
 def dequant_gemm(m: int, n: int, k: int, bits: int, group: int = 64) -> Case:
-    """Quantised weights, beside dequantising them and a product in torch."""
+    """Quantised weights, beside torch's kernels for them, and dequantising them and a product.
+
+    Of the kernels that for 8 bits knows one scale for each column, and no groups: it does less.
+    """
     weights = torch.randint(0, 256, (k * bits // 8, n), dtype=torch.uint8)
     a, scale = torch.randn(m, k), torch.rand(k // group, n)
     zero, c = torch.full((k // group, n), 8.0 if bits == 4 else 0.0), torch.empty(m, n)
@@ -179,7 +184,35 @@ def dequant_gemm(m: int, n: int, k: int, bits: int, group: int = 64) -> Case:
     family = f"dequant_gemm int{bits}"
     return Case(
         family, family, by(m, n, k), lambda: kernel(a, weights, scale, zero, out=c),
-        (lambda: torchs(a, scale, zero),), deviation(c, exact), 2.0 * m * n * k,
+        (lambda: torchs(a, scale, zero), packed(a, n, bits, group)), deviation(c, exact),
+        2.0 * m * n * k,
+    )  # fmt: skip
+
+
+def packed(a: torch.Tensor, n: int, bits: int, group: int) -> Run:
+    """Torch's own kernel for as many weights, in its own packing."""
+    k = a.shape[1]
+    if bits == 8:
+        bytes_, scale = torch.randint(-128, 128, (n, k), dtype=torch.int8), torch.rand(n)
+        return lambda: torch._weight_int8pack_mm(a, bytes_, scale)
+    whole = torch.randint(0, 16, (n, k), dtype=torch.int32)
+    halves, both = torch._convert_weight_to_int4pack_for_cpu(whole, 1), torch.rand(k // group, n, 2)
+    return lambda: torch._weight_int4pack_mm_for_cpu(a, halves, group, both)
+
+
+def w4a8_gemm(m: int, n: int, k: int, group: int = 64) -> Case:
+    """Rows rounded to int8 times weights of 4 bits; torch's kernel rounds no rows."""
+    weights = torch.randint(0, 256, (k // 2, n), dtype=torch.uint8)
+    a, scale, c = torch.randn(m, k), torch.rand(k // group, n), torch.empty(m, n)
+    kernel = septran.compile("w4a8_gemm", "cpu-x86", static={"group": group})
+    kernel(a, weights, scale, out=c)
+    size = a.abs().amax(1, keepdim=True) / 127
+    halves = weights.view(k // group, group // 2, n)
+    wide = (torch.cat([halves & 15, halves >> 4], 1).double() - 8) * scale.double()[:, None]
+    exact = (torch.round(a / size).double() @ wide.view(k, n)) * size.double()
+    return Case(
+        "w4a8_gemm", "w4a8_gemm", by(m, n, k), lambda: kernel(a, weights, scale, out=c),
+        (packed(a, n, 4, group),), deviation(c, exact), 2.0 * m * n * k, "GOP/s",
     )  # fmt: skip
 
 
@@ -222,7 +255,13 @@ def cases(names: set[str]) -> Iterator[Case]:
         yield from (gemm_splitk(*s) for s in SPLITS)
     if "gemm_bias_act" in names:
         yield from (epilogue(*s) for s in EPILOGUES)
-    if "dequant_gemm" in names:
-        yield from (dequant_gemm(*s, bits=bits) for bits in (4, 8) for s in QUANTISED)
+    yield from _quantised(names)
     if "conv2d" in names:
         yield from (conv2d(*s, last=last) for last in (False, True) for s in CONVOLUTIONS)
+
+
+def _quantised(names: set[str]) -> Iterator[Case]:
+    if "dequant_gemm" in names:
+        yield from (dequant_gemm(*s, bits=bits) for bits in (4, 8) for s in QUANTISED)
+    if "w4a8_gemm" in names:
+        yield from (w4a8_gemm(*s) for s in QUANTISED)
