@@ -250,7 +250,7 @@ class Asked:
 def overridden_tunables(mapping: MappingFile, asked: Iterable[Asked]) -> Iterator[Decision]:
     """Tunables of a file that extends another one which something else always goes before.
 
-    What is extended is for other logic, too: only the file's own lines are told. Its own rules
+    What is extended is for other logic, too: only the file's own lines are reported. Its own rules
     go before those that it extends, but rules of a launched task before those of its callers,
     and any rule before the table of the file.
     """

@@ -116,7 +116,7 @@ def direct_call(
     """A `Kernel.__call__` that goes the only plan there is; None where that is not possible.
 
     Shapes, dtypes, layout, device and shared memory are then the function's matter: where it
-    refuses them, the kernel is told (no call should be direct any more). What it cannot see is
+    refuses them, the kernel is notified (no call should be direct any more). What it cannot see is
     looked at here: other kinds of tensors, gradients, lazy negations. What is not direct goes
     `otherwise`, the kernel's own way.
     """

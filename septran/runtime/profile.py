@@ -66,7 +66,7 @@ class Profile(Displayable):
 
     @property
     def bytes_per_second(self) -> float:
-        """Of the bytes that must move, at the median."""
+        """Bandwidth of the compulsory traffic, at the median."""
         return self.bytes_moved / self.median
 
     @property

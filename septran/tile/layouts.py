@@ -150,14 +150,14 @@ _PARAMETERS = {
     "row": (0,), "column": (0,), "padded": (1,), "swizzle": (1,), "panels": (1, 2, 3),
     "fractal": (2,),
 }  # fmt: skip
-"""How many numbers each kind takes."""
+"""The number of arguments that each kind takes."""
 ROW = Layout()
 SWIZZLE_PERIOD = 1024
 """Bytes after which the pattern of a swizzle repeats, whatever its width."""
 
 
 def swizzled(address: int, width: int) -> int:
-    """Where the byte at `address` lies in a swizzle of 32, 64 or 128 bytes."""
+    """The place of the byte at `address` in a swizzle of 32, 64 or 128 bytes."""
     chunks = width // 16 - 1
     return address ^ ((address >> 7 & chunks) << 4)
 

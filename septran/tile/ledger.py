@@ -56,7 +56,7 @@ class Entry:
     logic: Location | None
     mapping: Location | None
     saved_bytes: int = 0
-    """What a removed copy would have moved."""
+    """The bytes that a removed copy would have moved."""
     by: str = ""
     """The pass that removed it."""
 
@@ -68,14 +68,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Ledger(Displayable):
-    """All movement of a tile program, beside the least that its logic must move."""
+    """All movement of a tile program, compared with the compulsory traffic of its logic."""
 
     name: str
     rows: tuple[Entry, ...]
     """In program order, removed copies last."""
     main_memory: str
     least_bytes: int
-    """Each input read once and each output written once."""
+    """Compulsory traffic: each input is read once and each output is written once."""
     in_place: tuple[str, ...]
     """Parameters that are used where they are, without any copy."""
     in_place_bytes: int
@@ -92,7 +92,7 @@ class Ledger(Displayable):
 
     @property
     def main_memory_bytes(self) -> int:
-        """What copies move from and to main memory; what is used in place counts once."""
+        """Bytes that copies move from and to main memory; tensors used in place count once."""
         moved = (
             row.total_bytes * [row.source, row.target].count(self.main_memory) for row in self.rows
         )
@@ -100,7 +100,7 @@ class Ledger(Displayable):
 
     @property
     def ratio(self) -> float:
-        """Main-memory traffic over the least there can be; 1 is perfect."""
+        """Main-memory traffic over the compulsory traffic; 1 is perfect."""
         return self.main_memory_bytes / self.least_bytes if self.least_bytes else 1.0
 
     def records(self) -> list[dict[str, Any]]:
@@ -121,7 +121,7 @@ class Ledger(Displayable):
             return f"{self.name} copies nothing: every tensor is used where it is\n"
         lines = _table([_HEAD, *map(_cells, self.rows)])
         lines += ["", *_table([["edge", "bytes"], *([e, f"{b:,}"] for e, b in self.edges.items())])]
-        lines += ["", f"least that must move: {self.least_bytes:,} bytes"]
+        lines += ["", f"compulsory traffic: {self.least_bytes:,} bytes"]
         lines += [f"{self.main_memory} traffic: {self.main_memory_bytes:,} bytes, "
                   f"{self.ratio:.2f} times the least"]  # fmt: skip
         if self.in_place:
@@ -204,7 +204,7 @@ def _tensor(program: TileProgram, copy: Copy) -> str:
 
 
 def amount(region: Region, loops: tuple[For, ...]) -> tuple[int, int]:
-    """How often a node under `loops` runs, and how many elements its region has in all."""
+    """The number of runs of a node under `loops`, and the elements of its region in all."""
     return tally(region.valid, region.shape, loops)
 
 

@@ -24,7 +24,7 @@ from septran.tile.records import LoopSchedule, Placement
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a node comes from and why it is there."""
+    """The place that a node comes from, and the reason for it."""
 
     task: str
     """Path of the task instance: ``gemm/gemm_block``."""
@@ -74,7 +74,7 @@ class Region(View):
     """A view of a buffer; `tensor` is the buffer's name."""
 
     stage: Index = ZERO
-    """Which of the buffer's stages."""
+    """Index of the buffer's stage."""
 
     @property
     def buffer(self) -> str:
@@ -273,7 +273,7 @@ class RemovedCopy:
 
 @dataclass(frozen=True)
 class TileProgram(Stage):
-    """What runs where, with every movement visible."""
+    """A program that says what runs where, with every movement visible."""
 
     name: str
     machine: Machine
@@ -297,7 +297,7 @@ class TileProgram(Stage):
         return to_text(self)
 
     def request(self, task: str) -> LoopSchedule:
-        """What the mapping asks for the task at a path; nothing special by default."""
+        """The schedule that the mapping asks of the task at a path; nothing special by default."""
         return next((r for r in self.requests if r.task == task), LoopSchedule(task))
 
     def buffer(self, name: str) -> Buffer:

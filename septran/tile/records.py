@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class LoopSchedule:
-    """What the mapping asks for the loops of one task instance."""
+    """The schedule that the mapping asks of the loops of one task instance."""
 
     task: str
     """Path of the task."""
@@ -36,7 +36,7 @@ class LoopSchedule:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where in its memory a buffer lies, and over which nodes it must stay."""
+    """The place of a buffer in its memory, and the nodes over which it must stay."""
 
     buffer: str
     memory: str

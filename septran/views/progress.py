@@ -61,7 +61,7 @@ class Progress:
         return self._stop.is_set()
 
     def cancel(self) -> None:
-        """Ask to stop; those who wait are told at once."""
+        """Ask to stop; those who wait are notified at once."""
         if self.state == RUNNING:
             self._stop.set()
             self._end(CANCELLED)

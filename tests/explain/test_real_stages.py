@@ -153,4 +153,4 @@ def test_kernels_profiles_and_ledgers_have_static_views(gemm):
     assert "<script" not in page
     profile = kernel.profile(a, a, repeat=3)._repr_mimebundle_()
     assert "of the machine" in profile["text/html"]
-    assert "times the least that must move" in gemm.ledger._repr_mimebundle_()["text/html"]
+    assert "times the compulsory traffic" in gemm.ledger._repr_mimebundle_()["text/html"]

@@ -103,7 +103,7 @@ def test_the_table(programs):
         "DRAM -> SPM  4,096",
         "ACC -> DRAM  1,024",
         "",
-        "least that must move: 3,072 bytes",
+        "compulsory traffic: 3,072 bytes",
         "DRAM traffic: 5,120 bytes, 1.67 times the least",
     ]
 

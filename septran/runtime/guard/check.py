@@ -36,7 +36,7 @@ def run_guarded(
 ) -> tuple[str, ...]:
     """Run twice, each buffer ending and then beginning at a guard page; what was touched.
 
-    Results go into `arrays`, and it is told where those of the two runs differ.
+    Results go into `arrays`, and the answer says where those of the two runs differ.
     """
     program = specialisation.stages.tile_program
     backend = program.machine.backend

@@ -105,7 +105,7 @@ class _Action(ctypes.Structure):
 
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _SIGINFO = 4
-"""``SA_SIGINFO``: the handler is told the address."""
+"""``SA_SIGINFO``: the handler receives the address."""
 _ADDRESS = 16
 """Of ``si_addr`` in ``siginfo_t`` (<bits/types/siginfo_t.h>)."""
 _ERROR = 40 + 8 * 19

@@ -43,7 +43,7 @@ class Order:
 
 @dataclass
 class State:
-    """What is known at one place of the program."""
+    """The facts that are known at one place of the program."""
 
     ordered: dict[Part, frozenset[int]] = field(default_factory=dict)
     """For work done so far, the queues that come after all of it."""
@@ -57,7 +57,7 @@ class State:
         return State(dict(self.ordered), dict(self.released), dict(self.tokens))
 
     def meet(self, other: State) -> State:
-        """What is known whichever of two ways led here."""
+        """The facts that hold on both of two paths that meet here."""
         both = State()
         for part in {**self.ordered, **other.ordered}:
             ways = [s for s in (self, other) if part in s.ordered]
@@ -171,7 +171,7 @@ class Dependences:
     def _orders(
         self, work: Work, state: State, skip: Mapping[int, Work] | None = None
     ) -> list[Order]:
-        """What a piece of work has to wait for; from then on that is known."""
+        """The orders that a piece of work needs before it; from then on they are known."""
         found = []
         for part in list(state.ordered)[::-1]:  # the last work has often waited for the rest
             number, local = part
@@ -263,7 +263,7 @@ def _recounted(token: Token, change: Mapping[Var, Index]) -> Token:
 
 
 def _why(one: Use, other: Use) -> str:
-    """What two uses have to do with each other, as a reason."""
+    """The dependence between two uses, as a reason."""
     if not one.buffer:
         return f"{one.space} holds the temporaries of one at a time"
     if one.buffer != other.buffer:
@@ -293,7 +293,7 @@ class _Fences:
     own: set[str]
     """Temporaries that each core has for itself."""
     pending: dict[Use, None] = field(default_factory=dict)
-    """What was used in main memory since all cores met."""
+    """Uses of main memory since the last barrier of all cores."""
 
     def body(self, body: tuple[Step, ...]) -> tuple[Step, ...]:
         found: list[Step] = []

@@ -53,7 +53,7 @@ class DsaTarget:
     def placed(
         self, executable: DsaExecutable, ir: TensorIR, program: TileProgram
     ) -> DsaExecutable:
-        """With the comments of `ir` in its C and in what is told of its lines."""
+        """The source with the comments of `ir` in its C and in the origins of its lines."""
         return placed(executable, ir, program)
 
     def fingerprint(self) -> str:

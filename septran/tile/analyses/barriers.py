@@ -71,7 +71,7 @@ def _is_shared(machine: Machine, memory: str) -> bool:
 
 @dataclass(frozen=True)
 class _Touched:
-    """What has been read and written since the last barrier, and by whom."""
+    """Buffers read and written since the last barrier, each with the node that did so."""
 
     read: frozenset[tuple[str, Node]] = field(default_factory=frozenset)
     written: frozenset[tuple[str, Node]] = field(default_factory=frozenset)

@@ -45,7 +45,7 @@ COSTLY = frozenset(("exp", "exp2", "log", "log2", "tanh", "sigmoid", "erf", "sin
 
 @dataclass(frozen=True)
 class UnitCycles:
-    """How long one unit is busy at least."""
+    """The least time for which one unit is busy."""
 
     name: str
     """An engine, a queue of instructions, or the main memory (its port)."""
@@ -184,7 +184,7 @@ class _Costs:
         return 0
 
     def epilogue(self, unit: str, path: list[_Step]) -> int:
-        """How long the last work of `unit` is on its way to the end."""
+        """The time from the last work of `unit` to the end of what depends on it."""
         mine = [n for n, step in enumerate(path) if unit in self._names(step.node)]
         if not mine:
             return 0
@@ -279,7 +279,7 @@ class _Piece:
 
 
 def _pieces(node: Compute, unit: Instruction) -> Iterator[_Piece]:
-    """What a computation asks of its unit."""
+    """The pieces of work that a computation gives to its unit."""
     if node.primitive == "gemm":
         (m, n), (_, k) = node.operands[0].valid, node.operands[1].valid
         rows, columns = node.operands[0].shape

@@ -1,4 +1,4 @@
-"""What asynchronous engines can carry: boxes of a tensor, chunks of contiguous bytes, or any."""
+"""Copies that asynchronous engines can do: boxes of a tensor, contiguous chunks, or any bytes."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def most_iterations(
 
 
 def trips(loops: Iterable[For], outer: Mapping[Var, Range] | None = None) -> int:
-    """How often a body under `loops` runs, each extent at its greatest."""
+    """The number of times that a body under `loops` runs, each extent at its greatest."""
     return math.prod(most_iterations(loops, outer))
 
 

@@ -1,4 +1,4 @@
-"""How many stages fit, and what to tell where it is fewer than the mapping asks for."""
+"""The number of stages that fit, and the remark where the mapping asks for more."""
 
 from __future__ import annotations
 

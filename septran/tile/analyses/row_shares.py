@@ -241,7 +241,7 @@ def _block(region: V, at: int, offset: int, size: int) -> V:
 
 
 def _left(valid: Index, offset: int, size: int) -> Index:
-    """How many of `size` rows from `offset` on exist."""
+    """The number of existing rows among `size` rows from `offset` on."""
     left = valid - offset
     if left.is_constant:
         return Index.of(max(0, min(size, left.constant)))

@@ -246,7 +246,7 @@ def _fold(function: Any, operands: tuple[Index, ...], values: Mapping[Var, Any])
 
 
 def size_bytes(buffer: Buffer) -> int:
-    """What a buffer takes in its layout, all stages."""
+    """The bytes that a buffer takes in its layout, all stages."""
     width = itemsize(buffer.dtype)
     elements = buffer.layout.elements(buffer.shape, width) if buffer.shape else 1
     return elements * width * buffer.stages

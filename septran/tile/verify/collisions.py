@@ -25,7 +25,7 @@ MOST_CELLS = 1 << 22
 def owned_boxes(
     region: Region, buffer: Buffer, iterations: Iterable[Mapping[Var, int]], owner: Var
 ) -> list[Owned] | None:
-    """What a region covers in each iteration; None where that is no box inside of the buffer."""
+    """The boxes that a region covers; None where one is not a box inside the buffer."""
     access = PreparedRegion(region, None)
     if access.rows is None or not _dense(access):
         return None

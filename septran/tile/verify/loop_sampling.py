@@ -23,7 +23,7 @@ SHORT = 3
 
 @dataclass
 class SkippedIterations:
-    """What one walk of a program leaves out."""
+    """The iterations that one walk of a program leaves out."""
 
     program: TileProgram
     full: bool
@@ -65,7 +65,7 @@ class SkippedIterations:
     def _counted(
         self, node: For, extent: int, frame: Frame, steps: Mapping[str, int | None]
     ) -> Iterator[int]:
-        """What every thread of these rings walks in its loop with the same number."""
+        """The iterations to walk: each thread of these rings skips equally many in this loop."""
         thread = frame.thread.name
         rings = {name: frame.rings[name] for name in steps}
         first = max(ring.channel.stages for ring in rings.values()) + 2

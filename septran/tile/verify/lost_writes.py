@@ -69,7 +69,7 @@ class _Live:
         return _Live(self.regions - inside, self.buffers | {r.buffer for r in inside})
 
     def of_other_iterations(self, loop: For, buffers: Mapping[str, Buffer]) -> _Live:
-        """What further iterations read; a parallel one has buffers of its own."""
+        """Elements that further iterations read; a parallel one has buffers of its own."""
         seen = self.outside(loop)
         own = {name for name, b in buffers.items() if loop.variable in b.own}
         kept = frozenset(r for r in seen.regions if r.buffer not in own)
@@ -88,7 +88,7 @@ class _Search:
 
     program: TileProgram
     exposed: dict[int, _Live] = field(default_factory=dict)
-    """What each body reads that came from before it, by the identity of its node."""
+    """Elements from before each body that it reads, by the identity of its node."""
 
     def __post_init__(self) -> None:
         self.buffers = {b.name: b for b in self.program.buffers}
@@ -109,7 +109,7 @@ class _Search:
             yield located(LostWriteError, message, node.origin)
 
     def _before(self, body: tuple[Node, ...], live: _Live, report: bool) -> _Live:
-        """What is live before `body`, given what is after it."""
+        """The elements that are live before `body`, given those that are live after it."""
         roles = [n for n in body if isinstance(n, Role)]
         for role in roles:  # they run at one time, so each may read what any other one writes
             live |= _Live(buffers=frozenset(r.buffer for n in nodes(role.body) for r in reads(n)))

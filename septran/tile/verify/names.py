@@ -69,7 +69,7 @@ def check_names(program: TileProgram) -> Iterator[TileError]:
 
 
 def _names(node: Node) -> Iterator[tuple[str, str]]:
-    """What a node names, with what kind of thing it is."""
+    """The kind and the name of each thing that a node uses."""
     for region in regions(node):
         yield "buffer", region.buffer
     match node:

@@ -172,7 +172,7 @@ def spread(program: TileProgram, memory: Memory) -> int:
 
 
 def _sharing(program: TileProgram, memory: Memory) -> int:
-    """How many roles side by side bring instances of their own: consumers share a tile's rows."""
+    """The number of parallel roles with instances of their own: consumers share a tile's rows."""
     names = {b.name for b in program.buffers if b.memory == memory.name}
 
     def most(body: tuple[Node, ...]) -> int:
@@ -288,7 +288,7 @@ def _engine(
 def _demands(
     program: TileProgram, node: Compute, buffers: dict[str, Buffer]
 ) -> Iterator[TileError]:
-    """What an instruction's contract says of its operands' memories and layouts."""
+    """Violations of an instruction's contract on its operands' memories and layouts."""
     try:
         instruction = program.machine.instruction(node.instruction)
     except KeyError:

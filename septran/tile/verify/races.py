@@ -154,7 +154,7 @@ class _Loop:
         return any(self._meet_at(write, other, dict(values)) for values in ends)
 
     def _trips(self, use: _Use) -> int:
-        """How many iterations of this loop and those inside there are at most."""
+        """The greatest number of iterations of this loop and those inside it."""
         known = ranges_of((*self.outer, self.loop, *use.loops))
         spans = (known[loop.variable] for loop in (self.loop, *use.loops))
         return math.prod(high - low + 1 for low, high in spans)
@@ -169,7 +169,7 @@ class _Loop:
         return other.region == write.region and other.loops == write.loops
 
     def _boxes_meet(self, write: _Use, other: _Use | None, outer: dict[Var, int]) -> bool | None:
-        """Where regions are boxes inside of their buffer; None where they are not."""
+        """Whether boxes of two iterations meet; None where regions are no boxes in the buffer."""
         buffer = self.program.buffer(write.region.buffer)
         found: list[list[Owned]] = []
         for use in (write, *([other] if other is not None else [])):

@@ -74,7 +74,7 @@ def _curved_inside(place: _Place, known: dict[Var, Range]) -> bool:
 
 
 def _problem(place: _Place, most: int) -> TileError | None:
-    """What is wrong at some iteration; None where all that were looked at are fine."""
+    """The mistake at some iteration; None where all that were examined are right."""
     region, buffer = place.region, place.buffer
     if len(region.index) != len(buffer.shape):
         message = f"{region} has {len(region.index)} axes, {buffer.name} has {len(buffer.shape)}"

@@ -81,7 +81,7 @@ def _ordering(node: Node) -> bool:
 
 @dataclass
 class _Clock:
-    """What a thread knows to have happened."""
+    """The events that a thread knows to have happened."""
 
     seen: dict[Thread, int] = field(default_factory=dict)
     landed: set[Flight] = field(default_factory=set)
@@ -112,7 +112,7 @@ class _Event:
 
 @dataclass
 class _Handed:
-    """What goes with a fill: clocks at its commit and at its releases."""
+    """Data of a fill: the clocks at its commit and at its releases."""
 
     committed: _Clock | None = None
     released: list[_Clock] = field(default_factory=list)
@@ -120,7 +120,7 @@ class _Handed:
 
 @dataclass(frozen=True)
 class _Summary:
-    """What a loop without hand-overs touches, over all of its iterations."""
+    """The elements that a loop without hand-overs touches, over all of its iterations."""
 
     uses: tuple[tuple[Region, Node, bool], ...]
     spans: Mapping[Var, Range]

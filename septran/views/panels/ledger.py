@@ -36,7 +36,7 @@ def ledger_panel(ledger: Ledger) -> Markup:
     sums = [(edge, size_text(count)) for edge, count in ledger.edges.items()]
     words = (
         f"{ledger.main_memory} traffic {size_text(ledger.main_memory_bytes)}, "
-        f"{ledger.ratio:.2f} times the least that must move ({size_text(ledger.least_bytes)})"
+        f"{ledger.ratio:.2f} times the compulsory traffic ({size_text(ledger.least_bytes)})"
     )
     parts = [
         paragraph(words),

@@ -74,7 +74,7 @@ class CudaExecutable:
         return make_function(self.name, self.table(), self.compiled.cubin, self.library)
 
     def table(self) -> Any:
-        """What the launcher is told."""
+        """Launch description passed to the C launcher."""
         return table(self.name, self.program, self.tensors)
 
     @cached_property

@@ -175,7 +175,7 @@ def _write(context: Context, marks: Marks, site: Site, begun: Any) -> None:
 
 
 def _site(context: Context, what: Node | str) -> Site | None:
-    """What is told of a node; None for those that take no time."""
+    """The site that a node is recorded as; None for nodes that take no time."""
     match what:
         case str():
             return Site("wait", what)

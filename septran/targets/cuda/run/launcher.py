@@ -120,7 +120,7 @@ class CProgram(ctypes.Structure):
 def table(
     name: str, program: CudaProgram, tensors: Sequence[TensorSpec], device_type: int = CUDA
 ) -> CProgram:
-    """What the launcher is told of a program; raises LauncherError where it is too large."""
+    """Description of a program for the C launcher; raises LauncherError where it is too large."""
     _limit(name, "tensors", len(tensors), MAX_TENSORS)
     _limit(name, "scalars", len(program.scalars), MAX_SCALARS)
     _limit(name, "scratch buffers", len(program.scratch), MAX_SCRATCH)

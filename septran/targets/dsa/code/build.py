@@ -50,7 +50,7 @@ class DsaExecutable:
     """Why the code of a line of the source is there."""
     cores: int
     tensors: int
-    """How many tensors a call passes."""
+    """The number of tensors that a call passes."""
     workspaces: tuple[int, ...]
     """Bytes of each temporary in main memory."""
     symbol: str

@@ -47,7 +47,7 @@ FUNCTIONS = frozenset(_FUNCTIONS.split())
 
 
 def reserved(vendor: Vendor) -> frozenset[str]:
-    """What no name in the C for a vendor may be."""
+    """The names that nothing in the C for a vendor may have."""
     own = {
         name
         for key, function in vendor.functions.items()
@@ -133,7 +133,7 @@ class _Printer:
     at: list[tuple[int, str]] = field(default_factory=list)
     """Position in `out` and origin of each command."""
     uses: Counter[str] = field(default_factory=Counter)
-    """How often each name is read."""
+    """The number of times that each name is read."""
     locals: list[tuple[int, str, Counter[str]]] = field(default_factory=list)
     """Position in `out` of what declares a name, and the names that it reads."""
 

@@ -72,7 +72,7 @@ class HeaderFiles:
 
 
 def _included(path: Path, content: bytes, listed: Path) -> Iterator[Path]:
-    """Files beside `path`, or in the folder that the compiler is told of, that it includes."""
+    """Files that `path` includes, beside it or in the folder that the compiler is given."""
     plain = _COMMENT.sub(
         lambda m: m[0] if m[0].startswith(b'"') else b" ", _SPLICE.sub(b"", content)
     )

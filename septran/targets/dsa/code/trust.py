@@ -93,7 +93,7 @@ def advice(machine: Machine) -> str:
 
 
 def remarks(machine: Machine) -> tuple[Remark, ...]:
-    """That a header was not compiled, where it would have been had it been trusted."""
+    """The remark that a header was not compiled because it is not trusted."""
     header = untrusted(machine) if compiler() is not None else None
     if header is None:
         return ()

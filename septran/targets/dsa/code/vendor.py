@@ -107,7 +107,7 @@ def parse_prototype(text: str) -> Function:
 
 @dataclass(frozen=True)
 class Vendor:
-    """What the machine file says of the vendor's library."""
+    """The section of the machine file on the vendor's library."""
 
     machine: Machine
 

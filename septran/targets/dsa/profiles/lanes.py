@@ -14,7 +14,7 @@ from septran.simulator.commands import CODES
 Array = np.ndarray[Any, Any]
 
 NAMES = tuple(name.removeprefix("dsa.") for name in CODES)
-"""What a command is called in a profile, by its number."""
+"""The name of each command in a profile, by its number."""
 CONTROL = "control"
 """The control core, in the place of a queue's name."""
 _ORDERING = [CODES[f"dsa.{name}"] for name in ("set_flag", "wait_flag", "sync", "barrier")]

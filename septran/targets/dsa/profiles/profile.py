@@ -71,7 +71,7 @@ class DsaProfile(Displayable):
     stream: Array = field(repr=False)
     """The commands that were carried out, as `commands.RECORD`."""
     origins: Mapping[int, str] = field(default_factory=dict, repr=False)
-    """What each line of the generated source came from."""
+    """The origin of each line of the generated source."""
     program: TileProgram | None = field(default=None, repr=False)
     """None for a kernel that was loaded from a file: there are no channels and no bound."""
 
@@ -180,7 +180,7 @@ class DsaProfile(Displayable):
         return self.cycles / self.bound.cycles
 
     def origin(self, line: int) -> str:
-        """What a line of the generated source came from."""
+        """The origin of a line of the generated source."""
         return self.origins.get(line) or UNKNOWN
 
     def to_pandas(self) -> Any:
@@ -202,7 +202,7 @@ class DsaProfile(Displayable):
         return view(self, "plot", axes, start, end)
 
     def plot_roofline(self, axes: Any = None) -> Any:
-        """What was achieved beside the machine's roofs, on Matplotlib axes."""
+        """The achieved rates in the machine's roofline, on Matplotlib axes."""
         return view(self, "roofline", axes)
 
     def explore(self) -> Any:

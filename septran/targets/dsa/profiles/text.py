@@ -17,7 +17,7 @@ CAUSE_TEXTS = {
     "bandwidth": "sharing main memory's bandwidth",
     "sync": "in sync and barrier",
 }
-"""What each cause of a stall means."""
+"""The meaning of each cause of a stall."""
 
 
 def summary(profile: DsaProfile) -> str:

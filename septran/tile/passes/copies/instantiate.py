@@ -145,7 +145,7 @@ class _Builder:
         return self.resolved.machine
 
     def issuer(self, instance: Instance) -> str:
-        """Who carries out a task's nodes: inside of a unit that unit, not the host outside."""
+        """The unit that carries out a task's nodes: the enclosing one, not the host outside."""
         own = instance.proc.value
         depth = self.machine.depth
         return self.level if self.level and depth(own) < depth(self.level) else own

@@ -66,7 +66,7 @@ class _Isolation(PartBuffers):
         return not region.is_plain or region.shape != buffer.shape
 
     def _buffer(self, node: Compute, instruction: Instruction, position: int) -> Buffer:
-        """Where the instruction takes the operand from, best first."""
+        """A buffer for the operand alone, in another memory of the instruction's if it has one."""
         region = node.operands[position]
         held = self.buffers[region.buffer]
         operand = PRIMITIVES[node.primitive].operands[position]

@@ -34,7 +34,7 @@ class PartBuffers(ABC):
 
     @abstractmethod
     def change(self, node: Node) -> tuple[Node, ...]:
-        """What takes the place of a node."""
+        """The nodes that take the place of a node."""
 
     def add(
         self, node: Compute, held: Buffer, memory: str, shape: tuple[int, ...], dtype: str, why: str

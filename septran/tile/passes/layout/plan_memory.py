@@ -133,7 +133,7 @@ def peak(plan: Iterable[Placement], memory: str) -> int:
 
 
 def _fullest(plan: Iterable[Placement], memory: str) -> list[Placement]:
-    """What is in a memory when it is fullest, largest first."""
+    """The buffers in a memory when it is fullest, largest first."""
     mine = [p for p in plan if p.memory == memory]
     moments = [[q for q in mine if q.first <= p.first <= q.last] for p in mine]
     fullest = max(moments, key=lambda live: sum(q.size_bytes for q in live))
@@ -141,7 +141,7 @@ def _fullest(plan: Iterable[Placement], memory: str) -> list[Placement]:
 
 
 def table(program: TileProgram, plan: Iterable[Placement], memory: Memory) -> str:
-    """What fills a memory: ``As 196,608 = 2 stages x 98,304, Cs 65,536``."""
+    """The buffers that fill a memory: ``As 196,608 = 2 stages x 98,304, Cs 65,536``."""
     rows: list[str] = []
     for place in _fullest(plan, memory.name):
         stages = program.buffer(place.buffer).stages

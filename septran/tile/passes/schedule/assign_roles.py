@@ -138,11 +138,11 @@ class _Roles:
         return (producer, *consumers)
 
     def consumers(self, loop: For) -> int:
-        """How many the mapping asks for."""
+        """The number of consumers that the mapping asks for."""
         return self.program.request(loop.origin.task).get(CONSUMERS)
 
     def on_level(self, body: tuple[Node, ...], level: str) -> tuple[Node, ...]:
-        """What the whole unit issued is issued by one of the level that takes roles."""
+        """Nodes issued by the whole unit are issued by one unit of the level that takes roles."""
         depth = self.program.machine.depth
 
         def lower(node: Node) -> tuple[Node, ...]:
@@ -200,7 +200,7 @@ class _Roles:
         return bool(depths) and max(depths) > machine.depth(level)
 
     def units(self, work: tuple[Node, ...], loop: For, level: str) -> tuple[int, str]:
-        """How many units the consumers are: each takes whole tiles of rows of every gemm."""
+        """The number of consumer units: each takes whole tiles of rows of every gemm."""
         gemms = [n for n in nodes(work) if isinstance(n, Compute) and n.primitive == "gemm"]
         rows = {n.operands[0].shape[0] // self.rows(n, level) or 1 for n in gemms}
         asked = self.consumers(loop)

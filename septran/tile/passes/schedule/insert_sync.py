@@ -85,7 +85,7 @@ class _Inserted:
 
 @dataclass
 class _Handshake:
-    """What both directions share: the scope of a channel, groups of copies, origins."""
+    """The part that both directions share: a channel's scope, groups of copies, origins."""
 
     channel: Channel
     program: TileProgram
@@ -228,7 +228,7 @@ class _Inward(_Handshake):
         return 0 < self.nest(node.body) < self.deepest
 
     def nest(self, body: tuple[Node, ...]) -> int:
-        """How many loops around each other go round."""
+        """The greatest depth of nested loops that go round."""
         inside = [n for n in body if isinstance(n, Role)]
         loops = [n for n in body if isinstance(n, For) and self.goes_round(n)]
         return max(

@@ -224,7 +224,7 @@ def _touched(body: Iterable[Node]) -> tuple[set[str], set[str]]:
 
 
 def _uses(body: tuple[Node, ...]) -> Counter[str]:
-    """How many regions of each buffer a body touches, in the order of the program."""
+    """The number of regions of each buffer that a body touches, in the order of the program."""
     return Counter(region.buffer for node in nodes(body) for region in regions(node))
 
 

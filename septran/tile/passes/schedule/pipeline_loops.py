@@ -158,7 +158,7 @@ class _Pipelining:
         return self.lead(loop, fills, depth, {c.channel for c in chained if isinstance(c, Copy)})
 
     def stages(self, loop: For) -> int:
-        """How many the mapping asks for."""
+        """The number of stages that the mapping asks for."""
         return self.program.request(loop.origin.task).get(PIPELINE)
 
     def alone(self, loop: For) -> bool:
