@@ -83,14 +83,14 @@ def emulate(
     """  # noqa: D301, E501  # \b is typer's mark for lines to keep
     from septran import emulator
     from septran.emulator import MODES
-    from septran.emulator.ptx.arguments import Shape, kernel_of, program_of
+    from septran.emulator.ptx.arguments import LaunchShape, kernel_of, program_of
     from septran.emulator.ptx.parse import parse
 
     text = _text(file)
     module = parse(text)
     chosen = kernel_of(module, kernel)
     threads = _three(block, "--block") if block else _required(chosen.numbers("reqntid"))
-    shape = Shape(_three(grid, "--grid"), threads, cluster, shared)
+    shape = LaunchShape(_three(grid, "--grid"), threads, cluster, shared)
     if mode is not None and mode not in MODES:
         raise typer.BadParameter(f"one of {', '.join(MODES)}", param_hint="--mode")
     rows: list[dict[str, Any]] = []

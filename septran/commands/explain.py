@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from septran.views.explanation import Explanation
 
 
-class Stage(StrEnum):
+class StageName(StrEnum):
     """What to show alone."""
 
     task_tree = "task_tree"
@@ -36,7 +36,7 @@ class Format(StrEnum):
     yaml = "yaml"
 
 
-Only = Annotated[Stage | None, typer.Option("--stage", help="One stage alone, as text.")]
+Only = Annotated[StageName | None, typer.Option("--stage", help="One stage alone, as text.")]
 As = Annotated[
     Format,
     typer.Option(
@@ -107,7 +107,7 @@ def explain(
     emit(text, output)
 
 
-def _rendered(explanation: Explanation, form: Format, stage: Stage | None) -> str:
+def _rendered(explanation: Explanation, form: Format, stage: StageName | None) -> str:
     match form:
         case Format.html:
             from septran.views.panels.explanation import explanation_page

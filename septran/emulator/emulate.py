@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from septran.emulator import build
-from septran.emulator.errors import FAULTS, EmulationError, MisuseError, Place
+from septran.emulator.errors import FAULTS, CudaPlace, EmulationError, MisuseError
 from septran.emulator.launch import (
     Argument,
     CudaProgram,
-    Launch,
+    KernelLaunch,
     Pointer,
     Structure,
     TensorMap,
@@ -54,7 +54,7 @@ _NUMPY = {"bool": "uint8"}
 class BankConflict:
     """Accesses of one line to shared memory that took more wavefronts than they must."""
 
-    place: Place
+    place: CudaPlace
     requests: int
     """Instructions of warps (of ldmatrix and stmatrix: matrices)."""
     wavefronts: int
@@ -150,7 +150,7 @@ def _compiled(source: str, arch: str) -> Sites:
     return Sites(path, source, translation.lines_before, origin)
 
 
-def _registers(source: str, launch: Launch) -> int:
+def _registers(source: str, launch: KernelLaunch) -> int:
     """Registers of a thread that a kernel is launched with."""
     if is_ptx(source):
         kernel = parse(source).kernel(launch.kernel)
@@ -181,7 +181,7 @@ class _Run:
     conflicts: list[Array] = field(default_factory=list)
     traces: list[Array] = field(default_factory=list)
 
-    def launch(self, launches: Sequence[Launch]) -> None:
+    def launch(self, launches: Sequence[KernelLaunch]) -> None:
         """Run kernels one after another; raises what one of them did wrong."""
         memory = self.memory
         request = {
@@ -196,7 +196,7 @@ class _Run:
         for number, result in enumerate(head["results"]):
             self._take(result, blobs[2 * number : 2 * number + 2])
 
-    def _request(self, number: int, launch: Launch) -> dict[str, Any]:
+    def _request(self, number: int, launch: KernelLaunch) -> dict[str, Any]:
         """A launch as plain data; raises MisuseError for one that cannot be."""
         options, name = self.options, launch.kernel
         if not re.search(rf"\b{re.escape(name)}(?![$\w])", self.sites.source):
@@ -265,7 +265,7 @@ class _Run:
         told = "<site 0>" in said
         return _located(kind, message, places[:1], block, result["thread"], told)
 
-    def _crashed(self, crash: Crash, launches: Sequence[Launch]) -> CrashError:
+    def _crashed(self, crash: Crash, launches: Sequence[KernelLaunch]) -> CrashError:
         places = [place for place in map(self.sites.place, crash.sites) if place.line]
         kernel = launches[crash.launch].kernel
         number = f" (launch {crash.launch + 1} of {len(launches)})" if len(launches) > 1 else ""
@@ -290,7 +290,7 @@ class _Run:
         return Emulation(self.counts, accesses, trace, queues(records), origins)
 
     def _accesses(self, found: Array) -> tuple[BankConflict, ...]:
-        by_place: dict[Place, list[int]] = {}
+        by_place: dict[CudaPlace, list[int]] = {}
         for row in found:
             total = by_place.setdefault(self.sites.place(int(row["site"])), [0, 0, 0])
             for n, name in enumerate(("requests", "wavefronts", "ideal")):
@@ -300,7 +300,7 @@ class _Run:
 
 
 def _located(
-    kind: type[EmulationError], message: str, places: Sequence[Place], block: int, thread: int,
+    kind: type[EmulationError], message: str, places: Sequence[CudaPlace], block: int, thread: int,
     told: bool = False,
 ) -> EmulationError:  # fmt: skip
     """An error with the line and the thread where it was; `told` if the message has the line."""

@@ -23,7 +23,7 @@ from septran.errors import TargetError
 
 
 @dataclass(frozen=True)
-class Place:
+class CudaPlace:
     """A line of CUDA text, and what it came from."""
 
     line: int
@@ -50,7 +50,7 @@ class EmulationError(TargetError):
     """A kernel did something that a GPU punishes, or that nobody can rely on."""
 
     code = "SEP583"
-    place: Place | None = None
+    place: CudaPlace | None = None
     """Where in the CUDA text."""
     block: int | None = None
     """Number of the block; None where it is not one thread's mistake."""
@@ -70,7 +70,7 @@ class UnmodelledError(EmulationError):
     code = "SEP585"
 
 
-class BoundsError(EmulationError):
+class EmulatedBoundsError(EmulationError):
     """An access outside shared memory or an array."""
 
     code = "SEP586"
@@ -112,7 +112,7 @@ class ThreadRaceError(EmulationError):
     code = "SEP591"
 
 
-class DeadlockError(EmulationError):
+class EmulatedDeadlockError(EmulationError):
     """Threads wait for each other, or for what never happens."""
 
     code = "SEP592"
@@ -131,7 +131,8 @@ class MisuseError(EmulationError):
 
 
 FAULTS: tuple[type[EmulationError], ...] = (
-    EmulationError, BoundsError, AlignmentError, UnwrittenSharedError, UnfinishedError, ProxyError,
-    RegisterError, ThreadRaceError, DeadlockError, ArrivalError, MisuseError, UnmodelledError,
+    EmulationError, EmulatedBoundsError, AlignmentError, UnwrittenSharedError, UnfinishedError,
+    ProxyError, RegisterError, ThreadRaceError, EmulatedDeadlockError, ArrivalError, MisuseError,
+    UnmodelledError,
 )  # fmt: skip
 """By the runtime's numbers (``Fault`` in runtime/interface.h)."""

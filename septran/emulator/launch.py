@@ -29,7 +29,7 @@ class Pointer:
 
 
 @dataclass(frozen=True)
-class Scalar:
+class ScalarArgument:
     """A kernel argument: a run-time scalar of the call, passed by value."""
 
     name: str
@@ -62,11 +62,11 @@ class TensorMap:
     """Bytes from the buffer's start to element 0; a multiple of 16."""
 
 
-Argument = Union[TensorMap, Pointer, Scalar]
+Argument = Union[TensorMap, Pointer, ScalarArgument]
 
 
 @dataclass(frozen=True)
-class Launch:
+class KernelLaunch:
     """One kernel on a one-dimensional grid."""
 
     kernel: str
@@ -109,7 +109,7 @@ class CudaProgram:
     """CUDA C++ text and the launches that make a call of the operator, in order."""
 
     source: str
-    launches: tuple[Launch, ...]
+    launches: tuple[KernelLaunch, ...]
     scratch: tuple[tuple[str, int], ...]
     """Temporaries in GLOBAL: name and bytes; aligned to 256 bytes, contents undefined."""
     params: tuple[str, ...]
@@ -131,7 +131,7 @@ class Structure:
 
 
 @dataclass(frozen=True)
-class ShapedLaunch(Launch):
+class ShapedLaunch(KernelLaunch):
     """One kernel on a grid of up to three axes; clusters lie along x."""
 
     arguments: tuple[Any, ...]

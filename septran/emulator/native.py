@@ -24,7 +24,7 @@ CONFLICT_BYTES, RECORD_BYTES = 32, 88
 """Of ``Conflict`` and ``Record``."""
 
 
-class Buffer(ctypes.Structure):
+class EmulatedArray(ctypes.Structure):
     """An array in the emulated global memory."""
 
     _fields_ = (("address", c_uint64), ("bytes", c_uint64))
@@ -74,7 +74,7 @@ def placed(data: bytes, align: int) -> Any:
     return copy
 
 
-class Library:
+class NativeLibrary:
     """A kernel's library."""
 
     def __init__(self, path: Path) -> None:

@@ -17,7 +17,7 @@ MODES = ("eager", "late", "random")
 
 
 @dataclass(frozen=True)
-class Settings:
+class EmulatorSettings:
     """How emulated kernels run."""
 
     mode: str = "eager"
@@ -26,8 +26,8 @@ class Settings:
     """Whether to record what happens when, for a timeline."""
 
 
-_DEFAULT = Settings()
-current: ContextVar[Settings] = ContextVar("emulation", default=_DEFAULT)
+_DEFAULT = EmulatorSettings()
+current: ContextVar[EmulatorSettings] = ContextVar("emulation", default=_DEFAULT)
 """Those of this thread."""
 
 
@@ -36,7 +36,7 @@ def emulation(mode: str = "eager", seed: int = 0, *, trace: bool = False) -> Ite
     """Run emulated kernels in this way, in this thread, as long as the block lasts."""
     if mode not in MODES:
         raise ValueError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
-    token = current.set(Settings(mode, seed, trace))
+    token = current.set(EmulatorSettings(mode, seed, trace))
     try:
         yield
     finally:

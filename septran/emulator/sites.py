@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from septran.emulator.errors import Place
+from septran.emulator.errors import CudaPlace
 
 _COMMENT = re.compile(r"//\s?(.*)$")
 _FAR = 60
@@ -59,13 +59,13 @@ class Sites:
             self.known |= self._asked(missing)
         return self.known
 
-    def place(self, address: int) -> Place:
+    def place(self, address: int) -> CudaPlace:
         """The line and the origin next to it."""
         line = self.lines([address]).get(address, 0)
         text = self.source.splitlines()
         if not 1 <= line <= len(text):
-            return Place(0, "")
-        return Place(line, text[line - 1].strip()[:160], self.origin(text, line))
+            return CudaPlace(0, "")
+        return CudaPlace(line, text[line - 1].strip()[:160], self.origin(text, line))
 
     def _asked(self, addresses: list[int]) -> dict[int, int]:
         tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")

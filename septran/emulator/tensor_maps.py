@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from septran.dtypes import itemsize as known_itemsize
-from septran.emulator.errors import BoundsError, MisuseError
+from septran.emulator.errors import EmulatedBoundsError, MisuseError
 from septran.emulator.launch import TensorMap
 from septran.emulator.native import MAGIC, TensorMapBits
 
@@ -35,7 +35,7 @@ def encode(wanted: TensorMap, base: int, size: int) -> TensorMapBits:
     strides = (element, *wanted.strides)
     last = sum((e - 1) * s for e, s in zip(wanted.extents, strides, strict=True)) + element
     if wanted.offset + last > size:
-        raise BoundsError(
+        raise EmulatedBoundsError(
             f"the tensor map {wanted.name} reaches {wanted.offset + last} bytes into "
             f"{wanted.buffer}, which has {size}"
         )

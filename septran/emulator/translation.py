@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from septran.emulator.errors import Place, UnknownInstructionError
+from septran.emulator.errors import CudaPlace, UnknownInstructionError
 from septran.emulator.inline_asm import statements
 from septran.emulator.ptx.statements import translate
 from septran.emulator.sites import origin_of
@@ -88,7 +88,7 @@ def _assembly(source: str) -> str:
 def _located(error: UnknownInstructionError, source: str, at: int) -> UnknownInstructionError:
     line = source.count("\n", 0, at) + 1
     lines = source.splitlines()
-    place = Place(line, lines[line - 1].strip()[:160], origin_of(lines, line))
+    place = CudaPlace(line, lines[line - 1].strip()[:160], origin_of(lines, line))
     found = UnknownInstructionError(
         f"{error.message}\n  at {place}",
         hint="an instruction becomes known in septran/emulator/ptx/",

@@ -41,7 +41,7 @@ def _native() -> Any:
     return module
 
 
-class Memory:
+class MappedMemory:
     """The shared file, mapped at a fixed address as long as a request is worked on."""
 
     def __init__(self, file: int, address: int, size: int) -> None:
@@ -61,7 +61,7 @@ class Memory:
         self.c.munmap(self.address, self.size)
 
 
-class Worker:
+class EmulatorWorker:
     """Answers one request after another."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Worker:
 
     def answer(self, request: dict[str, Any], file: int) -> tuple[dict[str, Any], list[bytes]]:
         """Run the launches of a call until one of them goes wrong."""
-        memory = Memory(file, request["memory"], request["memory_bytes"])
+        memory = MappedMemory(file, request["memory"], request["memory_bytes"])
         try:
             path = request["library"]
             if path not in self.libraries:
@@ -149,7 +149,7 @@ def main() -> None:
     channel = socket.socket(fileno=int(sys.argv[1]))
     watch = threading.Thread(target=_end_with_the_parent, args=(channel.dup(),), daemon=True)
     watch.start()
-    worker = Worker()
+    worker = EmulatorWorker()
     while True:
         try:
             request, file = receive(channel)

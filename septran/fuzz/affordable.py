@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from septran.errors import SepTranError
-from septran.fuzz.cases import Case
+from septran.fuzz.cases import RandomCase
 from septran.runtime.work import steps
 from septran.task.frontend.loader import load_entry
 from septran.task.trace.chooser import DefaultChooser
@@ -21,7 +21,7 @@ LARGEST = 256
 """A tile that no tensor of a case is larger than."""
 
 
-def affordable(case: Case) -> Case:
+def affordable(case: RandomCase) -> RandomCase:
     """The case with its smallest tiles doubled until the reference takes at most `MOST` steps."""
     tunables = dict(case.tunables)
     while tunables and _steps(case, tunables) > MOST:
@@ -32,7 +32,7 @@ def affordable(case: Case) -> Case:
     return replace(case, tunables=tunables)
 
 
-def _steps(case: Case, tunables: Mapping[str, int]) -> int:
+def _steps(case: RandomCase, tunables: Mapping[str, int]) -> int:
     """Of the logic with these tiles; none where it is refused."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "logic.py"

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from septran.errors import SepTranError
 from septran.fuzz.affordable import affordable
-from septran.fuzz.cases import Case, make_case
+from septran.fuzz.cases import RandomCase, make_case
 from septran.fuzz.choices import Trace, simpler
 from septran.fuzz.executors import Files, Ways, executors
 from septran.runtime.accuracy import WrongResultError
-from septran.tuning.measuring import Worker
+from septran.tuning.measuring import MeasuringWorker
 
 SECONDS = 180.0
 """A case that takes longer hangs."""
@@ -26,10 +26,10 @@ FAILURES = ("wrong", "crash", "hang")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseOutcome:
     """What became of one case."""
 
-    case: Case
+    case: RandomCase
     kind: str
     """``right`` (by every executor that took it), ``rejected`` (a located error from each),
     ``wrong``, ``crash`` (a signal, or an error that is not SepTran's or has no place), ``hang``."""
@@ -58,10 +58,10 @@ class Outcome:
 class Campaign:
     """All outcomes of one run."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CaseOutcome, ...]
 
     @property
-    def failures(self) -> tuple[Outcome, ...]:
+    def failures(self) -> tuple[CaseOutcome, ...]:
         """Those that show a mistake of SepTran's."""
         return tuple(o for o in self.outcomes if o.kind in FAILURES)
 
@@ -95,12 +95,12 @@ class Settings:
 def run_campaign(
     seed: int,
     programs: int,
-    progress: Callable[[Outcome], None] | None = None,
+    progress: Callable[[CaseOutcome], None] | None = None,
     settings: Settings | None = None,
 ) -> Campaign:
     """Run the cases of seeds ``seed .. seed + programs - 1``, each where a crash does no harm."""
-    settings, outcomes = settings or Settings(), list[Outcome]()
-    with Worker(settings.command) as worker:
+    settings, outcomes = settings or Settings(), list[CaseOutcome]()
+    with MeasuringWorker(settings.command) as worker:
         for number in range(seed, seed + programs):
             emulate = settings.emulate_each > 0 and number % settings.emulate_each == 0
             ways = Ways(emulate, settings.guard)
@@ -113,7 +113,7 @@ def run_campaign(
     return Campaign(tuple(outcomes))
 
 
-def run_case(case: Case, ways: Ways | None = None) -> Outcome:
+def run_case(case: RandomCase, ways: Ways | None = None) -> CaseOutcome:
     """Run one case on each of its executors, in this process."""
     case, ways, ran = affordable(case), ways or Ways(), list[str]()
     refused, worst = "", 0.0
@@ -124,16 +124,16 @@ def run_case(case: Case, ways: Ways | None = None) -> Outcome:
                 worst = max(worst, run(files))
                 ran.append(name)
             except WrongResultError as error:
-                return Outcome(case, "wrong", name, str(error), worst, tuple(ran))
+                return CaseOutcome(case, "wrong", name, str(error), worst, tuple(ran))
             except SepTranError as error:
                 if not _refuses(error):
-                    return Outcome(case, "crash", name, str(error), worst, tuple(ran))
+                    return CaseOutcome(case, "crash", name, str(error), worst, tuple(ran))
                 refused = refused or f"{name}: {error}"
             except Exception:
                 text = traceback.format_exc(limit=-4)
-                return Outcome(case, "crash", name, text, worst, tuple(ran))
+                return CaseOutcome(case, "crash", name, text, worst, tuple(ran))
     kind = "right" if ran else "rejected"
-    return Outcome(case, kind, "", refused, worst, tuple(ran))
+    return CaseOutcome(case, kind, "", refused, worst, tuple(ran))
 
 
 def _refuses(error: SepTranError) -> bool:
@@ -142,20 +142,22 @@ def _refuses(error: SepTranError) -> bool:
     return all(e.where is not None and not getattr(e, "of_passes", False) for e in inner)
 
 
-def _asked(worker: Worker, seed: int, trace: Trace | None, ways: Ways) -> Outcome:
+def _asked(worker: MeasuringWorker, seed: int, trace: Trace | None, ways: Ways) -> CaseOutcome:
     """What the worker says of a case, or what became of the worker."""
     answer = worker.ask({"seed": seed, "trace": trace, **asdict(ways)}, SECONDS)
     case = affordable(make_case(seed, trace))
     if answer["kind"] in ("crashed", "timed out"):
         kind = "crash" if answer["kind"] == "crashed" else "hang"
-        return Outcome(case, kind, "its process", answer["message"])
-    return Outcome(
+        return CaseOutcome(case, kind, "its process", answer["message"])
+    return CaseOutcome(
         case, answer["kind"], answer["executor"], answer["message"], answer["worst"],
         tuple(answer["ran"]),
     )  # fmt: skip
 
 
-def _kept(worker: Worker, outcome: Outcome, settings: Settings, ways: Ways) -> Outcome:
+def _kept(
+    worker: MeasuringWorker, outcome: CaseOutcome, settings: Settings, ways: Ways
+) -> CaseOutcome:
     """The outcome with its case made small and written where a person can read it."""
     seed, end = outcome.case.seed, time.monotonic() + settings.patience
 

@@ -12,7 +12,7 @@ from septran import operators
 from septran.dtypes import is_float, numpy_dtype
 from septran.fuzz import edits, nests, programs
 from septran.fuzz.choices import Choices, Trace
-from septran.fuzz.programs import EXTENTS, Input, Source
+from septran.fuzz.programs import EXTENTS, Input, RandomLogic
 from septran.fuzz.renaming import renamed
 from septran.request import extents
 from septran.task.trace.inference import complete, written
@@ -35,7 +35,7 @@ _FREE: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Case:
+class RandomCase:
     """All that is needed to repeat one run."""
 
     seed: int
@@ -68,7 +68,7 @@ class Case:
         return {i.name: _array(rng, i, self.values) for i in self.inputs}
 
 
-def make_case(seed: int, trace: Trace | None = None) -> Case:
+def make_case(seed: int, trace: Trace | None = None) -> RandomCase:
     """The case of a seed, or of the draws in `trace`; equal arguments give equal cases."""
     c = Choices(seed, trace)
     source = c.of(FAMILIES)(c) if c.chance(65) else _library(c)
@@ -79,13 +79,13 @@ def make_case(seed: int, trace: Trace | None = None) -> Case:
     values = c.of(("normal", "exact", "corners"))
     if source.kind in ("rows", *operators.names()) and values == "corners":
         values = "normal"  # one infinity makes whole rows NaN, and says nothing
-    return Case(
+    return RandomCase(
         seed, c.trace, source.kind, source.text, machine, mappings, text, source.inputs, values,
         dict(source.static), tunables,
     )  # fmt: skip
 
 
-def _library(c: Choices) -> Source:
+def _library(c: Choices) -> RandomLogic:
     """An operator of the library under other names, in sizes of its own or any."""
     operator = c.of(tuple(_FREE))
     case = c.of(operators.cases(operator))
@@ -102,7 +102,7 @@ def _library(c: Choices) -> Source:
     inputs = tuple(
         Input(new.tensors[n], shapes[n], dtypes[n]) for n, _ in task.tensors if n not in outputs
     )
-    return Source(new.text, inputs, case.static, operator)
+    return RandomLogic(new.text, inputs, case.static, operator)
 
 
 _FLOAT_CORNERS = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, np.inf, -np.inf, np.nan, 1e-40, 6e4, -1e30)

@@ -15,7 +15,7 @@ from septran.backends import backend_of
 from septran.compiler import compile, produce_stages
 from septran.errors import SepTranError
 from septran.fuzz import edits
-from septran.fuzz.cases import Case
+from septran.fuzz.cases import RandomCase
 from septran.machine.loader import load_machine
 from septran.runtime.accuracy import WrongResultError, compare, error_bounds
 from septran.runtime.kernel import Kernel
@@ -33,7 +33,7 @@ ADVERSARIES = 2
 class Files:
     """A case in a folder: what a person would compile."""
 
-    case: Case
+    case: RandomCase
     folder: Path
 
     @property
@@ -53,7 +53,7 @@ class Files:
         return str(self.folder / f"{self.case.machine}.yaml")
 
     @classmethod
-    def write(cls, case: Case, folder: Path) -> Files:
+    def write(cls, case: RandomCase, folder: Path) -> Files:
         """Write logic, mappings and machine into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         files = cls(case, folder)
@@ -83,7 +83,7 @@ Run = Callable[[Files], float]
 raises WrongResultError, or another SepTranError where the case is refused."""
 
 
-def executors(case: Case, ways: Ways) -> Mapping[str, Run]:
+def executors(case: RandomCase, ways: Ways) -> Mapping[str, Run]:
     """Who can run `case`, by name."""
     found: dict[str, Run] = {
         "cpu": partial(_cpu, guard=ways.guard),
@@ -113,7 +113,7 @@ def _kernel(files: Files, name: str, machine: str, **options: Any) -> Kernel:
     return kernel
 
 
-def _checked(kernel: Kernel, case: Case, guard: bool = False) -> float:
+def _checked(kernel: Kernel, case: RandomCase, guard: bool = False) -> float:
     """Run and compare; an error of a program that was accepted is a wrong result, too."""
     with _accepted():
         check = kernel.check(*case.arrays().values(), guard=guard)

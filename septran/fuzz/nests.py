@@ -5,14 +5,14 @@ from __future__ import annotations
 from septran.fuzz.choices import Choices
 from septran.fuzz.expressions import Operands, expression
 from septran.fuzz.names import Names
-from septran.fuzz.programs import EXTENTS, FLOATS, HEAD, PRODUCTS, Input, Source
+from septran.fuzz.programs import EXTENTS, FLOATS, HEAD, PRODUCTS, Input, RandomLogic
 
 _LEVELS = ("only", "tiles", "chunks")
 """What a task between the entry and the innermost loop does: launch the next one only, launch
 it for tiles of the result, or for long parts of the sum."""
 
 
-def grams(c: Choices) -> Source:
+def grams(c: Choices) -> RandomLogic:
     """Products of a tensor with itself, summed below up to three levels of tasks.
 
     Sums begin at any level that sees all of a sum: as the caller's result or a temporary, by a
@@ -64,7 +64,7 @@ def {finish}({G}, acc):
 def {entry}({G}: task.Tensor["{side}", "{side}", task.{total}], {X}: task.Tensor["{dims}", "N"]):
     {lines}
 """
-    return Source(text, (Input(X, shape, dtype),), kind="grams")
+    return RandomLogic(text, (Input(X, shape, dtype),), kind="grams")
 
 
 def _cut_one(x: str, kind: str, by_rows: bool) -> tuple[list[str], str]:
@@ -114,7 +114,7 @@ _FOLDS = (
 )  # fmt: skip
 
 
-def scans(c: Choices) -> Source:
+def scans(c: Choices) -> RandomLogic:
     """States of a tile's shape that each step of a loop reads and changes, and hands out.
 
     The outputs are all states and, from it, the last one.
@@ -160,14 +160,14 @@ def {entry}(
     for i, j in task.parallel_range(Zp.shape):
         task.launch({walk}, Yp[0, i, j], Zp[i, j], Xp[0, i, j])
 """
-    return Source(text, (Input(X, (E, M, N), dtype),), kind="scans")
+    return RandomLogic(text, (Input(X, (E, M, N), dtype),), kind="scans")
 
 
 def _wide(dtype: str) -> str:
     return "float64" if dtype == "float64" else "float32"
 
 
-def statistics(c: Choices) -> Source:
+def statistics(c: Choices) -> RandomLogic:
     """Statistics of rows, part by part, then a second pass over the same rows.
 
     A state of rows is read and changed by every step; the first output is made from it, the
@@ -223,7 +223,7 @@ def {entry}({Y}: task.Tensor["M", "N"], {Z}: task.Tensor["M"], {X}: task.Tensor[
         task.launch({rows}, Yp[i, 0], Xp[i, 0])
         task.launch({again}, Zp[i], Yp[i, 0])
 """
-    return Source(text, (Input(X, (M, N), dtype),), kind="statistics")
+    return RandomLogic(text, (Input(X, (M, N), dtype),), kind="statistics")
 
 
 _PAIRS = (
@@ -232,7 +232,7 @@ _PAIRS = (
 )  # fmt: skip
 
 
-def pairs(c: Choices) -> Source:
+def pairs(c: Choices) -> RandomLogic:
     """Every element of a vector with every one of another, or of itself: distances, products."""
     n, dtype = Names(c), c.of(FLOATS)
     M, N = c.of(EXTENTS), c.of(EXTENTS)
@@ -260,4 +260,4 @@ def {entry}(
         task.launch({leaf}, Yp[i, j], left[i], right[j])
 """
     inputs = (Input(a, (M,), dtype), *(() if same else (Input(b, (N,), dtype),)))
-    return Source(text, inputs, kind="pairs")
+    return RandomLogic(text, inputs, kind="pairs")

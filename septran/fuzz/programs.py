@@ -25,7 +25,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Source:
+class RandomLogic:
     """A logic file with what it needs to be called."""
 
     text: str
@@ -35,7 +35,7 @@ class Source:
     """The family it is of, for statistics."""
 
 
-def rows(c: Choices) -> Source:
+def rows(c: Choices) -> RandomLogic:
     """A leaf of expressions and reductions over rows, some of its temporaries written in parts."""
     n, dtype = Names(c), c.of(FLOATS[:2])
     height, width = c.of(EXTENTS), c.of(EXTENTS)
@@ -81,7 +81,7 @@ def {entry}(
         Input(X, whole, dtype), Input(W, whole, dtype), Input(r, whole[:1], dtype),
         Input(b, whole[1:], dtype),
     )  # fmt: skip
-    return Source(text, inputs, kind="rows")
+    return RandomLogic(text, inputs, kind="rows")
 
 
 def _reduction(c: Choices, name: str, operands: Operands, like: str) -> list[str]:
@@ -106,7 +106,7 @@ def _temporary(c: Choices, name: str, operands: Operands, like: str, width: int)
     return [made, f"{name}[:, :{at}] = {left}", f"{name}[:, {at}:] = {right}"]
 
 
-def elementwise(c: Choices) -> Source:
+def elementwise(c: Choices) -> RandomLogic:
     """Tiles of integers, or of several element types, each element on its own."""
     n, integers = Names(c), c.chance(70)
     kinds = INTEGERS if integers else FLOATS
@@ -139,7 +139,7 @@ def {entry}(
         task.launch({leaf}, Yp[{i}, {j}], Xp[{i}, {j}], Wp[{i}, {j}])
 """
     inputs = (Input(X, (height, width), dtype), Input(W, (height, width), dtype))
-    return Source(text, inputs, kind="elementwise")
+    return RandomLogic(text, inputs, kind="elementwise")
 
 
 PRODUCTS = (
@@ -148,7 +148,7 @@ PRODUCTS = (
 )  # fmt: skip
 
 
-def products(c: Choices) -> Source:
+def products(c: Choices) -> RandomLogic:
     """Products summed over one or two nested sequential loops, transposed, batched, with an end."""
     n, (dtype, total) = Names(c), c.of(PRODUCTS)
     M, N, K = (c.of(EXTENTS) for _ in range(3))
@@ -207,13 +207,13 @@ def {entry}(
         Input(A, (G, E, *((K, M) if trans_a else (M, K))), dtype),
         Input(B, (E, *((N, K) if trans_b else (K, N))), dtype), Input(b, (N,), dtype),
     )  # fmt: skip
-    return Source(text, inputs, kind="products")
+    return RandomLogic(text, inputs, kind="products")
 
 
 _ENDS = ("{acc}", "task.relu({acc})", "{acc} + {b}", "task.tanh({acc} * 0.1)")
 
 
-def chains(c: Choices) -> Source:
+def chains(c: Choices) -> RandomLogic:
     """Two products with a function between them, over keys in order, some of them not seen."""
     n, dtype = Names(c), c.of(("float32", "float16", "bfloat16"))
     M, N = c.of(EXTENTS), c.of(EXTENTS)
@@ -275,13 +275,13 @@ def {entry}(
         task.launch({block}, Op[i, 0], Qp[i, 0], {K}, {V})
 """
     inputs = (Input(Q, (M, D), dtype), Input(K, (N, D), dtype), Input(V, (N, F), dtype))
-    return Source(text, inputs, kind="chains")
+    return RandomLogic(text, inputs, kind="chains")
 
 
 _BETWEEN = ("{}", "task.tanh({})", "task.relu({}) * 0.25", "task.minimum({}, 1.0)")
 
 
-def moves(c: Choices) -> Source:
+def moves(c: Choices) -> RandomLogic:
     """Copies, fills and transposes, launched by composites and inside leaves."""
     n, dtype = Names(c), c.of(FLOATS + INTEGERS)
     height, width = c.of(EXTENTS), c.of(EXTENTS)
@@ -316,4 +316,4 @@ def {entry}(
         task.launch({leaf}, Yp[i, j], Xp[i, j])
 """
     shape = (width, height) if transposed else (height, width)
-    return Source(text, (Input(X, shape, dtype),), kind="moves")
+    return RandomLogic(text, (Input(X, shape, dtype),), kind="moves")

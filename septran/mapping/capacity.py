@@ -12,7 +12,7 @@ from septran.location import Location
 from septran.machine.model import Machine, Memory
 from septran.mapping.keys import PIPELINE
 from septran.mapping.memories import outer_memories
-from septran.mapping.mistakes import CapacityError
+from septran.mapping.mistakes import MappedCapacityError
 from septran.mapping.resolved import Decision, Instance
 from septran.task.tree import (
     Allocate,
@@ -94,7 +94,7 @@ def _complain(
         decisions.append(Decision("missed", memory.name, text, hint, largest.where))
         return
     table = "\n".join(f"    {h}" for h in sorted(held, key=lambda h: -h.size))
-    raise CapacityError(
+    raise MappedCapacityError(
         f"{memory.name} is to hold {total:,} bytes at one time and has {limit:,}:\n{table}",
         largest.where,
         hint=hint,

@@ -10,7 +10,7 @@ from septran.errors import LogicError, SepTranError, nearest
 from septran.location import Location
 from septran.machine.model import Machine
 from septran.mapping.mapping import Case, MappingFile, Preference, TaskMapping
-from septran.mapping.mistakes import TunableError, UnknownVariantError
+from septran.mapping.mistakes import TunableSettingError, UnknownVariantError
 from septran.mapping.resolved import Decision, Setting
 from septran.mapping.rules import Facts, facts_of_site, instance_for, rules_for
 from septran.task.trace.chooser import LaunchSite
@@ -106,7 +106,7 @@ class MappingChooser:
         for (path, name), setting in self._taken.items():
             told = isinstance(setting.value, str) and repr(setting.value) in error.message
             if path == site.path and told and setting.where is not None:
-                return TunableError(
+                return TunableSettingError(
                     f"tunable {name} is {setting.value!r}: {error.message}",
                     setting.where,
                     hint=error.hint,
@@ -212,7 +212,7 @@ def _limit(facts: Facts, name: str) -> int | None:
 def _check_positive(name: str, found: Setting[TunableValue], location: Location) -> None:
     number = isinstance(found.value, int) and not isinstance(found.value, bool)
     if number and int(found.value) <= 0 and found.where is not None:
-        raise TunableError(
+        raise TunableSettingError(
             f"tunable {name} is {found.value}, not positive",
             found.where,
             notes=[("the logic asks for it here", location)],
@@ -226,7 +226,7 @@ def _check_kind(name: str, found: Setting[TunableValue], default: TunableValue |
     if wanted is is_kind or (wanted is float and is_kind is int):
         return
     words = {int: "an integer", bool: "true or false", str: "a word", float: "a number"}
-    raise TunableError(
+    raise TunableSettingError(
         f"tunable {name} is {words[wanted]} in the logic, not {found.value!r}",
         found.where,
         hint=f"its default is {default!r}",

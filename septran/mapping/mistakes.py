@@ -78,7 +78,7 @@ class TuneLeftError(MappingError):
     code = "SEP312"
 
 
-class TunableError(MappingError):
+class TunableSettingError(MappingError):
     """A tunable has no value, or one of the wrong kind."""
 
     code = "SEP313"
@@ -120,7 +120,7 @@ class NotVisibleError(MappingError):
     code = "SEP319"
 
 
-class CapacityError(MappingError):
+class MappedCapacityError(MappingError):
     """What is held at one time in a memory exceeds it."""
 
     code = "SEP320"

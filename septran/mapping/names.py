@@ -10,7 +10,7 @@ from septran.errors import SepTranError, nearest
 from septran.mapping.choose import Scope, tunable
 from septran.mapping.keys import CALLS, GROUPS, KEYS, LEAF_TASK_BINDINGS, MEMS
 from septran.mapping.mapping import MappingFile, TaskMapping
-from septran.mapping.mistakes import NeverLaunchedError, TunableError, UnknownTensorError
+from septran.mapping.mistakes import NeverLaunchedError, TunableSettingError, UnknownTensorError
 from septran.mapping.rules import BUILTIN, Facts
 from septran.task.tree import Allocate, Param, TaskNode, statements
 
@@ -69,7 +69,7 @@ def misspelt(
             continue
         for other, preference in idle.items():
             if _alike(name, other):
-                yield TunableError(
+                yield TunableSettingError(
                     f"{task.variant} has no tunable {other!r}",
                     preference.where,
                     hint=f"did you mean {name!r}?",

@@ -24,14 +24,14 @@ from septran.runtime.arrays import (
 )
 from septran.runtime.errors import (
     ArgumentCountError,
+    ArgumentDtypeError,
+    ArgumentShapeError,
     DeviceError,
-    DtypeError,
     GradientError,
     NotATensorError,
     OverlapError,
-    ReadOnlyError,
+    ReadOnlyOutputError,
     ScalarError,
-    ShapeError,
 )
 from septran.runtime.signature import Signature, Specialisation, TensorParam
 from septran.task.tree import ScalarParam
@@ -41,7 +41,7 @@ Scalar = int | float | bool
 _OBSTACLES: Mapping[str, type[SepTranError]] = {
     "gradient": GradientError,
     "device": DeviceError,
-    "read-only": ReadOnlyError,
+    "read-only": ReadOnlyOutputError,
     "kind": NotATensorError,
 }
 
@@ -137,14 +137,14 @@ def check_against(kernel: str, specialisation: Specialisation, bound: Bound) -> 
             continue
         if shapes[tensor.name] != tensor.shape:
             errors.append(
-                ShapeError(
+                ArgumentShapeError(
                     f"{kernel}: {tensor.name} is {_by(shapes[tensor.name])}, "
                     f"but must be {_by(tensor.shape or ())} here"
                 )
             )
         if dtypes[tensor.name] != tensor.dtype:
             errors.append(
-                DtypeError(
+                ArgumentDtypeError(
                     f"{kernel}: {tensor.name} is {dtypes[tensor.name]}, "
                     f"but must be {tensor.dtype} here"
                 )
@@ -274,12 +274,12 @@ def _array_errors(
     if rank is not None and len(shape) != rank:
         message = f"{kernel}: {tensor.name} is {_by(shape)} ({len(shape)}-dimensional)"
         wanted = tensor.dims or tuple(map(str, tensor.shape or ()))
-        errors.append(ShapeError(f"{message}, but must be {' x '.join(wanted)}"))
+        errors.append(ArgumentShapeError(f"{message}, but must be {' x '.join(wanted)}"))
     elif tensor.shape is not None and shape != tensor.shape:
         message = f"{kernel}: {tensor.name} is {_by(shape)}"
         hint = "the kernel was compiled for this shape; compile without shapes= for any"
         message += f", but the kernel is for {_by(tensor.shape)}"
-        errors.append(ShapeError(message, hint=hint))
+        errors.append(ArgumentShapeError(message, hint=hint))
     if tensor.writes and dtype is not None:
         _, strides = library.memory(x)
         if overlaps_itself(shape, strides, itemsize(dtype)):
@@ -291,9 +291,9 @@ def _array_errors(
 def _dtype_error(kernel: str, tensor: TensorParam, library: Library, dtype: str) -> SepTranError:
     message = f"{kernel}: {tensor.name} is {dtype}"
     if tensor.dtype is None:
-        return DtypeError(f"{message}, which SepTran does not have")
+        return ArgumentDtypeError(f"{message}, which SepTran does not have")
     cast = f".astype({tensor.dtype!r})" if library.name == "NumPy" else f".to(torch.{tensor.dtype})"
-    return DtypeError(f"{message}, but must be {tensor.dtype}", hint=f"{tensor.name}{cast}")
+    return ArgumentDtypeError(f"{message}, but must be {tensor.dtype}", hint=f"{tensor.name}{cast}")
 
 
 def _size_errors(signature: Signature, shapes: Mapping[str, tuple[int, ...]]) -> list[SepTranError]:
@@ -308,12 +308,12 @@ def _size_errors(signature: Signature, shapes: Mapping[str, tuple[int, ...]]) ->
             if dim.isdecimal():
                 if int(dim) != extent:
                     where = f"{signature.name}: axis {number} of {name} ({_by(shape)})"
-                    errors.append(ShapeError(f"{where} is {extent}, but must be {dim}"))
+                    errors.append(ArgumentShapeError(f"{where} is {extent}, but must be {dim}"))
                 continue
             known, where = seen.setdefault(dim, (extent, f"{name} ({_by(shape)})"))
             if known != extent:
                 message = f"{signature.name}: {dim} is {known} in {where}, but {extent} in {name}"
-                errors.append(ShapeError(f"{message} ({_by(shape)})"))
+                errors.append(ArgumentShapeError(f"{message} ({_by(shape)})"))
     return errors
 
 

@@ -17,13 +17,13 @@ class NotATensorError(CallError):
     code = "SEP602"
 
 
-class DtypeError(CallError):
+class ArgumentDtypeError(CallError):
     """An argument has an element type that the kernel does not take."""
 
     code = "SEP603"
 
 
-class ShapeError(CallError):
+class ArgumentShapeError(CallError):
     """An argument has the wrong number of dimensions, or extents that do not agree."""
 
     code = "SEP604"
@@ -47,7 +47,7 @@ class OverlapError(CallError):
     code = "SEP607"
 
 
-class ReadOnlyError(CallError):
+class ReadOnlyOutputError(CallError):
     """An output cannot be written to."""
 
     code = "SEP608"

@@ -8,13 +8,13 @@ others; flags, syncs and barriers order them. Function and time come from one st
 from __future__ import annotations
 
 from septran.simulator.errors import (
-    BoundsError,
     CommandError,
     FlagError,
     HazardError,
-    OverlapError,
+    SimulatedBoundsError,
     SimulationError,
     StuckError,
+    TemporaryOverlapError,
     UnwrittenBytesError,
 )
 from septran.simulator.run import CAUSES, TRACE, Run, simulate
@@ -22,14 +22,14 @@ from septran.simulator.run import CAUSES, TRACE, Run, simulate
 __all__ = [
     "CAUSES",
     "TRACE",
-    "BoundsError",
     "CommandError",
     "FlagError",
     "HazardError",
-    "OverlapError",
     "Run",
+    "SimulatedBoundsError",
     "SimulationError",
     "StuckError",
+    "TemporaryOverlapError",
     "UnwrittenBytesError",
     "simulate",
 ]

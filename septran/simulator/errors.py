@@ -27,7 +27,7 @@ class CommandError(SimulationError):
     code = "SEP551"
 
 
-class BoundsError(SimulationError):
+class SimulatedBoundsError(SimulationError):
     """An access outside a memory, or one that is not aligned as it must be."""
 
     code = "SEP552"
@@ -57,7 +57,7 @@ class FlagError(SimulationError):
     code = "SEP556"
 
 
-class OverlapError(SimulationError):
+class TemporaryOverlapError(SimulationError):
     """A temporary of the vector unit shares bytes with a buffer."""
 
     code = "SEP557"

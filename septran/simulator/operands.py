@@ -10,7 +10,7 @@ import numpy as np
 from septran.ir.expressions import COMPARISONS
 from septran.machine.model import Engine, Instruction
 from septran.simulator.commands import DTYPES
-from septran.simulator.errors import BoundsError, CommandError
+from septran.simulator.errors import CommandError, SimulatedBoundsError
 from septran.simulator.hazards.accesses import Accesses, AccessTable
 from septran.simulator.spaces import Spaces
 from septran.simulator.stream import ITEM_BYTES, Commands, Stream
@@ -228,7 +228,7 @@ def _check_alignment(stream: Stream, group: Commands, engine: Engine) -> None:
         bad &= several if name.endswith("stride") else True
         if bad.any():
             n = np.flatnonzero(bad)[0]
-            raise BoundsError(
+            raise SimulatedBoundsError(
                 f"{stream.describe(group.at[n])}: {name} is {group[name][n]:#x}, no multiple "
                 f"of {engine.alignment}, the alignment of {engine.name}"
             )

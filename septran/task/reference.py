@@ -22,7 +22,7 @@ from septran.location import Location
 from septran.task.check.definedness import Marks, Part, Suspects, missing_of, ranges_of, suspects
 from septran.task.frontend.definition import Task
 from septran.task.reference_arguments import (
-    ArgumentCountError,
+    ReferenceArgumentCountError,
     as_array,
     checked_arrays,
     checked_scalars,
@@ -249,6 +249,6 @@ def _passed(tree: TaskTree, logic: Task, count: int) -> list[str]:
     for names in (inputs, every):
         if len(names) == count:
             return names
-    raise ArgumentCountError(
+    raise ReferenceArgumentCountError(
         f"{logic.name} takes {', '.join(inputs)}; {count} arrays are given", logic.location
     )

@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 _HINT = "pass a NumPy array of numbers, or a torch tensor"
 
 
-class ArgumentCountError(CallError):
+class ReferenceArgumentCountError(CallError):
     """A reference run got too many or too few arrays or scalars."""
 
     code = "SEP690"
@@ -76,7 +76,7 @@ def checked_scalars(tree: TaskTree, scalars: Mapping[str, Any] | None) -> dict[s
             raise WrongArgumentError(message, hint=f"write {name}=0.5")
     missing = [name for name in names if name not in values]
     if missing:
-        raise ArgumentCountError(
+        raise ReferenceArgumentCountError(
             f"{tree.name} needs {', '.join(missing)}", tree.root.location,
             hint=f"pass {missing[0]}=...",
         )  # fmt: skip

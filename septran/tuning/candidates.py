@@ -15,7 +15,7 @@ MOST_LISTED = 4096
 
 
 @dataclass(frozen=True)
-class Choices:
+class CandidateValues:
     """The dimensions of a search, each with its values in order."""
 
     values: Mapping[str, tuple[Candidate, ...]]
@@ -25,11 +25,11 @@ class Choices:
     """Tunables that the caller tries, whatever the mapping says of them."""
 
     @staticmethod
-    def of(space: Space, tried: Mapping[str, Sequence[Candidate]]) -> Choices:
+    def of(space: Space, tried: Mapping[str, Sequence[Candidate]]) -> CandidateValues:
         """The mapping's own, and those that the caller tries, in this order."""
         values = {d.name: tuple(d.tune.candidates()) for d in space.dimensions}
         values |= {name: tuple(some) for name, some in tried.items()}
-        return Choices(values, space, frozenset(tried))
+        return CandidateValues(values, space, frozenset(tried))
 
     @property
     def size(self) -> int:

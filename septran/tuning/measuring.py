@@ -22,7 +22,7 @@ class Stopped(Exception):
     """Someone asked to stop while a candidate was being measured."""
 
 
-class Worker:
+class MeasuringWorker:
     """A process that runs candidates one after another; another one after it broke down."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Worker:
                 with contextlib.suppress(OSError):  # what it did not read before it broke down
                     pipe.close()
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> MeasuringWorker:
         return self
 
     def __exit__(self, *_: object) -> None:

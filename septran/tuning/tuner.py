@@ -31,8 +31,8 @@ from septran.runtime.gpu import runs_here
 from septran.runtime.kernel import Kernel
 from septran.runtime.stages import Stages
 from septran.task import Task
-from septran.tuning.candidates import Choices
-from septran.tuning.measuring import Stopped, Worker
+from septran.tuning.candidates import CandidateValues
+from septran.tuning.measuring import MeasuringWorker, Stopped
 from septran.tuning.model import predict
 from septran.tuning.tuning import Trial, Tuning
 from septran.tuning.writing import Source, written
@@ -79,7 +79,7 @@ class Search:
     request: CompileRequest
     """What is searched: the mapping leaves `!tune` open; its tunables are for all candidates."""
     source: Source
-    choices: Choices
+    choices: CandidateValues
     limits: SearchLimits
     measured: bool
     scalars: Mapping[str, Any]
@@ -87,7 +87,7 @@ class Search:
     trials: dict[int, Trial] = field(default_factory=dict)
     before: Trial | None = None
     """The mapping as it is, where it leaves nothing open."""
-    worker: Worker = field(default_factory=Worker)
+    worker: MeasuringWorker = field(default_factory=MeasuringWorker)
     asked: set[str] = field(default_factory=set)
     """Tunables that the tasks of some candidate ask for."""
     folder: Path = field(default_factory=Path)
@@ -301,7 +301,7 @@ def search(
         tunables=tunables,
         static=static,
     ).with_example()
-    choices = Choices.of(request.mapping.space(), _to_try(tried))
+    choices = CandidateValues.of(request.mapping.space(), _to_try(tried))
     if not choices.values:
         raise NothingToTuneError(
             "the mapping says !tune nowhere, so there is nothing to search",

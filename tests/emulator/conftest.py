@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from septran.emulator import build, emulate
-from septran.emulator.launch import CudaProgram, Launch, Pointer, TensorMap
+from septran.emulator.launch import CudaProgram, KernelLaunch, Pointer, TensorMap
 
 HERE = Path(__file__).parent
 NUMPY = {"bfloat16": ml_dtypes.bfloat16, "float8_e4m3fn": ml_dtypes.float8_e4m3fn}
@@ -47,7 +47,7 @@ def launch():
         mapped = {m.buffer for m in maps}
         pointers = [Pointer(n, "", n) for n in arrays if n not in mapped]
         pointers += [Pointer(n, "", n) for n, _ in scratch]
-        one = Launch("k", grid, block, cluster, shared, (*maps, *pointers))
+        one = KernelLaunch("k", grid, block, cluster, shared, (*maps, *pointers))
         program = CudaProgram(text, (one,), tuple(scratch), tuple(arrays), (), arch)
         return emulate(program, arrays, **options)
 

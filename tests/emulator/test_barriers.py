@@ -5,7 +5,7 @@ import pytest
 
 from septran.emulator import (
     ArrivalError,
-    DeadlockError,
+    EmulatedDeadlockError,
     MisuseError,
     ThreadRaceError,
     UnfinishedError,
@@ -67,7 +67,7 @@ DEADLOCKS = {
 @pytest.mark.parametrize("body", list(DEADLOCKS)[:5])
 @pytest.mark.parametrize("seed", [None, 0, 1])
 def test_deadlocks(run, body, seed):
-    with pytest.raises((DeadlockError, MisuseError)) as caught:
+    with pytest.raises((EmulatedDeadlockError, MisuseError)) as caught:
         run(body, seed=seed)
     said = str(caught.value)
     assert all(part in said for part in DEADLOCKS[body]), said
@@ -75,7 +75,7 @@ def test_deadlocks(run, body, seed):
 
 
 def test_a_loop_that_only_asks_is_found_to_wait_for_ever(run):
-    with pytest.raises(DeadlockError, match=r"mbarrier\.test_wait"):
+    with pytest.raises(EmulatedDeadlockError, match=r"mbarrier\.test_wait"):
         run("""if (!l) bar_init(b, 1); __syncthreads();
           int p = 0;
           while (!p) asm volatile("{.reg .pred q; mbarrier.test_wait.parity.shared.b64 q, [%1], 0;"
@@ -150,7 +150,7 @@ def test_registers_come_from_the_pool_of_the_block(run, shares, seed):
 def test_more_registers_than_the_block_was_launched_with_are_waited_for_for_ever(run, shares, seed):
     """96 + 2 * 208 = 512 are those of a multiprocessor, and not the block's."""
     with pytest.raises(
-        DeadlockError, match=r"setmaxnreg\.inc to .* a thread .the block's pool"
+        EmulatedDeadlockError, match=r"setmaxnreg\.inc to .* a thread .the block's pool"
     ) as e:
         run(roles(*shares), block=384, seed=seed)
     assert f"setmaxnreg.inc to {shares[1]} registers" in str(e.value)
@@ -162,7 +162,7 @@ def test_launch_bounds_say_how_many_registers_a_block_has(launch, ptx):
     body = 'asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(128)); o[threadIdx.x] = 1;'
     text = ptx + f'extern "C" __global__ void __launch_bounds__(256, BLOCKS) k(int* o) {{ {body} }}'
     launch(text.replace("BLOCKS", "2"), {"o": np.zeros(256, np.int32)}, block=256)
-    with pytest.raises(DeadlockError, match="launched with, 80 a thread"):
+    with pytest.raises(EmulatedDeadlockError, match="launched with, 80 a thread"):
         launch(text.replace("BLOCKS", "3"), {"o": np.zeros(256, np.int32)}, block=256)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from septran.emulator import (
     AlignmentError,
-    BoundsError,
+    EmulatedBoundsError,
     MisuseError,
     ThreadRaceError,
     UnfinishedError,
@@ -308,7 +308,7 @@ BAD_MAPS = {
     "rows over the swizzle": ({"box": (16, 2), "swizzle": 32}, MisuseError,
                              "longer than the swizzle"),
     "rows under the swizzle": ({"box": (8, 2), "swizzle": 64}, UnmodelledError, "not modelled"),
-    "more than the array": ({"extents": (16, 9)}, BoundsError, "reaches 576 bytes into x"),
+    "more than the array": ({"extents": (16, 9)}, EmulatedBoundsError, "reaches 576 bytes into x"),
     "an offset": ({"offset": 8}, MisuseError, "no multiple of 16"),
     "too many axes": ({"extents": (16,) * 6, "strides": (64,) * 5, "box": (16,) * 6}, MisuseError,
                       "6 axes"),

@@ -5,8 +5,8 @@ import pytest
 
 from septran.emulator import (
     ArrivalError,
-    BoundsError,
-    DeadlockError,
+    EmulatedBoundsError,
+    EmulatedDeadlockError,
     EmulationError,
     MisuseError,
     ProxyError,
@@ -62,17 +62,19 @@ def test_ragged_edges_are_filled_and_clipped(gemm, run, seed):
 FAULTS = {
     "wrong_stride": ("1024, 1), descriptor(b", "512, 1), descriptor(b", None),
     "wrong_swizzle": ("1024, 1), i + k > 0", "1024, 2), i + k > 0", None),
-    "too_much_expected": ("expect(full + s, 16384)", "expect(full + s, 16400)", DeadlockError),
+    "too_much_expected": ("expect(full + s, 16384)", "expect(full + s, 16400)",
+                          EmulatedDeadlockError),
     "too_little_expected": ("expect(full + s, 16384)", "expect(full + s, 16368)",
-                            (ArrivalError, DeadlockError)),
+                            (ArrivalError, EmulatedDeadlockError)),
     "no_wait_for_wgmma": ("wg_wait();  // before", "//", (RegisterError, UnfinishedError)),
     "no_wait_for_a_free_slot": (
         "wait(empty + s, (i / STAGES & 1) ^ 1);", "", (UnfinishedError, ArrivalError)),
     "no_wait_for_data": ("wait(full + s, i / STAGES & 1);", "", UnfinishedError),
     "wrong_parity": ("wait(full + s, i / STAGES & 1)", "wait(full + s, (i / STAGES & 1) ^ 1)",
-                     (UnfinishedError, DeadlockError)),
+                     (UnfinishedError, EmulatedDeadlockError)),
     "no_wait_for_stores": ("wait_stores();\n  }\n}", "}\n}", UnfinishedError),
-    "more_arrivals_expected": ("bar_init(empty + s, 4)", "bar_init(empty + s, 5)", DeadlockError),
+    "more_arrivals_expected": ("bar_init(empty + s, 4)", "bar_init(empty + s, 5)",
+                               EmulatedDeadlockError),
     "fewer_arrivals_expected": ("bar_init(empty + s, 4)", "bar_init(empty + s, 3)", EmulationError),
     "wrong_exclusive_or": ("^ (row % 8)", "^ (row % 4)", None),
     "no_proxy_fence": ("fence_async();  // for the store", "", ProxyError),
@@ -81,11 +83,11 @@ FAULTS = {
     "no_barrier_after_the_init": ("  __syncthreads();\n", "", (ThreadRaceError, MisuseError)),
     "no_fence_after_the_init": ("    fence_init();\n", "", ProxyError),
     "no_wgmma_fence": ("    wg_fence();\n", "", RegisterError),
-    "barrier_of_too_many": ('"bar.sync 1, 128;"', '"bar.sync 1, 160;"', DeadlockError),
+    "barrier_of_too_many": ('"bar.sync 1, 128;"', '"bar.sync 1, 160;"', EmulatedDeadlockError),
     "arrival_by_one_warp": ("if (lane == 0) arrive(empty + s)",
                             "if (threadIdx.x == 128) for (int x = 0; x < 4; ++x) arrive(empty + s)",
                             UnfinishedError),
-    "one_stage_too_few": ("#define STAGES 3", "#define STAGES 4", BoundsError),
+    "one_stage_too_few": ("#define STAGES 3", "#define STAGES 4", EmulatedBoundsError),
     "accumulators_read_too_early": ("wg_commit();\n    wg_wait();",
                                     "wg_commit(); d[3] += 1.f; wg_wait();", RegisterError),
     "accumulators_written_behind_the_fence": ("wg_fence();\n", "wg_fence(); d[0] = 0;\n",
@@ -123,7 +125,7 @@ def test_a_fault_names_thread_line_and_origin(gemm, run):
 
 def test_a_deadlock_says_who_waits_where(gemm, run):
     text = gemm.replace("expect(full + s, 16384)", "expect(full + s, 16400)")
-    with pytest.raises(DeadlockError) as caught:
+    with pytest.raises(EmulatedDeadlockError) as caught:
         run(text)
     said = str(caught.value)
     assert "block 0, 128 threads (128 to 255): mbarrier.try_wait for parity 0" in said

@@ -71,12 +71,14 @@ def test_a_kernel_that_does_not_end_is_stopped(run):
 
 def test_all_launches_of_a_call_run_until_one_fails(ptx):
     from septran.emulator import emulate
-    from septran.emulator.launch import CudaProgram, Launch, Pointer
+    from septran.emulator.launch import CudaProgram, KernelLaunch, Pointer
 
     text = """extern "C" __global__ void good(int* o) { o[threadIdx.x] += 1; }
     extern "C" __global__ void bad(int* o) { __builtin_trap(); }"""
     arguments = (Pointer("o", "", "o"),)
-    launches = [Launch(name, 1, 32, 1, 0, arguments) for name in ("good", "good", "bad", "good")]
+    launches = [
+        KernelLaunch(name, 1, 32, 1, 0, arguments) for name in ("good", "good", "bad", "good")
+    ]
     o = np.zeros(32, np.int32)
     emulate(CudaProgram(text, tuple(launches[:2]), (), ("o",)), {"o": o})
     assert (o == 2).all()

@@ -8,8 +8,8 @@ import pytest
 
 from septran.emulator import (
     AlignmentError,
-    BoundsError,
-    DeadlockError,
+    EmulatedBoundsError,
+    EmulatedDeadlockError,
     MisuseError,
     ProxyError,
     RegisterError,
@@ -156,8 +156,8 @@ end:
 
 def test_copies_and_their_barriers(launch):
     check(launch, COPIES, {
-        1: (DeadlockError, "16 bytes more arrived than were expected"),
-        2: (DeadlockError, "16 bytes still expected"),
+        1: (EmulatedDeadlockError, "16 bytes more arrived than were expected"),
+        2: (EmulatedDeadlockError, "16 bytes still expected"),
         3: (AlignmentError, "must be multiples of 16"),
         4: ((UnfinishedError, UnwrittenSharedError), "has not been waited for|nobody has written"),
         5: ((UnfinishedError, UnwrittenSharedError), "has not been waited for|nobody has written"),
@@ -245,9 +245,10 @@ CLUSTER = module("""
 def test_ranks_of_a_cluster(launch):
     check(launch, CLUSTER, {
         1: (MisuseError, "mapa to rank 2 of 2 blocks"),
-        2: ((BoundsError, DeadlockError), "which has ended, is used", {"mode": "eager"}),
+        2: ((EmulatedBoundsError, EmulatedDeadlockError), "which has ended, is used",
+            {"mode": "eager"}),
         3: ((ThreadRaceError, UnwrittenSharedError), "without a barrier|nobody has written"),
-        4: (BoundsError, "its own|own shared memory"),
+        4: (EmulatedBoundsError, "its own|own shared memory"),
     }, block=32, shared=1024, cluster=2, grid=2)  # fmt: skip
 
 
@@ -268,9 +269,9 @@ kept:
 def test_a_blocks_pool_of_registers(launch):
     """168 registers at launch: 128 threads give 128 each, 256 take 64 each and no more."""
     check(launch, POOL, {
-        1: (DeadlockError, "the block's pool"),
+        1: (EmulatedDeadlockError, "the block's pool"),
         2: (MisuseError, "to 232 registers by a warp that has 168"),
-        3: (DeadlockError, "the block's pool"),
+        3: (EmulatedDeadlockError, "the block's pool"),
     }, block=384)  # fmt: skip
 
 
@@ -295,12 +296,12 @@ ACCESSES = module("""
 def test_plain_accesses(launch):
     check(launch, ACCESSES, {
         1: (AlignmentError, "4 beyond a multiple"),
-        2: (BoundsError, "of i, which has 4096 bytes"),
+        2: (EmulatedBoundsError, "of i, which has 4096 bytes"),
         3: (UnwrittenSharedError, "nobody has written"),
         4: (ThreadRaceError, "without a barrier"),
-        5: (DeadlockError, "bar.sync of barrier 1"),
+        5: (EmulatedDeadlockError, "bar.sync of barrier 1"),
         6: (MisuseError, "the kernel traps"),
-        7: (BoundsError, "an address that no array has"),
+        7: (EmulatedBoundsError, "an address that no array has"),
     }, block=64, shared=1024)  # fmt: skip
 
 

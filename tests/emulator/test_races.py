@@ -5,7 +5,7 @@ import pytest
 
 from septran.emulator import (
     AlignmentError,
-    BoundsError,
+    EmulatedBoundsError,
     MisuseError,
     ProxyError,
     ThreadRaceError,
@@ -109,7 +109,7 @@ BOUNDS = {
 
 @pytest.mark.parametrize("body", BOUNDS)
 def test_bounds(run, body):
-    with pytest.raises(BoundsError) as caught:
+    with pytest.raises(EmulatedBoundsError) as caught:
         run(body)
     assert BOUNDS[body] in str(caught.value)
 
@@ -126,7 +126,7 @@ def test_no_more_shared_memory_than_there_is(launch, run):
         MisuseError, match="needs 240000 bytes of shared memory; a block has 232448"
     ):
         run("o[l] = 0;", shared=240000)
-    with pytest.raises(BoundsError, match="needs 2"):
+    with pytest.raises(EmulatedBoundsError, match="needs 2"):
         run("s[l] = 0;", size=50000, shared=60000)
     with pytest.raises(MisuseError, match="a block has 166912"):
         run("o[l] = 0;", shared=200000, arch="sm_80")
@@ -144,7 +144,7 @@ def test_read_only_arrays_stay_as_they_are(launch):
 def test_arrays_are_untouched_by_a_kernel_that_fails(run, launch):
     o = np.zeros(8, np.float32)
     text = 'extern "C" __global__ void k(float* o) { o[threadIdx.x] = 1; }'
-    with pytest.raises(BoundsError):
+    with pytest.raises(EmulatedBoundsError):
         launch(text, {"o": o})
     assert not o.any()
 

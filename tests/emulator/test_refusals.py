@@ -11,8 +11,8 @@ import pytest
 from septran.emulator import (
     AlignmentError,
     ArrivalError,
-    BoundsError,
-    DeadlockError,
+    EmulatedBoundsError,
+    EmulatedDeadlockError,
     MisuseError,
     ProxyError,
     UnmodelledError,
@@ -24,11 +24,12 @@ BULK = """asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_
 REFUSED = {
     "a rank that there is not": (
         'asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(v) : "r"(at(s) | 5u << 24));',
-        BoundsError, "names rank 5 of a cluster of 1 blocks"),
+        EmulatedBoundsError, "names rank 5 of a cluster of 1 blocks"),
     "global memory as shared": (
-        "arrive(o);", BoundsError, "not in shared memory is taken as one"),
+        "arrive(o);", EmulatedBoundsError, "not in shared memory is taken as one"),
     "a loop that only loads": (
-        "if (!l) while (*(volatile int*)o == -1) {}", DeadlockError, "without a barrier: it spins"),
+        "if (!l) while (*(volatile int*)o == -1) {}", EmulatedDeadlockError,
+        "without a barrier: it spins"),
     "a copy onto what threads wrote": (
         "s[l] = l; if (!l) { bar_init(b, 1); fence_init(); } __syncthreads();"
         f"if (!l) {{ expect(b, 16); {BULK} }}", ProxyError,
@@ -62,7 +63,7 @@ REFUSED = {
         uint32_t* d = &r[0];
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
             : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(at(s) + 16 * l));
-        v = r[1];""", BoundsError, "number 2 is outside of the array of 8 bytes"),
+        v = r[1];""", EmulatedBoundsError, "number 2 is outside of the array of 8 bytes"),
     "an arrival between two mbarriers": (
         'asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at(b) + 4));',
         AlignmentError, "mbarrier.arrive of an mbarrier at address"),

@@ -7,7 +7,7 @@ import pytest
 
 from septran.emulator import MisuseError, UnknownInstructionError, build, emulate
 from septran.emulator.inline_asm import split, statements
-from septran.emulator.launch import CudaProgram, Launch, Pointer, Scalar
+from septran.emulator.launch import CudaProgram, KernelLaunch, Pointer, ScalarArgument
 from septran.emulator.sites import origin_of
 from septran.emulator.trace import COMMANDS
 from septran.emulator.translation import to_cpp
@@ -99,8 +99,15 @@ def test_scalars_and_several_launches():
     }"""
     pointers = Pointer("t", "float32", "t"), Pointer("o", "float32", "o")
     launches = (
-        Launch("first", 1, 32, 1, 0, (pointers[0], Scalar("n", "int32"), Scalar("f", "float32"))),
-        Launch("second", 1, 32, 1, 0, pointers),
+        KernelLaunch(
+            "first",
+            1,
+            32,
+            1,
+            0,
+            (pointers[0], ScalarArgument("n", "int32"), ScalarArgument("f", "float32")),
+        ),
+        KernelLaunch("second", 1, 32, 1, 0, pointers),
     )
     program = CudaProgram(text, launches, (("t", 128),), ("o",), (("n", "int32"), ("f", "float32")))
     o = np.zeros(32, np.float32)
@@ -115,7 +122,7 @@ def test_scalars_and_several_launches():
 def test_scratch_is_nan_until_it_is_written():
     text = 'extern "C" __global__ void k(float* t, float* o) { *o = *t; }'
     arguments = Pointer("t", "float32", "t"), Pointer("o", "float32", "o")
-    program = CudaProgram(text, (Launch("k", 1, 1, 1, 0, arguments),), (("t", 4),), ("o",))
+    program = CudaProgram(text, (KernelLaunch("k", 1, 1, 1, 0, arguments),), (("t", 4),), ("o",))
     o = np.zeros(1, np.float32)
     emulate(program, {"o": o})
     assert np.isnan(o[0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from septran.emulator import DeadlockError, MisuseError, UnmodelledError
+from septran.emulator import EmulatedDeadlockError, MisuseError, UnmodelledError
 
 KERNEL = 'extern "C" __global__ void k({}) {{ int l = threadIdx.x; {} }}'
 
@@ -103,7 +103,7 @@ def test_diverged_lanes_are_an_error(launch):
 
 
 def test_a_shuffle_that_lacks_lanes_deadlocks(launch):
-    with pytest.raises(DeadlockError, match=r"4 threads \(0 to 3\): a shuffle"):
+    with pytest.raises(EmulatedDeadlockError, match=r"4 threads \(0 to 3\): a shuffle"):
         words("if (l < 4) o[l] = __shfl_sync(~0u, l, 0); else __syncthreads();", launch)
 
 

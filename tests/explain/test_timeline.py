@@ -11,13 +11,13 @@ import septran
 from septran.views.dsa.timeline import timeline as timeline_of
 from septran.views.text.origin_text import origin_parts
 from septran.views.timelines.svg import timeline_svg
-from septran.views.timelines.timeline import Record, Timeline, covered, joined, timelines
+from septran.views.timelines.timeline import Timeline, TimelineRecord, covered, joined, timelines
 
 WHY = "A is GLOBAL, so it is copied in [gemm.py:33, dsa.mapping.yaml:39:38]"
 
 
 def record(start, end, lane="in", kind="in", **more):
-    return Record(lane, start, end, kind, "copy A", origin=WHY, **more)
+    return TimelineRecord(lane, start, end, kind, "copy A", origin=WHY, **more)
 
 
 def of(*records):

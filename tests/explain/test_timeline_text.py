@@ -2,14 +2,14 @@
 
 import json
 
-from septran.views.timelines.timeline import Record, Timeline
+from septran.views.timelines.timeline import Timeline, TimelineRecord
 
 RECORDS = (
-    Record("copies", 0, 4, "in", "tma A", "block 0", "line 1", bytes=64),
-    Record("products", 2, 6, "matrix", "gemm C", "block 0", flops=10),
-    Record("products", 3, 8, "matrix", "gemm C", "block 0", flops=10),
-    Record("products", 0, 2, "wait", "wait A", "block 0"),
-    Record("copies", 6, 8, "in", "tma A", "block 1"),
+    TimelineRecord("copies", 0, 4, "in", "tma A", "block 0", "line 1", bytes=64),
+    TimelineRecord("products", 2, 6, "matrix", "gemm C", "block 0", flops=10),
+    TimelineRecord("products", 3, 8, "matrix", "gemm C", "block 0", flops=10),
+    TimelineRecord("products", 0, 2, "wait", "wait A", "block 0"),
+    TimelineRecord("copies", 6, 8, "in", "tma A", "block 1"),
 )
 TIMELINE = Timeline("k on m", "steps", 8, RECORDS, ("a note",))
 
@@ -26,7 +26,7 @@ def test_rows_are_as_dark_as_lanes_are_busy():
         "            08 steps",
         "  a note",
     ]
-    assert "|▒▒|" in Timeline("", "us", 4, (Record("x", 1, 3, "in", ""),)).to_text(2)
+    assert "|▒▒|" in Timeline("", "us", 4, (TimelineRecord("x", 1, 3, "in", ""),)).to_text(2)
 
 
 def test_nothing_at_all():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from septran.compiler import produce_stages
-from septran.mapping.mistakes import ConditionError, TunableError
+from septran.mapping.mistakes import ConditionError, TunableSettingError
 
 BLOCK = "product/block"
 
@@ -75,7 +75,7 @@ def test_values_given_with_the_call_go_before_the_file(bench):
 
 
 def test_a_value_of_another_kind_is_an_error(bench):
-    with pytest.raises(TunableError, match="an integer in the logic, not 'wide'") as caught:
+    with pytest.raises(TunableSettingError, match="an integer in the logic, not 'wide'") as caught:
         chosen(bench, top("wide"))
     assert caught.value.where.line == 2
 
@@ -94,7 +94,7 @@ EXPLICIT = """
 
 
 def test_a_misspelt_tunable_of_an_instance_is_an_error(bench):
-    with pytest.raises(TunableError, match="no tunable 'blok_M'") as caught:
+    with pytest.raises(TunableSettingError, match="no tunable 'blok_M'") as caught:
         bench.resolve(EXPLICIT % "blok_M")
     assert caught.value.hint == "did you mean 'block_M'?"
     assert (caught.value.where.line, caught.value.where.column) == (4, 41)
@@ -118,7 +118,7 @@ def test_a_value_that_the_logic_cannot_take_is_the_mappings_mistake(value, messa
         tunables: {{"block_*": 32, block_K: {value}}}
     """
     stages = produce_stages("gemm", text, shapes={"M": 64, "N": 64, "K": 64})
-    with pytest.raises(TunableError, match=message) as caught:
+    with pytest.raises(TunableSettingError, match=message) as caught:
         _ = stages.task_tree
     assert caught.value.where.line == 4
     assert [place.file.endswith("gemm.py") for _, place in caught.value.related] == [True]

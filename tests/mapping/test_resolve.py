@@ -228,7 +228,7 @@ def test_capacity_is_summed_buffer_by_buffer(bench, golden):
             mems: {"*": SPM, temporaries: SPM}
         """
     error = refused(
-        bench, m.CapacityError, text, machine="dsa-sim", logic=bench.scaled,
+        bench, m.MappedCapacityError, text, machine="dsa-sim", logic=bench.scaled,
         shapes={"Y": (256, 512), "X": (256, 512)}, block_M=128,
     )  # fmt: skip
     golden.check(error.message, "capacity")
@@ -242,7 +242,7 @@ def test_stages_of_a_pipeline_count(bench):
           - {match: {leaf: elementwise}, mems: {writes: SPM}}
         """
     bench.resolve(text, "dsa-sim", logic=bench.scaled, block_M=16)
-    with pytest.raises(m.CapacityError, match=r"16 x 1024 float32 x 4 stages"):
+    with pytest.raises(m.MappedCapacityError, match=r"16 x 1024 float32 x 4 stages"):
         bench.resolve(text, "dsa-sim", logic=bench.scaled,
                       shapes={"Y": (64, 1024), "X": (64, 1024)}, block_M=16)  # fmt: skip
 

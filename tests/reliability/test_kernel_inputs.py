@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import septran
-from septran.runtime.errors import OverlapError, ReadOnlyError
+from septran.runtime.errors import OverlapError, ReadOnlyOutputError
 
 SHAPES = {
     "gemm": ((9, 20), (20, 17)),
@@ -123,7 +123,7 @@ def test_outputs_over_inputs_and_read_only_ones_are_refused(kernels, name):
         assert (given == x).all(), "nothing was written"
         out = memory[x.size :].reshape(result.shape)  # the very next byte
         np.testing.assert_array_equal(kernel(*inputs, out=out), result)
-    with pytest.raises(ReadOnlyError):
+    with pytest.raises(ReadOnlyOutputError):
         kernel(*plain, out=locked(result))
 
 

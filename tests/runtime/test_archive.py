@@ -17,7 +17,12 @@ import pytest
 
 import septran
 from septran.runtime import archive
-from septran.runtime.errors import ArchiveError, NoLogicError, NotSpecialisedError, ShapeError
+from septran.runtime.errors import (
+    ArchiveError,
+    ArgumentShapeError,
+    NoLogicError,
+    NotSpecialisedError,
+)
 from septran.runtime.manifest import MANIFEST, write_manifest
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +74,7 @@ def test_a_loaded_kernel_says_what_it_cannot_do(saved):
     loaded = septran.load(saved)
     with pytest.raises(ArchiveError, match=r"(?s)without its logic.*A float32\[33, 20\]"):
         loaded(A[:7], B)
-    with pytest.raises(ShapeError, match="K is 20 in A"):
+    with pytest.raises(ArgumentShapeError, match="K is 20 in A"):
         loaded(A, A)
     for method in (loaded.reference, loaded.interpret, loaded.check):
         with pytest.raises(NoLogicError, match="was loaded from a file"):

@@ -12,12 +12,12 @@ import torch
 from septran.errors import SepTranError
 from septran.runtime.arrays import overlaps_itself
 from septran.runtime.errors import (
+    ArgumentDtypeError,
     DeviceError,
-    DtypeError,
     GradientError,
     NotATensorError,
     OverlapError,
-    ReadOnlyError,
+    ReadOnlyOutputError,
 )
 
 A = np.arange(12, dtype=np.float32).reshape(3, 4) + 1
@@ -248,19 +248,19 @@ def test_batched_tensors_of_vmap_are_refused(gemm):
 
 
 def test_read_only_output_is_an_error(gemm):
-    with pytest.raises(ReadOnlyError, match="C is read-only"):
+    with pytest.raises(ReadOnlyOutputError, match="C is read-only"):
         gemm(A, B, out=read_only(np.zeros((3, 5), np.float32)))
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "object", "U3", "datetime64[s]", "V4", "float128"])
 def test_unknown_dtypes_are_refused(gemm, dtype):
-    with pytest.raises(DtypeError, match="which SepTran does not have"):
+    with pytest.raises(ArgumentDtypeError, match="which SepTran does not have"):
         gemm(np.zeros((3, 4), dtype), B)
 
 
 def test_complex_tensors_are_refused(gemm):
     a = torch.zeros(3, 4, dtype=torch.complex64)
-    with pytest.raises(DtypeError, match="A is complex64"):
+    with pytest.raises(ArgumentDtypeError, match="A is complex64"):
         gemm(a, torch.from_numpy(B))
 
 

@@ -15,11 +15,11 @@ import septran
 from septran import task
 from septran.runtime.errors import (
     ArgumentCountError,
-    DtypeError,
+    ArgumentDtypeError,
+    ArgumentShapeError,
     NotATensorError,
     NotSpecialisedError,
     ScalarError,
-    ShapeError,
 )
 from septran.task.tree import ScalarParam
 from tests.runtime.fakes import make_kernel
@@ -156,11 +156,11 @@ def test_missing_and_extra_tensors_are_named(gemm):
 
 
 def test_disagreeing_dimension_is_named(gemm):
-    with pytest.raises(ShapeError, match=r"K is 4 in A \(3 x 4\), but 3 in B \(3 x 4\)"):
+    with pytest.raises(ArgumentShapeError, match=r"K is 4 in A \(3 x 4\), but 3 in B \(3 x 4\)"):
         gemm(A, A)
-    with pytest.raises(ShapeError, match=r"M is 3 in A|M is 4 in C"):
+    with pytest.raises(ArgumentShapeError, match=r"M is 3 in A|M is 4 in C"):
         gemm(A, B, out=np.empty((4, 5), np.float32))
-    with pytest.raises(ShapeError, match=r"B is 2 x 4 x 5 \(3-dim.*must be K x N"):
+    with pytest.raises(ArgumentShapeError, match=r"B is 2 x 4 x 5 \(3-dim.*must be K x N"):
         gemm(A, np.stack([B, B]))
 
 
@@ -169,15 +169,15 @@ def test_output_of_a_wrong_shape_is_an_error_without_named_dimensions():
     kernel._specialise = lambda shapes, dtypes, old=kernel._specialise: old(
         {k: v for k, v in shapes.items() if k != "C"}, dtypes
     )
-    with pytest.raises(ShapeError, match="C is 4 x 5, but must be 3 x 5"):
+    with pytest.raises(ArgumentShapeError, match="C is 4 x 5, but must be 3 x 5"):
         kernel(A, B, out=np.empty((4, 5), np.float32))
 
 
 def test_wrong_dtype_is_an_error_where_it_is_fixed():
     kernel, _ = make_kernel(dtype="float32")
-    with pytest.raises(DtypeError, match=r"A is float64, but must be float32(.|\n)*astype"):
+    with pytest.raises(ArgumentDtypeError, match=r"A is float64, but must be float32(.|\n)*astype"):
         kernel(A.astype(np.float64), B)
-    with pytest.raises(DtypeError, match=r"A is float64(.|\n)*to\(torch.float32\)"):
+    with pytest.raises(ArgumentDtypeError, match=r"A is float64(.|\n)*to\(torch.float32\)"):
         kernel(torch.from_numpy(A).double(), torch.from_numpy(B))
 
 
@@ -215,7 +215,7 @@ def test_signature_prints_as_it_is_called(alpha):
 
 def test_fixed_shape_is_checked():
     kernel, _ = make_kernel(shape=(8, 4))
-    with pytest.raises(ShapeError, match="A is 3 x 4, but the kernel is for 8 x 4"):
+    with pytest.raises(ArgumentShapeError, match="A is 3 x 4, but the kernel is for 8 x 4"):
         kernel(A, B)
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from septran.simulator import (
-    BoundsError,
     CommandError,
     FlagError,
     HazardError,
-    OverlapError,
+    SimulatedBoundsError,
     SimulationError,
     StuckError,
+    TemporaryOverlapError,
     UnwrittenBytesError,
     simulate,
 )
@@ -259,7 +259,7 @@ def test_temporaries_lie_apart_from_what_others_use(toy, script):
     run(toy, script, temporaries={"SPM": 64})
     script.load(96, 0, 1, 64)
     message = "dst writes bytes of SPM from byte 64 on, .* it is no vector command"
-    refuses(OverlapError, toy, script, message, temporaries={"SPM": 64})
+    refuses(TemporaryOverlapError, toy, script, message, temporaries={"SPM": 64})
 
 
 def test_a_temporary_is_one_node_s(toy, script):
@@ -270,7 +270,14 @@ def test_a_temporary_is_one_node_s(toy, script):
     )  # fmt: skip
     run(toy, script, temporaries={"SPM": 0}, origins={1: "y", 2: "y"})
     message = "x reads bytes of SPM from byte 0 on, .* it was written for something else"
-    refuses(OverlapError, toy, script, message, temporaries={"SPM": 0}, origins={1: "y", 2: "z"})
+    refuses(
+        TemporaryOverlapError,
+        toy,
+        script,
+        message,
+        temporaries={"SPM": 0},
+        origins={1: "y", 2: "z"},
+    )
 
 
 def test_edges_of_blocks_are_masked(toy, script):
@@ -293,7 +300,9 @@ def test_edges_of_blocks_are_masked(toy, script):
 
 def test_an_access_behind_the_end_is_found(toy, script):
     script.load(65536 - 64, 0, 2, 64)
-    refuses(BoundsError, toy, script, "dst is bytes 65472 to 65600 of SPM, which has 65536")
+    refuses(
+        SimulatedBoundsError, toy, script, "dst is bytes 65472 to 65600 of SPM, which has 65536"
+    )
 
 
 def test_an_access_before_the_start_is_found(toy, script):
@@ -303,12 +312,19 @@ def test_an_access_before_the_start_is_found(toy, script):
     inside.fill(SPM - 64, 0.0, 1, 16)
     limited = replace(toy.memory("GLOBAL"), capacity_bytes=1 << 30)
     memories = (limited, *toy.memories[1:])
-    refuses(BoundsError, replace(toy, memories=memories), inside, "of GLOBAL, which has 1073741824")
+    refuses(
+        SimulatedBoundsError,
+        replace(toy, memories=memories),
+        inside,
+        "of GLOBAL, which has 1073741824",
+    )
 
 
 def test_an_access_behind_a_parameter_is_found(toy, script):
     script.load(0, 0, 65, 64)
-    refuses(BoundsError, toy, script, "src is bytes 0 to 4160 of parameter 0, which has 4096")
+    refuses(
+        SimulatedBoundsError, toy, script, "src is bytes 0 to 4160 of parameter 0, which has 4096"
+    )
 
 
 def test_a_parameter_that_there_is_not_is_found(toy, script):
@@ -325,7 +341,7 @@ def test_alignment_is_the_engines(toy, script):
     engines = tuple(replace(e, alignment=32) for e in toy.engines)
     script.load(16, 0, 1, 64)
     message = "dst is 0x.*10, no multiple of 32, the alignment of dma_in"
-    refuses(BoundsError, replace(toy, engines=engines), script, message)
+    refuses(SimulatedBoundsError, replace(toy, engines=engines), script, message)
 
 
 def test_an_operand_in_the_wrong_memory_is_found(toy, script):

@@ -8,7 +8,7 @@ from septran import task
 from septran.runtime import errors as calls
 from septran.task import errors
 from septran.task.frontend.definition import Keyword
-from septran.task.reference import ArgumentCountError
+from septran.task.reference_arguments import ReferenceArgumentCountError
 
 X = np.arange(1, 12, dtype="float32")
 
@@ -69,16 +69,16 @@ def test_wrong_scalars_are_told(given, error, match):
 
 def test_arrays_of_the_wrong_kind_are_told():
     kernel = septran.compile(scale, "cpu-x86", dtypes={"X": "float32"})
-    with pytest.raises(calls.DtypeError, match="complex"):
+    with pytest.raises(calls.ArgumentDtypeError, match="complex"):
         kernel(X.astype("complex64"), a=1.0)
-    with pytest.raises(calls.ShapeError):
+    with pytest.raises(calls.ArgumentShapeError):
         kernel(np.zeros((2, 2), "float32"), a=1.0)
     with pytest.raises(calls.ArgumentCountError):
         kernel(a=1.0)
 
 
 def test_the_reference_needs_scalars_too():
-    with pytest.raises(ArgumentCountError, match="scale needs a"):
+    with pytest.raises(ReferenceArgumentCountError, match="scale needs a"):
         task.run(scale, X)
     with pytest.raises(errors.LaunchArgumentsError, match="no parameter 'aa'") as caught:
         task.run(scale, X, aa=1.0)

@@ -18,7 +18,7 @@ from septran.tile.interpret.channel_state import DeadlockError
 from septran.tile.interpret.execution import ADVERSARIES
 from septran.tile.interpret.interpreter import ArgumentError, interpret
 from septran.tile.interpret.storage import CapacityError, ExtentError, OutOfBoundsError
-from septran.tile.interpret.unwritten import UnwrittenElementError
+from septran.tile.interpret.unwritten import UnwrittenResultError
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Barrier, Region
 from septran.tile.records import Placement
@@ -123,7 +123,7 @@ def test_temporaries_are_fresh_in_every_iteration(build, part):
     body = [one, build.copy(part(y, (AT, 0), (1, 1)), part(s, (0, 0), (1, 1)))]
     once = interpret(build.program("Y", "Y", build.loop("i", 1, *body)), [])["Y"]
     assert once[0, 0] == 3
-    with pytest.raises(UnwrittenElementError, match=r"S\[0, 0\] is read, and nobody has"):
+    with pytest.raises(UnwrittenResultError, match=r"S\[0, 0\] is read, and nobody has"):
         interpret(build.program("Y", "Y", build.loop("i", 2, *body)), [])
 
 
@@ -236,7 +236,7 @@ def test_ragged_copies(build, part):
     out, data = build.copy(part(y), part(s)), np.ones((4, 4), np.float32)
     plain = build.program("YX", "Y", build.copy(part(s), some), out)
     zeros = build.program("YX", "Y", build.copy(part(s), some, zero_fill=True), out)
-    with pytest.raises(UnwrittenElementError, match=r"S\[2, 0\] is read"):
+    with pytest.raises(UnwrittenResultError, match=r"S\[2, 0\] is read"):
         interpret(plain, [data])
     assert (interpret(zeros, [data])["Y"][2:] == 0).all()
     less = build.program("YX", "Y", build.copy(part(s, valid=(1, 4)), some), out)

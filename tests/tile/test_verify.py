@@ -17,7 +17,7 @@ from septran.tile.passes.schedule.insert_sync import insert_sync
 from septran.tile.passes.schedule.pipeline_loops import pipeline_loops
 from septran.tile.records import Placement
 from septran.tile.verify.bijection import LayoutError
-from septran.tile.verify.names import MissingOriginError, UnknownNameError, UnwrittenBufferError
+from septran.tile.verify.names import MissingOriginError, UnknownNodeNameError, UnwrittenBufferError
 from septran.tile.verify.places import (
     ClusterError,
     EngineError,
@@ -55,21 +55,21 @@ def test_correct_programs_pass(programs, full):
 def test_unknown_buffer(build, part, tensors):
     y, x = tensors
     program = build.program("YX", "Y", build.move(part(y), part(replace(x, name="Z"))))
-    with pytest.raises(UnknownNameError, match="Compute names buffer 'Z'"):
+    with pytest.raises(UnknownNodeNameError, match="Compute names buffer 'Z'"):
         verify(program)
 
 
 def test_unknown_channel(build, part, tensors):
     y, x = tensors
     wait = replace(build.wait(build.channel("ring", "DMA_IN", 2), 0), channel="rang")
-    with pytest.raises(UnknownNameError, match="did you mean 'ring'"):
+    with pytest.raises(UnknownNodeNameError, match="did you mean 'ring'"):
         verify(build.program("YX", "Y", wait, build.move(part(y), part(x))))
 
 
 def test_unknown_loop_index(build, part, tensors):
     y, x = tensors
     move = build.move(part(y, (AT, 0), (1, 8)), part(x, (AT, 0), (1, 8)))
-    with pytest.raises(UnknownNameError, match="loop index 'i'"):
+    with pytest.raises(UnknownNodeNameError, match="loop index 'i'"):
         verify(build.program("YX", "Y", move))
 
 
@@ -385,21 +385,21 @@ def test_copy_that_is_never_waited_for(build, part, tensors):
 
 def test_a_parameter_without_a_buffer(build, part, tensors):
     y, x = tensors
-    with pytest.raises(UnknownNameError, match="parameter 'Q' has no buffer"):
+    with pytest.raises(UnknownNodeNameError, match="parameter 'Q' has no buffer"):
         verify(build.program("YXQ", "Y", build.move(part(y), part(x))))
 
 
 def test_two_buffers_of_one_name(build, part, tensors):
     y, x = tensors
     program = build.program("YX", "Y", build.move(part(y), part(x)))
-    with pytest.raises(UnknownNameError, match="two buffers have one name"):
+    with pytest.raises(UnknownNodeNameError, match="two buffers have one name"):
         verify(replace(program, buffers=(*program.buffers, y)))
 
 
 def test_a_loop_index_inside_of_itself(build, part, tensors):
     y, x = tensors
     inner = build.loop("i", 3, build.move(part(y), part(x)))
-    with pytest.raises(UnknownNameError, match="loop index i is that of an outer loop, too"):
+    with pytest.raises(UnknownNodeNameError, match="loop index i is that of an outer loop, too"):
         verify(build.program("YX", "Y", build.loop("i", 2, inner)))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from septran.tuning.measuring import Stopped, Worker
+from septran.tuning.measuring import MeasuringWorker, Stopped
 
 COMMAND = (sys.executable, str(Path(__file__).with_name("planted.py")))
 PATIENT = 120.0
@@ -18,7 +18,7 @@ PATIENT = 120.0
 
 @pytest.fixture
 def worker():
-    with Worker(COMMAND) as made:
+    with MeasuringWorker(COMMAND) as made:
         yield made
 
 
@@ -66,7 +66,7 @@ def test_what_takes_too_long_is_ended_with_all_that_it_started(worker, tmp_path)
 
 
 def test_someone_who_stops_does_not_wait_for_the_candidate():
-    worker = Worker(COMMAND, stopped=lambda: True)
+    worker = MeasuringWorker(COMMAND, stopped=lambda: True)
     with pytest.raises(Stopped):
         ask(worker, "loop", 600)
     assert worker._process is None

@@ -85,7 +85,7 @@ def test_the_reference_refuses_it(logic, undecided):
 @pytest.mark.parametrize("order", ["early", "late", 1])
 def test_the_interpreter_refuses_it(order, machine, logic, undecided):
     stages = produce_stages(logic("half", HALF), machine, shapes={"R": 40, "S": 9})
-    with pytest.raises(unwritten.UnwrittenElementError, match=r"t\[0, 4\].* is read") as caught:
+    with pytest.raises(unwritten.UnwrittenResultError, match=r"t\[0, 4\].* is read") as caught:
         interpret(stages.tile_program, [X], order=order)
     assert caught.value.where.line == 10
 
@@ -202,7 +202,7 @@ def test_what_a_condition_chooses_is_read(logic):
     with pytest.raises(UnwrittenElementError, match=r"t\[0, 4\] is read"):
         task.run(task.load_entry(path), X)
     program = produce_stages(path, "cpu-x86", shapes={"R": 40, "S": 9}).tile_program
-    with pytest.raises(unwritten.UnwrittenElementError, match=r"t\[0, 4\] is read"):
+    with pytest.raises(unwritten.UnwrittenResultError, match=r"t\[0, 4\] is read"):
         interpret(program, [X])
 
 

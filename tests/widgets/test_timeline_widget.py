@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from septran.views import live
-from septran.views.timelines.timeline import Record, Timeline
+from septran.views.timelines.timeline import Timeline, TimelineRecord
 
 pytest.importorskip("anywidget")
 
-RUN = Timeline("run", "us", 2.0, (Record("in", 0, 2, "in", "copy A"),))
+RUN = Timeline("run", "us", 2.0, (TimelineRecord("in", 0, 2, "in", "copy A"),))
 
 
 def test_exploring_gives_a_widget_with_the_data_and_a_static_stand_in():

@@ -30,7 +30,7 @@ FORMS = "float16[128,64], zeros:float32[128], a.npy, int32=5 or null"
 
 
 @dataclass(frozen=True)
-class Shape:
+class LaunchShape:
     """How a kernel is launched."""
 
     grid: tuple[int, int, int] = (1, 1, 1)
@@ -52,7 +52,7 @@ def kernel_of(module: Module, name: str | None) -> PtxFunction:
 
 
 def program_of(
-    text: str, kernel: PtxFunction, target: str, words: Sequence[str], shape: Shape, seed: int
+    text: str, kernel: PtxFunction, target: str, words: Sequence[str], shape: LaunchShape, seed: int
 ) -> tuple[CudaProgram, dict[str, Array]]:
     """The program and its arrays, by the kernel's parameters; raises MisuseError."""
     if len(words) != len(kernel.parameters):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from septran.emulator.ptx.instructions import Instruction, Instructions
+from septran.emulator.ptx.instructions import Instructions, PtxInstruction
 
 INSTRUCTIONS = Instructions()
 
@@ -12,12 +12,12 @@ def _flag(condition: bool) -> str:
 
 
 @INSTRUCTIONS(r"mbarrier\.init(\.shared(::cta)?)?\.b64")
-def _init(i: Instruction) -> str:
+def _init(i: PtxInstruction) -> str:
     return f"emu::mbarrier_init({i.shared(0)}, {i.u32(1)});"
 
 
 @INSTRUCTIONS(r"mbarrier\.inval(\.shared(::cta)?)?\.b64")
-def _invalidate(i: Instruction) -> str:
+def _invalidate(i: PtxInstruction) -> str:
     return f"emu::mbarrier_invalidate({i.shared(0)});"
 
 
@@ -25,7 +25,7 @@ def _invalidate(i: Instruction) -> str:
     r"mbarrier\.arrive(\.expect_tx)?(\.(release|relaxed)\.(cta|cluster))?"
     r"(\.shared(::cta|::cluster)?)?\.b64"
 )
-def _arrive(i: Instruction) -> str:
+def _arrive(i: PtxInstruction) -> str:
     first = 0 if i.operands[0].startswith("[") else 1
     rest = i.operands[first + 1 :]
     release = _flag(not i.has("relaxed"))
@@ -39,12 +39,12 @@ def _arrive(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"mbarrier\.expect_tx(\.relaxed\.(cta|cluster))?(\.shared(::cta|::cluster)?)?\.b64")
-def _expect(i: Instruction) -> str:
+def _expect(i: PtxInstruction) -> str:
     return f"emu::mbarrier_expect({i.shared(0)}, {i.u32(1)});"
 
 
 @INSTRUCTIONS(r"mbarrier\.complete_tx(\.relaxed\.(cta|cluster))?(\.shared(::cta|::cluster)?)?\.b64")
-def _complete(i: Instruction) -> str:
+def _complete(i: PtxInstruction) -> str:
     return f"emu::mbarrier_complete({i.shared(0)}, {i.u32(1)});"
 
 
@@ -52,7 +52,7 @@ def _complete(i: Instruction) -> str:
     r"mbarrier\.(try_wait|test_wait)(\.parity)?(\.(acquire|relaxed)\.(cta|cluster))?"
     r"(\.shared(::cta)?)?\.b64"
 )
-def _wait(i: Instruction) -> str:
+def _wait(i: PtxInstruction) -> str:
     name = "wait" if i.has("try_wait") else "test"
     name += "" if i.has("parity") else "_state"
     phase = i.u32(2) if i.has("parity") else i.value(2, "uint64_t")
@@ -61,24 +61,24 @@ def _wait(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"cp\.async\.mbarrier\.arrive(\.noinc)?(\.shared(::cta)?)?\.b64")
-def _arrive_copies(i: Instruction) -> str:
+def _arrive_copies(i: PtxInstruction) -> str:
     return f"emu::mbarrier_arrive_copies({i.shared(0)}, {_flag(i.has('noinc'))});"
 
 
 @INSTRUCTIONS(r"(bar|barrier)(\.cta)?\.sync(\.aligned)?")
-def _sync(i: Instruction) -> str:
+def _sync(i: PtxInstruction) -> str:
     if len(i.operands) > 1:
         return f"emu::barrier_of({i.u32(0)}, {i.u32(1)});"
     return f"emu::barrier_of({i.u32(0)}, emu::block_threads());"
 
 
 @INSTRUCTIONS(r"(bar|barrier)(\.cta)?\.arrive(\.aligned)?")
-def _bar_arrive(i: Instruction) -> str:
+def _bar_arrive(i: PtxInstruction) -> str:
     return f"emu::bar_arrive({i.u32(0)}, {i.u32(1)});"
 
 
 @INSTRUCTIONS(r"(bar|barrier)(\.cta)?\.red\.(popc|and|or)(\.aligned)?\.(u32|pred)")
-def _bar_vote(i: Instruction) -> str:
+def _bar_vote(i: PtxInstruction) -> str:
     """A vote of all threads at barrier 0."""
     predicate = i.value(len(i.operands) - 1, "bool")
     if i.operands[1] != "0" or len(i.operands) > 3:
@@ -89,27 +89,27 @@ def _bar_vote(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"bar\.warp\.sync")
-def _warp_sync(i: Instruction) -> str:
+def _warp_sync(i: PtxInstruction) -> str:
     return f"emu::warp_sync({i.u32(0)});"
 
 
 @INSTRUCTIONS(r"barrier\.cluster\.arrive(\.release|\.relaxed)?(\.aligned)?")
-def _cluster_arrive(i: Instruction) -> str:
+def _cluster_arrive(i: PtxInstruction) -> str:
     return f"emu::cluster_arrive({_flag(not i.has('relaxed'))});"
 
 
 @INSTRUCTIONS(r"barrier\.cluster\.wait(\.acquire)?(\.aligned)?")
-def _cluster_wait(_: Instruction) -> str:
+def _cluster_wait(_: PtxInstruction) -> str:
     return "emu::cluster_wait(true);"
 
 
 @INSTRUCTIONS(r"fence\.proxy\.async(\.(global|shared::(cta|cluster)))?")
-def _proxy(i: Instruction) -> str:
+def _proxy(i: PtxInstruction) -> str:
     return "emu::fence_proxy_async();" if not i.has("global") else ";"
 
 
 @INSTRUCTIONS(r"fence\.mbarrier_init\.release\.cluster")
-def _init_fence(_: Instruction) -> str:
+def _init_fence(_: PtxInstruction) -> str:
     return "emu::fence_barrier_init();"
 
 
@@ -117,39 +117,39 @@ def _init_fence(_: Instruction) -> str:
     r"(membar\.(cta|gl|sys)|fence(\.(sc|acq_rel|acquire|release))?(\.(cta|cluster|gpu|sys))?"
     r"|fence\.proxy\.(alias|tensormap\S*)|prefetch\S*|griddepcontrol\.\w+|applypriority\S*)"
 )
-def _nothing(_: Instruction) -> str:
+def _nothing(_: PtxInstruction) -> str:
     return '__asm__ volatile("" ::: "memory");'
 
 
 @INSTRUCTIONS(r"setmaxnreg\.(inc|dec)\.sync\.aligned\.u32")
-def _registers(i: Instruction) -> str:
+def _registers(i: PtxInstruction) -> str:
     return f"emu::set_max_registers({i.u32(0)}, {_flag(i.has('inc'))});"
 
 
 @INSTRUCTIONS(r"elect\.sync")
-def _elect(i: Instruction) -> str:
+def _elect(i: PtxInstruction) -> str:
     lane, _, predicate = (x.strip() for x in i.operands[0].partition("|"))
     leader = i.set_to(lane, "(uint32_t)__builtin_ctz(m_)") if lane != "_" else ""
     return f"uint32_t m_ = {i.u32(1)}; {leader} {i.set_to(predicate, 'emu::elect(m_)')}"
 
 
 @INSTRUCTIONS(r"nanosleep\.u32")
-def _sleep(_: Instruction) -> str:
+def _sleep(_: PtxInstruction) -> str:
     return "emu::sleep();"
 
 
 @INSTRUCTIONS(r"trap|brkpt")
-def _trap(_: Instruction) -> str:
+def _trap(_: PtxInstruction) -> str:
     return "emu::trap();"
 
 
 @INSTRUCTIONS(r"vote\.sync\.ballot\.b32")
-def _ballot(i: Instruction) -> str:
+def _ballot(i: PtxInstruction) -> str:
     return i.set(0, f"emu::ballot({i.u32(2)}, {i.value(1, 'bool')})")
 
 
 @INSTRUCTIONS(r"vote\.sync\.(all|any|uni)\.pred")
-def _vote(i: Instruction) -> str:
+def _vote(i: PtxInstruction) -> str:
     mask, value = i.u32(2), i.value(1, "bool")
     if i.has("any"):
         return i.set(0, f"emu::ballot({mask}, {value}) != 0")
@@ -159,7 +159,7 @@ def _vote(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"shfl\.sync\.(idx|up|down|bfly)\.b32")
-def _shuffle(i: Instruction) -> str:
+def _shuffle(i: PtxInstruction) -> str:
     """PTX ISA, "shfl.sync": bits 0-4 of c clamp, bits 8-12 split the warp into segments."""
     value, _, predicate = (x.strip() for x in i.operands[0].partition("|"))
     mode = i.opcode.split(".")[2]
@@ -175,7 +175,7 @@ def _shuffle(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"match\.(any|all)\.sync\.b(32|64)")
-def _match(i: Instruction) -> str:
+def _match(i: PtxInstruction) -> str:
     mask, _, predicate = (x.strip() for x in i.operands[0].partition("|"))
     lines = [f"uint32_t m_ = emu::match({i.u32(2)}, {i.value(1, 'uint64_t')});"]
     if i.has("all"):
@@ -190,7 +190,7 @@ _REDUX = {"add": "a + b", "min": "a < b ? a : b", "max": "a > b ? a : b", "and":
 
 
 @INSTRUCTIONS(r"redux\.sync\.(add|min|max|and|or|xor)\.[bus]32")
-def _reduce(i: Instruction) -> str:
+def _reduce(i: PtxInstruction) -> str:
     name, kind = i.opcode.split(".")[2:]
     type_ = "int32_t" if kind == "s32" and name != "add" else "uint32_t"
     f = (
@@ -201,5 +201,5 @@ def _reduce(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"activemask\.b32")
-def _active(i: Instruction) -> str:
+def _active(i: PtxInstruction) -> str:
     return i.set(0, "emu::active_mask()")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from septran.emulator.inline_asm import split
-from septran.emulator.ptx.instructions import TYPES, Instruction, Instructions, size_of
+from septran.emulator.ptx.instructions import TYPES, Instructions, PtxInstruction, size_of
 
 INSTRUCTIONS = Instructions()
 
@@ -13,7 +13,7 @@ _REDUCTIONS = {"add": "add", "min": "min", "max": "max"}
 
 
 @INSTRUCTIONS(r"cp\.async\.c[ag]\.shared(::cta)?\.global(\.L2::\w+)*")
-def _copy(i: Instruction) -> str:
+def _copy(i: PtxInstruction) -> str:
     """PTX ISA, "cp.async": an optional count of source bytes, or a predicate to ignore them."""
     rest = list(i.operands[3:])
     if i.has("L2::cache_hint"):
@@ -28,31 +28,31 @@ def _copy(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"cp\.async\.commit_group")
-def _commit(_: Instruction) -> str:
+def _commit(_: PtxInstruction) -> str:
     return "emu::copy_commit();"
 
 
 @INSTRUCTIONS(r"cp\.async\.wait_group")
-def _wait(i: Instruction) -> str:
+def _wait(i: PtxInstruction) -> str:
     return f"emu::copy_wait({i.u32(0)});"
 
 
 @INSTRUCTIONS(r"cp\.async\.wait_all")
-def _wait_all(_: Instruction) -> str:
+def _wait_all(_: PtxInstruction) -> str:
     return "emu::copy_commit(); emu::copy_wait(0);"
 
 
 @INSTRUCTIONS(r"cp\.async\.bulk\.commit_group")
-def _bulk_commit(_: Instruction) -> str:
+def _bulk_commit(_: PtxInstruction) -> str:
     return "emu::bulk_commit();"
 
 
 @INSTRUCTIONS(r"cp\.async\.bulk\.wait_group(\.read)?")
-def _bulk_wait(i: Instruction) -> str:
+def _bulk_wait(i: PtxInstruction) -> str:
     return f"emu::bulk_wait({i.u32(0)}, {'true' if i.has('read') else 'false'});"
 
 
-def _box(i: Instruction, number: int) -> tuple[str, int, str]:
+def _box(i: PtxInstruction, number: int) -> tuple[str, int, str]:
     """Of an operand ``[map, {c0, c1}]``: the map, the rank, the coordinates as an array."""
     parts = split(i.operands[number].strip()[1:-1], ",")
     where = [c.strip() for c in split(parts[1].strip().strip("{}"), ",")]
@@ -71,7 +71,7 @@ _LOAD = (
 
 
 @INSTRUCTIONS(_LOAD)
-def _tma_load(i: Instruction) -> str:
+def _tma_load(i: PtxInstruction) -> str:
     map_, rank, at = _box(i, 1)
     ranks = i.u32(3) if i.has("multicast::cluster") else "-1"
     return f"{at} emu::tma_load({i.shared(0)}, {map_}, {rank}, at_, {i.shared(2)}, {ranks});"
@@ -81,7 +81,7 @@ def _tma_load(i: Instruction) -> str:
     r"cp(\.reduce)?\.async\.bulk\.tensor\.[1-5]d\.global\.shared::cta(\.(add|min|max))?"
     r"(\.tile)?\.bulk_group(\.L2::cache_hint)?"
 )
-def _tma_store(i: Instruction) -> str:
+def _tma_store(i: PtxInstruction) -> str:
     map_, rank, at = _box(i, 0)
     how = next((q for q in _REDUCTIONS if i.has(q)), "none")
     return f"{at} emu::tma_store({map_}, {rank}, at_, {i.shared(1)}, emu::Reduction::{how});"
@@ -91,33 +91,33 @@ def _tma_store(i: Instruction) -> str:
     r"cp\.async\.bulk\.shared::(cluster|cta)\.global\.mbarrier::complete_tx::bytes"
     r"(\.multicast::cluster)?(\.L2::cache_hint)?"
 )
-def _bulk_load(i: Instruction) -> str:
+def _bulk_load(i: PtxInstruction) -> str:
     ranks = i.u32(4) if i.has("multicast::cluster") else "-1"
     source = f"(const void*)({i.address(1)})"
     return f"emu::bulk_load({i.shared(0)}, {source}, {i.u32(2)}, {i.shared(3)}, {ranks});"
 
 
 @INSTRUCTIONS(r"cp\.async\.bulk\.global\.shared::cta\.bulk_group(\.L2::cache_hint)?")
-def _bulk_store(i: Instruction) -> str:
+def _bulk_store(i: PtxInstruction) -> str:
     return f"emu::bulk_store((void*)({i.address(0)}), {i.shared(1)}, {i.u32(2)});"
 
 
 @INSTRUCTIONS(r"mapa(\.shared::cluster)?\.u(32|64)")
-def _map(i: Instruction) -> str:
+def _map(i: PtxInstruction) -> str:
     if i.has("u64"):
         return i.set(0, f"emu::map_rank_generic({i.value(1, 'uint64_t')}, {i.u32(2)})")
     return i.set(0, f"emu::map_rank({i.u32(1)}, {i.u32(2)})")
 
 
 @INSTRUCTIONS(r"getctarank(\.shared::cluster)?\.u(32|64)")
-def _rank(i: Instruction) -> str:
+def _rank(i: PtxInstruction) -> str:
     if i.has("shared::cluster"):
         return i.set(0, f"emu::rank_of({i.u32(1)})")
     return i.set(0, f"emu::rank_of(emu::shared_address((const void*)({i.value(1, 'uint64_t')})))")
 
 
 @INSTRUCTIONS(r"createpolicy\.\S+")
-def _policy(i: Instruction) -> str:
+def _policy(i: PtxInstruction) -> str:
     """A cache policy changes no result; what it is, is opaque."""
     return i.set(0, "0")
 
@@ -128,7 +128,7 @@ _CACHE = r"(\.nc)?(\.(ca|cg|cs|lu|cv|wb|wt))?(\.(L[12](::\w+)+|unified))*"
 _VALUE = r"\.([bus](8|16|32|64)|f32|f64|b128)"
 
 
-def _memory(i: Instruction, number: int, how: str, size: int) -> str:
+def _memory(i: PtxInstruction, number: int, how: str, size: int) -> str:
     words = i.opcode.split(".")
     if any(w.startswith("shared") for w in words):
         return f"emu::shared_{how}({i.shared(number)}, {size})"
@@ -137,7 +137,7 @@ def _memory(i: Instruction, number: int, how: str, size: int) -> str:
     return f"emu::memory_{how}((void*)({i.address(number)}), {size})"
 
 
-def _width(i: Instruction) -> tuple[str, int]:
+def _width(i: PtxInstruction) -> tuple[str, int]:
     """The element's C++ type, and how many."""
     words = i.opcode.split(".")
     many = next((int(w[1:]) for w in words if w in ("v2", "v4", "v8")), 1)
@@ -146,7 +146,7 @@ def _width(i: Instruction) -> tuple[str, int]:
 
 @INSTRUCTIONS(rf"ld{_HINTS}{_SPACE}{_CACHE}(\.v[248])?{_VALUE}")
 @INSTRUCTIONS(r"ldu(\.global)?(\.v[24])?\.[busf]\d+")
-def _load(i: Instruction) -> str:
+def _load(i: PtxInstruction) -> str:
     type_, many = _width(i)
     size = size_of(type_)
     members = i.group(0)
@@ -160,7 +160,7 @@ def _load(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(rf"st{_HINTS}{_SPACE}{_CACHE}(\.v[248])?{_VALUE}")
-def _store(i: Instruction) -> str:
+def _store(i: PtxInstruction) -> str:
     type_, many = _width(i)
     size = size_of(type_)
     lines = [f"char* at_ = (char*){_memory(i, 0, 'store', size * many)};"]
@@ -178,7 +178,7 @@ _CHANGES = {
 _SHORT = {"f16": "F16", "bf16": "BF16", "f16x2": "F16", "bf16x2": "BF16"}
 
 
-def _change(i: Instruction) -> tuple[str, str]:
+def _change(i: PtxInstruction) -> tuple[str, str]:
     """The C++ type that an atomic works on, and what becomes of `x` with `v`."""
     name = next(n for n in _CHANGES if i.has(n))
     kind = i.opcode.split(".")[-1]
@@ -195,7 +195,7 @@ def _change(i: Instruction) -> tuple[str, str]:
     rf"(red|atom)(\.async)?{_HINTS}{_SPACE}\.(add|min|max|and|or|xor|exch|inc|dec|cas)(\.noftz)?"
     r"(\.L2::cache_hint)?(\.v[248])?(\.noftz)?\.([bus](16|32|64)|f32|f64|b?f16(x2)?)"
 )
-def _atomic(i: Instruction) -> str:
+def _atomic(i: PtxInstruction) -> str:
     if i.has("async"):
         raise i.fail("with an mbarrier")
     type_, change = _change(i)
@@ -216,5 +216,5 @@ def _atomic(i: Instruction) -> str:
     return " ".join(lines)
 
 
-def _width_of_atomic(i: Instruction) -> int:
+def _width_of_atomic(i: PtxInstruction) -> int:
     return next((int(w[1:]) for w in i.opcode.split(".") if w in ("v2", "v4", "v8")), 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from septran.emulator.ptx.instructions import TYPES, Instruction, Instructions
+from septran.emulator.ptx.instructions import TYPES, Instructions, PtxInstruction
 from septran.emulator.ptx.moves import typed
 
 INSTRUCTIONS = Instructions()
@@ -14,13 +14,13 @@ _MODIFIERS = {
 _ROUNDING = r"(\.(rn|rz|rm|rp))?"
 
 
-def modifiers(i: Instruction) -> str:
+def modifiers(i: PtxInstruction) -> str:
     """The opcode's modifiers as a C++ constant."""
     found = [f"emu::{name}" for word, name in _MODIFIERS.items() if i.has(word)]
     return " | ".join(found) or "0"
 
 
-def _apply(i: Instruction, name: str) -> str:
+def _apply(i: PtxInstruction, name: str) -> str:
     """``emu::f_name`` of the operands, in the type that the opcode ends with."""
     count = len(i.operands)
     kind, flags = i.opcode.split(".")[-1], modifiers(i)
@@ -41,37 +41,37 @@ def _apply(i: Instruction, name: str) -> str:
 @INSTRUCTIONS(rf"(add|sub|mul|fma|mad){_ROUNDING}\.f64")
 @INSTRUCTIONS(r"(add|sub|mul)(\.rn)?(\.ftz)?(\.sat)?\.b?f16(x2)?")
 @INSTRUCTIONS(r"fma\.rn(\.ftz)?(\.sat)?(\.relu)?\.b?f16(x2)?")
-def _arithmetic(i: Instruction) -> str:
+def _arithmetic(i: PtxInstruction) -> str:
     name = i.opcode.split(".")[0]
     return _apply(i, "fma" if name == "mad" else name)
 
 
 @INSTRUCTIONS(r"div(\.(approx|full|rn|rz|rm|rp))?(\.ftz)?\.f32")
 @INSTRUCTIONS(rf"div{_ROUNDING}\.f64")
-def _divide(i: Instruction) -> str:
+def _divide(i: PtxInstruction) -> str:
     return _apply(i, "div")
 
 
 @INSTRUCTIONS(r"(rcp|sqrt|rsqrt|sin|cos|lg2|ex2|tanh)(\.(approx|rn|rz|rm|rp))?(\.ftz)?\.f(32|64)")
 @INSTRUCTIONS(r"(ex2|tanh)\.approx(\.ftz)?\.b?f16(x2)?")
-def _function(i: Instruction) -> str:
+def _function(i: PtxInstruction) -> str:
     """Approximations are as exact here as a float is."""
     return _apply(i, i.opcode.split(".")[0])
 
 
 @INSTRUCTIONS(r"(abs|neg)(\.ftz)?\.(f32|f64|b?f16(x2)?)")
-def _sign(i: Instruction) -> str:
+def _sign(i: PtxInstruction) -> str:
     return _apply(i, i.opcode.split(".")[0])
 
 
 @INSTRUCTIONS(r"copysign\.f(32|64)")
-def _copy_sign(i: Instruction) -> str:
+def _copy_sign(i: PtxInstruction) -> str:
     return _apply(i, "copysign")
 
 
 @INSTRUCTIONS(r"(min|max)(\.ftz)?(\.NaN)?(\.xorsign\.abs)?\.(f32|b?f16(x2)?)")
 @INSTRUCTIONS(r"(min|max)\.f64")
-def _extreme(i: Instruction) -> str:
+def _extreme(i: PtxInstruction) -> str:
     return _apply(i, i.opcode.split(".")[0])
 
 
@@ -83,7 +83,7 @@ _TESTS = {
 
 
 @INSTRUCTIONS(r"testp\.(finite|infinite|number|notanumber|normal|subnormal)\.f(32|64)")
-def _test(i: Instruction) -> str:
+def _test(i: PtxInstruction) -> str:
     return i.set(0, _TESTS[i.opcode.split(".")[1]].format(x=i.value(1, typed(i))))
 
 
@@ -92,13 +92,13 @@ _SHORT = {"f16": "emu::F16", "bf16": "emu::BF16"}
 _INTEGER = r"[us](8|16|32|64)"
 
 
-def _ends(i: Instruction) -> tuple[str, str]:
+def _ends(i: PtxInstruction) -> tuple[str, str]:
     to, source = i.opcode.split(".")[-2:]
     return to, source
 
 
 @INSTRUCTIONS(rf"cvt(\.sat)?\.{_INTEGER}\.{_INTEGER}")
-def _integers(i: Instruction) -> str:
+def _integers(i: PtxInstruction) -> str:
     to, source = (TYPES[t] for t in _ends(i))
     value = i.value(1, source)
     if i.has("sat"):
@@ -107,7 +107,7 @@ def _integers(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(rf"cvt\.(rn|rz|rm|rp)(\.ftz)?(\.sat)?\.(f32|f64|b?f16)\.{_INTEGER}")
-def _from_integer(i: Instruction) -> str:
+def _from_integer(i: PtxInstruction) -> str:
     to, source = _ends(i)
     if to in _SHORT:  # a double holds what is below the bits that are kept
         exact = f"emu::to_odd((double)({i.value(1, TYPES[source])}))"
@@ -116,14 +116,14 @@ def _from_integer(i: Instruction) -> str:
     return i.set(0, f"emu::converted<{modifiers(i)}, {TYPES[to]}>({value})")
 
 
-def _as_float(i: Instruction, source: str) -> str:
+def _as_float(i: PtxInstruction, source: str) -> str:
     if source in _SHORT:
         return f"{_SHORT[source]}::of({i.value(1, 'uint16_t')})"
     return i.value(1, TYPES[source])
 
 
 @INSTRUCTIONS(rf"cvt\.(rni|rzi|rmi|rpi)(\.ftz)?(\.sat)?\.{_INTEGER}\.(f32|f64|b?f16)")
-def _to_integer(i: Instruction) -> str:
+def _to_integer(i: PtxInstruction) -> str:
     how, (to, source) = i.opcode.split(".")[1], _ends(i)
     call = {"rni": "nearbyint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}[how]
     value = _as_float(i, source)
@@ -133,7 +133,7 @@ def _to_integer(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"cvt(\.(rni|rzi|rmi|rpi))(\.ftz)?(\.sat)?\.(f32\.f32|f64\.f64|f16\.f16)")
-def _to_integral(i: Instruction) -> str:
+def _to_integral(i: PtxInstruction) -> str:
     how, (to, source) = i.opcode.split(".")[1], _ends(i)
     number = ["rni", "rzi", "rmi", "rpi"].index(how)
     if to in _SHORT:
@@ -145,7 +145,7 @@ def _to_integral(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"cvt(\.(rn|rz|rm|rp))?(\.ftz)?(\.sat)?(\.relu)?\.(f32|f64)\.(f32|f64|b?f16)")
-def _to_float(i: Instruction) -> str:
+def _to_float(i: PtxInstruction) -> str:
     to, source = _ends(i)
     value = f"({_as_float(i, source)})"
     flush = "emu::kFtz" if i.has("ftz") and source == "f32" else "0"
@@ -154,7 +154,7 @@ def _to_float(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"cvt\.(rn|rz|rm|rp)(\.ftz)?(\.sat)?(\.relu)?(\.satfinite)?\.b?f16\.(f32|f64|b?f16)")
-def _to_short(i: Instruction) -> str:
+def _to_short(i: PtxInstruction) -> str:
     to, source = _ends(i)
     value = f"(float)({_as_float(i, source)})"
     if source == "f64":  # by way of a float that is rounded to odd, so that it is rounded once
@@ -165,7 +165,7 @@ def _to_short(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"cvt\.(rn|rz)(\.relu)?(\.satfinite)?\.b?f16x2\.f32")
-def _to_pair(i: Instruction) -> str:
+def _to_pair(i: PtxInstruction) -> str:
     """PTX ISA, "cvt": the first operand becomes the upper half."""
     number = "emu::BF16" if "bf16x2" in i.opcode else "emu::F16"
     high, low = (i.value(n, "float") for n in (1, 2))
@@ -176,14 +176,14 @@ def _to_pair(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"cvt\.rn\.satfinite(\.relu)?\.(e4m3x2|e5m2x2)\.f32")
-def _to_bytes(i: Instruction) -> str:
+def _to_bytes(i: PtxInstruction) -> str:
     to = i.opcode.split(".")[-2]
     high, low = (f"emu::finished<{modifiers(i)}>({i.value(n, 'float')})" for n in (1, 2))
     return i.set(0, f"emu::cvt_{to}({high}, {low})")
 
 
 @INSTRUCTIONS(r"cvt\.rn\.satfinite(\.relu)?\.(e4m3x2|e5m2x2)\.b?f16x2")
-def _pair_to_bytes(i: Instruction) -> str:
+def _pair_to_bytes(i: PtxInstruction) -> str:
     to, source = _ends(i)
     number = "emu::BF16" if source.startswith("b") else "emu::F16"
     parts = (f"{number}::of((uint16_t)({i.u32(1)} >> {s}))" for s in (16, 0))
@@ -192,7 +192,7 @@ def _pair_to_bytes(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"cvt\.rn(\.relu)?\.f16x2\.(e4m3x2|e5m2x2)")
-def _bytes_to_pair(i: Instruction) -> str:
+def _bytes_to_pair(i: PtxInstruction) -> str:
     wide = f"emu::cvt_f16x2_{i.opcode.split('.')[-1]}({i.value(1, 'uint16_t')})"
     if i.has("relu"):
         f = "[](uint16_t a, uint16_t, uint16_t) { return uint16_t(a & 0x8000 ? 0 : a); }"
@@ -201,7 +201,7 @@ def _bytes_to_pair(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"cvt\.(rna|rn|rz)(\.satfinite)?\.tf32\.f32")
-def _tf32(i: Instruction) -> str:
+def _tf32(i: PtxInstruction) -> str:
     if i.has("rn", "rz"):
         how = "emu::kZero" if i.has("rz") else "emu::kNearest"
         return i.set(0, f"emu::to_tf32<{how}>({i.value(1, 'float')})")

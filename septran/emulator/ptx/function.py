@@ -1,6 +1,6 @@
 """A PTX function while it is translated: what its names mean in C++.
 
-It is the `Block` of the instructions' emitters, which inline assembly has, too: registers,
+It is the `BasicBlock` of the instructions' emitters, which inline assembly has, too: registers,
 parameters, variables of all state spaces, and labels, each in the scope it is declared in.
 """
 
@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from septran.emulator.inline_asm import split
-from septran.emulator.ptx.instructions import TYPES, Block, Instruction, size_of
-from septran.emulator.ptx.parse import PtxFunction, Statement, Variable
+from septran.emulator.ptx.instructions import TYPES, BasicBlock, PtxInstruction, size_of
+from septran.emulator.ptx.parse import PtxFunction, PtxStatement, Variable
 
 _RANGE = re.compile(r"(.+?)<(\d+)>$")
 
 
 @dataclass(frozen=True)
-class Symbol:
+class PtxSymbol:
     """A variable's address."""
 
     type: str
@@ -32,23 +32,23 @@ def identifier(name: str) -> str:
 
 
 @dataclass
-class Scope:
+class PtxScope:
     """What is declared between two brackets."""
 
     number: int
     registers: dict[str, str] = field(default_factory=dict)
-    symbols: dict[str, Symbol] = field(default_factory=dict)
+    symbols: dict[str, PtxSymbol] = field(default_factory=dict)
     labels: frozenset[str] = frozenset()
 
 
-class Function(Block):
+class FunctionScope(BasicBlock):
     """The names of one function; `outer` are the module's variables."""
 
-    def __init__(self, function: PtxFunction, outer: Mapping[str, Symbol]) -> None:
+    def __init__(self, function: PtxFunction, outer: Mapping[str, PtxSymbol]) -> None:
         super().__init__((), 0)
         self.function = function
         self.outer = outer
-        self.scopes = [Scope(0)]
+        self.scopes = [PtxScope(0)]
         self.places: dict[str, str] = {}
         """C++ of registers that lie in arrays: accumulators of wgmma."""
         self._next = 1
@@ -56,14 +56,14 @@ class Function(Block):
     # -------------------------------------------------------------- scopes
     def open(self, labels: frozenset[str]) -> None:
         """A bracket opens; `labels` are those between it and its own end."""
-        self.scopes.append(Scope(self._next, labels=labels))
+        self.scopes.append(PtxScope(self._next, labels=labels))
         self._next += 1
 
     def close(self) -> None:
         """A bracket closes."""
         self.scopes.pop()
 
-    def label(self, name: str, where: Instruction) -> str:
+    def label(self, name: str, where: PtxInstruction) -> str:
         """The C++ label that `name` means here."""
         for scope in reversed(self.scopes):
             if name in scope.labels:
@@ -76,7 +76,7 @@ class Function(Block):
         type_ = TYPES.get(words[1].lstrip("."))
         if type_ is None or len(words) < 3:
             kind = words[1].lstrip(".")
-            raise Instruction(text, (), self).fail(f"registers of type {kind!r}")
+            raise PtxInstruction(text, (), self).fail(f"registers of type {kind!r}")
         found: list[tuple[str, str]] = []
         for name in (n.strip() for n in split(words[2], ",")):
             many = _RANGE.match(name)
@@ -85,7 +85,7 @@ class Function(Block):
         self.scopes[-1].registers.update(found)
         return found
 
-    def symbol(self, name: str) -> Symbol | None:
+    def symbol(self, name: str) -> PtxSymbol | None:
         """The variable of that name."""
         for scope in reversed(self.scopes):
             if name in scope.symbols:
@@ -107,7 +107,7 @@ class Function(Block):
                 return scope.registers[text]
         return None
 
-    def type_of(self, text: str, where: Instruction) -> str:
+    def type_of(self, text: str, where: PtxInstruction) -> str:
         """The C++ type of a register, a variable's address, or a number."""
         if type_ := self._register(text.lstrip("!")):
             return type_
@@ -115,21 +115,21 @@ class Function(Block):
             return found.type
         return super().type_of(text, where)
 
-    def value(self, text: str, type_: str, where: Instruction) -> str:
-        """As `Block.value`; of a variable its address, with what is added to it."""
+    def value(self, text: str, type_: str, where: PtxInstruction) -> str:
+        """As `BasicBlock.value`; of a variable its address, with what is added to it."""
         base, plus, offset = text.partition("+")
         if not self._register(text.lstrip("!")) and (found := self.symbol(base.strip())):
             return f"({type_})({found.text}{f' + ({offset.strip()})' if plus else ''})"
         return super().value(text, type_, where)
 
-    def assign(self, text: str, value: str, where: Instruction) -> str:
-        """As `Block.assign`; moves into accumulators are no accesses that a fence must follow."""
+    def assign(self, text: str, value: str, where: PtxInstruction) -> str:
+        """As `BasicBlock.assign`, but a fence need not follow moves into accumulators."""
         if text in self.places and where.opcode.startswith("mov."):
             return f"emu::move_to({self.place(text, where)}, {value});"
         return super().assign(text, value, where)
 
 
-def accumulators(body: Sequence[Statement]) -> list[list[str]]:
+def accumulators(body: Sequence[PtxStatement]) -> list[list[str]]:
     """The registers of each wgmma's result, where two instructions share all or none of them."""
     groups: list[list[str]] = []
     owner: dict[str, int] = {}
@@ -149,17 +149,17 @@ def accumulators(body: Sequence[Statement]) -> list[list[str]]:
 
 def addresses(
     variables: Sequence[Variable], first: int
-) -> tuple[dict[str, Symbol], list[str], list[str]]:
+) -> tuple[dict[str, PtxSymbol], list[str], list[str]]:
     """The module's variables by name, the C++ that defines them, and that of shared ones.
 
     The latter belongs into each function: where shared memory is depends on the block.
     """
-    symbols: dict[str, Symbol] = {}
+    symbols: dict[str, PtxSymbol] = {}
     outside, inside = [], []
     for number, v in enumerate(variables, first):
         name = f"v_{identifier(v.name)}"
         if v.space == "shared":
-            symbols[v.name] = Symbol("uint32_t", name)
+            symbols[v.name] = PtxSymbol("uint32_t", name)
             call = f"emu::static_shared({number}, {v.bytes}, {v.align})"
             if not v.bytes:
                 # An array without an extent starts where dynamic shared memory does: after the
@@ -168,7 +168,7 @@ def addresses(
                 call = f"emu::dynamic_shared({max(v.align, 1024)})"
             inside.append(f"const uint32_t {name} = emu::shared_address({call});")
         else:
-            symbols[v.name] = Symbol("uint64_t", f"(uint64_t){name}")
+            symbols[v.name] = PtxSymbol("uint64_t", f"(uint64_t){name}")
             outside.append(_array(v, name))
     return symbols, outside, inside
 

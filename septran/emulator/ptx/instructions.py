@@ -76,12 +76,12 @@ def size_of(type_: str) -> int:
 
 
 @dataclass(frozen=True)
-class Instruction:
+class PtxInstruction:
     """One PTX instruction: its opcode, and its operands as C++."""
 
     opcode: str
     operands: tuple[str, ...]
-    block: Block = field(repr=False)
+    block: BasicBlock = field(repr=False)
 
     def has(self, *qualifiers: str) -> bool:
         """Whether the opcode has any of the qualifiers."""
@@ -141,7 +141,7 @@ class Instruction:
         return f"emu::shared_address((const void*)({text}))"
 
 
-Emitter = Callable[[Instruction], str]
+Emitter = Callable[[PtxInstruction], str]
 
 
 class Instructions(list[tuple[re.Pattern[str], Emitter]]):
@@ -158,7 +158,7 @@ class Instructions(list[tuple[re.Pattern[str], Emitter]]):
 
 
 @dataclass
-class Block:
+class BasicBlock:
     """The PTX of one ``asm`` statement while it is translated."""
 
     operands: tuple[AsmOperand, ...]
@@ -181,7 +181,7 @@ class Block:
         """The C++ variable of a register."""
         return "r_" + re.sub(r"\W", "_", text.lstrip("%"))
 
-    def type_of(self, text: str, where: Instruction) -> str:
+    def type_of(self, text: str, where: PtxInstruction) -> str:
         """The C++ type of a register, an operand or a number."""
         number = self.reference(text)
         if number is not None:
@@ -196,7 +196,7 @@ class Block:
             return "float" if len(found[1]) == 8 else "double"
         raise where.fail(f"{text!r} is neither a register nor a number")
 
-    def place(self, text: str, where: Instruction) -> str:
+    def place(self, text: str, where: PtxInstruction) -> str:
         """What is written: an expression of the asm statement, or a register."""
         number = self.reference(text)
         if number is not None:
@@ -206,7 +206,7 @@ class Block:
         self.type_of(text, where)
         return self.variable(text)
 
-    def value(self, text: str, type_: str, where: Instruction) -> str:
+    def value(self, text: str, type_: str, where: PtxInstruction) -> str:
         """What is read, its bits as `type_`; integers are cut or widened."""
         if text in SPECIAL:
             return f"({type_})({SPECIAL[text][1]})"
@@ -230,7 +230,7 @@ class Block:
             return f"emu::bit_cast<{type_}>({found})"
         return f"({type_})({found})"
 
-    def assign(self, text: str, value: str, where: Instruction) -> str:
+    def assign(self, text: str, value: str, where: PtxInstruction) -> str:
         """A statement that writes `value`, whose type is of the right size."""
         if text == "_":
             return f"(void)({value});"

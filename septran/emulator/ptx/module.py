@@ -13,17 +13,17 @@ from collections.abc import Callable, Sequence
 from septran.emulator.errors import UnknownInstructionError
 from septran.emulator.inline_asm import split
 from septran.emulator.ptx.function import (
-    Function,
-    Symbol,
+    FunctionScope,
+    PtxSymbol,
     accumulators,
     addresses,
     identifier,
 )
-from septran.emulator.ptx.instructions import Instruction
+from septran.emulator.ptx.instructions import PtxInstruction
 from septran.emulator.ptx.parse import (
     Module,
     PtxFunction,
-    Statement,
+    PtxStatement,
     Variable,
     failure,
     parse,
@@ -76,12 +76,12 @@ class _Writer:
     """Writes one function into the lines of the output."""
 
     def __init__(
-        self, module: Module, function: PtxFunction, symbols: dict[str, Symbol],
+        self, module: Module, function: PtxFunction, symbols: dict[str, PtxSymbol],
         shared: Sequence[str], output: list[str],
     ) -> None:  # fmt: skip
         self.module, self.function, self.output = module, function, output
         self.shared = shared
-        self.block = Function(function, symbols)
+        self.block = FunctionScope(function, symbols)
         self.line = function.opens
         self.statics = len(module.variables)
 
@@ -93,7 +93,7 @@ class _Writer:
         block.scopes[0].labels = _labels(body, 0)
         for v in (*self.function.results, *self.function.parameters):
             where = f"(uint64_t)p_{identifier(v.name)}"
-            block.scopes[0].symbols[v.name] = Symbol("uint64_t", where)
+            block.scopes[0].symbols[v.name] = PtxSymbol("uint64_t", where)
         self.put(f"{_signature(self.function)} {{ uint32_t carry_ = 0;")
         used = " ".join(s.text for s in body)
         for v, text in zip(
@@ -118,7 +118,7 @@ class _Writer:
             self.output[self.line - 1] += f" {text}"
 
     # -------------------------------------------------------------- statements
-    def statement(self, s: Statement, body: Sequence[Statement], at: int) -> str:
+    def statement(self, s: PtxStatement, body: Sequence[PtxStatement], at: int) -> str:
         """The C++ of one statement."""
         if s.kind == "{":
             self.block.open(_labels(body, at + 1))
@@ -132,7 +132,7 @@ class _Writer:
             return self.directive(s)
         return self.guarded(s.text)
 
-    def directive(self, s: Statement) -> str:
+    def directive(self, s: PtxStatement) -> str:
         """A declaration; what is for debuggers and optimisers is nothing."""
         word = s.text.split(None, 1)[0]
         if word in (".loc", ".file", ".pragma", ".branchtargets", ".callprototype"):
@@ -164,18 +164,18 @@ class _Writer:
         if v.space == "shared":
             self.statics += 1
             number = 1000 * (self.function.line + 1) + self.statics
-            scope.symbols[v.name] = Symbol("uint32_t", name)
+            scope.symbols[v.name] = PtxSymbol("uint32_t", name)
             call = f"emu::static_shared({number}, {v.bytes}, {v.align})"
             # Not a const with a value: jumps may pass its declaration.
             return f"uint32_t {name}; {name} = emu::shared_address({call});"
-        scope.symbols[v.name] = Symbol("uint64_t", f"(uint64_t){name}")
+        scope.symbols[v.name] = PtxSymbol("uint64_t", f"(uint64_t){name}")
         return f"alignas({max(16, v.align)}) uint8_t {name}[{max(1, v.bytes)}];"
 
     # -------------------------------------------------------------- instructions
-    def instruction(self, text: str) -> Instruction:
+    def instruction(self, text: str) -> PtxInstruction:
         opcode, _, rest = text.partition(" ")
         operands = tuple(o.strip() for o in split(rest, ",")) if rest.strip() else ()
-        return Instruction(opcode, operands, self.block)
+        return PtxInstruction(opcode, operands, self.block)
 
     def guarded(self, text: str) -> str:
         """An instruction with its predicate."""
@@ -187,10 +187,10 @@ class _Writer:
         control = _CONTROL.get(found.opcode.split(".")[0])
         return f"{guard}{{ {control(self, found) if control else emit(found)} }}"
 
-    def branch(self, i: Instruction) -> str:
+    def branch(self, i: PtxInstruction) -> str:
         return f"goto {self.block.label(i.operands[0], i)};"
 
-    def branch_by_table(self, i: Instruction) -> str:
+    def branch_by_table(self, i: PtxInstruction) -> str:
         """PTX ISA, "brx.idx": beyond the list of labels the behaviour is undefined."""
         assert self.function.body is not None
         body = self.function.body
@@ -203,12 +203,12 @@ class _Writer:
         )
         return f"switch ({i.u32(0)}) {{ {cases} default: emu::trap(); }}"
 
-    def leave(self, i: Instruction) -> str:
+    def leave(self, i: PtxInstruction) -> str:
         if i.opcode.startswith("exit") and not self.function.kernel:
             raise i.fail("in a function that is no kernel")
         return "return;"
 
-    def call(self, i: Instruction) -> str:
+    def call(self, i: PtxInstruction) -> str:
         """``call (results), name, (parameters);``: each is where its bytes are."""
         groups = [o for o in i.operands if o.startswith("(")]
         name = next(o for o in i.operands if not o.startswith("("))
@@ -227,13 +227,13 @@ class _Writer:
         return f"f_{identifier(name)}({', '.join(values)});"
 
 
-_CONTROL: dict[str, Callable[[_Writer, Instruction], str]] = {
+_CONTROL: dict[str, Callable[[_Writer, PtxInstruction], str]] = {
     "bra": _Writer.branch, "brx": _Writer.branch_by_table, "ret": _Writer.leave,
     "exit": _Writer.leave, "call": _Writer.call,
 }  # fmt: skip
 
 
-def _labels(body: Sequence[Statement], at: int) -> frozenset[str]:
+def _labels(body: Sequence[PtxStatement], at: int) -> frozenset[str]:
     """Labels from `at` on that are in the same scope."""
     depth, found = 0, []
     for s in body[at:]:

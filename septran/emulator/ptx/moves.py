@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from septran.emulator.ptx.instructions import TYPES, Instruction, Instructions, size_of
+from septran.emulator.ptx.instructions import TYPES, Instructions, PtxInstruction, size_of
 
 _ANY = r"(b|u|s|f)(16|32|64)"
 _COMPARISONS = {
@@ -24,19 +24,19 @@ _PERMUTATIONS = {
 }  # fmt: skip
 
 
-def typed(i: Instruction) -> str:
+def typed(i: PtxInstruction) -> str:
     """The C++ type that the opcode ends with."""
     return TYPES[i.opcode.split(".")[-1]]
 
 
 @INSTRUCTIONS(r"mov\.([busf]\d+|pred)")
-def _move(i: Instruction) -> str:
+def _move(i: PtxInstruction) -> str:
     if i.operands[1].startswith("{") or i.operands[0].startswith("{"):
         return _pack(i)
     return i.set(0, i.value(1, typed(i)))
 
 
-def _pack(i: Instruction) -> str:
+def _pack(i: PtxInstruction) -> str:
     """``mov.b32 d, {a, b}`` and back."""
     wide = size_of(typed(i))
     total = f"uint{8 * wide}_t" if wide < 16 else TYPES["b128"]
@@ -54,7 +54,7 @@ def _pack(i: Instruction) -> str:
     return " ".join(lines)
 
 
-def _comparison(i: Instruction, name: str, a: int, b: int, part: int | None = None) -> str:
+def _comparison(i: PtxInstruction, name: str, a: int, b: int, part: int | None = None) -> str:
     """The result of one comparison of operands `a` and `b`; of 16-bit floats in float."""
     kind = i.opcode.split(".")[-1]
     if "f16" in kind:
@@ -79,7 +79,7 @@ def _comparison(i: Instruction, name: str, a: int, b: int, part: int | None = No
 
 
 @INSTRUCTIONS(rf"setp{_COMPARE}{_TYPED}")
-def _compare(i: Instruction) -> str:
+def _compare(i: PtxInstruction) -> str:
     name = i.opcode.split(".")[1]
     first, _, second = (x.strip() for x in i.operands[0].partition("|"))
     join = next((text for word, text in _JOINS.items() if i.has(word)), None)
@@ -96,7 +96,7 @@ def _compare(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(rf"set{_COMPARE}\.(u32|s32|f32){_TYPED}")
-def _set(i: Instruction) -> str:
+def _set(i: PtxInstruction) -> str:
     words = i.opcode.split(".")
     join = next((text for word, text in _JOINS.items() if i.has(word)), None)
     test = _comparison(i, words[1], 1, 2) + (f" {join} {i.value(3, 'bool')}" if join else "")
@@ -105,12 +105,12 @@ def _set(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(rf"selp\.{_ANY}")
-def _select(i: Instruction) -> str:
+def _select(i: PtxInstruction) -> str:
     return i.set(0, f"{i.value(3, 'bool')} ? {i.value(1, typed(i))} : {i.value(2, typed(i))}")
 
 
 @INSTRUCTIONS(rf"slct(\.ftz)?\.{_ANY}\.(s32|f32)")
-def _select_by_sign(i: Instruction) -> str:
+def _select_by_sign(i: PtxInstruction) -> str:
     words = i.opcode.split(".")
     type_ = TYPES[words[-2]]
     test = f"{i.value(3, typed(i))} >= 0"
@@ -118,7 +118,7 @@ def _select_by_sign(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"prmt\.b32(\.(f4e|b4e|rc8|ecl|ecr|rc16))?")
-def _permute(i: Instruction) -> str:
+def _permute(i: PtxInstruction) -> str:
     mode = i.opcode.split(".")[-1]
     if mode in _PERMUTATIONS:
         table = f"emu::{_PERMUTATIONS[mode]}"
@@ -127,20 +127,20 @@ def _permute(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"cvta(\.to)?\.(global|local|const|param(::entry|::func)?)\.u(32|64)")
-def _same_address(i: Instruction) -> str:
+def _same_address(i: PtxInstruction) -> str:
     """These windows are the generic one's own places here."""
     return i.set(0, i.value(1, typed(i)))
 
 
 @INSTRUCTIONS(r"cvta(\.to)?\.shared(::cta|::cluster)?\.u(32|64)")
-def _shared_address(i: Instruction) -> str:
+def _shared_address(i: PtxInstruction) -> str:
     if i.has("to"):
         return i.set(0, f"emu::shared_address((const void*)({i.value(1, 'uint64_t')}))")
     return i.set(0, f"(uint64_t)emu::shared_pointer({i.u32(1)})")
 
 
 @INSTRUCTIONS(r"isspacep\.(global|local|const|param(::entry)?|shared(::cta|::cluster)?)")
-def _in_space(i: Instruction) -> str:
+def _in_space(i: PtxInstruction) -> str:
     space = i.opcode.split(".")[1].replace("::", "_")
     if space not in ("shared", "shared_cta", "shared_cluster", "local", "global"):
         raise i.fail("of this space")

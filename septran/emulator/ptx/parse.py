@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from septran.emulator.errors import Place, UnknownInstructionError
+from septran.emulator.errors import CudaPlace, UnknownInstructionError
 from septran.emulator.inline_asm import split
 from septran.emulator.launch import registers_at_launch
 from septran.emulator.ptx.instructions import TYPES, size_of
@@ -61,7 +61,7 @@ _TARGET = re.compile(r"^\s*\.target\s+(\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Statement:
+class PtxStatement:
     """A statement of a body, a bracket of a scope, or a label."""
 
     kind: str
@@ -101,7 +101,7 @@ class PtxFunction:
     results: tuple[Variable, ...]
     directives: str
     """``.maxntid`` and others, as they stand in the text."""
-    body: tuple[Statement, ...] | None
+    body: tuple[PtxStatement, ...] | None
     """None of a declaration."""
 
     def numbers(self, directive: str) -> tuple[int, ...]:
@@ -149,7 +149,7 @@ def failure(message: str, text: str, line: int) -> UnknownInstructionError:
     """An error at a line of PTX text."""
     lines = text.splitlines()
     shown = lines[line - 1].strip()[:160] if 1 <= line <= len(lines) else ""
-    place = Place(line, shown)
+    place = CudaPlace(line, shown)
     error = UnknownInstructionError(
         f"{message}\n  at {place}",
         hint="an instruction becomes known in septran/emulator/ptx/",
@@ -286,7 +286,7 @@ def _parameters(listed: str | None, text: str, line: int) -> Iterator[Variable]:
 
 
 # ------------------------------------------------------------------ a body's statements
-def _statements(body: str, line: int) -> Iterator[Statement]:
+def _statements(body: str, line: int) -> Iterator[PtxStatement]:
     """Statements in order; `line` is that of the body's first character."""
     at, counted = 0, 0
     while True:
@@ -297,17 +297,17 @@ def _statements(body: str, line: int) -> Iterator[Statement]:
         counted = at
         if body[at] in "{};":
             if body[at] != ";":
-                yield Statement(body[at], body[at], line)
+                yield PtxStatement(body[at], body[at], line)
             at += 1
         elif linewise := _LINEWISE.match(body, at):
-            yield Statement("directive", " ".join(linewise[0].split()), line)
+            yield PtxStatement("directive", " ".join(linewise[0].split()), line)
             at = linewise.end()
         elif label := _LABEL.match(body, at):
-            yield Statement("label", label[1], line)
+            yield PtxStatement("label", label[1], line)
             at = label.end()
         else:
             end = body.find(";", at)
             end = len(body) if end < 0 else end
             text = " ".join(body[at:end].split())
-            yield Statement("directive" if text[0] == "." else "instruction", text, line)
+            yield PtxStatement("directive" if text[0] == "." else "instruction", text, line)
             at = end + 1

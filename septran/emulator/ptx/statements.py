@@ -19,7 +19,7 @@ from septran.emulator.ptx import (
     tensor_cores,
     tensor_maps,
 )
-from septran.emulator.ptx.instructions import KINDS, TYPES, Block, Emitter, Instruction
+from septran.emulator.ptx.instructions import KINDS, TYPES, BasicBlock, Emitter, PtxInstruction
 
 TABLE: tuple[tuple[re.Pattern[str], Emitter], ...] = (
     *barriers.INSTRUCTIONS,
@@ -37,7 +37,7 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 def translate(statement: AsmStatement, number: int) -> str:
     """C++ that does what the PTX of `statement` does."""
-    block = Block(statement.operands, number)
+    block = BasicBlock(statement.operands, number)
     lines = [
         f"[[maybe_unused]] const {KINDS[o.kind]} in_{n} = ({KINDS[o.kind]})({o.expression});"
         for n, o in enumerate(statement.operands)
@@ -74,7 +74,7 @@ def _pieces(body: str) -> Iterator[tuple[str, str]]:
             rest = rest.lstrip()
 
 
-def _declaration(block: Block, text: str) -> str:
+def _declaration(block: BasicBlock, text: str) -> str:
     _, type_, names = text.split(None, 2)
     declared = TYPES[type_.lstrip(".")]
     result = []
@@ -86,22 +86,22 @@ def _declaration(block: Block, text: str) -> str:
     return " ".join(result)
 
 
-def _guarded(block: Block, text: str) -> str:
+def _guarded(block: BasicBlock, text: str) -> str:
     guard = ""
     if text.startswith("@"):
         predicate, _, text = text[1:].partition(" ")
-        where = Instruction(text, (), block)
+        where = PtxInstruction(text, (), block)
         guard = f"if ({block.value(predicate, 'bool', where)}) "
         text = text.strip()
     opcode, _, rest = text.partition(" ")
     operands = tuple(o.strip() for o in split(rest, ",")) if rest.strip() else ()
-    found = Instruction(opcode, operands, block)
+    found = PtxInstruction(opcode, operands, block)
     if opcode.split(".")[0] == "bra":
         return f"{guard}goto {operands[0]}_{block.number};"
     return f"{guard}{{ {emit(found)} }}"
 
 
-def emit(found: Instruction) -> str:
+def emit(found: PtxInstruction) -> str:
     """C++ of one instruction; raises UnknownInstructionError."""
     for pattern, emitter in TABLE:
         if pattern.fullmatch(found.opcode):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from septran.emulator.ptx.instructions import Instruction, Instructions
+from septran.emulator.ptx.instructions import Instructions, PtxInstruction
 
 INSTRUCTIONS = Instructions()
 
@@ -17,7 +17,7 @@ def _type(name: str) -> str:
 
 
 @INSTRUCTIONS(r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k\d+\.(f32|s32)\.\w+\.\w+")
-def _wgmma(i: Instruction) -> str:
+def _wgmma(i: PtxInstruction) -> str:
     n, k = map(int, re.search(r"m64n(\d+)k(\d+)", i.opcode).groups())  # type: ignore[union-attr]
     result, a, b = i.opcode.split(".")[-3:]
     d = i.group(0)
@@ -42,22 +42,22 @@ def _wgmma(i: Instruction) -> str:
 
 
 @INSTRUCTIONS(r"wgmma\.fence\.sync\.aligned")
-def _fence(_: Instruction) -> str:
+def _fence(_: PtxInstruction) -> str:
     return "emu::wgmma_fence();"
 
 
 @INSTRUCTIONS(r"wgmma\.commit_group\.sync\.aligned")
-def _commit(_: Instruction) -> str:
+def _commit(_: PtxInstruction) -> str:
     return "emu::wgmma_commit();"
 
 
 @INSTRUCTIONS(r"wgmma\.wait_group\.sync\.aligned")
-def _wait(i: Instruction) -> str:
+def _wait(i: PtxInstruction) -> str:
     return f"emu::wgmma_wait({i.u32(0)});"
 
 
 @INSTRUCTIONS(r"mma\.sync\.aligned\.m16n8k\d+\.row\.col(\.satfinite)?\.\w+\.\w+\.\w+\.\w+")
-def _mma(i: Instruction) -> str:
+def _mma(i: PtxInstruction) -> str:
     k = int(re.search(r"k(\d+)", i.opcode)[1])  # type: ignore[index]
     result, a, b, c = i.opcode.split(".")[-4:]
     groups = [i.group(j) for j in range(4)]
@@ -79,7 +79,7 @@ def _mma(i: Instruction) -> str:
 
 @INSTRUCTIONS(r"ldmatrix\.sync\.aligned\.m8n8\.x[124](\.trans)?(\.shared(::cta)?)?\.b16")
 @INSTRUCTIONS(r"ldmatrix\.sync\.aligned\.x[124](\.trans)?\.m8n8(\.shared(::cta)?)?\.b16")
-def _load(i: Instruction) -> str:
+def _load(i: PtxInstruction) -> str:
     members = i.group(0)
     turned = "true" if i.has("trans") else "false"
     if not i.has(f"x{len(members)}"):
@@ -92,7 +92,7 @@ def _load(i: Instruction) -> str:
 
 @INSTRUCTIONS(r"stmatrix\.sync\.aligned\.m8n8\.x[124](\.trans)?(\.shared(::cta)?)?\.b16")
 @INSTRUCTIONS(r"stmatrix\.sync\.aligned\.x[124](\.trans)?\.m8n8(\.shared(::cta)?)?\.b16")
-def _store(i: Instruction) -> str:
+def _store(i: PtxInstruction) -> str:
     members = i.group(1)
     turned = "true" if i.has("trans") else "false"
     if not i.has(f"x{len(members)}"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from septran.emulator.ptx.instructions import Instruction, Instructions
+from septran.emulator.ptx.instructions import Instructions, PtxInstruction
 
 INSTRUCTIONS = Instructions()
 
@@ -13,7 +13,7 @@ _FIELDS = f"global_address|rank|elemtype|interleave_layout|swizzle_mode|fill_mod
 @INSTRUCTIONS(
     rf"tensormap\.replace\.tile\.({_FIELDS})(\.(global|shared::cta))?(\.b1024)?\.b(32|64)"
 )
-def _replace(i: Instruction) -> str:
+def _replace(i: PtxInstruction) -> str:
     """PTX ISA, "tensormap.replace": a weak access to the whole map, which is 128 bytes."""
     field = i.opcode.split(".")[3]
     axis = i.u32(1) if field in _AXES else "0"
@@ -33,7 +33,7 @@ def _replace(i: Instruction) -> str:
     r"tensormap\.cp_fenceproxy\.global\.shared::cta\.tensormap::generic\.release"
     r"\.(cta|cluster|gpu|sys)\.sync\.aligned"
 )
-def _copy(i: Instruction) -> str:
+def _copy(i: PtxInstruction) -> str:
     """The lanes copy together; here each copies all, which is the same bytes."""
     if i.operands[2] not in ("128", "0x80"):
         raise i.fail("of another size than 128 bytes")

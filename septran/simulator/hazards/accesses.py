@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.simulator.errors import BoundsError, CommandError
+from septran.simulator.errors import CommandError, SimulatedBoundsError
 from septran.simulator.spaces import Spaces
 from septran.simulator.stream import COLUMNS, Commands, Stream
 
@@ -129,7 +129,7 @@ class AccessTable:
         bad = np.flatnonzero(exists & ((start < 0) | (end > size)))
         if bad.size:
             n = bad[0]
-            raise BoundsError(
+            raise SimulatedBoundsError(
                 f"{self.stream.operand(at[n], role[n])} is bytes {start[n]} to {end[n]} of "
                 f"{self.spaces.name(int(rows[n, 0]))}, which has {size[n]}"
             )

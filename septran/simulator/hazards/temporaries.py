@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.simulator.errors import OverlapError
+from septran.simulator.errors import TemporaryOverlapError
 from septran.simulator.hazards.accesses import Accesses, span
 from septran.simulator.spaces import Spaces
 from septran.simulator.stream import NAMES, Stream
@@ -66,11 +66,11 @@ def _tile(space: Array, region: Array) -> Array:
 
 def _overlap(
     stream: Stream, spaces: Spaces, accesses: Accesses, n: int, start: int, why: str
-) -> OverlapError:
+) -> TemporaryOverlapError:
     operand = stream.operand(int(accesses.command[n]), int(accesses.role[n]))
     name = spaces.name(int(accesses.space[n]))
     does = "writes" if accesses.write[n] else "reads"
-    return OverlapError(
+    return TemporaryOverlapError(
         f"{operand} {does} bytes of {name} from byte {start} on, where temporaries of the vector "
         f"unit lie, and {why}",
         hint="a buffer and a temporary share bytes: give them memories of their own by "

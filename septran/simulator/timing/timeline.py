@@ -75,7 +75,7 @@ class Timing:
 
 
 @dataclass(slots=True)
-class Flag:
+class CountingFlag:
     """One counting flag: when it was set and taken, by whom."""
 
     sets: list[tuple[int, int]] = field(default_factory=list)
@@ -166,16 +166,16 @@ class _Clockwork:
         lanes.append(None)
         return [lanes[n] for n in number.tolist()]
 
-    def _flags(self) -> list[Flag | None]:
+    def _flags(self) -> list[CountingFlag | None]:
         """The flag of each flag command."""
         forms = self.stream.forms
-        known: dict[tuple[int, ...], Flag] = {}
-        found: list[Flag | None] = [None] * len(forms)
+        known: dict[tuple[int, ...], CountingFlag] = {}
+        found: list[CountingFlag | None] = [None] * len(forms)
         for group in forms.externs:
             if group.command.name in ("set_flag", "wait_flag"):
                 for at, row in zip(group.at.tolist(), group.arguments.tolist(), strict=True):
                     key = (int(forms.core[at]), *row[:3])
-                    found[at] = known.setdefault(key, Flag())
+                    found[at] = known.setdefault(key, CountingFlag())
         self.flags = list(known.values())
         return [found[n] for n in self.stream.form.tolist()]
 
@@ -358,5 +358,5 @@ class _Clockwork:
         return True
 
 
-def _left(flag: Flag) -> bool:
+def _left(flag: CountingFlag) -> bool:
     return len(flag.sets) > len(flag.waits)

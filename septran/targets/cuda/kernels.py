@@ -12,7 +12,7 @@ import tvm
 from tvm import tirx
 
 from septran.dtypes import itemsize
-from septran.emulator.launch import Launch, Pointer, Scalar
+from septran.emulator.launch import KernelLaunch, Pointer, ScalarArgument
 from septran.ir.index import Index
 from septran.targets.cuda.context import Context, Storage, Threads, shared_storage
 from septran.targets.cuda.emitter_table import EMITTERS
@@ -65,12 +65,12 @@ MOST_REGISTERS = 256
 
 
 @dataclass(frozen=True)
-class Kernel:
+class LoweredNest:
     """A lowered nest."""
 
     function: Any
     """The device PrimFunc."""
-    launch: Launch
+    launch: KernelLaunch
     remarks: tuple[Remark, ...] = ()
     """What the code generator decided, or could not do."""
     holdings: tuple[Holding, ...] = ()
@@ -79,7 +79,7 @@ class Kernel:
 
 def lower_kernels(
     program: TileProgram, target: Any, notes: list[marks.Marks] | None = None
-) -> list[Kernel]:
+) -> list[LoweredNest]:
     """Each nest of parallel loops as a kernel, in the order of the program.
 
     With `notes`, kernels take notes of when they do what; those of each are appended.
@@ -87,7 +87,7 @@ def lower_kernels(
     require_emitters(program.machine, EMITTERS.copies, EMITTERS.primitives)
     found = list(_nests(program.body))
     names = [program.name if len(found) == 1 else f"{program.name}_{n}" for n in range(len(found))]
-    kernels: list[Kernel] = []
+    kernels: list[LoweredNest] = []
     for name, body in zip(names, found, strict=True):
         taken = None
         if notes is not None:
@@ -130,7 +130,7 @@ class _Kernel:
             EMITTERS, Cluster.of(self.loops), state=KernelState(uniform(program)),
         )  # fmt: skip
 
-    def lower(self, taken: marks.Marks | None = None) -> Kernel:
+    def lower(self, taken: marks.Marks | None = None) -> LoweredNest:
         """Write it."""
         context, names = self.context, used(self.body)
         head = self._parameters(names)
@@ -177,7 +177,7 @@ class _Kernel:
         for scalar in self.program.scalars:
             variable = tirx.Var(self.writer.name(identifier(scalar.name)), scalar.dtype)
             context.scalars[scalar.name] = variable
-            context.arguments.append((Scalar(scalar.name, scalar.dtype), variable))
+            context.arguments.append((ScalarArgument(scalar.name, scalar.dtype), variable))
         return head
 
     def _decode(self) -> int:
@@ -233,7 +233,7 @@ class _Kernel:
         views = [tirx.DeclBuffer(v, data=context.shared.data) for v in context.views.values()]
         return [tirx.AllocBuffer(context.shared), *views, *context.opening, *found]
 
-    def _function(self, head: list[Any], grid: int) -> Kernel:
+    def _function(self, head: list[Any], grid: int) -> LoweredNest:
         context = self.context
         body = sequence([*head, *self.writer.written])
         body = _extent(self.thread, "threadIdx.x", context.block, body)
@@ -249,8 +249,8 @@ class _Kernel:
         function = tirx.PrimFunc([v for _, v in context.arguments], body, attrs=attrs)
         arguments = tuple(a for a, _ in context.arguments)
         size = context.cluster.size
-        launch = Launch(self.name, grid, context.block, size, context.shared_bytes, arguments)
-        return Kernel(function, launch, tuple(context.remarks), tuple(context.holdings))
+        launch = KernelLaunch(self.name, grid, context.block, size, context.shared_bytes, arguments)
+        return LoweredNest(function, launch, tuple(context.remarks), tuple(context.holdings))
 
     def _beside(self) -> int | None:
         """Blocks that a multiprocessor holds, where each thread may have the most registers.

@@ -13,7 +13,7 @@ from typing import Any
 import tvm
 
 from septran.dtypes import itemsize
-from septran.emulator.launch import CudaProgram, Launch
+from septran.emulator.launch import CudaProgram, KernelLaunch
 from septran.targets.base import TensorIR
 from septran.targets.cuda.fragment.fragments import Holding
 from septran.targets.cuda.kernels import lower_kernels
@@ -26,7 +26,7 @@ from septran.tile.nodes import Remark, TileProgram
 class KernelIR(TensorIR):
     """Kernels as TensorIR, one PrimFunc each, with how they are launched."""
 
-    launches: tuple[Launch, ...] = ()
+    launches: tuple[KernelLaunch, ...] = ()
     program: TileProgram | None = None
     remarks: tuple[Remark, ...] = ()
     """What the code generator decided, or could not do, and why."""

@@ -17,7 +17,7 @@ from septran.tile.nodes import Buffer, Compute, Copy, Region
 Array = np.ndarray[Any, Any]
 
 
-class UnwrittenElementError(TileError):
+class UnwrittenResultError(TileError):
     """A result follows from an element that nobody has written."""
 
     code = "SEP439"
@@ -64,7 +64,7 @@ class Unwritten:
             else []
         )
         raise located(
-            UnwrittenElementError,
+            UnwrittenResultError,
             f"{element} is read, and nobody has written it",
             reader.origin,
             notes=notes,

@@ -28,7 +28,7 @@ from septran.tile.nodes import (
 from septran.tile.substitution import FIRST
 
 
-class UnknownNameError(TileError):
+class UnknownNodeNameError(TileError):
     """A node names a buffer, channel, loop index or primitive that there is not."""
 
     code = "SEP425"
@@ -55,9 +55,9 @@ def check_names(program: TileProgram) -> Iterator[TileError]:
     known["primitive"] = {*PRIMITIVES, "map"}
     for name in program.params:
         if name not in buffers:
-            yield UnknownNameError(f"parameter {name!r} has no buffer")
+            yield UnknownNodeNameError(f"parameter {name!r} has no buffer")
     if len(buffers) != len(program.buffers):
-        yield UnknownNameError("two buffers have one name")
+        yield UnknownNodeNameError("two buffers have one name")
     for node, loops in walk(program.body):
         if not node.origin.rule or node.origin.logic is node.origin.mapping is None:
             yield located(MissingOriginError, f"{_kind(node)} has no origin", node.origin)
@@ -97,14 +97,14 @@ def _indices(node: Node, known: set[Var]) -> Iterator[TileError]:
             used |= node.extent.variables()
             if node.variable in known:
                 message = f"loop index {node.variable} is that of an outer loop, too"
-                yield located(UnknownNameError, message, node.origin)
+                yield located(UnknownNodeNameError, message, node.origin)
     for variable in sorted(used - known, key=str):
         yield _unknown("loop index", str(variable), set(map(str, known)), node)
 
 
 def _unknown(kind: str, name: str, known: set[str], node: Node) -> TileError:
     message = f"{_kind(node)} names {kind} {name!r}, which there is not"
-    return located(UnknownNameError, message, node.origin, hint=nearest(name, known))
+    return located(UnknownNodeNameError, message, node.origin, hint=nearest(name, known))
 
 
 def _unwritten(program: TileProgram) -> Iterator[TileError]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from septran.targets.dsa.profiles.lanes import CONTROL, NAMES, working
 from septran.views.dsa.plots import kinds_of
-from septran.views.timelines.timeline import Record, Timeline
+from septran.views.timelines.timeline import Timeline, TimelineRecord
 
 if TYPE_CHECKING:
     from septran.targets.dsa.profiles.profile import DsaProfile
@@ -22,7 +22,7 @@ def timeline(profile: DsaProfile, title: str = "") -> Timeline:
                     profile.cycles, records, tuple(_notes(profile)))  # fmt: skip
 
 
-def _records(profile: DsaProfile) -> Iterator[Record]:
+def _records(profile: DsaProfile) -> Iterator[TimelineRecord]:
     trace, kinds, moved = profile.run.trace, kinds_of(profile), profile.movement
     works = working(trace) & (trace["end"] > trace["start"])
     order = np.lexsort((trace["start"], trace["queue"], trace["core"]))
@@ -32,10 +32,12 @@ def _records(profile: DsaProfile) -> Iterator[Record]:
         if record["flag"] > 0:
             start = int(record["start"])
             end = start + int(record["flag"])
-            yield Record(start=start, end=end, kind="wait", label="waits for a flag", **place)
+            yield TimelineRecord(
+                start=start, end=end, kind="wait", label="waits for a flag", **place
+            )
         if works[n]:
             label = f"{NAMES[record['command']]} {moved.tensor[n]}".rstrip()
-            yield Record(
+            yield TimelineRecord(
                 start=int(record["start"]), end=int(record["end"]),
                 kind=str(kinds[n]) or "compute", label=label, bytes=int(record["bytes"]),
                 flops=int(record["flops"]), edge=str(moved.edge[n]), **place,

@@ -28,7 +28,7 @@ class NoSuchElementError(CallError):
 
 
 @dataclass(frozen=True)
-class Place:
+class ElementPlace:
     """Where an element lies at one time."""
 
     buffer: str
@@ -48,13 +48,13 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Operand:
+class ElementOperand:
     """What a computation reads to make one element."""
 
-    first: Place
-    last: Place
+    first: ElementPlace
+    last: ElementPlace
     """Its other corner, which is in it."""
-    homes: tuple[Place, Place] | None = None
+    homes: tuple[ElementPlace, ElementPlace] | None = None
     """Where both corners were copied from in the first place; None if a computation made them."""
 
     def __str__(self) -> str:
@@ -73,9 +73,9 @@ class ElementEvent:
     event: Event
     kind: str
     """``copy``, ``reads`` (a computation takes it) or ``writes`` (one makes or changes it)."""
-    source: Place | None
-    target: Place | None
-    operands: tuple[Operand, ...] = ()
+    source: ElementPlace | None
+    target: ElementPlace | None
+    operands: tuple[ElementOperand, ...] = ()
     """What a computation that writes it reads for it: ``A_SPM[5, 0:64]``."""
 
 
@@ -140,12 +140,12 @@ def follow(program: TileProgram, tensor: str, at: Coordinates) -> Journey:
 class _Walk:
     program: TileProgram
 
-    def param(self, tensor: str, at: Coordinates) -> Place:
-        return Place(
+    def param(self, tensor: str, at: Coordinates) -> ElementPlace:
+        return ElementPlace(
             tensor, self.program.buffer(tensor).memory, at, 0, 0, self._address(tensor, at, 0)
         )
 
-    def forward(self, events: tuple[Event, ...], start: Place) -> Iterator[ElementEvent]:
+    def forward(self, events: tuple[Event, ...], start: ElementPlace) -> Iterator[ElementEvent]:
         """Every copy of the value, and every computation that takes it."""
         alive = {_key(start): start}
         for event in events:
@@ -167,7 +167,7 @@ class _Walk:
                     yield ElementEvent(event, "reads", place, None)
             self._forget(event, node.operands[0], alive)
 
-    def backward(self, events: tuple[Event, ...], end: Place) -> list[ElementEvent]:
+    def backward(self, events: tuple[Event, ...], end: ElementPlace) -> list[ElementEvent]:
         """What made the value: copies back to computations, and what those read."""
         wanted = {_key(end): end}
         steps: list[ElementEvent] = []
@@ -189,8 +189,8 @@ class _Walk:
         return steps[::-1]
 
     def _copied(
-        self, event: Event, place: Place, local: Coordinates
-    ) -> Iterator[tuple[ElementEvent, list[Place], bool]]:
+        self, event: Event, place: ElementPlace, local: Coordinates
+    ) -> Iterator[tuple[ElementEvent, list[ElementPlace], bool]]:
         assert isinstance(event.node, Copy)
         if not self._within(event, event.node.source, local):
             return  # this part of the target is not in the source
@@ -198,8 +198,8 @@ class _Walk:
         yield ElementEvent(event, "copy", source, place), [source], False
 
     def _made(
-        self, events: tuple[Event, ...], number: int, place: Place, local: Coordinates
-    ) -> Iterator[tuple[ElementEvent, list[Place], bool]]:
+        self, events: tuple[Event, ...], number: int, place: ElementPlace, local: Coordinates
+    ) -> Iterator[tuple[ElementEvent, list[ElementPlace], bool]]:
         event = events[number]
         node = event.node
         assert isinstance(node, Compute)
@@ -212,7 +212,7 @@ class _Walk:
             first, last = (self.place(event, region, end) for end in ends)
             homes = [self.home(events, number, end) for end in (first, last)]
             both = (homes[0], homes[1]) if homes[0] and homes[1] else None
-            operands.append(Operand(first, last, both))
+            operands.append(ElementOperand(first, last, both))
         kept = node.accumulates and not _first(event)
         yield ElementEvent(event, "writes", None, place, tuple(operands)), reads, kept
 
@@ -230,7 +230,9 @@ class _Walk:
         first = tuple(fixed.get(n, 0) for n in range(region.rank))
         return first, tuple(fixed.get(n, extent - 1) for n, extent in enumerate(extents))
 
-    def home(self, events: tuple[Event, ...], before: int, place: Place) -> Place | None:
+    def home(
+        self, events: tuple[Event, ...], before: int, place: ElementPlace
+    ) -> ElementPlace | None:
         """The parameter's element that copies brought to `place`; None where one was computed."""
         if place.buffer in self.program.params:
             return place
@@ -248,8 +250,8 @@ class _Walk:
         return None
 
     def _at(
-        self, event: Event, region: Region, known: dict[tuple[Any, ...], Place]
-    ) -> Iterator[Place]:
+        self, event: Event, region: Region, known: dict[tuple[Any, ...], ElementPlace]
+    ) -> Iterator[ElementPlace]:
         """Those of some places that a region holds now."""
         home, stage = event.homes.get(region.buffer, 0), None
         for place in list(known.values()):
@@ -259,12 +261,14 @@ class _Walk:
             if place.stage == stage and self.local(event, region, place):
                 yield place
 
-    def _forget(self, event: Event, region: Region, alive: dict[tuple[Any, ...], Place]) -> None:
+    def _forget(
+        self, event: Event, region: Region, alive: dict[tuple[Any, ...], ElementPlace]
+    ) -> None:
         """What lay where something is written is there no more."""
         for place in self._at(event, region, alive):
             del alive[_key(place)]
 
-    def local(self, event: Event, region: Region, place: Place) -> list[Coordinates]:
+    def local(self, event: Event, region: Region, place: ElementPlace) -> list[Coordinates]:
         """The coordinates in the region that are the element at `place`."""
         return located_in(region, place.at, event.values)
 
@@ -273,14 +277,14 @@ class _Walk:
             n < valid.evaluate(event.values) for n, valid in zip(local, region.valid, strict=True)
         )
 
-    def place(self, event: Event, region: Region, local: Coordinates) -> Place:
+    def place(self, event: Event, region: Region, local: Coordinates) -> ElementPlace:
         """The place of an element of a region."""
         at = _evaluated(region, local, event.values)
         stage = region.stage.evaluate(event.values)
         buffer = self.program.buffer(region.buffer)
         home = event.homes.get(region.buffer, 0)
         address = self._address(region.buffer, at, stage)
-        return Place(region.buffer, buffer.memory, at, stage, home, address)
+        return ElementPlace(region.buffer, buffer.memory, at, stage, home, address)
 
     def _address(self, name: str, at: Coordinates, stage: int) -> int:
         buffer = self.program.buffer(name)
@@ -326,14 +330,14 @@ def _evaluated(region: Region, local: Coordinates, values: Mapping[Var, int]) ->
     return tuple(entry.evaluate(values) for entry in region.at(local))
 
 
-def _range_text(first: Place, last: Place) -> str:
+def _range_text(first: ElementPlace, last: ElementPlace) -> str:
     pairs = zip(first.at, last.at, strict=True)
     parts = [str(a) if a == b else f"{min(a, b)}:{max(a, b) + 1}" for a, b in pairs]
     stage = f"@{first.stage}" if first.stage else ""
     return f"{first.buffer}[{', '.join(parts)}]{stage}"
 
 
-def _key(place: Place) -> tuple[Any, ...]:
+def _key(place: ElementPlace) -> tuple[Any, ...]:
     return (place.buffer, place.at, place.stage, place.home)
 
 

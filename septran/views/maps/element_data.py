@@ -8,7 +8,7 @@ from septran.ir.index import Var
 from septran.tile.analyses.loops import walk
 from septran.tile.nodes import Copy, Region
 from septran.tile.printer import node_text
-from septran.views.maps.element import ElementEvent, Journey, Place
+from septran.views.maps.element import ElementEvent, ElementPlace, Journey
 from septran.views.maps.events import loop_values
 from septran.views.pictures.html import Markup, join, mono, panel, paragraph, strong, table
 from septran.views.text.origin_text import why_of
@@ -101,7 +101,7 @@ def _step(journey: Journey, step: ElementEvent) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _place(place: Place | None) -> dict[str, Any] | None:
+def _place(place: ElementPlace | None) -> dict[str, Any] | None:
     if place is None:
         return None
     return {"text": str(place), "buffer": place.buffer, "memory": place.memory,

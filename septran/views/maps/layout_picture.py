@@ -30,7 +30,7 @@ TINTS = tuple(colour.tint for colour in colours.PALETTE[1:])
 
 
 @dataclass(frozen=True)
-class Cell:
+class LayoutCell:
     """What is drawn for an element, or for a chunk of some."""
 
     text: str
@@ -92,21 +92,21 @@ def _step(found: LayoutMap) -> int:
     return step if whole else 1
 
 
-def _cells(found: LayoutMap, row: int, across: int, step: int) -> Iterator[Cell]:
+def _cells(found: LayoutMap, row: int, across: int, step: int) -> Iterator[LayoutCell]:
     for n in range(across):
         if found.spread is not None:
             thread, place = found.spread.owner(found.coordinates(row, n))
-            yield Cell(f"{thread}:{place}", thread)
+            yield LayoutCell(f"{thread}:{place}", thread)
         elif found.banked:
             bank = found.bank(row, n * step)
             last = found.bank(row, n * step + step - 1)
-            yield Cell(f"{bank}–{last}" if last > bank else str(bank), bank * 4 // CHUNK)
+            yield LayoutCell(f"{bank}–{last}" if last > bank else str(bank), bank * 4 // CHUNK)
         else:
             place = found.offset(row, n) // itemsize(found.buffer.dtype)
-            yield Cell(str(place), place // max(1, found.window[1]))
+            yield LayoutCell(str(place), place // max(1, found.window[1]))
 
 
-def _drawn(cell: Cell, x: int, y: int, wide: int) -> Iterator[Markup]:
+def _drawn(cell: LayoutCell, x: int, y: int, wide: int) -> Iterator[Markup]:
     fill = TINTS[cell.hue % len(TINTS)]
     yield tag("rect", x=x, y=y, width=wide - 1, height=HIGH - 1, fill=fill)
     yield _text(x + wide / 2, y + 13, cell.text, colours.INK)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ProfileEntry:
     """One line of the mapping file (or a default) as it holds for one task."""
 
     task: str
@@ -44,7 +44,7 @@ class MappingProfile:
 
     name: str
     cycles: int
-    entries: tuple[Entry, ...]
+    entries: tuple[ProfileEntry, ...]
     other: Mapping[str, int]
     """Cycles of commands that no entry of the mapping decided, by their rule."""
 
@@ -85,7 +85,7 @@ def mapping_profile(resolved: ResolvedMapping, profile: DsaProfile) -> MappingPr
     """Set a simulated run beside the entries that its commands come from."""
     costs = {row["mapping"]: row for row in _by_line(profile)}
     cores = max(1, len({lane.core for lane in profile.lanes}))
-    entries: list[Entry] = []
+    entries: list[ProfileEntry] = []
     seen: set[str] = set()
     for instance in resolved.instances:
         mine = list(_entries(instance))
@@ -123,15 +123,15 @@ def _entries(instance: Instance) -> Iterator[tuple[str, str, str, str]]:
 
 def _entry(
     profile: DsaProfile, cores: int, words: tuple[str, str, str, str], cost: Mapping[str, Any]
-) -> Entry:
+) -> ProfileEntry:
     if not cost:
-        return Entry(*words)
+        return ProfileEntry(*words)
     flops, moved, cycles = (int(cost[name]) for name in ("flops", "bytes", "cycles"))
     roofs: dict[str, float] = {}
     for roof in profile.roofs:
         roofs[roof.kind] = max(roofs.get(roof.kind, 0.0), roof.per_second)
     peak = roofs.get("compute" if flops else "memory", 0.0) * profile.seconds
-    return Entry(
+    return ProfileEntry(
         *words, commands=int(cost["commands"]), cycles=cycles,
         share=cycles / (profile.cycles * cores) if profile.cycles else 0.0,
         bytes=moved, flops=flops, of_peak=(flops or moved) / peak if peak else 0.0,

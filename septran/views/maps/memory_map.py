@@ -27,7 +27,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldBuffer:
     """One buffer in a memory."""
 
     buffer: Buffer
@@ -57,17 +57,17 @@ class MemoryMap:
         )
 
     @cached_property
-    def memories(self) -> dict[str, tuple[Held, ...]]:
+    def memories(self) -> dict[str, tuple[HeldBuffer, ...]]:
         """By memory, its buffers by address."""
-        found: dict[str, list[Held]] = {}
+        found: dict[str, list[HeldBuffer]] = {}
         for place in self.program.plan:
             found.setdefault(place.memory, []).append(self._held(place))
         return {name: tuple(sorted(held, key=lambda h: h.offset)) for name, held in found.items()}
 
-    def _held(self, place: Placement) -> Held:
+    def _held(self, place: Placement) -> HeldBuffer:
         uses = tuple(n.number for n in self.lines if place.buffer in self._names(n.node))
         buffer = self.program.buffer(place.buffer)
-        return Held(
+        return HeldBuffer(
             buffer, place.offset_bytes, place.size_bytes, place.first, place.last, uses
         )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from septran.format_units import size_text
-from septran.views.maps.memory_map import Held, MemoryMap
+from septran.views.maps.memory_map import HeldBuffer, MemoryMap
 from septran.views.pictures import colours
 from septran.views.pictures.html import (
     Markup,
@@ -64,7 +64,7 @@ def _svg(found: MemoryMap, name: str) -> str:
     )  # fmt: skip
 
 
-def _box(held: Held, row: int, whole: int, hue: colours.Colour) -> Iterator[Markup]:
+def _box(held: HeldBuffer, row: int, whole: int, hue: colours.Colour) -> Iterator[Markup]:
     x, width = held.offset / whole * WIDTH, max(1.0, held.size / whole * WIDTH)
     yield tag(
         "rect", x=f"{x:.1f}", y=row * ROW + 2, width=f"{width:.1f}", height=ROW - 2,

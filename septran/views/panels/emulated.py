@@ -19,7 +19,7 @@ from septran.views.pictures.html import (
     table,
 )
 from septran.views.timelines.svg import timeline_svg
-from septran.views.timelines.timeline import Record, Timeline
+from septran.views.timelines.timeline import Timeline, TimelineRecord
 
 if TYPE_CHECKING:
     from septran.targets.cuda.run.emulated_profile import EmulatedProfile
@@ -60,7 +60,7 @@ def timeline(profile: EmulatedProfile, core: int | None = 0, *, warps: bool = Fa
     return Timeline(title, "steps", end, records, notes)
 
 
-def _records(profile: EmulatedProfile, core: int | None, warps: bool) -> Iterator[Record]:
+def _records(profile: EmulatedProfile, core: int | None, warps: bool) -> Iterator[TimelineRecord]:
     from septran.emulator.trace import COMMANDS
 
     trace, queues = profile.run.trace, profile.run.queues
@@ -75,7 +75,7 @@ def _records(profile: EmulatedProfile, core: int | None, warps: bool) -> Iterato
         command = COMMANDS[int(row["command"])]
         kind = "wait" if command.startswith("wait") else KINDS[command.split()[-1]]
         line = int(row["line"])
-        yield Record(
+        yield TimelineRecord(
             lane=lane, start=int(row["start"]), end=int(row["end"]), kind=kind, label=command,
             group=f"multiprocessor {int(row['core'])}",
             bytes=int(row["bytes"]), flops=int(row["flops"]),

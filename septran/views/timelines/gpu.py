@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from septran.views.timelines.timeline import Record, Timeline
+from septran.views.timelines.timeline import Timeline, TimelineRecord
 
 if TYPE_CHECKING:
     from septran.targets.cuda.run.instrumented_run import Mark
@@ -21,7 +21,7 @@ def timeline(marks: Sequence[Mark], title: str, unit: str = "us") -> Timeline:
     shown = _shown(marks)
     begun = min((mark.start for mark in shown), default=0)
     records = tuple(
-        Record(
+        TimelineRecord(
             lane=mark.lane, start=(mark.start - begun) * scale, end=(mark.end - begun) * scale,
             kind=mark.site.kind, label=mark.site.label, origin=mark.site.origin,
             group=f"{mark.kernel}: block {mark.block} on multiprocessor {mark.multiprocessor}",

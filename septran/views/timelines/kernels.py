@@ -9,7 +9,7 @@ from septran.errors import CallError
 from septran.stage import view
 from septran.targets.base import SelfProfiling
 from septran.targets.registry import marking_for
-from septran.views.timelines.timeline import Record, Timeline, covered
+from septran.views.timelines.timeline import Timeline, TimelineRecord, covered
 
 if TYPE_CHECKING:
     from septran.runtime.instrumented_call import Rehearsal
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def timeline(marks: Sequence[Mark], title: str) -> Timeline:
     """All blocks of one call, in microseconds."""
     records = tuple(
-        Record(
+        TimelineRecord(
             lane=f"thread {mark.thread}", start=mark.start * 1e6, end=mark.end * 1e6,
             kind="block", label=f"block {mark.unit} of {_short(mark.nest.origin.task)}",
             origin=str(mark.nest.origin),
@@ -34,7 +34,7 @@ def _short(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _notes(records: Sequence[Record], end: float) -> Iterator[str]:
+def _notes(records: Sequence[TimelineRecord], end: float) -> Iterator[str]:
     lanes = sorted({record.lane for record in records})
     for lane in lanes:
         busy = covered([r for r in records if r.lane == lane]) / end

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from septran.views.pictures import colours
 from septran.views.pictures.html import Markup, h, panel, picture, strong, tag
-from septran.views.timelines.timeline import KINDS, Kind, Record, Timeline, joined
+from septran.views.timelines.timeline import KINDS, BarKind, Timeline, TimelineRecord, joined
 
 WIDTH, LANE, LEFT, TOP = 860, 22, 130, 8
 """Pixels: of the lanes, of each lane's height, of the names, above the first lane."""
@@ -43,13 +43,13 @@ def timeline_svg(timeline: Timeline) -> str:
     return text.replace("font_family", "font-family")
 
 
-def _kind(name: str) -> tuple[Kind, colours.Colour]:
+def _kind(name: str) -> tuple[BarKind, colours.Colour]:
     kind = KINDS.get(name, KINDS["compute"])
     colour: colours.Colour = getattr(colours, kind.hue.upper())
     return kind, colour
 
 
-def _bar(record: Record, top: int, end: float) -> Markup:
+def _bar(record: TimelineRecord, top: int, end: float) -> Markup:
     kind, colour = _kind(record.kind)
     thin = kind.pattern == "thin"
     x = LEFT + record.start / end * WIDTH
@@ -68,7 +68,7 @@ def _axis(timeline: Timeline, top: int) -> Iterator[Markup]:
         yield _text(LEFT + WIDTH * part / 4, top + 14, words, anchor)
 
 
-def _legend(records: tuple[Record, ...], bottom: int) -> Iterator[Markup]:
+def _legend(records: tuple[TimelineRecord, ...], bottom: int) -> Iterator[Markup]:
     x, used = LEFT, {r.kind for r in records}
     for name, kind in KINDS.items():
         if name not in used:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from septran.format_units import shades_text
-from septran.views.timelines.timeline import Record, covered
+from septran.views.timelines.timeline import TimelineRecord, covered
 
 if TYPE_CHECKING:
     from septran.views.timelines.timeline import Timeline
@@ -33,15 +33,15 @@ def timeline_text(timeline: Timeline, width: int = 72) -> str:
     return "\n".join([*lines, *(f"  {note}" for note in timeline.notes)])
 
 
-def by_lane(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
+def by_lane(records: Sequence[TimelineRecord]) -> dict[tuple[str, str], list[TimelineRecord]]:
     """The records of each group and lane, groups and lanes in order of first use."""
-    groups: dict[str, dict[str, list[Record]]] = {}
+    groups: dict[str, dict[str, list[TimelineRecord]]] = {}
     for record in records:
         groups.setdefault(record.group, {}).setdefault(record.lane, []).append(record)
     return {(g, lane): found for g, lanes in groups.items() for lane, found in lanes.items()}
 
 
-def _shares(works: Sequence[Record], end: float, width: int) -> Iterator[float]:
+def _shares(works: Sequence[TimelineRecord], end: float, width: int) -> Iterator[float]:
     """How much of each equal part of the run is covered."""
     for n in range(width):
         first, last = end * n / width, end * (n + 1) / width
@@ -50,12 +50,12 @@ def _shares(works: Sequence[Record], end: float, width: int) -> Iterator[float]:
         yield busy / (last - first) if last > first else 0.0
 
 
-def _cut(record: Record, first: float, last: float) -> Record:
+def _cut(record: TimelineRecord, first: float, last: float) -> TimelineRecord:
     start, end = max(record.start, first), min(record.end, last)
-    return Record(record.lane, start, end, record.kind, record.label)
+    return TimelineRecord(record.lane, start, end, record.kind, record.label)
 
 
-def _amounts(works: Sequence[Record]) -> str:
+def _amounts(works: Sequence[TimelineRecord]) -> str:
     """What a lane moved and computed, where that is known."""
     moved, done = sum(r.bytes for r in works), sum(r.flops for r in works)
     words = [f"{moved:,} bytes"] * bool(moved) + [f"{done:,} operations"] * bool(done)

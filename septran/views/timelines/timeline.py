@@ -19,7 +19,7 @@ DEEP = 6
 
 
 @dataclass(frozen=True)
-class Kind:
+class BarKind:
     """A class of bars: its name for readers, its hue, and its pattern."""
 
     title: str
@@ -30,22 +30,22 @@ class Kind:
 
 
 KINDS = {
-    "in": Kind("copies in", "blue", "solid"),
-    "out": Kind("copies out", "vermilion", "hatched"),
-    "copy": Kind("copies", "sky", "hatched"),
-    "matrix": Kind("matrix unit", "green", "dotted"),
-    "vector": Kind("vector unit", "orange", "crossed"),
-    "compute": Kind("computation", "green", "solid"),
-    "threads": Kind("threads at work", "orange", "crossed"),
-    "block": Kind("blocks", "purple", "solid"),
-    "wait": Kind("waits", "grey", "thin"),
-    "sync": Kind("synchronisation", "grey", "solid"),
+    "in": BarKind("copies in", "blue", "solid"),
+    "out": BarKind("copies out", "vermilion", "hatched"),
+    "copy": BarKind("copies", "sky", "hatched"),
+    "matrix": BarKind("matrix unit", "green", "dotted"),
+    "vector": BarKind("vector unit", "orange", "crossed"),
+    "compute": BarKind("computation", "green", "solid"),
+    "threads": BarKind("threads at work", "orange", "crossed"),
+    "block": BarKind("blocks", "purple", "solid"),
+    "wait": BarKind("waits", "grey", "thin"),
+    "sync": BarKind("synchronisation", "grey", "solid"),
 }
 """What bars may be; any other name is drawn as computation."""
 
 
 @dataclass(frozen=True)
-class Record:
+class TimelineRecord:
     """Something that took from `start` to `end` in one lane."""
 
     lane: str
@@ -76,7 +76,7 @@ class Timeline:
     unit: str
     """``cycles``, ``us``, ..."""
     end: float
-    records: tuple[Record, ...]
+    records: tuple[TimelineRecord, ...]
     notes: tuple[str, ...] = ()
     """Sentences about the whole run."""
 
@@ -149,7 +149,7 @@ class _Table:
         self.origins: dict[str, int] = {}
         self.known: dict[tuple[Any, ...], int] = {}
 
-    def number(self, record: Record) -> int:
+    def number(self, record: TimelineRecord) -> int:
         origin = self.origins.setdefault(record.origin, len(self.origins))
         key = (
             record.kind, record.label, origin, record.bytes, record.flops, record.edge,
@@ -161,19 +161,19 @@ class _Table:
         return self.known[key]
 
 
-def _kinds(records: Iterable[Record]) -> dict[str, Any]:
+def _kinds(records: Iterable[TimelineRecord]) -> dict[str, Any]:
     used = {r.kind for r in records}
     found = {name: kind for name, kind in KINDS.items() if name in used}
-    found |= {name: Kind(name, "green", "solid") for name in sorted(used - KINDS.keys())}
+    found |= {name: BarKind(name, "green", "solid") for name in sorted(used - KINDS.keys())}
     return {
         name: {"title": kind.title, "hue": kind.hue, "pattern": kind.pattern}
         for name, kind in found.items()
     }
 
 
-def _lanes(records: Sequence[Record], end: float) -> list[dict[str, Any]]:
+def _lanes(records: Sequence[TimelineRecord], end: float) -> list[dict[str, Any]]:
     """All lanes in order of first use, those of one group together."""
-    groups: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[str, dict[str, list[TimelineRecord]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         groups[record.group][record.lane].append(record)
     return [
@@ -183,7 +183,7 @@ def _lanes(records: Sequence[Record], end: float) -> list[dict[str, Any]]:
     ]
 
 
-def _lane(group: str, title: str, mine: Sequence[Record], end: float) -> dict[str, Any]:
+def _lane(group: str, title: str, mine: Sequence[TimelineRecord], end: float) -> dict[str, Any]:
     works = [r for r in mine if r.kind not in ("wait", "sync")]
     waits = [r for r in mine if r.kind == "wait"]
     return {
@@ -196,7 +196,7 @@ def _lane(group: str, title: str, mine: Sequence[Record], end: float) -> dict[st
     }  # fmt: skip
 
 
-def covered(records: Iterable[Record]) -> float:
+def covered(records: Iterable[TimelineRecord]) -> float:
     """The time in which at least one of them is going on."""
     total, reach = 0.0, 0.0
     for record in sorted(records, key=lambda r: r.start):
@@ -206,7 +206,9 @@ def covered(records: Iterable[Record]) -> float:
 
 
 def _rows(
-    records: Sequence[Record], lanes: list[dict[str, Any]], number: dict[tuple[str, str], int]
+    records: Sequence[TimelineRecord],
+    lanes: list[dict[str, Any]],
+    number: dict[tuple[str, str], int],
 ) -> list[int]:
     """The row of each bar in its lane: the first that is free when it starts."""
     free: list[list[float]] = [[] for _ in lanes]
@@ -228,7 +230,9 @@ def _rows(
     return rows
 
 
-def joined(records: Sequence[Record], end: float, most: int = MOST) -> tuple[Record, ...]:
+def joined(
+    records: Sequence[TimelineRecord], end: float, most: int = MOST
+) -> tuple[TimelineRecord, ...]:
     """At most about `most` records: neighbours of a lane that are alike become one."""
     gap = end / 20_000
     found = tuple(records)
@@ -239,9 +243,9 @@ def joined(records: Sequence[Record], end: float, most: int = MOST) -> tuple[Rec
     return found
 
 
-def _joined(records: Sequence[Record], gap: float) -> tuple[Record, ...]:
+def _joined(records: Sequence[TimelineRecord], gap: float) -> tuple[TimelineRecord, ...]:
     last: dict[tuple[str, ...], int] = {}
-    found: list[Record] = []
+    found: list[TimelineRecord] = []
     for record in sorted(records, key=lambda r: r.start):
         key = (record.group, record.lane, record.kind, record.label, record.origin, record.edge)
         at = last.get(key)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from septran.emulator.launch import CudaProgram, Launch
+from septran.emulator.launch import CudaProgram, KernelLaunch
 from septran.machine.loader import load_machine
 from septran.targets.cuda.run import toolchain
 from septran.targets.cuda.run.compile import (
@@ -83,13 +83,14 @@ def test_instructions_are_counted():
 )
 def test_occupancy_follows_from_the_machine_file(machine, block, shared, registers, blocks):
     figures = KernelFigures("k", registers, 0, 0, 0, 0, 0)
-    launch = Launch("k", 132, block, 1, shared, ())
+    launch = KernelLaunch("k", 132, block, 1, shared, ())
     assert blocks_per_unit(launch, figures, load_machine(machine)) == blocks
 
 
 def test_facts_tell_kernels_apart():
     launches = (
-        Launch("gemm_kernel", 132, 384, 2, 200_000, ()), Launch("sum_kernel", 8, 128, 1, 0, ()),
+        KernelLaunch("gemm_kernel", 132, 384, 2, 200_000, ()),
+        KernelLaunch("sum_kernel", 8, 128, 1, 0, ()),
     )  # fmt: skip
     program = CudaProgram("", launches, (("S", 4096),), (), (), "sm_90a")
     facts = kernel_facts(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from septran.emulator.launch import CudaProgram, Launch, Pointer, Scalar, TensorMap
+from septran.emulator.launch import CudaProgram, KernelLaunch, Pointer, ScalarArgument, TensorMap
 from septran.machine.loader import load_machine
 from septran.targets.cuda.run.compile import compile_text
 from septran.targets.cuda.run.executable import CudaExecutable, load
@@ -30,11 +30,11 @@ MAP = TensorMap("A", "float16", (64, 8), (128,), (64, 8), 128, "A_map")
 PROGRAM = CudaProgram(
     TEXT,
     (
-        Launch("add_kernel", 4, 128, 2, 1024, (
+        KernelLaunch("add_kernel", 4, 128, 2, 1024, (
             MAP, Pointer("A", "float16", "A"), Pointer("C", "float32", "C"),
-            Scalar("factor", "float32"),
+            ScalarArgument("factor", "float32"),
         )),
-        Launch("last_kernel", 1, 32, 1, 0, (
+        KernelLaunch("last_kernel", 1, 32, 1, 0, (
             Pointer("S", "uint8", "S"), Pointer("C", "float32", "C"),
         )),
     ),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from septran.emulator.launch import CudaProgram, Launch, Pointer, Scalar, TensorMap
+from septran.emulator.launch import CudaProgram, KernelLaunch, Pointer, ScalarArgument, TensorMap
 from septran.targets.cuda.run.launcher import (
     DriverError,
     KernelArgumentError,
@@ -16,7 +16,7 @@ from septran.targets.cuda.run.launcher import (
 
 HOST = 1  # kDLCPU: tensors of the host stand for those of a GPU
 MAP = TensorMap("A", "float16", (64, 128), (128,), (64, 32), 128, "A_map", offset=256)
-GEMM = Launch("gemm_kernel", 132, 384, 2, 200_000, (MAP, Pointer("C", "float32", "C")))
+GEMM = KernelLaunch("gemm_kernel", 132, 384, 2, 200_000, (MAP, Pointer("C", "float32", "C")))
 
 
 def program(*launches, scratch=(), scalars=()) -> CudaProgram:
@@ -76,8 +76,12 @@ def test_other_addresses_are_encoded_anew_and_kept(driver, arrays):
 
 
 def test_launches_follow_each_other_with_scratch_memory(driver, arrays):
-    first = Launch("part", 8, 128, 1, 0, (Pointer("A", "float16", "A"), Pointer("S", "int8", "S")))
-    second = Launch("sum", 1, 32, 1, 0, (Pointer("S", "int8", "S"), Pointer("C", "float32", "C")))
+    first = KernelLaunch(
+        "part", 8, 128, 1, 0, (Pointer("A", "float16", "A"), Pointer("S", "int8", "S"))
+    )
+    second = KernelLaunch(
+        "sum", 1, 32, 1, 0, (Pointer("S", "int8", "S"), Pointer("C", "float32", "C"))
+    )
     function(program(first, second, scratch=(("S", 1000),)))(*arrays)
     told = [line.split(" stream")[0] for line in driver.log]
     assert told[-3:] == [
@@ -89,8 +93,8 @@ def test_launches_follow_each_other_with_scratch_memory(driver, arrays):
 
 
 def test_scalars_are_passed_by_value(driver, arrays):
-    launch = Launch(
-        "scale", 1, 32, 1, 0, (Scalar("factor", "float32"), Pointer("A", "float16", "A"))
+    launch = KernelLaunch(
+        "scale", 1, 32, 1, 0, (ScalarArgument("factor", "float32"), Pointer("A", "float16", "A"))
     )
     scaled = program(launch, scalars=(("factor", "float32"),))
     function(scaled)(*arrays, 2.5)
@@ -132,7 +136,7 @@ def test_what_the_driver_refuses_is_said(driver, arrays):
 
 
 def test_scratch_memory_is_given_back_after_an_error(driver, arrays):
-    launch = Launch("part", 8, 128, 1, 0, (Pointer("S", "int8", "S"),))
+    launch = KernelLaunch("part", 8, 128, 1, 0, (Pointer("S", "int8", "S"),))
     driver.fail_launch(700)
     with pytest.raises(DriverError):
         function(program(launch, scratch=(("S", 1000),)))(*arrays)

@@ -4,7 +4,7 @@ import pytest
 
 from septran import operators
 from septran.compiler import produce_stages
-from septran.emulator.launch import Pointer, Scalar
+from septran.emulator.launch import Pointer, ScalarArgument
 from septran.machine.loader import mappings_root
 from septran.operators import Case
 from septran.targets.cuda.target import TARGET, KernelIR
@@ -47,7 +47,7 @@ def test_arguments_are_in_the_order_of_the_signature(name: str) -> None:
 def test_scalars_are_arguments_of_the_kernel() -> None:
     program = kernel("layer_norm").cuda
     assert program.scalars == (("eps", "float32"),)
-    assert Scalar("eps", "float32") in program.launches[0].arguments
+    assert ScalarArgument("eps", "float32") in program.launches[0].arguments
 
 
 def test_temporaries_in_global_memory_are_scratch() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import septran
 from septran import task
-from septran.emulator import BoundsError, emulate, emulation
+from septran.emulator import EmulatedBoundsError, emulate, emulation
 from septran.ir.index import Index, Var
 from septran.machine.loader import load_machine
 from septran.targets.cuda.target import TARGET
@@ -196,6 +196,6 @@ def test_an_accumulator_with_too_few_registers_is_found(program, mode):
     a, w = np.ones((2, 64, 384), np.float16), np.ones((2, 384, 64), np.float16)
     arrays = {"Y": np.zeros((64, 64), np.float16), "A": a, "W": w}
     with pytest.raises(
-        BoundsError, match="32 registers, and number 16 is outside of the array of 64"
+        EmulatedBoundsError, match="32 registers, and number 16 is outside of the array of 64"
     ):
         emulate(cuda, arrays, mode=mode, machine=load_machine("nvidia-h200"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from septran.emulator.launch import CudaProgram
-from septran.emulator.settings import MODES, Settings, current, emulation
+from septran.emulator.settings import MODES, EmulatorSettings, current, emulation
 from septran.errors import TargetError
 from septran.machine.model import Machine
 from septran.targets.base import Source
@@ -48,7 +48,7 @@ class EmulatedExecutable:
         del program
         return self.emulate(replace(current.get(), trace=True), *arguments)
 
-    def emulate(self, how: Settings, *arguments: Any) -> EmulatedProfile:
+    def emulate(self, how: EmulatorSettings, *arguments: Any) -> EmulatedProfile:
         """Run as `how` says; raises EmulationError where the kernel does something wrong."""
         from septran.emulator import emulate
 

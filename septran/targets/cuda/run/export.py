@@ -13,7 +13,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from septran.emulator.launch import Launch
+from septran.emulator.launch import KernelLaunch
 from septran.targets.cuda.run.launcher import HERE, CArgument, CProgram
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _words(executable: CudaExecutable, name: str, roles: Sequence[str]) -> dict[
     }  # fmt: skip
 
 
-def _symbol(launch: Launch) -> str:
+def _symbol(launch: KernelLaunch) -> str:
     return f"reinterpret_cast<const void*>({launch.kernel})"
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from septran.emulator.launch import CudaProgram, Launch
+from septran.emulator.launch import CudaProgram, KernelLaunch
 from septran.machine.model import Machine
 from septran.targets.cuda.run.compile import Compiled, KernelFigures
 
@@ -45,7 +45,7 @@ def kernel_facts(
 
 
 def _launch_facts(
-    launch: Launch, figures: KernelFigures | None, machine: Machine | None
+    launch: KernelLaunch, figures: KernelFigures | None, machine: Machine | None
 ) -> Iterator[tuple[str, Any]]:
     yield "grid", launch.grid
     yield "threads a block", launch.block
@@ -70,7 +70,7 @@ def unit_limits(machine: Machine | None) -> dict[str, int]:
     return {str(name): int(value) for name, value in given.items()}
 
 
-def blocks_per_unit(launch: Launch, figures: KernelFigures, machine: Machine) -> int | None:
+def blocks_per_unit(launch: KernelLaunch, figures: KernelFigures, machine: Machine) -> int | None:
     """Blocks that one multiprocessor holds at a time; None where its limits are not known."""
     limits = unit_limits(machine)
     if not limits or not launch.block:

@@ -19,7 +19,14 @@ from typing import Any
 import tvm_ffi
 
 from septran.dtypes import itemsize
-from septran.emulator.launch import Argument, CudaProgram, Launch, Pointer, Scalar, TensorMap
+from septran.emulator.launch import (
+    Argument,
+    CudaProgram,
+    KernelLaunch,
+    Pointer,
+    ScalarArgument,
+    TensorMap,
+)
 from septran.errors import TargetError
 from septran.temporary import TemporaryFolder
 
@@ -93,7 +100,7 @@ class CArgument(ctypes.Structure):
 
 
 class CLaunch(ctypes.Structure):
-    """``Launch`` of launcher.h."""
+    """``KernelLaunch`` of launcher.h."""
 
     _fields_ = (
         ("kernel", ctypes.c_char * MAX_NAME), ("grid", ctypes.c_uint32),
@@ -170,7 +177,7 @@ def _scalar(name: str, dtype: str) -> tuple[int, int]:
     return code, bits
 
 
-def _launch(launch: Launch, buffers: Sequence[str], scalars: Sequence[str]) -> CLaunch:
+def _launch(launch: KernelLaunch, buffers: Sequence[str], scalars: Sequence[str]) -> CLaunch:
     _limit(launch.kernel, "arguments", len(launch.arguments), MAX_ARGUMENTS)
     _limit(launch.kernel, "letters", len(launch.kernel), MAX_NAME - 1)
     result = CLaunch(
@@ -193,7 +200,7 @@ def _argument(argument: Argument, buffers: Sequence[str], scalars: Sequence[str]
             )  # fmt: skip
         case Pointer():
             return CArgument(1, buffers.index(argument.buffer))
-        case Scalar():
+        case ScalarArgument():
             return CArgument(2, scalars.index(argument.name))
 
 

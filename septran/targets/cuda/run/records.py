@@ -9,13 +9,17 @@ from typing import Any
 from septran.emulator.launch import (
     Argument,
     CudaProgram,
-    Launch,
+    KernelLaunch,
     Pointer,
-    Scalar,
+    ScalarArgument,
     TensorMap,
 )
 
-_KINDS: Mapping[str, type[Argument]] = {"map": TensorMap, "pointer": Pointer, "scalar": Scalar}
+_KINDS: Mapping[str, type[Argument]] = {
+    "map": TensorMap,
+    "pointer": Pointer,
+    "scalar": ScalarArgument,
+}
 
 
 def program_to(program: CudaProgram) -> dict[str, Any]:
@@ -30,7 +34,7 @@ def program_to(program: CudaProgram) -> dict[str, Any]:
 def program_from(data: Mapping[str, Any]) -> CudaProgram:
     """What `program_to` gave."""
     launches = (
-        Launch(**{**launch, "arguments": tuple(map(_argument, launch["arguments"]))})
+        KernelLaunch(**{**launch, "arguments": tuple(map(_argument, launch["arguments"]))})
         for launch in data["launches"]
     )
     return CudaProgram(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from septran.emulator import MODES, emulate
-from septran.emulator.launch import CudaProgram, Pointer, Scalar, ShapedLaunch
+from septran.emulator.launch import CudaProgram, Pointer, ScalarArgument, ShapedLaunch
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +20,7 @@ def run(produce):
 
     def call(kernel, grid, arrays, numbers, mode):
         text, facts = produce("triton", "triton_kernels.py", kernel)
-        scalars = [Scalar(n, "float32" if isinstance(v, float) else "int32")
+        scalars = [ScalarArgument(n, "float32" if isinstance(v, float) else "int32")
                    for n, v in numbers.items()]  # fmt: skip
         arguments = (
             *(Pointer(n, "", n) for n in arrays), *scalars, Pointer("scratch", "", "scratch"),

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import septran
 from septran.cli import app
-from septran.simulator.errors import OverlapError
+from septran.simulator.errors import TemporaryOverlapError
 from septran.targets.dsa import lowering, steps
 from septran.tile.analyses.temporaries import start_of_temporaries
 from septran.tile.passes.layout.plan_memory import peak
@@ -73,7 +73,9 @@ def test_an_overlap_is_seen(operator, shared, monkeypatch):
     monkeypatch.setattr("septran.targets.dsa.code.build.shared_with_buffers", lambda _: {"SPM": 0})
     monkeypatch.setenv("SEPTRAN_CACHE", "0")
     kernel = septran.compile(operator, "dsa-sim", machine=shared)
-    with pytest.raises(OverlapError, match=r"bytes of SPM from byte 0 on, where temporaries"):
+    with pytest.raises(
+        TemporaryOverlapError, match=r"bytes of SPM from byte 0 on, where temporaries"
+    ):
         kernel(*inputs(operator))
 
 
@@ -87,7 +89,7 @@ def test_a_buffer_that_the_vector_unit_writes_is_seen_too(shared, monkeypatch):
         monkeypatch.setattr(f"septran.targets.dsa.{module}.shared_with_buffers", into_the_last)
     monkeypatch.setenv("SEPTRAN_CACHE", "0")
     kernel = septran.compile("attention", "dsa-sim", machine=shared)
-    with pytest.raises(OverlapError):
+    with pytest.raises(TemporaryOverlapError):
         kernel(*inputs("attention"))
 
 
