@@ -74,7 +74,7 @@ class EmulatorWorker:
         try:
             path = request["library"]
             if path not in self.libraries:
-                self.libraries[path] = self.native.Library(Path(path))
+                self.libraries[path] = self.native.NativeLibrary(Path(path))
             library = self.libraries[path]
             results, blobs = [], []
             for launch in request["launches"]:
@@ -93,8 +93,8 @@ class EmulatorWorker:
         """One kernel: what it did as plain data, its bank conflicts and its trace as bytes."""
         values = [self.native.placed(bytes.fromhex(d), align) for d, align in launch["arguments"]]
         pointers = (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values))
-        buffers = [self.native.Buffer(*b) for b in request["buffers"]]
-        table = (self.native.Buffer * max(1, len(buffers)))(*buffers)
+        buffers = [self.native.EmulatedArray(*b) for b in request["buffers"]]
+        table = (self.native.EmulatedArray * max(1, len(buffers)))(*buffers)
         three, base = ctypes.c_uint32 * 3, library.base
         asked = self.native.Request(
             entry=library.entry(launch["kernel"]), arguments=ctypes.addressof(pointers),
