@@ -144,11 +144,11 @@ SESSION = """
     import os, sys, threading, numpy as np
     from septran.emulator import emulate
     from septran.emulator import process
-    from septran.emulator.launch import CudaProgram, Launch, Pointer
+    from septran.emulator.launch import CudaProgram, KernelLaunch, Pointer
 
     def run(body, filled=0, **options):
         text = 'extern "C" __global__ void k(int* o) { ' + body + ' }'
-        one = Launch("k", 1, 32, 1, 0, (Pointer("o", "", "o"),))
+        one = KernelLaunch("k", 1, 32, 1, 0, (Pointer("o", "", "o"),))
         o = np.full(32, filled, np.int32)
         emulate(CudaProgram(text, (one,), (), ("o",)), {"o": o}, **options)
 

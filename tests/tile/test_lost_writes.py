@@ -111,3 +111,9 @@ def test_a_pass_that_swaps_copies_back_is_found(tmp_path):
     with pytest.raises(SepTranError, match="is lost: nobody reads it before G_UB") as caught:
         assert septran.produce_stages(file, "npu-cube", passes=[swap_the_last], **args).tile_program
     assert caught.value.code == LostWriteError.code
+
+
+def test_an_empty_part_holds_nothing_to_lose(build, staged, part):
+    copies, changed, lost = staged
+    empty = replace(build.fill(part(build.buffers["outer"], valid=(0, 8)), 1), accumulates=True)
+    assert lost(*copies("outer<-Y", "Y<-outer"), empty) == []

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from septran.errors import TileError
+from septran.ir.bounds import greatest
 from septran.ir.index import Range, Var
 from septran.tile.analyses.loops import covers, depends, may_overlap, ranges
 from septran.tile.interpret.channel_state import located
@@ -156,7 +157,9 @@ class _Search:
 
     def _to_be_read(self, node: Node) -> bool:
         written = writes(node)
-        return bool(written) and written[0].buffer in self.owed
+        if not written or written[0].buffer not in self.owed:
+            return False
+        return all(greatest(extent, self.known) > 0 for extent in written[0].valid)
 
     def _same_tensor(self, copy: Copy) -> bool:
         tensor = self.buffers[copy.target.buffer].tensor
