@@ -41,15 +41,18 @@ PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     choose_transposes,
     infer_layouts,
     zero_edges,
+    # Whether an engine can carry out a copy depends on its tile's layout and on zeros to write.
     choose_engines,
     form_clusters,
     rasterise,
     persist,
-    pipeline_loops,
-    assign_roles,
+    pipeline_loops,  # only copies whose engine is asynchronous run ahead
+    assign_roles,  # a producer takes the copies of the channels that pipelining made
     multicast,
     overlap_products,
+    # Each fill and its uses are counted in the final order of nodes.
     insert_sync,
+    # Live ranges and sizes follow from that order and from the stages of every buffer.
     plan_memory,
 )
 """After `instantiate`, in order: the table of contents of the compiler."""
