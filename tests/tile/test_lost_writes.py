@@ -114,6 +114,6 @@ def test_a_pass_that_swaps_copies_back_is_found(tmp_path):
 
 
 def test_an_empty_part_holds_nothing_to_lose(build, staged, part):
-    copies, changed, lost = staged
+    copies, _, lost = staged
     empty = replace(build.fill(part(build.buffers["outer"], valid=(0, 8)), 1), accumulates=True)
     assert lost(*copies("outer<-Y", "Y<-outer"), empty) == []
