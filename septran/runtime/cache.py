@@ -235,9 +235,9 @@ def load_or_build(
 ) -> Executable:
     """What runs: loaded where an equal kernel was built before, else built and kept."""
     key = cache_key(
-        tensor_ir=without_notes(ir.text),
+        tensor_ir=without_notes(ir.complete_text),
         mapping=without_places(str(mapping)),
-        machine=repr(replace(program.machine, location=None)),
+        machine=repr(replace(program.machine, location=None, former_keys=())),
         target=target.fingerprint(),
     )
 

@@ -12,6 +12,7 @@ import septran
 from septran.machine.loader import mappings_root
 from septran.runtime import cache as cache_module
 from septran.runtime.cache import Cache, CacheWarning
+from septran.targets.cpu.run import guards
 from septran.targets.cpu.run.build import CpuExecutable
 from septran.targets.cpu.target import CpuTarget
 
@@ -208,3 +209,19 @@ def test_what_former_versions_saved_with_its_assembly_is_read(root, tmp_path):
     facts["parts"] = {"assembly": executable.assembly}
     (tmp_path / "kernel.json").write_text(json.dumps(facts))
     assert CpuTarget().load(tmp_path).source == executable.source
+
+
+def test_functions_in_llvms_own_words_are_part_of_what_is_built(root, monkeypatch):
+    """TVMScript leaves their text out, so two kernels can look the same and differ."""
+    folders = []
+    for text in (
+        guards.APART,
+        guards.APART.replace("or i1 %before, %behind", "or i1 false, %behind"),
+    ):
+        monkeypatch.setattr(guards, "APART", text)
+        kernel = septran.compile("gemm", "cpu-x86", shapes={"M": 8, "N": 8, "K": 8})
+        folders.append((kernel.stages.tensor_ir.text, kernel.stages.tensor_ir.complete_text))
+        assert kernel.stages.executable
+    assert folders[0][0] == folders[1][0]
+    assert folders[0][1] != folders[1][1]
+    assert Cache(root).info().entries == 2
