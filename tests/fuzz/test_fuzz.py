@@ -13,6 +13,7 @@ from septran.fuzz import Settings, Ways, executors, make_case, run_campaign, run
 from septran.fuzz.cases import MACHINES
 from septran.runtime.accuracy import WrongResultError
 from septran.tile.nodes import Copy, rewrite
+from septran.tile.verify.lost_writes import LostWriteError
 
 FIRST = 20_000
 """Seeds of the suite; `septran fuzz` takes any others."""
@@ -99,7 +100,10 @@ def test_what_is_promised_is_drawn():
 
 
 def test_sums_that_pass_through_two_memories_are_drawn(monkeypatch, tmp_path):
-    """Copies back in the order of the copies in: a bug that only such a program shows."""
+    """Copies back in the order of the copies in: a bug that only such a program shows.
+
+    The verifier finds it, and without the verifier the numbers do.
+    """
     from septran.tile.passes.copies import eliminate_copies
 
     hoist = eliminate_copies._Elimination._hoist
@@ -111,6 +115,9 @@ def test_sums_that_pass_through_two_memories_are_drawn(monkeypatch, tmp_path):
     files = executors.Files.write(make_case(3_000_053), tmp_path)
     assert executors._interpreter(files) <= 1
     monkeypatch.setattr(eliminate_copies._Elimination, "_hoist", forwards)
+    with pytest.raises(LostWriteError):
+        executors._interpreter(files)
+    monkeypatch.setenv("SEPTRAN_VERIFY", "0")
     with pytest.raises(WrongResultError):
         executors._interpreter(files)
 

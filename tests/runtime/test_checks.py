@@ -31,7 +31,7 @@ def kernel(run):
         kind = {"C": dtypes["A"], **dtypes}
         stages = made_by(
             task_tree=lambda _: task.trace(gemm, full, kind),
-            tile_program=lambda _: SimpleNamespace(remarks=()),
+            tile_program=lambda _: SimpleNamespace(remarks=(), machine=None, body=()),
             executable=lambda _: run,
         )
         return Specialisation.of(stages)
