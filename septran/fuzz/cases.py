@@ -10,7 +10,7 @@ import numpy as np
 
 from septran import operators
 from septran.dtypes import is_float, numpy_dtype
-from septran.fuzz import edits, nests, programs
+from septran.fuzz import edits, nests, programs, slices
 from septran.fuzz.choices import Choices, Trace
 from septran.fuzz.programs import EXTENTS, Input, RandomLogic
 from septran.fuzz.renaming import renamed
@@ -20,7 +20,7 @@ from septran.task.trace.inference import complete, written
 MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200", "nvidia-a100")
 FAMILIES = (
     programs.rows, programs.elementwise, programs.products, programs.chains, programs.moves,
-    nests.grams, nests.scans, nests.statistics, nests.pairs,
+    nests.grams, nests.scans, nests.statistics, nests.pairs, slices.slices, slices.windows,
 )  # fmt: skip
 _FREE: Mapping[str, tuple[str, ...]] = {
     "attention": ("M", "N"), "attention_bias": ("M", "N"), "attention_decode": ("N",),
