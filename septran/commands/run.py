@@ -274,8 +274,8 @@ def _text(kernel: Kernel, check: Check, profile: Profile, beside: Beside | None)
         lines += [
             f"  measured beside {beside.function} of torch {beside.version}: {duel.ratio:.2f}x its "
             f"speed (median of {duel.pairs} pairs)",
-            "    in turns, in short bursts after pauses, both on torch's threads: times to compare "
-            "with each other, not with those alone",
+            "    single calls in turns, both on torch's threads: times to compare with each other, "
+            "not with those alone",
             f"    {_rate(profile, duel.ours_seconds)} septran",
             f"    {_rate(profile, duel.theirs_seconds)} torch",
         ]

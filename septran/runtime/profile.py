@@ -127,7 +127,7 @@ class Profile(Displayable):
             f"  {self.bytes_per_second / 1e9:.2f} GB/s"
             f"{_part(self.fraction_of_bandwidth, 'bandwidth')}",
             f"  {self.intensity:.2f} FLOP/byte"
-            + (f": the nearer limit of {self.machine} is {self.limit}" if self.limit else ""),
+            + (f": {self.limit}-bound on {self.machine}" if self.limit else ""),
         ]
         return "\n".join(lines)
 

@@ -102,7 +102,7 @@ def test_text():
         "gemm: 2 ms a call (half of 4 samples between 1.75 ms and 2.25 ms, best 1 ms)\n"
         "  4.00 GFLOP/s (50% of peak)\n"
         "  2.00 GB/s (200% of bandwidth)\n"
-        "  2.00 FLOP/byte: the nearer limit of box is memory"
+        "  2.00 FLOP/byte: memory-bound on box"
     )
 
 

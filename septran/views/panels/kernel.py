@@ -68,7 +68,7 @@ def profile_panel(profile: Profile) -> Markup:
         ("calls", f"{len(profile.samples):,}"),
         ("operations", f"{profile.flops:,}"),
         ("operations a second", f"{profile.flops_per_second / 1e9:,.4g} G"),
-        ("bytes that must move", f"{profile.bytes_moved:,}"),
+        ("bytes of compulsory traffic", f"{profile.bytes_moved:,}"),
         ("bytes a second", f"{profile.bytes_per_second / 1e9:,.4g} G"),
         ("operations a byte", f"{profile.intensity:.4g}"),
     ]
@@ -76,10 +76,10 @@ def profile_panel(profile: Profile) -> Markup:
         _bar("of the machine's operations a second", profile.fraction_of_peak),
         _bar("of main memory's bytes a second", profile.fraction_of_bandwidth),
     ]
-    nearer = [paragraph(f"nearer roof: {profile.limit}")] if profile.limit else []
+    bound = [paragraph(f"{profile.limit}-bound")] if profile.limit else []
     on = f" on {profile.machine}" if profile.machine else ""
     title = join([strong(profile.name), on])
-    return panel(title, table(("", ""), rows), *bars, *nearer, *_when(profile))
+    return panel(title, table(("", ""), rows), *bars, *bound, *_when(profile))
 
 
 def _when(profile: Profile) -> Iterator[Markup]:
