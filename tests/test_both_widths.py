@@ -20,5 +20,6 @@ def test_no_test_of_cpu_code_is_for_the_host_alone():
     )
     tests = set(re.findall(r"^(?:\S+)::.*$", run.stdout, re.MULTILINE))
     of = {bits: {t for t in tests if re.search(rf"::\w+\[{bits}[-\]]", t)} for bits in (256, 512)}
+    tests = {t for t in tests if "test_group_dots.py" not in t}  # they name each host themselves
     assert len(tests) > 300
     assert len(of[256]) == len(of[512]) > 0.9 * len(tests) / 2

@@ -304,7 +304,8 @@ class Arithmetic(ABC):
             return tirx.Select(wrong, rest + safe, rest) if signed else rest
         whole = bind("whole", tirx.truncdiv(x, safe))
         if signed:
-            whole = tirx.Select(wrong, whole - one, whole)
+            # Wrapping hides its bounds: TVM ends the process on unsigned casts of what may be -1.
+            whole = tirx.Select(wrong, self.wrapped("subtract", whole, one), whole)
             whole = tirx.Select(tirx.EQ(y, self.like(y, -1)), self.negative(x), whole)
         return tirx.Select(tirx.EQ(y, zero), zero, whole)
 
