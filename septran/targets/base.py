@@ -28,8 +28,7 @@ class TensorIR(Stage):
     @property
     def complete_text(self) -> str:
         """TVMScript with what `text` leaves out, as functions in LLVM's own words."""
-        omits = "# Metadata omitted." in self.text
-        return str(self.module.script(show_meta=True)) if omits else self.text
+        return str(self.module.script(show_meta=True))
 
     def __str__(self) -> str:
         return self.text
