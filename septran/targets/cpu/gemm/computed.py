@@ -9,8 +9,9 @@ share a loop, so that what they are made from is read once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from septran.dtypes import accumulator_dtype, itemsize
 from septran.ir import expressions as ex
@@ -25,6 +26,8 @@ from septran.targets.cpu.gemm.prefetch import LINE, NextPack
 from septran.targets.cpu.gemm.results import (
     RegisterTile,
     Shape,
+    accumulators,
+    add_products,
     first_step,
     left,
     prefetch,
@@ -188,27 +191,22 @@ class _Tiles:
     def tile(self, shape: Shape, tile: RegisterTile) -> None:
         """All steps of one tile, and its sums into C."""
         context, writer = self.context, self.context.writer
-        rows = [writer.allocate("acc", shape.columns, shape.dtype) for _ in range(tile.rows)]
-        zero = simd.constant(0, shape.dtype, shape.lanes)
-        for row in rows:
-            for chunk in shape.chunks:
-                simd.store(writer, row, writer.index(chunk), zero, shape.lanes)
+        rows = accumulators(writer, shape, tile.rows)
         prefetch(context, self.c, shape, tile)
         start = (tile.row, Index())
         column_of_a = stream(context, self.a, start, 1, range(tile.rows), KLoopNest())
+        add = partial(wrapping.multiply_add, writer)
+
+        def scalars(step: Index) -> Callable[[int], Expr]:
+            return lambda i: column_of_a(step, i, 1, shape.dtype, None)
+
         with context.loop("k", self.b.count) as k:
             self.b.ask(k, shape, tile)
             for part in self.b.parts:
                 made = self.b.at(part, k, shape, tile)
                 vectors = [writer.bind("b", simd.cast(v, shape.dtype)) for v in made]
                 step = context.variable("k", k + part.first)
-                for i, row in enumerate(rows):
-                    scalar = column_of_a(step, i, 1, shape.dtype, None)
-                    a = writer.bind("a", simd.broadcast(scalar, shape.lanes))
-                    for chunk, b in zip(shape.chunks, vectors, strict=True):
-                        old = simd.load(row, writer.index(chunk), shape.lanes)
-                        total = wrapping.multiply_add(writer, a, b, old)
-                        simd.store(writer, row, writer.index(chunk), total, shape.lanes)
+                add_products(writer, shape, rows, vectors, scalars(step), add)
         update(context, self.c, self.first, shape, tile, rows)
 
 

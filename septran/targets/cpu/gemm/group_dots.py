@@ -41,6 +41,8 @@ from septran.targets.cpu.gemm.microkernel import (
 from septran.targets.cpu.gemm.results import (
     RegisterTile,
     Shape,
+    accumulators,
+    add_products,
     first_step,
     prefetch,
     update,
@@ -177,17 +179,13 @@ class Product:
 
     def _accumulators(self, shape: Shape, tile: RegisterTile) -> list[Any]:
         """A tile's sums, which begin with what makes up for signs."""
-        context, writer = self.context, self.context.writer
-        rows = [writer.allocate("acc", shape.columns, shape.dtype) for _ in range(tile.rows)]
-        for number, row in enumerate(rows):
-            start = simd.constant(0, shape.dtype, shape.lanes)
-            if self.offsets is not None:
-                at = context.lower(tile.row + number)
-                start = simd.broadcast(simd.load(self.offsets, at, 1), shape.lanes)
-                start = writer.bind("start", start)
-            for chunk in shape.chunks:
-                simd.store(writer, row, writer.index(chunk), start, shape.lanes)
-        return rows
+        context, writer, offsets = self.context, self.context.writer, self.offsets
+
+        def start(number: int) -> Expr:
+            at = context.lower(tile.row + number)
+            return writer.bind("start", simd.broadcast(simd.load(offsets, at, 1), shape.lanes))
+
+        return accumulators(writer, shape, tile.rows, None if offsets is None else start)
 
     def _multiply(
         self,
@@ -198,13 +196,12 @@ class Product:
     ) -> None:
         """One group of each row times that of each column."""
         writer = self.context.writer
+
+        def add(a: Expr, b: Expr, old: Expr) -> Expr:
+            return self.dot.add(self.context, old, a, b, self.a.storage.dtype)
+
         vectors = [writer.bind("b", column(chunk)) for chunk in shape.chunks]
-        for number, row in enumerate(rows):
-            a = writer.bind("a", simd.broadcast(group(number), shape.lanes))
-            for chunk, b in zip(shape.chunks, vectors, strict=True):
-                old = simd.load(row, writer.index(chunk), shape.lanes)
-                total = self.dot.add(self.context, old, a, b, self.a.storage.dtype)
-                simd.store(writer, row, writer.index(chunk), total, shape.lanes)
+        add_products(writer, shape, rows, vectors, group, add)
 
     def _columns(self, shape: Shape, tile: RegisterTile) -> Callable[[Index, int], Expr]:
         """Loads the groups at step k of the columns of a register."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from septran.dtypes import accumulator_dtype, itemsize
 from septran.ir.index import Index, ceil_div
-from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
@@ -29,7 +29,16 @@ from septran.targets.cpu.gemm.prefetch import (
     Prefetch,
     far,
 )
-from septran.targets.cpu.gemm.results import RegisterTile, Shape, first_step, left, prefetch, update
+from septran.targets.cpu.gemm.results import (
+    RegisterTile,
+    Shape,
+    accumulators,
+    add_products,
+    first_step,
+    left,
+    prefetch,
+    update,
+)
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Buffer, Compute
 
@@ -185,11 +194,7 @@ def _of_registers(shape: Shape, count: int, register: int) -> Shape:
 
 def _microkernel(context: Context, operands: Operands, shape: Shape, tile: RegisterTile) -> None:
     writer = context.writer
-    rows = [writer.allocate("acc", shape.columns, shape.dtype) for _ in range(tile.rows)]
-    zero = simd.constant(0, shape.dtype, shape.lanes)
-    for row in rows:
-        for chunk in shape.chunks:
-            simd.store(writer, row, writer.index(chunk), zero, shape.lanes)
+    rows = accumulators(writer, shape, tile.rows)
     prefetch(context, operands.c, shape, tile)
     sum_up(context, operands, shape, tile, _steps(context, operands, shape, tile, rows))
     update(context, operands.c, operands.first, shape, tile, rows)
@@ -287,12 +292,9 @@ def _steps(
         for c in shape.chunks:
             count = left(context, shape, tile, c)
             vectors.append(writer.bind("b", row_of_b(at, c, shape.lanes, shape.dtype, count)))
-        for i, row in enumerate(rows):
-            scalar = column_of_a(at, i, 1, shape.dtype, None)
-            a = writer.bind("a", simd.broadcast(scalar, shape.lanes))
-            for c, b in zip(shape.chunks, vectors, strict=True):
-                old = simd.load(row, writer.index(c), shape.lanes)
-                total = wrapping.multiply_add(writer, a, b, old)
-                simd.store(writer, row, writer.index(c), total, shape.lanes)
+        add_products(
+            writer, shape, rows, vectors, lambda i: column_of_a(at, i, 1, shape.dtype, None),
+            partial(wrapping.multiply_add, writer),
+        )  # fmt: skip
 
     return step

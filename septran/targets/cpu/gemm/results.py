@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copy.transpose import transposed
 from septran.targets.cpu.map.elements import read, write
-from septran.targets.lower.writer import Expr
+from septran.targets.lower.writer import Expr, Writer
 from septran.tile.nodes import Compute
 
 FMAS_IN_FLIGHT = 8
@@ -55,6 +56,35 @@ class RegisterTile:
     column: Index
     columns: Index | None
     """None when all do."""
+
+
+def accumulators(
+    writer: Writer, shape: Shape, rows: int, start: Callable[[int], Expr] | None = None
+) -> list[Any]:
+    """The sums of a tile, a buffer a row; each row begins with a vector of its own, or with 0."""
+    found = [writer.allocate("acc", shape.columns, shape.dtype) for _ in range(rows)]
+    zero = simd.constant(0, shape.dtype, shape.lanes)
+    for number, row in enumerate(found):
+        value = zero if start is None else start(number)
+        for chunk in shape.chunks:
+            simd.store(writer, row, writer.index(chunk), value, shape.lanes)
+    return found
+
+
+def add_products(
+    writer: Writer,
+    shape: Shape,
+    rows: Sequence[Any],
+    vectors: Sequence[Expr],
+    scalar: Callable[[int], Expr],
+    add: Callable[[Expr, Expr, Expr], Expr],
+) -> None:
+    """Each row's scalar times all vectors, added to the row: ``add(a, b, sum)`` is the new sum."""
+    for number, row in enumerate(rows):
+        a = writer.bind("a", simd.broadcast(scalar(number), shape.lanes))
+        for chunk, b in zip(shape.chunks, vectors, strict=True):
+            old = simd.load(row, writer.index(chunk), shape.lanes)
+            simd.store(writer, row, writer.index(chunk), add(a, b, old), shape.lanes)
 
 
 def first_step(context: Context, node: Compute) -> Index | None:
