@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from septran.errors import LogicError, SepTranError, nearest
 from septran.location import Location
 from septran.machine.model import Machine
-from septran.mapping.mapping import Case, MappingFile, Preference, TaskMapping
+from septran.mapping.mapping import Case, Manner, MappingFile, Preference, TaskMapping
 from septran.mapping.mistakes import TunableSettingError, UnknownVariantError
 from septran.mapping.resolved import Decision, Setting
 from septran.mapping.rules import Facts, facts_of_site, instance_for, rules_for
+from septran.mapping.structure.products import Product, products_of
 from septran.task.trace.chooser import LaunchSite
 from septran.task.trace.tensors import Padded
 from septran.task.tree import TunableValue
@@ -61,6 +62,7 @@ class MappingChooser:
     machine: Machine
     given: Mapping[str, TunableValue] = field(default_factory=dict)
     _scopes: dict[str, Scope] = field(default_factory=dict, repr=False)
+    _facts: dict[str, Facts] = field(default_factory=dict, repr=False)
     _taken: dict[tuple[str, str], Setting[TunableValue]] = field(default_factory=dict, repr=False)
     """What was answered, by the task's path and the tunable's name."""
 
@@ -68,9 +70,14 @@ class MappingChooser:
         """The variant that the instance or the first matching rule with one names."""
         names = (site.task, *(v for v in site.variants if v != site.task))
         caller = self._scopes.get(site.caller or "")
-        scope = Scope.of(self.mapping, self.machine, facts_of_site(site), caller, names)
-        self._scopes[site.path] = scope
+        facts = facts_of_site(site, self._facts.get(site.caller or ""))
+        scope = Scope.of(self.mapping, self.machine, facts, caller, names)
+        self._scopes[site.path], self._facts[site.path] = scope, facts
         for plan in scope.plans:
+            if plan.manner is not None:
+                found = next(_in_manner(plan.manner.value, site, names), None)
+                if found is not None:
+                    return found
             if plan.variant is not None:
                 if plan.variant.value not in names:
                     raise UnknownVariantError(
@@ -85,8 +92,8 @@ class MappingChooser:
         self, site: LaunchSite, name: str, default: TunableValue | None, location: Location
     ) -> TunableValue | None:
         """The value that the mapping gives, else the logic's default."""
-        facts = facts_of_site(site)
-        facts = replace(facts, variant=facts.variant or facts.task)
+        facts = self._facts.get(site.path) or facts_of_site(site)
+        facts = replace(facts, variant=site.variant or site.task)
         caller = self._scopes.get(site.caller or "")
         known = self._scopes.get(site.path)
         instance = known.instance if known else None
@@ -122,6 +129,20 @@ class MappingChooser:
             if case is not None:
                 return case.multiple
         return 1
+
+
+def _in_manner(manner: Manner, site: LaunchSite, names: Iterable[str]) -> Iterator[str]:
+    """The task and its variants, as far as they compute as a rule asks."""
+    for name in names:
+        draft = site.draft(name)
+        first = next(iter(products_of(draft).products), None) if draft is not None else None
+        if first is not None and _computes(first, manner):
+            yield name
+
+
+def _computes(product: Product, manner: Manner) -> bool:
+    order = manner.order in (None, product.order)
+    return order and manner.sums_apart in (None, product.sums_apart)
 
 
 def _padded(value: TunableValue, multiple: int) -> TunableValue:

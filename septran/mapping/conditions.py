@@ -1,7 +1,8 @@
 """Expressions over names in mappings: arithmetic, comparison, and, or, not. Nothing else.
 
-``M * N * K < 2**21``, ``dtype == "float16" and N % 128 == 0``. They are parsed by
-Python's own parser and evaluated here, node by node: no call, attribute or index exists.
+``M * N * K < 2**21``, ``dtype == "float16" and N % 128 == 0``, ``product.rows <= 16``. They are
+parsed by Python's own parser and evaluated here, node by node: no call or index exists, and what
+has a dot is a name of a task's structure.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import ast
 import operator
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Union
 
 from septran.errors import nearest
@@ -18,6 +19,7 @@ from septran.location import Location
 from septran.machine.kinds import Report, Schema
 from septran.machine.positions import Node
 from septran.mapping.mistakes import ConditionError
+from septran.mapping.structure.structure import NAMES
 
 Value = Union[int, float, bool, str]
 LONGEST = 400
@@ -48,23 +50,31 @@ _UNARY: Mapping[type, Callable[[Any], Any]] = {
 }
 
 
+class Absent(LookupError):
+    """A name of a task's structure for a task that has no such thing: no product, no window."""
+
+
 @dataclass(frozen=True)
 class Condition:
     """An expression that was parsed and found harmless."""
 
     text: str
     where: Location
+    named: Mapping[str, Condition] = field(default_factory=dict, hash=False)
+    """What the file's `conditions` call by a name that occurs in it."""
 
     @property
     def names(self) -> frozenset[str]:
         """The names that it depends on."""
-        tree = _parse(self.text, self.where)
-        return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))
+        found = _names(_parse(self.text, self.where))
+        inner = (c.names for n, c in self.named.items() if n in found)
+        return (found - self.named.keys()).union(*inner)
 
     def evaluate(self, values: Mapping[str, Value]) -> Value:
         """Its value; raises ConditionError for unknown names and impossible arithmetic."""
+        known = _Over(values, self.named) if self.named else values
         try:
-            result: Value = _evaluate(_parse(self.text, self.where), values)
+            result: Value = _evaluate(_parse(self.text, self.where), known)
         except KeyError as error:
             name = str(error.args[0])
             message = f"unknown name {name!r} in {self.text!r}"
@@ -74,14 +84,44 @@ class Condition:
         return result
 
     def holds(self, values: Mapping[str, Value]) -> bool:
-        """Whether it is true."""
-        return bool(self.evaluate(values))
+        """Whether it is true; not where it names what the task does not have."""
+        try:
+            return bool(self.evaluate(values))
+        except Absent:
+            return False
 
 
-def condition(node: Node) -> Condition:
-    """The condition in a text; raises ConditionError."""
-    _parse(node.text, node.where)
-    return Condition(node.text, node.where)
+@dataclass(frozen=True)
+class _Over(Mapping[str, Value]):
+    """Values, and conditions by name, each evaluated where it is asked for."""
+
+    values_below: Mapping[str, Value]
+    named: Mapping[str, Condition]
+
+    def __getitem__(self, name: str) -> Value:
+        found = self.named.get(name)
+        return found.evaluate(self.values_below) if found else self.values_below[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self.named, *self.values_below))
+
+    def __len__(self) -> int:
+        return len(self.named) + len(self.values_below)
+
+
+def condition(node: Node, named: Mapping[str, Condition] | None = None) -> Condition:
+    """The condition in a text, with those that it names; raises ConditionError."""
+    names = _names(_parse(node.text, node.where))
+    used = {name: found for name, found in (named or {}).items() if name in names}
+    return Condition(node.text, node.where, used)
+
+
+def _names(tree: ast.expr) -> frozenset[str]:
+    """The names in an expression, those of structure with their dot."""
+    dotted = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
+    inside = {id(n.value) for n in dotted}
+    plain = (n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in inside)
+    return frozenset((*plain, *map(ast.unparse, dotted)))
 
 
 @dataclass(frozen=True)
@@ -127,6 +167,12 @@ def _check(node: ast.expr, where: Location) -> None:
             return
         case ast.Constant(value=bool() | int() | float() | str()):
             return
+        case ast.Attribute(value=ast.Name()):
+            name = ast.unparse(node)
+            if name not in NAMES:
+                hint = nearest(name, NAMES) or "structure has names such as product.rows"
+                message = f"{name} is no name of a task's structure"
+                raise ConditionError(message, where, hint=hint)
         case ast.BinOp() if type(node.op) in _BINARY:
             _check(node.left, where)
             _check(node.right, where)
@@ -148,6 +194,8 @@ def _evaluate(node: ast.expr, values: Mapping[str, Value]) -> Any:
     match node:
         case ast.Name():
             return values[node.id]
+        case ast.Attribute():
+            return values[ast.unparse(node)]
         case ast.Constant():
             return node.value
         case ast.BinOp():

@@ -22,6 +22,7 @@ from septran.mapping.mapping import MappingFile, Match, Rule
 from septran.mapping.names import tensors_of
 from septran.mapping.resolved import Decision
 from septran.mapping.rules import Facts, callers_of, matches
+from septran.mapping.structure.structure import PARTS
 from septran.task.tree import TaskNode
 
 
@@ -110,7 +111,7 @@ def _too_much(match: Match, machine: Machine, tasks: Iterable[Visited]) -> str |
     return None
 
 
-_WORDS = {"parallel": "loops", "leaf_kind": "leaf", "spreads": "holds"}
+_WORDS = {"parallel": "loops", "leaf_kind": "leaf", "spreads": "holds", "below": "within"}
 """Keys of a match that a mapping file calls otherwise than `Match` does."""
 
 
@@ -136,7 +137,7 @@ def _tensors(rule: Rule, own: Iterable[Visited]) -> Iterator[Decision]:
     """Tensors that a rule names and none of its tasks has."""
     tensors = sorted({name for visited in own for name in tensors_of(visited.task)})
     for key in (key for key in KEYS if key.entries == "tensor"):
-        known = {*tensors, *(GROUPS if key is MEMS else ())}
+        known = {*tensors, *(GROUPS if key is MEMS else PARTS)}
         for name in (n for n in rule.plan.table(key) if n not in known):
             path = f"{key.path}.{name}"
             message = f"`{path}` has no effect: no task of {rule.plan.name} has that tensor"

@@ -36,6 +36,8 @@ from septran.machine.model import NONE
 from septran.machine.positions import Node
 from septran.machine.schema import LAYOUT
 from septran.mapping.conditions import Formula
+from septran.mapping.structure.products import ROLES
+from septran.mapping.structure.structure import PARTS, PRODUCTS
 
 T = TypeVar("T", covariant=True)
 
@@ -74,13 +76,17 @@ class Optionally:
 
 
 OPERANDS = tuple(f"gemm.{operand}" for operand in PRIMITIVES["gemm"].operands)
-GROUPS = ("*", "accumulators", "temporaries", "reads", "writes", *OPERANDS)
-"""What `mems` may name besides tensors; `gemm.A` is what a leaf passes to gemm as A."""
+GROUPS = ("*", "accumulators", "temporaries", "reads", "writes", *OPERANDS, *PARTS)
+"""What `mems` may name besides tensors; `gemm.A` is what a leaf passes to gemm as A, and
+`product.right` what is the right operand of a product below, however it gets there."""
 
 WORD = Text(r"[A-Za-z0-9_.+-]{1,64}", "a word")
 TASK = Text(IDENTIFIER, "a task's name")
 PRIMITIVE = Text(r"gemm|map|fill|copy", "a primitive: gemm, map, fill, copy")
-_TENSOR = Text(rf"\*|gemm\.[ABC]|{IDENTIFIER}", 'a tensor, a group of tensors, or "*"')
+_PART = rf"({'|'.join(PRODUCTS)})\.({'|'.join(ROLES)})"
+_TENSOR = Text(rf"\*|gemm\.[ABC]|{_PART}|{IDENTIFIER}", 'a tensor, a group of tensors, or "*"')
+_ONE_TENSOR = Text(rf"{_PART}|{IDENTIFIER}", "a tensor, or a product's operand: product.right")
+_LAYOUT = Either((LAYOUT, Text(r"[a-z]+\((rows|columns|sum)\)", "panels(columns)")))
 _TUNABLE = Text(r"[A-Za-z_*][A-Za-z0-9_*]{0,63}", "a tunable's name, perhaps with *")
 _LAUNCHED = Text(rf"{IDENTIFIER}(#[1-9][0-9]{{0,3}})?", "a launched task's name")
 _VALUE: Kind = Either((Whole(least=0), Flag(), Number(positive=False), WORD))
@@ -176,10 +182,10 @@ REGISTERS = Key[Mapping[str, int]](
     {}, "role", needs=("roles",),
 )  # fmt: skip
 LAYOUTS = Key[Mapping[str, str]](
-    "layouts", TableOf(NAME, LAYOUT), "layout of a tensor's buffer", {}, "tensor"
+    "layouts", TableOf(_ONE_TENSOR, _LAYOUT), "layout of a tensor's buffer", {}, "tensor"
 )
 COPY = Key[Mapping[str, str]](
-    "copy", TableOf(NAME, Named("engine")), "engine of a tensor's copies", {}, "tensor"
+    "copy", TableOf(_ONE_TENSOR, Named("engine")), "engine of a tensor's copies", {}, "tensor"
 )
 ORDER = Key[tuple[str, ...]](
     "order", ListOf(WORD, least=1), "order of parallel iterations: loop indices", (),

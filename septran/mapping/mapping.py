@@ -49,6 +49,16 @@ class Preference:
 
 
 @dataclass(frozen=True)
+class Manner:
+    """A variant by how it computes, whatever it is called."""
+
+    order: tuple[str, ...] | None = None
+    """What its loops walk, outermost first: rows, columns, sum, batch."""
+    sums_apart: bool | None = None
+    """Whether each step along the sum has sums of its own, which are added later."""
+
+
+@dataclass(frozen=True)
 class TaskMapping:
     """What an instance or a rule says; a field that is None or missing is left open."""
 
@@ -57,6 +67,8 @@ class TaskMapping:
     where: Location
     variant: Setting[str] | None = None
     """The variant to trace; for instances their `task_name`."""
+    manner: Setting[Manner] | None = None
+    """Instead of its name, how the variant to trace computes; rules only."""
     settings: Table[str, Setting[Any]] = field(default_factory=_empty)
     """Keys with one value, by path: ``proc``, ``roles.consumers``."""
     tables: Table[str, Table[str, Setting[Any]]] = field(default_factory=_empty)
@@ -97,7 +109,26 @@ class Match:
     reaches: tuple[str, ...] = ()
     dtype: tuple[str, ...] = ()
     machine_feature: tuple[str, ...] = ()
+    below: Match | None = None
+    """What a task that launches it, directly or not, is like."""
+    products: tuple[int, ...] = ()
+    order: tuple[str, ...] | None = None
+    between_products: str = ""
+    masked: bool | None = None
+    carried: bool | None = None
+    reduces: bool | None = None
+    shared_right: bool | None = None
+    window: tuple[str, ...] = ()
+    computed: tuple[str, ...] = ()
+    turned: tuple[str, ...] = ()
     when: Condition | None = None
+
+    @property
+    def structural(self) -> bool:
+        """Whether it asks what the task computes, by a draft where the body is not known."""
+        flags = (self.order, self.masked, self.carried, self.reduces, self.shared_right)
+        words = (self.products, self.between_products, self.window, self.computed, self.turned)
+        return any(words) or any(flag is not None for flag in flags)
 
     @property
     def needs_body(self) -> bool:
@@ -127,6 +158,8 @@ class MappingFile:
     dimensions: tuple[Dimension, ...] = ()
     """The places that are still `!tune`; their plans hold the first candidate."""
     constraints: tuple[Condition, ...] = ()
+    conditions: Table[str, Condition] = field(default_factory=_empty)
+    """Those that other conditions call by name."""
     assumed: str = ""
     """Why `machine` was taken where the file names none."""
     file: str = field(default="", compare=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from septran.errors import SepTranError
@@ -41,6 +41,8 @@ class Memories:
     launch: Launch | None
     errors: list[SepTranError]
     """Where mistakes are added."""
+    parts: Callable[[str], tuple[str, ...]] = lambda tensor: ()
+    """The parts that a tensor plays in products: ``product.right``."""
 
     def mapped(self) -> dict[str, Setting[str]]:
         """What the mapping says of each; ``NONE`` where it stays where its caller has it."""
@@ -64,9 +66,11 @@ class Memories:
     def _memory(self, name: str, tensor: Param | Allocate) -> Setting[str] | None:
         """From the first plan that says it, by the tensor's own name or one of its groups."""
         for plan in self.scope.plans:
-            for key in (name, *groups_of(name, tensor, self.task)):
-                if key in plan.table(MEMS):
-                    return plan.table(MEMS)[key]
+            table = plan.table(MEMS)
+            parts = self.parts(name) if any("." in key for key in table) else ()
+            for key in (name, *groups_of(name, tensor, self.task, parts)):
+                if key in table:
+                    return table[key]
         return self._as_callers_temporaries() if isinstance(tensor, Allocate) else None
 
     def _as_callers_temporaries(self) -> Setting[str] | None:
@@ -118,9 +122,11 @@ def outer_memories(
     return {param.name: caller.mems[view.tensor].memory for param, view in pairs}
 
 
-def groups_of(name: str, tensor: Param | Allocate, task: TaskNode) -> tuple[str, ...]:
+def groups_of(
+    name: str, tensor: Param | Allocate, task: TaskNode, parts: Sequence[str] = ()
+) -> tuple[str, ...]:
     """The groups of `mems` that a tensor belongs to, most particular first."""
-    operands = tuple(_operands(name, task))
+    operands = (*_operands(name, task), *parts)
     if isinstance(tensor, Allocate):
         sums = ("accumulators",) if _only_sums(name, task) else ()
         return (*operands, *sums, "temporaries", "*")

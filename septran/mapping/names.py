@@ -12,6 +12,7 @@ from septran.mapping.keys import CALLS, GROUPS, KEYS, LEAF_TASK_BINDINGS, MEMS
 from septran.mapping.mapping import MappingFile, TaskMapping
 from septran.mapping.mistakes import NeverLaunchedError, TunableSettingError, UnknownTensorError
 from septran.mapping.rules import BUILTIN, Facts
+from septran.mapping.structure.structure import PARTS
 from septran.task.tree import Allocate, Param, TaskNode, statements
 
 _CLOSE = 0.8
@@ -34,7 +35,7 @@ def mistakes_in(
     for key in KEYS:
         if key.entries != "tensor":
             continue
-        groups = GROUPS if key is MEMS else ()
+        groups = GROUPS if key is MEMS else PARTS
         for name in plan.table(key):
             if name not in tensors and name not in groups:
                 yield UnknownTensorError(

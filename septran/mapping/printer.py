@@ -79,6 +79,9 @@ def mapping_text(mapping: MappingFile) -> str:
 
 def _plan(plan: TaskMapping) -> list[str]:
     lines = [f"  {path} {_flow(setting.value)}" for path, setting in plan.settings.items()]
+    if plan.manner is not None:
+        manner = {k: v for k, v in vars(plan.manner.value).items() if v is not None}
+        lines.append(f"  variant {_flow(manner)}")
     for path, table in plan.tables.items():
         lines.append(f"  {path} {_flow({k: s.said for k, s in table.items()})}")
     for path, lists in plan.options.items():
@@ -171,7 +174,13 @@ def _unique_names(resolved: ResolvedMapping) -> dict[str, str]:
 
 def _conditions(match: Match) -> dict[str, Any]:
     """What a rule asks for, as its file says it."""
-    shown = {k: v for k, v in vars(match).items() if v not in ((), None)}
+    shown = {
+        k: v
+        for k, v in vars(match).items()
+        if v not in ((), None, "") or (k == "order" and v is not None)
+    }
+    if match.below is not None:
+        shown["within"] = _conditions(shown.pop("below"))
     if (spreads := shown.pop("spreads", None)) is not None:
         shown["holds"] = "parallel" if spreads else "nothing"
     if match.when is not None:

@@ -10,9 +10,17 @@ from typing import Any
 from septran.errors import SepTranError, nearest
 from septran.machine.model import Machine
 from septran.machine.positions import TUNE, Node
-from septran.mapping.conditions import condition
+from septran.mapping.conditions import Condition, condition
 from septran.mapping.keys import KEYS, LISTS, SINGLE, TABLES
-from septran.mapping.mapping import Case, MappingFile, Match, Preference, Rule, TaskMapping
+from septran.mapping.mapping import (
+    Case,
+    Manner,
+    MappingFile,
+    Match,
+    Preference,
+    Rule,
+    TaskMapping,
+)
 from septran.mapping.mistakes import (
     ConditionError,
     LateRuleError,
@@ -42,14 +50,37 @@ def across(document: Node) -> Iterator[SepTranError]:
                 message = f"no instance {called.text!r} in task_mappings"
                 hint = nearest(called.text, instances)
                 yield UnknownInstanceError(message, called.where, hint=hint)
+    try:
+        named = conditions(document)
+    except ConditionError as error:
+        yield error
+        return
     for rule in _elements(document, "rules"):
-        yield from _late(rule)
+        yield from _late(rule, named)
     yield from _constraints(document)
 
 
-def _late(rule: Node) -> Iterator[SepTranError]:
+def conditions(document: Node) -> dict[str, Condition]:
+    """The file's conditions by name; raises ConditionError where they name each other in turn."""
+    given, found = _section(document, "conditions"), dict[str, Condition]()
+
+    def read_one(name: str, trail: tuple[str, ...]) -> None:
+        if name in trail:
+            message = f"the conditions {' and '.join(trail)} name each other"
+            raise ConditionError(message, given[name].where)
+        for other in sorted(condition(given[name]).names & given.keys() - found.keys()):
+            read_one(other, (*trail, name))
+        found[name] = condition(given[name], found)
+
+    for name in given:
+        if name not in found:
+            read_one(name, ())
+    return found
+
+
+def _late(rule: Node, named: Table[str, Condition]) -> Iterator[SepTranError]:
     match = rule.get("match")
-    if match is None or not _match(match).needs_body:
+    if match is None or not _match(match, named).needs_body:
         return
     fact = next(k for k in ("primitive", "leaf", "holds", "reaches") if k in match.items)
     for key in ("variant", "tunables"):
@@ -58,7 +89,7 @@ def _late(rule: Node) -> Iterator[SepTranError]:
                 f"a rule by {fact!r} cannot set {key!r}: it must be known before the task is "
                 "traced, and what it computes is known after",
                 rule.keys[key],
-                hint="match by task, variant, level, loops or dtype instead",
+                hint="match by task, products, level, loops or dtype instead",
             )
 
 
@@ -72,28 +103,29 @@ def _constraints(document: Node) -> Iterator[SepTranError]:
 
 def read(document: Node, machine: Machine, assumed: str, file: str) -> MappingFile:
     """The mapping that a checked document describes."""
-    entry = document.get("entrypoint")
+    entry, named = document.get("entrypoint"), conditions(document)
     instances = _section(document, "task_mappings")
     return MappingFile(
         machine=machine,
         entrypoint=Setting(entry.text, "entrypoint", entry.where) if entry else None,
         instances=MappingProxyType(
             {
-                name: _plan(f"instance {name}", name, document.items["task_mappings"], node)
+                name: _plan(f"instance {name}", name, document.items["task_mappings"], node, named)
                 for name, node in instances.items()
             }
         ),
-        rules=tuple(_rules(document, file)),
-        tunables=_tunables(document, "tunables of the mapping"),
+        rules=tuple(_rules(document, file, named)),
+        tunables=_tunables(document, "tunables of the mapping", named),
         dimensions=dimensions(document),
         constraints=tuple(condition(n) for n in _elements(document, "constraints")),
+        conditions=MappingProxyType(named),
         assumed=assumed,
         file=file,
         document=document,
     )
 
 
-def _rules(document: Node, file: str) -> Iterator[Rule]:
+def _rules(document: Node, file: str, named: Table[str, Condition]) -> Iterator[Rule]:
     counts: dict[str, int] = {}
     for node in _elements(document, "rules"):
         home = node.where.file
@@ -101,23 +133,31 @@ def _rules(document: Node, file: str) -> Iterator[Rule]:
         other = "" if home == file else f" of {node.where.short_file.rpartition('/')[2]}"
         name = f"rule {counts[home]}{other}"
         match = node.get("match")
-        yield Rule(_match(match) if match else Match(), _settings(name, name, node, node.where))
+        plan = _settings(name, name, node, node.where, named)
+        yield Rule(_match(match, named) if match else Match(), plan)
 
 
-def _plan(reason: str, name: str, section: Node, node: Node) -> TaskMapping:
-    return _settings(reason, name, node, section.keys[name])
+def _plan(
+    reason: str, name: str, section: Node, node: Node, named: Table[str, Condition]
+) -> TaskMapping:
+    return _settings(reason, name, node, section.keys[name], named)
 
 
-def _settings(reason: str, name: str, node: Node, where: Any) -> TaskMapping:
+def _settings(
+    reason: str, name: str, node: Node, where: Any, named: Table[str, Condition]
+) -> TaskMapping:
+    variant = node.get("task_name") or node.get("variant")
+    manner = variant if variant is not None and variant.items else None
     given = {key: found for key in KEYS if (found := key.found(node)) is not None}
     return TaskMapping(
         name=name,
         where=where,
-        variant=_text(node.get("task_name") or node.get("variant"), reason),
+        variant=None if manner else _text(variant, reason),
+        manner=Setting(_manner(manner), reason, manner.where) if manner else None,
         settings=MappingProxyType({k.path: _value(given[k], reason) for k in SINGLE if k in given}),
         tables=MappingProxyType({k.path: _entries(given[k], reason) for k in TABLES if k in given}),
         options=MappingProxyType({k.path: _lists(given[k], reason) for k in LISTS if k in given}),
-        tunables=_tunables(node, reason),
+        tunables=_tunables(node, reason, named),
         keys=MappingProxyType(
             {f"{table}.{k}": v for table, n in node.items.items() for k, v in n.keys.items()}
         ),
@@ -153,30 +193,36 @@ def _list(node: Node, reason: str) -> tuple[Setting[str], ...]:
     return tuple(Setting(_first(e).text, reason, e.where) for e in _first(node).elements)
 
 
-def _tunables(node: Node, reason: str) -> Table[str, Preference]:
+def _manner(node: Node) -> Manner:
+    order = _words(node, "order") if node.get("order") is not None else None
+    return Manner(order, _flag(node, "sums_apart"))
+
+
+def _tunables(node: Node, reason: str, named: Table[str, Condition]) -> Table[str, Preference]:
     section = node.get("tunables")
     return MappingProxyType(
         {
             name: Preference(
-                tuple(_cases(value)), reason, section.keys[name] if section else value.where
+                tuple(_cases(value, named)), reason, section.keys[name] if section else value.where
             )
             for name, value in (section.items if section else {}).items()
         }
     )
 
 
-def _cases(node: Node) -> Iterator[Case]:
+def _cases(node: Node, named: Table[str, Condition]) -> Iterator[Case]:
     plain = _first(node)
     for element in plain.elements if not plain.items else (plain,):
         when, multiple = element.get("when"), element.get("multiple")
         chosen = element.items["value"] if element.items else element
         value = _first(chosen).value
-        holds = condition(when) if when else None
+        holds = condition(when, named) if when else None
         step = int(_first(multiple).value) if multiple else 1  # type: ignore[arg-type]
         yield Case(value, chosen.where, holds, step)  # type: ignore[arg-type]
 
 
-def _match(node: Node) -> Match:
+def _match(node: Node, named: Table[str, Condition]) -> Match:
+    within = node.get("within")
     leaf = node.get("leaf")
     loops = node.get("loops")
     when = node.get("when")
@@ -186,7 +232,18 @@ def _match(node: Node) -> Match:
     return Match(
         task=_words(node, "task"),
         variant=_words(node, "variant"),
-        within=_words(node, "within"),
+        within=() if within is not None and within.items else _words(node, "within"),
+        below=_match(within, named) if within is not None and within.items else None,
+        products=tuple(int(w) for w in _words(node, "products")),
+        order=_words(node, "order") if node.get("order") is not None else None,
+        between_products="".join(_words(node, "between_products")),
+        masked=_flag(node, "masked"),
+        carried=_flag(node, "carried"),
+        reduces=_flag(node, "reduces"),
+        shared_right=_flag(node, "shared_right"),
+        window=_words(node, "window"),
+        computed=_words(node, "computed"),
+        turned=_words(node, "turned"),
         primitive=_words(node, "primitive"),
         level=tuple(0 if w == "entry" else int(w) for w in _words(node, "level")),
         parallel=None if loops is None else loops.text == "parallel",
@@ -196,8 +253,13 @@ def _match(node: Node) -> Match:
         reaches=_words(node, "reaches"),
         dtype=_words(node, "dtype"),
         machine_feature=_words(node, "machine_feature"),
-        when=condition(when) if when else None,
+        when=condition(when, named) if when else None,
     )
+
+
+def _flag(node: Node, key: str) -> bool | None:
+    found = node.get(key)
+    return None if found is None else bool(found.value)
 
 
 def _words(node: Node, key: str) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from typing import Any
 
 from septran.argument_checks import require
 from septran.errors import SepTranError, raise_all
+from septran.ir.index import Range, Var
+from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import Machine
 from septran.mapping import effects
@@ -33,6 +35,7 @@ from septran.mapping.resolved import (
 )
 from septran.mapping.rules import Facts, facts_of_task
 from septran.mapping.split import split, with_launches
+from septran.mapping.structure.lying import Surroundings, below
 from septran.task.check.definedness import ranges_of
 from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree
 
@@ -68,8 +71,11 @@ def resolve(
 class _Caller:
     """What a launched task inherits from."""
 
+    task: TaskNode
     scope: Scope
     instance: Instance
+    facts: Facts
+    around: Surroundings
 
 
 @dataclass
@@ -86,8 +92,11 @@ class _Resolution:
     visited: list[Visited] = field(default_factory=list)
     bound: set[Location | None] = field(default_factory=set)
     """Where the bindings are said that leaves have taken."""
+    ranges: Mapping[Var, Range] = field(default_factory=dict)
+    """Of all loop indices of the tree."""
 
     def __post_init__(self) -> None:
+        self.ranges = ranges_of(self.tree.root)
         if self.mapping.assumed:
             self.decide("decision", "machine", self.mapping.assumed)
         self.decisions += effects.renamed(self.mapping)
@@ -147,7 +156,11 @@ class _Resolution:
         return taken
 
     def _visited(self, task: TaskNode, launch: Launch | None, caller: _Caller | None) -> TaskNode:
-        facts = facts_of_task(task, dict(self.tree.dims), dict(self.tree.static))
+        around = self._around(task, launch, caller)
+        facts = facts_of_task(
+            task, dict(self.tree.dims), dict(self.tree.static), self.tree.drafts.get(task.path),
+            around, caller.facts if caller else None,
+        )  # fmt: skip
         try:
             scope = Scope.of(
                 self.mapping,
@@ -165,12 +178,20 @@ class _Resolution:
         self.visited.append(Visited(task, facts, scope))
         self.instances.append(instance)
         for inner in task.launches():
-            found = self.visit(inner.task, inner, _Caller(scope, instance))
+            found = self.visit(inner.task, inner, _Caller(task, scope, instance, facts, around))
             if found is not inner.task:
                 task = with_launches(task, {inner.task.path: found})
         if caller is None:
             self._unreached()
         return task
+
+    def _around(
+        self, task: TaskNode, launch: Launch | None, caller: _Caller | None
+    ) -> Surroundings:
+        if caller is None or launch is None:
+            homes = {p.name: View.whole(p.name, p.shape, p.valid) for p in task.params}
+            return Surroundings(homes, self.ranges)
+        return below(caller.task, caller.around, launch, self.ranges)
 
     def _unreached(self) -> None:
         for name, plan in self.mapping.instances.items():
@@ -204,7 +225,7 @@ class _Task:
         caller = self.caller.instance if self.caller else None
         memories = Memories(
             self.machine, self.task, self.tensors, proc.value, self.scope, caller, self.launch,
-            self.work.errors,
+            self.work.errors, self._parts,
         )  # fmt: skip
         mapped = memories.mapped()
         mapped |= self._demanded(proc, memories.placed(mapped))
@@ -254,13 +275,31 @@ class _Task:
         for key in (REGISTERS, LAYOUTS, COPY):
             merged: dict[str, Setting[Any]] = {}
             for plan in self.scope.plans:
-                merged = {**plan.table(key), **merged}
+                own = plan.table(key)
+                merged = {**(self._of_tensors(own) if key.entries == "tensor" else own), **merged}
             if key.entries == "tensor":
-                merged = {
-                    n: canonical(self.machine, s) for n, s in merged.items() if n in self.tensors
-                }
+                merged = {n: canonical(self.machine, s) for n, s in merged.items()}
             found[key.path] = MappingProxyType(merged)
         return found
+
+    def _parts(self, tensor: str) -> tuple[str, ...]:
+        """The parts that a tensor plays in products: `first.right`."""
+        structure = self.facts.look()
+        return structure.parts_of(tensor) if structure is not None else ()
+
+    def _of_tensors(self, table: Mapping[str, Setting[Any]]) -> dict[str, Setting[Any]]:
+        """What a plan says for this task's tensors, by their names or the parts that they play."""
+        named = {name: setting for name, setting in table.items() if name in self.tensors}
+        structure = self.facts.look() if any("." in name for name in table) else None
+        if structure is None:
+            return named
+        for tensor in self.tensors:
+            part = next((p for p in self._parts(tensor) if p in table), None)
+            if part is not None and tensor not in named:
+                setting = table[part]
+                value = structure.layout(str(setting.value), part, tensor)
+                named[tensor] = replace(setting, value=value)
+        return named
 
     def _proc(self) -> Setting[str]:
         outer = self.caller.instance.proc if self.caller else None

@@ -14,6 +14,8 @@ key of ``match``     holds for a task instance when
 ``dtype``            the commonest element type of its tensors is one of these
 ``holds``            ``parallel``: a loop of its own body is parallel; ``nothing``: none is
 ``reaches``          it or a task below it uses one of these primitives
+``within: {...}``    a task that launches it, directly or not, matches this
+``products`` ...     its structure is so (`structure_matches`)
 ``machine_feature``  the machine has a part of that name; ``asynchronous``: an engine
                      that copies beside computation
 ``when``             this condition over dimensions, static flags, its tensors' extents
@@ -31,20 +33,45 @@ they run where their caller does.
 from __future__ import annotations
 
 import fnmatch
+import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from septran.errors import nearest
 from septran.machine.model import Machine
-from septran.mapping.conditions import Value
+from septran.mapping.conditions import Absent, Value
 from septran.mapping.keys import CALLS
 from septran.mapping.mapping import MappingFile, Match, TaskMapping
 from septran.mapping.mistakes import AmbiguousInstanceError, WrongEntryError
+from septran.mapping.structure.lying import Surroundings
+from septran.mapping.structure.structure import NAMES, Structure, structure_of
 from septran.task.trace.chooser import LaunchSite
 from septran.task.tree import Allocate, Assign, Loop, Primitive, TaskNode, statements
 
 BUILTIN = ("fill", "copy")
+
+
+class Known(dict[str, Value]):
+    """What conditions can name; of the task's structure what they ask for."""
+
+    def __init__(self, values: Mapping[str, Value], look: Callable[[], Structure | None]) -> None:
+        """Values by name, and what finds the structure."""
+        super().__init__(values)
+        self._look = look
+
+    def __missing__(self, name: str) -> Value:
+        if name not in NAMES:
+            raise KeyError(name)
+        structure = self._look()
+        found = None if structure is None else structure.value(name)
+        if found is None:
+            raise Absent(name)
+        return found
+
+
+def _unknown() -> None:
+    """The structure of what has no draft."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +98,9 @@ class Facts:
     """What it and the tasks below it use; empty while that is not known."""
     builtin: bool = False
     """Whether it is of the language: what is for all tasks is not for its own."""
+    caller: Facts | None = field(default=None, compare=False, repr=False)
+    look: Callable[[], Structure | None] = field(default=_unknown, compare=False, repr=False)
+    """Finds its structure when a rule first asks for it."""
 
     @property
     def dtype(self) -> str:
@@ -92,26 +122,54 @@ class Facts:
         rows = (shape[-1] for shape in self.shapes.values() if shape)
         own: dict[str, Value] = {"dtype": self.dtype, "level": self.level}
         own["longest_row"] = max(rows, default=1)
-        return {**self.static, **known, **self.dims, **own}
+        return Known({**self.static, **known, **self.dims, **own}, self.look)
+
+    def callers(self) -> Iterator[Facts]:
+        """The tasks that launch it, the nearest first."""
+        if self.caller is not None:
+            yield self.caller
+            yield from self.caller.callers()
 
 
-def facts_of_site(site: LaunchSite) -> Facts:
-    """What is known before the body is traced."""
+def facts_of_site(site: LaunchSite, caller: Facts | None = None) -> Facts:
+    """What is known before the body is traced; of its structure what a draft says."""
+
+    @functools.cache
+    def look() -> Structure | None:
+        draft = site.draft("")
+        around = Surroundings(site.homes, site.ranges, site.iterations)
+        return None if draft is None else structure_of(draft, site.shapes, around)
+
     return Facts(
         site.task, site.variant, site.path, site.level, site.leaf, site.parallel,
         site.shapes, site.dtypes, site.dims, static=site.static,
-        builtin=site.builtin,
+        builtin=site.builtin, caller=caller, look=look,
     )  # fmt: skip
 
 
-def facts_of_task(task: TaskNode, dims: Mapping[str, int], static: Mapping[str, Value]) -> Facts:
-    """What is known of a traced task."""
+def facts_of_task(
+    task: TaskNode,
+    dims: Mapping[str, int],
+    static: Mapping[str, Value],
+    draft: TaskNode | None = None,
+    around: Surroundings | None = None,
+    caller: Facts | None = None,
+) -> Facts:
+    """What is known of a traced task; of its structure what its draft says, where there is one."""
+
+    @functools.cache
+    def look() -> Structure:
+        return structure_of(
+            draft or task, {p.name: p.shape for p in task.params}, around or Surroundings()
+        )
+
     spreads = any(isinstance(s, Loop) and s.parallel for s in statements(task.body))
     return Facts(
         task.name, task.variant, task.path, task.level, task.leaf, task.parallel,
         {p.name: p.shape for p in task.params}, {p.name: p.dtype for p in task.params},
         dims, primitives_of(task), spreads, static,
         frozenset(p for inner in task.walk() for p in primitives_of(inner)), task.builtin,
+        caller, look,
     )  # fmt: skip
 
 
@@ -143,6 +201,8 @@ def matches(match: Match, facts: Facts, machine: Machine) -> bool:
         and match.parallel in (None, facts.parallel)
         and match.spreads in (None, facts.spreads)
         and all(has(machine, feature) for feature in match.machine_feature or ())
+        and (match.below is None or _is_below(match.below, facts, machine))
+        and (not match.structural or structure_matches(match, facts.look()))
         and (match.when is None or match.when.holds(facts.values()))
     )
 
@@ -166,6 +226,40 @@ def _computes(match: Match, facts: Facts) -> bool:
         and (not match.reaches or not facts.below.isdisjoint(match.reaches))
         and (not match.dtype or facts.dtype in match.dtype)
     )
+
+
+def _is_below(match: Match, facts: Facts, machine: Machine) -> bool:
+    """Whether a task that launches it matches; what is built in may be one, too."""
+    return any(matches(match, caller, machine) for caller in facts.callers())
+
+
+def structure_matches(match: Match, structure: Structure | None) -> bool:
+    """Whether a task's structure is as a rule asks; never where it is not known."""
+    if structure is None:
+        return False
+    parts, count = structure.parts, len(structure.products)
+    flags = (
+        (match.masked, parts.masked), (match.carried, parts.carried),
+        (match.reduces, parts.reduces), (match.shared_right, structure.one_right),
+    )  # fmt: skip
+    between = "reduction" if parts.reduction_between else "nothing"
+    return (
+        (not match.products or count in match.products)
+        and match.between_products in ("", between)
+        and all(wanted in (None, found) for wanted, found in flags)
+        and (match.order is None or (count > 0 and structure.products[0].order == match.order))
+        and _are(match.window, lambda: {structure.window[0]} if structure.window else set())
+        and _are(match.computed, lambda: structure.computed)
+        and _are(match.turned, lambda: structure.turned)
+    )
+
+
+def _are(wanted: tuple[str, ...], found: Callable[[], Iterable[str]]) -> bool:
+    """Whether all operands that are named are among those found, or none is, as `none` says."""
+    if not wanted:
+        return True
+    have = set(found())
+    return not have if wanted == ("none",) else have.issuperset(wanted)
 
 
 def has(machine: Machine, feature: str) -> bool:

@@ -21,11 +21,14 @@ from septran.machine.kinds import (
 from septran.machine.schema import MACHINE_NAME
 from septran.mapping.conditions import Formula
 from septran.mapping.keys import PRIMITIVE, TASK, TUNABLES, WORD, fields
+from septran.mapping.structure.products import AXES
 from septran.mapping.tune import tune_schema
 
 LEAF_KINDS = ("elementwise", "gemm", "fill", "copy")
 
 _PATTERN = Text(r"[A-Za-z_*][A-Za-z0-9_*]{0,63}", "a name, perhaps with *")
+_ORDER = ListOf(Choice(AXES), least=0)
+_OPERANDS = many(Choice(("left", "right", "none")))
 
 INSTANCE = Record(
     {
@@ -34,38 +37,64 @@ INSTANCE = Record(
     },
     "an instance",
 )
+_MATCH: dict[str, Field] = {
+    "task": Field(many(_PATTERN), "the launched task's name, perhaps with *"),
+    "variant": Field(many(_PATTERN), "the function that was traced for it"),
+    "primitive": Field(many(PRIMITIVE), "a leaf that uses it; map: a tensor expression"),
+    "level": Field(
+        many(Either((Whole(least=0, most=64), Choice(("entry",))))),
+        "launches between the entry and it",
+    ),
+    "loops": Field(Choice(("parallel", "sequential")), "the loop that it is launched from, if any"),
+    "leaf": Field(
+        Either((Flag(), many(Choice(LEAF_KINDS)))), "whether it is a leaf, or of which kind"
+    ),
+    "holds": Field(Choice(("parallel", "nothing")), "whether a loop of its own body is parallel"),
+    "reaches": Field(many(PRIMITIVE), "it or a task below it uses one of these primitives"),
+    "dtype": Field(many(Choice(ALL)), "the commonest element type of its tensors"),
+    "machine_feature": Field(many(WORD), "a part that the machine must have, or `asynchronous`"),
+    "products": Field(
+        many(Whole(least=0, most=64)), "so many products it and what it launches compute"
+    ),
+    "order": Field(_ORDER, "what the loops around its first product walk, outermost first"),
+    "between_products": Field(
+        Choice(("reduction", "nothing")),
+        "whether a product takes what a reduction makes of an earlier one, as attention's does",
+    ),
+    "masked": Field(Flag(), "whether elements of a product are changed by where they lie"),
+    "carried": Field(
+        Flag(), "whether a product takes sums of an earlier iteration, as a state is one"
+    ),
+    "reduces": Field(Flag(), "whether something else than a product is reduced"),
+    "shared_right": Field(Flag(), "whether its first and its last product have one right operand"),
+    "window": Field(_OPERANDS, "the operand of a product that is read through a window, or none"),
+    "computed": Field(
+        _OPERANDS, "the operands that are computed beforehand, as unpacked weights are, or none"
+    ),
+    "turned": Field(_OPERANDS, "the operands that lie in memory as their transpose, or none"),
+    "when": Field(Formula(), "a condition over dimensions, flags, extents, structure, dtype"),
+}
+_WITHIN = "a task that launches it, directly or through others, by name or by a match of its own"
 MATCH = Record(
     {
-        "task": Field(many(_PATTERN), "the launched task's name, perhaps with *"),
-        "variant": Field(many(_PATTERN), "the function that was traced for it"),
-        "within": Field(many(_PATTERN), "a task that launches it, directly or through others"),
-        "primitive": Field(many(PRIMITIVE), "a leaf that uses it; map: a tensor expression"),
-        "level": Field(
-            many(Either((Whole(least=0, most=64), Choice(("entry",))))),
-            "launches between the entry and it",
-        ),
-        "loops": Field(
-            Choice(("parallel", "sequential")), "the loop that it is launched from, if any"
-        ),
-        "leaf": Field(
-            Either((Flag(), many(Choice(LEAF_KINDS)))), "whether it is a leaf, or of which kind"
-        ),
-        "holds": Field(
-            Choice(("parallel", "nothing")), "whether a loop of its own body is parallel"
-        ),
-        "reaches": Field(many(PRIMITIVE), "it or a task below it uses one of these primitives"),
-        "dtype": Field(many(Choice(ALL)), "the commonest element type of its tensors"),
-        "machine_feature": Field(
-            many(WORD), "a part that the machine must have, or `asynchronous`"
-        ),
-        "when": Field(Formula(), "a condition over dimensions, flags, extents and dtype"),
+        **_MATCH,
+        "within": Field(Either((many(_PATTERN), Record(_MATCH, "a match"))), _WITHIN),
     },
     "match",
+)
+_MANNER = Record(
+    {
+        "order": Field(_ORDER, "what its loops walk, outermost first"),
+        "sums_apart": Field(Flag(), "whether steps along the sum have sums of their own"),
+    },
+    "a variant by how it computes",
 )
 RULE = Record(
     {
         "match": Field(MATCH, "which task instances it is for; all where missing"),
-        "variant": Field(TASK, "the variant that becomes of the launched task"),
+        "variant": Field(
+            Either((TASK, _MANNER)), "the variant that becomes of the launched task, or how it goes"
+        ),
         **fields(instances=False),
     },
     "a rule",
@@ -85,6 +114,7 @@ MAPPING = Record(
         "task_mappings": Field(TableOf(NAME, INSTANCE), "instances by name (explicit form)"),
         "rules": Field(ListOf(RULE, most=512), "rules, tried in order (rule form)"),
         "tunables": Field(TUNABLES.kind, "values for the tunables of every task"),
+        "conditions": Field(TableOf(NAME, Formula()), "conditions that others may name"),
         "constraints": Field(ListOf(Formula()), "conditions on the values of !tune"),
     },
     "a mapping",

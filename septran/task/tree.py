@@ -7,7 +7,7 @@ views name the task's own parameters and temporaries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Union
 
@@ -159,6 +159,8 @@ class TaskTree(Stage):
     """The logic file, for display."""
     unfollowed: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     """Temporaries, by path and name, that may be read where nobody has written them."""
+    drafts: Mapping[str, TaskNode] = field(default_factory=dict, compare=False, repr=False)
+    """Tasks by path as they were traced before their variants and tunables were chosen."""
 
     @property
     def name(self) -> str:

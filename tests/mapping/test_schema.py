@@ -16,6 +16,8 @@ from septran.machine.positions import parse
 from septran.mapping.keys import CONSUMERS, GROUPS, KEYS, PIPELINE, PIPELINE_ORDER, nested
 from septran.mapping.mistakes import FAMILY, MappingSyntaxError
 from septran.mapping.schema import MAPPING, mapping_schema
+from septran.mapping.structure.products import ROLES
+from septran.mapping.structure.structure import NAMES
 from septran.mapping.tune import check_tune
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +70,16 @@ def test_what_the_reader_refuses_for_its_form_the_schema_refuses(name):
 
 def test_groups_are_those_of_the_documentation():
     groups = ("*", "accumulators", "temporaries", "reads", "writes")
-    assert (*groups, "gemm.C", "gemm.A", "gemm.B") == GROUPS
+    parts = (f"{p}.{r}" for p in ("product", "first", "second", "last") for r in ROLES)
+    assert (*groups, "gemm.C", "gemm.A", "gemm.B", *parts) == GROUPS
+
+
+def test_the_page_names_what_rules_know_of_structure():
+    page = (ROOT / "docs" / "mapping.md").read_text(encoding="utf-8")
+    said = set(re.findall(r"`([a-z_]+)`", page)) | set(re.findall(r"`\.?([a-z.]+)`", page))
+    keys = {"products", "order", "between_products", "masked", "carried", "reduces", "window"}
+    assert keys | {"shared_right", "computed", "turned"} <= said
+    assert {name.rpartition(".")[2] for name in NAMES} <= {w.rpartition(".")[2] for w in said}
 
 
 def test_the_page_names_every_key_of_the_table():

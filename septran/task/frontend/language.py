@@ -13,7 +13,6 @@ import numpy as np
 
 from septran.errors import nearest
 from septran.ir import expressions as ex
-from septran.ir.bounds import loop_range
 from septran.ir.index import Index, Var
 from septran.ir.index import axis as axis_variable
 from septran.ir.primitives import PRIMITIVES, Contract
@@ -170,8 +169,10 @@ def _open(
     variables = tuple(frame.tracer.variable(name) for name in names)
     outer, frame.body = frame.body, []
     frame.parallel += parallel
+    if parallel:
+        frame.spread += sizes
     for variable, size in zip(variables, sizes, strict=True):
-        frame.ranges[variable] = loop_range(size, frame.ranges)
+        frame.ranges[variable] = frame.tracer.range_of(size)
         frame.tracer.extents[variable] = size
     opened = frame.tracer.open
     opened += variables
@@ -181,6 +182,8 @@ def _open(
         del opened[-len(variables) :]
         body, frame.body = frame.body, outer
         frame.parallel -= parallel
+        if parallel:
+            del frame.spread[len(frame.spread) - len(sizes) :]
     if body:
         frame.body.append(Loop(variables, sizes, parallel, tuple(body), where))
 

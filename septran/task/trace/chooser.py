@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from septran.ir.index import Range, Var
+from septran.ir.views import View
 from septran.location import Location
-from septran.task.tree import TunableValue
+from septran.task.tree import TaskNode, TunableValue
 
 FALLBACK = 32
 """An integer tunable without a default in a run without a mapping: any value means the same."""
+
+
+def no_draft(variant: str) -> None:
+    """The draft of a launch that cannot be traced beforehand."""
+    del variant
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,14 @@ class LaunchSite:
     """The entry's static flags: a convolution's stride."""
     builtin: bool = False
     """Whether the task is one of the language's."""
+    homes: Mapping[str, View] = field(default_factory=dict)
+    """Each tensor parameter as a view of the entry's tensor, or of a caller's temporary."""
+    ranges: Mapping[Var, Range] = field(default_factory=dict)
+    """Ranges of the loop indices in them."""
+    iterations: int = 1
+    """Of the caller's parallel loops around it."""
+    draft: Callable[[str], TaskNode | None] = field(default=no_draft, compare=False)
+    """The task, or the variant of that name, traced before anything is chosen below it."""
 
 
 class Chooser(Protocol):

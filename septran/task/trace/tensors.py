@@ -208,7 +208,8 @@ class Partition:
 
     def _inside(self, n: int, at: Index, grid: Index) -> None:
         """Refuse indices that certainly leave the grid; tile 0 of an empty axis is empty."""
-        if at == Index() or grid == Index():  # a loop over an empty grid never runs
+        drafting = self.tile.frame.tracer.drafting  # whose loops may turn once too often
+        if at == Index() or grid == Index() or drafting:  # a loop over an empty grid never runs
             return
         ranges, extents = self.tile.frame.ranges, self.tile.frame.tracer.extents
         gap = grid - 1 - at
@@ -327,7 +328,7 @@ def _sliced(view: View, items: tuple[Any, ...], frame: Frame) -> View:
 def _inside(view: View, n: int, at: Index, frame: Frame) -> None:
     extents, ranges = frame.tracer.extents, frame.ranges
     loops = [extents[v] for v in at.variables() if v in extents]
-    if any(greatest(extent, ranges) < 1 for extent in loops):
+    if frame.tracer.drafting or any(greatest(extent, ranges) < 1 for extent in loops):
         return  # the loop has no iteration, so nothing is indexed
     low, high = least(at, ranges, extents), greatest(at, ranges, extents)
     room = view.shape[n]
@@ -360,7 +361,8 @@ def _range(view: View, n: int, item: slice, frame: Frame) -> View:
         )  # fmt: skip
     too_long = start.is_constant and start.constant + length.constant > view.shape[n]
     low = least(start, frame.ranges, frame.tracer.extents)
-    if length.constant < 0 or low < 0 or too_long:
+    outside = length.constant < 0 or low < 0 or too_long
+    if outside and not frame.tracer.drafting:
         raise IndexingError(
             f"slice {start}:{stop} leaves axis {n} of {view.tensor}, which has {view.shape[n]}",
             Location.of_caller(),
@@ -374,7 +376,8 @@ def _range(view: View, n: int, item: slice, frame: Frame) -> View:
 
 def _beginning(view: View, n: int, stop: Index, frame: Frame) -> View:
     """The first `stop` of what exists along an axis, a ragged view: `stop` varies with a loop."""
-    if least(stop, frame.ranges, frame.tracer.extents) < 0:
+    low = least(stop, frame.ranges, frame.tracer.extents)
+    if low < 0 and not frame.tracer.drafting:
         raise IndexingError(
             f"slice :{stop} along axis {n} of {view.tensor} may end before it starts",
             Location.of_caller(),

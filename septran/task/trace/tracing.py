@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from septran.errors import LogicError, nearest
+from septran.errors import LogicError, SepTranError, nearest
 from septran.ir import expressions as ex
-from septran.ir.bounds import least
+from septran.ir.bounds import greatest, least, loop_range
 from septran.ir.gather import repeats
 from septran.ir.index import Index, Range, Var, maximum
 from septran.ir.views import View
@@ -49,7 +50,7 @@ from septran.task.trace.arguments import (
     require_chooser,
     require_none,
 )
-from septran.task.trace.chooser import Chooser, LaunchSite
+from septran.task.trace.chooser import Chooser, DefaultChooser, LaunchSite
 from septran.task.trace.dims import named_dims
 from septran.task.trace.dtype_rules import check_expression
 from septran.task.trace.symbols import BROADCAST, Expression, operand
@@ -64,6 +65,8 @@ from septran.task.tree import (
     TunableValue,
 )
 
+Views = Sequence[tuple[tuple[int, ...], tuple[Index, ...], str]]
+"""Nominal extents, extents that exist, and the type of each tensor of a launch."""
 DEPTH = 64
 """The deepest nesting of launches."""
 
@@ -87,6 +90,8 @@ class Frame:
     body: list[Statement] = field(default_factory=list)
     parallel: int = 0
     """How many parallel loops of its own are open."""
+    spread: list[Index] = field(default_factory=list)
+    """How often each index of those turns."""
     tunables: dict[str, TunableValue] = field(default_factory=dict)
     launched: dict[str, int] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
@@ -103,7 +108,12 @@ class Frame:
         return self.tracer.ranges
 
     def simplified(self, view: View) -> View:
-        """The view with what the loops' ranges decide decided; nothing exists of less than 0."""
+        """The view with what the loops' ranges decide decided; nothing exists of less than 0.
+
+        In a draft all tiles are whole: its loops may turn once more than there are tiles.
+        """
+        if self.tracer.drafting:
+            return replace(view, valid=tuple(map(Index.of, view.shape)))
         return replace(
             view,
             index=tuple(i if not i.terms else i.simplify(self.ranges) for i in view.index),
@@ -233,12 +243,27 @@ class Tracer:
     """Whether races, privileges and demands are checked."""
     demand: UnmetDemandError | None = None
     """The first that was not met, where they are not checked: sizes may be made up."""
+    drafting: bool = False
+    """Whether this is a draft, for the structure of what is launched alone."""
+    drafts: dict[str, TaskNode] = field(default_factory=dict)
+    """What drafts have found, by path: each task by its own decomposition."""
+
+    @property
+    def given(self) -> Mapping[str, TunableValue]:
+        """Tunables that whoever traces gives, whatever a mapping says."""
+        given: Mapping[str, TunableValue] = getattr(self.chooser, "given", {})
+        return given
 
     def unmet(self, demand: UnmetDemandError) -> None:
         """Refuse sizes that the logic is not for, or see whether they do for this trace."""
         if self.check:
             raise demand
         self.demand = self.demand or demand
+
+    def range_of(self, extent: Index) -> Range:
+        """The range of a loop's index; in a draft never of one value, lest the loop be unseen."""
+        low, high = loop_range(extent, self.ranges)
+        return low, max(high, 1) if self.drafting else high
 
     def variable(self, letter: str) -> Var:
         """A loop index that is unique in the tree."""
@@ -249,31 +274,49 @@ class Tracer:
     def run(
         self,
         task: Task,
-        views: list[tuple[tuple[int, ...], tuple[Index, ...], str]],
+        views: Views,
         keywords: Mapping[str, Any],
         where: Location,
-        homes: list[Home] | None = None,
+        homes: Sequence[Home] | None = None,
     ) -> TaskNode:
         """Trace one launch of `task` with parameters of the given extents and dtypes."""
-        site = self._site(task, views, where)
+        site = self._site(task, views, where, homes or [])
+        site = replace(site, draft=Draft(self, task, site, views, keywords, where, homes or []))
         if site.level >= DEPTH:
             raise EndlessRecursionError(
                 f"tasks are nested {DEPTH} deep at {task.name}", where,
                 hint="a task that launches itself needs a variant that is a leaf",
             )  # fmt: skip
         body = self._chosen(task, site, where)
+        if body is not task and site.path in self.drafts:
+            site.draft(body.variant)  # what it launches is now what is below
+        return self.traced(body, site, views, keywords, where, homes)
+
+    def traced(
+        self,
+        body: Task,
+        site: LaunchSite,
+        views: Views,
+        keywords: Mapping[str, Any],
+        where: Location,
+        homes: Sequence[Home] | None,
+    ) -> TaskNode:
+        """Trace one launch by the decomposition `body`."""
         place = where if body.builtin else body.location
         frame = Frame(self, body, replace(site, variant=body.variant, leaf=body.leaf))
+        lying: Sequence[Home | None] = homes or [None] * len(views)
         params = [
-            frame.take(name, kind, view, place, homes.pop(0) if homes else None)
-            for (name, kind), view in zip(body.tensors, views, strict=True)
+            frame.take(name, kind, view, place, home)
+            for (name, kind), view, home in zip(body.tensors, views, lying, strict=True)
         ]
         self._call(frame, params, keywords, where)
         node = TaskNode(
-            task.name, body.variant, site.path, body.leaf, tuple(params), tuple(frame.body),
+            site.task, body.variant, site.path, body.leaf, tuple(params), tuple(frame.body),
             tuple(frame.tunables.items()), site.parallel, site.level, place, body.doc,
             body.builtin,
         )  # fmt: skip
+        if self.drafting:
+            return node
         check_scopes(node.body, frozenset(self.open))
         node = with_privileges(node, self.ranges)
         if self.check:
@@ -316,8 +359,9 @@ class Tracer:
     def _site(
         self,
         task: Task,
-        views: list[tuple[tuple[int, ...], tuple[Index, ...], str]],
+        views: Views,
         where: Location,
+        homes: Sequence[Home],
     ) -> LaunchSite:
         caller = self.frames[-1] if self.frames else None
         names = [name for name, _ in task.tensors]
@@ -325,14 +369,24 @@ class Tracer:
         if caller is not None:
             count = caller.launched[task.name] = caller.launched.get(task.name, 0) + 1
             path = f"{caller.site.path}/{task.name}" + (f"#{count}" if count > 1 else "")
+        level = caller.site.level + 1 if caller else 0
         return LaunchSite(
-            task.name, tuple(task.variants), path, len(self.frames), task.leaf,
+            task.name, tuple(task.variants), path, level, task.leaf,
             bool(caller and caller.parallel),
             {n: v[0] for n, v in zip(names, views, strict=True)},
             {n: v[2] for n, v in zip(names, views, strict=True)},
             caller.site.path if caller else None, where, dict(self.dims), "", dict(self.static),
             task.builtin,
+            homes=dict(zip(names, (home.view for home in homes), strict=False))
+            or {n: View.whole(n, v[0], v[1]) for n, v in zip(names, views, strict=True)},
+            ranges=self.ranges,
+            iterations=self._iterations(caller),
         )  # fmt: skip
+
+    def _iterations(self, caller: Frame | None) -> int:
+        """How often the parallel loops turn in which a task is launched now."""
+        extents = caller.spread if caller else []
+        return math.prod(greatest(extent, self.ranges) for extent in extents)
 
     def _chosen(self, task: Task, site: LaunchSite, where: Location) -> Task:
         if task.base is not None:  # the author launches this very decomposition
@@ -351,6 +405,52 @@ class Tracer:
                 f"variant {name} has other parameters than {task.name}", chosen.location
             )
         return chosen
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A launch that can be traced before anything is chosen for it and for what is below it.
+
+    Nothing is checked, loops of one iteration are seen as loops, tunables have their defaults,
+    and what goes wrong is no mistake: whoever asks then knows nothing of the structure.
+    """
+
+    tracer: Tracer
+    task: Task
+    site: LaunchSite
+    views: Views
+    keywords: Mapping[str, Any]
+    where: Location
+    homes: Sequence[Home]
+
+    def __call__(self, variant: str) -> TaskNode | None:
+        """The task by its own decomposition, or by the variant of that name."""
+        own = variant in ("", self.task.variant)
+        body = self.task if own else self.task.variants.get(variant)
+        if body is None:
+            return None
+        found = self.tracer.drafts.get(self.site.path) if own else None
+        if found is not None:
+            return found
+        made = self._traced(body)
+        for node in made.walk() if made else ():
+            if node is not made or own:
+                self.tracer.drafts[node.path] = node
+        return made
+
+    def _traced(self, body: Task) -> TaskNode | None:
+        outer = self.tracer
+        inner = Tracer(
+            DefaultChooser(outer.given), dict(outer.dims), dict(outer.static), dict(outer.ranges),
+            dict(outer.extents), list(outer.open), variables=dict(outer.variables), check=False,
+            drafting=True,
+        )  # fmt: skip
+        views, homes = list(self.views), list(self.homes) or None
+        try:
+            with _tracing(inner):
+                return inner.traced(body, self.site, views, self.keywords, self.where, homes)
+        except SepTranError:
+            return None
 
 
 _ACTIVE: ContextVar[Tracer | None] = ContextVar("_ACTIVE", default=None)
@@ -417,7 +517,8 @@ def trace(
             raise tracer.demand from None  # what failed then need not work at all
     unfollowed = check_defined(root, tracer.ranges) if check else ()
     flags = tuple(sorted(fixed.items()))
-    return TaskTree(root, scalars, flags, tuple(dims.items()), logic.file, unfollowed)
+    named = tuple(dims.items())
+    return TaskTree(root, scalars, flags, named, logic.file, unfollowed, tracer.drafts)
 
 
 def launch(task: Any, *arguments: Any, **keywords: Any) -> None:

@@ -1,0 +1,138 @@
+"""What a task and those below it do, in program order and in the task's own words.
+
+Views of launched tasks' parameters are written as views of the task's own tensors. A temporary
+of a launched task is called by that task's path and its name, so that it is nobody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Union
+
+from septran.ir import expressions as ex
+from septran.ir.index import Var, is_axis
+from septran.ir.views import View
+from septran.task.tree import Allocate, Assign, Launch, Loop, Primitive, Statement, TaskNode
+
+Loops = tuple[tuple[Var, bool], ...]
+"""Loops around a statement, outermost first, and whether each is parallel."""
+_INSIDE = ":"
+"""Between a launched task's path and its temporary's name; no name has it."""
+
+
+@dataclass(frozen=True)
+class Multiply:
+    """``result += left @ right`` on tiles."""
+
+    result: View
+    left: View
+    right: View
+    loops: Loops
+
+
+@dataclass(frozen=True)
+class Compute:
+    """A view that is written from others."""
+
+    target: View
+    sources: tuple[View, ...]
+    loops: Loops
+    aligned: tuple[View, ...] = ()
+    """Sources whose elements become the target's element by element."""
+    copies: bool = False
+    """Whether it is the one source, perhaps in another type."""
+    reduces: bool = False
+    """Whether it reduces along an axis."""
+    positions: bool = False
+    """Whether it asks where elements lie, as a mask by index does."""
+
+
+Event = Union[Multiply, Compute]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A task's events in program order."""
+
+    events: tuple[Event, ...]
+    allocated: Mapping[str, Loops]
+    """The loops in which each temporary lives."""
+
+
+@dataclass
+class _Walk:
+    events: list[Event] = field(default_factory=list)
+    allocated: dict[str, Loops] = field(default_factory=dict)
+
+    def body(
+        self, body: tuple[Statement, ...], names: Mapping[str, View], inside: str, loops: Loops
+    ) -> None:
+        def own(view: View) -> View:
+            held = names.get(view.tensor)
+            return held.compose(view) if held else replace(view, tensor=inside + view.tensor)
+
+        for statement in body:
+            match statement:
+                case Allocate():
+                    self.allocated[inside + statement.name] = loops
+                case Loop():
+                    around = tuple((v, statement.parallel) for v in statement.variables)
+                    self.body(statement.body, names, inside, (*loops, *around))
+                case Launch(task, arguments):
+                    pairs = zip(task.params, arguments, strict=True)
+                    passed = {param.name: own(view) for param, view in pairs}
+                    self.body(task.body, passed, task.path + _INSIDE, loops)
+                case Primitive("gemm", (result, left, right)):
+                    self.events.append(Multiply(own(result), own(left), own(right), loops))
+                case Primitive("copy" | "cast", (target, source)):
+                    goal, given = own(target), own(source)
+                    self.events.append(Compute(goal, (given,), loops, (given,), copies=True))
+                case Assign(target, value):
+                    sources = tuple(map(own, ex.loads(value)))
+                    aligned = tuple(map(own, _aligned(value, target.rank)))
+                    self.events.append(_computation(own(target), sources, aligned, value, loops))
+
+
+def flow_of(task: TaskNode) -> Flow:
+    """What a task does, with the tasks below it."""
+    walk = _Walk()
+    plain = {p.name: View.whole(p.name, p.shape, p.valid) for p in task.params}
+    walk.body(task.body, plain, "", ())
+    return Flow(tuple(walk.events), walk.allocated)
+
+
+def is_own(tensor: str) -> bool:
+    """Whether a name is of the task's own tensor, not of one below it."""
+    return _INSIDE not in tensor
+
+
+def loop_variables(view: View) -> frozenset[Var]:
+    """The loop indices that say which part of a tensor a view is."""
+    found = frozenset(v for entry in view.index for v in entry.variables())
+    return frozenset(v for v in found if not is_axis(v))
+
+
+def _computation(
+    target: View, sources: tuple[View, ...], aligned: tuple[View, ...], value: ex.Expr, loops: Loops
+) -> Compute:
+    nodes = tuple(ex.walk(value))
+    return Compute(
+        target, sources, loops, aligned,
+        copies=len(sources) == 1 and all(isinstance(n, ex.Load | ex.Cast) for n in nodes),
+        reduces=any(isinstance(n, ex.Reduce) for n in nodes),
+        positions=any(isinstance(n, ex.Position) for n in nodes),
+    )  # fmt: skip
+
+
+def _aligned(value: ex.Expr, rank: int) -> Iterator[View]:
+    """The views of which an element makes that element of the value."""
+    match value:
+        case ex.Load(view):
+            if view.rank == rank:
+                yield view
+        case ex.Reduce() | ex.Expand():
+            return
+        case _:
+            for child in ex.children(value):
+                yield from _aligned(child, rank)

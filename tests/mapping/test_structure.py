@@ -1,0 +1,259 @@
+"""Rules by what a task computes: products and their operands, whatever anything is called."""
+
+from __future__ import annotations
+
+import pytest
+
+import septran
+from septran import operators, task
+from septran.ir.views import View
+from septran.mapping.keys import LAYOUTS
+from septran.mapping.mistakes import ConditionError, WrongValueError
+from septran.mapping.rules import facts_of_task
+from septran.mapping.structure.lying import Surroundings, below
+from septran.mapping.structure.structure import Structure
+from septran.task.check.definedness import ranges_of
+
+TILE = "product/block/tile"
+
+
+def structures(name, flags=None, **sizes) -> dict[str, Structure]:
+    """The structure of each task of a library operator, by its last name."""
+    mapping = "extends: cpu-x86\nrules: [{match: {products: 64}, proc: HOST}]"  # asks for drafts
+    stages = septran.produce_stages(name, mapping, shapes=sizes, static=flags)
+    tree = stages.task_tree
+    ranges, found = ranges_of(tree.root), {}
+
+    def visit(node, around, caller):
+        draft = tree.drafts.get(node.path)
+        facts = facts_of_task(node, dict(tree.dims), dict(tree.static), draft, around, caller)
+        found[node.name] = facts.look()
+        for launch in node.launches():
+            visit(launch.task, below(node, around, launch, ranges), facts)
+
+    homes = {p.name: View.whole(p.name, p.shape) for p in tree.root.params}
+    visit(tree.root, Surroundings(homes, ranges), None)
+    return found
+
+
+def extents(structure, number=0):
+    product = structure.products[number]
+    return tuple(product.extent(kind, structure.shapes) for kind in ("rows", "columns", "sum"))
+
+
+@pytest.mark.parametrize("sizes", [(70, 130, 90), (1, 130, 90), (70, 1, 90), (1, 1, 1)])
+def test_a_product_has_rows_columns_and_a_sum_whatever_the_sizes(sizes):
+    m, n, k = sizes
+    found = structures("gemm", M=m, N=n, K=k)["gemm_core"]
+    assert extents(found) == sizes
+    assert found.products[0].order == ("rows", "columns", "sum")
+    assert found.parts_of("B") == (
+        "first.right", "last.right", "product.right",
+    )  # fmt: skip
+
+
+def test_a_batch_varies_in_all_operands():
+    found = structures("batched_gemm", S=3, M=40, N=33, K=70)
+    assert found["batched_gemm"].value("product.batch") == 3
+    assert found["gemm_core"].value("loops.iterations") == 3
+    assert found["batched_gemm"].products[0].order == ("batch", "rows", "columns", "sum")
+
+
+def test_heads_that_share_keys_are_rows():
+    found = structures("attention", {"causal": True}, B=1, H=8, G=2, M=60, N=70, D=16)
+    head = found["attention_head"]
+    assert extents(head) == (4 * 60, 70, 16)
+    assert extents(head, 1) == (4 * 60, 16, 70)
+    parts = head.parts
+    assert (parts.reduction_between, parts.masked, parts.carried) == (True, True, False)
+    assert (head.parts_of("K")[0], head.parts_of("V")[0]) == ("first.right", "second.right")
+
+
+def test_a_state_is_carried_and_no_reduction_lies_between_its_products():
+    found = structures("linear_attention", B=1, H=2, N=100, D=24, E=40)["linear_attention_head"]
+    assert len(found.products) == 4
+    parts = found.parts
+    assert (parts.reduction_between, parts.masked, parts.carried) == (False, True, True)
+
+
+def test_latents_are_keys_and_values():
+    assert structures("mla_decode", B=1, H=16, N=64, C=128, E=64)["mla_heads"].one_right
+    assert not structures("attention", B=1, H=2, G=2, M=64, N=64, D=16)["attention_head"].one_right
+
+
+@pytest.mark.parametrize(
+    ("operator", "flags", "computed"),
+    [
+        ("gemm", {}, set()),
+        ("dequant_gemm", {"bits": 4}, {"right"}),
+        ("w4a8_gemm", {}, {"left", "right"}),
+    ],
+)
+def test_weights_that_are_unpacked_are_computed(operator, flags, computed):
+    assert structures(operator, flags, M=64, N=128, K=128)[operator].computed == computed
+
+
+def test_a_padded_window_is_seen_through_reshapes_and_tiles():
+    flags = {"padding": 1, "stride": 2}
+    found = structures("conv2d_nhwc", flags, B=1, H=14, W=13, C=16, R=3, S=3, O=32)
+    for name in ("gemm_core", "gemm_block", "gemm_tile"):
+        role, window = found[name].window
+        assert role == "left"
+        assert (window.size, window.stride, window.padding, window.channels) == (9, 2, 1, 16)
+    assert (
+        structures("conv2d", B=1, C=16, H=9, W=9, O=8, R=2, S=3)["gemm_core"].window[0] == "right"
+    )
+
+
+@pytest.mark.parametrize("operator", ["gemm", "attention", "linear_attention", "dequant_gemm"])
+def test_tiles_side_by_side_are_no_window(operator):
+    example = operators.load(operator).function.__globals__["EXAMPLE"]
+    found = structures(operator, **example)
+    assert [name for name, s in found.items() if s.window] == []
+
+
+@pytest.mark.parametrize(("trans_b", "turned"), [(True, {"right"}), (False, set())])
+def test_a_transposed_operand_is_turned(trans_b, turned):
+    found = structures("gemm", {"trans_b": trans_b}, M=8, N=64, K=64)
+    assert found["gemm"].turned == found["gemm_core"].turned == turned
+
+
+def procs(bench, match, head="", **more):
+    resolved = bench.resolve(f"{head}\nrules: [{{match: {match}, proc: CORE}}]", **more)
+    return [
+        i.path for i in resolved.instances if i.proc.value == "CORE" and "rule" in i.proc.reason
+    ]
+
+
+@pytest.mark.parametrize(
+    ("match", "paths"),
+    [
+        ("{products: 1, level: 1}", ["product/block"]),
+        ("{products: [1, 2], leaf: gemm}", [TILE]),
+        ("{products: 2}", []),
+        ("{order: [sum]}", ["product/block"]),
+        ("{order: [rows, sum]}", ["product"]),
+        ("{order: [columns]}", []),
+        ("{between_products: reduction}", []),
+        ("{between_products: nothing, order: [sum]}", ["product/block"]),
+        ("{masked: true}", []),
+        ("{window: none, order: [sum]}", ["product/block"]),
+        ("{window: right}", []),
+        ("{computed: none, order: [sum]}", ["product/block"]),
+        ("{computed: right}", []),
+        ("{turned: none, order: [sum]}", ["product/block"]),
+        ("{order: [sum], when: product.rows == 64 and product.columns == 64}", ["product/block"]),
+        ("{level: entry, when: product.sum == 96 and product.rows == 128}", ["product"]),
+        ("{order: [sum], when: second.rows > 0}", []),
+        ("{order: [sum], when: not window.size > 0}", []),
+        ("{order: [sum], when: loops.iterations == 2}", ["product/block"]),
+        ("{within: {order: [sum]}, leaf: gemm}", [TILE]),
+        ("{within: {order: [rows, sum], when: product.rows > 100}, leaf: gemm}", [TILE]),
+        ("{within: {products: 3}, leaf: gemm}", []),
+    ],
+)
+def test_what_a_match_by_structure_is_for(bench, match, paths):
+    assert procs(bench, match) == paths
+
+
+def test_a_condition_that_has_a_name_holds_where_it_is_named(bench):
+    head = "conditions: {small: product.rows <= 64 and wide, wide: product.columns >= 32}"
+    assert procs(bench, "{order: [sum], when: small}", head) == ["product/block"]
+    assert procs(bench, "{order: [sum], when: not small}", head) == []
+
+
+def test_conditions_that_name_each_other_are_refused(bench):
+    with pytest.raises(ConditionError, match="name each other"):
+        procs(bench, "{products: 1}", "conditions: {a: b, b: a}")
+
+
+def test_a_misspelt_name_of_structure_is_refused_with_the_nearest(bench):
+    with pytest.raises(ConditionError, match="no name of a task's structure") as caught:
+        procs(bench, "{when: product.row < 3}")
+    assert "product.rows" in caught.value.hint
+
+
+def test_only_names_of_structure_have_a_dot(bench):
+    with pytest.raises(ConditionError, match="structure"):
+        procs(bench, "{when: A.shape < 3}")
+
+
+def test_an_operand_that_there_is_not_is_refused(bench):
+    with pytest.raises(WrongValueError):
+        procs(bench, "{computed: middle}")
+
+
+def test_memories_and_layouts_are_given_to_operands(bench):
+    resolved = bench.resolve("""
+        rules:
+          - match: {level: entry}
+            mems: {"*": DRAM}
+          - match: {order: [sum]}
+            proc: CORE
+            mems: {product.right: L2, product.left: NONE}
+            layouts: {product.right: panels(columns)}
+    """)
+    block = resolved.instance("product/block")
+    assert (block.mems["B"].value, block.mems["A"].value) == ("L2", "NONE")
+    assert block.settings.table(LAYOUTS)["B"].value == "panels(1)"
+
+
+def test_a_tensor_s_own_name_goes_before_its_part(bench):
+    resolved = bench.resolve("""
+        rules:
+          - match: {order: [sum]}
+            proc: CORE
+            mems: {product.right: L2, B: NONE}
+    """)
+    assert resolved.instance("product/block").mems["B"].value == "NONE"
+
+
+def test_a_variant_is_chosen_by_how_it_computes(bench):
+    rule = "rules: [{match: {products: 1}, variant: {order: []}}]"
+    assert bench.resolve(rule).instance("product/block").variant == "block_whole"
+    rule = "rules: [{match: {products: 1}, variant: {order: [sum]}}]"
+    assert bench.resolve(rule).instance("product/block").variant == "block"
+    rule = "rules: [{match: {products: 1}, variant: {order: [rows, rows]}}]"
+    assert bench.resolve(rule).instance("product/block").variant == "block"  # there is none such
+
+
+def test_tunables_are_chosen_by_structure(bench):
+    values = "[{when: product.sum > 90, value: 32}, 8]"
+    rule = f"rules: [{{match: {{order: [sum]}}, tunables: {{block_K: {values}}}}}]"
+    found = dict(bench.resolve(rule).tree.task("product/block").tunables)
+    assert found["block_K"] == 32
+
+
+@task.define(leaf=True)
+def copied(Y, X):
+    task.copy(Y, X)
+
+
+@task.define
+def picky(Y: task.Tensor["M"], X: task.Tensor["M"]):
+    size = task.tunable("size")
+    task.require(size == 7, "only tiles of seven")
+    for i in task.parallel_range(task.partition(Y, shape=(size,)).shape[0]):
+        launches = [task.partition(x, shape=(size,))[i] for x in (Y, X)]
+        if size != 7:
+            raise ValueError("the logic refuses every other size")
+        task.launch(copied, *launches)
+
+
+def test_what_goes_wrong_in_a_draft_is_no_mistake(bench):
+    """What is chosen before the body is traced does not know its structure; nothing is reported."""
+    text = "rules: [{match: {products: 0}, tunables: {size: 9}}]\ntunables: {size: 7}"
+    resolved = bench.resolve(text, logic=picky, shapes={"Y": (70,), "X": (70,)})
+    assert dict(resolved.tree.root.tunables) == {"size": 7}
+
+
+def test_the_mapping_is_printed_with_its_structure(bench):
+    text = str(
+        bench.mapping("""
+        rules:
+          - match: {products: 1, within: {between_products: reduction}}
+            variant: {order: [columns, sum, rows]}
+    """)
+    )
+    assert "match {products: [1], within: {between_products: reduction}}" in text
+    assert "variant {order: [columns, sum, rows]}" in text
