@@ -66,7 +66,10 @@ _HOMES = {
     "tune": "septran.tuning",
     "verify": "septran.tile.verify.verifier",
 }
-"""Where each public name is; imported when first used, as most need only a few."""
+"""The module of each public name.
+
+It is imported at the name's first use, as most sessions need only a few of them.
+"""
 
 __all__ = [
     "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "edit",
@@ -88,7 +91,7 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """``%load_ext septran``: ``%%logic``, ``%%mapping``, ``%septran`` and short errors."""
+    """Register the magics ``%%logic``, ``%%mapping``, ``%septran``, and show errors in short."""
     from septran.views.live import widgets
 
     widgets("magics").load(shell)

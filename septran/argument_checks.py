@@ -1,7 +1,7 @@
-"""Arguments of the public functions, looked at before anything is made of them.
+"""Checks of the arguments of public functions, made before any work is done.
 
-One place says what a wrong one gets: the argument's name, what it is, what to pass instead.
-Who calls these functions says so in its own words only where it knows more.
+One place words the error: the argument's name, its value, and what to pass instead. A caller words
+an error itself only where it knows more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from septran.errors import CallError
 
 T = TypeVar("T")
 _SHOWN = 80
-"""Characters of a value that a message repeats."""
+"""The number of characters of a value that a message repeats."""
 
 
 class WrongArgumentError(CallError):
@@ -27,20 +27,20 @@ class WrongArgumentError(CallError):
 
 
 def shown(value: Any) -> str:
-    """A value as a message repeats it."""
+    """Return ``repr(value)``, shortened to what a message repeats."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def require(name: str, value: Any, kind: type[T], hint: str) -> T:
-    """`value`, where it is one of `kind`; raises WrongArgumentError."""
+    """Return `value` if it is an instance of `kind`; raises WrongArgumentError otherwise."""
     if isinstance(value, kind):
         return value
     raise WrongArgumentError(f"{name} is {shown(value)}, not a {_words(kind)}", hint=hint)
 
 
 def whole(name: str, value: Any, least: int | None = None) -> int:
-    """An integer of at least `least`; raises WrongArgumentError."""
+    """Return `value` as an integer of at least `least`; raises WrongArgumentError."""
     bound = "" if least is None else f" of at least {least}"
     try:
         number = None if isinstance(value, bool) else operator.index(value)
@@ -53,7 +53,7 @@ def whole(name: str, value: Any, least: int | None = None) -> int:
 
 
 def amount(name: str, value: Any, *, zero: bool = False) -> float:
-    """A number above zero, or from zero on; raises WrongArgumentError."""
+    """Return `value` as a number above zero (or not below it); raises WrongArgumentError."""
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     if not numeric or math.isnan(value) or value < 0 or (value == 0 and not zero):
         wanted = "a number from 0 on" if zero else "a number above 0"
@@ -63,7 +63,7 @@ def amount(name: str, value: Any, *, zero: bool = False) -> float:
 
 
 def as_path(name: str, value: Any) -> Path:
-    """A path that a file or a folder may have; raises WrongArgumentError."""
+    """Return `value` as a path; raises WrongArgumentError where no file can have that name."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str) or not text:
         message = f"{name} is {shown(value)}, which is no path"
@@ -72,7 +72,10 @@ def as_path(name: str, value: Any) -> Path:
 
 
 def writable(name: str, value: Any) -> Path:
-    """A path where a file can be written, as far as one sees before; WrongArgumentError."""
+    """Return `value` as a path that seems writable; raises WrongArgumentError.
+
+    Only the folders are looked at: writing can still fail, for lack of rights or space.
+    """
     file = as_path(name, value)
     reason = None
     if file.is_dir():
@@ -86,7 +89,7 @@ def writable(name: str, value: Any) -> Path:
 
 
 def write_text(path: Any, text: str) -> Path:
-    """Write a file for the caller and give its path; raises WrongArgumentError."""
+    """Write `text` to `path` for the caller and return the path; raises WrongArgumentError."""
     file = writable("path", path)
     try:
         file.write_text(text, encoding="utf-8")
@@ -96,7 +99,7 @@ def write_text(path: Any, text: str) -> Path:
 
 
 def unwritable(path: object, error: Exception, hint: str) -> WrongArgumentError:
-    """What to say of an error of the system, or of a path that it cannot have."""
+    """Return the error for a path that the system would not write, with the system's reason."""
     reason = getattr(error, "strerror", None) or error
     return WrongArgumentError(f"{path} cannot be written: {reason}", hint=hint)
 
@@ -104,7 +107,7 @@ def unwritable(path: object, error: Exception, hint: str) -> WrongArgumentError:
 def table(
     name: str, value: Any, example: str, error: type[CallError] = WrongArgumentError
 ) -> dict[str, Any]:
-    """A dictionary by name, empty where None; raises `error`."""
+    """Return `value` as a dictionary with string keys, empty for None; raises `error`."""
     if value is None:
         return {}
     hint = f"write {name}={example}"
@@ -117,7 +120,7 @@ def table(
 
 
 def shapes(value: Any) -> dict[str, tuple[int, ...]]:
-    """Extents by tensor; raises WrongArgumentError."""
+    """Return the extents of each tensor as tuples of integers; raises WrongArgumentError."""
     example = "{'A': (128, 64)}"
     return {
         name: tuple(
@@ -129,7 +132,7 @@ def shapes(value: Any) -> dict[str, tuple[int, ...]]:
 
 
 def several(name: str, value: Any, example: str) -> tuple[Any, ...]:
-    """A list, empty where None; raises WrongArgumentError."""
+    """Return `value` as a tuple, empty for None; raises WrongArgumentError."""
     if value is None:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
@@ -139,6 +142,6 @@ def several(name: str, value: Any, example: str) -> tuple[Any, ...]:
 
 
 def _words(kind: type) -> str:
-    """A class's name as a message says it: ``tile program`` for TileProgram."""
+    """Return a class's name in a message's words: ``tile program`` for TileProgram."""
     name = kind.__name__
     return "".join(f" {c.lower()}" if c.isupper() and n else c for n, c in enumerate(name)).lower()

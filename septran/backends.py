@@ -1,4 +1,4 @@
-"""What each backend says of itself, for layers that know no target.
+"""The facts that each backend declares, for layers that import no target.
 
 A backend is a folder of `septran/targets` with a `backend.py`, which needs neither TVM nor any
 module but this. The folder's `target.py`, where there is one, generates its code.
@@ -23,20 +23,25 @@ class Backend:
     """Facts about the code and the processors of one backend."""
 
     name: str
-    """What machine files call it: its folder's name."""
+    """The name in machine files, which is the name of the backend's folder."""
     device: str = "cpu"
-    """Where its kernels take tensors, in torch's words; an emulator takes them on the CPU."""
+    """The device on which its kernels take tensors, as torch names it; an emulator takes "cpu"."""
     keys: frozenset[str] = frozenset()
-    """Keys of a mapping on which its code depends, of those that not every backend uses."""
+    """The mapping keys on which its code depends, of those that not every backend uses."""
     simulated: bool = False
     """Whether a simulator counts cycles by the figures of the machine file."""
     features: Callable[[str], frozenset[str]] | None = None
-    """What a processor, by a machine's ``arch``, has of what instructions may require; None:
-    nobody knows."""
+    """A function from a machine's ``arch`` to the processor features that instructions may require.
+
+    None where the features are not known.
+    """
     banked: bool = False
     """Whether its memories on the chip have banks, whose conflicts cost time."""
     looks: Mapping[str, Callable[[], str]] = field(default_factory=dict)
-    """What `septran doctor` looks at: what there is, in words; raises where kernels need more."""
+    """The checks of `septran doctor`, by name.
+
+    Each returns what it found, in words, and raises where kernels need more.
+    """
     lint: Callable[[Any], Iterable[str]] = lambda _: ()
     """Notes on a machine file; raises what its code would refuse of it for any kernel."""
 
@@ -54,7 +59,7 @@ def backends() -> Mapping[str, Backend]:
 
 
 def backend_of(name: str) -> Backend:
-    """The facts of one; those of any other, which a program alone can name, are the defaults."""
+    """Return the facts of a backend; one that only a program names has the defaults."""
     return backends().get(name) or Backend(name)
 
 

@@ -33,10 +33,10 @@ COMMANDS = (
     run, explain, compare, tune, lint, trust, schema, machines, ops, matrix, export, emulate,
     fuzz, notebooks, cache, doctor,
 )  # fmt: skip
-"""In the order of the help."""
+"""The commands, in the order of the help."""
 FULL_TRACEBACK = "SEPTRAN_FULL_TRACEBACK"
 MISTAKE = 1
-"""Exit code of a user's mistake and of a wrong result; 2 is for a wrong command line."""
+"""The exit code of a user's mistake and of a wrong result; 2 means a wrong command line."""
 
 
 class _Group(TyperGroup):

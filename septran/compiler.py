@@ -34,36 +34,36 @@ class Compilation(Stages):
     """Logic -> task tree -> resolved mapping -> tile program -> TensorIR -> executable."""
 
     def __init__(self, request: CompileRequest) -> None:
-        """Nothing but the shapes is worked out yet."""
+        """Keep the request with all shapes inferred; every stage is made when it is first read."""
         super().__init__(request.passes)
         self.request = request.completed()
 
     @stage
     def task_tree(self) -> TaskTree:
-        """What is computed: the traced logic."""
+        """The task tree: the logic traced for the request's shapes, dtypes, tunables and flags."""
         r = self.request
         return trace(r.entry, r.shapes, r.dtypes, r.chooser(), r.static)
 
     @stage
     def mapping(self) -> ResolvedMapping:
-        """Who runs it and where the data is."""
+        """The resolved mapping: the processor that runs each task, the memory of each tensor."""
         resolved = resolve(self.task_tree, self.request.mapping)
         unused = unasked(self.task_tree, self.request.tunables)
         return replace(resolved, decisions=(*resolved.decisions, *unused))
 
     @stage
     def tile_program(self) -> TileProgram:
-        """Every copy, wait and computation on tiles."""
+        """The tile program after all passes: every copy, wait and computation on tiles."""
         return place(self.mapping, passes=self.passes)[-1].program
 
     @stage
     def tensor_ir(self) -> TensorIR:
-        """What TVM compiles."""
+        """The TensorIR module that TVM compiles."""
         return target_for(self.request.backend).lower(self.tile_program)
 
     @stage
     def executable(self) -> Executable:
-        """What runs: built, or loaded from the cache where an equal kernel was built before."""
+        """The executable, built now or loaded from the cache where an equal kernel was built."""
         ir, program, backend = self.tensor_ir, self.tile_program, self.request.backend
         if self.request.emulate:
             return emulator_for(backend).emulated(ir, program)
@@ -71,7 +71,7 @@ class Compilation(Stages):
 
 
 def compile_request(request: CompileRequest) -> Kernel:
-    """The kernel of a request: built now where its shapes are given, else at the first call."""
+    """Return the kernel of a request, built now if its shapes are given, else at the first call."""
 
     def specialise(
         shapes: MappingOf[str, tuple[int, ...]], dtypes: MappingOf[str, str]
@@ -144,9 +144,11 @@ def produce_stages(
     static: MappingOf[str, Any] | None = None,
     passes: Sequence[UserPass] = (),
 ) -> Stages:
-    """The stages of one compilation, each made when it is first looked at.
+    """Return the stages of one compilation, each made when it is first read.
 
-    Takes what `compile` takes; without `shapes` the operator's own example is used.
+    The arguments are those of `compile`; without `shapes` the operator's own example is used.
+    Raises SepTranError with file and line of the mistake, MissingLogicError where there are
+    neither shapes nor an example.
     """
     request = CompileRequest.of(
         logic, mapping, machine=machine, shapes=shapes, dtypes=dtypes,

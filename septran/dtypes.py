@@ -1,7 +1,7 @@
 """Element types by name: sizes, promotion, NumPy equivalents.
 
-`TYPES` has all that the compiler knows of a type in general; each target says itself how it holds
-one, and refuses what it cannot.
+`TYPES` has all that the compiler knows of a type in general; each target decides how it holds a
+type, and refuses those that it cannot.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Dtype:
     kind: Literal["float", "signed", "unsigned", "bool"]
     bits: int
     exponent: int = 0
-    """Bits of a float's exponent."""
+    """The number of exponent bits of a float."""
     fraction: int = 0
-    """Bits of a float after the leading one."""
+    """The number of fraction bits of a float, without the implied leading one."""
     infinity: bool = True
-    """Whether a float has infinities; what is too large becomes NaN in one without."""
+    """Whether a float type has infinities; where it has none, an overflow becomes NaN."""
     foreign: bool = False
-    """Whether NumPy has it from ml_dtypes, a dependency of TVM."""
+    """Whether NumPy gets the type from ml_dtypes, a dependency of TVM."""
 
 
 TYPES = {
@@ -43,12 +43,15 @@ TYPES = {
         Dtype("bool", "bool", 8),
     )
 }
-"""The one table: a new type is an entry here, a name in `septran.task`, and code in targets."""
+"""The table of element types.
+
+A new type is an entry here, a name in `septran.task`, and code in the targets.
+"""
 
 ALL = tuple(TYPES)
 FLOATS = tuple(t.name for t in TYPES.values() if t.kind == "float")
 SHORT = tuple(name for name in FLOATS if TYPES[name].bits < 32)
-"""Floats of 16 and 8 bits: arithmetic on them is done in float32."""
+"""Floats of 16 and 8 bits; arithmetic on them is done in float32."""
 
 
 def itemsize(dtype: str) -> int:
@@ -62,12 +65,12 @@ def is_float(dtype: str) -> bool:
 
 
 def has_infinity(dtype: str) -> bool:
-    """Whether a type has infinities, as all floats but some short ones do."""
+    """Return whether a type has infinities, as all floats but some of 8 bits do."""
     return dtype not in TYPES or TYPES[dtype].infinity
 
 
 def unit_roundoff(dtype: str) -> float:
-    """Half the gap between 1 and the next number; 0 for exact (integer) types."""
+    """Return half the gap between 1 and the next number; 0 for integers, which are exact."""
     return 2.0 ** -(TYPES[dtype].fraction + 1) if is_float(dtype) else 0.0
 
 
@@ -78,12 +81,12 @@ def least_subnormal(dtype: str) -> float:
 
 
 def compute_dtype(dtype: str) -> str:
-    """The type in which arithmetic on `dtype` is done: 16- and 8-bit floats in float32."""
+    """Return the type in which arithmetic on `dtype` is done: float32 for 16- and 8-bit floats."""
     return "float32" if dtype in SHORT else dtype
 
 
 def accumulator_dtype(dtype: str) -> str:
-    """The type in which products of `dtype` are summed: 8- and 16-bit integers in int32."""
+    """Return the type in which products of `dtype` are summed: int32 for 8- and 16-bit integers."""
     if dtype in ("int8", "uint8", "int16", "uint16", "bool"):
         return "int32"
     return compute_dtype(dtype)
@@ -91,9 +94,11 @@ def accumulator_dtype(dtype: str) -> str:
 
 @functools.cache
 def promote(*dtypes: str) -> str:
-    """The common type: the smallest float that has all numbers of the floats, else NumPy's.
+    """Return the common type of `dtypes`.
 
-    As in torch, an integer does not widen a float.
+    For floats it is the smallest type with at least their exponent and fraction bits: float16 and
+    bfloat16 meet in float32. An integer does not widen a float, as in torch. Integers alone follow
+    NumPy.
     """
     if len(set(dtypes)) == 1:
         return dtypes[0]
@@ -106,7 +111,7 @@ def promote(*dtypes: str) -> str:
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
-    """The NumPy type of the same bits (bfloat16 and float8 from ml_dtypes)."""
+    """Return the NumPy type of the same bits (bfloat16 and float8 are from ml_dtypes)."""
     if dtype in TYPES and TYPES[dtype].foreign:
         import ml_dtypes  # imported late to keep imports fast
 
@@ -116,6 +121,6 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
 
 
 def bits_dtype(dtype: str) -> str | None:
-    """The integers that hold its bits, of a type that NumPy and torch exchange by them only."""
+    """The integer type through which NumPy and torch exchange `dtype`, None if not needed."""
     known = TYPES.get(dtype)
     return f"int{known.bits}" if known and known.foreign else None

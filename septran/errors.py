@@ -22,7 +22,7 @@ from septran.location import Location
 
 
 class SepTranError(Exception):
-    """A mistake the user can mend: what is wrong, where, and what would be right."""
+    """A mistake that the user can mend: what is wrong, where, and what would be right."""
 
     code: ClassVar[str] = "SEP000"
 
@@ -34,7 +34,7 @@ class SepTranError(Exception):
         hint: str | None = None,
         notes: Iterable[tuple[str, Location]] = (),
     ) -> None:
-        """`notes` are further places with a word on each, such as the other of two."""
+        """`notes` are further places, each with a word on it, as for the second of two accesses."""
         super().__init__(message)
         self.message = message
         self.where = where
@@ -76,10 +76,10 @@ class TileError(SepTranError):
 
     code = "SEP400"
     of_passes: ClassVar[bool] = False
-    """Whether in what the compiler's own passes made it is their fault, never the files'."""
+    """Whether the error is the fault of the compiler where its own passes made the program."""
 
     def internal(self) -> TileError:
-        """The same, told as a fault of the compiler; the line is where the node comes from."""
+        """Return the same error as a fault of the compiler, at the logic line of the node."""
         notes = [("what the passes made of this line is wrong", self.where)] if self.where else []
         why = f"; {self.hint}" if self.hint else ""
         return type(self)(
@@ -117,7 +117,7 @@ class Errors(SepTranError):
 
 
 def raise_all(errors: Iterable[SepTranError]) -> None:
-    """Raise nothing, the one error, or all of them together."""
+    """Raise a single error itself, several as `Errors`; return where there is none."""
     found = list(errors)
     if len(found) == 1:
         raise found[0]
@@ -126,7 +126,7 @@ def raise_all(errors: Iterable[SepTranError]) -> None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A sentence that names the nearest known words (several where equally near), or lists all."""
+    """Return a hint that names the nearest known words, several if equally near, or lists all."""
     words = sorted(map(str, known))
     if close := _closest(str(name), words):
         *others, last = map(repr, close)
@@ -135,7 +135,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _closest(name: str, words: list[str]) -> list[str]:
-    """The words most like `name`, if any is much like it: block_H is as near to each block_."""
+    """Return the words most like `name`, several if equally near, none if all differ much."""
     ways = (str, str.lower)
     likeness = {
         word: [difflib.SequenceMatcher(None, to(word), to(name)).ratio() for to in ways]
@@ -146,15 +146,15 @@ def _closest(name: str, words: list[str]) -> list[str]:
 
 
 _LIKE = 0.6
-"""Likeness, of 1, from which a word is taken for another one misspelt (difflib's default)."""
+"""The likeness, from 0 to 1, at which a word counts as another one misspelt (difflib's default)."""
 
 
 _WIDEST = 160
-"""Characters of a line that an excerpt shows."""
+"""The number of characters of a line that an excerpt shows."""
 
 
 def _excerpt(where: Location) -> list[str]:
-    """The line and a caret below it; of a long line the part around the caret."""
+    """Return the line and a caret below it; of a long line, the part around the caret."""
     text = where.text
     if not text:
         return []

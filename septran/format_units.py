@@ -9,7 +9,7 @@ _SHADES = " ░▒▓█"
 
 
 def time_text(seconds: float, digits: int = 4) -> str:
-    """A time: ``1.25 ms``."""
+    """Return a time in the largest of s, ms, us and ns that it reaches: ``1.25 ms``."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= scale:
             return f"{seconds / scale:.{digits}g} {unit}"
@@ -17,7 +17,7 @@ def time_text(seconds: float, digits: int = 4) -> str:
 
 
 def size_text(count: int | float) -> str:
-    """Bytes: ``64 KiB``."""
+    """Return a number of bytes in binary units: ``64 KiB``."""
     units = ("B", "KiB", "MiB", "GiB", "TiB")
     power = 0
     while abs(count) >= 1024 and power < len(units) - 1:
@@ -26,7 +26,7 @@ def size_text(count: int | float) -> str:
 
 
 def shades_text(shares: Iterable[float]) -> str:
-    """A character for each share from 0 to 1, the darker the greater; blank for 0 alone."""
+    """Return a character for each share from 0 to 1, darker for greater ones; blank for 0 alone."""
     darkest = len(_SHADES) - 1
     # What rounding adds to a share makes it no darker.
     steps = (math.ceil(min(max(share, 0.0), 1.0) * darkest - 1e-9) for share in shares)

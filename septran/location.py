@@ -42,12 +42,12 @@ class Location:
 
     @property
     def short_file(self) -> str:
-        """The file, relative to the package's or the working folder where it is inside."""
+        """The file, relative to the package's parent or the working folder if it lies inside."""
         return _short(self.file)
 
     @property
     def of_user(self) -> bool:
-        """Whether it is in logic or a caller's own code, not in machinery."""
+        """Whether the place is in logic or a caller's own code, not in SepTran or a library."""
         return not _internal(self.file)
 
     @property
@@ -57,7 +57,7 @@ class Location:
 
     @classmethod
     def of_caller(cls) -> Location:
-        """The innermost frame outside SepTran's own machinery.
+        """Return the place of the innermost frame outside SepTran's own machinery.
 
         The operator library and the lessons count as user code: it is logic like any other.
         Works in notebook cells, too, as IPython feeds `linecache`.
@@ -69,7 +69,7 @@ class Location:
 
 
 def _internal(file: str) -> bool:
-    """Whether a file is machinery: of SepTran, of Python, or of NumPy or torch."""
+    """Return whether a file is machinery: of SepTran, of Python, or of NumPy or torch."""
     if file.startswith(_INSIDE):
         return not file.startswith(_LOGIC)
     if any(part in file for part in _NUMERIC):
@@ -78,7 +78,7 @@ def _internal(file: str) -> bool:
 
 
 def _short(file: str) -> str:
-    """`file` relative to the package or the working folder where it is inside."""
+    """Return `file` relative to the package's parent or the working folder if it lies inside."""
     try:
         folder = os.getcwd()  # noqa: PTH109  # a Path takes longer than all the rest
     except OSError:  # it was removed

@@ -19,12 +19,11 @@ from septran.runtime.profile import Profile
 from septran.targets.base import Untimed
 
 MACHINES = ("cpu-x86", "cpu-arm", "dsa-sim", "npu-cube")
-"""Those that run here: this processor, one that QEMU emulates where it is there, and the
-simulated ones."""
+"""The machines that run here: this processor, one that QEMU emulates, and the simulated ones."""
 EMULATED = ("nvidia-h200", "nvidia-a100")
 """Those whose generated code an emulator runs."""
 SAMPLES = 5
-"""Of a time; cycles are always the same."""
+"""The number of timed calls; cycles need one, as a simulator always counts the same."""
 _WIDTH = 28
 
 
@@ -36,27 +35,27 @@ class Cell:
     machine: str
     right: bool
     worst: float
-    """The greatest error of all outputs, as a fraction of what rounding allows."""
+    """The greatest error of all outputs, as a fraction of the error bound."""
     unknown: int
-    """Elements about which nothing can be promised; they do not make a cell wrong."""
+    """The number of elements without a finite error bound; they do not make a cell wrong."""
     seconds: float | None
-    """Of the fastest call; None on simulated and emulated machines."""
+    """Seconds of the fastest call; None on simulated and emulated machines."""
     cycles: int | None
-    """Of a call, simulated; None on real machines, and emulated ones, which have no time."""
+    """Simulated cycles of a call; None on real machines, and on emulated ones, without time."""
     message: str
     """What went wrong, or why it was not run; empty when right."""
     ran: bool = True
-    """Whether it was; what was only compiled is neither right nor wrong."""
+    """Whether the kernel was executed; what was only compiled is neither right nor wrong."""
 
     @property
     def cost(self) -> str:
-        """``12.3 us`` or ``4,688 cycles``."""
+        """The cell's time or cycles as text: ``12.3 us`` or ``4,688 cycles``."""
         if self.cycles is not None:
             return f"{self.cycles:,} cycles"
         return "" if self.seconds is None else time_text(self.seconds, 3)
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures under their names."""
+        """Return the cell's figures by name."""
         return {
             "operator": self.case.operator, "machine": self.machine,
             "sizes": dict(self.case.sizes), "static": dict(self.case.static),
@@ -74,16 +73,20 @@ class Matrix:
 
     @property
     def right(self) -> bool:
-        """Whether every cell is."""
+        """Whether every cell is right."""
         return all(cell.right for cell in self.cells)
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """In the order of the columns."""
+        """The machines in the order of the columns."""
         return tuple(dict.fromkeys(cell.machine for cell in self.cells))
 
     def to_markdown(self) -> str:
-        """A row an operator, for documentation: cases right, worst share, cost of the second."""
+        """Return a Markdown table with a row per operator.
+
+        A column has the cases that are right, the worst share of the error bound, and the cost of
+        the middle case.
+        """
         lines = [
             f"| operator | {' | '.join(self.machines)} |",
             f"| --- |{' --- |' * len(self.machines)}",
@@ -166,7 +169,7 @@ def measure_matrix(
 
 
 def measure_cell(case: Case, machine: str, emulate: bool = False) -> Cell:
-    """One case on one machine: checked with random inputs, then timed; or emulated."""
+    """Check one case on one machine with random inputs, then time it; or only emulate it."""
     try:
         kernel = compile_kernel(
             case.operator, machine, shapes=case.sizes, dtypes=case.dtype, static=case.static,
@@ -192,7 +195,7 @@ def measure_cell(case: Case, machine: str, emulate: bool = False) -> Cell:
 
 
 def _emulated(kernel: Kernel, inputs: dict[str, Any]) -> list[Check]:
-    """A check in each order in which asynchronous operations may take effect."""
+    """Return a check for each order in which asynchronous operations may take effect."""
     from septran.emulator import MODES, emulation
 
     checks: list[Check] = []

@@ -1,4 +1,4 @@
-"""What to compile: the arguments of `compile`, `explain`, `compare` and `tune`, checked once."""
+"""The arguments that `compile`, `explain`, `compare` and `tune` share, checked once."""
 
 from __future__ import annotations
 
@@ -68,16 +68,15 @@ class CompileRequest:
     entry: Task
     mapping: MappingFile
     shapes: MappingOf[str, tuple[int, ...]] | None
-    """Extents by tensor, as far as they are given; None where none are, so that the first call
-    decides."""
+    """Extents by tensor, for those that are given; None where the first call decides them all."""
     dtypes: MappingOf[str, str] = field(default_factory=dict)
     """Element types by tensor; float32 for the rest."""
     tunables: MappingOf[str, TunableValue] = field(default_factory=dict)
-    """Values that go before the mapping's."""
+    """Values that override those of the mapping."""
     static: MappingOf[str, Any] = field(default_factory=dict)
     """Values of the logic's static flags, all of them."""
     passes: tuple[UserPass, ...] = ()
-    """The caller's own, beside the built-in ones."""
+    """The caller's own passes, which run among the built-in ones."""
     emulate: bool = False
     """Whether generated GPU code is to run on the CPU."""
 
@@ -94,7 +93,7 @@ class CompileRequest:
         passes: Sequence[UserPass] = (),
         emulate: bool = False,
     ) -> CompileRequest:
-        """The request that the arguments of `septran.compile` make; raises SepTranError."""
+        """Check the arguments of `septran.compile` and return the request; raises SepTranError."""
         entry, plan = load_pair(logic, mapping, machine)
         own = user_passes(passes)
         flags = checked_static(entry, table("static", static))
@@ -105,16 +104,16 @@ class CompileRequest:
 
     @property
     def backend(self) -> str:
-        """Of the machine that it is for."""
+        """The name of the backend of the request's machine."""
         return self.mapping.machine.backend
 
     @property
     def signature(self) -> Signature:
-        """What the kernel takes and gives, before its sizes are known."""
+        """The parameters and outputs of the kernel, before its sizes are known."""
         return _signature(self.entry, self.static)
 
     def with_example(self) -> CompileRequest:
-        """With the operator's own example where no shapes are given; raises MissingLogicError."""
+        """Return the request with the example shapes if it has none; raises MissingLogicError."""
         if self.shapes is not None:
             return self
         example = self.entry.function.__globals__.get("EXAMPLE")
@@ -127,15 +126,15 @@ class CompileRequest:
         return replace(self, shapes=extents(self.entry, example, self.static))
 
     def with_tunables(self, changes: MappingOf[str, TunableValue]) -> CompileRequest:
-        """With some tunables changed."""
+        """Return the request with some tunables changed."""
         return replace(self, tunables={**self.tunables, **changes})
 
     def chooser(self) -> MappingChooser:
-        """What answers when the logic asks for a tunable."""
+        """Return the chooser that gives the logic a value for each of its tunables."""
         return self.mapping.chooser(tunables=self.tunables)
 
     def completed(self) -> CompleteRequest:
-        """With the shape and type of every tensor, as the logic makes them follow from others."""
+        """The request with the shape and type of every tensor, inferred by tracing the logic."""
         shapes, dtypes = complete(
             self.entry, self.shapes or {}, self.dtypes, self.chooser(), static=self.static
         )
@@ -152,7 +151,7 @@ class CompleteRequest(CompileRequest):
 
 
 def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, MappingFile]:
-    """The entry task and the mapping, from whatever names them; raises SepTranError."""
+    """Return the entry task and the mapping that the arguments name; raises SepTranError."""
     if logic is None:
         raise MissingLogicError("no logic is given", hint="pass a task, an operator or a file")
     if not isinstance(logic, Task | str | Path):
@@ -171,14 +170,14 @@ def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, Ma
 
 
 def _is_place(logic: str) -> bool:
-    """Whether a word means a file or a folder, and no operator."""
+    """Return whether a string means a file or a folder, not an operator of the library."""
     return logic not in operators.names() and (
         "/" in logic or os.sep in logic or (logic != "" and os.path.lexists(logic))
     )
 
 
 def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Shapes of parameters from shapes and named dimensions together; raises CallError."""
+    """Return shapes of parameters, from shapes and named dimensions together; raises CallError."""
     shapes = table("shapes", shapes)
     several = {n: e for n, e in shapes.items() if isinstance(e, tuple | list)}
     known = {n: tuple(_whole(n, x) for x in e) for n, e in several.items()}
@@ -198,7 +197,7 @@ def extents(entry: Task, shapes: Shapes, static: MappingOf[str, Any]) -> dict[st
 def _check_names(
     entry: Task, tensors: Sequence[tuple[str, TensorType]], named: Iterable[str]
 ) -> None:
-    """Raise MissingLogicError for what is neither a tensor nor one of their dimensions."""
+    """Raise MissingLogicError for a name that is neither a tensor nor a dimension of one."""
     formulas = [str(d) for _, kind in tensors for d in kind.dims or ()]
     dims = {n for formula in formulas for n in re.findall(r"[A-Za-z_]\w*", formula)}
     known = {name for name, _ in tensors} | dims - {k.name for k in entry.keywords}
@@ -209,13 +208,13 @@ def _check_names(
 
 
 def table(name: str, value: Any) -> dict[str, Any]:
-    """An argument that is a dictionary, or nothing; raises UnsuitableRequestError."""
+    """Return an argument that is a dictionary or None as one; raises UnsuitableRequestError."""
     examples = {"shapes": "{'M': 128}", "tunables": "{'block_M': 64}", "static": "{'flag': True}"}
     return given.table(name, value, examples[name], UnsuitableRequestError)
 
 
 def _whole(name: str, extent: Any) -> int:
-    """An extent as an integer that is not negative; raises UnsuitableRequestError."""
+    """Return an extent as an integer that is not negative; raises UnsuitableRequestError."""
     try:
         number = -1 if isinstance(extent, bool) else operator.index(extent)
     except TypeError:

@@ -1,7 +1,7 @@
-"""What every stage object can do: print, display itself in a notebook, become a dict.
+"""Mixins of the stage objects: they print, display themselves in a notebook, become a dict.
 
-A view is a function above the object that it shows. The package says once which table of views
-there is (`show_by`), so that an object finds its own without knowing any.
+A view is a function in a layer above the object that it shows. The package says once which table
+of views there is (`show_by`), so that an object finds its own views without importing them.
 """
 
 from __future__ import annotations
@@ -10,19 +10,22 @@ from collections.abc import Callable
 from typing import Any
 
 Finder = Callable[[object, str], Callable[..., Any] | None]
-"""From an object and the name of a view to the function that shows it so."""
+"""A function from an object and the name of a view to the function that draws it, or None."""
 
 _find: list[Finder] = []
-"""What finds a view; `septran/__init__.py` puts it in, before any other module is imported."""
+"""The finder in use, set by `septran/__init__.py` before any other module is imported."""
 
 
 def show_by(find: Finder) -> None:
-    """Let `find` say which function the view of an object with a name is."""
+    """Set the function that finds the view of an object by its name."""
     _find[:] = [find]
 
 
 def view(thing: object, name: str, *arguments: Any, **named: Any) -> Any:
-    """The view of `thing` that is called `name`, such as ``html``, ``drawing`` or ``timeline``."""
+    """Return the view of `thing` named `name`, such as ``html``, ``drawing`` or ``timeline``.
+
+    Raises TypeError if objects of that class have no such view.
+    """
     found = _find[0](thing, name)
     if found is None:
         raise TypeError(f"{type(thing).__name__} has no view called {name}")
@@ -30,7 +33,7 @@ def view(thing: object, name: str, *arguments: Any, **named: Any) -> Any:
 
 
 class Displayable:
-    """Mixin of what displays itself in a notebook."""
+    """Mixin of objects that display themselves in a notebook."""
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Static HTML and text for notebooks; it needs no running kernel to be read."""
@@ -42,10 +45,10 @@ class Stage(Displayable):
     """Mixin of the five stage objects."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The stage as plain JSON-ready data."""
+        """Return the stage as plain JSON-ready data."""
         data: dict[str, Any] = view(self, "data")
         return data
 
     def draw(self) -> Any:
-        """A Graphviz drawing (displays itself in a notebook; `.source` is the DOT text)."""
+        """Return a Graphviz drawing, which a notebook displays; `.source` is the DOT text."""
         return view(self, "drawing")

@@ -1,8 +1,8 @@
-"""Temporary folders that go with their process, even one that is killed.
+"""Temporary folders that are removed with their process, even if it is killed.
 
-A process holds a lock on each of its folders for as long as it lives; the system lets go of it
-when the process ends, however it ends. The first that needs a folder removes those that nobody
-holds. What was made a moment ago stays, as its owner may not have come to lock it yet.
+A process holds a lock on each of its folders for as long as it lives; the system releases it when
+the process ends, however it ends. The first process that needs a folder removes those that are not
+locked. A folder made a moment ago stays, as its owner may not have locked it yet.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 PREFIX, LOCK = "septran-", ".lock"
 YOUNG_SECONDS = 60.0
-"""Age below which a folder counts as used."""
+"""The age, in seconds, below which a folder counts as used."""
 
 
 class TemporaryFolder:
-    """A private folder that goes with this object, at the latest with the process."""
+    """A private folder that is removed with this object, at the latest with the process."""
 
     def __init__(self, what: str) -> None:
         """`what` is a word of its name: ``septran-dsa-...``."""
@@ -54,10 +54,10 @@ class TemporaryFolder:
 
 
 def opened_apart(library: bytes, opened: Callable[[Path], T]) -> T:
-    """`opened` of a file of a shared library, under a name that no other ever had.
+    """Return `opened` of a copy of a shared library, under a path that was never used before.
 
-    The dynamic linker does not look into a file whose name it knows: for a kernel that was saved
-    where another one had been loaded from, it would give the code of that one.
+    The dynamic linker does not read a file whose path it has loaded already: for a kernel saved
+    where another one was loaded from, it would return the code of that one.
     """
     with TemporaryFolder("library") as folder:
         copy = folder / "library.so"
@@ -87,7 +87,7 @@ def _sweep_once() -> None:
 
 
 def _held(path: Path) -> Any:
-    """A file that this process has locked; processes forked from it hold it, too."""
+    """Return a file that this process has locked; processes forked from it hold the lock, too."""
     file = path.open("wb")
     if fcntl is not None:
         with contextlib.suppress(OSError):  # some file systems have no locks

@@ -1,6 +1,6 @@
 """The user's own folder: the compile cache, and which headers are trusted.
 
-A folder that belongs to somebody else, or that others can write to, is not used: what is in it
+A folder that belongs to somebody else, or that others can write to, is not used, as its files
 could be theirs.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def user_folder() -> Path:
-    """``SEPTRAN_CACHE_DIR``, or the system's folder for a user's caches."""
+    """Return ``SEPTRAN_CACHE_DIR``, or the system's folder for a user's caches."""
     given = os.environ.get("SEPTRAN_CACHE_DIR")
     if given:
         return Path(given).expanduser()
@@ -21,7 +21,7 @@ def user_folder() -> Path:
 
 
 def unsafe(root: Path) -> str | None:
-    """Why what is in a folder cannot be trusted, or not be kept there; makes the folder."""
+    """Why a folder's files cannot be trusted or stored, None if they can; makes the folder."""
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = root.stat()

@@ -1,1 +1,1 @@
-"""Indices, windows and expressions: what they are, how they print, and what they mean in NumPy."""
+"""Indices, windows and tensor expressions: their nodes, their text, and their meaning in NumPy."""

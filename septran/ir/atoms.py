@@ -1,4 +1,4 @@
-"""What an index is a sum of: variables, floor divisions, remainders, minima and maxima."""
+"""Atoms, the terms of an index: variables, floor divisions, remainders, minima and maxima."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ Atom = Union[Var, FloorDiv, Mod, Min, Max]
 
 
 def variables_of(atom: Atom) -> Iterator[Var]:
-    """Every variable in an atom, also those inside of divisions and minima."""
+    """Yield every variable in an atom, also those inside of divisions and minima."""
     match atom:
         case Var():
             yield atom

@@ -1,4 +1,4 @@
-"""Bounds of indices: what the ranges of variables and the extents of loops say of a sum.
+"""Bounds of indices, from the ranges of variables and the extents of loops.
 
 Three rules, each for what the one before cannot see:
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 Range = tuple[int, int]
 """Inclusive bounds ``(least, greatest)``."""
 Ranges = Mapping[Var, Range]
-"""Of each variable that may occur."""
+"""The inclusive bounds of each variable that may occur."""
 Extents = Mapping[Var, "Index"]
-"""How often each loop runs, loops before those in them."""
+"""The number of iterations of each loop, outer loops before inner ones."""
 NO_LOOPS: Extents = MappingProxyType({})
 
 
 def bounds(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> Range:
-    """The least and the greatest value that an index can be shown to have.
+    """Return the least and the greatest value that `index` can be shown to have.
 
-    Every value is between them, and they are reached where the index is affine and its loops
-    are not empty. KeyError where a variable has no range.
+    Every value lies between them, and both are reached where the index is affine and its loops are
+    not empty. Raises KeyError where a variable has no range.
     """
     if not extents and not any(isinstance(atom, Min | Max) for atom, _ in index.terms):
         return _interval(index, ranges, extents)  # most are, and this is called very often
@@ -41,29 +41,33 @@ def bounds(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> Range:
 
 
 def bounds_if_known(index: Index, ranges: Ranges) -> Range | None:
-    """As `bounds`; None where a variable has no range."""
+    """Return `bounds`, or None where a variable has no range."""
     return bounds(index, ranges) if index.variables() <= ranges.keys() else None
 
 
 def greatest(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> int:
-    """An upper bound, as in `bounds`."""
+    """Return the upper bound of `bounds`."""
     return -least(-index, ranges, extents) if index.terms else index.constant
 
 
 def least(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> int:
-    """A lower bound, as in `bounds`."""
+    """Return the lower bound of `bounds`."""
     if extents:  # what is put in for an index may decide divisions and minima
         index = index.simplify(ranges)
     found = _interval(index, ranges, extents)[0]
     if len(index.terms) < 2:
         return found
     for atom, factor in index.terms:
+        # Rule 2: the minimum is replaced by each operand in turn. A maximum in a sum is bounded
+        # from below by any operand, so the best one counts.
         if isinstance(atom, Min | Max):
             rest = index.without(atom)
             if not extents and rest.variables().isdisjoint(variables_of(atom)):
                 continue  # they take their ends independently of each other
             parts = [least(rest + part * factor, ranges, extents) for part in atom.operands]
             return max(found, min(parts) if isinstance(atom, Min) == (factor > 0) else max(parts))
+    # Rule 3: a falling loop index is at most its extent less one. The innermost loop goes first,
+    # since its extent may contain the outer indices, which are then replaced in turn.
     for variable in _falling(index, extents):
         factor, rest = index.coefficient(variable), index.without(variable)
         return max(found, least(rest + (extents[variable] - 1) * factor, ranges, extents))
@@ -71,19 +75,22 @@ def least(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> int:
 
 
 def loop_range(extent: Index, ranges: Ranges) -> Range:
-    """The range of a loop's index; that of an empty loop is of one iteration."""
+    """Return the range of a loop's index; an empty loop's is that of one iteration."""
     return 0, max(0, greatest(extent, ranges) - 1)
 
 
 def magnitude(index: Index, ranges: Ranges) -> int | None:
-    """What no part that `index` is computed from exceeds in magnitude; None where unknown."""
+    """Return a bound on the magnitude of `index` and of each value it is computed from.
+
+    None where a variable has no range. It decides which integer type can hold the computation.
+    """
     if not index.variables() <= ranges.keys():
         return None
     return _magnitude(index, ranges)
 
 
 def alternatives(index: Index) -> Iterator[Index]:
-    """The indices of which it is the least: without its minima."""
+    """Yield the sums of which `index` is the minimum: the index without its minima."""
     for atom, factor in index.terms:
         if isinstance(atom, Min) and factor > 0:
             rest = index.without(atom)
@@ -94,7 +101,7 @@ def alternatives(index: Index) -> Iterator[Index]:
 
 
 def _interval(index: Index, ranges: Ranges, extents: Extents) -> Range:
-    """Each atom on its own."""
+    """Return bounds by interval arithmetic, for each atom independently of the others."""
     low = high = index.constant
     for atom, factor in index.terms:
         first, last = ranges[atom] if isinstance(atom, Var) else _atom(atom, ranges, extents)
@@ -125,9 +132,9 @@ def _atom(atom: Atom, ranges: Ranges, extents: Extents) -> Range:
 
 
 def _falling(index: Index, extents: Extents) -> Iterator[Var]:
-    """Loop indices that lower the sum by themselves, those of inner loops first.
+    """Yield the loop indices with a negative coefficient, those of inner loops first.
 
-    The extent of an inner loop may bring in indices of outer ones, and never the reverse.
+    The extent of an inner loop may contain indices of outer loops, and never the reverse.
     """
     falling = {a for a, f in index.terms if f < 0 and isinstance(a, Var) and a in extents}
     if not falling:

@@ -1,4 +1,4 @@
-"""Corner values: the table of what is decided where arithmetic may differ, and values to try.
+"""Corner values: the rules for where arithmetic may differ, and values that reach these cases.
 
 `docs/language.md` shows the table, and the tests try `corners` of all types on all executors.
 """
@@ -17,12 +17,12 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Rule:
-    """What one kind of operation gives at the corners of its types."""
+    """The result of one kind of operation at the corners of its types."""
 
     case: str
     result: str
     others: str
-    """What NumPy, torch or C do, where that is something else."""
+    """How NumPy, torch or C differ, or that NumPy agrees."""
 
 
 RULES = (
@@ -123,13 +123,13 @@ RULES = (
 
 
 def table() -> str:
-    """The rules as a table in Markdown."""
+    """Return the rules as a table in Markdown."""
     rows = [f"| {rule.case} | {rule.result} | {rule.others} |" for rule in RULES]
     return "\n".join(["| of | result | others |", "| --- | --- | --- |", *rows])
 
 
 def corners(dtype: str) -> Array:
-    """Numbers of a type at which conversions and functions may differ."""
+    """Return the values of a type at which conversions and functions may differ."""
     kind = numpy_dtype(dtype)
     if dtype == "bool":
         return np.array([False, True])
@@ -137,9 +137,11 @@ def corners(dtype: str) -> Array:
 
 
 def _integers(dtype: str, kind: np.dtype[Any]) -> Array:
-    """Ends, and what is beside the ends of this and of shorter types."""
+    """Return the ends of this and of shorter types' ranges, with their neighbours."""
     low, high = np.iinfo(kind).min, np.iinfo(kind).max
     found = {0, 1, -1, 2, 3, 7, -2, -3, low, low + 1, high, high - 1}
+    # Powers of two at the ends of integer types, and of the significands of bfloat16 (8 bits),
+    # float32 (24) and float64 (53).
     for bits in (7, 8, 15, 16, 24, 31, 32, 53, 63):
         found |= {2**bits - 1, 2**bits, 2**bits + 1, -(2**bits), -(2**bits) - 1, 1 - 2**bits}
     for top in (30, 40, 62):  # half-way between two of bfloat16, but for the last digit
@@ -152,9 +154,10 @@ def _integers(dtype: str, kind: np.dtype[Any]) -> Array:
 
 
 def _floats(dtype: str, kind: np.dtype[Any]) -> Array:
-    """Zeros, halves, subnormals, infinities, NaN, and what is beside integers' ends."""
+    """Return zeros, halves, subnormals, infinities, NaN, and neighbours of integer types' ends."""
     found = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.5, 0.1, 1e-3, 7.0, 300.0, 463.0, 465.0, 65519.0]
     found += [65521.0, 1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-11 + 2.0**-40, 1 + 2.0**-4 + 2.0**-40]
+    # Beyond these powers of two a conversion to the integer type of so many bits wraps around.
     for bits in (7, 8, 15, 16, 31, 32, 63, 64):
         found += [2.0**bits - 1, 2.0**bits - 0.5, 2.0**bits, 2.0**bits + 1, 1.5 * 2.0**bits]
     found += [2.0**80 + 2.0**40, 3e38, 1e300, float("inf"), float("nan")]

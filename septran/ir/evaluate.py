@@ -27,11 +27,11 @@ def evaluate(
     position: Callable[[View, int], Array],
     wide: bool = False,
 ) -> Array:
-    """The value of `expr` as an array.
+    """Return the value of `expr` as an array.
 
-    `read` gives the elements of a view, `position` the positions along one of its axes,
-    `values` the loop indices. Each step is done in the node's dtype, or in float64
-    throughout where `wide`.
+    `read` returns the elements of a view, `position` the positions along one of its axes, `values`
+    holds the loop indices. Each step is done in the node's dtype, or in float64 throughout where
+    `wide`.
     """
     run = _Evaluation(read, values, scalars, position, wide)
     with np.errstate(all="ignore"):
@@ -104,7 +104,7 @@ class _Evaluation:
 
 
 def _identity(function: str, dtype: np.dtype[Any]) -> Any:
-    """What an empty maximum or minimum is."""
+    """Return the result of an empty maximum or minimum."""
     if dtype.kind == "b":
         return function == "min"
     if dtype.kind in "iu":

@@ -28,18 +28,18 @@ _INFIX = {
     "equal": ("==", 0),
     "not_equal": ("!=", 0),
 }
-"""Python's operator and its binding strength."""
+"""Python's operator for each function, and its binding strength."""
 _PREFIX = {"neg": "-", "not": "~", "invert": "~"}
 _TIGHT = 9
 
 
 def expression_text(value: ex.Expr, view: _ViewText = str) -> str:
-    """A tensor expression as an author would write it; `view` prints what it reads."""
+    """Return a tensor expression as an author would write it; `view` prints the views it reads."""
     return _expression(value, view)[0]
 
 
 def _expression(value: ex.Expr, view: _ViewText) -> tuple[str, int]:
-    """Text and binding strength of its outermost operator."""
+    """Return an expression's text, and the binding strength of its outermost operator."""
     match value:
         case ex.Load():
             return view(value.view), _TIGHT
@@ -61,7 +61,7 @@ def _expression(value: ex.Expr, view: _ViewText) -> tuple[str, int]:
 
 
 def _shaped(value: ex.Select | ex.Cast | ex.Expand | ex.Reduce, view: _ViewText) -> str:
-    """What is written as a call or a subscript."""
+    """Return the text of a node that is written as a call or a subscript."""
     match value:
         case ex.Select():
             parts = (_expression(v, view)[0] for v in (value.condition, value.yes, value.no))
@@ -87,12 +87,14 @@ def _binary(value: ex.Binary, view: _ViewText) -> tuple[str, int]:
         left, right = (_expression(v, view)[0] for v in (value.left, value.right))
         return f"{value.function}({left}, {right})", _TIGHT
     sign, strength = _INFIX[value.function]
+    # A comparison brackets a comparison on its left, as Python would chain the two; ** binds to
+    # the right.
     left = _bracketed(value.left, view, strength + (strength in (0, 8)))
     right = _bracketed(value.right, view, strength + (strength != 8))
     return f"{left} {sign} {right}", strength
 
 
 def _bracketed(value: ex.Expr, view: _ViewText, least: int) -> str:
-    """In brackets where it binds less than `least`."""
+    """Return an expression's text, in brackets where it binds less than `least`."""
     text, strength = _expression(value, view)
     return f"({text})" if strength < least else text

@@ -73,18 +73,18 @@ class Load:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Nominal extents."""
+        """The nominal extents."""
         return self.view.shape
 
     @property
     def valid(self) -> tuple[Index, ...]:
-        """Extents that exist."""
+        """The extents that exist."""
         return self.view.valid
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A number; it takes the dtype of what it is combined with."""
+    """A number; it takes the dtype of the operand it is combined with."""
 
     value: float | int | bool
     dtype: str
@@ -114,25 +114,25 @@ class IndexValue:
 
 @dataclass(frozen=True)
 class Position:
-    """Where along `axis` of the entry's tensor each element of a view lies.
+    """The position of each element of a view along `axis` of the entry's tensor.
 
-    One axis long. Copies do not change it: it is the position in the tensor that the
+    The result has one axis. Copies do not change it: it is the position in the tensor that the
     caller of the kernel passed (or in the temporary), however often it was staged.
     """
 
     view: View
     axis: int
-    """Axis of `view`."""
+    """The axis of `view`."""
     dtype: str = "int64"
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extent along the axis."""
+        """The nominal extent along the axis."""
         return (self.view.shape[self.axis],)
 
     @property
     def valid(self) -> tuple[Index, ...]:
-        """The extent that exists."""
+        """The extent along the axis that exists."""
         return (self.view.valid[self.axis],)
 
 
@@ -180,12 +180,12 @@ class Cast:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Nominal extents."""
+        """The nominal extents."""
         return self.operand.shape
 
     @property
     def valid(self) -> tuple[Index, ...]:
-        """Extents that exist."""
+        """The extents that exist."""
         return self.operand.valid
 
 
@@ -225,7 +225,7 @@ class ShapeMismatchError(ValueError):
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The direct operands of a node."""
+    """Return the direct operands of a node."""
     match expr:
         case Unary() | Cast() | Expand() | Reduce():
             return (expr.operand,)
@@ -238,19 +238,19 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Every node, operands before the nodes that use them."""
+    """Yield every node, operands before the nodes that use them."""
     for child in children(expr):
         yield from walk(child)
     yield expr
 
 
 def loads(expr: Expr) -> tuple[View, ...]:
-    """The views that `expr` reads, each once, in order of first use."""
+    """Return the views that `expr` reads, each once, in order of first use."""
     return tuple(dict.fromkeys(node.view for node in walk(expr) if isinstance(node, Load)))
 
 
 def map_children(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """`expr` with `change` applied to its direct operands."""
+    """Return `expr` with `change` applied to its direct operands."""
     match expr:
         case Unary() | Cast() | Expand() | Reduce():
             return replace(expr, operand=change(expr.operand))
@@ -294,7 +294,7 @@ def binary(function: str, left: Expr, right: Expr) -> Expr:
 
 
 def select(condition: Expr, yes: Expr, no: Expr) -> Expr:
-    """`yes` where `condition`, else `no`; raises `ShapeMismatchError`."""
+    """Return `yes` where `condition`, else `no`; raises `ShapeMismatchError`."""
     yes, no = _same_kind(yes, no)
     shape, valid = broadcast(condition, yes, no)
     dtype = compute_dtype(promote(yes.dtype, no.dtype))
@@ -313,7 +313,7 @@ def reduce(function: str, operand: Expr, axis: int) -> Expr:
 
 
 def reduced_dtype(function: str, dtype: str) -> str:
-    """The type that elements of another are reduced in."""
+    """Return the type in which elements of `dtype` are reduced."""
     return accumulator_dtype(dtype) if function == "sum" else compute_dtype(dtype)
 
 

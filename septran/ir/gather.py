@@ -1,4 +1,4 @@
-"""Views on NumPy arrays: by slicing where the map allows it, by gathering elsewhere."""
+"""Views on NumPy arrays: by slicing where the index map allows it, by gathering elsewhere."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Array = np.ndarray[Any, Any]
 
 
 def extents(view: View, values: Mapping[Var, int]) -> tuple[int, ...]:
-    """The extents that exist, never negative."""
+    """Return the extents that exist, never negative."""
     return tuple(max(0, v.evaluate(values)) for v in view.valid)
 
 
 @functools.lru_cache(maxsize=1 << 10)
 def composed(view: View, inner: View) -> View:
-    """``view.compose(inner)``, for what runs the statements of a task again and again."""
+    """Return ``view.compose(inner)``, cached, as statements of a task are run again and again."""
     return view.compose(inner)
 
 
 def read(array: Array, view: View, values: Mapping[Var, int]) -> Array:
-    """The elements of a view; zeros outside of the array where the view is padded."""
+    """Return the elements of a view, with zeros outside of the array where the view is padded."""
     shape = extents(view, values)
     if 0 in shape:  # where nothing is may lie outside of the array
         return np.zeros(shape, array.dtype)
@@ -51,7 +51,7 @@ def read(array: Array, view: View, values: Mapping[Var, int]) -> Array:
 
 
 def write(array: Array, view: View, values: Mapping[Var, int], elements: Array) -> None:
-    """Store `elements`, of the extents that exist, broadcast where they are fewer."""
+    """Store `elements` in the extents of a view that exist, broadcast where they are fewer."""
     shape = extents(view, values)
     if 0 in shape:
         return
@@ -66,11 +66,11 @@ def write(array: Array, view: View, values: Mapping[Var, int], elements: Array) 
 
 
 REPEATS = 1 << 16
-"""The most elements that are compared to find repeated ones."""
+"""The number of elements up to which repeated ones are found by comparing all of them."""
 
 
 def repeats(view: View) -> bool:
-    """Whether a view shows an element of its tensor twice, as overlapping windows do."""
+    """Return whether a view shows an element of its tensor twice, as overlapping windows do."""
     rows = view.strides()
     if rows is not None and _separate(view, rows):
         return False
@@ -79,6 +79,7 @@ def repeats(view: View) -> bool:
         half = replace(view, shape=tuple((e + 1) // 2 for e in view.shape))
         return rows is not None or repeats(half)
     outer = {v: 0 for entry in view.index for v in entry.variables() if not is_axis(v)}
+    # At a ragged edge fewer elements exist, so the full tile decides.
     full = replace(view, valid=tuple(map(Index.of, view.shape)))
     places = np.broadcast_arrays(*coordinates(full, outer))
     flat = np.stack([np.ravel(p) for p in places])
@@ -86,11 +87,13 @@ def repeats(view: View) -> bool:
 
 
 def _separate(view: View, rows: tuple[dict[int, int], ...]) -> bool:
-    """Whether each axis moves along one axis of the tensor, in steps beyond the smaller ones."""
+    """Return whether each axis moves along one axis of the tensor, in steps past smaller ones."""
     moved = [n for row in rows for n in row if view.shape[n] > 1]
     if sorted(moved) != [n for n, e in enumerate(view.shape) if e > 1]:
         return False
     for row in rows:
+        # Steps like those of a mixed-radix number: each one exceeds the span of all smaller ones
+        # together, so no two coordinates give one sum.
         reach = 0
         for n, step in sorted(row.items(), key=lambda item: abs(item[1])):
             if view.shape[n] > 1 and abs(step) <= reach:
@@ -100,7 +103,7 @@ def _separate(view: View, rows: tuple[dict[int, int], ...]) -> bool:
 
 
 def coordinates(view: View, values: Mapping[Var, int]) -> list[Array]:
-    """The array's coordinates of every element of the view, broadcastable to its extents."""
+    """Return the array's coordinates of every element of the view, broadcastable to its extents."""
     shape = extents(view, values)
     known: dict[Var, Any] = dict(values)
     for n, extent in enumerate(shape):
@@ -109,7 +112,7 @@ def coordinates(view: View, values: Mapping[Var, int]) -> list[Array]:
 
 
 def evaluate(index: Index, values: Mapping[Var, Any]) -> Any:
-    """An index expression on integers or integer arrays."""
+    """Return the value of an index expression on integers or integer arrays."""
     total: Any = index.constant
     for atom, coefficient in index.terms:
         match atom:
@@ -137,7 +140,7 @@ def _fold(function: Any, parts: list[Any]) -> Any:
 def _slices(
     view: View, values: Mapping[Var, int], shape: tuple[int, ...]
 ) -> tuple[tuple[Any, ...], tuple[int, ...], tuple[Any, ...]] | None:
-    """Basic-indexing keys, the axes' order and missing axes; None where a gather is needed."""
+    """Basic-indexing keys, the order of axes and an ellipsis; None where a gather is needed."""
     steps = _steps(view.index, view.rank)
     if steps is None:
         return None
@@ -158,17 +161,17 @@ def _slices(
 
 @dataclass(frozen=True)
 class _Steps:
-    """A view whose axes each go along one axis of the tensor, in steps forward."""
+    """A view whose axes each run along one axis of the tensor, with a positive step."""
 
     entries: tuple[tuple[Index, int, int | None], ...]
-    """For each axis of the tensor: where it starts, the step, and whose step, if any's."""
+    """For each axis of the tensor: its start, its step, and the view's axis that steps, or None."""
     order: tuple[int, ...]
-    """The view's axes as they lie in the tensor."""
+    """The view's axes in the order in which they lie in the tensor."""
 
 
 @functools.lru_cache(maxsize=1 << 10)
 def _steps(index: tuple[Index, ...], rank: int) -> _Steps | None:
-    """How a view of `rank` axes goes along those of its tensor; None where it is no slice."""
+    """How a view of `rank` axes steps along those of its tensor; None where it is no slice."""
     entries: list[tuple[Index, int, int | None]] = []
     order: list[int] = []
     for entry in index:

@@ -1,4 +1,4 @@
-"""Integer index expressions: what loop bounds, tile offsets and ragged extents are.
+"""Integer index expressions: loop bounds, tile offsets and ragged extents.
 
 An `Index` is a sum of integer multiples of *atoms* plus a constant, in a normal form,
 so that structural equality is equality of sums. Atoms are variables, floor divisions,
@@ -28,12 +28,12 @@ class Index:
     """``sum(coefficient * atom) + constant`` in normal form; build with `Index.of`."""
 
     terms: tuple[tuple[Atom, int], ...] = ()
-    """Atoms with non-zero coefficients, sorted by their text."""
+    """The atoms with non-zero coefficients, sorted by their text."""
     constant: int = 0
 
     @staticmethod
     def of(value: IndexLike) -> Index:
-        """`value` as an index: an int, a variable or an index itself."""
+        """Return `value`, an int, a variable or an index, as an index."""
         if isinstance(value, Index):
             return value
         if isinstance(value, Var):
@@ -42,11 +42,11 @@ class Index:
 
     @property
     def is_constant(self) -> bool:
-        """Whether no variable is left in it."""
+        """Whether the index has no variables."""
         return not self.terms
 
     def as_int(self) -> int:
-        """The constant value; ValueError where variables are left."""
+        """Return the constant value; raises ValueError where the index has variables."""
         if self.terms:
             raise ValueError(f"{self} is not constant")
         return self.constant
@@ -121,19 +121,19 @@ class Index:
     __repr__ = __str__
 
     def variables(self) -> frozenset[Var]:
-        """All variables in it, also those inside of divisions and minima."""
+        """Return all variables of the index, also those inside of divisions and minima."""
         return frozenset(v for atom, _ in self.terms for v in variables_of(atom))
 
     def coefficient(self, var: Var) -> int:
-        """The factor of `var` itself (not of divisions or minima that hold it)."""
+        """Return the coefficient of `var` itself (not of divisions or minima that contain it)."""
         return next((c for a, c in self.terms if a == var), 0)
 
     def without(self, atom: Atom) -> Index:
-        """The sum without one atom and its factor."""
+        """Return the sum without one atom and its coefficient."""
         return Index(tuple(term for term in self.terms if term[0] != atom), self.constant)
 
     def substitute(self, values: Mapping[Var, IndexLike]) -> Index:
-        """Replace variables by indices."""
+        """Return the index with variables replaced by indices, in normal form."""
         if not self.terms:
             return self
         total = Index((), self.constant)
@@ -142,18 +142,18 @@ class Index:
         return total
 
     def evaluate(self, values: Mapping[Var, int]) -> int:
-        """Its value where every variable has one; KeyError names one that has none."""
+        """Return the value for given variables; raises KeyError for one that has no value."""
         total = self.constant
         for atom, coefficient in self.terms:
             total += coefficient * _evaluate(atom, values)
         return total
 
     def bounds(self, ranges: Mapping[Var, Range]) -> Range:
-        """Least and greatest value it can take, as `septran.ir.bounds` tells."""
+        """Return the least and the greatest value by `septran.ir.bounds`."""
         return bounds(self, ranges)
 
     def simplify(self, ranges: Mapping[Var, Range]) -> Index:
-        """Drop minima, maxima, divisions and remainders that `ranges` decide."""
+        """The index without minima, maxima, divisions and remainders that `ranges` decide."""
         for atom, _ in self.terms:
             if not isinstance(atom, Var) or _pinned(ranges.get(atom)):
                 break
@@ -169,32 +169,32 @@ ZERO = Index()
 
 
 def minimum(*operands: IndexLike) -> Index:
-    """The least operand, folded where constants or equal parts allow."""
+    """Return the minimum as an index, folded where constants or equal parts allow."""
     return _extremum(operands, Min)
 
 
 def maximum(*operands: IndexLike) -> Index:
-    """The greatest operand, folded where constants or equal parts allow."""
+    """Return the maximum as an index, folded where constants or equal parts allow."""
     return _extremum(operands, Max)
 
 
 def ceil_div(value: IndexLike, divisor: int) -> Index:
-    """``ceil(value / divisor)`` for a positive divisor."""
+    """Return ``ceil(value / divisor)`` as an index, for a positive divisor."""
     return (Index.of(value) + (divisor - 1)) // divisor
 
 
 AXES = 16
-"""The most axes a view may have."""
+"""The greatest number of axes of a view."""
 _AXES = tuple(Var(f"${number}") for number in range(AXES))
 
 
 def axis(number: int) -> Var:
-    """The variable that stands for a view's own coordinate along one axis."""
+    """Return the variable that stands for a view's own coordinate along one axis."""
     return _AXES[number] if 0 <= number < AXES else Var(f"${number}")
 
 
 def is_axis(var: Var) -> bool:
-    """Whether `var` is an axis variable rather than a loop index."""
+    """Return whether `var` is an axis variable rather than a loop index."""
     return var.name.startswith("$")
 
 
@@ -214,7 +214,7 @@ def _check_divisor(divisor: int) -> None:
 
 
 def _split(index: Index, divisor: int) -> tuple[Index, Index]:
-    """`index` as ``quotient * divisor + rest``, moving whole multiples out of the rest."""
+    """Return `index` as ``quotient * divisor + rest``, with whole multiples out of the rest."""
     whole = [(a, c // divisor) for a, c in index.terms if c % divisor == 0]
     rest = [(a, c) for a, c in index.terms if c % divisor]
     quotient = _normal(whole, index.constant // divisor)
@@ -239,7 +239,7 @@ def _extremum(operands: Iterable[IndexLike], kind: type[Min] | type[Max]) -> Ind
 
 
 def one_extremum(index: Index) -> tuple[type[Min] | type[Max], list[Index]] | None:
-    """`index` as one minimum or maximum of sums, where a single one is among its terms."""
+    """`index` as one minimum or maximum of sums; None unless exactly one is among its terms."""
     found = [(a, c) for a, c in index.terms if isinstance(a, Min | Max)]
     if len(found) != 1:
         return None
@@ -297,7 +297,7 @@ def _simplify(atom: Atom, ranges: Mapping[Var, Range]) -> Index:
 
 
 def _quotient(value: Index, divisor: int, ranges: Mapping[Var, Range]) -> int | None:
-    """``value // divisor`` where it is the same for all that the variables may be."""
+    """Return ``value // divisor`` if it is the same for all values in `ranges`, else None."""
     known = bounds_if_known(value, ranges)
     if known is None or known[0] // divisor != known[1] // divisor:
         return None
@@ -305,7 +305,7 @@ def _quotient(value: Index, divisor: int, ranges: Mapping[Var, Range]) -> int | 
 
 
 def _rejoin(index: Index) -> Index:
-    """`index` with ``d * (x // d) + x % d`` written as ``x``: axes that were split and merged."""
+    """Replace ``d * (x // d) + x % d`` by ``x``, as left by an axis that was split and merged."""
     factors = dict(index.terms)
     for atom, coefficient in index.terms:
         if isinstance(atom, Mod):
@@ -319,7 +319,7 @@ def _rejoin(index: Index) -> Index:
 def _decide(
     operands: list[Index], ranges: Mapping[Var, Range], kind: type[Min] | type[Max]
 ) -> Index:
-    """Leave out each operand that another one makes redundant everywhere."""
+    """Return the extremum without operands that another one makes redundant for all values."""
     kept = list(operands)
     for candidate in operands:
         for other in kept:
@@ -333,5 +333,5 @@ def _decide(
 
 
 def _pinned(known: Range | None) -> bool:
-    """Whether a variable has one value only."""
+    """Return whether a variable's range is a single value."""
     return known is not None and known[0] == known[1]

@@ -1,7 +1,8 @@
-"""What functions and conversions of elements give, in NumPy: the meaning that all executors share.
+"""Functions and conversions of elements in NumPy: the meaning that all executors share.
 
-NumPy's own, but for what NumPy refuses or leaves to the processor: conversions of floats that
-no integer type has, and integer powers of negative exponents. `corner_values` has the table.
+They are NumPy's own, except where NumPy refuses or leaves the result to the processor: conversions
+of floats beyond the range of the integer type, and integer powers with negative exponents.
+`corner_values` has the table.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 _NEAR = float(2**62)
-"""Below it a float's integer part is one of int64."""
+"""The magnitude below which a float's integer part fits int64, with room to spare."""
 _LONG = float(2**48)
-"""From it on an integer may have more digits than float64."""
+"""The magnitude from which on the last bits of an integer are joined before float64 rounds it."""
 _STICKY = 20
-"""Bits of such an integer that no 16-bit float has."""
+"""The number of low bits of such an integer that no 16-bit float can represent."""
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def power(x: Any, y: Any) -> Any:
-    """NumPy's, modulo the type; of negative integer exponents 1 and -1 have one, others 0."""
+    """Return NumPy's power, modulo the integer type; negative exponents give 1, -1 or 0.
+
+    For a negative integer exponent only the bases 1 and -1 have an integer result; others give 0.
+    """
     if np.result_type(x, y).kind != "i":
         return np.power(x, y)
     x, y = np.broadcast_arrays(x, y)
@@ -35,7 +39,7 @@ def power(x: Any, y: Any) -> Any:
 
 
 def _integral(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A rounding function, of which an integer is its own result; NumPy's makes floats of some."""
+    """Return a rounding function that keeps integers, which some of NumPy's turn into floats."""
     return lambda x: x if np.asarray(x).dtype.kind in "iub" else function(x)
 
 
@@ -57,25 +61,26 @@ BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def convert(values: Any, dtype: np.dtype[Any]) -> Array:
-    """`values` as another type; themselves where they are of it."""
+    """Return `values` converted to `dtype`, unchanged if they have it."""
     array = np.asarray(values)
     if array.dtype == dtype:
         return array
     with np.errstate(all="ignore"):
         if dtype.kind in "iu" and array.dtype.kind not in "iub":
             return _whole(array, dtype)
+        # A conversion from float64 through float32 would round twice.
         if is_short(dtype):
             array = _once(array)
         return array.astype(dtype)
 
 
 def is_short(dtype: np.dtype[Any]) -> bool:
-    """Whether it is a float of 16 or 8 bits."""
+    """Return whether `dtype` is a float of 16 or 8 bits."""
     return dtype.kind not in "iub" and dtype.itemsize <= 2
 
 
 def _whole(x: Array, dtype: np.dtype[Any]) -> Array:
-    """The integer part, modulo the type's power of two; 0 for infinities and NaN."""
+    """Return the integer part, modulo the type's power of two; 0 for infinities and NaN."""
     x = x.astype(np.float64)
     if not np.all(np.abs(x) < _NEAR):
         x = np.where(np.isfinite(x), x, 0.0)
@@ -86,14 +91,14 @@ def _whole(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _once(x: Array) -> Array:
-    """Numbers of float32, or so near to them that rounding them again is rounding once."""
+    """Return float32 values whose rounding to 16 bits equals rounding the originals once."""
     if x.dtype.itemsize <= 2 or x.dtype == np.float32:
         return x.astype(np.float32, copy=False)
     return odd_single(_shortened(x).astype(np.float64))
 
 
 def _shortened(x: Array) -> Array:
-    """Integers that float64 has; of longer ones the last bits are joined to one."""
+    """Integers that float64 represents; the low bits of longer ones become one sticky bit."""
     if x.dtype.kind not in "iu" or x.dtype.itemsize < 8:
         return x
     one = x.dtype.type(1)
@@ -104,9 +109,9 @@ def _shortened(x: Array) -> Array:
 
 
 def odd_single(x: Array) -> Array:
-    """float64 as float32, rounded to odd: what lies between two numbers becomes the odd one.
+    """Return float64 as float32, rounded to odd: a value between two numbers becomes the odd one.
 
-    Rounding that to fewer digits is rounding once (Boldo and Melquiond, "Emulation of FMA and
+    Rounding that to fewer bits equals rounding once (Boldo and Melquiond, "Emulation of FMA and
     correctly rounded sums", 2008).
     """
     near = x.astype(np.float32)

@@ -21,27 +21,27 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Contract:
-    """What a primitive demands and means. Operand 0 is written."""
+    """The rules and the meaning of a primitive. Operand 0 is written."""
 
     name: str
     operands: tuple[str, ...]
-    """Their names, for messages: ``("C", "A", "B")``."""
+    """The operands' names, for messages: ``("C", "A", "B")``."""
     axes: tuple[str, ...]
-    """One string of axis letters an operand; equal letters have equal extents."""
+    """A string of axis letters for each operand; equal letters have equal extents."""
     accumulates: bool
     """Whether operand 0 is also read: ``C += ...``."""
     reference: Callable[..., Array]
-    """``reference(*operands, **attributes)`` gives operand 0's new value, in NumPy."""
+    """``reference(*operands, **attributes)`` returns operand 0's new value, in NumPy."""
     flops: Callable[[Mapping[str, int]], int]
-    """Floating-point (or integer) operations, from the axes' extents."""
+    """The number of floating-point (or integer) operations, from the axes' extents."""
     attributes: Mapping[str, object] | None = None
-    """Attributes it takes, with their defaults."""
+    """The attributes that it takes, with their defaults."""
     result: Callable[[Sequence[str]], str] = lambda dtypes: promote(*dtypes)
-    """Dtype of operand 0 where it is free to choose, from the others' dtypes."""
+    """The dtype of operand 0, if it is not declared, from the others' dtypes."""
 
     @property
     def reduction(self) -> str:
-        """Axes that are summed over: in the inputs, not in the result."""
+        """The axes that are summed over: those of the inputs that the result lacks."""
         inputs = "".join(self.axes[1:])
         return "".join(dict.fromkeys(a for a in inputs if a not in self.axes[0]))
 
@@ -61,13 +61,13 @@ GEMM = Contract(
     "gemm", ("C", "A", "B"), ("mn", "mk", "kn"), True, _gemm,
     lambda n: 2 * n["m"] * n["n"] * n["k"], result=_gemm_dtype,
 )  # fmt: skip
-"""C += A @ B; transposed operands are transposed views."""
+"""The matrix product C += A @ B; transposed operands are transposed views."""
 
 FILL = Contract(
     "fill", ("X",), ("*",), False,
     lambda x, value=0: np.full_like(x, value), lambda n: 0, {"value": 0},
 )  # fmt: skip
-"""Every element of X becomes `value`."""
+"""Sets every element of X to `value`."""
 
 COPY = Contract(
     "copy", ("Y", "X"), ("*", "*"), False,
@@ -76,11 +76,11 @@ COPY = Contract(
 """Y = X, converted to Y's dtype."""
 
 PRIMITIVES: Mapping[str, Contract] = {c.name: c for c in (GEMM, FILL, COPY)} | {"cast": COPY}
-"""By the name that `task.call_primitive` takes; ``cast`` is another name of ``copy``."""
+"""The primitives by the name that `task.call_primitive` takes; ``cast`` is ``copy``."""
 
 
 def extents(contract: Contract, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
-    """Extents by axis letter; ``*`` stands for all axes together (their product)."""
+    """Return extents by axis letter; ``*`` stands for all axes together (their product)."""
     sizes: dict[str, int] = {}
     for letters, shape in zip(contract.axes, shapes, strict=True):
         if letters == "*":

@@ -24,37 +24,37 @@ class View:
     tensor: str
     """A parameter or temporary of the enclosing task (in Tile IR: a buffer)."""
     index: tuple[Index, ...]
-    """One entry an axis of the tensor, over loop indices and axis variables."""
+    """An entry for each axis of the tensor, over loop indices and axis variables."""
     shape: tuple[int, ...]
-    """Nominal extents: the size of a full tile."""
+    """The nominal extents: the size of a full tile."""
     valid: tuple[Index, ...]
-    """Extents that exist: at most `shape`, less at a ragged edge; over loop indices."""
+    """The extents that exist: at most `shape`, less at a ragged edge; over loop indices."""
     padded: bool = False
     """Whether elements outside of the tensor may be read, as zeros (windows)."""
 
     @staticmethod
     def whole(tensor: str, shape: tuple[int, ...], valid: tuple[Index, ...] | None = None) -> View:
-        """All of `tensor`."""
+        """Return a view of all of `tensor`."""
         index = tuple(Index.of(axis(n)) for n in range(len(shape)))
         return View(tensor, index, shape, valid or tuple(map(Index.of, shape)))
 
     @property
     def is_plain(self) -> bool:
-        """Whether its axes are the tensor's own, each from its beginning."""
+        """Whether the view's axes are the tensor's own, each from its beginning."""
         return self.index == tuple(Index.of(axis(n)) for n in range(self.rank))
 
     @property
     def rank(self) -> int:
-        """How many axes it has."""
+        """The number of axes."""
         return len(self.shape)
 
     @property
     def ragged(self) -> bool:
-        """Whether some extent may be less than nominal."""
+        """Whether some extent may be less than the nominal one."""
         return any(v != Index.of(n) for v, n in zip(self.valid, self.shape, strict=True))
 
     def substitute(self: V, values: Mapping[Var, IndexLike]) -> V:
-        """Replace loop indices in its map and extents."""
+        """Return the view with loop indices replaced in its map and extents."""
         return replace(
             self,
             index=tuple(i.substitute(values) for i in self.index),
@@ -62,10 +62,10 @@ class View:
         )
 
     def compose(self: V, inner: View) -> V:
-        """`inner`, a view of this view's elements, as a view of this view's tensor.
+        """Return `inner`, a view of this view's elements, as a view of this view's tensor.
 
-        The extents that exist in the result are those of `inner`: it was made with
-        this view's extents in sight and is already clipped by them.
+        The extents that exist in the result are those of `inner`: it was made from this view and
+        is already clipped to its extents.
         """
         axes = {axis(n): entry for n, entry in enumerate(inner.index)}
         return replace(
@@ -77,22 +77,22 @@ class View:
         )
 
     def at(self, coordinates: tuple[IndexLike, ...]) -> tuple[Index, ...]:
-        """The tensor's coordinates of one element of the view."""
+        """Return the tensor's coordinates of one element of the view."""
         values = {axis(n): c for n, c in enumerate(coordinates)}
         return tuple(entry.substitute(values) for entry in self.index)
 
     def origin(self) -> tuple[Index, ...]:
-        """The tensor's coordinates of the view's first element."""
+        """Return the tensor's coordinates of the view's first element."""
         return self.at((0,) * self.rank)
 
     def block(self: V, offsets: tuple[IndexLike, ...], extents: tuple[int, ...]) -> V:
-        """The sub-view of `extents` at `offsets`, clipped to what exists."""
+        """Return the sub-view of `extents` at `offsets`, clipped to what exists."""
         index = tuple(Index.of(axis(n)) + o for n, o in enumerate(offsets))
         valid = tuple(_clip(e, v - o) for e, v, o in zip(extents, self.valid, offsets, strict=True))
         return self.compose(View("", index, extents, valid))
 
     def transposed(self: V, order: tuple[int, ...]) -> V:
-        """The axes in another order, as `numpy.transpose`."""
+        """Return the view with its axes in another order, as `numpy.transpose`."""
         index: list[Index] = [Index()] * self.rank
         for new, old in enumerate(order):
             index[old] = Index.of(axis(new))
@@ -100,7 +100,7 @@ class View:
         return self.compose(View("", tuple(index), shape, tuple(self.valid[o] for o in order)))
 
     def without(self: V, position: int, at: IndexLike) -> V:
-        """Fix one axis at a coordinate and drop it."""
+        """Return the view with one axis fixed at a coordinate and dropped."""
         index = [Index.of(axis(n if n < position else n - 1)) for n in range(self.rank)]
         index[position] = Index.of(at)
         shape = self.shape[:position] + self.shape[position + 1 :]
@@ -108,7 +108,7 @@ class View:
         return self.compose(View("", tuple(index), shape, valid))
 
     def strides(self) -> tuple[dict[int, int], ...] | None:
-        """For each tensor axis, the factor of every view axis; None where not affine."""
+        """Return, for each tensor axis, the coefficient of every view axis; None if not affine."""
         rows: list[dict[int, int]] = []
         for entry in self.index:
             row = {n: entry.coefficient(axis(n)) for n in range(self.rank)}
@@ -130,7 +130,7 @@ def _clip(extent: int, remaining: Index) -> Index:
 
 
 def _entry(view: View, position: int) -> str:
-    """One tensor axis as text: ``64*i:+64`` for a plain range, else the map itself."""
+    """Return one tensor axis as text: ``64*i:+64`` for a plain range, else the map itself."""
     entry = view.index[position]
     for number, extent in enumerate(view.shape):
         if entry.coefficient(axis(number)) == 1:
@@ -142,7 +142,7 @@ def _entry(view: View, position: int) -> str:
 
 
 def turned(view: View) -> str:
-    """``.T`` or ``.transpose(...)`` where the view's axes are not in the buffer's order."""
+    """Return ``.T`` or ``.transpose(...)`` where the view's axes are not in the buffer's order."""
     axes = {axis(n): n for n in range(view.rank)}
     order = [axes[v] for entry in view.index for v in axes if entry.coefficient(v) == 1]
     if len(order) != view.rank or order == sorted(order):
