@@ -1,4 +1,4 @@
-"""Task Lang: what an algorithm expert writes.
+"""Task Lang, the language in which an algorithm expert writes the logic of an operator.
 
 from septran import task
 

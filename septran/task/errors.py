@@ -1,4 +1,4 @@
-"""The mistakes a logic author can make, one class each."""
+"""The mistakes that a logic author can make, one class each."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _INDENT = "    "
 
 
 def to_text(tree: TaskTree) -> str:
-    """The tree, each launched task indented under its launch."""
+    """Return the tree as text, each launched task indented under its launch."""
     lines = list(_task(tree.root))
     if tree.scalars:
         lines.insert(0, "# scalars: " + ", ".join(f"{s.name}: {s.dtype}" for s in tree.scalars))
@@ -86,7 +86,7 @@ class _Body:
         return f"{name}({', '.join([*map(self._view, views), *extra])})"
 
     def _view(self, view: View) -> str:
-        """A whole tensor by its name alone, else the part of it."""
+        """Return a whole tensor by its name alone, else the part of it."""
         plain = tuple(Index.of(axis(n)) for n in range(view.rank))
         order = sorted(range(len(view.index)), key=lambda n: str(view.index[n]))
         if sorted(map(str, view.index)) != sorted(map(str, plain)) or not view.rank:

@@ -84,7 +84,13 @@ def run_tree(
     scalars: Mapping[str, float | int] | None = None,
     dtype: str | None = None,
 ) -> dict[str, Array]:
-    """Every parameter's array after the run; outputs that are not given start at zero."""
+    """Run a task tree on NumPy and return every parameter's array after the run.
+
+    Outputs that are not given start at zero. `dtype` is None for the logic's own types, or
+    ``float64`` to compute throughout in float64. Raises WrongArgumentError for arrays or scalars
+    that do not fit, ReferenceArgumentCountError for missing scalars, UnwrittenElementError for a
+    read of an undefined element.
+    """
     if dtype not in (None, "float64"):
         message = f"dtype is {shown(dtype)}, and a reference run is in float64 or the logic's own"
         raise WrongArgumentError(message, hint="write dtype='float64', or dtype=None")
@@ -107,18 +113,18 @@ def run_tree(
 
 @dataclass(frozen=True)
 class _Held:
-    """A tensor of a task: the array it lies in, and which part of it."""
+    """A tensor of a task: the array in which it lies, and the view of that array."""
 
     array: Array
     view: View
     marks: Marks | None = None
-    """What nobody has written of a temporary that is written in part."""
+    """The unwritten elements of a temporary that is written in part; None for other tensors."""
 
     def part(self, view: View) -> View:
         return composed(self.view, view)
 
     def followed(self, view: View) -> Part | None:
-        """A view of it with its marks; None where all of it is written before it is read."""
+        """Return a view with its marks; None where every element is written before it is read."""
         return None if self.marks is None else Part(self.marks, self.part(view))
 
 
@@ -163,6 +169,7 @@ class _Run:
     def allocate(self, task: TaskNode, statement: Allocate) -> _Held:
         kind = _wide(numpy_dtype(statement.dtype), self.wide)
         fill = statement.fill
+        # Undefined content is NaN, so that a result that depends on it shows.
         if fill is None:
             fill = np.nan if is_float(statement.dtype) else 0
         array = np.full(statement.shape, fill, kind)
@@ -221,13 +228,13 @@ class _Run:
         write(held.array, target, self.values, convert(value, held.array.dtype))
 
     def refuse(self, statement: Assign, env: dict[str, _Held]) -> None:
-        """Raise for the first tensor of a value of which something is missing."""
+        """Raise UnwrittenElementError for the first tensor of a value with an unwritten element."""
         for view in ex.loads(statement.value):
             self.require_written(view, env, statement.location)
 
 
 def positions(view: View, at: int, values: Mapping[Var, int]) -> Array:
-    """Coordinates along axis `at` of a view, in the tensor it is a view of."""
+    """Return coordinates along axis `at` of a view, in the tensor it is a view of."""
     from septran.ir.index import axis
 
     for entry, places in zip(view.index, coordinates(view, values), strict=True):

@@ -1,4 +1,4 @@
-"""What a reference run takes: arrays of any library that fit the tree, and numbers."""
+"""Checks of the arguments of a reference run: arrays of any library that fit the tree, numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ReferenceArgumentCountError(CallError):
 
 
 def as_array(name: str, value: Any) -> Array:
-    """An array, a tensor of torch or a list of numbers as a NumPy array; WrongArgumentError."""
+    """Return an array, a tensor of torch or a list as a NumPy array; raises WrongArgumentError."""
     try:
         array = _from_torch(value) if hasattr(value, "detach") else np.asarray(value)
     except (TypeError, ValueError, RuntimeError, AttributeError) as error:
@@ -37,7 +37,7 @@ def as_array(name: str, value: Any) -> Array:
 
 
 def require_array(name: str, value: Any) -> None:
-    """Refuse what has no shape and no element type; raises WrongArgumentError."""
+    """Refuse a value without shape or element type; raises WrongArgumentError."""
     shape, dtype = getattr(value, "shape", None), str(getattr(value, "dtype", ""))
     if isinstance(value, type) or not hasattr(shape, "__len__"):
         raise WrongArgumentError(f"{name} is {shown(value)}, which is no array", hint=_HINT)
@@ -47,7 +47,7 @@ def require_array(name: str, value: Any) -> None:
 
 
 def checked_arrays(tree: TaskTree, arrays: Any) -> dict[str, Array]:
-    """Arrays by parameter, each of its parameter's shape; raises WrongArgumentError."""
+    """Return arrays by parameter, each of its parameter's shape; raises WrongArgumentError."""
     params = {p.name: p for p in tree.root.params}
     found: dict[str, Array] = {}
     for name, value in table("arrays", arrays, "{'A': a}").items():
@@ -63,7 +63,11 @@ def checked_arrays(tree: TaskTree, arrays: Any) -> dict[str, Array]:
 
 
 def checked_scalars(tree: TaskTree, scalars: Mapping[str, Any] | None) -> dict[str, float | int]:
-    """A number for each scalar of the tree; raises WrongArgumentError, ArgumentCountError."""
+    """Return a number for each scalar of the tree.
+
+    Raises WrongArgumentError for unknown names and values that are no numbers,
+    ReferenceArgumentCountError for missing ones.
+    """
     values = {s.name: s.default for s in tree.scalars if s.default is not None}
     values |= table("scalars", scalars, "{'eps': 1e-6}")
     names = [s.name for s in tree.scalars]

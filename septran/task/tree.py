@@ -1,4 +1,4 @@
-"""The task tree: what tracing a logic gives, and what a mapping is resolved against.
+"""The task tree: the result of tracing a logic, against which a mapping is resolved.
 
 Every node is specialised to its launch: extents are integers, loop indices of the
 callers may occur in it, and loop indices are unique in the whole tree. Within a task,
@@ -26,22 +26,22 @@ class Param:
 
     name: str
     shape: tuple[int, ...]
-    """Nominal extents."""
+    """The nominal extents."""
     valid: tuple[Index, ...]
-    """Extents that exist."""
+    """The extents that exist."""
     dtype: str
     reads: bool
-    """Whether its first content matters (read before it is fully written)."""
+    """Whether its initial content matters: an element is read before it is written."""
     writes: bool
     location: Location = field(compare=False)
     dims: tuple[str, ...] = ()
-    """Names of its dimensions where annotated."""
+    """The names of its dimensions where annotated."""
     accumulates: bool = False
-    """Whether a primitive sums into it."""
+    """Whether a primitive adds to it."""
 
     @property
     def privilege(self) -> str:
-        """``read``, ``write`` or ``read-write``."""
+        """The privilege as a word: ``read``, ``write`` or ``read-write``."""
         return "read-write" if self.reads and self.writes else "write" if self.writes else "read"
 
 
@@ -54,7 +54,7 @@ class Allocate:
     valid: tuple[Index, ...]
     dtype: str
     fill: float | int | None
-    """Its first content; None when undefined."""
+    """The initial content of every element; None where it is undefined."""
     location: Location = field(compare=False)
 
 
@@ -79,7 +79,7 @@ class Assign:
 
 @dataclass(frozen=True)
 class Launch:
-    """Run `task` on `arguments`, views of the caller's tensors, one a parameter."""
+    """A run of `task` on `arguments`, views of the caller's tensors, one for each parameter."""
 
     task: TaskNode
     arguments: tuple[View, ...]
@@ -88,7 +88,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Loop:
-    """Iterate `body` for ``var = 0 .. extent - 1``; extents may use outer indices."""
+    """An iteration of `body` for ``var = 0 .. extent - 1``; extents may use outer indices."""
 
     variables: tuple[Var, ...]
     extents: tuple[Index, ...]
@@ -114,33 +114,33 @@ class TaskNode:
     """One task as specialised for one launch."""
 
     name: str
-    """The task's name: what `launch` named."""
+    """The name of the task, by which it is launched."""
     variant: str
-    """The function that was traced: the task itself or a variant of it."""
+    """The name of the function that was traced: the task itself or a variant of it."""
     path: str
-    """Unique in the tree: ``gemm/gemm_block/gemm_tile``, with ``#2`` for a second launch."""
+    """A unique name in the tree: ``gemm/gemm_block/gemm_tile``, with ``#2`` for a second launch."""
     leaf: bool
     params: tuple[Param, ...]
     body: tuple[Statement, ...]
     tunables: tuple[tuple[str, TunableValue], ...]
-    """The values that were used, in order of first use."""
+    """The values of the tunables that the body reads, in order of first use."""
     parallel: bool
     """Whether it is launched from a parallel loop."""
     level: int
-    """Launches between the entry (0) and this task."""
+    """The number of launches between the entry (0) and this task."""
     location: Location = field(compare=False)
     doc: str = field(default="", compare=False)
     builtin: bool = False
-    """Whether it is the language's `fill` or `copy`, and not a task of the author's so called."""
+    """Whether it is the language's own `fill` or `copy`, not an author's task of that name."""
 
     def launches(self) -> Iterator[Launch]:
-        """The launches in its own body, in program order."""
+        """Yield the launches in the task's own body, in program order."""
         for statement in statements(self.body):
             if isinstance(statement, Launch):
                 yield statement
 
     def walk(self) -> Iterator[TaskNode]:
-        """This task and all below it, callers first."""
+        """Yield this task and all below it, callers first."""
         yield self
         for launch in self.launches():
             yield from launch.task.walk()
@@ -154,21 +154,21 @@ class TaskTree(Stage):
     scalars: tuple[ScalarParam, ...] = ()
     static: tuple[tuple[str, TunableValue], ...] = ()
     dims: tuple[tuple[str, int], ...] = ()
-    """Named dimensions and their extents."""
+    """The named dimensions and their extents."""
     file: str = field(default="", compare=False)
-    """The logic file, for display."""
+    """The path of the logic file, for display."""
     unfollowed: tuple[tuple[str, str], ...] = field(default=(), compare=False)
-    """Temporaries, by path and name, that may be read where nobody has written them."""
+    """Temporaries, by path and name, for which undefined reads were not ruled out."""
     drafts: Mapping[str, TaskNode] = field(default_factory=dict, compare=False, repr=False)
     """Tasks by path as they were traced before their variants and tunables were chosen."""
 
     @property
     def name(self) -> str:
-        """The entry task's name."""
+        """The name of the entry task."""
         return self.root.name
 
     def tasks(self) -> Iterator[TaskNode]:
-        """All tasks, callers first."""
+        """Yield all tasks, callers first."""
         return self.root.walk()
 
     def __str__(self) -> str:
@@ -177,7 +177,7 @@ class TaskTree(Stage):
         return to_text(self)
 
     def task(self, path: str) -> TaskNode:
-        """The task at `path`; KeyError where there is none."""
+        """Return the task at `path`; raises KeyError where there is none."""
         for node in self.tasks():
             if node.path == path:
                 return node
@@ -185,7 +185,7 @@ class TaskTree(Stage):
 
 
 def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
-    """All statements of a body, loops before what is in them; not those of launched tasks."""
+    """All statements of a body, loops before their bodies, without those of launched tasks."""
     for statement in body:
         yield statement
         if isinstance(statement, Loop):

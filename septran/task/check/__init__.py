@@ -1,1 +1,1 @@
-"""What may be wrong with a task tree: races, aliases, elements that nobody writes."""
+"""Checks of a task tree: races, aliases, and reads of elements that nobody has written."""

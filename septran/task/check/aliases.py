@@ -1,8 +1,8 @@
-"""Launches that pass the same elements under two names, one of which is written.
+"""Checks of launches that pass the same elements under two names, one of which is written.
 
-A mapping may stage the two names in different memories, where a write to one is not seen
-in the other. So they may share elements only if all of these are read before they are
-written, as in ``launch(bias_act, C, C, bias)``.
+A mapping may stage the two names in different memories, where a write to one is not seen in the
+other. So they may share elements only if all of these are read before they are written, as in
+``launch(bias_act, C, C, bias)``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def check_aliases(task: TaskNode, views: tuple[View, ...], ranges: Ranges, where
 
 
 def _read_first(task: TaskNode, written: str, read: str, ranges: Ranges) -> bool:
-    """Whether no element of `read` is used after the same one of `written` is stored."""
+    """Return whether no element of `read` is used after the same one of `written` is stored."""
     uses = list(_uses(task.body, ()))
     for n, writer in enumerate(uses):
         if writer.access.view.tensor != written or not writer.access.writes:
@@ -63,10 +63,12 @@ def _read_first(task: TaskNode, written: str, read: str, ranges: Ranges) -> bool
 def _ordered(
     reader: _Use, writer: _Use, before: bool, written: str, read: str, ranges: Ranges
 ) -> bool:
-    """Whether one read is done before one write of the same elements."""
+    """Return whether one read comes before one write of the same elements, in all iterations."""
     shared = [v for v in writer.loops if v in reader.loops]
     a, b = writer.access.view, reader.access.view
     same = a.index == b.index and a.shape == b.shape and a.valid == b.valid
+    # The read gets shared loop indices of its own: views that are apart for all pairs of
+    # iterations need no order.
     if _apart(a, b.substitute({v: Var(f"{v}'") for v in shared}), _doubled(ranges, shared)):
         return True
     used = {v for entry in a.index for v in entry.variables()}
@@ -79,12 +81,14 @@ def _ordered(
 
 
 def _reads_before_writing(statement: Statement, written: str, read: str, ranges: Ranges) -> bool:
-    """Whether one statement is done with reading an element when it writes it."""
+    """Whether a statement has read each element of `read` before it writes that of `written`."""
     match statement:
         case Launch(task=task, arguments=arguments):
             names = {v.tensor: p.name for p, v in zip(task.params, arguments, strict=True)}
             return _read_first(task, names[written], names[read], ranges)
         case Assign(value=value):
+            # Elements are computed one by one, while a reduction reads others than the one that is
+            # stored.
             return not any(isinstance(node, ex.Reduce) for node in ex.walk(value))
         case Primitive(name=name):
             return name in ("copy", "cast")
@@ -105,7 +109,7 @@ def _uses(body: tuple[Statement, ...], loops: tuple[Var, ...]) -> Iterator[_Use]
 
 
 def _apart(a: View, b: View, ranges: Ranges) -> bool:
-    """Whether two views have no element in common, whatever the loop indices are."""
+    """Return whether two views have no element in common, whatever the loop indices are."""
     if 0 in a.shape or 0 in b.shape:
         return True
     known = dict(ranges)

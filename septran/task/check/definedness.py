@@ -1,11 +1,11 @@
-"""Elements that nobody has written: of temporaries that are written in part, then read.
+"""Check for reads of undefined elements, in temporaries that are written only in part.
 
-Most temporaries are seen to be overwritten as a whole before they are read (`privileges`). For
-the others a mark is kept for each element while the logic is run without its numbers: all
-iterations of the loops that touch such a temporary, the first and the last one of those around
-it. Nothing is refused that is not certainly read; what `task.where` does not choose is not
-read. Where there are more elements to follow than `MOST`, the tree names the temporaries that
-were not followed to the end, and a remark says so.
+Most temporaries are known to be overwritten as a whole before they are read (`privileges`). For
+the others the logic is run without its numbers, with a mark for each element: all iterations of
+the loops that touch such a temporary, the first and the last one of those around them. Only reads
+that certainly happen are refused; elements that `task.where` does not choose are not read. Where
+more than `MOST` elements would have to be followed, the tree names the temporaries that were not
+followed to the end, and a remark reports them.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from septran.task.tree import (
 
 Array = np.ndarray[Any, Any]
 MOST = 1 << 26
-"""The most elements that are followed, over all statements; a statement counts as 64 more."""
+"""The number of elements that are followed, over all statements; a statement counts as 64 more."""
 Suspects = frozenset[tuple[str, str]]
-"""Temporaries by their task's path and their name."""
+"""Temporaries, by the path of their task and their name."""
 
 
 @dataclass(frozen=True, eq=False)
 class Marks:
-    """Which elements of one temporary nobody has written yet."""
+    """The elements of one temporary that nobody has written yet."""
 
     name: str
     location: Location
@@ -55,28 +55,28 @@ class Marks:
 
     @staticmethod
     def of(statement: Allocate) -> Marks:
-        """A fresh temporary's: all of them."""
+        """Return the marks of a new temporary: no element is written."""
         return Marks(statement.name, statement.location, np.ones(statement.shape, bool))
 
 
 @dataclass(frozen=True)
 class Part:
-    """A tensor of a task: a view of a temporary that is followed."""
+    """A tensor of a task, as a view of a temporary that is followed."""
 
     marks: Marks
     view: View
 
     def part(self, view: View) -> Part:
-        """A view of it."""
+        """Return a view of this part."""
         return Part(self.marks, self.view.compose(view))
 
     def missing(self, values: Mapping[Var, int]) -> Array | None:
-        """The marks of its elements; None where all are written."""
+        """Return the marks of the part's elements; None where all are written."""
         found = read(self.marks.missing, self.view, values)
         return found if found.any() else None
 
     def set(self, values: Mapping[Var, int], missing: Array | None = None) -> None:
-        """It is written, but for what is `missing` of the value."""
+        """Mark the part as written, except for elements that are `missing` in the value."""
         marks = np.zeros((), bool) if missing is None else missing
         write(self.marks.missing, self.view, values, marks)
 
@@ -98,10 +98,10 @@ def missing_of(
     marks: Callable[[View], Array | None],
     chosen: Callable[[ex.Expr], Array | None],
 ) -> Array | None:
-    """Which elements of a value nobody has written; None where there are none.
+    """Return the elements of a value that nobody has written; None where there are none.
 
-    `marks` tells of a view, `chosen` where a condition holds: None where that is not known,
-    and then an element is missing only if both branches are.
+    `marks` returns the unwritten elements of a view, `chosen` those where a condition holds: None
+    where that is not known, and then an element is missing only if it is in both branches.
     """
 
     def of(node: ex.Expr) -> Array | None:
@@ -127,7 +127,7 @@ def missing_of(
 
 
 def joined(one: Array | None, other: Array | None) -> Array | None:
-    """What is missing in either of two operands."""
+    """Return the elements that are missing in either of two operands."""
     if one is None or other is None:
         return other if one is None else one
     return np.maximum(one, other)
@@ -152,7 +152,7 @@ def _some(missing: Array) -> Array | None:
 
 
 def suspects(root: TaskNode, ranges: Mapping[Var, Range]) -> Suspects:
-    """Temporaries that begin undefined and are not seen to be overwritten before all reads."""
+    """Return temporaries that begin undefined and may be read before they are overwritten."""
     return frozenset(
         (task.path, s.name)
         for task in root.walk()
@@ -162,7 +162,7 @@ def suspects(root: TaskNode, ranges: Mapping[Var, Range]) -> Suspects:
 
 
 def ranges_of(root: TaskNode) -> dict[Var, Range]:
-    """The ranges of all loop indices of a tree."""
+    """Return the ranges of all loop indices of a tree."""
     found: dict[Var, Range] = {}
     for task in root.walk():
         for loop in statements(task.body):
@@ -175,7 +175,7 @@ def ranges_of(root: TaskNode) -> dict[Var, Range]:
 def check_defined(root: TaskNode, ranges: Mapping[Var, Range]) -> tuple[tuple[str, str], ...]:
     """Refuse reads of elements that nobody has written; raises UnwrittenElementError.
 
-    Gives the temporaries of which that is not known, as there was too much to follow.
+    Returns the temporaries for which that is not known, as there were too many elements to follow.
     """
     found = suspects(root, ranges)
     if found:
@@ -188,7 +188,7 @@ def check_defined(root: TaskNode, ranges: Mapping[Var, Range]) -> tuple[tuple[st
 
 
 class _TooMany(Exception):
-    """There is more to follow than is worth it."""
+    """There are more elements to follow than `MOST`."""
 
 
 @dataclass
@@ -196,7 +196,7 @@ class _Run:
     suspects: Suspects
     paths: frozenset[str]
     left: int
-    """Elements that may still be followed."""
+    """The number of elements that may still be followed."""
     values: dict[Var, int] = field(default_factory=dict)
 
     def body(self, task: TaskNode, body: tuple[Statement, ...], env: dict[str, Part]) -> None:
@@ -232,7 +232,7 @@ class _Run:
             self.body(task, loop.body, env)
 
     def holds(self, task: TaskNode, body: tuple[Statement, ...]) -> bool:
-        """Whether a followed temporary begins in a body, or in a task that it launches."""
+        """Return whether a followed temporary begins in a body, or in a task that it launches."""
         return any(
             (isinstance(s, Allocate) and (task.path, s.name) in self.suspects)
             or (isinstance(s, Launch) and self.below(s.task))
@@ -280,7 +280,7 @@ class _Run:
 
 
 def _surely_read(expr: ex.Expr) -> Iterator[View]:
-    """The views that are read whatever conditions say."""
+    """Yield the views that are read whatever conditions hold."""
     if isinstance(expr, ex.Load):
         yield expr.view
     children = (expr.condition,) if isinstance(expr, ex.Select) else ex.children(expr)
@@ -289,7 +289,7 @@ def _surely_read(expr: ex.Expr) -> Iterator[View]:
 
 
 def _named(body: tuple[Statement, ...]) -> Iterator[str]:
-    """The tensors that the statements of a body touch."""
+    """Yield the tensors that the statements of a body touch."""
     for statement in statements(body):
         match statement:
             case Primitive(operands=views) | Launch(arguments=views):

@@ -1,4 +1,4 @@
-"""What each parameter of a task is used for: read, written, or both; found bottom-up."""
+"""The privileges of each parameter of a task, read, write or both, found bottom-up."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class ViewUse:
 
     view: View
     reads: bool
-    """Whether what it held before matters."""
+    """Whether the statement depends on the elements' content before it."""
     writes: bool
     accumulates: bool = False
 
 
 def accesses(statement: Statement) -> Iterator[ViewUse]:
-    """The uses of views by one statement, reads before writes; none for loops."""
+    """Yield the uses of views by one statement, reads before writes; none for loops."""
     match statement:
         case Primitive():
             contract = PRIMITIVES[statement.name]
@@ -64,7 +64,7 @@ def accesses(statement: Statement) -> Iterator[ViewUse]:
 
 
 def with_privileges(task: TaskNode, ranges: Mapping[Var, Range]) -> TaskNode:
-    """`task` with `reads`, `writes` and `accumulates` of its parameters found.
+    """Return `task` with `reads`, `writes` and `accumulates` of its parameters filled in.
 
     `ranges` are those of all loop indices, with which views were simplified.
     """
@@ -75,13 +75,13 @@ WRITES = (
     "a leaf writes by Y[:] = ... (Y = ... only names another value) or by a primitive,"
     " a composite by launching tasks that do"
 )
-"""The hint of whatever writes nothing."""
+"""The hint of errors about a task that writes nothing."""
 
 
 def check_declared(task: TaskNode, declared: Mapping[str, TensorType], launch: Location) -> None:
-    """Compare with what the author declared; raises ReadOnlyError.
+    """Compare privileges with those that the author declared; raises ReadOnlyError.
 
-    A leaf that writes nothing has no effect: NothingWrittenError, with the launch.
+    A leaf that writes nothing has no effect; this raises NothingWrittenError with the launch.
     """
     if task.leaf and not any(param.writes for param in task.params):
         launched = () if launch == task.location else (("launched here", launch),)
@@ -113,14 +113,14 @@ def _found(param: Param, task: TaskNode, ranges: Mapping[Var, Range]) -> Param:
 
 
 def overwritten_first(temporary: Allocate, task: TaskNode, ranges: Mapping[Var, Range]) -> bool:
-    """Whether all that is read of a temporary is certainly written before."""
+    """Return whether every element of a temporary is certainly written before it is read."""
     whole = View.whole(temporary.name, temporary.shape, temporary.valid)
     return not _scan(task.body, temporary.name, [], _Whole(whole, ranges))[0]
 
 
 @dataclass(frozen=True)
 class _Whole:
-    """All of a parameter, and the ranges of loop indices."""
+    """The whole of a parameter as a view, with the ranges of loop indices."""
 
     view: View
     ranges: Mapping[Var, Range]
@@ -129,7 +129,7 @@ class _Whole:
 def _scan(
     body: tuple[Statement, ...], name: str, written: list[View], whole: _Whole
 ) -> tuple[bool, list[View]]:
-    """Whether old content is read, and the views that are certainly overwritten by the end."""
+    """Return whether old content is read, and the views certainly overwritten by the end."""
     written = list(written)
     for statement in body:
         if isinstance(statement, Allocate):
@@ -138,6 +138,7 @@ def _scan(
             old, inside = _scan(statement.body, name, written, whole)
             if old:
                 return True, written
+            # After the loop only what all its iterations cover together counts as overwritten.
             fresh = [v for v in inside if v not in written]
             written += [u for v in fresh if (u := _union(v, statement, whole)) is not None]
             continue
@@ -152,12 +153,12 @@ def _scan(
 
 
 def _within(view: View, written: list[View], whole: _Whole) -> bool:
-    """Whether one of the written views holds all of `view`."""
+    """Return whether one of the written views contains all of `view`."""
     return any(w == view or _is_all(w, whole.view) for w in written)
 
 
 def _is_all(view: View, whole: View) -> bool:
-    """Whether a view, its axes in any order, is the whole tensor."""
+    """Return whether a view, with its axes in any order, is the whole tensor."""
     axes: list[int] = []
     rest: list[int] = []
     for n, entry in enumerate(view.index):
@@ -178,7 +179,7 @@ def _is_all(view: View, whole: View) -> bool:
 
 
 def _merged(view: View, whole: View, rest: list[int], used: list[int]) -> bool:
-    """Whether the other axes of a view, merged or split ones, cover `rest` of the tensor."""
+    """Return whether the other axes of a view, merged or split ones, cover `rest` of the tensor."""
     own = [m for m in range(view.rank) if m not in used]
     renamed = {axis(m): axis(n) for n, m in enumerate(own)}
     index = tuple(view.index[n].substitute(renamed) for n in rest)
@@ -196,11 +197,11 @@ def _merged(view: View, whole: View, rest: list[int], used: list[int]) -> bool:
 
 
 _COUNTED = 1 << 16
-"""The most elements that are counted to tell whether all are written."""
+"""The number of elements up to which they are enumerated to see whether all are written."""
 
 
 def _covered(written: list[View], whole: View) -> bool:
-    """Whether nothing of the tensor keeps its old content."""
+    """Return whether no element of the tensor keeps its old content."""
     if 0 in whole.shape or any(_is_all(w, whole) for w in written):
         return True
     for n in reversed(range(whole.rank)):
@@ -218,7 +219,7 @@ def _covered(written: list[View], whole: View) -> bool:
 
 
 def _without(view: View, number: int, whole: View) -> View | None:
-    """What a view covers beside an axis of the tensor that it spans; None where it does not."""
+    """Return a view without an axis that it covers completely; None if it does not cover it."""
     entry = view.index[number]
     own = next((m for m in range(view.rank) if entry == Index.of(axis(m))), None)
     if own is None or view.valid[own] != whole.valid[number]:
@@ -232,7 +233,7 @@ def _without(view: View, number: int, whole: View) -> View | None:
 
 
 def _dropped(view: View, number: int, own: int) -> dict[str, Any]:
-    """A view's fields without an axis of its tensor and the axis of its own along it."""
+    """Return a view's fields without one axis of its tensor and the view's own axis along it."""
     later = {axis(m): axis(m - 1) for m in range(own + 1, view.rank)}
     return {
         "index": tuple(e.substitute(later) for n, e in enumerate(view.index) if n != number),
@@ -242,11 +243,11 @@ def _dropped(view: View, number: int, own: int) -> dict[str, Any]:
 
 
 _SPANS = -1
-"""Marks an axis of a written view that covers the tensor's whole axis."""
+"""Marks, as an extent, an axis of a written view that covers the tensor's whole axis."""
 
 
 def _union(view: View, loop: Loop, whole: _Whole) -> View | None:
-    """What a view covers over all iterations; None where that is not certain."""
+    """Return what a view covers over all iterations; None where that is not certain."""
     for variable, extent in zip(loop.variables, loop.extents, strict=True):
         where = [n for n, e in enumerate(view.index) if variable in e.variables()]
         if not where:
@@ -263,7 +264,7 @@ def _union(view: View, loop: Loop, whole: _Whole) -> View | None:
 
 
 def _grown(view: View, at: int, variable: Var, extent: Index, room: _Whole) -> View | None:
-    """The view widened along tensor axis `at` to the whole axis, if its tiles cover it."""
+    """Return the view widened to the whole tensor axis `at`, if its tiles cover that axis."""
     whole = room.view
     entry = view.index[at]
     step = entry.coefficient(variable)
@@ -275,6 +276,7 @@ def _grown(view: View, at: int, variable: Var, extent: Index, room: _Whole) -> V
     size = 1 if own is None else view.shape[own]
     limit = whole.valid[at]
     enough = extent.is_constant and extent.constant * step >= whole.shape[at]
+    # Tiles without gaps have steps of their size, and enough of them reach the end.
     if size != step or not (enough or extent == (limit + (step - 1)) // step):
         return None
     if own is not None and not _reaches(view.valid[own], variable, step, limit, room.ranges):
@@ -293,6 +295,6 @@ def _grown(view: View, at: int, variable: Var, extent: Index, room: _Whole) -> V
 def _reaches(
     valid: Index, variable: Var, step: int, limit: Index, ranges: Mapping[Var, Range]
 ) -> bool:
-    """Whether a tile is only clipped by the end of the tensor, not by that of a part of it."""
+    """Whether a tile is clipped by the end of the tensor only, not by that of a part of it."""
     clipped = minimum(step, limit - Index.of(variable) * step)
     return valid in (Index.of(step), clipped, clipped.simplify(ranges))

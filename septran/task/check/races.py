@@ -1,4 +1,4 @@
-"""Parallel iterations must not touch what another one writes."""
+"""Check for races: parallel iterations must not touch what another one writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from septran.task.errors import RaceError
 from septran.task.tree import Allocate, Loop, Statement, TaskNode, statements
 
 ENUMERATED = 1 << 20
-"""The most elements that are enumerated to decide a case that bounds do not."""
+"""The number of elements that are enumerated to decide a case that bounds do not."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class _Use:
     access: ViewUse
     location: Location
     inner: tuple[tuple[Var, Index], ...]
-    """Loops inside of the parallel one, around the statement."""
+    """The loops inside of the parallel one and around the statement, with their extents."""
 
 
 def check_races(task: TaskNode, ranges: Mapping[Var, Range]) -> None:
@@ -81,10 +81,10 @@ def _check_pair(loop: Loop, first: _Use, second: _Use, known: Mapping[Var, Range
 
 
 def _undecided(loop: Loop, first: _Use, second: _Use, known: Mapping[Var, Range]) -> list[Var]:
-    """Loop indices for different values of which the uses are not seen to be apart.
+    """Return the loop indices for different values of which the uses may touch the same element.
 
-    Iterations that differ in an index which keeps them apart, whatever the others are, need
-    no second look; for the rest it is equal on both sides (as g, then h, in 4 * g + h).
+    Iterations that differ in an index which keeps them apart, whatever the others are, need no
+    second look; for the rest that index is equal on both sides (as g, then h, in 4 * g + h).
     """
     pairs = zip(loop.variables, loop.extents, strict=True)
     left = [v for v, e in pairs if not _once(e, known)]
@@ -97,7 +97,7 @@ def _undecided(loop: Loop, first: _Use, second: _Use, known: Mapping[Var, Range]
 
 
 def _once(extent: Index, known: Mapping[Var, Range]) -> bool:
-    """Whether a loop of this extent has one iteration at most, whatever the outer ones are."""
+    """Whether a loop of this extent has at most one iteration, whatever the outer ones are."""
     reach = bounds_if_known(extent, known)
     return reach is not None and reach[1] <= 1
 
@@ -105,7 +105,7 @@ def _once(extent: Index, known: Mapping[Var, Range]) -> bool:
 def _apart(
     variable: Var, others: set[Var], first: _Use, second: _Use, known: Mapping[Var, Range]
 ) -> bool:
-    """Whether some axis keeps the two uses apart for different values of `variable`."""
+    """Return whether some axis keeps the two uses apart for different values of `variable`."""
     a, b = first.access.view, second.access.view
     for mine, theirs in zip(a.index, b.index, strict=True):
         step = mine.coefficient(variable)
@@ -118,6 +118,8 @@ def _apart(
             continue
         low = min(spans[0][1], spans[1][1])
         high = max(spans[0][2], spans[1][2])
+        # Both uses are step * variable plus a rest within [low, high]: values that differ by one
+        # are at least a step apart, which a narrower rest cannot bridge.
         if high - low < abs(step):
             return True
     return False
@@ -126,7 +128,7 @@ def _apart(
 def _span(
     entry: Index, use: _Use, variable: Var, others: set[Var], step: int, known: Mapping[Var, Range]
 ) -> tuple[Index, int, int] | None:
-    """The part fixed by outer loops, and the least and greatest of the rest."""
+    """Return the part fixed by outer loops, and the least and greatest value of the rest."""
     rest = entry - Index.of(variable) * step
     names = rest.variables()
     if variable in names:
@@ -145,7 +147,7 @@ def _touches(atom: object, local: Mapping[Var, Range]) -> bool:
 
 
 def _enumerated_apart(loop: Loop, first: _Use, second: _Use, known: Mapping[Var, Range]) -> bool:
-    """Decide by listing the elements of every iteration, where there are not too many."""
+    """Return whether no element is shared, by enumerating all, up to `ENUMERATED` of them."""
     outer = {
         v: 0
         for u in (first, second)
@@ -175,7 +177,7 @@ def _enumerated_apart(loop: Loop, first: _Use, second: _Use, known: Mapping[Var,
 def _touched(
     loop: Loop, use: _Use, known: Mapping[Var, Range]
 ) -> Iterator[tuple[tuple[int, ...], list[tuple[int, ...]]]]:
-    """Each iteration with the elements that a use touches in it."""
+    """Yield each iteration of the parallel loop with the elements that a use touches in it."""
     inner = [range(known[v][1] + 1) for v, _ in use.inner]
     for turn in itertools.product(*(range(e.constant) for e in loop.extents)):
         values = dict(zip(loop.variables, turn, strict=True))
@@ -186,7 +188,7 @@ def _touched(
 
 
 def _bounded(view: View, values: Mapping[Var, int]) -> View:
-    """The view with nominal extents where what exists depends on loops further out."""
+    """Return the view with nominal extents where the valid ones depend on loops further out."""
     pairs = zip(view.valid, view.shape, strict=True)
     valid = tuple(v if v.variables() <= values.keys() else Index.of(n) for v, n in pairs)
     return replace(view, valid=valid)

@@ -1,4 +1,4 @@
-"""Loop indices mean something only in their loop."""
+"""Check that loop indices are used only inside of their loop."""
 
 from __future__ import annotations
 

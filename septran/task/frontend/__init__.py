@@ -1,1 +1,1 @@
-"""What a logic file is made of: definitions, constructs, functions, and what Python refuses."""
+"""The constructs of a logic file: definitions, launches, functions, and errors of Python."""

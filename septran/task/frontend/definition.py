@@ -29,39 +29,39 @@ class TensorType:
     dims: tuple[Dim, ...] | None = None
     dtype: str | None = None
     privilege: str | None = None
-    """``In``, ``Out`` or ``InOut`` where stated."""
+    """``In``, ``Out`` or ``InOut`` where declared, else None."""
 
 
 class Tensor:
-    """``Tensor["M", "N"]`` or ``Tensor["M", "N", float32]`` as a parameter annotation."""
+    """The annotation ``Tensor["M", "N"]`` or ``Tensor["M", "N", float32]`` of a parameter."""
 
     def __class_getitem__(cls, items: Any) -> TensorType:
         return _tensor_type(items, None)
 
 
 class In:
-    """As `Tensor`, and the task must only read it."""
+    """The annotation of a tensor that the task must only read; otherwise as `Tensor`."""
 
     def __class_getitem__(cls, items: Any) -> TensorType:
         return _tensor_type(items, "In")
 
 
 class Out:
-    """As `Tensor`, and the task must overwrite it without reading."""
+    """The annotation of a tensor that the task must overwrite without reading; as `Tensor`."""
 
     def __class_getitem__(cls, items: Any) -> TensorType:
         return _tensor_type(items, "Out")
 
 
 class InOut:
-    """As `Tensor`, and the task may read and write it."""
+    """The annotation of a tensor that the task may read and write; otherwise as `Tensor`."""
 
     def __class_getitem__(cls, items: Any) -> TensorType:
         return _tensor_type(items, "InOut")
 
 
 class static:  # noqa: N801  # reads as a word of the language: `causal: task.static = False`
-    """Annotation of a keyword that specialises the trace, such as a flag or a stride."""
+    """The annotation of a keyword that specialises the trace, such as a flag or a stride."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Keyword:
     default: Any = None
     required: bool = False
     dtype: str = "float32"
-    """Of a run-time scalar."""
+    """The element type of a run-time scalar."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,18 +82,18 @@ class Task:
 
     function: Callable[..., object]
     name: str
-    """What `launch` names; variants share it."""
+    """The name by which tasks are launched; variants share it."""
     variant: str
     leaf: bool
     location: Location
     tensors: tuple[tuple[str, TensorType], ...]
     keywords: tuple[Keyword, ...]
     variants: dict[str, Task] = field(default_factory=dict)
-    """Other decompositions by their function's name; on the task itself only."""
+    """Other decompositions by their function's name; empty on a variant itself."""
     builtin: bool = False
-    """Whether it is of the language, and thus has no line in a logic file."""
+    """Whether the task is built into the language, and thus has no line in a logic file."""
     base: Task | None = None
-    """The task that it is a variant of."""
+    """The task that this one is a variant of; None for a task itself."""
 
     @property
     def doc(self) -> str:
@@ -102,11 +102,11 @@ class Task:
 
     @property
     def file(self) -> str:
-        """The logic file."""
+        """The path of the logic file."""
         return self.location.file
 
     def __call__(self, *_: Any, **__: Any) -> None:
-        """Refuse: a task is launched, run or compiled, never called; raises."""
+        """Raise LaunchArgumentsError: a task is launched, run or compiled, never called."""
         raise LaunchArgumentsError(
             f"task {self.name!r} is called like a function",
             Location.of_caller(),
@@ -117,7 +117,7 @@ class Task:
     if not TYPE_CHECKING:  # else every attribute would be there for a type checker
 
         def __getattr__(self, name: str) -> Any:
-            """Only called for what there is not; raises."""
+            """Raise UnknownConstructError; Python calls it only for attributes that are missing."""
             raise unknown_attribute("a task", name, self.__dataclass_fields__)
 
     def __repr__(self) -> str:
@@ -153,7 +153,7 @@ def define(
 
 
 def _plain(function: Callable[..., None]) -> Location:
-    """Where a function is, whose body can run once while it is traced; TaskFunctionError."""
+    """Return the place of a function that can be traced; raises TaskFunctionError for others."""
     if not inspect.isfunction(function):
         raise TaskFunctionError(
             f"{function!r} is no function", Location.of_caller(),
@@ -259,7 +259,7 @@ def _tensor_type(items: Any, privilege: str | None) -> TensorType:
 
 
 def _is_formula(part: Any) -> bool:
-    """Whether a part of an annotation is a dimension's name, or arithmetic over names."""
+    """Return whether a part of an annotation is a dimension's name, or arithmetic over names."""
     if not isinstance(part, str):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Arithmetic of extents that loop indices decide: the least, the greatest, a ceiling."""
+"""Arithmetic of extents that depend on loop indices: minimum, maximum, and ceiling division."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from septran.task.trace.symbols import Extent, as_index, extent, nominal, symbol
 
 
 def least(*values: Any) -> Any:
-    """The least of integers and symbols."""
+    """Return the least of integers and symbols; raises IndexingError without values."""
     return _extreme(values, minimum, min)
 
 
 def greatest(*values: Any) -> Any:
-    """The greatest of integers and symbols."""
+    """Return the greatest of integers and symbols; raises IndexingError without values."""
     return _extreme(values, maximum, max)
 
 
@@ -31,7 +31,7 @@ def _extreme(values: tuple[Any, ...], fold: Callable[..., Index], full: Callable
 
 
 def _divisor(value: Any) -> int:
-    """What an index is divided by: an integer greater than 0; raises IndexingError."""
+    """Return a divisor of an index, an integer greater than 0; raises IndexingError."""
     number = as_index(value).as_int() if as_index(value).is_constant else 0
     if number > 0:
         return number
@@ -42,7 +42,7 @@ def _divisor(value: Any) -> int:
 
 
 def ceiling(value: Any, divisor: int) -> Any:
-    """``ceil(value / divisor)``."""
+    """Return ``ceil(value / divisor)``; raises IndexingError unless the divisor is positive."""
     divisor = _divisor(divisor)
     index = ceil_div(as_index(value), divisor)
     if isinstance(value, Extent):

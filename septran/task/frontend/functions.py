@@ -14,131 +14,131 @@ __all__ = [
 
 
 def max(x: Any, axis: int | None = None, keepdims: bool = False) -> Expression:
-    """The greatest element along an axis; NaN where there is one."""
+    """Return the greatest element along an axis, or of all; NaN if one is NaN."""
     return reduction("max", x, axis, keepdims)
 
 
 def min(x: Any, axis: int | None = None, keepdims: bool = False) -> Expression:
-    """The least element along an axis; NaN where there is one."""
+    """Return the least element along an axis, or of all; NaN if one is NaN."""
     return reduction("min", x, axis, keepdims)
 
 
 def sum(x: Any, axis: int | None = None, keepdims: bool = False) -> Expression:
-    """The sum along an axis."""
+    """Return the sum along an axis, or of all elements; short integers are summed in int32."""
     return reduction("sum", x, axis, keepdims)
 
 
 def maximum(x: Any, y: Any) -> Expression:
-    """The greater of two; NaN where one is."""
+    """Return the greater of two elements; NaN if one is NaN."""
     return apply("maximum", x, y)
 
 
 def minimum(x: Any, y: Any) -> Expression:
-    """The lesser of two; NaN where one is."""
+    """Return the lesser of two elements; NaN if one is NaN."""
     return apply("minimum", x, y)
 
 
 def power(x: Any, y: Any) -> Expression:
-    """X to the power of y."""
+    """X to the power of y; for integers modulo the type, for negative exponents 1, -1 or 0."""
     return apply("power", x, y)
 
 
 def floor_divide(x: Any, y: Any) -> Expression:
-    """Division rounded down."""
+    """Return x / y rounded down; an integer divided by 0 is 0."""
     return apply("floor_divide", x, y)
 
 
 def equal(x: Any, y: Any) -> Expression:
-    """Whether elements are equal."""
+    """Return whether elements are equal, as bool."""
     return apply("equal", x, y)
 
 
 def exp(x: Any) -> Expression:
-    """E to the power of x."""
+    """Return e to the power of x."""
     return function("exp", x)
 
 
 def exp2(x: Any) -> Expression:
-    """2 to the power of x."""
+    """Return 2 to the power of x."""
     return function("exp2", x)
 
 
 def log(x: Any) -> Expression:
-    """The natural logarithm."""
+    """Return the natural logarithm."""
     return function("log", x)
 
 
 def log2(x: Any) -> Expression:
-    """The logarithm to base 2."""
+    """Return the logarithm to base 2."""
     return function("log2", x)
 
 
 def sqrt(x: Any) -> Expression:
-    """The square root."""
+    """Return the square root."""
     return function("sqrt", x)
 
 
 def rsqrt(x: Any) -> Expression:
-    """1 / sqrt(x)."""
+    """Return 1 / sqrt(x)."""
     return function("rsqrt", x)
 
 
 def tanh(x: Any) -> Expression:
-    """The hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
     return function("tanh", x)
 
 
 def sigmoid(x: Any) -> Expression:
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
     return function("sigmoid", x)
 
 
 def erf(x: Any) -> Expression:
-    """The error function."""
+    """Return the error function."""
     return function("erf", x)
 
 
 def sin(x: Any) -> Expression:
-    """The sine."""
+    """Return the sine of x in radians."""
     return function("sin", x)
 
 
 def cos(x: Any) -> Expression:
-    """The cosine."""
+    """Return the cosine of x in radians."""
     return function("cos", x)
 
 
 def floor(x: Any) -> Expression:
-    """Rounded down."""
+    """Return x rounded down."""
     return function("floor", x)
 
 
 def ceil(x: Any) -> Expression:
-    """Rounded up."""
+    """Return x rounded up."""
     return function("ceil", x)
 
 
 def round(x: Any) -> Expression:
-    """Rounded to the nearest integer, halves to even."""
+    """Return x rounded to the nearest integer, halves to even."""
     return function("round", x)
 
 
 def abs(x: Any) -> Expression:
-    """The absolute value."""
+    """Return the absolute value."""
     return function("abs", x)
 
 
 def relu(x: Any) -> Expression:
-    """max(x, 0)."""
+    """Return max(x, 0)."""
     return apply("maximum", x, 0)
 
 
 def silu(x: Any) -> Expression:
-    """X * sigmoid(x)."""
+    """Return x * sigmoid(x)."""
     return apply("multiply", x, sigmoid(x))
 
 
 def gelu(x: Any) -> Expression:
-    """X times the normal distribution function of x, by erf (torch's default)."""
+    """Return x times the normal distribution function of x, by erf (torch's default form)."""
     half = apply("multiply", x, 0.5)
     return apply("multiply", half, 1.0 + erf(apply("multiply", x, 0.7071067811865476)))

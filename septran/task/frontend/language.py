@@ -39,7 +39,7 @@ from septran.task.trace.tracing import Frame, Home, current, launch
 from septran.task.tree import Allocate, Loop, Primitive, TunableValue
 
 _LETTERS = {True: "ijlm", False: "kpqr"}
-"""Names of loop indices: parallel ones from i, sequential ones from k."""
+"""The names of loop indices: parallel ones from i, sequential ones from k."""
 
 
 def partition(
@@ -74,7 +74,7 @@ def partition(
 
 
 def _block_from(frame: Frame, x: Tile, tensor: str | None) -> tuple[int, ...]:
-    """Block extents that the mapping's tunables give; the whole tensor where none does."""
+    """Return the tile that the mapping's tunables give, with the whole extent where none does."""
     size = _tunable(frame, "block_size", None)
     if size is not None:
         return (int(size),) * x.ndim
@@ -88,7 +88,13 @@ def _block_from(frame: Frame, x: Tile, tensor: str | None) -> tuple[int, ...]:
 
 
 def window(x: Tile, size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> Tile:
-    """Sliding windows over the last axes: ``[..., out..., size...]``; zeros outside of `x`."""
+    """Return sliding windows over the last axes of `x`, as ``[..., out..., size...]``.
+
+    A view, not a copy; elements outside of `x` are zeros where there is padding. `stride`,
+    `padding` and `dilation` are integers for all axes or one for each. Raises LaunchArgumentsError
+    for values below 1 (padding: 0), ViewError where the window does not fit or would pad a part of
+    a tensor.
+    """
     frame = current()
     frame.require_live(_tile(x))
     size = tuple(size) if isinstance(size, tuple | list) else (size,)
@@ -107,23 +113,24 @@ def _each(value: Any, count: int) -> tuple[int, ...]:
 
 
 def parallel_range(*extents: Any) -> Iterations:
-    """Independent iterations in any order; one index an extent, a tuple where several."""
+    """Loop over independent iterations in any order, by one index, or a tuple for several extents.
+    """
     return _loop(extents, parallel=True)
 
 
 def sequential_range(*extents: Any) -> Iterations:
-    """Ordered iterations; extents may depend on outer indices."""
+    """Loop over iterations in order; extents may depend on outer indices."""
     return _loop(extents, parallel=False)
 
 
 class Iterations:
-    """What a loop of a task goes over: its body runs once, for all iterations."""
+    """The iterations of a loop of a task: its body runs once, for all of them."""
 
     def __init__(self, once: Iterator[Any]) -> None:
         self._once = once
 
     def __iter__(self) -> Iterator[Any]:
-        """One pass for ``for``; refuses ``zip``, ``enumerate`` and ``list``, which would count."""
+        """The only pass for ``for``; refuses ``zip``, ``enumerate``, ``list``, which count."""
         caller = sys._getframe(1)
         if caller.f_code.co_code[caller.f_lasti] == dis.opmap["CALL"]:
             raise IndexingError(
@@ -155,7 +162,7 @@ def _once(
 
 
 def _extent(value: Any) -> Index:
-    """How often a loop turns; as in Python a negative number is none at all."""
+    """Return the number of iterations of a loop; as in Python, negative means none."""
     index = as_index(value)
     return Index() if index.is_constant and index.constant < 0 else index
 
@@ -189,17 +196,23 @@ def _open(
 
 
 def empty(shape: Any, dtype: str | None = None, name: str = "temporary") -> Tile:
-    """A temporary of undefined content that lives until the end of this task."""
+    """Return a temporary of undefined content that lives until the end of this task.
+
+    `shape` are integers known while tracing, or extents of tensors; raises ShapeError for others.
+    """
     return _allocate(shape, dtype, name, None)
 
 
 def zeros(shape: Any, dtype: str | None = None, name: str = "temporary") -> Tile:
-    """A temporary of zeros."""
+    """Return a temporary filled with zeros; otherwise as `empty`."""
     return _allocate(shape, dtype, name, 0)
 
 
 def full(shape: Any, value: float, dtype: str | None = None, name: str = "temporary") -> Tile:
-    """A temporary whose every element is `value`."""
+    """Return a temporary filled with `value`; otherwise as `empty`.
+
+    Raises DtypeError for a number that the type does not have.
+    """
     return _allocate(shape, dtype, name, value)
 
 
@@ -232,7 +245,7 @@ def _allocate(shape: Any, dtype: str | None, name: str, fill: float | int | None
 
 
 def tunable(name: str, default: TunableValue | None = None) -> Any:
-    """A value that the mapping sets; a run without a mapping takes the default, or 32.
+    """Return a value that the mapping sets; a run without a mapping takes the default, or 32.
 
     Raises:
         TunableError: the mapping sets none and there is no default, or it is not positive.
@@ -254,7 +267,7 @@ def tunable(name: str, default: TunableValue | None = None) -> Any:
 
 
 def _fallback(frame: Frame, name: str) -> int:
-    """What a run without a mapping takes; with one, somebody has to say."""
+    """Return the value for a run without a mapping; with one, raise TunableError."""
     fallback: int | None = getattr(frame.tracer.chooser, "fallback", None)
     if fallback is None:
         raise TunableError(
@@ -275,7 +288,7 @@ def _tunable(frame: Frame, name: str, default: TunableValue | None) -> TunableVa
 
 
 def require(condition: bool, message: str) -> None:
-    """State what the logic demands of sizes and flags; `message` says it where it is not met.
+    """State a demand of the logic on sizes and flags; `message` is reported where it is not met.
 
     Raises:
         UnmetDemandError: with the line of the demand, and the sizes that there are.
@@ -328,7 +341,7 @@ def call_primitive(name: str, *operands: Tile, **attributes: Any) -> None:
 def _attributes(
     name: str, contract: Contract, given: Mapping[str, Any], where: Location
 ) -> dict[str, Any]:
-    """All attributes of a primitive; raises UnknownPrimitiveError for one that it has not."""
+    """Return all attributes of a primitive; raises UnknownPrimitiveError for an unknown one."""
     known = contract.attributes or {}
     for attribute in given:
         if attribute not in known:
@@ -364,7 +377,7 @@ COPY = _builtin(_copy_leaf, "copy")
 
 
 def fill(x: Tile, value: float) -> None:
-    """Set every element; in a composite a launch of the built-in leaf ``fill``."""
+    """Set every element to `value`; a composite launches the built-in leaf ``fill``."""
     if not current().task.leaf:
         _spread(FILL, x, value=value)
     elif isinstance(value, Expression | Symbol):  # known only when the kernel runs
@@ -374,7 +387,7 @@ def fill(x: Tile, value: float) -> None:
 
 
 def copy(target: Tile, source: Tile) -> None:
-    """Copy, converting the dtype; in a composite a launch of the built-in leaf ``copy``."""
+    """Copy `source` to `target`, converting the dtype; a composite launches the leaf ``copy``."""
     if current().task.leaf:
         call_primitive("copy", target, source)
     else:
@@ -382,11 +395,11 @@ def copy(target: Tile, source: Tile) -> None:
 
 
 BLOCK = 64
-"""Rows and columns of a tile that a built-in leaf is launched on, unless the mapping says it."""
+"""The side of a tile of a built-in leaf without a tunable ``block_fill`` or ``block_copy``."""
 
 
 def _spread(leaf: Task, *tiles: Tile, **keywords: Any) -> None:
-    """Launch a built-in leaf; where no loop around it is parallel, tile by tile.
+    """Launch a built-in leaf, tile by tile where no loop around it is parallel.
 
     Tensors are whole there, and as large as the caller likes: no unit has the room for all of
     one, and the units are there to share the work.
@@ -410,18 +423,25 @@ def _spread(leaf: Task, *tiles: Tile, **keywords: Any) -> None:
 
 
 def _shared_out() -> bool:
-    """Whether a loop around, of this task or of its callers, is parallel."""
+    """Return whether a loop around, of this task or of its callers, is parallel."""
     return any(frame.parallel for frame in current().tracer.frames)
 
 
 def index(x: Tile, axis: int) -> Expression:
-    """Where along `axis` each element lies in the tensor that the kernel's caller passed."""
+    """Return each element's position along `axis` of the tensor that the kernel's caller passed.
+
+    An expression in int64, in leaves only (CompositeTouchesDataError); copies do not change it.
+    """
     current().require_leaf("asks for positions")
     return Expression(ex.Position(_tile(x).view, _axis(x, axis)))
 
 
 def start(x: Tile, axis: int) -> Any:
-    """The offset of a tile along `axis` in the tensor that the kernel's caller passed."""
+    """Return the offset of a tile along `axis` in the tensor that the kernel's caller passed.
+
+    An integer or a symbol; raises IndexingError where the axis is not a plain range of that
+    tensor.
+    """
     tile, at = _tile(x), _axis(x, axis)
     home = current().home(tile.view).view
     place = next(

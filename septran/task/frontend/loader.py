@@ -20,9 +20,9 @@ from septran.task.frontend.definition import Task
 from septran.task.frontend.python_errors import instead
 
 ALIASES = ("task_lang", "tasklang")
-"""Names under which a logic file may import the language."""
+"""The module names under which a logic file may import the language."""
 _LOADING = threading.RLock()
-"""`sys.path` and `sys.modules` are everyone's: one file is loaded at a time."""
+"""Held while a file is loaded: `sys.path` and `sys.modules` are shared by all threads."""
 
 
 def load_logic(path: str | Path) -> ModuleType:
@@ -65,7 +65,7 @@ def load_logic(path: str | Path) -> ModuleType:
 
 
 def _no_logic(asked: str, file: Path) -> LoadError:
-    """What a folder, or a file of another kind, is told."""
+    """Return the error for a folder, or a file of another kind."""
     if file.is_dir():
         logic = next((p for p in sorted(file.glob("*.py")) if p.name[0] != "_"), file / "logic.py")
         hint = f"name a file in it, such as {logic}"
@@ -81,15 +81,15 @@ def _no_logic(asked: str, file: Path) -> LoadError:
 
 
 def load_entry(path: str | Path, name: str | None = None) -> Task:
-    """The entry task of a logic file; raises LoadError."""
+    """Return the entry task of a logic file; raises LoadError."""
     return find_entry(load_logic(path), name)
 
 
 def find_entry(module: ModuleType, name: str | None = None) -> Task:
-    """The task called `name`; else ``ENTRY``, the task named as the file, or the last one.
+    """Return the task called `name`; else ``ENTRY``, the task named as the file, or the last one.
 
-    "The last" is the last public composite that is no variant, as a logic is written
-    bottom-up. Raises LoadError.
+    "The last" is the last public composite that is not a variant, as a logic is written bottom-up.
+    Raises LoadError.
     """
     hint = "pass what task.load_logic(file) gives, or use task.load_entry(file)"
     require("module", module, ModuleType, hint)
@@ -117,7 +117,7 @@ def find_entry(module: ModuleType, name: str | None = None) -> Task:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """The language under its aliases, and the folder's modules, while a file is loaded."""
+    """Make the language's aliases and the folder's modules importable while a file is loaded."""
     language = importlib.import_module("septran.task")
     held: dict[str, Any] = {name: sys.modules.get(name) for name in ALIASES}
     before = set(sys.modules)
@@ -140,7 +140,7 @@ def _importable(folder: Path) -> Iterator[None]:
 
 
 def _import_hint(error: ImportError) -> str | None:
-    """What the language has instead of a name that a file wants to import from it."""
+    """Return a hint at what the language has instead of a name that a file imports from it."""
     word = re.search(r"cannot import name '(\w+)'", str(error))
     if word is None or error.name not in ("septran", "septran.task"):
         return None

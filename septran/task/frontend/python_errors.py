@@ -1,4 +1,4 @@
-"""What Python itself refuses in a task's body, told as a mistake of the logic at its place."""
+"""Python's own errors in a task's body, reported as mistakes of the logic with their place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FUNCTIONS = (
     "log", "log2", "max", "maximum", "min", "minimum", "power", "relu", "round", "rsqrt",
     "sigmoid", "silu", "sin", "sqrt", "sum", "tanh", "where",
 )  # fmt: skip
-"""Functions of tensor expressions, under NumPy's names."""
+"""The functions of tensor expressions, under NumPy's names."""
 _SCAN = (
     "a product with a triangle of ones (task.where over task.index) in a tile, and "
     "task.sequential_range that carries the sum from tile to tile"
@@ -50,13 +50,13 @@ _OTHERWISE = {
     "sort": "task.max and task.where again and again (see the operator topk), as there is no sort",
     "argsort": "task.max and task.where again and again (see the operator topk)",
 }
-"""What is written for words of NumPy that the language does not have."""
+"""The replacement for each word of NumPy that the language does not have."""
 _FOREIGN = re.compile(r"\b(?:np|numpy|math|torch|jnp)\.(\w+)\(")
 _SYMBOLIC = re.compile(r"\b(Tile|Expression|Partition|Symbol|Extent)\b")
 
 
 def instead(name: str, known: Iterable[str]) -> str:
-    """A hint for a word that the language does not have."""
+    """Return a hint for a word that the language does not have."""
     if name in FUNCTIONS:
         return f"write task.{name}(x, ...)"
     if name in _OTHERWISE:
@@ -65,10 +65,10 @@ def instead(name: str, known: Iterable[str]) -> str:
 
 
 def unknown_attribute(owner: str, name: str, known: Iterable[str]) -> AttributeError:
-    """What reading an attribute that there is not raises.
+    """Return the error for reading an attribute that does not exist.
 
-    Names that begin with an underscore are asked for by Python, NumPy and notebooks, to learn
-    what a value can do: for them it is a plain AttributeError.
+    Names that begin with an underscore are looked up by Python, NumPy and notebooks, to learn what
+    a value can do: for them it is a plain AttributeError.
     """
     message = f"{owner} has no attribute {name!r}"
     if name.startswith("_"):
@@ -78,7 +78,7 @@ def unknown_attribute(owner: str, name: str, known: Iterable[str]) -> AttributeE
 
 @contextmanager
 def told(task: str) -> Iterator[None]:
-    """Errors of Python in a task's body become `PythonError`; mistakes get their column."""
+    """Turn Python's errors in a task's body into `PythonError`; add columns to other mistakes."""
     try:
         yield
     except SepTranError as error:
@@ -107,7 +107,7 @@ def _hint(error: Exception, where: Location | None) -> str:
 
 
 def _place(trace: TracebackType | None) -> Location | None:
-    """The innermost line of logic that an error passed through, with its column."""
+    """Return the innermost line of logic that an error passed through, with its column."""
     found = None
     for frame, line in walk_tb(trace):
         place = Location(frame.f_code.co_filename, line)
@@ -117,7 +117,7 @@ def _place(trace: TracebackType | None) -> Location | None:
 
 
 def _point(error: SepTranError) -> None:
-    """Say where on its line a mistake is, if it is on a line that was running."""
+    """Add the column to a mistake's place, if its line is one that was running."""
     where = error.where
     if where is None or where.column is not None:
         return
@@ -127,7 +127,7 @@ def _point(error: SepTranError) -> None:
 
 
 def _with_column(where: Location, code: CodeType, trace: TracebackType | None) -> Location:
-    """The place with the columns of the instruction that was running, where Python knows."""
+    """The place with the columns of the instruction that was running, if Python knows them."""
     while trace is not None:
         if trace.tb_frame.f_code is code and trace.tb_lineno == where.line:
             last = trace.tb_lasti // 2

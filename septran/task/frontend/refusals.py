@@ -1,4 +1,4 @@
-"""What Python can do with its own numbers and lists, but not with a tensor of a task."""
+"""Operations of Python's numbers and lists that a tensor of a task does not have."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from septran.task.frontend.python_errors import unknown_attribute
 
 
 class Refusals:
-    """Each operation says what to write instead, at the line that tries it."""
+    """Raises, for each such operation, an error at its line that says what to write instead."""
 
     __slots__ = ()
 
     if not TYPE_CHECKING:  # else every attribute would be there for a type checker
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Only called for what there is not; raises."""
+            """Raise UnknownConstructError; Python calls it only for attributes that are missing."""
             known = [n for n in dir(type(self)) if not n.startswith("_")]
             if name in ("T", "transpose", "reshape"):
                 raise UnknownConstructError(

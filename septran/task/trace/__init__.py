@@ -1,1 +1,1 @@
-"""A logic runs once on symbolic tensors, which records its task tree."""
+"""Tracing: a logic runs once on symbolic tensors, which records its task tree."""

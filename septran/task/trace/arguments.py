@@ -1,4 +1,4 @@
-"""What a launch or a call passes: tensors that fit the parameters, keywords that are known."""
+"""Checks of the arguments of a launch or a call: tensors that fit, keywords that are known."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def check_tensors(
 
 
 def check_dtype(task: Task, name: str, wanted: str | None, given: str, where: Location) -> None:
-    """Compare with an annotated dtype; raises DtypeError."""
+    """Compare a dtype with the annotated one; raises DtypeError."""
     if wanted is not None and given != wanted:
         raise DtypeError(f"{name} of {task.name} is annotated {wanted}, but is {given}", where)
 
@@ -78,9 +78,9 @@ def check_keywords(task: Task, keywords: Mapping[str, Any], where: Location) -> 
 
 
 def checked_static(logic: Task, static: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Values of static flags, each of its default's kind; raises LaunchArgumentsError.
+    """Return the values of static flags, each of its default's kind; raises LaunchArgumentsError.
 
-    A word would be true wherever a flag is asked for, also the word ``no``.
+    A word would be true wherever a flag is read, even the word ``no``.
     """
     given = table("static", static, "{'flag': True}")
     for keyword in logic.keywords:
@@ -105,13 +105,13 @@ _FLAG_KINDS: tuple[tuple[type, Any, str], ...] = (
     (float, Real, "a number"),
     (str, str, "a word"),
 )
-"""For the kind of a default, what a value may be."""
+"""For the kind of a default, the kinds that a value may have, and their name."""
 
 
 def entry_keywords(
     logic: Task, given: dict[str, Any]
 ) -> tuple[tuple[ScalarParam, ...], dict[str, Any]]:
-    """Run-time scalars, and the values of all keywords; raises LaunchArgumentsError."""
+    """Return run-time scalars, and the values of all keywords; raises LaunchArgumentsError."""
     scalars: list[ScalarParam] = []
     values: dict[str, Any] = {}
     known = [k.name for k in logic.keywords]
@@ -136,7 +136,7 @@ def entry_keywords(
 
 
 def bound(task: Task, keywords: Mapping[str, Any], where: Location) -> dict[str, Any]:
-    """Keyword arguments with defaults filled in; raises LaunchArgumentsError."""
+    """Return keyword arguments with defaults filled in; raises LaunchArgumentsError."""
     known: dict[str, Keyword] = {k.name: k for k in task.keywords}
     for name in keywords:
         if name not in known:
@@ -152,13 +152,13 @@ def bound(task: Task, keywords: Mapping[str, Any], where: Location) -> dict[str,
 
 
 def _typed(keyword: Keyword, value: Any) -> Any:
-    """An integer for a scalar of a float type is one, as it is when a kernel is called."""
+    """Return an integer for a scalar of a float type as a float, as a call of a kernel does."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return float(value) if whole and not keyword.static and is_float(keyword.dtype) else value
 
 
 def not_a_tensor(value: Any) -> str:
-    """A hint on what to pass where a tensor is needed."""
+    """Return a hint on what to pass where a tensor is needed."""
     if isinstance(value, Partition):
         return "one tile of a partition is P[i], or P[i, j]; its tensor is what was partitioned"
     if isinstance(value, Expression):
@@ -167,7 +167,7 @@ def not_a_tensor(value: Any) -> str:
 
 
 def require_task(logic: Any) -> Task:
-    """`logic`, where it is a task; raises LaunchArgumentsError."""
+    """Return `logic` if it is a task; raises LaunchArgumentsError otherwise."""
     if isinstance(logic, Task):
         return logic
     raise LaunchArgumentsError(
@@ -177,7 +177,7 @@ def require_task(logic: Any) -> Task:
 
 
 def require_chooser(chooser: Any) -> Chooser:
-    """`chooser`, or the defaults where None; raises WrongArgumentError."""
+    """Return `chooser`, or the defaults for None; raises WrongArgumentError."""
     if chooser is None:
         return DefaultChooser()
     asked = [getattr(chooser, name, None) for name in ("variant", "tunable")]
@@ -189,7 +189,7 @@ def require_chooser(chooser: Any) -> Chooser:
 
 
 def checked_dtypes(logic: Task, dtypes: Any) -> dict[str, str]:
-    """Element types by parameter, empty where None; WrongArgumentError, DtypeError."""
+    """Return element types by parameter, empty for None; raises WrongArgumentError, DtypeError."""
     known = table("dtypes", dtypes, "{'A': 'float16'}")
     for name, dtype in known.items():
         if dtype not in ALL:
@@ -200,7 +200,7 @@ def checked_dtypes(logic: Task, dtypes: Any) -> dict[str, str]:
 
 
 def checked_shapes(logic: Any, shapes: Any) -> dict[str, tuple[int, ...]]:
-    """Extents by parameter, as a trace takes them; LaunchArgumentsError, ShapeError."""
+    """Extents by parameter, as a trace takes them; raises LaunchArgumentsError, ShapeError."""
     require_task(logic)
     try:
         return {str(name): tuple(operator.index(n) for n in s) for name, s in shapes.items()}
@@ -222,7 +222,7 @@ def require_none(result: Any, task: Task) -> None:
 
 
 def _returns(task: Task) -> Location:
-    """The line of the task's function that returns a value, as far as its source is there."""
+    """Return the line of the function that returns a value; the task's own without its source."""
     try:
         lines, first = inspect.getsourcelines(task.function)
         tree = ast.parse(textwrap.dedent("".join(lines)))

@@ -1,4 +1,4 @@
-"""Who decides variants and tunables while a logic is traced: a mapping, or defaults."""
+"""The protocol that decides variants and tunables during a trace: a mapping, or defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from septran.location import Location
 from septran.task.tree import TaskNode, TunableValue
 
 FALLBACK = 32
-"""An integer tunable without a default in a run without a mapping: any value means the same."""
+"""The value of an integer tunable without a default in a run without a mapping.
+
+Any value gives the same result.
+"""
 
 
 def no_draft(variant: str) -> None:
@@ -22,31 +25,31 @@ def no_draft(variant: str) -> None:
 
 @dataclass(frozen=True)
 class LaunchSite:
-    """A launch about to be traced, as far as it is known before its body is."""
+    """A launch about to be traced, with what is known before its body is."""
 
     task: str
-    """The task's name."""
+    """The name of the task."""
     variants: tuple[str, ...]
-    """Names of its other decompositions."""
+    """The names of the task's other decompositions."""
     path: str
     level: int
     leaf: bool
     parallel: bool
     """Whether it is launched from a parallel loop."""
     shapes: Mapping[str, tuple[int, ...]]
-    """Nominal extents of its tensor parameters."""
+    """The nominal extents of its tensor parameters."""
     dtypes: Mapping[str, str]
     caller: str | None
-    """The caller's path; None for the entry."""
+    """The path of the caller; None for the entry."""
     location: Location = field(compare=False)
     dims: Mapping[str, int] = field(default_factory=dict)
-    """Extents of the entry's named dimensions."""
+    """The extents of the entry's named dimensions."""
     variant: str = ""
     """The variant that was chosen; empty while it is being chosen."""
     static: Mapping[str, TunableValue] = field(default_factory=dict)
-    """The entry's static flags: a convolution's stride."""
+    """The entry's static flags, such as a convolution's stride."""
     builtin: bool = False
-    """Whether the task is one of the language's."""
+    """Whether the task is built into the language."""
     homes: Mapping[str, View] = field(default_factory=dict)
     """Each tensor parameter as a view of the entry's tensor, or of a caller's temporary."""
     ranges: Mapping[Var, Range] = field(default_factory=dict)
@@ -58,34 +61,34 @@ class LaunchSite:
 
 
 class Chooser(Protocol):
-    """Decides what a logic leaves open."""
+    """Decides the variants and tunables that a logic leaves open."""
 
     def variant(self, site: LaunchSite) -> str | None:
-        """The variant to run; None for the task's own body."""
+        """Return the variant to run; None for the task's own body."""
 
     def tunable(
         self, site: LaunchSite, name: str, default: TunableValue | None, location: Location
     ) -> TunableValue | None:
-        """The value of a tunable; None where there is none at all."""
+        """Return the value of a tunable; None where it has none at all."""
 
 
 @dataclass(frozen=True)
 class DefaultChooser:
-    """Takes the task itself, and tunables as given, else their defaults, else 32."""
+    """Chooses the task itself, and tunables as given, else their defaults, else 32."""
 
     tunables: Mapping[str, TunableValue] = field(default_factory=dict)
     variants: Mapping[str, str] = field(default_factory=dict)
-    """Variant by task name, for tests of decompositions."""
+    """The variant by task name, for tests of decompositions."""
     fallback: int = FALLBACK
-    """For a tunable without any value."""
+    """The value of a tunable that has no other."""
 
     def variant(self, site: LaunchSite) -> str | None:
-        """The variant named for the task, if any."""
+        """Return the variant named for the task, if any."""
         return self.variants.get(site.task)
 
     def tunable(
         self, site: LaunchSite, name: str, default: TunableValue | None, location: Location
     ) -> TunableValue | None:
-        """The given value, the default, or none."""
+        """Return the given value, the default, or None."""
         del site, location
         return self.tunables.get(name, default)

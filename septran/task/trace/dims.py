@@ -15,13 +15,13 @@ from septran.task.frontend.definition import Task, TensorType
 
 Shape = tuple[int, ...]
 Size = tuple[int, Index]
-"""Nominal extent, and what exists of it."""
+"""The nominal extent, and the extent that exists."""
 
 
 def named_dims(
     task: Task, shapes: Mapping[str, Shape], static: Mapping[str, Any]
 ) -> dict[str, int]:
-    """Extents of named dimensions, unified over the parameters; raises SizeMismatchError."""
+    """The extents of named dimensions; raises SizeMismatchError where parameters disagree."""
     sizes = {n: tuple((e, Index.of(e)) for e in shape) for n, shape in shapes.items()}
     found = unify(task, task.specialised(static), sizes, static, task.location)
     return {name: nominal for name, (nominal, _) in found.items()}
@@ -34,7 +34,7 @@ def unify(
     static: Mapping[str, Any],
     where: Location,
 ) -> dict[str, Size]:
-    """Sizes of named dimensions from those of the tensors; raises SizeMismatchError."""
+    """Return sizes of named dimensions from those of the tensors; raises SizeMismatchError."""
     dims: dict[str, Size] = {}
     seen: dict[str, str] = {}
     formulas: list[tuple[str, str, Size]] = []
@@ -76,7 +76,7 @@ def _check_formula(
     static: Mapping[str, Any],
     where: Location,
 ) -> None:
-    """Compare an axis with the dimension that its annotation calculates, where it can."""
+    """Compare an axis with the dimension that its annotation computes, if it can be computed."""
     try:
         wanted = extent(dim, known, static, task, name)
     except InferenceError:
@@ -98,7 +98,10 @@ def _list(shape: tuple[Size, ...]) -> str:
 def extent(
     dim: Any, dims: Mapping[str, int], static: Mapping[str, Any], logic: Task, name: str
 ) -> int:
-    """One dimension's extent: a number, a known name, or arithmetic over names and flags."""
+    """Return one dimension's extent: a number, a known name, or arithmetic over names and flags.
+
+    Raises InferenceError where a name is unknown or a divisor is 0.
+    """
     if isinstance(dim, int):
         return dim
     defaults = {k.name: k.default for k in logic.keywords if k.static}

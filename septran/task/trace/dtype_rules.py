@@ -1,4 +1,4 @@
-"""Which element types a number, an operator or a primitive can have."""
+"""The element types that a number, an operator or a primitive can have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_NUMBERS = ("subtract", "floor_divide", "remainder", "power")
 
 
 def element_type(given: Any) -> str:
-    """The name of an element type: ours, NumPy's or torch's; raises DtypeError."""
+    """Return the name of an element type, of ours, NumPy's or torch's; raises DtypeError."""
     text = str(given).removeprefix("torch.")
     if text not in ALL:
         with contextlib.suppress(TypeError):
@@ -32,7 +32,7 @@ def element_type(given: Any) -> str:
 
 
 def require_number(value: Any, dtype: str, what: str, where: Location) -> None:
-    """Refuse what is no number of `dtype`; None is no content at all; raises DtypeError."""
+    """Refuse a value that `dtype` cannot represent; None means no content. Raises DtypeError."""
     if value is None:
         return
     if not isinstance(value, int | float | np.number | np.bool_):
@@ -42,7 +42,7 @@ def require_number(value: Any, dtype: str, what: str, where: Location) -> None:
 
 
 def check_expression(expr: ex.Expr, where: Location) -> None:
-    """Refuse operators on types that have none of them; raises DtypeError."""
+    """Refuse operators that their operands' types do not have; raises DtypeError."""
     for node in ex.walk(expr):
         match node:
             case ex.Constant():

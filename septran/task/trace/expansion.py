@@ -1,4 +1,4 @@
-"""Indexing an expression: ``x[:, None]`` inserts axes, nothing else has a meaning."""
+"""Indexing of an expression: ``x[:, None]`` inserts axes, nothing else has a meaning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from septran.task.errors import IndexingError
 
 
 def expanded(expr: ex.Expr, key: Any) -> ex.Expr:
-    """``x[:, None]``: full slices keep axes, None inserts one."""
+    """Return the expression of ``x[:, None]``: full slices keep axes, None inserts one."""
     items = key if isinstance(key, tuple) else (key,)
     full = sum(1 for item in items if item is not None and item is not Ellipsis)
     if Ellipsis in [i for i in items if i is Ellipsis]:
@@ -28,5 +28,5 @@ def expanded(expr: ex.Expr, key: Any) -> ex.Expr:
 
 
 def is_full(item: Any) -> bool:
-    """Whether an index is ``:``; symbols in it are not compared."""
+    """Return whether an index is ``:``; symbols in it are not compared."""
     return isinstance(item, slice) and (item.start is item.stop is item.step is None)

@@ -1,4 +1,4 @@
-"""Shapes and dtypes of the outputs that a caller does not pass."""
+"""Inference of shapes and dtypes of the outputs that a caller does not pass."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ from septran.task.trace.tracing import trace
 from septran.task.tree import Loop, Statement, TaskTree
 
 PROBE = 64
-"""Extent of every dimension in the trace that finds which parameters are written, or a
-multiple, which the static flags that are numbers divide: groups of 3 or 128, say."""
+"""The extent of every dimension in the trace that finds which parameters are written.
+
+Where static flags are numbers, a multiple that they divide: groups of 3 or 128, say.
+"""
 
 Shape = tuple[int, ...]
 Array = np.ndarray[Any, Any]
@@ -49,7 +51,7 @@ def infer_outputs(
     static: Mapping[str, Any] | None = None,
     dtypes: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Shape], dict[str, str]]:
-    """Shape and dtype of every parameter, from arrays of its inputs (or of all of them).
+    """Return shape and dtype of every parameter, from arrays of its inputs (or of all of them).
 
     Raises:
         InferenceError: an output's shape does not follow from the inputs.
@@ -71,7 +73,7 @@ def _given(
     sizes: Sequence[Shape],
     static: Mapping[str, Any] | None,
 ) -> list[str]:
-    """Which parameters the arrays are: all, or those that are only read; InferenceError."""
+    """Return the parameters that the arrays are: all, or those only read; raises InferenceError."""
     every = [name for name, _ in logic.tensors]
     try:
         outputs = written(logic, static)
@@ -92,13 +94,13 @@ def _given(
 _SIZES = (
     IndexingError, PartitionError, ShapeError, SizeMismatchError, UnmetDemandError, ViewError,
 )  # fmt: skip
-"""Mistakes that may be of made-up sizes, not of the logic."""
+"""The errors that may be due to made-up sizes rather than to the logic."""
 
 
 def _fitting(
     logic: Task, sizes: Sequence[Shape], static: Mapping[str, Any], error: LogicError
 ) -> list[str]:
-    """The parameters that are the ones not written when they have these sizes."""
+    """Return the parameters with which these sizes trace soundly, and which are then only read."""
     every = [name for name, _ in logic.tensors]
     for names in itertools.combinations(every, len(sizes)):
         try:
@@ -122,7 +124,7 @@ def complete(
     static: Mapping[str, Any] | None = None,
     dtypes: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Shape], dict[str, str]]:
-    """`infer_outputs` from names: shapes and dtypes of some parameters to those of all."""
+    """Infer shapes and dtypes of all parameters from those of some, as `infer_outputs` by name."""
     known, kinds = checked_shapes(logic, shapes), checked_dtypes(logic, kinds)
     dims = named_dims(logic, known, static or {})
     for name, kind in logic.specialised(static or {}):
@@ -138,7 +140,7 @@ def complete(
 
 
 def written(logic: Task, static: Mapping[str, Any] | None = None) -> frozenset[str]:
-    """Names of the parameters that the logic writes: as stated, else by a trace.
+    """Return the names of the parameters that the logic writes: as declared, else by a trace.
 
     Raises:
         NothingWrittenError: there are none, so that the logic has no result.
@@ -157,7 +159,7 @@ def written(logic: Task, static: Mapping[str, Any] | None = None) -> frozenset[s
 
 
 def _probe(logic: Task, static: Mapping[str, Any] | None) -> TaskTree:
-    """A trace at made-up extents, enough to see what is written; greater ones if need be."""
+    """Return a trace at made-up extents, enough to see what is written; greater ones if need be."""
     failures: list[LogicError] = []
     tensors = logic.specialised(static or {})
     free = any(k.dims is None for _, k in tensors)
@@ -177,11 +179,11 @@ def _probe(logic: Task, static: Mapping[str, Any] | None) -> TaskTree:
 
 
 FEW = 9
-"""Extents below this are tried where the made-up ones do not fit: windows, taps."""
+"""The bound below which extents are tried where the made-up ones do not fit: windows, taps."""
 
 
 def _with_few(logic: Task, static: Mapping[str, Any], size: int, error: LogicError) -> TaskTree:
-    """A trace in which one or two dimensions are short, as those of a window of fixed extent."""
+    """Return a trace in which one or two dimensions are short, like a window of fixed extent."""
     tensors = logic.specialised(static)
     names = sorted({str(d) for _, k in tensors for d in k.dims or () if str(d).isidentifier()})
     for count in (1, 2):
@@ -210,9 +212,9 @@ def _made_up(
     rank: int,
     short: Mapping[str, int] | None = None,
 ) -> dict[str, Shape]:
-    """Shapes with an extent of `size` everywhere, but for windows and what is `short`.
+    """Return shapes with an extent of `size` everywhere, except for windows and `short` ones.
 
-    A dimension that is a static flag has the flag's value; `rank` where the rank is open.
+    A dimension that is a static flag has the flag's value; a tensor of any rank has `rank` axes.
     """
     names = {str(d) for _, k in tensors for d in k.dims or () if str(d).isidentifier()}
     small = {n for _, k in tensors for d in k.dims or () for n in _subtracted(str(d))}
@@ -229,14 +231,14 @@ def _made_up(
 
 
 def _divisible(logic: Task, static: Mapping[str, Any]) -> int:
-    """An extent that every static flag that is a number divides."""
+    """Return an extent that is a multiple of every static flag that is a number."""
     flags = {k.name: k.default for k in logic.keywords if k.static} | dict(static)
     numbers = [v for v in flags.values() if isinstance(v, int) and 0 < v < PROBE**2]
     return math.lcm(PROBE, *numbers)
 
 
 def _subtracted(dim: str) -> set[str]:
-    """Names that are subtracted in a dimension's formula: window sizes, which are small."""
+    """Return names that are subtracted in a dimension's formula: window sizes, which are small."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(dim, mode="eval")):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
@@ -251,7 +253,7 @@ def _search(
     chooser: Chooser | None,
     static: Mapping[str, Any] | None,
 ) -> dict[str, Shape]:
-    """Extents of unannotated outputs: those inputs' extents with which the trace is sound.
+    """Return shapes of unannotated outputs: extents of inputs with which the trace is sound.
 
     A candidate is sound when shapes agree everywhere and every input is used to its ends.
     """
@@ -280,7 +282,7 @@ def _search(
 
 
 def _spans(tree: TaskTree) -> bool:
-    """Whether the entry uses every parameter from its first to its last element."""
+    """Return whether the entry uses every parameter from its first to its last element."""
     reach: dict[tuple[str, int], tuple[int, int]] = {}
     for statement, ranges in _with_ranges(tree.root.body, {}):
         for access in accesses(statement):

@@ -1,4 +1,4 @@
-"""What the operands of a primitive must be like, by its contract."""
+"""Checks of the operands of a primitive against its contract."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from septran.task.trace.tensors import Tile
 
 
 def check_axes(contract: Contract, operands: tuple[Tile, ...], where: Location) -> None:
-    """Equal letters have equal extents, also at ragged edges; raises ShapeError."""
+    """Check that equal letters have equal extents, also at ragged edges; raises ShapeError."""
     seen: dict[str, tuple[int, Index, str]] = {}
     for letters, tile, label in zip(contract.axes, operands, contract.operands, strict=True):
         if letters == "*":
@@ -46,7 +46,7 @@ def check_axes(contract: Contract, operands: tuple[Tile, ...], where: Location) 
 
 
 def check_dtypes(contract: Contract, operands: tuple[Tile, ...], where: Location) -> None:
-    """Products are of integers or of floats; raises DtypeError."""
+    """Check that a product is of integers or of floats, not of both; raises DtypeError."""
     if contract.name != "gemm":
         return
     c, a, b = (o.own_dtype for o in operands)

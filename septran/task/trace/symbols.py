@@ -23,18 +23,18 @@ BROADCAST = (
     "NumPy's rule: from the last axis backwards extents are equal or one is 1; "
     "at ragged edges take extents from a tensor's shape (A.shape[0])"
 )
-"""The hint where shapes do not fit each other."""
+"""The hint of errors about shapes that do not fit each other."""
 
 
 def _infix(name: str) -> tuple[Infix, Infix]:
-    """An operator of expressions and its reflection."""
+    """Return an operator of expressions and its reflection."""
     return (lambda self, other: apply(name, self, other)), (
         lambda self, other: apply(name, other, self)
     )
 
 
 class Symbol:
-    """An integer that is known only when the kernel runs: a loop index or what follows from it."""
+    """An integer that is known only when the kernel runs: a loop index, or computed from some."""
 
     __slots__ = ("index",)
 
@@ -211,27 +211,30 @@ class Extent(Symbol):
 
 
 def symbol(index: Index) -> Any:
-    """An int where the index is constant, else a symbol."""
+    """Return an int where the index is constant, else a symbol."""
     return index.as_int() if index.is_constant else Symbol(index)
 
 
 def extent(nominal: int, valid: Index) -> Any:
-    """An int where all of a tile always exists, else an extent that knows what does."""
+    """Return an int where all of a tile always exists, else an extent with both."""
     return nominal if valid == Index.of(nominal) else Extent(nominal, valid)
 
 
 def nominal(value: Any) -> Any:
-    """The size of a full tile along an axis, where `value` is the extent of one."""
+    """Return the size of a full tile along an axis, where `value` is the extent of one."""
     return value.nominal if isinstance(value, Extent) else value
 
 
 FAR = 1 << 15
-"""Indices of elements have factors and constants below this; with greater ones a number is
-arithmetic of its own in 64 bits, lest it make all indices of its kernel so wide."""
+"""The bound on factors and constants of indices of elements.
+
+An index with a greater one is a number, computed in 64 bits, lest it make all indices of its
+kernel so wide.
+"""
 
 
 def as_index(value: Any) -> Index:
-    """An int, symbol or variable as an index; raises IndexingError."""
+    """Return an int, symbol or variable as an index; raises IndexingError."""
     if isinstance(value, Symbol):
         return value.index
     if isinstance(value, Index | Var):
@@ -246,7 +249,7 @@ def as_index(value: Any) -> Index:
 
 
 def integers(values: Iterable[Any], what: str) -> tuple[int, ...]:
-    """Extents of full tiles as integers; raises IndexingError."""
+    """Return extents of full tiles as integers; raises IndexingError."""
     found = [as_index(nominal(v)) for v in values]
     for index in found:
         if not index.is_constant:
@@ -274,22 +277,22 @@ class Expression(Refusals):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Extents: integers, or what exists where an axis is ragged."""
+        """The extents: integers, or symbols of what exists where an axis is ragged."""
         e = self.expr
         return tuple(extent(n, v) for n, v in zip(e.shape, e.valid, strict=True))
 
     @property
     def ndim(self) -> int:
-        """How many axes it has."""
+        """The number of axes."""
         return len(self.expr.shape)
 
     @property
     def dtype(self) -> str:
-        """Name of the element type."""
+        """The name of the element type."""
         return self.expr.dtype
 
     def astype(self, dtype: Any) -> Expression:
-        """The same values in another dtype."""
+        """Return the same values in another dtype; raises DtypeError for an unknown one."""
         return Expression(ex.Cast(self.expr, element_type(dtype)))
 
     def __getitem__(self, key: Any) -> Any:
@@ -343,7 +346,7 @@ class Expression(Refusals):
 
 
 def operand(value: Any) -> ex.Expr:
-    """A value as an expression: tensors, expressions, numbers, symbols."""
+    """Return a tensor, an expression, a number or a symbol as an expression; raises ShapeError."""
     if isinstance(value, Expression):
         return value.expr
     if isinstance(value, Symbol):
@@ -362,7 +365,7 @@ def operand(value: Any) -> ex.Expr:
 
 
 def _number(index: Index) -> ex.Expr:
-    """An index as a number: as 64-bit arithmetic where it may be no index of elements."""
+    """Return an index as a number, in 64-bit arithmetic where it may be no index of elements."""
     if _greatest(index) < FAR:
         return ex.IndexValue(index)
     total: ex.Expr = ex.Constant(index.constant, "int64")
@@ -373,7 +376,7 @@ def _number(index: Index) -> ex.Expr:
 
 
 def _greatest(index: Index) -> int:
-    """The greatest factor, divisor or constant in an index, inside of its atoms, too."""
+    """Return the greatest factor, divisor or constant in an index, also inside of its atoms."""
     numbers = [abs(index.constant)]
     for atom, factor in index.terms:
         numbers.append(abs(factor))
@@ -399,7 +402,7 @@ def _atom(atom: Atom) -> ex.Expr:
 
 
 def apply(name: str, left: Any, right: Any) -> Expression:
-    """A binary function with broadcasting."""
+    """Return a binary function of two values with broadcasting; raises ShapeError."""
     try:
         return Expression(ex.binary(name, operand(left), operand(right)))
     except ex.ShapeMismatchError as error:
@@ -407,12 +410,12 @@ def apply(name: str, left: Any, right: Any) -> Expression:
 
 
 def function(name: str, value: Any) -> Expression:
-    """A unary function."""
+    """Return a unary function of a value."""
     return Expression(ex.unary(name, operand(value)))
 
 
 def where(condition: Any, yes: Any, no: Any) -> Expression:
-    """`yes` where the condition holds, else `no`."""
+    """Return `yes` where the condition holds, else `no`; both are computed. Raises ShapeError."""
     try:
         return Expression(ex.select(operand(condition), operand(yes), operand(no)))
     except ex.ShapeMismatchError as error:
@@ -420,13 +423,14 @@ def where(condition: Any, yes: Any, no: Any) -> Expression:
 
 
 def reduction(name: str, value: Any, axis: int | None, keepdims: bool) -> Expression:
-    """Reduce along one axis, or along all of them."""
+    """Reduce along one axis, or along all of them; raises ShapeError for an unknown axis."""
     expr = operand(value)
     if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int | np.integer)):
         raise ShapeError(
             f"axis {axis!r} is not one integer", Location.of_caller(),
             hint="reduce along one axis at a time, or along all of them without axis",
         )  # fmt: skip
+    # From the last axis on, so that the numbers of the others stay.
     axes = [axis] if axis is not None else list(range(len(expr.shape) - 1, -1, -1))
     try:
         for at in axes:

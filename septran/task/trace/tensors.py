@@ -30,29 +30,29 @@ if TYPE_CHECKING:
 
 
 class Padded(int):
-    """A tile's extent; where less of a dimension exists, a multiple of `multiple` all the same.
+    """A tile's extent that is rounded up to a multiple where less of a dimension exists.
 
-    What lies beyond the dimension does not exist: it is the ragged edge of a single tile.
+    The elements beyond the dimension do not exist: they are the ragged edge of a single tile.
     """
 
     multiple: int
 
     def __new__(cls, extent: int, multiple: int) -> Padded:
-        """`extent`, of tiles in multiples of `multiple`."""
+        """Return `extent` as one that is rounded up in multiples of `multiple`."""
         made = super().__new__(cls, extent)
         made.multiple = multiple
         return made
 
 
 def fitted(block: int, extent: int) -> int:
-    """The extent of a tile of a dimension of `extent`: at most `block`, at least 1."""
+    """Return the extent of a tile of a dimension of `extent`: at most `block`, at least 1."""
     if isinstance(block, Padded) and extent:
         extent = -(-extent // block.multiple) * block.multiple
     return max(1, min(int(block), extent))
 
 
 def _in_place(name: str) -> Callable[[Tile, Any], Tile]:
-    """An augmented assignment: as in NumPy it stores, and does not only rename."""
+    """Return an augmented assignment, which stores as in NumPy and does not only rename."""
 
     def store(self: Tile, other: Any) -> Tile:
         self.frame.assign(self, apply(name, self, other))
@@ -71,39 +71,43 @@ class Tile(Expression):
 
     @property
     def expr(self) -> ex.Expr:
-        """Its elements as an expression."""
+        """The elements as an expression; raises EscapeError outside of the tensor's task."""
         self.frame.require_live(self)
         return ex.Load(self.view, self.own_dtype)
 
     @property
     def name(self) -> str:
-        """The parameter or temporary that it is (a view of)."""
+        """The parameter or temporary that this is, or is a view of."""
         return self.view.tensor
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Extents: integers, or what exists where an axis is ragged."""
+        """The extents: integers, or symbols of what exists where an axis is ragged."""
         pairs = zip(self.view.shape, self.view.valid, strict=True)
         return tuple(extent(n, v) for n, v in pairs)
 
     @property
     def ndim(self) -> int:
-        """How many axes it has."""
+        """The number of axes."""
         return self.view.rank
 
     @property
     def T(self) -> Tile:  # noqa: N802  # as NumPy's
-        """The axes in reverse order."""
+        """A view with the axes in reverse order."""
         return self.transpose(*reversed(range(self.ndim)))
 
     def transpose(self, *order: int) -> Tile:
-        """The axes in the given order; a view, no copy."""
+        """Return a view with the axes in the given order; raises IndexingError."""
         if sorted(order) != list(range(self.ndim)):
             raise IndexingError(f"{order} is no order of {self.ndim} axes", Location.of_caller())
         return self._with(self.view.transposed(tuple(order)))
 
     def reshape(self, *shape: Any) -> Tile:
-        """Merge or split axes in row-major order, where that stays a view (it always does here)."""
+        """Return a view with axes merged or split in row-major order; one extent may be -1.
+
+        Raises ShapeError where the sizes differ, ViewError where a ragged axis would be merged or
+        split.
+        """
         extents = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
         return self._with(_reshaped(self.view, integers(extents, "an extent")))
 
@@ -173,7 +177,7 @@ class Partition:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """How many tiles along each axis; symbols where that depends on loop indices."""
+        """The number of tiles along each axis; symbols where that depends on loop indices."""
         ranges = self.tile.frame.ranges
         pairs = zip(self.tile.view.valid, self.block, strict=True)
         return tuple(symbol(ceil_div(v, b).simplify(ranges)) for v, b in pairs)
@@ -243,7 +247,7 @@ class Partition:
     if not TYPE_CHECKING:  # else every attribute would be there for a type checker
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Only called for what there is not; raises."""
+            """Raise UnknownConstructError; Python calls it only for attributes that are missing."""
             raise unknown_attribute("a partition", name, ("shape", "tile", "block"))
 
     def __repr__(self) -> str:
@@ -251,7 +255,7 @@ class Partition:
 
 
 def _sure(gap: Index, ranges: Mapping[Var, Range]) -> bool:
-    """Whether the least value of `gap` is one it really takes: each index occurs once."""
+    """Return whether `gap` really takes its least value: each index occurs once."""
     return all(isinstance(atom, Var) for atom, _ in gap.terms) and bool(ranges)
 
 
@@ -262,7 +266,7 @@ def windowed(
     padding: tuple[int, ...],
     dilation: tuple[int, ...],
 ) -> Tile:
-    """The last ``len(size)`` axes replaced by output positions, then window offsets."""
+    """Return a view with the last ``len(size)`` axes as output positions, then window offsets."""
     where = Location.of_caller()
     count, rank = len(size), tile.ndim
     if not len(stride) == len(padding) == len(dilation) == count or count > rank:
@@ -289,7 +293,7 @@ def windowed(
 
 
 def _require_whole(tile: Tile, at: int, where: Location) -> None:
-    """Refuse to pad a part of a tensor, beyond which there are elements, not zeros."""
+    """Refuse to pad a part of a tensor, which has elements and not zeros around it; ViewError."""
     home = tile.frame.home(tile.view)
     places = [n for n, e in enumerate(home.view.index) if e == Index.of(axis(at))]
     if not places or home.shape[places[0]] != tile.view.shape[at] or tile.view.padded:
@@ -375,7 +379,7 @@ def _range(view: View, n: int, item: slice, frame: Frame) -> View:
 
 
 def _beginning(view: View, n: int, stop: Index, frame: Frame) -> View:
-    """The first `stop` of what exists along an axis, a ragged view: `stop` varies with a loop."""
+    """Return the first `stop` elements of an axis, as a ragged view: `stop` varies with a loop."""
     low = least(stop, frame.ranges, frame.tracer.extents)
     if low < 0 and not frame.tracer.drafting:
         raise IndexingError(
@@ -388,7 +392,7 @@ def _beginning(view: View, n: int, stop: Index, frame: Frame) -> View:
 
 
 def _bound(view: View, n: int, given: Any, default: Index) -> Index:
-    """One end of a slice; negative ones count from the end."""
+    """Return one end of a slice; negative ones count from the end."""
     if given is None:
         return default
     at = as_index(given)
@@ -396,7 +400,7 @@ def _bound(view: View, n: int, given: Any, default: Index) -> Index:
 
 
 def _completed(shape: tuple[int, ...], total: int) -> tuple[int, ...]:
-    """A shape whose one extent of -1 follows from the others, where it can."""
+    """A shape with its one extent of -1 replaced by what the others leave, if that divides."""
     known = math.prod(e for e in shape if e != -1)
     if shape.count(-1) != 1 or not known or total % known:
         return shape
@@ -415,6 +419,9 @@ def _reshaped(view: View, shape: tuple[int, ...]) -> View:
                 "a ragged axis cannot be merged or split", where,
                 hint="reshape the whole tensor first, then partition it",
             )  # fmt: skip
+    # Elements are numbered in row-major order of the new shape, and each old axis is a digit of
+    # that number. Simplifying by the new axes' ranges leaves plain sums where axes are merged or
+    # split evenly.
     flat, stride = Index(), 1
     for n in reversed(range(len(shape))):
         flat, stride = flat + Index.of(axis(n)) * stride, stride * shape[n]

@@ -68,16 +68,16 @@ from septran.task.tree import (
 Views = Sequence[tuple[tuple[int, ...], tuple[Index, ...], str]]
 """Nominal extents, extents that exist, and the type of each tensor of a launch."""
 DEPTH = 64
-"""The deepest nesting of launches."""
+"""The greatest nesting of launches."""
 
 
 @dataclass(frozen=True)
 class Home:
-    """A task's tensor as a view of the entry's tensor, or of a caller's temporary."""
+    """The place of a task's tensor: a view of the entry's tensor, or of a caller's temporary."""
 
     view: View
     shape: tuple[int, ...]
-    """Extents of that tensor."""
+    """The extents of the entry's tensor or the temporary."""
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Frame:
     site: LaunchSite
     body: list[Statement] = field(default_factory=list)
     parallel: int = 0
-    """How many parallel loops of its own are open."""
+    """The number of its own parallel loops that are open."""
     spread: list[Index] = field(default_factory=list)
     """How often each index of those turns."""
     tunables: dict[str, TunableValue] = field(default_factory=dict)
@@ -97,14 +97,14 @@ class Frame:
     names: set[str] = field(default_factory=set)
     types: dict[str, TensorType] = field(default_factory=dict)
     homes: dict[str, Home] = field(default_factory=dict)
-    """Where each parameter and temporary of the task lies."""
+    """The place of each parameter and temporary of the task."""
     live: bool = True
     left: Location | None = None
-    """A loop whose body was left by break or return."""
+    """The place of a loop whose body was left by break or return, else None."""
 
     @property
     def ranges(self) -> dict[Var, Range]:
-        """Ranges of all loop indices so far."""
+        """The ranges of all loop indices so far."""
         return self.tracer.ranges
 
     def simplified(self, view: View) -> View:
@@ -121,7 +121,7 @@ class Frame:
         )
 
     def _existing(self, valid: Index) -> Index:
-        """An extent; 0 where a slice of a ragged tile begins behind what exists of it."""
+        """Return an extent, 0 where a slice of a ragged tile begins behind what exists of it."""
         known = valid.simplify(self.ranges)
         behind = least(known, self.ranges, self.tracer.extents) < 0
         return maximum(0, known) if behind else known
@@ -136,7 +136,7 @@ class Frame:
             )
 
     def require_leaf(self, what: str) -> None:
-        """Refuse in composites; raises CompositeTouchesDataError."""
+        """Refuse an operation in composites; raises CompositeTouchesDataError."""
         if not self.task.leaf:
             raise CompositeTouchesDataError(
                 f"composite task {self.task.name} {what}",
@@ -145,7 +145,7 @@ class Frame:
             )
 
     def require_composite(self, what: str) -> None:
-        """Refuse in leaves; raises LeafLaunchesError."""
+        """Refuse an operation in leaves; raises LeafLaunchesError."""
         if self.task.leaf:
             raise LeafLaunchesError(
                 f"leaf task {self.task.name} {what}",
@@ -172,7 +172,10 @@ class Frame:
             )  # fmt: skip
 
     def assign(self, target: Tile, value: Any) -> None:
-        """Record ``target[:] = value``."""
+        """Record ``target[:] = value``.
+
+        Raises ShapeError, DtypeError, ReadOnlyError or EscapeError.
+        """
         self.require_leaf("computes on elements")
         self.require_writable(target)
         expr = operand(value)
@@ -202,7 +205,7 @@ class Frame:
         place: Location,
         home: Home | None,
     ) -> Param:
-        """A parameter of the given extents and dtype, which lies in `home`."""
+        """Return a parameter of the given extents and dtype, which lies in `home`."""
         shape, valid, dtype = given
         self.names.add(name)
         self.types[name] = kind
@@ -211,12 +214,12 @@ class Frame:
         return Param(name, shape, valid, dtype, False, False, place, dims)
 
     def home(self, view: View) -> Home:
-        """Where a view of this task's tensor lies."""
+        """Return the place of a view of this task's tensor."""
         held = self.homes[view.tensor]
         return replace(held, view=held.view.compose(view))
 
     def fresh(self, name: str) -> str:
-        """A name that nothing in this task has yet."""
+        """Return a name that nothing in this task has yet."""
         unique, number = name, 1
         while unique in self.names:
             number += 1
@@ -234,15 +237,15 @@ class Tracer:
     static: dict[str, TunableValue] = field(default_factory=dict)
     ranges: dict[Var, Range] = field(default_factory=dict)
     extents: dict[Var, Index] = field(default_factory=dict)
-    """How often each loop turns, outer loops first."""
+    """The number of iterations of each loop, outer loops first."""
     open: list[Var] = field(default_factory=list)
-    """Indices of the loops that are open now."""
+    """The indices of the loops that are open now."""
     frames: list[Frame] = field(default_factory=list)
     variables: dict[str, int] = field(default_factory=dict)
     check: bool = True
     """Whether races, privileges and demands are checked."""
     demand: UnmetDemandError | None = None
-    """The first that was not met, where they are not checked: sizes may be made up."""
+    """The first demand that was not met in a trace without checks, whose sizes may be made up."""
     drafting: bool = False
     """Whether this is a draft, for the structure of what is launched alone."""
     drafts: dict[str, TaskNode] = field(default_factory=dict)
@@ -255,7 +258,7 @@ class Tracer:
         return given
 
     def unmet(self, demand: UnmetDemandError) -> None:
-        """Refuse sizes that the logic is not for, or see whether they do for this trace."""
+        """Raise for a demand that is not met, or remember it in a trace without checks."""
         if self.check:
             raise demand
         self.demand = self.demand or demand
@@ -266,7 +269,7 @@ class Tracer:
         return low, max(high, 1) if self.drafting else high
 
     def variable(self, letter: str) -> Var:
-        """A loop index that is unique in the tree."""
+        """Return a loop index that is unique in the tree."""
         number = self.variables.get(letter, 0)
         self.variables[letter] = number + 1
         return Var(f"{letter}_{number}" if number else letter)
@@ -346,7 +349,7 @@ class Tracer:
 
     @contextmanager
     def _blaming(self, frame: Frame) -> Iterator[None]:
-        """Let the chooser say that a mistake is in what it chose, not in the logic."""
+        """Let the chooser report a mistake as one of its choice, not of the logic."""
         try:
             yield
         except LogicError as error:
@@ -454,11 +457,11 @@ class Draft:
 
 
 _ACTIVE: ContextVar[Tracer | None] = ContextVar("_ACTIVE", default=None)
-"""The innermost trace of this thread: others may trace at the same time."""
+"""The innermost trace of this context: threads may trace at the same time."""
 
 
 def current() -> Frame:
-    """The task being traced; raises NotInTaskError outside of one."""
+    """Return the task being traced; raises NotInTaskError outside of one."""
     tracer = _ACTIVE.get()
     if tracer is None or not tracer.frames:
         raise NotInTaskError(
@@ -486,7 +489,7 @@ def trace(
     *,
     check: bool = True,
 ) -> TaskTree:
-    """The task tree of `logic` for tensors of `shapes` and `dtypes` (float32 where missing).
+    """Return the task tree of `logic` for tensors of `shapes` and `dtypes` (float32 where missing).
 
     Raises:
         LogicError: of one of the classes in `septran.task.errors`.
