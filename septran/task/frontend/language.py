@@ -113,7 +113,9 @@ def _each(value: Any, count: int) -> tuple[int, ...]:
 
 
 def parallel_range(*extents: Any) -> Iterations:
-    """Loop over independent iterations in any order, by one index, or a tuple for several extents.
+    """Loop over independent iterations in any order.
+
+    Yields one index, or a tuple of indices for several extents.
     """
     return _loop(extents, parallel=True)
 
