@@ -1,4 +1,4 @@
-"""What machine files demand of layouts: instructions of operands, engines of copies."""
+"""Layouts that machine files demand: instructions of their operands, engines of their copies."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from septran.tile.nodes import Buffer, Copy, Region, TileProgram
 def demanded_layout(
     instruction: Instruction, operand: str, region: Region, buffer: Buffer
 ) -> Layout | None:
-    """The layout that a contract demands of an operand, in the buffer's own axes.
+    """Return the layout that a contract demands of an operand, in the buffer's own axes.
 
-    Of a swizzle the contract gives the widest; a buffer with shorter rows has a narrower.
-    A contract of layouts is one of operands in memory: registers are not laid out.
+    For a swizzle the contract gives the widest; a buffer with shorter rows has a narrower one. The
+    contract is about operands in memory: registers have no layout, so None.
     """
     text = instruction.layouts.get(operand)
     memories = instruction.operands.get(operand, (buffer.memory,))
@@ -34,7 +34,7 @@ def demanded_layout(
 
 
 def converts(program: TileProgram, copy: Copy) -> bool:
-    """Whether a copy's engine can write its target's layout from its source's."""
+    """Return whether a copy's engine can write its target's layout from its source's."""
     source, target = program.buffer(copy.source.buffer), program.buffer(copy.target.buffer)
     known = program.machine.engine(copy.engine).layouts
     return source.layout == target.layout or {source.layout.kind, target.layout.kind} <= set(known)

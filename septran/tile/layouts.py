@@ -1,4 +1,4 @@
-"""Layouts: where element (i, j, ...) of a buffer lies, in elements from its start."""
+"""Layouts: the place of element (i, j, ...) of a buffer, in elements from its start."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ class Layout:
 
     @staticmethod
     def parse(text: str) -> Layout:
-        """From ``row``, ``padded(16)``, ``panels(1)``, ``swizzle128``; ValueError else."""
+        """Return the layout of ``row``, ``padded(16)``, ``panels(1)``, ``swizzle128``.
+
+        Raises ValueError for other texts.
+        """
         match = re.fullmatch(r"([a-z]+)\s*(?:\(([\d\s,]*)\)|(\d+))?", text.strip())
         if not match or match[1] not in KINDS:
             raise ValueError(f"unknown layout {text!r}; there are {', '.join(KINDS)}")
@@ -61,17 +64,17 @@ class Layout:
 
     @property
     def open(self) -> bool:
-        """Whether it is of panels whose size nobody has said yet."""
+        """Whether it is of panels whose size the instruction that reads them decides."""
         return self.kind == "panels" and len(self.parameters) == 1
 
     @property
     def group(self) -> int:
-        """Elements of a row that panels hold side by side; 1 where there are no groups."""
+        """The number of elements of a row that panels hold side by side; 1 without groups."""
         return self.parameters[2] if self.kind == "panels" and len(self.parameters) > 2 else 1
 
     @property
     def least_rank(self) -> int:
-        """Axes that a buffer laid out so has at least."""
+        """The least number of axes of a buffer with this layout."""
         if self.kind == "panels":
             return max(self.parameters[0] + 1, 2 if self.group > 1 else 1)
         return {"column": 2, "fractal": 2, "padded": 1, "swizzle": 1}.get(self.kind, 0)
@@ -83,7 +86,7 @@ class Layout:
     def offset(
         self, coordinates: Sequence[IndexLike], shape: Sequence[int], itemsize: int = 1
     ) -> Index:
-        """Elements from the buffer's start to the element at `coordinates`."""
+        """Return the elements from the buffer's start to the element at `coordinates`."""
         at = [Index.of(c) for c in coordinates]
         if self.kind == "swizzle":
             raise ValueError("a swizzle permutes bits: use swizzled_offset on integers")
@@ -93,7 +96,7 @@ class Layout:
     def swizzled_offset(
         self, coordinates: Sequence[int], shape: Sequence[int], itemsize: int
     ) -> int:
-        """`offset` for integers, for every kind."""
+        """Return `offset` for integer coordinates and every kind of layout."""
         if self.kind != "swizzle":
             return self.offset(coordinates, shape).as_int()
         width = self.parameters[0]
@@ -105,12 +108,12 @@ class Layout:
         return swizzled(start, width) // itemsize
 
     def panel_bytes(self, shape: Sequence[int]) -> int:
-        """Bytes from one panel of a swizzle to the next: whole periods of its pattern."""
+        """The bytes from one panel of a swizzle to the next: whole periods of its pattern."""
         size = math.prod(shape[:-1]) * self.parameters[0]
         return -(-size // SWIZZLE_PERIOD) * SWIZZLE_PERIOD
 
     def elements(self, shape: Sequence[int], itemsize: int = 1) -> int:
-        """Elements that a buffer of `shape` takes, holes included."""
+        """Return the elements that a buffer of `shape` takes, holes included."""
         if math.prod(shape) == 0:
             return 0
         if self.kind == "swizzle":
@@ -120,7 +123,7 @@ class Layout:
         return math.prod(sizes)
 
     def _split(self, at: list[Index], shape: list[int]) -> tuple[list[Index], list[int]]:
-        """Coordinates and extents of the equivalent row-major array."""
+        """Return coordinates and extents of the equivalent row-major array."""
         match self.kind, self.parameters:
             case "column", _:
                 return [*at[:-2], at[-1], at[-2]], [*shape[:-2], shape[-1], shape[-2]]
@@ -153,17 +156,17 @@ _PARAMETERS = {
 """The number of arguments that each kind takes."""
 ROW = Layout()
 SWIZZLE_PERIOD = 1024
-"""Bytes after which the pattern of a swizzle repeats, whatever its width."""
+"""The number of bytes after which the pattern of a swizzle repeats, whatever its width."""
 
 
 def swizzled(address: int, width: int) -> int:
-    """The place of the byte at `address` in a swizzle of 32, 64 or 128 bytes."""
+    """Return the address in a swizzle of 32, 64 or 128 bytes for the byte at `address`."""
     chunks = width // 16 - 1
     return address ^ ((address >> 7 & chunks) << 4)
 
 
 def widest_swizzle(row_bytes: int, most: int = 128) -> Layout:
-    """The widest swizzle whose panels rows of that length fill; padded where none does."""
+    """Return the widest swizzle whose panels rows of that length fill, else the narrowest wider."""
     fits = [w for w in (128, 64, 32) if w <= most and row_bytes % w == 0]
     wider = [w for w in (32, 64, 128) if w <= most and w >= row_bytes]
     return Layout("swizzle", ((fits or wider or [most])[0],))

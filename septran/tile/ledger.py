@@ -32,7 +32,10 @@ from septran.tile.nodes import (
 
 HIDDEN, EXPOSED, REMOVED = "hidden", "exposed", "removed"
 _GRID = 1 << 22
-"""Iterations whose ragged extents are added up one by one; of more, the most is counted."""
+"""The number of iterations up to which ragged extents are summed one by one.
+
+For more of them, the nominal tile counts in each.
+"""
 
 
 @dataclass(frozen=True)
@@ -41,14 +44,14 @@ class Entry:
 
     tensor: str
     source: str
-    """The memory it comes from."""
+    """The source memory."""
     target: str
-    """The memory it goes to."""
+    """The target memory."""
     bytes: int
-    """Bytes of one trip of a full tile; for a multicast, the part that one block brings."""
+    """Bytes of one trip of a full tile; for a multicast, the part that one block copies."""
     trips: int
     total_bytes: int
-    """Of all trips, ragged tiles counted as they are; 0 where it was removed."""
+    """Bytes of all trips, with ragged tiles counted as they are; 0 where it was removed."""
     engine: str
     state: str
     """``hidden`` behind computation, ``exposed``, or ``removed``."""
@@ -58,11 +61,11 @@ class Entry:
     saved_bytes: int = 0
     """The bytes that a removed copy would have moved."""
     by: str = ""
-    """The pass that removed it."""
+    """The pass that removed it; empty for others."""
 
     @property
     def edge(self) -> str:
-        """``DRAM -> L2``."""
+        """The memory edge: ``DRAM -> L2``."""
         return f"{self.source} -> {self.target}"
 
 
@@ -72,18 +75,18 @@ class Ledger(Displayable):
 
     name: str
     rows: tuple[Entry, ...]
-    """In program order, removed copies last."""
+    """The copies in program order, removed ones last."""
     main_memory: str
     least_bytes: int
-    """Compulsory traffic: each input is read once and each output is written once."""
+    """The compulsory traffic in bytes: each input is read once, each output is written once."""
     in_place: tuple[str, ...]
-    """Parameters that are used where they are, without any copy."""
+    """The parameters that are used where they are, without any copy."""
     in_place_bytes: int
-    """Their part of `least_bytes`."""
+    """The part of `least_bytes` of those parameters."""
 
     @property
     def edges(self) -> Mapping[str, int]:
-        """Bytes by memory edge, in order of first use."""
+        """Return the bytes by memory edge, in order of first use."""
         sums: dict[str, int] = {}
         for row in self.rows:
             if row.state != REMOVED:
@@ -92,7 +95,7 @@ class Ledger(Displayable):
 
     @property
     def main_memory_bytes(self) -> int:
-        """Bytes that copies move from and to main memory; tensors used in place count once."""
+        """The bytes that copies move from and to main memory; tensors used in place count once."""
         moved = (
             row.total_bytes * [row.source, row.target].count(self.main_memory) for row in self.rows
         )
@@ -100,11 +103,11 @@ class Ledger(Displayable):
 
     @property
     def ratio(self) -> float:
-        """Main-memory traffic over the compulsory traffic; 1 is perfect."""
+        """The main-memory traffic over the compulsory traffic; 1 is perfect."""
         return self.main_memory_bytes / self.least_bytes if self.least_bytes else 1.0
 
     def records(self) -> list[dict[str, Any]]:
-        """One flat dict a row: ``pandas.DataFrame(ledger.records())``."""
+        """Return one flat dict for each row: ``pandas.DataFrame(ledger.records())``."""
         places = ("logic", "mapping")
         return [
             {**asdict(row), "edge": row.edge}
@@ -113,7 +116,7 @@ class Ledger(Displayable):
         ]
 
     def explore(self) -> Any:
-        """The copies as an interactive graph: memories, bands, and why each is there."""
+        """Return the copies as an interactive graph: memories, bands, and why each is there."""
         return view(self, "live")
 
     def __str__(self) -> str:
@@ -130,7 +133,7 @@ class Ledger(Displayable):
 
 
 def ledger(program: TileProgram) -> Ledger:
-    """Every copy of `program`, what it moves and why; removed copies, too."""
+    """Return the ledger of `program`: every copy, its bytes and its reason; removed ones, too."""
     others = _by_roles(program.body)
     rows = [
         _entry(program, node, loops, any(node is other for other in others))
@@ -196,7 +199,7 @@ def _removed(program: TileProgram, removed: RemovedCopy) -> Entry:
 
 
 def _tensor(program: TileProgram, copy: Copy) -> str:
-    """The logic's name of what is moved: that of the parameter, where one end is one."""
+    """Return the logic's name of the tensor that a copy moves, a parameter's if one end is one."""
     ends = (copy.source.buffer, copy.target.buffer)
     names = {b.name: b.tensor for b in program.buffers}
     param = next((end for end in ends if end in program.params), None)
@@ -204,7 +207,7 @@ def _tensor(program: TileProgram, copy: Copy) -> str:
 
 
 def amount(region: Region, loops: tuple[For, ...]) -> tuple[int, int]:
-    """The number of runs of a node under `loops`, and the elements of its region in all."""
+    """Return the runs of a node under `loops`, and the elements of its region in all of them."""
     return tally(region.valid, region.shape, loops)
 
 
@@ -214,10 +217,10 @@ def tally(
     loops: tuple[For, ...],
     steps: tuple[int, ...] = (),
 ) -> tuple[int, int]:
-    """How often a node under `loops` runs, and how many points `valid` has in all runs.
+    """Return how often a node under `loops` runs, and the points of `valid` in all runs.
 
-    With `steps`, blocks of that many points along each axis are counted, parts as wholes.
-    `shape` are the most that `valid` can be.
+    With `steps`, blocks of that many points along each axis are counted, parts as wholes. `shape`
+    has the greatest extents that `valid` can have.
     """
     steps = steps or (1,) * len(shape)
     needed = {v for extent in valid for v in extent.variables()}
@@ -239,7 +242,7 @@ def tally(
 def _counted(
     valid: Sequence[Index], loops: Sequence[For], steps: Sequence[int], every: Sequence[int]
 ) -> tuple[int, int]:
-    """Iterations of `loops`, at most `every`, and the blocks in all of them, one by one."""
+    """Return iterations of `loops`, at most `every`, and the blocks in all of them, one by one."""
     grid = np.meshgrid(*map(np.arange, every), indexing="ij", sparse=True)
     values: dict[Var, Any] = {loop.variable: at for loop, at in zip(loops, grid, strict=True)}
     runs: Any = np.ones((1,) * len(loops), np.int64)
@@ -253,10 +256,10 @@ def _counted(
 
 
 def _is_hidden(program: TileProgram, copy: Copy, loops: tuple[For, ...], in_role: bool) -> bool:
-    """Whether computation goes on while it is on its way.
+    """Return whether computation goes on while a copy is in flight.
 
     It must be asynchronous, have a stage to spare, and be issued beside its reader: by another
-    role, or in a loop that waits for an earlier fill than the one that it brings.
+    role, or in a loop that waits for an earlier fill than the one that the copy is part of.
     """
     if copy.channel is None or program.channel(copy.channel).stages < 2:
         return False
@@ -269,7 +272,7 @@ def _is_hidden(program: TileProgram, copy: Copy, loops: tuple[For, ...], in_role
 
 
 def _by_roles(body: tuple[Node, ...]) -> list[Copy]:
-    """The asynchronous copies that a role issues."""
+    """Return the asynchronous copies that a role issues."""
     found: list[Copy] = []
     for role in (n for n in nodes(body) if isinstance(n, Role)):
         found += [n for n in nodes(role.body) if isinstance(n, Copy) and n.channel is not None]
@@ -277,7 +280,7 @@ def _by_roles(body: tuple[Node, ...]) -> list[Copy]:
 
 
 def _least(program: TileProgram, name: str) -> int:
-    """Bytes of a parameter, once for reading it and once for writing it, where that is done."""
+    """Return a parameter's compulsory bytes: once for reading and once for writing it, if done."""
     buffer = program.buffer(name)
     read = any(r.buffer == name for n in nodes(program.body) for r in reads(n))
     written = any(r.buffer == name for n in nodes(program.body) for r in writes(n))
@@ -288,7 +291,7 @@ def _least(program: TileProgram, name: str) -> int:
 
 
 def _first_is_read(program: TileProgram, name: str) -> bool:
-    """Whether an output's old content matters: something reads it before it is written."""
+    """Return whether an output's old content matters: it is read before it is written."""
     for node in nodes(program.body):
         if any(r.buffer == name for r in reads(node)):
             return True
@@ -314,7 +317,7 @@ def _place(place: Location | None) -> str:
 
 
 def _table(rows: list[list[str]]) -> list[str]:
-    """Columns aligned, numbers to the right."""
+    """Return columns aligned, with numbers to the right."""
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     lines: list[str] = []
     for row in rows:

@@ -24,17 +24,17 @@ from septran.tile.records import LoopSchedule, Placement
 
 @dataclass(frozen=True)
 class Origin:
-    """The place that a node comes from, and the reason for it."""
+    """The source places of a node, and the reason for it."""
 
     task: str
-    """Path of the task instance: ``gemm/gemm_block``."""
+    """The path of the task instance: ``gemm/gemm_block``."""
     instance: str
-    """Name of the mapping instance, or of the rule, that placed the task."""
+    """The name of the mapping instance, or of the rule, that placed the task."""
     logic: Location | None
     mapping: Location | None
     """The mapping line that decided; None where a default of the machine did."""
     rule: str
-    """One sentence: ``A is GLOBAL in gemm and L2 in gemm_block, so it is copied in``."""
+    """One sentence of reason: ``A is GLOBAL in gemm and L2 in gemm_block, so it is copied in``."""
 
     def __str__(self) -> str:
         places = ", ".join(str(place) for place in (self.logic, self.mapping) if place)
@@ -51,7 +51,7 @@ class Buffer:
     dtype: str
     layout: Layout = ROW
     stages: int = 1
-    """Copies of it that a pipelined loop goes round."""
+    """The number of instances, through which a pipelined loop cycles."""
     tensor: str = ""
     """The logic's tensor that it holds, for display."""
     origin: Origin | None = field(default=None, compare=False)
@@ -60,10 +60,10 @@ class Buffer:
     kept: tuple[Var, ...] = ()
     """Loops over whose iterations it keeps its content, though all its uses are inside."""
     own: tuple[Var, ...] = ()
-    """Parallel loops inside of which it is made: each iteration has one of its own."""
+    """Parallel loops inside of which it is made: each iteration has its own."""
 
     def renamed(self, values: Mapping[Var, IndexLike], unit: Var) -> Buffer:
-        """Where iterations over `unit` take the place of those that `values` replaces."""
+        """Return the buffer for a loop over `unit` that replaces the loops over `values`."""
         mine = tuple(v for v in self.own if v not in values)
         whole = len(mine) + len(values) == len(self.own)
         return replace(self, own=(*mine, unit)) if whole else self
@@ -74,15 +74,15 @@ class Region(View):
     """A view of a buffer; `tensor` is the buffer's name."""
 
     stage: Index = ZERO
-    """Index of the buffer's stage."""
+    """The index of the buffer's stage."""
 
     @property
     def buffer(self) -> str:
-        """The buffer's name."""
+        """The name of the buffer."""
         return self.tensor
 
     def substitute(self, values: Mapping[Var, IndexLike]) -> Region:
-        """Replace loop indices in its map, extents and stage."""
+        """Return the region with loop indices replaced in its map, extents and stage."""
         return replace(super().substitute(values), stage=self.stage.substitute(values))
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ class Region(View):
 
 @dataclass(frozen=True)
 class Channel:
-    """A ring of stages between who fills buffers by asynchronous copies and who reads them.
+    """A ring of stages between the asynchronous copies that fill buffers and their readers.
 
     Its fills are numbered from 0 in the smallest body that holds all its nodes: where that
     is the body of a loop, each iteration starts anew with every slot free. A channel of
@@ -104,13 +104,13 @@ class Channel:
     engine: str
     stages: int
     buffers: tuple[str, ...]
-    """The buffers whose stages go round together."""
+    """The buffers whose stages advance together."""
     origin: Origin = field(compare=False)
 
 
 @dataclass(frozen=True)
 class Copy:
-    """Move a region, changing layout on the way where the buffers' layouts differ.
+    """A move of a region, which changes the layout where the buffers' layouts differ.
 
     Elements that do not exist in `source` but do in `target`'s nominal shape are left
     undefined unless `zero_fill`.
@@ -123,17 +123,19 @@ class Copy:
     """The level that issues it."""
     origin: Origin = field(compare=False)
     channel: str | None = None
-    """The channel that its completion is waited for on; None for a synchronous copy."""
+    """The channel on which its completion is waited for; None for a synchronous copy."""
     zero_fill: bool = False
     multicast: tuple[tuple[Var, int], ...] = ()
-    """Loops over the blocks of a cluster, with their extents, on which it does not depend:
-    each of those blocks brings a part and sends it to all of them."""
+    """Loops over the blocks of a cluster, with extents, on which the copy does not depend.
+
+    Each of those blocks copies a part and sends it to all of them.
+    """
     optional: bool = False
-    """Left out where it takes longer than it saves: ``[NONE, L2]`` in the mapping."""
+    """Whether it may be left out where it costs more than it saves: ``[NONE, L2]``."""
 
     @property
     def receivers(self) -> int:
-        """Blocks that get what one of them brings."""
+        """The number of blocks that receive what one of them copies."""
         return math.prod(extent for _, extent in self.multicast)
 
 
@@ -146,7 +148,7 @@ class Compute:
     """
 
     primitive: str
-    """A name of `task.primitives`, or ``map``."""
+    """A name of `ir.primitives`, or ``map``."""
     operands: tuple[Region, ...]
     instruction: str
     processor: str
@@ -198,7 +200,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Barrier:
-    """All units of a processor level that run this body arrive before any goes on."""
+    """A point that all units of a processor level that run this body reach before any goes on."""
 
     processor: str
     origin: Origin = field(compare=False)
@@ -213,14 +215,13 @@ class For:
     kind: str
     """``parallel`` (any order), ``sequential`` or ``unrolled``."""
     processor: str | None
-    """The level whose units the iterations are spread over; None when one runs them all."""
+    """The level whose units share the iterations; None when one unit runs them all."""
     body: tuple[Node, ...]
     origin: Origin = field(compare=False)
     pipeline: int = 1
-    """Stages that the asynchronous copies in it have; the mapping's request says how many
-    they are to have."""
+    """The stages of the asynchronous copies in it; `LoopSchedule` has the number requested."""
     specialize: bool = False
-    """Whether a role of its own is to issue its copies ahead."""
+    """Whether a role of its own issues its copies ahead."""
     cluster: bool = False
     """Whether its iterations are the blocks of one cluster, which run at the same time."""
 
@@ -236,9 +237,9 @@ class Role:
     body: tuple[Node, ...]
     origin: Origin = field(compare=False)
     registers: int | None = None
-    """Registers a thread, where the mapping says."""
+    """The registers of each thread, None where the mapping does not say."""
     pingpong: bool = False
-    """Whether its units issue the products of a loop one after the other, not at one time."""
+    """Whether its units issue the products of a loop alternately (ping-pong), not together."""
 
 
 Node = Union[Copy, Compute, Acquire, Commit, Wait, Release, Barrier, For, Role]
@@ -251,22 +252,22 @@ class Remark:
     kind: str
     """``decision``, ``missed`` (an optimisation not applied), ``no-effect``, or ``unchecked``."""
     about: str
-    """The task path, buffer or mapping key it is about."""
+    """The task path, buffer or mapping key that it is about."""
     message: str
     hint: str | None = None
     """The YAML change that would help."""
     where: Location | None = field(default=None, compare=False)
     passed: str = ""
-    """The pass that left it."""
+    """The name of the pass that made it."""
 
 
 @dataclass(frozen=True)
 class RemovedCopy:
-    """A copy that a pass took out, kept for the ledger."""
+    """A copy that a pass removed, kept for the ledger."""
 
     copy: Copy
     by: str
-    """The pass."""
+    """The name of the pass."""
     reason: str
     trips: int
 
@@ -278,7 +279,7 @@ class TileProgram(Stage):
     name: str
     machine: Machine
     params: tuple[str, ...]
-    """Buffers that the caller passes, in order."""
+    """The buffers that the caller passes, in order."""
     outputs: tuple[str, ...]
     """Those of `params` that are written."""
     scalars: tuple[ScalarParam, ...]
@@ -289,7 +290,7 @@ class TileProgram(Stage):
     remarks: tuple[Remark, ...] = ()
     removed: tuple[RemovedCopy, ...] = ()
     requests: tuple[LoopSchedule, ...] = ()
-    """For each task instance with loops or copies, in program order."""
+    """The schedule of each task instance with loops or copies, in program order."""
 
     def __str__(self) -> str:
         from septran.tile.printer import to_text  # the printer imports this module
@@ -297,38 +298,38 @@ class TileProgram(Stage):
         return to_text(self)
 
     def request(self, task: str) -> LoopSchedule:
-        """The schedule that the mapping asks of the task at a path; nothing special by default."""
+        """The schedule that the mapping requests for the task at a path, else the default."""
         return next((r for r in self.requests if r.task == task), LoopSchedule(task))
 
     def buffer(self, name: str) -> Buffer:
-        """The buffer of that name; KeyError where there is none."""
+        """Return the buffer of that name; raises KeyError where there is none."""
         for buffer in self.buffers:
             if buffer.name == name:
                 return buffer
         raise KeyError(name)
 
     def channel(self, name: str) -> Channel:
-        """The channel of that name; KeyError where there is none."""
+        """Return the channel of that name; raises KeyError where there is none."""
         for channel in self.channels:
             if channel.name == name:
                 return channel
         raise KeyError(name)
 
     def remark(self, *remarks: Remark) -> TileProgram:
-        """With further remarks, each kept once."""
+        """Return the program with further remarks, each kept once."""
         fresh = tuple(r for r in remarks if r not in self.remarks)
         return replace(self, remarks=self.remarks + fresh) if fresh else self
 
 
 def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
-    """All nodes, loops and roles before what is in them."""
+    """Yield all nodes, loops and roles before their bodies."""
     found: list[Node] = []
     _gather(body, found)
     return iter(found)
 
 
 _HOLDERS = (For, Role)
-"""Nodes with a body; as a tuple, for a union is made anew wherever it is written."""
+"""The nodes with a body, as a tuple: a union would be made anew wherever it is written."""
 
 
 def _gather(body: tuple[Node, ...], found: list[Node]) -> None:
@@ -339,7 +340,7 @@ def _gather(body: tuple[Node, ...], found: list[Node]) -> None:
 
 
 def rewrite(body: tuple[Node, ...], change: Callable[[Node], tuple[Node, ...]]) -> tuple[Node, ...]:
-    """Replace every node by zero or more, innermost first."""
+    """Return a body with every node replaced by zero or more, innermost first."""
     result: list[Node] = []
     for node in body:
         if isinstance(node, For | Role):
@@ -349,7 +350,7 @@ def rewrite(body: tuple[Node, ...], change: Callable[[Node], tuple[Node, ...]]) 
 
 
 def regions(node: Node) -> tuple[Region, ...]:
-    """The regions that a node touches itself."""
+    """Return the regions that a node itself touches."""
     match node:
         case Copy():
             return (node.target, node.source)
@@ -360,7 +361,7 @@ def regions(node: Node) -> tuple[Region, ...]:
 
 
 def reads(node: Node) -> tuple[Region, ...]:
-    """The regions that a node reads."""
+    """Return the regions that a node reads."""
     match node:
         case Copy():
             return (node.source,)
@@ -371,7 +372,7 @@ def reads(node: Node) -> tuple[Region, ...]:
 
 
 def writes(node: Node) -> tuple[Region, ...]:
-    """The regions that a node writes."""
+    """Return the regions that a node writes."""
     match node:
         case Copy():
             return (node.target,)

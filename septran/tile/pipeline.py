@@ -1,4 +1,4 @@
-"""From a resolved mapping to the finished tile program, one pass after another."""
+"""The pipeline from a resolved mapping to the finished tile program, pass after pass."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from septran.tile.verify.verifier import verify
 
 @dataclass(frozen=True)
 class PassResult:
-    """The program as one pass left it."""
+    """The program after one pass."""
 
     name: str
-    """The pass."""
+    """The name of the pass."""
     summary: str
-    """What it does, in one line."""
+    """The first line of the pass's docstring."""
     program: TileProgram
 
 
@@ -34,10 +34,11 @@ def place(
     *,
     passes: Sequence[UserPass] = (),
 ) -> tuple[PassResult, ...]:
-    """Run every pass in order and keep what each one gives; the last is the result.
+    """Run every pass in order and return what each one made; the last is the result.
 
-    `check` runs on the result: the verifier, unless `SEPTRAN_VERIFY=0` switches it off.
-    `passes` are the caller's own, made by `septran.tile_pass`. Raises TileError.
+    `check` runs on the result: the verifier, unless `SEPTRAN_VERIFY=0` switches it off. `passes`
+    are the caller's own, made by `septran.tile_pass`. Raises TileError, and WrongArgumentError
+    where `resolved` or `passes` is of a wrong kind.
     """
     require("resolved", resolved, ResolvedMapping, "pass what septran.resolve gives")
     if check is None and os.environ.get("SEPTRAN_VERIFY", "1") != "0":
@@ -56,7 +57,7 @@ def place(
 
 @contextmanager
 def _blaming_passes(own: bool) -> Iterator[None]:
-    """Tell what only passes can have broken as their fault; with passes of one's own as found."""
+    """Raise errors that only passes can cause as their fault, unless the user has own passes."""
     try:
         yield
     except (TileError, Errors) as error:

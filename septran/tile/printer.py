@@ -1,4 +1,4 @@
-"""Print a tile program so that it reads like the program that it is."""
+"""The text of a tile program, which reads like the program that it is."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _INDENT = "    "
 
 
 def to_text(program: TileProgram, *, origins: bool = False) -> str:
-    """The whole program; `origins` adds to each line why it is there, as a comment."""
+    """Return the text of a program; `origins` adds to each line, as a comment, why it is there."""
     printer = _Printer(program, origins)
     lines = [f"program {program.name} on {program.machine.name}:"]
     lines += [f"{_INDENT}{line}" for line in printer.declarations()]
@@ -43,7 +43,7 @@ def to_text(program: TileProgram, *, origins: bool = False) -> str:
 
 
 def node_text(node: Node, program: TileProgram) -> str:
-    """One node on one line, without what is inside of it."""
+    """Return one node on one line, without its body."""
     return _Printer(program, False).head(node)
 
 
@@ -140,7 +140,7 @@ class _Printer:
         return self._region(view) if isinstance(view, Region) else str(view)
 
     def _region(self, region: Region) -> str:
-        """A whole buffer by its name alone, else the part of it; ``:`` is a whole axis."""
+        """Return a whole buffer by its name alone, else the part of it; ``:`` is a whole axis."""
         shape = self.shapes.get(region.buffer, ())
         if len(shape) != len(region.index):
             return str(region)
@@ -151,7 +151,7 @@ class _Printer:
 
 
 def _part(region: Region, position: int, size: int) -> str:
-    """One axis of a buffer: ``:``, ``:rows``, ``64*i:+64`` or the map itself."""
+    """Return one axis of a buffer: ``:``, ``:rows``, ``64*i:+64`` or the map itself."""
     entry = region.index[position]
     for number, extent in enumerate(region.shape):
         start = entry - axis(number)

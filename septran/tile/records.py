@@ -1,4 +1,4 @@
-"""What a tile program holds beside its nodes: the mapping's requests, and where buffers lie."""
+"""The records of a tile program beside its nodes: the mapping's requests, and buffers' places."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class LoopSchedule:
-    """The schedule that the mapping asks of the loops of one task instance."""
+    """The schedule that the mapping asks for in the loops of one task instance."""
 
     task: str
-    """Path of the task."""
+    """The path of the task."""
     settings: Settings = field(default_factory=Settings)
     tunables: tuple[tuple[str, TunableValue], ...] = ()
-    """Values of the task's tunables, for hints that name what to change."""
+    """The values of the task's tunables, for hints that name what to change."""
     rounded: tuple[tuple[str, str], ...] = ()
-    """Primitives with a faster instruction that tiles are to be rounded up for."""
+    """The primitives with a faster instruction for which tiles are to be padded."""
 
     def get(self, key: Key[T]) -> T:
-        """The value of a key with one value."""
+        """Return the value of a key with one value."""
         return self.settings.get(key).value
 
     def where(self, key: Key[Any]) -> Location | None:
-        """The mapping's line that gives it."""
+        """Return the mapping's line that gives the value, None for a default."""
         return self.settings.get(key).where
 
 
 @dataclass(frozen=True)
 class Placement:
-    """The place of a buffer in its memory, and the nodes over which it must stay."""
+    """The place of a buffer in its memory, and the nodes over which it is live."""
 
     buffer: str
     memory: str
     offset_bytes: int
     size_bytes: int
-    """All stages together."""
+    """The bytes of all stages together."""
     first: int
-    """Number of the first node (in program order) that uses it."""
+    """The number of the first node (in program order) that uses it."""
     last: int

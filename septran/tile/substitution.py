@@ -1,4 +1,4 @@
-"""Nodes with other indices, regions or names: what passes that repeat or move a body need."""
+"""Nodes with other indices, regions or names, for passes that repeat or move a body."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from septran.tile.nodes import (
 )
 
 FIRST = "first"
-"""Attribute of a gemm: the loop index at whose 0 it overwrites; empty when always."""
+"""The attribute of a gemm with the loop index at whose 0 it overwrites; empty when always."""
 
 
 @dataclass
 class Names:
-    """Hands out names that nobody uses yet: ``k``, ``k_1``, ``k_2``."""
+    """Returns names that nothing uses yet: ``k``, ``k_1``, ``k_2``."""
 
     taken: set[str] = field(default_factory=set)
 
     @staticmethod
     def of_loops(body: Iterable[Node]) -> Names:
-        """Knows every loop index in `body`."""
+        """Return a set of names that contains every loop index in `body`."""
         return Names({n.variable.name for n in nodes(tuple(body)) if isinstance(n, For)})
 
     def fresh(self, wish: str) -> str:
-        """`wish`, with a number behind it where it is taken."""
+        """Return `wish`, with a number appended where it is taken."""
         name, number = wish, 0
         while name in self.taken:
             number += 1
@@ -49,10 +49,10 @@ class Names:
 
 
 def substitute(node: Node, values: Mapping[Var, IndexLike]) -> Node:
-    """Replace loop indices everywhere in a node.
+    """Return a node with loop indices replaced everywhere.
 
-    A gemm that overwrites in the first step of a replaced index always does where the
-    new index is 0, and never where it is another: the caller knows that it is not 0 then.
+    A gemm that overwrites in the first step of a replaced index always does where the new index is
+    0, and never where it is not a single variable: the caller knows that it is not 0 then.
     """
     changed = change_indices(node, lambda index: index.substitute(values))
     if isinstance(changed, Compute):
@@ -85,7 +85,7 @@ def _attributes(
 
 
 def simplified(body: tuple[Node, ...], known: Mapping[Var, Range]) -> tuple[Node, ...]:
-    """Indices without the minima, divisions and remainders that loop ranges decide."""
+    """Return a body without the minima, divisions and remainders that loop ranges decide."""
     return tuple(change_indices(n, lambda index: index.simplify(known)) for n in body)
 
 
@@ -183,7 +183,7 @@ def with_stage(node: Node, buffers: frozenset[str], stage: Index) -> Node:
 
 
 def repeated(body: tuple[Node, ...], names: Names) -> tuple[Node, ...]:
-    """A second copy of a body: its loops get fresh indices."""
+    """Return a second copy of a body, whose loops have fresh indices."""
     result: list[Node] = []
     for node in body:
         if isinstance(node, For):
@@ -197,7 +197,7 @@ def repeated(body: tuple[Node, ...], names: Names) -> tuple[Node, ...]:
 
 
 def on_channels(node: Node, renamed: Mapping[str, str]) -> Node:
-    """Put the copies in a node on other channels."""
+    """Return a node with its copies on other channels."""
     match node:
         case Copy(channel=str(name)) if name in renamed:
             return replace(node, channel=renamed[name])

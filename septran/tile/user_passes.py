@@ -13,7 +13,7 @@ from septran.tile.nodes import TileProgram
 
 Transform = Callable[[TileProgram], TileProgram]
 FIRST = "instantiate"
-"""What makes the first program; passes can only come after it."""
+"""The name of the step that makes the first program; passes can only come after it."""
 FORMERLY = MappingProxyType(
     {
         "round_tiles": "pad_tiles", "isolate_parts": "materialize_slices",
@@ -21,7 +21,7 @@ FORMERLY = MappingProxyType(
         "fill_edges": "zero_edges",
     }
 )  # fmt: skip
-"""Names that passes had before; they still say where a pass goes."""
+"""Former names of passes, which still say where a pass goes."""
 
 
 class PassPlaceError(TileError):
@@ -53,7 +53,7 @@ class UserPass:
         return self.function.__doc__
 
     def __call__(self, program: TileProgram) -> TileProgram:
-        """Run it; raises PassResultError."""
+        """Run the pass; raises PassResultError if it returns no tile program."""
         result: Any = self.function(program)
         if not isinstance(result, TileProgram):
             raise PassResultError(
@@ -68,8 +68,9 @@ def tile_pass(
 ) -> Callable[[Transform], UserPass]:
     """Make a pass of a function; `before` or `after` names the pass that it goes beside.
 
-    ``septran.compile(..., passes=[mine])`` runs it, as `explain`, `place` and their like do;
-    the verifier checks what all passes together have made.
+    ``septran.compile(..., passes=[mine])`` runs it, as `explain`, `place` and others do; the
+    verifier checks the result of all passes together. Raises PassPlaceError unless exactly one of
+    `before` and `after` is given, with a name.
     """
     example = 'write @septran.tile_pass(before="insert_sync") above the pass, for example'
     if function is not None or (before is None) == (after is None):
@@ -81,7 +82,7 @@ def tile_pass(
 
 
 def user_passes(passes: Any) -> tuple[UserPass, ...]:
-    """`passes=` of whoever compiles, as a list; raises WrongArgumentError, PassPlaceError."""
+    """Return the argument `passes=` as a tuple; raises WrongArgumentError, PassPlaceError."""
     found = several("passes", passes, "[mine]")
     for one in found:
         if not isinstance(one, UserPass):
@@ -102,10 +103,10 @@ def _function(function: Any) -> Transform:
 
 
 def in_order(compilers: Sequence[Transform], own: Sequence[UserPass] = ()) -> tuple[Transform, ...]:
-    """The compiler's passes with a user's own in their places; raises PassPlaceError.
+    """Return the compiler's passes with a user's own in their places; raises PassPlaceError.
 
-    Those that go after the same pass follow each other as they are given; one may go beside
-    another of one's own that was given before it.
+    Those that go after the same pass follow each other in the given order; one may go beside
+    another of the user's own that was given before it.
     """
     order: list[Transform] = list(compilers)
     behind: dict[str, int] = {}

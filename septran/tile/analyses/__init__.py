@@ -1,1 +1,1 @@
-"""What passes, the verifier and targets ask about a tile program."""
+"""Analyses of a tile program, which passes, the verifier and targets share."""

@@ -1,4 +1,4 @@
-"""Products that run beside what follows them, until something needs their operands."""
+"""Asynchronous products: they run beside what follows until something needs their operands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from septran.tile.nodes import (
 
 
 def asynchronous(program: TileProgram, node: Node) -> bool:
-    """Whether a node is a product that its issuer need not wait for at once."""
+    """Return whether a node is a product that its issuer need not wait for at once."""
     if not isinstance(node, Compute) or node.primitive != "gemm":
         return False
     try:
@@ -28,9 +28,9 @@ def asynchronous(program: TileProgram, node: Node) -> bool:
 
 
 def touches(program: TileProgram, node: Copy | Compute, product: Compute) -> bool:
-    """Whether a node must find a product complete: it needs the sums or changes an operand.
+    """Return whether a node must find a product complete: it needs the sums or changes an operand.
 
-    Another asynchronous product may add to the same sums: they run in order.
+    Another asynchronous product may add to the same sums, as such products run in order.
     """
     sums = product.operands[0].buffer
     written = {r.buffer for r in writes(node)}
@@ -42,10 +42,10 @@ def touches(program: TileProgram, node: Copy | Compute, product: Compute) -> boo
 
 
 def completed(program: TileProgram, body: Sequence[Node], position: int) -> int | None:
-    """Where in its body a product must be complete first; None where not before its end.
+    """Return the position in its body before which a product must be complete; None at its end.
 
-    Only products and element-wise work may be between: at a loop, a copy or a barrier it
-    is complete in any case.
+    Only products and element-wise work may stand between: at a loop, a copy or a barrier it is
+    complete in any case.
     """
     product = body[position]
     if not asynchronous(program, product):

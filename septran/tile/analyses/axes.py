@@ -1,4 +1,4 @@
-"""Which axes of buffers and computations have one extent: those that can only change together."""
+"""Groups of axes of buffers and computations that have one extent and can only change together."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ Key = tuple[object, ...]
 class Axes:
     """The axes of a program in groups, each with its extent, and the groups that must keep it.
 
-    Tensors in main memory belong to no group: what they have of a larger tile is its valid part.
+    The groups are a union-find structure. Tensors in main memory belong to no group: the part of
+    them that a larger tile holds is its valid part.
     """
 
     program: TileProgram
     extents: dict[Key, int] = field(default_factory=dict)
     fixed: dict[Key, str] = field(default_factory=dict)
-    """By group, why its extent cannot change."""
+    """For a group whose extent cannot change, the reason."""
     _parents: dict[Key, Key] = field(default_factory=dict)
 
     @staticmethod
     def of(program: TileProgram) -> Axes:
-        """The axes of all copies and computations."""
+        """Return the groups of the axes of all copies and computations."""
         found = Axes(program)
         for node in nodes(program.body):
             for region, keys in _views(node):
@@ -42,7 +43,7 @@ class Axes:
         return found
 
     def group(self, key: Key) -> Key:
-        """The group's first axis, by which it is known."""
+        """Return the first axis of the group, which represents it."""
         while (parent := self._parents.get(key, key)) != key:
             key = parent
         return key
@@ -65,7 +66,7 @@ class Axes:
         self.fixed.setdefault(self.group(key), why)
 
     def _link(self, region: Region, keys: tuple[Key, ...]) -> None:
-        """Join a region's axes to those of a buffer that it goes along as a whole."""
+        """Join a region's axes to those of a buffer that it covers as a whole; fix the others."""
         buffer = self.program.buffer(region.buffer)
         if buffer.memory == self.program.machine.main_memory.name:
             return
@@ -82,7 +83,7 @@ class Axes:
                     self._fix(key, f"it is a part of an axis of {buffer.name}")
 
     def _expression(self, node: Compute, expr: ex.Expr, path: tuple[int, ...]) -> tuple[Key, ...]:
-        """Join the axes of an expression to those of its operands; gives its own."""
+        """Join the axes of an expression to those of its operands, and return its own."""
         own = _of_expression(node, expr, path)
         self._add(own, expr.shape)
         if isinstance(expr, ex.Load) and isinstance(expr.view, Region):
@@ -100,17 +101,18 @@ class Axes:
         return own
 
     def _broadcast(self, inner: tuple[Key, ...], outer: tuple[Key, ...]) -> None:
-        """Join axes from the last one on; one element goes with any extent."""
+        """Join axes from the last one on, as broadcasting does; an axis of one element is fixed."""
         for mine, its in zip(reversed(inner), reversed(outer), strict=False):
             if self.extents[mine] > 1:
                 self._join(mine, its)
                 continue
+            # An axis of one element goes with any extent, so it says nothing of the other one.
             for key in (mine, its) if self.extents[its] == 1 else (mine,):
                 self._fix(key, "it has one element")
 
 
 def operand_axes(node: Compute) -> tuple[tuple[Key, ...], ...]:
-    """The axes of a primitive's operands; those of one letter are the same."""
+    """Return the axes of a primitive's operands; axes of one letter are the same."""
     contract = PRIMITIVES[node.primitive]
     return tuple(
         tuple((id(node), n if letters == "*" else letters[n]) for n in range(region.rank))
@@ -119,7 +121,7 @@ def operand_axes(node: Compute) -> tuple[tuple[Key, ...], ...]:
 
 
 def _views(node: Node) -> Iterator[tuple[Region, tuple[Key, ...]]]:
-    """A node's regions with their axes."""
+    """Yield a node's regions with their axes."""
     match node:
         case Copy():
             keys = tuple((id(node), n) for n in range(node.target.rank))
@@ -136,14 +138,14 @@ def _keys(node: Compute, slot: int, rank: int) -> tuple[Key, ...]:
 
 
 def _of_expression(node: Compute, expr: ex.Expr, path: tuple[int, ...]) -> tuple[Key, ...]:
-    """The axes of a part of a node's expression; a load has those of its operand."""
+    """Return the axes of a part of a node's expression; a load has those of its operand."""
     if isinstance(expr, ex.Load) and expr.view in node.operands[1:]:
         return _keys(node, node.operands.index(expr.view, 1), expr.view.rank)
     return tuple((id(node), "part", *path, n) for n in range(len(expr.shape)))
 
 
 def resized(program: TileProgram, axes: Axes, sizes: dict[Key, int]) -> TileProgram:
-    """The program with other nominal extents of groups; what exists of them stays the same."""
+    """Return the program with other nominal extents of groups; the valid extents stay the same."""
     work = _Resize(axes, sizes)
     buffers = tuple(
         replace(b, shape=work.shape(b.shape, tuple((b.name, n) for n in range(len(b.shape)))))

@@ -1,4 +1,4 @@
-"""Barriers: where the units of a level share a buffer that some write and others read."""
+"""Insertion of barriers where units of a level share a buffer that some write and others read."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ from septran.tile.nodes import (
 )
 
 Twins = Mapping[str, frozenset[str]]
-"""Buffers that lie where another one does, at other times."""
+"""For a buffer, those that lie in the same place at other times."""
 
 
 def barriers(
     program: TileProgram, body: tuple[Node, ...], twins: Twins = MappingProxyType({})
 ) -> tuple[Node, ...]:
-    """`body` with a barrier wherever one unit may use what another one wrote, and none twice.
+    """Return `body` with a barrier wherever one unit may use what another one wrote.
 
-    Who writes a buffer overwrites its `twins`: all have to be done with those, too.
-
-    Only what runs on a unit made of several innermost ones (a block of threads) needs any:
-    they share its memories, while each of their own is private. What a channel brings is
-    ordered by its handshake.
+    A write to a buffer also overwrites its `twins`, so all units must be done with those, too.
+    Barriers are needed only in code that runs on a unit made of several innermost ones (a block of
+    threads): they share its memories, while each of their own is private. Buffers that a channel
+    fills are ordered by its handshake.
     """
     if len(program.machine.processors) < 3:
         return body
@@ -42,7 +41,7 @@ def barriers(
 
 
 def _outside(program: TileProgram, node: Node, twins: Twins) -> Node:
-    """Look for where the code of one unit begins."""
+    """Find where the code of one unit begins, and insert its barriers."""
     if not isinstance(node, For | Role):
         return node
     machine = program.machine
@@ -54,9 +53,9 @@ def _outside(program: TileProgram, node: Node, twins: Twins) -> Node:
 
 
 def _is_unit(machine: Machine, node: For | Role) -> bool:
-    """Whether its body is the code of one unit, which is made of several.
+    """Return whether the node's body is the code of one unit that is made of several.
 
-    A parallel loop over no level is spread over units, too, where no loop inside it is.
+    A parallel loop over no level is spread over units, too, if no loop inside it is.
     """
     if node.processor is None:
         inner = [n for n in nodes(node.body) if isinstance(n, For | Role)]
@@ -71,7 +70,7 @@ def _is_shared(machine: Machine, memory: str) -> bool:
 
 @dataclass(frozen=True)
 class _Touched:
-    """Buffers read and written since the last barrier, each with the node that did so."""
+    """The buffers read and written since the last barrier, each with the node that did so."""
 
     read: frozenset[tuple[str, Node]] = field(default_factory=frozenset)
     written: frozenset[tuple[str, Node]] = field(default_factory=frozenset)
@@ -80,7 +79,7 @@ class _Touched:
         return _Touched(self.read | other.read, self.written | other.written)
 
     def conflict(self, node: Node, read: Iterable[str], written: Iterable[str]) -> str | None:
-        """The buffer over which `node` needs a barrier, if any."""
+        """Return the buffer over which `node` needs a barrier, None if it needs none."""
         mine, own = set(read), set(written)
         for name, other in sorted(self.written, key=lambda pair: pair[0]):
             if name in mine | own and not _same_units(other, node, name):
@@ -92,7 +91,7 @@ class _Touched:
 
 
 def _same_units(a: Node, b: Node, name: str) -> bool:
-    """Whether each unit finds its own part: the same node again, or its like in a drain."""
+    """Return whether each unit uses its own part: the same node again, or its copy in a drain."""
     if a == b:
         return True
     if not (isinstance(a, Compute) and isinstance(b, Compute) and a.primitive == b.primitive):
@@ -110,7 +109,7 @@ class _Unit:
     twins: Twins
 
     def walk(self, body: tuple[Node, ...], before: _Touched) -> tuple[tuple[Node, ...], _Touched]:
-        """The body with its barriers, and what is touched after its last one."""
+        """Return the body with its barriers, and the buffers touched after the last one."""
         result: list[Node] = []
         now = begin = before
         for position, node in enumerate(body):
@@ -144,12 +143,14 @@ class _Unit:
         return tuple(result), now
 
     def _twin(self, node: Copy | Compute, before: _Touched) -> str | None:
-        """A buffer that has been touched, and whose place the node writes to as another's."""
+        """Return a buffer touched before whose place the node overwrites as another buffer."""
         over = {t for r in writes(node) for t in self.twins.get(r.buffer, ())}
         return min((n for n, _ in before.read | before.written if n in over), default=None)
 
     def _loop(self, loop: For, before: _Touched) -> tuple[For, _Touched, list[Node]]:
-        """A loop: once with nothing before it, then with what its last iteration touched."""
+        """Insert the barriers of a loop, and return those to put before it."""
+        # The first walk finds what an iteration leaves behind, the second one lets the next
+        # iteration meet it.
         _, last = self.walk(loop.body, _Touched())
         if loop.kind == "parallel":  # its iterations do not meet
             last = _Touched()
@@ -164,7 +165,7 @@ class _Unit:
     def _first_conflict(
         self, body: tuple[Node, ...], before: _Touched
     ) -> tuple[str | None, Copy | Compute | None]:
-        """The first node that meets what was touched before the body, up to a barrier."""
+        """Return the first node up to a barrier that conflicts with accesses before the body."""
         for node in body:
             if isinstance(node, Barrier):
                 return None, None
@@ -179,7 +180,7 @@ class _Unit:
         return None, None
 
     def _touches(self, node: Copy | Compute) -> tuple[list[str], list[str]]:
-        """Shared buffers that the units themselves read and write in a node."""
+        """Return the shared buffers that the units themselves read and write in a node."""
         read = self._names(reads(node))
         if isinstance(node, Copy) and node.channel is not None:
             return read, []  # whoever needs what it writes waits for the channel

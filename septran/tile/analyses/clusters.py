@@ -11,7 +11,7 @@ from septran.tile.nodes import Acquire, Commit, Copy, For, Release, TileProgram,
 
 
 def shareable(program: TileProgram, copy: Copy) -> bool:
-    """Whether the copy's engine can send what it brings to several blocks."""
+    """Return whether the copy's engine can multicast its data to several blocks."""
     engine = program.machine.engine(copy.engine)
     ends = [program.buffer(r.buffer).memory for r in (copy.source, copy.target)]
     main = program.machine.main_memory.name
@@ -19,14 +19,14 @@ def shareable(program: TileProgram, copy: Copy) -> bool:
 
 
 def same_for_all(copy: Copy, loops: Sequence[For], variable: Var) -> bool:
-    """Whether a copy under `loops` is the same in all iterations of an outer loop."""
+    """Return whether a copy under `loops` is the same in all iterations of an outer loop."""
     extents = {v for loop in loops for v in loop.extent.variables()}
     regions = (copy.source, copy.target)
     return variable not in extents and not any(depends(r, variable) for r in regions)
 
 
 def grid(loop: For) -> list[For]:
-    """The nest of parallel loops that begins here, over one level."""
+    """Return the nest of parallel loops that begins here, over one level."""
     nest = [loop]
     while len(nest[-1].body) == 1:
         inner = nest[-1].body[0]
@@ -39,7 +39,7 @@ def grid(loop: For) -> list[For]:
 
 
 def in_step(program: TileProgram, channel: str | None, variable: Var) -> bool:
-    """Whether a channel has as many fills and uses in all iterations of a loop."""
+    """Whether a channel has the same number of fills and uses in all iterations of a loop."""
     return not any(
         isinstance(node, Copy | Acquire | Commit | Wait | Release)
         and node.channel == channel

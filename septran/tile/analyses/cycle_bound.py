@@ -1,16 +1,16 @@
-"""The least cycles that a tile program needs on a machine whose units cost whole cycles.
+"""A lower bound on the cycles of a tile program on a machine with costs in whole cycles.
 
-No schedule of the program is faster than its busiest unit, which can begin only when its
-first operands are there, and after whose last work something is left to do:
+No schedule of the program is faster than its busiest unit, which can begin only when its first
+operands have arrived, and whose last results have a way to go:
 
 - the units are the engines, the queues of the instructions, and main memory's port;
 - an engine moves its bytes at its rate, and all of them share the port;
 - a matrix unit takes ``cycles`` for each `tile` it touches, a vector unit one cycle for
   ``lanes`` elements (times ``exp_factor``), each ``startup_cycles`` for a call;
-- the prologue is the way of the first operands to the unit, the epilogue that of the last
-  results from it, as the program's first and last iterations have them.
+- the prologue is the time that the first operands take to the unit, the epilogue that of the last
+  results from it, both in the program's first and last iterations.
 
-What is not counted, such as a unit that waits for another in each iteration, is what a
+Delays that are not counted, such as a unit that waits for another in each iteration, are what a
 run may lose against the bound.
 """
 
@@ -40,46 +40,46 @@ from septran.tile.nodes import (
 )
 
 COSTLY = frozenset(("exp", "exp2", "log", "log2", "tanh", "sigmoid", "erf", "sin", "cos", "power"))
-"""Functions that take ``exp_factor`` as long."""
+"""The functions that take ``exp_factor`` times as long as others."""
 
 
 @dataclass(frozen=True)
 class UnitCycles:
-    """The least time for which one unit is busy."""
+    """A lower bound on the time for which one unit is busy, in cycles."""
 
     name: str
-    """An engine, a queue of instructions, or the main memory (its port)."""
+    """The name of an engine, a queue of instructions, or the main memory (its port)."""
     busy: int
     prologue: int
-    """Before its first work can begin."""
+    """Cycles before its first work can begin."""
     epilogue: int
-    """After its last work."""
+    """Cycles after its last work until the results have arrived."""
 
     @property
     def total(self) -> int:
-        """From the start of the run to its end."""
+        """Cycles from the start of the run to its end."""
         return self.busy + self.prologue + self.epilogue
 
 
 @dataclass(frozen=True)
 class CycleBound:
-    """The least cycles of a run, and what they are made of."""
+    """A lower bound on the cycles of a run, with its parts."""
 
     units: tuple[UnitCycles, ...]
-    """The busiest first."""
+    """The units, the busiest first."""
 
     @property
     def by(self) -> UnitCycles:
-        """The unit that the program cannot be faster than."""
+        """The unit with the longest time, which bounds the program."""
         return max(self.units, key=lambda unit: unit.total)
 
     @property
     def cycles(self) -> int:
-        """Its cycles with prologue and epilogue."""
+        """The cycles of that unit with prologue and epilogue."""
         return self.by.total
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-ready data."""
+        """Return the figures as JSON-ready data."""
         units = [asdict(unit) for unit in self.units]
         return {"cycles": self.cycles, "by": self.by.name, "units": units}
 
@@ -95,7 +95,7 @@ class CycleBound:
 
 
 def cycle_bound(program: TileProgram) -> CycleBound | None:
-    """The bound for `program`; None where its machine or its body has nothing to count."""
+    """Return the bound of `program`; None where its machine or its body has nothing to count."""
     costs = _Costs(program)
     busy: dict[str, float] = {}
     for node, loops in walk(program.body):
@@ -113,19 +113,19 @@ def cycle_bound(program: TileProgram) -> CycleBound | None:
 
 @dataclass(frozen=True)
 class _Step:
-    """A copy or computation of one iteration."""
+    """A copy or computation in one iteration."""
 
     node: Copy | Compute
     values: Mapping[Var, int]
 
     def keys(self, regions: tuple[Region, ...]) -> Iterator[tuple[str, int]]:
-        """The buffers with their stage."""
+        """Yield the buffers of regions with their stage."""
         for region in regions:
             yield region.buffer, region.stage.substitute(self.values).constant
 
 
 def _path(body: tuple[Node, ...], values: Mapping[Var, int], at_end: bool) -> Iterator[_Step]:
-    """The nodes of each loop's first (last) iteration, in program order."""
+    """Yield the nodes of each loop's first (last) iteration, in program order."""
     for node in body:
         match node:
             case For():
@@ -141,7 +141,7 @@ def _path(body: tuple[Node, ...], values: Mapping[Var, int], at_end: bool) -> It
 
 @dataclass(frozen=True)
 class _Costs:
-    """Cycles of nodes on the program's machine."""
+    """The cycles of nodes on the program's machine."""
 
     program: TileProgram
 
@@ -150,7 +150,7 @@ class _Costs:
         return self.program.machine
 
     def busy(self, node: Node, loops: tuple[For, ...]) -> Iterator[tuple[str, float]]:
-        """Units that a node keeps busy, with the cycles of all its trips on one core."""
+        """The units that a node keeps busy, with the cycles of all its iterations on one core."""
         share = self._share(loops)
         if isinstance(node, Compute):
             unit = self._instruction(node)
@@ -166,7 +166,9 @@ class _Costs:
                 yield self.machine.main_memory.name, moved / port
 
     def prologue(self, unit: str, path: list[_Step]) -> int:
-        """When the first work of `unit` can begin, if nothing but its operands is waited for."""
+        """Return when the first work of `unit` can begin, if only its operands delay it."""
+        # A list schedule of the path: a node starts when its operands are ready and its units
+        # free. Only the first iteration of each loop is in it, which keeps it a lower bound.
         ready: dict[tuple[str, int], float] = {}
         free: dict[str, float] = {}
         for step in path:
@@ -184,7 +186,7 @@ class _Costs:
         return 0
 
     def epilogue(self, unit: str, path: list[_Step]) -> int:
-        """The time from the last work of `unit` to the end of what depends on it."""
+        """The time from the last work of `unit` to the end of all work that depends on it."""
         mine = [n for n, step in enumerate(path) if unit in self._names(step.node)]
         if not mine:
             return 0
@@ -200,7 +202,7 @@ class _Costs:
         return math.floor(latest)
 
     def _names(self, node: Copy | Compute) -> list[str]:
-        """The units that a node uses."""
+        """Return the units that a node uses."""
         if isinstance(node, Copy):
             port = [self.machine.main_memory.name] if self._over_port(node) else []
             return [node.engine, *port]
@@ -208,7 +210,7 @@ class _Costs:
         return [_queue(unit)] if unit else []
 
     def _once(self, step: _Step) -> tuple[float, float]:
-        """Cycles that a node keeps its unit busy in one iteration, and latency after that."""
+        """The cycles for which a node keeps its unit busy in one iteration, and its latency."""
         node = step.node
         if isinstance(node, Copy):
             engine = self.machine.engine(node.engine)
@@ -226,7 +228,7 @@ class _Costs:
     def _computing(
         self, node: Compute, unit: Instruction, loops: tuple[For, ...], values: Mapping[Var, int]
     ) -> float:
-        """Cycles of all runs of a computation under `loops`."""
+        """Return the cycles of all runs of a computation under `loops`."""
         cycles = 0.0
         startup = float(unit.options.get("startup_cycles", 0))
         for piece in _pieces(node, unit):
@@ -242,7 +244,7 @@ class _Costs:
             return None
 
     def _share(self, loops: tuple[For, ...]) -> float:
-        """The part of all iterations that the core with the most of them runs, at least."""
+        """Return the least share of all iterations that the core with the most of them runs."""
         cores = math.prod(processor.count for processor in self.machine.processors)
         spread = tuple(loop for loop in loops if loop.processor is not None)
         around = {loop.variable for loop in loops} - {loop.variable for loop in spread}
@@ -253,7 +255,7 @@ class _Costs:
 
     @property
     def _port_rate(self) -> float:
-        """Bytes a cycle of main memory; 0 where the machine file does not say."""
+        """The rate of main memory in bytes a cycle; 0 where the machine file does not say."""
         hertz = (self.machine.clock_mhz or 0) * 1e6
         return (self.machine.main_memory.bytes_per_second or 0) / hertz if hertz else 0.0
 
@@ -268,18 +270,18 @@ class _Costs:
 
 @dataclass(frozen=True)
 class _Piece:
-    """One command (at least) of a computation."""
+    """The work of one command, at least, of a computation."""
 
     valid: tuple[Index, ...]
     shape: tuple[int, ...]
     steps: tuple[int, ...]
-    """Points along each axis that the unit takes at a time."""
+    """The number of points along each axis that the unit takes at a time."""
     cycles: float
-    """For each of those blocks."""
+    """The cycles for each of those blocks."""
 
 
 def _pieces(node: Compute, unit: Instruction) -> Iterator[_Piece]:
-    """The pieces of work that a computation gives to its unit."""
+    """Yield the pieces of work that a computation gives to its unit."""
     if node.primitive == "gemm":
         (m, n), (_, k) = node.operands[0].valid, node.operands[1].valid
         rows, columns = node.operands[0].shape
@@ -305,5 +307,5 @@ def _pieces(node: Compute, unit: Instruction) -> Iterator[_Piece]:
 
 
 def _queue(unit: Instruction) -> str:
-    """The queue that an instruction is issued to, as the simulator names it."""
+    """Return the queue that an instruction is issued to, as the simulator names it."""
     return str(unit.options.get("queue", unit.name))

@@ -1,4 +1,4 @@
-"""Copies that asynchronous engines can do: boxes of a tensor, contiguous chunks, or any bytes."""
+"""Limits of asynchronous engines: copies of boxes of a tensor, contiguous chunks, or any bytes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from septran.tile.layouts import ROW
 from septran.tile.nodes import Buffer, Copy, Region, TileProgram
 
 BOX, CHUNKS = "mbarrier", "group"
-"""`Engine.completes_by` of engines that move boxes, and of those that move chunks."""
+"""The values of `Engine.completes_by` of engines that move boxes, and of those that move chunks."""
 MOST_AXES = 5
-"""Axes of a box (CUDA driver API, cuTensorMapEncodeTiled)."""
+"""The greatest rank of a box (CUDA driver API, cuTensorMapEncodeTiled)."""
 
 
 def refusal(program: TileProgram, copy: Copy, engine: Engine) -> str | None:
@@ -32,7 +32,7 @@ def refusal(program: TileProgram, copy: Copy, engine: Engine) -> str | None:
 
 
 def gathers(program: TileProgram, copy: Copy, engine: Engine) -> bool:
-    """Whether an engine takes elements from wherever they are, to where rows of a tile begin."""
+    """Return whether an engine can gather elements from anywhere into the rows of the tile."""
     far, near = outer(program, copy)
     tensor, tile = program.buffer(far.buffer), program.buffer(near.buffer)
     same = tensor.dtype == tile.dtype and tensor.layout == ROW
@@ -40,7 +40,7 @@ def gathers(program: TileProgram, copy: Copy, engine: Engine) -> bool:
 
 
 def near_axis(near: Region) -> int | None:
-    """The region's axis that goes along the rows of its tile, alone and from their start."""
+    """Return the region's axis that runs along the rows of its tile, alone and from their start."""
     for number in range(near.rank):
         mine = axis(number)
         rest = near.index[-1] - mine
@@ -56,10 +56,10 @@ def unfilled(
     known: Mapping[Var, Range],
     tops: Mapping[Var, Index],
 ) -> str | None:
-    """Why an engine cannot put the zeros that a copy asks for; None where it can.
+    """Return why an engine cannot write the zeros that a copy needs; None where it can.
 
-    A box has zeros where its tensor ends, and only there: what else is left out of a tile
-    comes along with it.
+    A box has zeros only beyond the end of its tensor: other elements that the tile leaves out are
+    copied along with it.
     """
     found = box(program, copy, engine) if engine.completes_by == BOX and copy.zero_fill else ""
     if not isinstance(found, Box):
@@ -79,18 +79,18 @@ def unfilled(
 
 @dataclass(frozen=True)
 class Box:
-    """A copy as one box: for each axis of a tensor that has more than one element."""
+    """A copy as one box: an entry for each axis of a tensor that has more than one element."""
 
     axes: tuple[int, ...]
-    """Axes of the outer buffer, the last (contiguous) one first."""
+    """The axes of the outer buffer, the last (contiguous) one first."""
     starts: tuple[Index, ...]
-    """Coordinate of the box along each."""
+    """The coordinate of the box along each axis."""
     views: tuple[int | None, ...]
-    """The copy's own axis that walks along each; None where it is one element."""
+    """The copy's own axis that runs along each axis; None where the box has one element."""
 
 
 def outer(program: TileProgram, copy: Copy) -> tuple[Region, Region]:
-    """The region in main memory, and the one nearer to the processor."""
+    """Return the region in main memory, and the one nearer to the processor."""
     main = program.machine.main_memory.name
     if program.buffer(copy.source.buffer).memory == main:
         return copy.source, copy.target
@@ -98,7 +98,7 @@ def outer(program: TileProgram, copy: Copy) -> tuple[Region, Region]:
 
 
 def strides(buffer: Buffer) -> tuple[int, ...]:
-    """Bytes from one element to the next along each axis of a row-major buffer."""
+    """Return bytes from one element to the next along each axis of a row-major buffer."""
     widths = [itemsize(buffer.dtype)]
     for extent in reversed(buffer.shape[1:]):
         widths.append(widths[-1] * extent)
@@ -106,7 +106,7 @@ def strides(buffer: Buffer) -> tuple[int, ...]:
 
 
 def box(program: TileProgram, copy: Copy, engine: Engine) -> Box | str:
-    """The copy as a box of the tensor in main memory, or why it is none."""
+    """Return the copy as a box of the tensor in main memory, or the reason why it is none."""
     far, near = outer(program, copy)
     tensor, tile = program.buffer(far.buffer), program.buffer(near.buffer)
     rows = affine(far)
@@ -135,7 +135,7 @@ def box(program: TileProgram, copy: Copy, engine: Engine) -> Box | str:
 
 
 def _fitting(found: Box, far: Region, near: Region, tile: Buffer, engine: Engine) -> Box | str:
-    """The box, where its rows are those of the tile."""
+    """Return the box if its rows are those of the tile, else the reason why they are not."""
     row = tile.shape[-1] * itemsize(tile.dtype)
     last = found.views[0]
     contiguous = last is not None and near.index[-1] - axis(last) == Index()
@@ -147,13 +147,14 @@ def _fitting(found: Box, far: Region, near: Region, tile: Buffer, engine: Engine
 
 
 def chunk_bytes(program: TileProgram, copy: Copy, engine: Engine) -> int | str:
-    """The largest chunk (of 4, 8 or 16 bytes) that a copy is made of, or why there is none."""
+    """The largest chunk, of 4, 8 or 16 bytes, that a copy is made of, or why there is none."""
     far, near = outer(program, copy)
     tensor, tile = program.buffer(far.buffer), program.buffer(near.buffer)
     width = itemsize(tensor.dtype)
     if tensor.dtype != tile.dtype or tensor.layout != ROW:
         return f"{tensor.name} and {tile.name} do not hold the same bytes"
     contiguous = _contiguous(far, near, tensor)
+    # 16 bytes is the largest chunk of cp.async (PTX ISA, cp.async: cp-size 4, 8 or 16).
     limits = [16, width]
     if contiguous is not None:
         offsets = [c * width for _, c in contiguous.terms] + [contiguous.constant * width]
@@ -165,7 +166,7 @@ def chunk_bytes(program: TileProgram, copy: Copy, engine: Engine) -> int | str:
 
 
 def _contiguous(far: Region, near: Region, tensor: Buffer) -> Index | None:
-    """Where in the tensor, in elements, a row of the tile begins; None where it is scattered."""
+    """Where in the tensor, in elements, a row of the tile begins; None if it is scattered."""
     number = near_axis(near) if far.index else None
     if number is None:
         return None

@@ -1,4 +1,4 @@
-"""From which node to which a buffer must keep its content."""
+"""Liveness: the range of nodes over which a buffer must keep its content."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Life:
     first: int
     last: int
     roles: tuple[tuple[Path, Path], ...] = ()
-    """The roles that hold its scope, each with the first role beside it."""
+    """The roles around its scope, each with the first role of its group."""
     spread: tuple[str, ...] = ()
-    """The processor levels of the loops around its scope: each unit has its own."""
+    """The processor levels of the loops around its scope: each unit has its own instance."""
 
     def meets(self, other: Life) -> bool:
-        """Whether both must keep their content at one time."""
+        """Return whether both must keep their content at one time."""
         if self.first <= other.last and other.first <= self.last:
             return True
         beside = dict(other.roles)  # roles run at the same time, whatever their order
@@ -46,11 +46,11 @@ class Life:
 
 
 def liveness(program: TileProgram) -> tuple[Life, ...]:
-    """The live range of every buffer that is used and not a parameter.
+    """Return the live range of every buffer that is used and not a parameter.
 
-    A copy in flight uses its source and target from its issue to its last wait or
-    release; what is used in a loop is used in all of the loop, unless it is fresh in
-    each iteration; roles side by side use what they share all the time.
+    A copy in flight uses its source and target from its issue to its last wait or release. A
+    buffer used in a loop is live in all of the loop, unless it is fresh in each iteration. Roles
+    side by side use what they share all the time.
     """
     spans = _spans(program.body, (), 0)
     homes = dict(_homes(blocks(program)))
@@ -59,6 +59,7 @@ def liveness(program: TileProgram) -> tuple[Life, ...]:
         if name not in homes:
             continue
         home = homes[name]
+        # Seen from its scope, all of a loop's nodes count as one: the next iteration reads again.
         held = path[: len(home) + 1] if path[: len(home)] == home else path
         first, last = spans[held]
         known = lives.get(name, (first, last))
@@ -88,7 +89,7 @@ def _spans(body: tuple[Node, ...], above: Path, start: int) -> dict[Path, tuple[
 
 
 def role_groups(body: tuple[Node, ...]) -> Iterator[list[int]]:
-    """Positions of roles that stand side by side."""
+    """Yield the positions of roles that stand side by side."""
     group: list[int] = []
     for position, node in enumerate(body):
         if isinstance(node, Role):
@@ -113,7 +114,7 @@ def _homes(block: Block) -> Iterator[tuple[str, Path]]:
 def _around(
     body: tuple[Node, ...], home: Path
 ) -> tuple[tuple[tuple[Path, Path], ...], tuple[str, ...]]:
-    """The roles and the processor levels of loops that a path leads through."""
+    """Return the roles and the processor levels of loops on the path to a node."""
     roles: list[tuple[Path, Path]] = []
     levels: list[str] = []
     for depth, position in enumerate(home):
@@ -129,7 +130,7 @@ def _around(
 
 
 def _uses(program: TileProgram) -> Iterator[tuple[Path, str]]:
-    """Every use of a buffer: by a node itself, or by the hand-over of a copy's channel."""
+    """Yield every use of a buffer: by a node itself, or by the handshake of a copy's channel."""
     moved: dict[str, set[str]] = {}
     for node in nodes(program.body):
         if isinstance(node, Copy) and node.channel is not None:

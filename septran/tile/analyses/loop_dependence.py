@@ -1,4 +1,4 @@
-"""Which copies of a loop may run ahead of it or behind it: dependence between iterations."""
+"""Dependence between iterations: which copies of a loop may run ahead of it or behind it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from septran.tile.nodes import Copy, For, Node, Region, Role, TileProgram, nodes
 
 
 def homes(body: tuple[Node, ...]) -> dict[str, tuple[Var, ...]]:
-    """For each buffer, the indices of the loops that hold all of its uses, outermost first."""
+    """Return, for each buffer, the loop indices around all of its uses, outermost first."""
     found: dict[str, tuple[Var, ...]] = {}
 
     def visit(body: tuple[Node, ...], loops: tuple[Var, ...]) -> None:
@@ -30,14 +30,14 @@ def homes(body: tuple[Node, ...]) -> dict[str, tuple[Var, ...]]:
 
 
 def is_asynchronous(program: TileProgram, node: Node) -> bool:
-    """Whether a node is a copy that could run beside other work and does not yet."""
+    """Return whether a node is a copy that could be asynchronous and has no channel yet."""
     if not isinstance(node, Copy) or node.channel is not None:
         return False
     return program.machine.engine(node.engine).asynchronous
 
 
 def is_load(program: TileProgram, copy: Copy) -> bool:
-    """Whether a copy brings data to where it is used, rather than takes results away."""
+    """Return whether a copy moves data towards its use, rather than results away from it."""
     target, source = (program.buffer(r.buffer).memory for r in (copy.target, copy.source))
     depth = program.machine.depth
     inward = depth(program.machine.memory(target).visible_to) - depth(
@@ -52,13 +52,12 @@ def is_load(program: TileProgram, copy: Copy) -> bool:
 def hindrance(
     copy: Copy, position: int, loop: For, loaded: frozenset[str] = frozenset()
 ) -> str | None:
-    """Why the load at `position` cannot go round a ring of its own; None if it can.
+    """Return why the load at `position` cannot have a ring of its own; None if it can.
 
-    Nothing before it in its own iteration may touch what it fills or change what it
-    reads, nothing after it may change what it has filled (whose store would have to be
-    waited for before the next fill); in a sequential loop, no other iteration may change
-    what it reads either. What it reads may also be one of the `loaded` buffers, that a load
-    before it has filled.
+    Nothing before it in its own iteration may touch its target or change its source, nothing after
+    it may change its target (whose store would have to be waited for before the next fill). In a
+    sequential loop no other iteration may change its source either. Its source may also be one of
+    the `loaded` buffers, which a load before it has filled.
     """
     before = tuple(loop.body[:position])
     target, source = copy.target.buffer, copy.source.buffer
@@ -79,7 +78,7 @@ def hindrance(
 
 
 def may_lag(copy: Copy, position: int, loop: For) -> bool:
-    """Whether the store at `position` may still run during later iterations."""
+    """Return whether the store at `position` may still run during later iterations."""
     after = tuple(loop.body[position + 1 :])
     if _touched(copy.target.buffer, after) or copy.source.buffer in _written(after):
         return False
@@ -87,13 +86,13 @@ def may_lag(copy: Copy, position: int, loop: For) -> bool:
 
 
 def _filled_once(buffer: str, before: tuple[Node, ...]) -> bool:
-    """Whether loads at the level of the loop's body are all that writes a buffer."""
+    """Return whether only loads at the level of the loop's body write a buffer."""
     deep = (n for node in before if not isinstance(node, Copy) for n in nodes((node,)))
     return buffer not in {r.buffer for n in deep for r in writes(n)}
 
 
 def _same_fill(node: Node, copy: Copy) -> bool:
-    """Another load into the same buffer goes ahead together with it."""
+    """Whether another load fills the same buffer, and thus runs ahead together with this one."""
     return (
         isinstance(node, Copy)
         and node.engine == copy.engine
@@ -114,7 +113,7 @@ def _on(buffer: str, body: tuple[Node, ...]) -> list[Region]:
 
 
 def _apart(touched: list[Region], variable: Var) -> bool:
-    """Whether different iterations touch different elements: one axis steps past its extent."""
+    """Return whether iterations touch different elements: one axis steps past its extent."""
     first = touched[0]
     for number, entry in enumerate(first.index):
         reach = 1 + sum(

@@ -1,4 +1,4 @@
-"""What loops and regions imply: ranges of indices, iterations, ends and overlap of regions."""
+"""Properties of loops and regions: ranges of indices, iterations, ends and overlap."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from septran.tile.nodes import Compute, Copy, For, Node, Region, Role, regions
 
 
 def ranges(body: tuple[Node, ...], outer: Mapping[Var, Range] | None = None) -> dict[Var, Range]:
-    """The inclusive range of every loop index in `body`; empty loops count as one trip."""
+    """The inclusive range of every loop index in `body`; empty loops count as one iteration."""
     known = dict(outer or {})
     for node in body:
         if isinstance(node, For):
@@ -28,7 +28,7 @@ def ranges(body: tuple[Node, ...], outer: Mapping[Var, Range] | None = None) -> 
 def walk(
     body: tuple[Node, ...], loops: tuple[For, ...] = ()
 ) -> Iterator[tuple[Node, tuple[For, ...]]]:
-    """Every node with the loops around it, outermost first."""
+    """Yield every node with the loops around it, outermost first."""
     for node in body:
         yield node, loops
         if isinstance(node, For):
@@ -38,7 +38,7 @@ def walk(
 
 
 def ranges_of(loops: tuple[For, ...]) -> dict[Var, Range]:
-    """The inclusive range of each index of nested loops, outermost first."""
+    """Return the inclusive range of each index of nested loops, outermost first."""
     known: dict[Var, Range] = {}
     for loop in loops:
         known[loop.variable] = loop_range(loop.extent, known)
@@ -58,12 +58,12 @@ def most_iterations(
 
 
 def trips(loops: Iterable[For], outer: Mapping[Var, Range] | None = None) -> int:
-    """The number of times that a body under `loops` runs, each extent at its greatest."""
+    """The number of times that a body under `loops` runs, with each extent at its greatest."""
     return math.prod(most_iterations(loops, outer))
 
 
 def iterations(loops: tuple[For, ...], known: dict[Var, int]) -> Iterator[dict[Var, int]]:
-    """The values of all indices, iteration by iteration; one dict, changed in place."""
+    """The values of all indices, iteration by iteration, in one dict that changes in place."""
     if not loops:
         yield known
         return
@@ -73,7 +73,7 @@ def iterations(loops: tuple[For, ...], known: dict[Var, int]) -> Iterator[dict[V
 
 
 def samples(loops: tuple[For, ...], known: dict[Var, int], most: int) -> Iterator[dict[Var, int]]:
-    """All iterations where there are at most `most`, else those at the ends of each loop."""
+    """Yield all iterations where there are at most `most`, else those at the ends of each loop."""
     if trips(loops) <= most:
         yield from iterations(loops, known)
         return
@@ -90,17 +90,17 @@ def samples(loops: tuple[For, ...], known: dict[Var, int], most: int) -> Iterato
 
 
 def depends(region: Region, variable: Var) -> bool:
-    """Whether a loop index occurs in a region's map, extents or stage."""
+    """Return whether a loop index occurs in a region's map, extents or stage."""
     parts = (*region.index, *region.valid, region.stage)
     return any(variable in part.variables() for part in parts)
 
 
 Affine = tuple[tuple[Index, tuple[tuple[int, int], ...]], ...]
-"""For each axis of a buffer, where a region starts, and its own axes with their factors."""
+"""For each axis of a buffer, the start of a region, and the region's axes with their factors."""
 
 
 def affine(view: View) -> Affine | None:
-    """The map of a view as starts and factors; None where it divides or clips its axes."""
+    """Return the map of a view as starts and factors; None where it divides or clips its axes."""
     axes = {axis(n): n for n in range(view.rank)}
     rows: list[tuple[Index, tuple[tuple[int, int], ...]]] = []
     for entry in view.index:
@@ -117,7 +117,7 @@ def affine(view: View) -> Affine | None:
 
 
 def ends(view: View) -> list[tuple[Index, Index]] | None:
-    """First and last coordinate along each axis of the buffer; None where not affine."""
+    """Return first and last coordinate along each axis of the buffer; None where not affine."""
     rows = affine(view)
     if rows is None:
         return None
@@ -132,7 +132,7 @@ def ends(view: View) -> list[tuple[Index, Index]] | None:
 
 
 def may_overlap(a: Region, b: Region, known: Mapping[Var, Range]) -> bool:
-    """Whether two regions may share an element in the same iteration of all loops."""
+    """Return whether two regions may share an element in the same iteration of all loops."""
     if a.buffer != b.buffer:
         return False
     if a.stage.is_constant and b.stage.is_constant and a.stage != b.stage:
@@ -149,14 +149,14 @@ def may_overlap(a: Region, b: Region, known: Mapping[Var, Range]) -> bool:
 
 
 def covers(region: Region, shape: tuple[int, ...]) -> bool:
-    """Whether a region is all of a buffer of `shape`, axes in order."""
+    """Return whether a region is all of a buffer of `shape`, axes in order."""
     return region.shape == shape and all(
         entry == Index.of(axis(n)) for n, entry in enumerate(region.index)
     )
 
 
 def map_regions(node: Node, change: Mapping[str, str]) -> Node:
-    """Rename the buffers that a node touches, those in its expression too."""
+    """Return a node with the buffers that it touches renamed, those in its expression too."""
     match node:
         case Copy():
             return replace(
@@ -188,10 +188,10 @@ def _in_expression(value: ex.Expr, change: Mapping[str, str]) -> ex.Expr:
 
 
 def used(body: tuple[Node, ...]) -> frozenset[str]:
-    """Names of the buffers that a body touches."""
+    """Return the names of the buffers that a body touches."""
     return frozenset(r.buffer for node, _ in walk(body) for r in regions(node))
 
 
 def bytes_of(region: Region, itemsize: int) -> int:
-    """Bytes of the region at its nominal extents."""
+    """Return the bytes of the region at its nominal extents."""
     return math.prod(region.shape) * itemsize

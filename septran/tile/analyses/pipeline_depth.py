@@ -17,31 +17,31 @@ NAME = "pipeline_loops"
 
 @dataclass(frozen=True)
 class StagedCopies:
-    """Copies of one loop that share a channel, as they were given stages."""
+    """Copies of one loop that share a channel, with the stages that they were given."""
 
     loop: For
-    """The loop as it was."""
+    """The loop before pipelining."""
     buffers: tuple[str, ...]
     load: bool
     stages: int
     asked: int
     step: int
-    """Elements by which a copy advances from one iteration to the next; 0 when unclear."""
+    """The elements by which a copy advances in an iteration; 0 when unclear."""
 
 
 @dataclass(frozen=True)
 class Excess:
-    """A memory that is too small for what is to be in it."""
+    """A memory that is too small for its buffers."""
 
     memory: Memory
     needed: int
     limit: int
     what: str
-    """The sum, buffer by buffer."""
+    """The sum of the needed bytes, buffer by buffer."""
 
 
 def excess(program: TileProgram) -> Excess | None:
-    """The first memory of a finished program that does not hold its buffers."""
+    """Return the first memory of a finished program that does not hold its buffers, if any."""
     plan = placements(program)
     for memory in program.machine.memories:
         limit = capacity(program, memory)
@@ -54,13 +54,13 @@ def excess(program: TileProgram) -> Excess | None:
 def deepest(
     program: TileProgram, rings: Iterable[StagedCopies], memory: Memory
 ) -> StagedCopies | None:
-    """The ring to take a stage from: the one with most, stores first."""
+    """Return the ring to take a stage from: the one with most, stores first."""
     inside = [r for r in rings if any(program.buffer(b).memory == memory.name for b in r.buffers)]
     return max(inside, key=lambda r: (r.stages, not r.load), default=None)
 
 
 def lowered(program: TileProgram, ring: StagedCopies, over: Excess, stages: int) -> Remark:
-    """Why a ring has fewer stages than asked, with the figures and what would help."""
+    """Return a remark why a ring has fewer stages than the mapping asks, and what would help."""
     why = f"{over.memory.name} would need {over.needed:,} bytes of {over.limit:,} ({over.what})"
     request = program.request(ring.loop.origin.task)
     if ring.load:
@@ -76,7 +76,7 @@ def lowered(program: TileProgram, ring: StagedCopies, over: Excess, stages: int)
 def _hint(
     program: TileProgram, ring: StagedCopies, over: Excess, request: LoopSchedule
 ) -> str | None:
-    """The half, quarter, ... of the step at which all stages would fit."""
+    """Return the half, quarter, ... of the step at which all stages would fit."""
     staged = (replace(program.buffer(b), stages=ring.stages) for b in ring.buffers)
     held = sum(bytes_of(program, b) for b in staged)
     step, part = ring.step // 2, held // 2
@@ -88,7 +88,7 @@ def _hint(
 
 
 def _tunable(program: TileProgram, ring: StagedCopies, request: LoopSchedule) -> str:
-    """The tunable that sets the step, if its value tells; else the loop index."""
+    """Return the tunable that sets the step, if its value tells; else the loop index."""
     others = (r for r in program.requests if r.task != request.task)
     for candidate in (request, *others):
         names = [name for name, value in candidate.tunables if value == ring.step]
@@ -100,7 +100,7 @@ def _tunable(program: TileProgram, ring: StagedCopies, request: LoopSchedule) ->
 def ineffective(
     program: TileProgram, rings: Sequence[StagedCopies], body: tuple[Node, ...]
 ) -> list[Remark]:
-    """A remark for each request for pipelining or roles that changes nothing."""
+    """Return a remark for each request for pipelining or roles that changes nothing."""
     served = {r.loop.origin.task for r in rings}
     loops = [n for n in nodes(body) if isinstance(n, For)]
     split = {n.origin.task for n in loops if n.specialize}
@@ -128,7 +128,7 @@ def ineffective(
 
 
 def _not_ahead(machine: Machine, task: str, copies: Mapping[str, int]) -> str:
-    """Why no copy of a task goes ahead of what reads it."""
+    """Return why no copy of a task runs ahead of its reader."""
     if not any(e.asynchronous for e in machine.engines):
         return f"{machine.name} copies synchronously"
     if not copies.get(task):
@@ -141,7 +141,7 @@ def _is_split(node: Node) -> bool:
 
 
 def _asynchronous(program: TileProgram) -> Mapping[str, int]:
-    """Copies by asynchronous engines directly in the loops of each task."""
+    """Return the number of copies by asynchronous engines directly in the loops of each task."""
     counts: dict[str, int] = {}
     for loop in nodes(program.body):
         if isinstance(loop, For):

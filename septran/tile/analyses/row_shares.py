@@ -1,4 +1,4 @@
-"""Share the rows of accumulators out: the same work on a part of its rows."""
+"""Division of the rows of accumulators: the same work on a part of its rows."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from septran.machine.model import Machine
 from septran.tile.nodes import Compute, Copy, For, Node, Region, nodes, regions, writes
 
 Along = tuple[tuple[Region, int | None], ...]
-"""Regions that a node touches, each with its axis that goes along with the rows."""
+"""The regions that a node touches, each with its axis along the rows, None where it has none."""
 
 
 class IndivisibleError(ValueError):
-    """Why the rows cannot be shared out; the message is for a remark."""
+    """The rows cannot be divided; the message is the reason, for a remark."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """For each buffer, which of its axes counts the rows that are shared out."""
+    """For each buffer, the axis that counts the rows, and the number of parts."""
 
     axes: Mapping[str, int]
     parts: int
@@ -42,6 +42,7 @@ class Rows:
                 _note(node.operands[0], 0, own, axes)
         if not axes:
             raise IndivisibleError("nothing in it is the result of a gemm")
+        # Rows reach other buffers through copies and computations, until nothing new is found.
         size = -1
         while size != len(axes):
             size = len(axes)
@@ -76,7 +77,7 @@ class Rows:
                 raise IndivisibleError(f"{target.buffer} needs all rows of {region.buffer}")
 
     def part(self, body: tuple[Node, ...], number: int) -> tuple[Node, ...]:
-        """The body on rows number, number + 1, ... of `parts`."""
+        """Return the body on part `number` of the rows."""
         return tuple(self._part(node, number) for node in body)
 
     def _part(self, node: Node, number: int) -> Node:
@@ -126,7 +127,7 @@ def _note(region: Region, at: int, own: frozenset[str], axes: dict[str, int]) ->
 
 
 def _buffer_axis(region: Region, at: int) -> int | None:
-    """The buffer's axis that a view's axis walks, one by one."""
+    """Return the buffer's axis along which a view's axis runs with step 1."""
     for number, entry in enumerate(region.index):
         others = {v for v in (entry - axis(at)).variables() if v.name.startswith("$")}
         if entry.coefficient(axis(at)) == 1 and not others:
@@ -135,7 +136,7 @@ def _buffer_axis(region: Region, at: int) -> int | None:
 
 
 def _along(node: Compute | Copy, axes: Mapping[str, int]) -> Along:
-    """The node's regions with their axes along the rows; () where it touches none."""
+    """Return the node's regions with their axes along the rows; () where it touches none."""
     for choice in _choices(node):
         if any(
             at is not None
@@ -148,7 +149,7 @@ def _along(node: Compute | Copy, axes: Mapping[str, int]) -> Along:
 
 
 def _choices(node: Compute | Copy) -> Iterator[Along]:
-    """For each axis of the target: which axes of the other regions go along with it."""
+    """Yield, for each axis of the target, the axes of the other regions that run along it."""
     touched = regions(node)
     for at in range(touched[0].rank):
         if isinstance(node, Copy) or (node.expression is None and node.primitive not in PRIMITIVES):
@@ -241,7 +242,7 @@ def _block(region: V, at: int, offset: int, size: int) -> V:
 
 
 def _left(valid: Index, offset: int, size: int) -> Index:
-    """The number of existing rows among `size` rows from `offset` on."""
+    """Return the number of existing rows among `size` rows from `offset` on."""
     left = valid - offset
     if left.is_constant:
         return Index.of(max(0, min(size, left.constant)))

@@ -1,4 +1,4 @@
-"""Which body a buffer or a channel's ring belongs to: where it is born and dies."""
+"""Scopes: the body to which a buffer or a channel's ring belongs."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from septran.tile.nodes import (
 )
 
 Path = tuple[int, ...]
-"""Positions from the program's body down to a node."""
+"""The positions from the program's body down to a node."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A body with what is born in it."""
+    """A body with the buffers and channels of its scope."""
 
     steps: tuple[Step, ...]
     buffers: tuple[str, ...]
-    """Buffers of this scope; a fresh instance each time the body runs."""
+    """Buffers of this scope; each has a fresh instance each time the body runs."""
     channels: tuple[str, ...]
-    """Channels whose ring of fills starts and ends with this body."""
+    """Channels whose fills are counted from this body's start to its end."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,19 @@ class Step:
     nodes: tuple[Node, ...]
     """One node, or all roles of the group."""
     inner: tuple[Block | None, ...]
-    """The bodies of loops and roles."""
+    """The bodies of loops and roles; None for other nodes."""
     born: tuple[str, ...]
     """Buffers of this scope whose first use is here."""
     path: Path
 
 
 def blocks(program: TileProgram) -> Block:
-    """The program's body, with every buffer and channel at the body it belongs to.
+    """Return the program's body, with every buffer and channel at the body it belongs to.
 
-    A scope is the smallest body that holds all uses. A buffer's is also outside of the
-    loops over which all its stages count (one whose index is in some of them only has
-    rings of another length in each iteration), of the loop of whose units each has
-    a part of it, and of those over which it keeps its content.
+    A scope is the smallest body that holds all uses. A buffer's is also outside of three kinds of
+    loops: those over which all its stages count (one whose index is in some of them only has rings
+    of another length in each iteration), the loop over units that each have a part of it, and
+    those over whose iterations it keeps its content.
     """
     params = frozenset(program.params)
     uses: dict[str, list[Path]] = {}
@@ -83,7 +83,7 @@ def _rings(program: TileProgram) -> frozenset[str]:
 
 
 def _names(node: Node) -> Iterator[tuple[str, frozenset[Var]]]:
-    """What a node uses (channels behind a tilde) and the indices that count its stages."""
+    """The buffers and channels (behind a tilde) that a node uses, and the indices of its stage."""
     for region in regions(node):
         yield region.buffer, region.stage.variables()
     match node:
@@ -94,11 +94,11 @@ def _names(node: Node) -> Iterator[tuple[str, frozenset[Var]]]:
 
 
 def _spread(program: TileProgram) -> Iterator[tuple[Var, str]]:
-    """Loops over units, and the buffers of which each unit has its part.
+    """Yield loops over units, with the buffers of which each unit has its part.
 
-    They are in a memory that the units see in common, and addressed by the unit's index. A
-    temporary that the logic makes inside of the loop is no such: what is left of a ragged
-    tile of it depends on the index, too.
+    They are in a memory that the units share, and are addressed by the unit's index. A temporary
+    that the logic makes inside of the loop is not among them: the valid extent of a ragged tile of
+    it depends on the index, too.
     """
     depth, params = program.machine.depth, set(program.params)
     owners = {m.name: depth(m.visible_to) for m in program.machine.memories}
@@ -127,7 +127,7 @@ def _paths(body: tuple[Node, ...], above: Path) -> Iterator[tuple[Path, Node]]:
 
 
 def _above(scope: Path, paths: Iterable[Path]) -> bool:
-    """Whether a loop's surrounding body holds every use (else the index is another's)."""
+    """Return whether a loop's surrounding body holds every use (else the index is another's)."""
     return all(path[: len(scope)] == scope for path in paths)
 
 

@@ -1,1 +1,1 @@
-"""The interpreter of tile programs, and what the verifier runs on, too: steps and channels."""
+"""The interpreter of tile programs, with the execution and channels that the verifier shares."""

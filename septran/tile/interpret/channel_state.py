@@ -25,7 +25,7 @@ class ProtocolError(TileError):
 
 
 def located(kind: type[TileError], message: str, origin: Origin | None, **more: Any) -> TileError:
-    """An error about a node, at the line that it comes from."""
+    """Return an error about a node, at the line of its origin."""
     if origin is None:
         return kind(message, **more)
     hint = f"the node is there because: {origin.rule}"
@@ -40,7 +40,7 @@ class Thread:
     parent: Thread | None = None
 
     def line(self) -> list[Thread]:
-        """Itself, its parent, and so on to the main thread."""
+        """Return the thread, its parent, and so on to the main thread."""
         return [self] if self.parent is None else [self, *self.parent.line()]
 
 
@@ -50,13 +50,13 @@ class Flight:
 
     copy: Copy
     land: Callable[[], None]
-    """Do what is left of it; called once."""
+    """Does the remaining effects of the copy; called once."""
     data: Any = None
-    """What the effects want to remember."""
+    """Data that the effects keep with the copy."""
     landed: bool = False
 
     def arrive(self) -> None:
-        """Land, if it has not yet."""
+        """Land the copy, unless it has landed."""
         if not self.landed:
             self.landed = True
             self.land()
@@ -68,9 +68,9 @@ class Fill:
 
     flights: list[Flight] = field(default_factory=list)
     number: int | None = None
-    """None until committed."""
+    """The number of the fill; None until it is committed."""
     began: int = 0
-    """The ring's clock when its first copy was issued."""
+    """The ring's clock when the first copy was issued."""
     waited: list[Thread] = field(default_factory=list)
     released: list[Thread] = field(default_factory=list)
     data: Any = None
@@ -78,11 +78,11 @@ class Fill:
 
 @dataclass(eq=False)
 class ChannelState:
-    """The fills of one channel, from where its scope begins to where it ends."""
+    """The fills of one channel, from the start of its scope to its end."""
 
     channel: Channel
     releasers: int
-    """How many threads release each fill; 0 where the channel has no such handshake."""
+    """The number of threads that release each fill; 0 where the channel has no such handshake."""
     acquires: bool
     """Whether some node acquires slots."""
     fills: dict[int, Fill] = field(default_factory=dict)
@@ -94,11 +94,11 @@ class ChannelState:
     """The ring's clock when each fill's slot was acquired."""
     clock: int = 0
     shifts: dict[str, int] = field(default_factory=dict)
-    """Fills that each thread left out, where only some iterations are walked."""
+    """The number of fills that each thread skipped, where only some iterations are walked."""
     skipped: dict[str, list[int]] = field(default_factory=dict)
-    """Iterations that each thread left out, loop by loop."""
+    """The iterations that each thread skipped, loop by loop."""
     users: set[str] = field(default_factory=set)
-    """Threads that hand over."""
+    """The names of threads that take part in the handshake."""
 
     @property
     def name(self) -> str:
@@ -106,7 +106,7 @@ class ChannelState:
         return self.channel.name
 
     def issue(self, flight: Flight, stage: int) -> None:
-        """A copy has been issued towards the open fill."""
+        """Add an issued copy to the open fill."""
         self.clock += 1
         if not self.open.flights:
             self.open.began = self.clock
@@ -114,7 +114,7 @@ class ChannelState:
         self.slots[flight.copy.target.buffer, stage] = self.open
 
     def commit(self, number: int, node: Node) -> Fill:
-        """Close the open fill as `number`."""
+        """Close the open fill as `number`; raises ProtocolError."""
         if number in self.fills:
             raise located(
                 ProtocolError, f"fill {number} of {self.name} is committed twice", node.origin
@@ -140,20 +140,20 @@ class ChannelState:
         return fill
 
     def free(self, number: int) -> bool:
-        """Whether the slot of fill `number` may be filled (again)."""
+        """Return whether the slot of fill `number` may be filled (again)."""
         before = self.fills.get(number - self.channel.stages)
         if number < self.channel.stages:
             return True
         return before is not None and len(before.released) >= self.releasers
 
     def acquire(self, number: int) -> Fill | None:
-        """Take the slot of fill `number`; gives the fill that was in it."""
+        """Take the slot of fill `number`, and return the fill that was in it."""
         self.clock += 1
         self.acquired[number] = self.clock
         return self.fills.get(number - self.channel.stages)
 
     def release(self, number: int, thread: Thread, node: Node) -> Fill:
-        """`thread` is done with fill `number`."""
+        """Note that `thread` is done with fill `number`; raises ProtocolError."""
         fill = self.fills.get(number)
         if fill is None or not _any(fill.waited, thread):
             raise located(
@@ -169,7 +169,7 @@ class ChannelState:
         return fill
 
     def check_read(self, region: Region, stage: int, thread: Thread, node: Node) -> None:
-        """A buffer that the channel fills is read between its wait and its release only."""
+        """Raise ProtocolError unless the buffer is read between the fill's wait and its release."""
         fill = self.slots.get((region.buffer, stage))
         if fill is None:
             return
@@ -187,7 +187,7 @@ class ChannelState:
             raise located(ProtocolError, f"{message} was released", node.origin)
 
     def finish(self) -> None:
-        """The scope ends: nothing may be on its way, and all that was filled is released."""
+        """Check the end of the scope: nothing is in flight, and all fills are released."""
         left = list(self.open.flights)
         if left:
             raise located(

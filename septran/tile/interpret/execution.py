@@ -1,7 +1,7 @@
-"""Walk a tile program as hardware would, by a schedule: loops, roles, copies in flight.
+"""Execution of a tile program by a schedule, as hardware would: loops, roles, copies in flight.
 
-What a copy or a computation does is left to `Effects`: the interpreter moves numbers,
-the verifier only notes who touched what after whom.
+The effects of copies and computations are left to `Effects`: the interpreter moves numbers, the
+verifier only notes which access comes after which.
 """
 
 from __future__ import annotations
@@ -42,20 +42,22 @@ from septran.tile.nodes import (
 
 @dataclass(frozen=True)
 class Schedule:
-    """Every choice that hardware is free to make."""
+    """The choices that hardware is free to make."""
 
     landing: str = "early"
-    """When an asynchronous copy lands: ``early`` (at once), ``late`` (when a wait forces
-    it) or ``random``."""
+    """The time when an asynchronous copy lands: ``early``, ``late`` or ``random``.
+
+    Early is at once, late is when a wait forces it.
+    """
     roles: str = "first"
-    """Which role runs whenever it can: the ``first``, the ``last``, or a ``random`` one."""
+    """The role that runs whenever it can: the ``first``, the ``last``, or a ``random`` one."""
     iterations: str = "forward"
-    """Order of parallel iterations: ``forward``, ``reversed`` or ``shuffled``."""
+    """The order of parallel iterations: ``forward``, ``reversed`` or ``shuffled``."""
     seed: int = 0
 
     @staticmethod
     def of(order: str | int | Schedule) -> Schedule:
-        """From ``early``, ``late`` or a seed; raises WrongArgumentError."""
+        """Return the schedule for ``early``, ``late`` or a seed; raises WrongArgumentError."""
         match order:
             case Schedule():
                 return order
@@ -75,67 +77,67 @@ ADVERSARIES: tuple[Schedule, ...] = tuple(
     for roles in ("first", "last")
     for iterations in ("forward", "reversed")
 )
-"""The extreme schedules: a correct program gives the same under all of them."""
+"""The extreme schedules, under all of which a correct program gives the same result."""
 
 
 @dataclass
 class Frame:
-    """What a thread sees: loop indices, buffers, rings."""
+    """The state that a thread sees: loop indices, buffers, rings."""
 
     thread: Thread
     values: dict[Var, int] = field(default_factory=dict)
     rings: dict[str, ChannelState] = field(default_factory=dict)
     memory: Any = None
-    """The effects' own: where buffers are."""
+    """The effects' own data, such as the storage of buffers."""
 
     def fork(self, thread: Thread) -> Frame:
-        """The same sight for another thread, with indices of its own."""
+        """Return the same frame for another thread, with indices and rings of its own."""
         return replace(self, thread=thread, values=dict(self.values), rings=dict(self.rings))
 
 
 class Effects(Protocol):
-    """What copies, computations and hand-overs do."""
+    """The effects of copies, computations and handshakes."""
 
     def enter(self, block: Block, frame: Frame) -> Frame:
-        """A body begins; gives the frame in which its buffers exist."""
+        """Begin a body, and return the frame in which its buffers exist."""
 
     def born(self, buffers: tuple[str, ...], frame: Frame) -> None:
-        """The first use of some buffers is next: their content is undefined."""
+        """Make the content of buffers undefined just before their first use."""
 
     def copy(self, node: Copy, frame: Frame) -> None:
-        """A synchronous copy."""
+        """Carry out a synchronous copy."""
 
     def issue(self, node: Copy, frame: Frame, land_now: bool) -> Flight:
-        """An asynchronous copy starts; it may happen at any time until it is waited for."""
+        """Start an asynchronous copy, which may happen at any time until it is waited for."""
 
     def compute(self, node: Compute, frame: Frame) -> None:
-        """A primitive or expression."""
+        """Carry out a primitive or an expression."""
 
     def trips(self, node: For, extent: int, frame: Frame) -> Iterable[int]:
-        """The iterations to run."""
+        """Return the iterations to run."""
 
     def absorb(self, node: For, frame: Frame) -> bool:
-        """Whether a whole loop was dealt with at once."""
+        """Return whether the effects dealt with a whole loop at once."""
 
     def unit(self, node: For | Role, frame: Frame) -> Frame:
-        """The frame of one more unit of the loop's or role's processor level."""
+        """Return the frame of one more unit of the loop's or role's processor level."""
 
     def hand_over(self, kind: str, fill: Fill, frame: Frame) -> None:
-        """After ``commit``, ``wait``, ``release`` or ``acquire`` of a fill."""
+        """Note a ``commit``, ``wait``, ``release`` or ``acquire`` of a fill."""
 
     def fork(self, parent: Thread, children: list[Thread]) -> None:
-        """Threads start."""
+        """Note that threads start."""
 
     def join(self, parent: Thread, children: list[Thread]) -> None:
-        """Threads have ended."""
+        """Note that threads have ended."""
 
     def meet(self, threads: list[Thread]) -> None:
-        """Threads met at a barrier."""
+        """Note that threads met at a barrier."""
 
 
 @dataclass(frozen=True)
 class Blocked:
-    """A thread cannot go on: who waits where for what."""
+    """A thread that cannot go on: its node, and the event that it waits for."""
 
     thread: Thread
     node: Node
@@ -143,12 +145,12 @@ class Blocked:
 
 
 Run = Generator[tuple[Blocked, ...], None, None]
-"""Yields nothing at a point where others may go first, or who is blocked."""
+"""A thread as a generator: yields () where others may go first, else the blocked threads."""
 
 
 @dataclass
 class _Team:
-    """Iterations that meet at barriers."""
+    """The iterations that meet at barriers."""
 
     processor: str | None
     size: int
@@ -163,7 +165,7 @@ class Execution:
     def __init__(
         self, program: TileProgram, effects: Effects, schedule: Schedule, top: Block | None = None
     ) -> None:
-        """`top` is `blocks(program)` where that is known already."""
+        """`top` is `blocks(program)` if the caller knows it already."""
         self.program, self.effects, self.schedule = program, effects, schedule
         self.top = top
         self.random = random.Random(schedule.seed)
@@ -177,7 +179,7 @@ class Execution:
         self.alone = not any(isinstance(n, Role) for n in nodes(program.body))
 
     def run(self, memory: Any = None) -> None:
-        """Run it to the end; raises TileError."""
+        """Run the program to the end; raises TileError."""
         main = Thread("the program")
         frame = Frame(main, memory=memory)
         for blocked in self._block(self.top or blocks(self.program), frame, None):
@@ -248,7 +250,7 @@ class Execution:
             self.flying.append(flight)
 
     def _tick(self) -> None:
-        """Time passes: under a random schedule some copies land."""
+        """Let time pass: under a random schedule some copies land."""
         if not self.flying or self.schedule.landing != "random":
             return
         for flight in self.flying:
@@ -307,7 +309,7 @@ class Execution:
         return order
 
     def _together(self, node: For, block: Block, frame: Frame, trips: Iterable[int]) -> Run:
-        """Iterations that have a barrier in common run beside each other."""
+        """Run iterations that have a barrier in common beside each other."""
         values = list(trips)
         team = _Team(node.processor, len(values))
         runs: list[tuple[Thread, Run]] = []
@@ -330,7 +332,7 @@ class Execution:
         yield from self._beside(frame.thread, runs)
 
     def _beside(self, parent: Thread, runs: list[tuple[Thread, Run]]) -> Run:
-        """Run threads side by side; whoever has priority runs whenever it can."""
+        """Run threads side by side; the one with priority runs whenever it can."""
         children = [thread for thread, _ in runs]
         self.effects.fork(parent, children)
         waiting = [run for _, run in runs]
@@ -339,6 +341,9 @@ class Execution:
         while waiting:
             if self.schedule.roles == "random":
                 self.random.shuffle(waiting)
+            # A round ends with the first thread that makes progress, so the order of `waiting` is
+            # a strict priority. If none does, all are blocked, and the caller decides whether
+            # others can go on.
             stuck: list[Blocked] = []
             for run in list(waiting):
                 try:
@@ -369,7 +374,7 @@ class Execution:
 
 
 def _filled(program: TileProgram) -> Mapping[str, tuple[str, ...]]:
-    """The channels that fill each buffer."""
+    """Return the channels that fill each buffer."""
     found: dict[str, dict[str, None]] = {}
     for node in nodes(program.body):
         if isinstance(node, Copy) and node.channel is not None:
@@ -379,7 +384,7 @@ def _filled(program: TileProgram) -> Mapping[str, tuple[str, ...]]:
 
 
 def _handshake(program: TileProgram) -> Mapping[str, tuple[int, bool]]:
-    """For each channel, by how many threads it is released, and whether it is acquired."""
+    """Return, for each channel, how many threads release it, and whether it is acquired."""
     releasers: dict[str, set[int]] = {}
     acquired: set[str] = set()
 

@@ -1,8 +1,4 @@
-"""Run a tile program on NumPy, under any schedule that hardware may choose.
-
-Fresh memory is poisoned, copies land as early or as late as the waits allow, and every
-access is checked. It needs no compiler and runs any mapping of any machine.
-"""
+"""Execution of a tile program on NumPy, under any schedule that hardware may choose."""
 
 from __future__ import annotations
 
@@ -58,11 +54,12 @@ def interpret(
     order: Order = "early",
     scalars: Scalars | None = None,
 ) -> dict[str, Array]:
-    """The outputs by name; the arrays passed in are left alone.
+    """Run `program` and return its outputs by name; the arrays passed in are not changed.
 
-    `arrays` is by name, or in order: all parameters, or all that are not outputs.
-    Outputs that are not given begin poisoned. `order` is ``early``, ``late``, a seed
-    for random landing, or a `Schedule`. Raises TileError.
+    `arrays` is by name, or in order: all parameters, or all that are not outputs. Outputs that are
+    not given begin poisoned. `order` is ``early``, ``late``, a seed for random landing, or a
+    `Schedule`. Raises TileError, ArgumentError for arrays or scalars that do not fit, and
+    WrongArgumentError for arguments of a wrong kind.
     """
     require("program", program, TileProgram, "pass stages.tile_program, or a step of septran.place")
     schedule = Schedule.of(order)
@@ -99,7 +96,7 @@ def _by_name(
 
 
 def _scalars(program: TileProgram, scalars: Scalars | None) -> dict[str, float | int]:
-    """Values of all scalars, those that have one by default included; raises ArgumentError."""
+    """Return values of all scalars, by default or given; raises ArgumentError."""
     values = {s.name: s.default for s in program.scalars if s.default is not None}
     values |= table("scalars", scalars, "{'eps': 1e-6}")
     names = [s.name for s in program.scalars]
@@ -137,15 +134,15 @@ def _argument(program: TileProgram, name: str, array: Array | None) -> Store:
 
 @dataclass(frozen=True)
 class _World:
-    """Where buffers are, as one unit sees it."""
+    """The storage of buffers as one unit sees it."""
 
     stores: Mapping[str, Store]
     arenas: Mapping[str, Array] = field(default_factory=dict)
-    """For each planned memory, its bytes."""
+    """The bytes of each planned memory."""
 
 
 class _Numbers:
-    """Effects that move numbers."""
+    """The effects that move numbers."""
 
     def __init__(self, program: TileProgram, scalars: Scalars) -> None:
         self.program, self.scalars = program, scalars
@@ -175,9 +172,9 @@ class _Numbers:
             frame.memory.stores[name].poison()
 
     def unit(self, node: For | Role, frame: Frame) -> Frame:
-        """Another unit has its own of each memory that it does not share.
+        """Return a frame in which the unit has its own of each memory that it does not share.
 
-        Roles of one unit share what is that unit's.
+        Roles of one unit share the memories of that unit.
         """
         if node.processor is None or not frame.memory.arenas:
             return frame
@@ -228,7 +225,7 @@ class _Numbers:
         self._mark_copy(node, frame, access, data)
 
     def _mark_copy(self, node: Copy, frame: Frame, access: PreparedRegion, data: Array) -> None:
-        """What a copy brings is written, but for what was not in its source."""
+        """Mark a copy's target as written, except for elements that its source did not have."""
         target = frame.memory.stores[node.target.buffer]
         moved = self._marks(node.source, node, frame)
         if moved is None and target.marks is None:
@@ -247,12 +244,12 @@ class _Numbers:
         self._forget(target)
 
     def _forget(self, store: Store) -> None:
-        """No marks are kept of what is written as a whole."""
+        """Drop the marks of a buffer that is written as a whole."""
         if store.marks is not None and not store.marks.array().any():
             store.marks = None
 
     def _missing(self, region: Region, node: Copy | Compute, frame: Frame) -> Array | None:
-        """The marks of what a node reads, its own where nobody has written."""
+        """Return the marks of the elements a node reads, numbered where nobody has written."""
         found = self._marks(region, node, frame)
         if found is None:
             return None
@@ -260,7 +257,7 @@ class _Numbers:
         return self.unwritten.seen(found, buffer, region, node, frame.values)
 
     def _marks(self, region: Region, node: Copy | Compute, frame: Frame) -> Array | None:
-        """The marks of a region; None where all of it is written."""
+        """Return the marks of a region; None where all of it is written."""
         marks = frame.memory.stores[region.buffer].marks
         if marks is None:
             return None
@@ -268,7 +265,7 @@ class _Numbers:
         return found if found.any() else None
 
     def _nominal(self, node: Copy) -> PreparedRegion:
-        """All of a target, also where its source has nothing."""
+        """Return all of a target, including elements that its source does not have."""
         full = View.whole("", node.target.shape).valid
         return PreparedRegion(replace(node.target, valid=full), node.origin)
 
@@ -299,7 +296,7 @@ class _Numbers:
         self._forget(store)
 
     def _missing_of(self, node: Compute, frame: Frame) -> Array | None:
-        """Which elements of a result follow from something that nobody has written."""
+        """Return the elements of a result that depend on one that nobody has written."""
         if node.expression is not None:
             return missing_of(
                 node.expression,
@@ -315,6 +312,7 @@ class _Numbers:
         first = dict(node.attributes).get(FIRST)
         if first is not None and (first == "" or frame.values[Var(str(first))] == 0):
             c = None
+        # A sum depends on a whole row of A and a whole column of B.
         rows = None if a is None else a.max(axis=-1, keepdims=True)
         columns = None if b is None else b.max(axis=-2, keepdims=True)
         return joined(c, joined(rows, columns))
@@ -348,7 +346,7 @@ class _Numbers:
             raise located(ExtentError, message, node.origin) from error
 
     def hand_over(self, kind: str, fill: Fill, frame: Frame) -> None:
-        """Numbers need no word about order: they show when it was broken."""
+        """Do nothing: wrong numbers show when an order was broken."""
 
     def fork(self, parent: Thread, children: list[Thread]) -> None:
         """See `hand_over`."""
@@ -372,7 +370,7 @@ def _undefined(store: Store) -> Any:
 
 
 def _position(view: View, along: int, values: Mapping[Var, int]) -> Array:
-    """Where in the home tensor each element along one axis of a view lies."""
+    """Return where in the home tensor each element along one axis of a view lies."""
     extents = [1] * view.rank
     extents[along] = max(0, view.valid[along].evaluate(values))
     for entry in view.index:
@@ -382,7 +380,7 @@ def _position(view: View, along: int, values: Mapping[Var, int]) -> Array:
 
 
 def _room(program: TileProgram) -> dict[str, int]:
-    """Bytes that the plan uses of each memory; raises where it has fewer."""
+    """Return the bytes that the plan uses of each memory; raises CapacityError if it has fewer."""
     room: dict[str, int] = {}
     for place in program.plan:
         end = place.offset_bytes + place.size_bytes

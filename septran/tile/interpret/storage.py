@@ -18,7 +18,7 @@ from septran.tile.nodes import Buffer, Origin, Region
 
 Array = np.ndarray[Any, Any]
 POISON = 0xAA
-"""Byte that fresh integers are made of; fresh floats are NaN."""
+"""The byte that fresh integers consist of; fresh floats are NaN."""
 NEVER = 1
 """The mark of an element that nobody has written."""
 
@@ -49,17 +49,17 @@ class Store:
 
     buffer: Buffer
     bytes: Array
-    """uint8, where it begins to where it ends."""
+    """The storage as uint8."""
     strides: tuple[int, ...] = ()
-    """In bytes, one an axis."""
+    """The stride of each axis, in bytes."""
     stage_bytes: int = 0
     dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype("uint8"))
     marks: Store | None = None
-    """For each element 0 where it is written, else who knows of it; None where all are."""
+    """For each element 0 if it is written, else `NEVER` or its read's number; None if all are."""
 
     @staticmethod
     def of(buffer: Buffer, room: Array | None = None) -> Store:
-        """Storage for `buffer`, in `room` (uint8) where given."""
+        """Return storage for `buffer`, in `room` (uint8) if given."""
         width, strides = itemsize(buffer.dtype), []
         for extent in reversed(buffer.shape):
             strides.append(width)
@@ -70,7 +70,7 @@ class Store:
         return Store(buffer, held, tuple(reversed(strides)), width, dtype)
 
     def array(self) -> Array:
-        """All of it: stages first, then the buffer's axes."""
+        """Return all elements: stages first, then the buffer's axes."""
         shape = (self.buffer.stages, *self.buffer.shape)
         return np.ndarray(shape, self.dtype, self.bytes)
 
@@ -92,7 +92,7 @@ class PreparedRegion:
         self.rows = affine(region)
 
     def extents(self, values: Mapping[Var, int]) -> tuple[int, ...]:
-        """The extents that exist."""
+        """Return the extents that exist; raises ExtentError where they exceed the nominal ones."""
         found: list[int] = []
         for nominal, valid in zip(self.region.shape, self.region.valid, strict=True):
             extent = valid.evaluate(values) if valid.terms else valid.constant
@@ -102,7 +102,7 @@ class PreparedRegion:
         return tuple(found)
 
     def box(self, values: Mapping[Var, int], extents: Sequence[int]) -> list[tuple[int, int]]:
-        """First and last coordinate along each axis of the buffer, where the map is affine."""
+        """Return first and last coordinate along each axis of the buffer, for an affine map."""
         found: list[tuple[int, int]] = []
         for start, factors in self.rows or ():
             low = high = start.evaluate(values)
@@ -113,7 +113,7 @@ class PreparedRegion:
         return found
 
     def read(self, store: Store, values: Mapping[Var, int]) -> Array:
-        """The elements that exist; a window onto the store where that is possible."""
+        """Return the elements that exist, as a window onto the store where that is possible."""
         extents = self.extents(values)
         window = self._window(store, extents, values)
         return self._gather(store, extents, values) if window is None else window
@@ -149,7 +149,7 @@ class PreparedRegion:
     def _window(
         self, store: Store, extents: tuple[int, ...], values: Mapping[Var, int]
     ) -> Array | None:
-        """A NumPy view; None where the map is not affine or reaches into padding."""
+        """Return a NumPy view; None where the map is not affine or reaches into padding."""
         offset = self._stage(store, values) * store.stage_bytes
         if 0 in extents:
             return np.empty(extents, store.dtype)
@@ -183,7 +183,7 @@ class PreparedRegion:
     def _coordinates(
         self, store: Store, extents: tuple[int, ...], values: Mapping[Var, int]
     ) -> tuple[list[Array], Array]:
-        """Clipped coordinates along each of the buffer's axes, and which were inside."""
+        """Return clipped coordinates along each of the buffer's axes, and which were inside."""
         inside = np.ones(extents, bool)
         clipped: list[Array] = []
         for entry, size in zip(self.region.index, store.buffer.shape, strict=True):
@@ -208,7 +208,7 @@ class PreparedRegion:
 
 
 def grid(entry: Index, extents: tuple[int, ...], values: Mapping[Var, int]) -> Array:
-    """An index entry at every element of a view of `extents`."""
+    """Return an index entry at every element of a view of `extents`."""
     known: dict[Var, Any] = dict(values)
     rank = len(extents)
     for n, extent in enumerate(extents):
@@ -217,7 +217,7 @@ def grid(entry: Index, extents: tuple[int, ...], values: Mapping[Var, int]) -> A
 
 
 def evaluate_index(entry: Index, values: Mapping[Var, Any]) -> Any:
-    """`Index.evaluate` for variables that are arrays."""
+    """Return `Index.evaluate` for variables that are arrays."""
     total: Any = entry.constant
     for atom, coefficient in entry.terms:
         total = total + coefficient * _atom(atom, values)
@@ -246,7 +246,7 @@ def _fold(function: Any, operands: tuple[Index, ...], values: Mapping[Var, Any])
 
 
 def size_bytes(buffer: Buffer) -> int:
-    """The bytes that a buffer takes in its layout, all stages."""
+    """Return the bytes that a buffer takes in its layout, all stages."""
     width = itemsize(buffer.dtype)
     elements = buffer.layout.elements(buffer.shape, width) if buffer.shape else 1
     return elements * width * buffer.stages

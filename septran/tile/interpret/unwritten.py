@@ -1,4 +1,4 @@
-"""Values that follow from elements which nobody has written, and where that began."""
+"""Values that depend on elements which nobody has written, and where that began."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class UnwrittenResultError(TileError):
 
 @dataclass
 class Unwritten:
-    """Who first read what; marks above `NEVER` are numbers of these reads.
+    """The first reads of unwritten elements; marks above `NEVER` are numbers of these reads.
 
-    Tiles at an edge are computed on as a whole, also where nothing of them exists. What comes
-    of that is dropped, so only what reaches a tensor of the caller is a mistake.
+    Tiles at an edge are computed as a whole, including elements that do not exist. Their results
+    are dropped, so only what reaches a tensor of the caller is a mistake.
     """
 
     reads: list[tuple[str, Copy | Compute]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Unwritten:
         node: Copy | Compute,
         values: Mapping[Var, int],
     ) -> Array:
-        """The marks of what is read, those of elements that were never written numbered."""
+        """Return the marks of the elements read, with a new number for those never written."""
         fresh = marks == NEVER
         if not fresh.any():
             return marks
@@ -54,7 +54,7 @@ class Unwritten:
         return np.where(fresh, np.int32(NEVER + len(self.reads)), marks)
 
     def require_none(self, node: Copy | Compute, target: Region, missing: Array | None) -> None:
-        """Raise UnwrittenElementError where a value of a tensor that must have one lacks it."""
+        """Raise UnwrittenResultError where a value of a tensor that needs one has none."""
         if missing is None or not missing.any():
             return
         element, reader = self.reads[int(missing.max()) - NEVER - 1]

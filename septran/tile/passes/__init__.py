@@ -1,4 +1,4 @@
-"""One file a pass; `PASSES` is the order."""
+"""The passes, one file each, and their order in `PASSES`."""
 
 from __future__ import annotations
 
@@ -55,4 +55,4 @@ PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     # Live ranges and sizes follow from that order and from the stages of every buffer.
     plan_memory,
 )
-"""After `instantiate`, in order: the table of contents of the compiler."""
+"""The passes after `instantiate`, in order: the table of contents of the compiler."""

@@ -1,1 +1,1 @@
-"""Whether a tile program keeps the rules of Tile IR."""
+"""The verifier: whether a tile program keeps the rules of Tile IR."""

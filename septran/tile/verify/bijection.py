@@ -1,4 +1,4 @@
-"""Whether a layout gives every element of a buffer a place of its own."""
+"""Check that a layout gives every element of a buffer a place of its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LayoutError(TileError):
 def check_layout(buffer: Buffer) -> None:
     """Raise LayoutError unless each element of `buffer` has its own offset inside it.
 
-    Layouts repeat: a few blocks along each axis, with the same rest, stand for all.
+    Layouts are periodic: a few blocks along each axis, with the same remainder, stand for all.
     """
     width = itemsize(buffer.dtype)
     problem = _problem(buffer.layout, _some(buffer.layout, buffer.shape, width), width)
@@ -35,7 +35,7 @@ def check_layout(buffer: Buffer) -> None:
 
 
 def asked_for(origin: Origin | None, *buffers: Buffer) -> dict[str, Any]:
-    """For `located`: the mapping's entry that asks for a layout, and the line that uses it."""
+    """The mapping's entry that asks for a layout, and the line of its use (for `located`)."""
     entry = next((b.asked for b in buffers if b.asked is not None), None)
     if entry is None:
         return {}
@@ -44,7 +44,7 @@ def asked_for(origin: Origin | None, *buffers: Buffer) -> dict[str, Any]:
 
 
 def _some(layout: Layout, shape: tuple[int, ...], width: int) -> tuple[int, ...]:
-    """A smaller shape whose axes are cut alike."""
+    """Return a smaller shape whose axes have the same remainder by the layout's blocks."""
     block = max((2, *layout.parameters))
     if layout.kind == "swizzle":  # its parameter is in bytes, and its rows go by eights
         block = max(8, block // width)

@@ -1,7 +1,7 @@
-"""Whether boxes of different owners have an element in common.
+"""Test whether boxes of different owners have an element in common.
 
-Boxes of a whole tensor are painted onto a grid that has one cell between two neighbouring edges:
-exact, and as small as there are tiles, not elements.
+Boxes of a whole tensor are painted onto a grid that has one cell between two neighbouring edges
+(coordinate compression): exact, and as small as there are tiles, not elements.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from septran.tile.interpret.storage import PreparedRegion
 from septran.tile.nodes import Buffer, Region
 
 Owned = tuple[int, tuple[tuple[int, int], ...]]
-"""A box's owner; then first and last coordinate along each axis, the stage first."""
+"""A box's owner, then first and last coordinate along each axis, the stage first."""
 NOBODY = -1
 MOST_CELLS = 1 << 22
-"""Cells of a grid at most: 32 MiB of owners."""
+"""The greatest number of cells of a grid: 32 MiB of owners."""
 
 
 def owned_boxes(
     region: Region, buffer: Buffer, iterations: Iterable[Mapping[Var, int]], owner: Var
 ) -> list[Owned] | None:
-    """The boxes that a region covers; None where one is not a box inside the buffer."""
+    """Return the boxes that a region covers; None where one is not a box inside the buffer."""
     access = PreparedRegion(region, None)
     if access.rows is None or not _dense(access):
         return None
@@ -44,7 +44,7 @@ def owned_boxes(
 
 
 def _dense(access: PreparedRegion) -> bool:
-    """Whether a region has each element of its box: an axis of its own along each axis."""
+    """Return whether a region has each element of its box: an axis of its own along each axis."""
     assert access.rows is not None
     used = [n for _, factors in access.rows for n, _ in factors]
     return len(used) == len(set(used)) and all(
@@ -54,9 +54,9 @@ def _dense(access: PreparedRegion) -> bool:
 
 
 def collide(painted: Sequence[Owned], seen: Sequence[Owned]) -> bool | None:
-    """Whether two of `painted`, or one of them and one of `seen`, meet and differ in owner.
+    """Return whether two of `painted`, or one of them and one of `seen`, meet and differ in owner.
 
-    None where the grid would have too many cells.
+    None where the grid would have more than `MOST_CELLS` cells.
     """
     every = [box for _, box in (*painted, *seen)]
     if not every:

@@ -1,7 +1,7 @@
-"""Exactly which elements regions touch, where a box around them would say too much.
+"""The exact elements that regions touch, where a box around them would include too many.
 
-The tiles of a reshaped tensor lie beside each other in memory, but the boxes around them
-overlap: the last row of one is the first of the next.
+The tiles of a reshaped tensor lie beside each other in memory, but the boxes around them overlap:
+the last row of one is the first of the next.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Box = tuple[tuple[int, int], ...]
 
 
 def scattered(program: TileProgram) -> frozenset[str]:
-    """Buffers that some region touches through a map that is not affine."""
+    """Return buffers that some region touches through a map that is not affine."""
     found = {r.buffer for node in nodes(program.body) for r in regions(node) if affine(r) is None}
     return frozenset(found)
 
@@ -29,7 +29,7 @@ def scattered(program: TileProgram) -> frozenset[str]:
 def footprint(
     region: Region, shape: tuple[int, ...], values: Mapping[Var, int]
 ) -> tuple[Box, Cells]:
-    """The smallest box around the elements of a buffer of `shape`, and their numbers."""
+    """Return the smallest box around the elements of a buffer of `shape`, and their numbers."""
     size = extents(region, values)
     places = [np.broadcast_to(c, size).ravel() for c in coordinates(region, values)]
     inside = np.ones(places[0].shape, bool) if places else np.zeros(0, bool)
@@ -43,7 +43,7 @@ def footprint(
 
 
 def meet(a: Cells | None, b: Cells | None) -> bool:
-    """Whether two footprints share an element; unknown ones (None) do."""
+    """Return whether two footprints share an element; unknown ones (None) count as sharing."""
     if a is None or b is None:
         return True
     return bool(np.isin(a, b, assume_unique=True).any())

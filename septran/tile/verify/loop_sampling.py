@@ -1,9 +1,8 @@
-"""Which iterations of a long loop the verifier leaves out: the same ones in every thread.
+"""The iterations of a long loop that the verifier skips: the same ones in every thread.
 
-Threads that hand fills of one ring to each other must leave out equally many of them, or they
-would wait for fills that nobody makes, and a program that hangs might seem to go on. Their loops
-may differ in length (one has its first or last iteration outside): whoever comes to a loop first
-decides, the others follow.
+Threads that share a ring must skip equally many of its fills, or they would wait for fills that
+nobody makes, and a deadlock might go unseen. Their loops may differ in length (one has its first
+or last iteration outside): the thread that comes to a loop first decides, the others follow.
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ from septran.tile.interpret.execution import Frame
 from septran.tile.nodes import Acquire, Commit, For, Release, TileProgram, Wait, nodes, regions
 
 SHORT = 3
-"""Loops of up to so many iterations are walked whole: leaving out the middle one saves little."""
+"""The extent up to which loops are walked whole, as skipping the middle saves little."""
 
 
 @dataclass
 class SkippedIterations:
-    """The iterations that one walk of a program leaves out."""
+    """The iterations that one walk of a program skips."""
 
     program: TileProgram
     full: bool
-    """Leave out nothing."""
+    """Whether nothing is skipped."""
     rings: bool = True
-    """Leave out fills; else iterations of loops without hand-overs alone."""
+    """Whether fills may be skipped, or only iterations of loops without handshakes."""
     _steps: dict[int, tuple[For, Mapping[str, int | None]]] = field(default_factory=dict)
     _touched: dict[int, ChannelState] = field(default_factory=dict)
 
     def trips(self, node: For, extent: int, frame: Frame) -> Iterable[int]:
-        """The first and last iterations, with fill numbers counted on across the gap."""
+        """Return the first and last iterations, with fill numbers counted on across the gap."""
         if self.full:
             return range(extent)
         counts = self._counts(node)
@@ -45,7 +44,7 @@ class SkippedIterations:
 
     @property
     def uneven(self) -> bool:
-        """Whether threads of a ring left out different numbers: then the walk says nothing."""
+        """Whether threads of a ring skipped different numbers, so that the walk proves nothing."""
         return any(
             len({tuple(ring.skipped.get(name, ())) for name in ring.users}) > 1
             for ring in self._touched.values()
@@ -53,11 +52,11 @@ class SkippedIterations:
 
     @property
     def any(self) -> bool:
-        """Whether fills were left out."""
+        """Whether fills were skipped."""
         return any(any(map(any, ring.skipped.values())) for ring in self._touched.values())
 
     def _plain(self, node: For, extent: int) -> Iterable[int]:
-        """The first and the last iteration of a loop that counts on no ring."""
+        """Return the first and the last iteration of a loop that makes no fills."""
         if extent <= SHORT or not self._repeats(node, extent - 2):
             return range(extent)
         return (0, extent - 1)
@@ -84,8 +83,9 @@ class SkippedIterations:
             yield from range(first + distance, extent)
 
     def _wanted(self, extent: int, first: int, rings: list[ChannelState]) -> int:
-        """As many as a whole number of rounds of all stages, with some left for the end."""
+        """The greatest skip that keeps the phase of all stages, with some left for the end."""
         stages = [ring.channel.stages for ring in rings]
+        # The least common multiple brings every ring and buffer back to the stage where it was.
         period = math.lcm(*stages, *(b.stages for b in self.program.buffers))
         most = extent - first - max(stages) - 1
         return max(0, most) // period * period if self.rings and extent > SHORT else 0
@@ -94,21 +94,21 @@ class SkippedIterations:
         self, node: For, extent: int, first: int, distance: int,
         steps: Mapping[str, int | None], rings: Mapping[str, ChannelState],
     ) -> bool:  # fmt: skip
-        """Whether so many iterations after the `first` ones may be left out."""
+        """Return whether so many iterations after the `first` ones may be skipped."""
         return first + distance < extent and self._repeats(node, distance) and all(
             step is not None and step * distance % rings[name].channel.stages == 0
             for name, step in steps.items()
         )  # fmt: skip
 
     def _counts(self, node: For) -> Mapping[str, int | None]:
-        """Fills of each channel an iteration; None where their numbers do not tell."""
+        """The fills of each channel in an iteration; None where their numbers do not tell."""
         known = self._steps.get(id(node))
         if known is None or known[0] is not node:
             known = self._steps[id(node)] = (node, _counts(node))
         return known[1]
 
     def _repeats(self, node: For, distance: int) -> bool:
-        """Whether an iteration uses the same stages as the one `distance` before it."""
+        """Return whether an iteration uses the same stages as the one `distance` before it."""
         later = {node.variable: Index.of(node.variable) + distance}
         return all(
             region.stage.is_constant or region.stage.substitute(later) == region.stage
@@ -118,7 +118,7 @@ class SkippedIterations:
 
 
 def _told(rings: list[ChannelState], thread: str) -> int | None:
-    """What the first other thread left out in its loop with this number; None if this is it."""
+    """Return what another thread skipped in its loop of this number; None if this is the first."""
     number = len(rings[0].skipped.get(thread, ()))
     found = (
         past[number]

@@ -1,9 +1,9 @@
-"""Whether what is computed reaches the tensor it belongs to: no copy back goes out too early.
+"""Check that writes reach the tensor they belong to: no copy back goes out too early.
 
-A tensor is often in several memories at one time, each copy of it staged from the one before.
-What is written to a staged copy is lost if nobody reads it before it is brought anew, or at all:
-then it was copied back too early, or by the wrong way. This is found by following which elements
-are still to be read, backwards through the program (live variables, as in Aho, Lam, Sethi,
+A tensor is often in several memories at one time, each copy of it staged from the one before. A
+write to a staged copy is lost if nobody reads it before the copy is refilled, or at all: then it
+was copied back too early, or along the wrong path. This is a liveness analysis, which follows the
+elements still to be read backwards through the program (live variables, as in Aho, Lam, Sethi,
 Ullman, Compilers, 2nd edition, 9.2.5), by regions where they are affine and else by buffers.
 """
 
@@ -39,45 +39,45 @@ class LostWriteError(TileError):
 
 
 def check_lost_writes(program: TileProgram) -> Iterator[TileError]:
-    """Writes to staged outputs after which nobody reads what they have written."""
+    """Yield an error for each write to a staged output that nobody reads."""
     yield from _Search(program).found()
 
 
 @dataclass(frozen=True)
 class _Live:
-    """Elements that are read later, before they are brought anew."""
+    """The elements that are read later, before they are refilled."""
 
     regions: frozenset[Region] = frozenset()
     buffers: frozenset[str] = frozenset()
-    """Buffers any part of which may be read, as the iteration that reads is another one."""
+    """Buffers any part of which may be read, as another iteration reads them."""
 
     def __or__(self, other: _Live) -> _Live:
         return _Live(self.regions | other.regions, self.buffers | other.buffers)
 
     def reading(self, regions: Iterable[Region]) -> _Live:
-        """Before a node that reads these, too."""
+        """Return the set before a node that reads these regions, too."""
         return _Live(self.regions | frozenset(regions), self.buffers)
 
     def without(self, region: Region, buffer: Buffer) -> _Live:
-        """Before a copy that brings all of `region` anew."""
+        """Return the set before a copy that refills all of `region`."""
         whole = buffer.stages == 1 and covers(region, buffer.shape)
         gone = {r for r in self.regions if r == region or (whole and r.buffer == buffer.name)}
         return _Live(self.regions - gone, self.buffers - {buffer.name} if whole else self.buffers)
 
     def outside(self, loop: For) -> _Live:
-        """The same outside of a loop, where its index means nothing."""
+        """Return the set outside of a loop, where its index has no meaning."""
         inside = {r for r in self.regions if depends(r, loop.variable)}
         return _Live(self.regions - inside, self.buffers | {r.buffer for r in inside})
 
     def of_other_iterations(self, loop: For, buffers: Mapping[str, Buffer]) -> _Live:
-        """Elements that further iterations read; a parallel one has buffers of its own."""
+        """The elements that further iterations read; a parallel one has buffers of its own."""
         seen = self.outside(loop)
         own = {name for name, b in buffers.items() if loop.variable in b.own}
         kept = frozenset(r for r in seen.regions if r.buffer not in own)
         return _Live(kept, seen.buffers - own)
 
     def touches(self, region: Region, known: Mapping[Var, Range]) -> bool:
-        """Whether anything of `region` is read."""
+        """Return whether any element of `region` is read."""
         if region.buffer in self.buffers:
             return True
         return any(may_overlap(region, r, known) for r in self.regions)
@@ -85,11 +85,11 @@ class _Live:
 
 @dataclass
 class _Search:
-    """One pass backwards through a program."""
+    """One backward pass through a program."""
 
     program: TileProgram
     exposed: dict[int, _Live] = field(default_factory=dict)
-    """Elements from before each body that it reads, by the identity of its node."""
+    """For each body, by its node's identity, the elements that it reads from before it."""
 
     def __post_init__(self) -> None:
         self.buffers = {b.name: b for b in self.program.buffers}
@@ -98,7 +98,7 @@ class _Search:
         self.lost: list[Node] = []
 
     def found(self) -> Iterator[TileError]:
-        """The errors, in the program's order."""
+        """Yield the errors, in the program's order."""
         self._before(self.program.body, _Live(), report=True)
         for node in reversed(self.lost):
             target = writes(node)[0]
@@ -110,7 +110,7 @@ class _Search:
             yield located(LostWriteError, message, node.origin)
 
     def _before(self, body: tuple[Node, ...], live: _Live, report: bool) -> _Live:
-        """The elements that are live before `body`, given those that are live after it."""
+        """Return the elements that are live before `body`, given those that are live after it."""
         roles = [n for n in body if isinstance(n, Role)]
         for role in roles:  # they run at one time, so each may read what any other one writes
             live |= _Live(buffers=frozenset(r.buffer for n in nodes(role.body) for r in reads(n)))
@@ -126,8 +126,13 @@ class _Search:
         return live
 
     def _before_body(self, node: For | Role, live: _Live, report: bool) -> _Live:
-        """A loop may run no iteration at all: what is live after it is so before it."""
+        """Return the elements that are live before a loop or role.
+
+        A loop may run no iteration at all: what is live after it is live before it.
+        """
         if id(node) not in self.exposed:
+            # No fixed point is needed: what an iteration itself reads from before it does not
+            # depend on what is live at its end.
             self.exposed[id(node)] = self._before(node.body, _Live(), report=False)
         reading = self.exposed[id(node)]
         if isinstance(node, For):
@@ -140,10 +145,10 @@ class _Search:
         return live | reading
 
     def _staged_outputs(self) -> set[str]:
-        """Buffers that hold what is an output's, at any distance from it.
+        """Return buffers that hold elements of an output, at any distance from it.
 
-        A logic may compute what it never uses, as a state's last update, so of temporaries
-        nothing can be said. But the last write to any copy of an output is for the caller.
+        A logic may compute values that it never uses, as a state's last update, so nothing can be
+        said of temporaries. But the last write to any copy of an output is for the caller.
         """
         pairs = [
             {n.source.buffer, n.target.buffer}

@@ -1,4 +1,4 @@
-"""Whether a tile program only uses what it declares, and says why each node is there."""
+"""Check that a tile program only uses names that it declares, and gives each node an origin."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class UnwrittenBufferError(TileError):
 
 
 def check_names(program: TileProgram) -> Iterator[TileError]:
-    """Unknown names, missing origins, and reads of what nobody wrote."""
+    """Yield unknown names, missing origins, and reads of buffers that nobody wrote."""
     buffers = {b.name for b in program.buffers}
     known = {"buffer": buffers, "channel": {c.name for c in program.channels}}
     known["primitive"] = {*PRIMITIVES, "map"}
@@ -69,7 +69,7 @@ def check_names(program: TileProgram) -> Iterator[TileError]:
 
 
 def _names(node: Node) -> Iterator[tuple[str, str]]:
-    """The kind and the name of each thing that a node uses."""
+    """Yield the kind and the name of each thing that a node uses."""
     for region in regions(node):
         yield "buffer", region.buffer
     match node:
@@ -108,7 +108,7 @@ def _unknown(kind: str, name: str, known: set[str], node: Node) -> TileError:
 
 
 def _unwritten(program: TileProgram) -> Iterator[TileError]:
-    """Reads before any write (what roles exchange is left to hand-overs), idle outputs."""
+    """Yield reads before any write, except of what roles exchange, and unwritten outputs."""
     declared = {b.name for b in program.buffers} - set(program.params)
     written = _exchanged(program)
     for node in nodes(program.body):
@@ -130,7 +130,7 @@ def _unwritten(program: TileProgram) -> Iterator[TileError]:
 
 
 def _exchanged(program: TileProgram) -> set[str]:
-    """Buffers that one role writes and another one touches."""
+    """Return buffers that one role writes and another one touches."""
     writers: dict[str, set[int]] = {}
     users: dict[str, set[int]] = {}
     for number, role in enumerate(n for n in nodes(program.body) if isinstance(n, Role)):

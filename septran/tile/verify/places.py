@@ -1,4 +1,4 @@
-"""Whether everything fits: memories, processors, engines, layouts, clusters."""
+"""Check that everything fits: memories, processors, engines, layouts, clusters."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PrivateMemoryError(TileError):
 
 
 def check_places(program: TileProgram, top: Block) -> Iterator[TileError]:
-    """Capacity, nesting, visibility, engines, and layouts that instructions demand."""
+    """Errors of capacity, nesting, visibility, engines, and layouts that instructions demand."""
     unknown = list(_processors(program))
     if unknown:  # whose place in the machine the rest asks for
         yield from unknown
@@ -114,7 +114,7 @@ def _capacity(program: TileProgram, top: Block) -> Iterator[TileError]:
 
 
 def _peak(program: TileProgram, top: Block, memory: str) -> tuple[int, list[tuple[str, int]]]:
-    """Bytes that a memory must have, and the buffers in it then, largest first."""
+    """Return the bytes that a memory must have, and the buffers in it then, largest first."""
     placed = [p for p in program.plan if p.memory == memory]
     if placed:
         peaks = [[q for q in placed if q.first <= p.first <= q.last] for p in placed]
@@ -142,7 +142,7 @@ def _overlaps(program: TileProgram) -> Iterator[TileError]:
 
 
 def _fullest(block: Block, sizes: dict[str, int]) -> list[tuple[str, int]]:
-    """Buffers of a body and of the inner bodies that need most at one time."""
+    """Return the buffers of a body and of the inner bodies that need most at one time."""
     best: list[tuple[str, int]] = []
     for step in block.steps:
         inner = [row for b in step.inner if b is not None for row in _fullest(b, sizes)]
@@ -152,7 +152,7 @@ def _fullest(block: Block, sizes: dict[str, int]) -> list[tuple[str, int]]:
 
 
 def spread(program: TileProgram, memory: Memory) -> int:
-    """Over how many instances of a memory a buffer in it is spread.
+    """Return the number of instances of a memory over which a buffer in it is spread.
 
     A block's accumulators are in the registers of all its threads together.
     """
@@ -172,7 +172,7 @@ def spread(program: TileProgram, memory: Memory) -> int:
 
 
 def _sharing(program: TileProgram, memory: Memory) -> int:
-    """The number of parallel roles with instances of their own: consumers share a tile's rows."""
+    """The number of parallel roles with their own instances: consumers share a tile's rows."""
     names = {b.name for b in program.buffers if b.memory == memory.name}
 
     def most(body: tuple[Node, ...]) -> int:
@@ -200,9 +200,9 @@ def _nesting(machine: Machine, body: tuple[Node, ...], around: str) -> Iterator[
 
 
 def _private(program: TileProgram) -> Iterator[TileError]:
-    """What units inside of a role hold themselves is not there for who runs the body around it.
+    """Yield an error where a buffer is private to a role's inner units, and used around the role.
 
-    An accumulator in the registers of all of a block's threads is none of its consumers'.
+    An accumulator in the registers of all of a block's threads is not its consumers' own.
     """
     machine, around, told = program.machine, _outside(program.body), set[str]()
     for role in (n for n in nodes(program.body) if isinstance(n, Role)):
@@ -223,7 +223,7 @@ def _private(program: TileProgram) -> Iterator[TileError]:
 
 
 def _outside(body: tuple[Node, ...]) -> dict[str, Node]:
-    """The first node outside of roles that uses each buffer."""
+    """Return the first node outside of roles that uses each buffer."""
     found: dict[str, Node] = {}
     for node in body:
         if isinstance(node, For):
@@ -236,7 +236,7 @@ def _outside(body: tuple[Node, ...]) -> dict[str, Node]:
 def _visible(
     machine: Machine, node: Node, processor: str, buffers: dict[str, Buffer]
 ) -> Iterator[TileError]:
-    """The host sees its own memories; any other level also those of the units inside it."""
+    """An error for a memory that the host does not see; other levels see their units' memories."""
     for name in dict.fromkeys(r.buffer for r in regions(node)):
         memory = machine.memory(buffers[name].memory)
         if memory.cached or machine.sees(processor, memory.name) or machine.depth(processor) > 0:
@@ -247,7 +247,7 @@ def _visible(
 
 
 def _conversion(program: TileProgram, node: Copy) -> Iterator[TileError]:
-    """An engine writes only the layouts that its machine lists, or leaves them as they are."""
+    """Yield an error where a copy changes the layout and its engine cannot."""
     try:
         possible = converts(program, node)
     except KeyError:
@@ -288,7 +288,7 @@ def _engine(
 def _demands(
     program: TileProgram, node: Compute, buffers: dict[str, Buffer]
 ) -> Iterator[TileError]:
-    """Violations of an instruction's contract on its operands' memories and layouts."""
+    """Yield violations of an instruction's contract on its operands' memories and layouts."""
     try:
         instruction = program.machine.instruction(node.instruction)
     except KeyError:
@@ -320,7 +320,7 @@ class ClusterError(TileError):
 
 
 def check_clusters(program: TileProgram) -> Iterator[TileError]:
-    """Loops over the blocks of a cluster, and the copies that they make together."""
+    """Check loops over the blocks of a cluster, and the copies that they make together."""
     for node, loops in walk(program.body):
         if isinstance(node, For) and node.cluster:
             if node.kind != "parallel" or not node.extent.is_constant:
@@ -337,7 +337,7 @@ def check_clusters(program: TileProgram) -> Iterator[TileError]:
 
 
 def _refusal(program: TileProgram, copy: Copy, loops: tuple[For, ...]) -> str | None:
-    """Why blocks cannot make a copy together; None where they can."""
+    """Return why blocks cannot make a copy together; None where they can."""
     if copy.channel is None or not shareable(program, copy):
         return f"{copy.engine} cannot send it to several blocks"
     for variable, extent in copy.multicast:

@@ -1,4 +1,4 @@
-"""Whether parallel iterations are independent: nothing that one writes is another's."""
+"""Check that parallel iterations are independent: none touches what another one writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from septran.tile.nodes import (
 from septran.tile.verify.collisions import Owned, collide, owned_boxes
 
 _PRIME = "'"
-"""Marks the indices of the other iteration."""
+"""The mark of the indices of the other iteration."""
 
 
 class LoopRaceError(TileError):
@@ -42,11 +42,11 @@ class _Use:
     region: Region
     node: Node
     loops: tuple[For, ...]
-    """Loops between the parallel loop and the node."""
+    """The loops between the parallel loop and the node."""
 
 
 def check_races(program: TileProgram, top: Block, full: bool) -> Iterator[TileError]:
-    """Conflicts between iterations of each parallel loop, on buffers that they share."""
+    """Yield conflicts between iterations of each parallel loop, on buffers that they share."""
     if not any(isinstance(n, For) and n.kind == "parallel" for n in nodes(program.body)):
         return
     private = _private(top)
@@ -57,7 +57,7 @@ def check_races(program: TileProgram, top: Block, full: bool) -> Iterator[TileEr
 
 
 def _private(block: Block) -> dict[int, frozenset[str]]:
-    """For each loop, the buffers that are born anew in every iteration."""
+    """Return, for each loop, the buffers that every iteration has anew."""
     found: dict[int, frozenset[str]] = {}
     for step in block.steps:
         for node, inner in zip(step.nodes, step.inner, strict=True):
@@ -79,7 +79,7 @@ class _Loop:
     full: bool
 
     def conflicts(self) -> Iterator[TileError]:
-        """One error for each write that meets another iteration's use."""
+        """Yield one error for each write that meets another iteration's use."""
         if greatest(self.loop.extent, ranges_of(self.outer)) <= 1:
             return
         written = list(self._uses(writes))
@@ -95,7 +95,7 @@ class _Loop:
                     break
 
     def _uses(self, side: Callable[[Node], tuple[Region, ...]]) -> Iterator[_Use]:
-        """Each region once in each nest of loops."""
+        """Yield each region once for each nest of loops."""
         seen: set[tuple[Region, int]] = set()
         for node, loops in walk(self.loop.body):
             for region in side(node):
@@ -116,10 +116,10 @@ class _Loop:
         return located(LoopRaceError, message, write.node.origin, notes=notes)
 
     def _apart(self, write: _Use, other: _Use) -> bool:
-        """Whether, along some axis, iterations are further apart than their regions reach.
+        """Return whether, along some axis, iterations are further apart than their regions reach.
 
-        With entry ``s*v + rest`` on both sides, elements of iterations v and v' differ by
-        ``s*(v - v')`` and the rests' difference: not 0 where that is always less than s.
+        With entry ``s*v + rest`` on both sides, elements of iterations v and v' differ by ``s*(v -
+        v')`` and the rests' difference: not 0 where that is always less than s.
         """
         inner = {loop.variable for loop in (*write.loops, *other.loops)}
         primed = {v: Var(v.name + _PRIME) for v in inner}
@@ -146,7 +146,7 @@ class _Loop:
         return greatest(gap, known) < abs(step) and least(gap, known) > -abs(step)
 
     def _meet(self, write: _Use, other: _Use) -> bool:
-        """Paint what each iteration writes, and look for two colours on one element."""
+        """Paint the elements that each iteration writes, and look for two owners of one element."""
         most = 1 << 16 if self.full else 1 << 11
         if self._trips(write) > most or self._trips(other) > most:
             return False  # too many to enumerate; the interpreter still runs them
@@ -154,7 +154,7 @@ class _Loop:
         return any(self._meet_at(write, other, dict(values)) for values in ends)
 
     def _trips(self, use: _Use) -> int:
-        """The greatest number of iterations of this loop and those inside it."""
+        """Return the greatest number of iterations of this loop and those inside it."""
         known = ranges_of((*self.outer, self.loop, *use.loops))
         spans = (known[loop.variable] for loop in (self.loop, *use.loops))
         return math.prod(high - low + 1 for low, high in spans)
@@ -165,7 +165,7 @@ class _Loop:
         return self._painted(write, theirs, outer) if found is None else found
 
     def _same(self, write: _Use, other: _Use) -> bool:
-        """Whether the other use is the write itself: each iteration meets all before it."""
+        """Return whether the other use is the write itself: each iteration meets all before it."""
         return other.region == write.region and other.loops == write.loops
 
     def _boxes_meet(self, write: _Use, other: _Use | None, outer: dict[Var, int]) -> bool | None:
@@ -181,7 +181,7 @@ class _Loop:
         return collide(found[0], found[1] if other is not None else [])
 
     def _painted(self, write: _Use, other: _Use | None, outer: dict[Var, int]) -> bool:
-        """Element by element."""
+        """Return whether iterations meet, element by element."""
         buffer = self.program.buffer(write.region.buffer)
         store = Store.of(replace(buffer, dtype="int32"))
         store.array()[...] = -1
@@ -207,7 +207,7 @@ class _Loop:
 
 
 def _named(entry: Index, side: str) -> Index:
-    """The entry with its axis variables marked as those of one side."""
+    """Return the entry with its axis variables marked as those of one side."""
     marks = {v: Var(f"{v.name}{side}") for v in entry.variables() if v.name.startswith("$")}
     return entry.substitute(marks)
 

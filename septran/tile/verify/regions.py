@@ -1,4 +1,4 @@
-"""Whether every region stays inside its buffer, for all values of all loop indices."""
+"""Check that every region stays inside its buffer, for all values of all loop indices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Place:
 
 
 def check_regions(program: TileProgram, full: bool) -> Iterator[TileError]:
-    """Regions that leave their buffer, name a stage too many, or exceed their shape."""
+    """Regions that leave their buffer, name a stage that is not there, or exceed their shape."""
     buffers = {b.name: b for b in program.buffers}
     known: dict[tuple[int, ...], dict[Var, Range]] = {}  # by identity: hashing is deep
     most = 65536 if full else 512
@@ -36,6 +36,8 @@ def check_regions(program: TileProgram, full: bool) -> Iterator[TileError]:
             if nest not in known:
                 known[nest] = ranges_of(loops)
             place = _Place(region, node, loops, buffers[region.buffer], region in writes(node))
+            # Bounds decide nearly all cases at once; only the others are enumerated, `most`
+            # iterations.
             if not _obviously_inside(place, known[nest]):
                 problem = _problem(place, most)
                 if problem is not None:
@@ -74,7 +76,7 @@ def _curved_inside(place: _Place, known: dict[Var, Range]) -> bool:
 
 
 def _problem(place: _Place, most: int) -> TileError | None:
-    """The mistake at some iteration; None where all that were examined are right."""
+    """Return the mistake at some iteration; None where all that were examined are right."""
     region, buffer = place.region, place.buffer
     if len(region.index) != len(buffer.shape):
         message = f"{region} has {len(region.index)} axes, {buffer.name} has {len(buffer.shape)}"

@@ -1,9 +1,9 @@
-"""Whether hand-overs order all that must be ordered, whatever hardware chooses.
+"""Check that handshakes order all conflicting accesses, whatever hardware chooses.
 
-The program is walked once with a clock for every thread and a mark for every copy in
-flight (vector clocks). Two accesses to the same elements, one of them a write, must be
-ordered by program order, a wait, a release and acquire, or a barrier; as waits only
-depend on what was committed and released, one schedule then speaks for all.
+The program is walked once with a clock for every thread and a mark for every copy in flight
+(vector clocks). Two accesses to the same elements, one of them a write, must be ordered by program
+order, a wait, a release and acquire, or a barrier; as waits only depend on what was committed and
+released, one schedule then speaks for all.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class OrderError(TileError):
 
 
 def check_sync(program: TileProgram, top: Block, full: bool) -> Iterator[TileError]:
-    """The first thing that is wrong with the hand-overs, if any."""
+    """Yield the first error in the handshakes, if any."""
     if not any(_ordering(n) for n in nodes(program.body)):
         return
     skipped = SkippedIterations(program, full)
@@ -61,7 +61,7 @@ def check_sync(program: TileProgram, top: Block, full: bool) -> Iterator[TileErr
 
 
 def _walked(program: TileProgram, top: Block, skipped: SkippedIterations) -> TileError | None:
-    """What goes wrong in a walk, which says nothing where it was `skipped.uneven`."""
+    """Return the error of a walk, which proves nothing where it was `skipped.uneven`."""
     try:
         Execution(program, _Clocks(program, skipped), Schedule(), top).run({})
     except TileError as error:
@@ -107,12 +107,12 @@ class _Event:
     region: Region
     node: Node
     cells: Cells | None = None
-    """The very elements, where boxes do not tell; None where they do."""
+    """The numbers of the exact elements where the box includes others; None where it is exact."""
 
 
 @dataclass
 class _Handed:
-    """Data of a fill: the clocks at its commit and at its releases."""
+    """The data of a fill: the clocks at its commit and at its releases."""
 
     committed: _Clock | None = None
     released: list[_Clock] = field(default_factory=list)
@@ -120,14 +120,14 @@ class _Handed:
 
 @dataclass(frozen=True)
 class _Summary:
-    """The elements that a loop without hand-overs touches, over all of its iterations."""
+    """The elements that a loop without handshakes touches, over all of its iterations."""
 
     uses: tuple[tuple[Region, Node, bool], ...]
     spans: Mapping[Var, Range]
 
 
 class _Clocks:
-    """Effects that note who touched what, and what they knew."""
+    """The effects that note each access with the clock of its thread."""
 
     def __init__(self, program: TileProgram, skipped: SkippedIterations) -> None:
         self.program, self.skipped = program, skipped
@@ -143,7 +143,7 @@ class _Clocks:
         return replace(frame, memory={**frame.memory, **fresh}) if fresh else frame
 
     def born(self, buffers: tuple[str, ...], frame: Frame) -> None:
-        """Content does not matter here."""
+        """Do nothing: content does not matter here."""
 
     def unit(self, node: For | Role, frame: Frame) -> Frame:
         return frame
@@ -197,6 +197,8 @@ class _Clocks:
             if conflict and _overlap(other.box, event.box) and meet(other.cells, event.cells):
                 if not _before(other, clock):
                     raise _unordered(other, event, frame.thread)
+                # An access that is ordered before a write of all its elements need not be kept:
+                # whatever conflicts with it conflicts with the write, too.
                 if event.written and event.cells is None and _covers(event.box, other.box):
                     continue
             kept.append(other)
@@ -242,7 +244,7 @@ class _Clocks:
             self.clocks[thread].seen[thread] += 1
 
     def absorb(self, node: For, frame: Frame) -> bool:
-        """Loops without hand-overs are one access to all that they touch."""
+        """Treat a loop without handshakes as one access to all that it touches."""
         if id(node) not in self.summaries:
             self.summaries[id(node)] = self._summary(node)
         summary = self.summaries[id(node)]
@@ -281,12 +283,12 @@ class _Clocks:
         return _Summary(tuple(dict.fromkeys(uses)), spans)
 
     def trips(self, node: For, extent: int, frame: Frame) -> Iterable[int]:
-        """The first and last iterations, with fill numbers counted on across the gap."""
+        """Return the first and last iterations, with fill numbers counted on across the gap."""
         return self.skipped.trips(node, extent, frame)
 
 
 def _shared(program: TileProgram) -> frozenset[str]:
-    """Buffers where order matters: written, and touched in flight or by several threads."""
+    """Return buffers where order matters: written, and touched in flight or by several threads."""
     users: dict[str, set[int]] = {}
     written: set[str] = set()
     meeting = {n.processor for n in nodes(program.body) if isinstance(n, Barrier)}
@@ -308,7 +310,7 @@ def _shared(program: TileProgram) -> frozenset[str]:
 
 
 def _box(access: PreparedRegion, values: Mapping[Var, int]) -> Box:
-    """First and last coordinate along each axis of the buffer; all of it where not affine."""
+    """Return first and last coordinate along each axis of the buffer, for an affine map."""
     extents = [max(0, v.evaluate(values)) for v in access.region.valid]
     return tuple(access.box(values, extents))
 

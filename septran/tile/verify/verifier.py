@@ -1,8 +1,8 @@
-"""Whether a tile program keeps the rules of Tile IR.
+"""The verifier: whether a tile program keeps the rules of Tile IR.
 
-Every region is inside its buffer, every buffer fits its memory, copies use engines that
-there are, parallel iterations do not race, what is written to a staged tensor gets back to
-it, and what is copied asynchronously is read after its wait and overwritten after its release only.
+Every region is inside its buffer, every buffer fits its memory, copies use engines that there are,
+parallel iterations do not race, writes to a staged tensor get back to it, and an asynchronous
+copy's target is read after its wait and overwritten after its release only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from septran.tile.verify.sync import check_sync
 
 
 def verify(program: TileProgram, *, full: bool = False) -> None:
-    """Raise all that is wrong with `program`, each with its place and its class.
+    """Raise all errors of `program`, each with its place and its class.
 
     `full` runs every iteration of pipelined loops, where the default runs the first and
     the last ones, and enumerates more where bounds are not obvious.

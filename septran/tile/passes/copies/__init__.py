@@ -1,1 +1,1 @@
-"""Passes about copies: which there are, of what, and by which engine."""
+"""Passes about copies: which there are, of which regions, and by which engine."""

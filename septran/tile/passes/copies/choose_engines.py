@@ -43,7 +43,7 @@ def choose_engines(program: TileProgram) -> TileProgram:
 
 
 def plain(region: Region, loops: Mapping[Var, Range]) -> Region:
-    """The same region with an index map that shows what its extents allow: ``$1 % 64`` is $1."""
+    """Return the region with its map simplified by its extents: ``$1 % 64`` becomes $1."""
     known = dict(loops)
     known.update({axis(n): (0, max(0, extent - 1)) for n, extent in enumerate(region.shape)})
     return replace(region, index=tuple(entry.simplify(known) for entry in region.index))
@@ -52,7 +52,7 @@ def plain(region: Region, loops: Mapping[Var, Range]) -> Region:
 def _able(
     program: TileProgram, copy: Copy, refused: Callable[[Copy, Engine], str | None]
 ) -> tuple[str, str]:
-    """The first engine from the copy's own on that can do it, and why its own cannot."""
+    """Return the first engine from the copy's own on that can do it, and why its own cannot."""
     edge = [program.buffer(r.buffer).memory for r in (copy.source, copy.target)]
     names = [e.name for e in program.machine.engines_for(edge[0], edge[1])]
     if copy.engine not in names:

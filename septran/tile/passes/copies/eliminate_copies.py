@@ -1,4 +1,4 @@
-"""Take out copies that move what is already there."""
+"""Elimination of copies that move data to where it is already."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def eliminate_copies(program: TileProgram) -> TileProgram:
     """Drop copies that nobody reads, hoist those that a loop repeats in vain, then drop repeats."""
     work = _Elimination(program, ranges(program.body))
     body = program.body
+    # A copy may have been read only by a copy that is dropped, so this ends at a fixed point.
     while (fewer := work.drop_unread(body)) != body:
         body = fewer
     body = work.hoist_all(body, ())
@@ -43,7 +44,7 @@ class _Elimination:
     removed: list[RemovedCopy] = field(default_factory=list)
 
     def drop_unread(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
-        """Without copies of what a task takes only to know where it lies (positions)."""
+        """Return the body without copies of tensors that a task takes only for their positions."""
         kept = {r.buffer for n in nodes(body) for r in reads(n)} | set(self.program.params)
 
         def inside(body: tuple[Node, ...], loops: tuple[For, ...]) -> tuple[Node, ...]:
@@ -62,7 +63,7 @@ class _Elimination:
         return inside(body, ())
 
     def hoist_all(self, body: tuple[Node, ...], loops: tuple[For, ...]) -> tuple[Node, ...]:
-        """Move what does not depend on a loop out of it, innermost loops first."""
+        """Move copies that do not depend on a loop out of it, innermost loops first."""
         result: list[Node] = []
         for node in body:
             match node:
@@ -108,7 +109,7 @@ class _Elimination:
         return still and copy.source.buffer != copy.target.buffer
 
     def _invariant_input(self, copy: Copy, loop: For) -> bool:
-        """Nothing in the loop changes the source, and nothing else the target."""
+        """Return whether nothing in the loop changes the source, and nothing else the target."""
         for node in nodes(loop.body):
             for region in writes(node):
                 if node is not copy and region.buffer == copy.target.buffer:
@@ -118,7 +119,7 @@ class _Elimination:
         return True
 
     def _spill(self, copy: Copy, loop: For) -> Copy | None:
-        """The copy back of what `copy` brought, if all else works on the staged tensor."""
+        """Return the copy back of what `copy` staged, if all else works on the staged tensor."""
         backs = [
             n
             for n in loop.body
@@ -137,7 +138,7 @@ class _Elimination:
     def drop_duplicates(
         self, body: tuple[Node, ...], available: tuple[Copy, ...], loops: tuple[For, ...]
     ) -> tuple[Node, ...]:
-        """Use what an earlier copy of the same region brought, while it is unchanged."""
+        """Return the body without copies of a region that an earlier copy still holds unchanged."""
         rest = list(body)
         result: list[Node] = []
         while rest:
@@ -169,7 +170,7 @@ class _Elimination:
         )
 
     def _twin(self, copy: Copy, available: tuple[Copy, ...], rest: list[Node]) -> Copy | None:
-        """An earlier copy of the same source into an equal buffer that nobody else writes."""
+        """An earlier copy of the same source into an equal buffer that nothing else writes."""
         mine = self.program.buffer(copy.target.buffer)
         if not self._whole_target(copy) or mine.name in self.program.params:
             return None

@@ -1,4 +1,4 @@
-"""Let the first step of an accumulation overwrite instead of adding to zeros."""
+"""Fusion of zero fills into accumulations, whose first step overwrites instead."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _zeroes(node: Node) -> bool:
 
 
 def _reader(fill: Node, rest: list[Node]) -> int | None:
-    """Position of the next node that touches what is filled."""
+    """Return the position of the next node that touches the filled buffer."""
     target = writes(fill)[0].buffer
     for at, node in enumerate(rest):
         if any(r.buffer == target for n in nodes((node,)) for r in (*reads(n), *writes(n))):
@@ -48,7 +48,7 @@ def _reader(fill: Node, rest: list[Node]) -> int | None:
 
 
 def _without_fill(fill: Compute, node: Node, known: dict[Var, Range]) -> Node | None:
-    """`node` with its gemm overwriting in the first step; None where that is not the same."""
+    """Return `node` with its gemm overwriting in the first step; None if that is not the same."""
     loops, gemm = _only_gemm(fill.operands[0].buffer, node)
     if gemm is None:
         return None
@@ -66,7 +66,7 @@ def _without_fill(fill: Compute, node: Node, known: dict[Var, Range]) -> Node | 
 
 
 def _only_gemm(buffer: str, node: Node) -> tuple[list[For], Compute | None]:
-    """The single user of `buffer` in a nest, if it is a gemm, and the loops around it."""
+    """Return the single user of `buffer` in a nest, if it is a gemm, and the loops around it."""
     loops: list[For] = []
     users: list[tuple[list[For], Node]] = []
 
@@ -91,7 +91,7 @@ def _only_gemm(buffer: str, node: Node) -> tuple[list[For], Compute | None]:
 
 
 def _tiles_cover(tile: Region, whole: Region, tiles: list[For]) -> bool:
-    """Whether the tiles of all iterations make up `whole`: one loop an axis, no gaps."""
+    """Return whether the tiles of all iterations make up `whole`: one loop an axis, no gaps."""
     if tile == whole:
         return not tiles
     left = {loop.variable: loop for loop in tiles}

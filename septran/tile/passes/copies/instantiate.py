@@ -1,4 +1,4 @@
-"""From a resolved mapping to the first tile program, copies and all."""
+"""Instantiation of a resolved mapping as the first tile program, with its copies."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from septran.tile.verify.bijection import LayoutError
 
 
 def request_of(instance: Instance) -> LoopSchedule:
-    """The settings of one instance that passes read."""
+    """Return the settings of one instance that passes read."""
     return LoopSchedule(
         instance.path,
         instance.settings,
@@ -57,13 +57,13 @@ def request_of(instance: Instance) -> LoopSchedule:
 
 
 def asked_at(instance: Instance, tensor: str) -> Location | None:
-    """The entry of the mapping that asks for a tensor's layout."""
+    """Return the entry of the mapping that asks for a tensor's layout, None without one."""
     wanted = instance.settings.table(LAYOUTS).get(tensor)
     return wanted.where if wanted else None
 
 
 def laid_out(machine: Machine, instance: Instance, tensor: str, shape: tuple[int, ...]) -> Layout:
-    """The layout that the mapping asks for a tensor of a task; row where it says nothing.
+    """Return the layout that the mapping asks for a tensor of a task; row where it says nothing.
 
     Raises LayoutError where no buffer of that shape, or no buffer of that machine, has it.
     """
@@ -119,7 +119,7 @@ class _Held:
 
     here: Region
     home: Region
-    """In the entry's tensor or a temporary: what positions are counted in."""
+    """The region in the entry's tensor or a temporary, in which positions are counted."""
 
     def view(self, view: View) -> _Held:
         return _Held(self.here.compose(view), self.home.compose(view))
@@ -132,11 +132,11 @@ class _Builder:
     level: str = ""
     """The level over whose units the loops around are spread; empty outside of such loops."""
     around: tuple[Var, ...] = ()
-    """Indices of the parallel loops around what is walked just now."""
+    """The indices of the parallel loops around the current statement."""
 
     @cached_property
     def partly(self) -> Suspects:
-        """Temporaries that an iteration may leave in part to those after it."""
+        """The temporaries that an iteration may leave in part to later ones."""
         root = self.resolved.tree.root
         return suspects(root, ranges_of(root))
 
@@ -145,7 +145,7 @@ class _Builder:
         return self.resolved.machine
 
     def issuer(self, instance: Instance) -> str:
-        """The unit that carries out a task's nodes: the enclosing one, not the host outside."""
+        """The level that carries out a task's nodes: the enclosing one, not the host outside."""
         own = instance.proc.value
         depth = self.machine.depth
         return self.level if self.level and depth(own) < depth(self.level) else own
@@ -177,7 +177,7 @@ class _Builder:
     def _stage_entry(
         self, task: TaskNode, instance: Instance, env: dict[str, _Held]
     ) -> tuple[list[Node], list[Node]]:
-        """Copies around the entry itself, where its mapping wants it elsewhere."""
+        """Return copies around the entry itself, where its mapping places a tensor elsewhere."""
         before: list[Node] = []
         after: list[Node] = []
         for param in task.params:
@@ -196,7 +196,7 @@ class _Builder:
         caller: Instance,
         location: Location,
     ) -> tuple[_Held, list[Node], list[Node]]:
-        """The argument as `param` wants it, with the copies in and out that it takes."""
+        """Return the argument in the memory that `param` needs, with the copies in and out."""
         wanted = instance.mems.get(param.name)
         source = self.buffers[held.here.buffer].memory
         if wanted is None or wanted.value in (NONE, source):
@@ -244,9 +244,10 @@ class _Builder:
     def _route(
         self, source: str, target: str, param: Param, instance: Instance, origin: Origin
     ) -> list[tuple[str, Engine, Engine | None]]:
-        """The memories to pass through, each with the engines in and out; shortest first."""
+        """Return the memories to pass through, each with the engines in and out; shortest first."""
         setting = instance.settings.table(COPY).get(param.name)
         asked = setting.value if setting else None
+        # Breadth-first search over memories finds a route with the fewest copies.
         paths: list[list[str]] = [[source]]
         seen = {source}
         while paths:
@@ -355,7 +356,7 @@ class _Body:
         )
 
     def _default(self, primitive: str) -> str:
-        """The machine's first instruction for it; any ``map`` unit can fill and copy."""
+        """Return the machine's first instruction for it; any ``map`` unit can fill and copy."""
         for kind in (primitive, "map"):
             for instruction in self.builder.machine.instructions:
                 if instruction.primitive == kind:
@@ -429,7 +430,7 @@ class _Body:
         return loop_node
 
     def _spread(self, loop: Loop) -> str | None:
-        """The level whose units share a parallel loop: the outermost one launched inside."""
+        """Return the level whose units share a parallel loop: the outermost one launched inside."""
         if not loop.parallel:
             return None
         machine, own = self.builder.machine, self.instance.proc.value
@@ -443,7 +444,7 @@ class _Body:
 
 
 def _loops_below(temporary: Allocate, body: tuple[Statement, ...]) -> tuple[Var, ...]:
-    """The indices of all loops inside of the body in which a temporary begins."""
+    """Return the indices of all loops inside of the body in which a temporary begins."""
     if temporary in body:
         inner = (t.body for s in statements(body) if isinstance(s, Launch) for t in s.task.walk())
         return tuple(

@@ -1,4 +1,4 @@
-"""Copies that are the same for several blocks of a cluster are made once for all of them."""
+"""Multicast: copies that are the same for several blocks of a cluster are made once for all."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Multicast:
         return node
 
     def shared(self, copy: Copy, loops: Sequence[For]) -> Copy:
-        """A copy with the loops over blocks on which it does not depend."""
+        """Return a copy with the loops over blocks on which it does not depend."""
         over = [
             loop
             for n, loop in enumerate(loops)

@@ -1,8 +1,8 @@
-"""Leave operands of few products where they are: packing them would take longer than it saves.
+"""Elimination of packing where few products read an operand, as packing would cost more.
 
-Only those whose mapping leaves the choice: ``mems: {B: [NONE, L2]}``. A copy into a cache is no
-necessity, as a gemm reads its operands anywhere. It makes rows of B adjacent, which is worth
-its time where many rows of A come by, or where B's own rows would throw each other out of the
+Only copies that the mapping leaves to choice are dropped: ``mems: {B: [NONE, L2]}``. A copy into a
+cache is no necessity, as a gemm reads its operands anywhere. It makes rows of B adjacent, which
+pays where many rows of A use each of them, or where B's own rows would evict each other from the
 caches.
 """
 
@@ -32,21 +32,27 @@ from septran.tile.nodes import (
 
 NAME = "read_in_place"
 FEW_ROWS = 12
-"""Rows of A up to which B is read in place wherever its rows lie: packing touches B as often."""
+"""The rows of A up to which B is read in place wherever its rows lie.
+
+Packing touches B as often as so few rows do.
+"""
 NARROW_ROWS = 8
-"""Rows of A up to which B's elements may be widened at each use."""
+"""The rows of A up to which B's elements may be widened at each use."""
 SOME_ROWS = 144
-"""Rows of A up to which B is read in place where its rows stay in a cache; beyond, packing pays."""
+"""The rows of A up to which B is read in place where its rows stay in a cache.
+
+For more rows, packing pays.
+"""
 LINE = 64
-"""Bytes that a cache brings at once, and that a gemm takes of a row of B at once."""
+"""The bytes of a cache line, and the bytes that a gemm takes of a row of B at once."""
 PART = 4
-"""One part in this many of a larger cache may be taken by B."""
+"""The reciprocal of the share of a larger cache that B may take."""
 WAYS = 8
-"""Associativity of a first-level cache: lines that it holds at the same place."""
+"""The associativity of a first-level cache: lines that it holds with the same index."""
 WIDE = ("float32", "float64")
 NARROW = ("float16", "bfloat16")
 _B = 2
-"""Place of the operand whose rows are read as vectors."""
+"""The position of the operand whose rows are read as vectors."""
 
 
 def read_in_place(program: TileProgram) -> TileProgram:
@@ -66,7 +72,7 @@ class _Use:
     """A gemm that reads the copy as B."""
 
     rows: int
-    """Rows of A that are multiplied by each element."""
+    """The rows of A that are multiplied by each element."""
     along: bool
     """Whether the source's adjacent elements are steps of the summed axis."""
 
@@ -80,7 +86,7 @@ class _Work:
         self.known = ranges(self.program.body)
 
     def inside(self, body: tuple[Node, ...], loops: tuple[For, ...]) -> tuple[Node, ...]:
-        """A body without such copies, its gemms reading their sources."""
+        """Return a body without such copies, its gemms reading their sources."""
         result: list[Node] = []
         rest = list(body)
         while rest:
@@ -96,7 +102,7 @@ class _Work:
         return tuple(result)
 
     def _reason(self, copy: Copy, following: tuple[Node, ...]) -> str | None:
-        """Why a copy is not worth its time; None where it may be."""
+        """Return why a copy is not worth its time; None where it may be."""
         if not self._optional(copy):
             return None
         uses = self._uses(copy, following)
@@ -112,7 +118,7 @@ class _Work:
         return None
 
     def _uses(self, copy: Copy, following: tuple[Node, ...]) -> list[_Use]:
-        """The gemms that multiply by a copy; none where it has other uses."""
+        """Return the gemms that multiply by a copy; none where it has other uses."""
         name, uses = copy.target.buffer, list[_Use]()
         for node, loops in walk(following):
             if name not in _names(node):
@@ -132,12 +138,12 @@ class _Work:
         return uses if everywhere == len(uses) + 1 else []
 
     def _sums_as(self, copy: Copy, c: Region) -> bool:
-        """Whether the sums have the operand's type, or a wider one that each use widens it to."""
+        """Whether the sums have the operand's type, or the wider one that each use widens it to."""
         dtype, sums = self._source(copy).dtype, self.program.buffer(c.buffer).dtype
         return sums == ("float32" if dtype in NARROW else dtype)
 
     def _optional(self, copy: Copy) -> bool:
-        """Whether a copy only makes compact what lies in adjacent elements, unchanged."""
+        """Return whether a copy only packs elements that lie in adjacent places, unchanged."""
         target, source = self.program.buffer(copy.target.buffer), self._source(copy)
         strides = copy.source.strides()
         if not self.program.machine.memory(target.memory).cached or strides is None:
@@ -159,7 +165,7 @@ class _Work:
         return self.program.buffer(copy.source.buffer)
 
     def _stays(self, source: Region) -> bool:
-        """Whether a line of each row fits in a core's first cache, or all in a part of its last."""
+        """Whether a line of each row fits the core's first cache, or B a part of its last one."""
         buffer, strides = self.program.buffer(source.buffer), source.strides()
         assert strides is not None
         step = itemsize(buffer.dtype) * sum(
@@ -171,6 +177,8 @@ class _Work:
         sizes = sorted(m.capacity_bytes or 0 for m in caches)
         if not sizes or step == 0:
             return False
+        # The set of a cache line repeats after a way's bytes, so rows `step` bytes apart fall on
+        # way / gcd(step, way) different sets, of as many lines as there are ways.
         way = sizes[0] // WAYS
         places = min(way // LINE, way // math.gcd(step, way))
         rows = source.shape[0]
@@ -178,14 +186,14 @@ class _Work:
 
 
 def _names(node: Node) -> set[str]:
-    """The buffers that a node itself touches."""
+    """Return the buffers that a node itself touches."""
     if isinstance(node, For | Role):
         return set()
     return {r.buffer for r in (*reads(node), *writes(node))}
 
 
 def _redirected(copy: Copy, node: Node) -> tuple[Node, ...]:
-    """A gemm that reads the source of `copy` in place of its target."""
+    """Return a gemm that reads the source of `copy` in place of its target."""
     if not isinstance(node, Compute) or copy.target.buffer not in _names(node):
         return (node,)
     operands = list(node.operands)

@@ -1,8 +1,8 @@
-"""Stage the box of a tensor that a view reads, instead of the view's elements one by one.
+"""Staging of the box of a tensor that a view reads, instead of the view's elements one by one.
 
-The windows of a convolution name each element of an image many times. Where the mapping lays
-a staged tensor out as `footprint`, its buffer holds the part of the tensor around which the
-view lies, padding included, once; who reads it goes through the view's own index map.
+The windows of a convolution name each element of an image many times. Where the mapping lays a
+staged tensor out as `footprint`, its buffer holds the part of the tensor that the view reads once,
+padding included; readers address it through the view's own index map.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FootprintError(TileError):
 
 @dataclass(frozen=True)
 class _Box:
-    """A part of a tensor: where it starts along each axis, and how far it reaches."""
+    """A part of a tensor: its start and its extent along each axis."""
 
     starts: tuple[Index, ...]
     extents: tuple[int, ...]
@@ -92,7 +92,7 @@ def _staged(program: TileProgram, buffer: Buffer, known: Mapping[Var, Range]) ->
 
 
 def _only_copy(program: TileProgram, name: str) -> tuple[Copy | None, str]:
-    """The copy that fills a buffer, if nothing else writes it; else why there is none."""
+    """Return the copy that fills a buffer, if nothing else writes it; else why there is none."""
     found = [n for n in nodes(program.body) if any(r.buffer == name for r in writes(n))]
     if len(found) == 1 and isinstance(found[0], Copy) and found[0].channel is None:
         copy = found[0]
@@ -101,7 +101,7 @@ def _only_copy(program: TileProgram, name: str) -> tuple[Copy | None, str]:
 
 
 def _box(program: TileProgram, buffer: Buffer, view: Region) -> _Box | None:
-    """The box around a view's elements; None where loops move them against each other."""
+    """Return the box around a view's elements; None where loops move them against each other."""
     order = buffer.layout.parameters or tuple(range(len(view.index)))
     if sorted(order) != list(range(len(view.index))):
         raise FootprintError(
@@ -127,7 +127,7 @@ def _names(term: tuple[object, int]) -> frozenset[Var]:
 
 
 def _through(region: Region, name: str, window: Region, box: _Box) -> Region:
-    """A region of the unfolded buffer as one of the box."""
+    """Return a region of the unfolded buffer as one of the box."""
     if region.buffer != name:
         return region
     entries = window.compose(region).index
@@ -138,7 +138,7 @@ def _through(region: Region, name: str, window: Region, box: _Box) -> Region:
 def _moves(
     program: TileProgram, copy: Copy, box: _Box, known: Mapping[Var, Range]
 ) -> tuple[Node, ...]:
-    """Zeros where the box lies outside of the tensor, and a copy of the rest."""
+    """Return a copy of the box's part in the tensor, and zeros for the rest."""
     spans = _inside(program.buffer(copy.source.buffer).shape, box, known)
     index = tuple(start + axis(box.order.index(n)) for n, start in enumerate(box.starts))
     full = tuple(map(Index.of, box.shape))
@@ -156,7 +156,7 @@ def _moves(
 def _inside(
     shape: Sequence[int], box: _Box, known: Mapping[Var, Range]
 ) -> list[tuple[int, int]] | None:
-    """For each of the box's axes what lies in the tensor; None where that moves."""
+    """Return the part of each of the box's axes that lies in the tensor; None where that moves."""
     spans = []
     for n in box.order:
         start, extent = box.starts[n], box.extents[n]
@@ -174,7 +174,10 @@ def _inside(
 def _borders(
     program: TileProgram, copy: Copy, target: Region, spans: list[tuple[int, int]]
 ) -> list[Node]:
-    """Fills of what is outside: before and behind each axis, inside of the axes before it."""
+    """Return fills of the box outside of the tensor: before and after each axis in turn.
+
+    Each axis is filled within what the axes before it leave, so no element is filled twice.
+    """
     fill = next(i.name for i in program.machine.instructions if i.primitive in ("fill", "map"))
     origin = replace(copy.origin, rule=f"what lies outside of {copy.source.buffer} is zero")
     found: list[Node] = []

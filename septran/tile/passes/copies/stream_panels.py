@@ -1,4 +1,4 @@
-"""Bring panels that do not fit in steps along the axis that a gemm sums over."""
+"""Streaming of panels that exceed their memory, in steps along the axis that a gemm sums."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from septran.tile.passes.layout.plan_memory import capacity, placements
 
 NAME = "stream_panels"
 _SUMMED = {1: 1, 2: 0}
-"""Axis of gemm's operands A and B that is summed over."""
+"""The summed axis of gemm's operands A and B."""
 
 
 def stream_panels(program: TileProgram) -> TileProgram:
@@ -52,7 +52,7 @@ def _in_node(program: TileProgram, node: Node) -> tuple[TileProgram, Node]:
 
 @dataclass(frozen=True)
 class _Panel:
-    """A copied-in buffer that only gemms read, whole along the axis they sum over."""
+    """A staged buffer that only gemms read, whole along the axis they sum over."""
 
     copy: Copy
     buffer: Buffer
@@ -88,7 +88,7 @@ def _in_body(program: TileProgram, body: tuple[Node, ...]) -> tuple[TileProgram,
 
 
 def _too_big(program: TileProgram, name: str) -> bool:
-    """Whether the buffer's memory overflows at any time at which the buffer is in it."""
+    """Return whether the buffer's memory overflows at any time while the buffer is in it."""
     memory = program.machine.memory(program.buffer(name).memory)
     limit = capacity(program, memory)
     if limit is None or memory.cached:
@@ -103,7 +103,7 @@ def _too_big(program: TileProgram, name: str) -> bool:
 
 
 def _only_here(program: TileProgram, name: str, segment: tuple[Node, ...]) -> bool:
-    """Whether nothing but what is in `segment` uses a buffer: it is to become smaller."""
+    """Return whether only nodes of `segment` use a buffer, which is to become smaller."""
 
     def uses(body: tuple[Node, ...]) -> int:
         users = (n for n in nodes(body) if not isinstance(n, For | Role))
@@ -136,7 +136,7 @@ def _panel(program: TileProgram, node: Node, segment: tuple[Node, ...]) -> _Pane
 
 
 def _summed_axis(position: int, region: Region, buffer: Buffer) -> int | None:
-    """The buffer's axis that this operand sums over, if it takes all of it."""
+    """Return the buffer's axis that this operand sums over, if it takes all of it."""
     if position not in _SUMMED:
         return None
     wanted = Index.of(axis(_SUMMED[position]))
@@ -147,7 +147,7 @@ def _summed_axis(position: int, region: Region, buffer: Buffer) -> int | None:
 
 
 def _accumulates_only(node: Node, panels: list[_Panel]) -> bool:
-    """Whether running `node` once a step gives the same as running it once."""
+    """Return whether running `node` once a step gives the same as running it once."""
     names = {p.buffer.name for p in panels}
     for inner in nodes((node,)):
         if isinstance(inner, For | Role):
@@ -192,7 +192,7 @@ def _stream(
 
 
 def _step(program: TileProgram, panels: list[_Panel], stages: int) -> int:
-    """The greatest power of two (from 16), at most 128, at which all stages fit."""
+    """Return the greatest step, a power of two from 16 to 128, with which all stages fit."""
     memory = program.machine.memory(panels[0].buffer.memory)
     room = memory.capacity_bytes or 0
     step = 16

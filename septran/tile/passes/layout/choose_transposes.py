@@ -1,4 +1,4 @@
-"""Lay the axes of staged tiles as who fills or reads them wants, where readers take either."""
+"""Choice of the order of a staged tile's axes, where all its readers take either order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from septran.tile.passes.copies.choose_engines import plain
 
 NAME = "choose_transposes"
 SUMMED = {1: 1, 2: 0}
-"""Axis of gemm's operands A and B that is summed over."""
+"""The summed axis of gemm's operands A and B."""
 
 
 def choose_transposes(program: TileProgram) -> TileProgram:
@@ -41,7 +41,7 @@ def choose_transposes(program: TileProgram) -> TileProgram:
 
 
 def _reason(program: TileProgram, buffer: Buffer) -> str | None:
-    """Why a buffer should have its two axes exchanged; None where it should not."""
+    """Return why a buffer should have its two axes exchanged; None where it should not."""
     if buffer.name in program.params or len(buffer.shape) != 2 or buffer.layout.kind != "row":
         return None
     users = [n for n in nodes(program.body) if any(r.buffer == buffer.name for r in regions(n))]
@@ -57,7 +57,7 @@ def _reason(program: TileProgram, buffer: Buffer) -> str | None:
 
 
 def _whole_rows(program: TileProgram, buffer: Buffer, users: Sequence[Node]) -> str | None:
-    """The reason that an engine can bring it only with its axes exchanged; else None."""
+    """Return the reason if an engine can copy it only with its axes exchanged; else None."""
     copies = [n for n in users if isinstance(n, Copy) and n.target.buffer == buffer.name]
     turned = _turned(program, buffer)
     mine = [_refused(program, c) for c in copies]
@@ -70,7 +70,7 @@ def _whole_rows(program: TileProgram, buffer: Buffer, users: Sequence[Node]) -> 
 def _readers(
     program: TileProgram, buffer: Buffer, users: Iterable[Node]
 ) -> Iterator[tuple[Instruction | None, bool]]:
-    """Instructions that read it, and whether its rows go along the sum; None: another use."""
+    """Instructions that read it, and whether its rows lie along the sum; None: another use."""
     for node in users:
         if isinstance(node, Copy) and node.target.buffer == buffer.name:
             continue
@@ -99,7 +99,7 @@ def _copies(program: TileProgram, name: str) -> list[Copy]:
 
 
 def _turned(program: TileProgram, buffer: Buffer) -> TileProgram:
-    """The program with the buffer's axes exchanged wherever it is used."""
+    """Return the program with the buffer's axes exchanged wherever it is used."""
 
     def region(old: Region) -> Region:
         if old.buffer != buffer.name:

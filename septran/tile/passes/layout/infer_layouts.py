@@ -1,4 +1,4 @@
-"""Give every staged buffer the layout that the instruction which reads it wants."""
+"""Inference of layouts: each staged buffer gets the one that its reading instruction needs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def infer_layouts(program: TileProgram) -> TileProgram:
 
 
 def _sized(program: TileProgram) -> TileProgram:
-    """Panels as the first instruction reads them that packs; rows where none does."""
+    """Panels in the sizes of the first instruction that reads them packed; rows without one."""
     buffers = tuple(
         replace(b, layout=_panels(program, b)) if b.layout.open else b for b in program.buffers
     )
@@ -67,7 +67,7 @@ def _panels(program: TileProgram, buffer: Buffer) -> Layout:
 
 
 def _upstream(program: TileProgram) -> TileProgram:
-    """One step from the target of a copy to a source whose layout nobody has asked for."""
+    """Pass a layout on, in one copy, from its target to a source without a layout of its own."""
     for node in nodes(program.body):
         if not isinstance(node, Copy) or converts(program, node):
             continue
@@ -86,7 +86,7 @@ def _upstream(program: TileProgram) -> TileProgram:
 
 
 def _by_contract(program: TileProgram) -> TileProgram:
-    """What instructions demand of their operands.
+    """Return the program with the layouts that instructions demand of their operands.
 
     Raises LayoutConflictError where two contradict each other.
     """

@@ -1,4 +1,4 @@
-"""Give a product an operand of its own where it names a part of what units hold in shares."""
+"""Own buffers for operands of products that are a part of a buffer held in units' shares."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Isolation(PartBuffers):
         return self.program.machine
 
     def change(self, node: Node) -> tuple[Node, ...]:
-        """A product between the copies that it takes; any other node as it is."""
+        """Return a product between the copies that it needs; any other node unchanged."""
         if not isinstance(node, Compute) or node.primitive != "gemm":
             return (node,)
         try:
@@ -58,7 +58,7 @@ class _Isolation(PartBuffers):
         return (*before, replace(node, operands=tuple(operands)), *after)
 
     def _is_share(self, node: Compute, region: Region) -> bool:
-        """Whether a region of what is spread over units is not the buffer as it is."""
+        """Return whether a region of a buffer spread over units is not the buffer as it is."""
         buffer = self.buffers[region.buffer]
         owner = self.machine.memory(buffer.memory).visible_to
         if self.machine.depth(owner) <= self.machine.depth(node.processor):
@@ -66,7 +66,7 @@ class _Isolation(PartBuffers):
         return not region.is_plain or region.shape != buffer.shape
 
     def _buffer(self, node: Compute, instruction: Instruction, position: int) -> Buffer:
-        """A buffer for the operand alone, in another memory of the instruction's if it has one."""
+        """A buffer for the operand alone, in the instruction's other memory if it has one."""
         region = node.operands[position]
         held = self.buffers[region.buffer]
         operand = PRIMITIVES[node.primitive].operands[position]

@@ -1,4 +1,4 @@
-"""Room at the end of a panel for the last of the tiles that an instruction sums over whole."""
+"""Padding of panels to the end of the last of the tiles that an instruction sums over whole."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pad_panels(program: TileProgram) -> TileProgram:
 
 
 def _lacking(program: TileProgram) -> dict[tuple[str, int], int]:
-    """Buffers and axes that end within a tile that is summed whole, and where it ends."""
+    """Return buffers and axes that end within a tile that is summed whole, and where it ends."""
     known, found = ranges(program.body), dict[tuple[str, int], int]()
     for node in whole_products(program):
         for position, summed in SUMMED.items():
@@ -47,7 +47,7 @@ def _lacking(program: TileProgram) -> dict[tuple[str, int], int]:
 
 @dataclass(frozen=True)
 class _Widening:
-    """Changes what writes a buffer that gets room along an axis."""
+    """Changes the writers of a buffer that is padded along an axis."""
 
     program: TileProgram
     old: Buffer
@@ -55,7 +55,7 @@ class _Widening:
     number: int
 
     def change(self, node: Node) -> tuple[Node, ...]:
-        """A copy that also fills the room, or zeros before what is computed."""
+        """Return a copy that also fills the padding, or zeros before the computation."""
         if not isinstance(node, Copy | Compute):
             return (node,)
         mine = [r for r in writes(node) if r.buffer == self.old.name]

@@ -1,8 +1,8 @@
-"""Round tiles up to the sizes that a faster instruction takes: a head of 40 becomes one of 48.
+"""Padding of tiles to the sizes that a faster instruction takes: a head of 40 becomes one of 48.
 
-Only the nominal extent of an axis grows, in all buffers and computations that share it. What
-exists of it stays the same, so that the rest is the ragged edge of a tile like any other: copies
-bring zeros there where a product sums over it, everything else leaves it out.
+Only the nominal extent of an axis grows, in all buffers and computations that share it. The valid
+extent stays the same, so that the rest is the ragged edge of a tile like any other: copies fill it
+with zeros where a product sums over it, everything else leaves it out.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ def pad_tiles(program: TileProgram) -> TileProgram:
         return program
     work = _Work(program, Axes.of(program))
     refused: dict[Use, str] = {}
+    # A use whose axes cannot grow is taken back, which may let the axes of others grow less: so
+    # this goes on until the rest have no problem.
     while why := next(work.problems(wanted), None):
         use, reason = why
         refused[use] = f"{work.said(use, wanted.pop(use))}: {reason}"
@@ -59,7 +61,7 @@ class _Work:
     axes: Axes
 
     def problems(self, wanted: Mapping[Use, str]) -> Iterator[tuple[Use, str]]:
-        """Uses whose axes cannot be rounded up, each with the reason."""
+        """Yield uses whose axes cannot be rounded up, each with the reason."""
         sizes = self.sizes(wanted)
         for node in self._primitives():
             for letter, key, regions in self._axes(node):
@@ -72,12 +74,12 @@ class _Work:
                     yield self._who(node, key, wanted), f"{letter} is {extent}, and {why}"
 
     def _who(self, node: Compute, key: Key, wanted: Mapping[Use, str]) -> Use:
-        """The use that makes a group grow: the node's own one, or another that shares the group."""
+        """Return the use that makes a group grow: the node's own one, or another that shares it."""
         users = [node, *(n for n in self._primitives() if key in [k for _, k, _ in self._axes(n)])]
         return next(_use(n) for n in users if _use(n) in wanted)
 
     def sizes(self, wanted: Mapping[Use, str]) -> dict[Key, int]:
-        """The extents of groups that a product needs to be greater."""
+        """Return the extents of groups that a product needs to be greater."""
         steps: dict[Key, int] = {}
         grown: set[Key] = set()
         for node in self._primitives():
@@ -91,12 +93,12 @@ class _Work:
         return {key: -(-self.axes.extents[key] // steps[key]) * steps[key] for key in grown}
 
     def said(self, use: Use, by: str) -> str:
-        """The beginning of a remark that a product keeps its instruction."""
+        """Return the beginning of a remark that a product keeps its instruction."""
         node = next(n for n in self._primitives() if _use(n) == use)
         return f"{use[1]} is {node.instruction}, as tiles cannot be rounded up for {by}"
 
     def rounding(self, use: Use, wanted: Mapping[Use, str]) -> str:
-        """The remark about the axes that are rounded up for a product."""
+        """Return the remark about the axes that are rounded up for a product."""
         sizes = self.sizes(wanted)
         steps = {
             f"{letter} from {self.axes.extents[key]} to {sizes[key]}"
@@ -108,19 +110,19 @@ class _Work:
         return f"{use[1]} is {wanted[use]}, with tiles rounded up: {', '.join(sorted(steps))}"
 
     def remark(self, kind: str, use: Use, message: str) -> Remark:
-        """A remark about a product, where its instruction is listed."""
+        """Return a remark about a product, at the line that lists its instruction."""
         origin = next(n.origin for n in self._primitives() if _use(n) == use)
         return Remark(kind, use[0], message, None, origin.mapping or origin.logic, NAME)
 
     def _primitives(self) -> Iterator[Compute]:
-        """The computations whose operands' axes have letters."""
+        """Yield the computations whose operands' axes have letters."""
         for node in nodes(self.program.body):
             named = isinstance(node, Compute) and PRIMITIVES.get(node.primitive)
             if isinstance(node, Compute) and named and "*" not in named.axes:
                 yield node
 
     def _axes(self, node: Compute) -> list[tuple[str, Key, list[Region]]]:
-        """The letters of a primitive's axes, with the group of each and who has it."""
+        """Return the letters of a primitive's axes, with the group and the regions of each."""
         found: dict[str, tuple[Key, list[Region]]] = {}
         letters = PRIMITIVES[node.primitive].axes
         for names, region, keys in zip(letters, node.operands, operand_axes(node), strict=True):
@@ -131,9 +133,9 @@ class _Work:
     def _unfilled(
         self, node: Compute, by: str | None, letter: str, regions: list[Region]
     ) -> str | None:
-        """Why there would not be zeros beyond what exists of an axis that is summed over.
+        """Return why an axis that is summed over would not be padded with zeros; None if it would.
 
-        What is in registers the instruction clears itself.
+        An instruction clears the padding in registers itself.
         """
         instruction = self.program.machine.instruction(by or node.instruction)
         summed = letter in PRIMITIVES[node.primitive].reduction
@@ -149,7 +151,7 @@ class _Work:
         return None
 
     def _fills(self, copy: Copy) -> bool:
-        """Whether a copy can put zeros where its source ends."""
+        """Return whether a copy can write zeros where its source ends."""
         source = self.program.buffer(copy.source.buffer)
         memory = self.program.machine.main_memory.name
         whole = copy.source.index == View.whole("", copy.source.shape).index

@@ -1,4 +1,4 @@
-"""Passes that give a node buffers of its own, beside the ones that a program has."""
+"""The base of passes that add buffers for the parts that a node needs apart."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from septran.tile.nodes import Buffer, Compute, Node, Region, Remark, TileProgra
 
 @dataclass
 class PartBuffers(ABC):
-    """A rewriting of every node, in the course of which buffers and remarks are added."""
+    """A rewriting of every node that adds buffers and remarks."""
 
     NAME: ClassVar[str]
-    """Of the pass, which its remarks carry."""
+    """The pass's name, for its remarks."""
     program: TileProgram
     buffers: dict[str, Buffer] = field(init=False)
-    """All that the program has by now."""
+    """All buffers of the program so far."""
     remarks: list[Remark] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.buffers = {b.name: b for b in self.program.buffers}
 
     def run(self) -> TileProgram:
-        """The program with every node changed."""
+        """Return the program with every node changed."""
         body = rewrite(self.program.body, self.change)
         program = replace(self.program, body=body, buffers=tuple(self.buffers.values()))
         return program.remark(*self.remarks)
 
     @abstractmethod
     def change(self, node: Node) -> tuple[Node, ...]:
-        """The nodes that take the place of a node."""
+        """Return the nodes that replace a node."""
 
     def add(
         self, node: Compute, held: Buffer, memory: str, shape: tuple[int, ...], dtype: str, why: str
     ) -> Buffer:
-        """A buffer for a part of what `held` holds, which `node` needs apart."""
+        """Return a new buffer for a part of the elements of `held` that `node` needs apart."""
         name = unused(f"{held.name}_part", self.buffers)
         origin = replace(node.origin, rule=why)
         made = Buffer(name, memory, shape, dtype, tensor=held.tensor, origin=origin)
@@ -53,13 +53,13 @@ class PartBuffers(ABC):
 
 
 def whole(buffer: Buffer, valid: tuple[Index, ...]) -> Region:
-    """All of a buffer, as far as it exists."""
+    """Return a region of all of a buffer that exists."""
     view = View.whole(buffer.name, buffer.shape, valid)
     return Region(view.tensor, view.index, view.shape, view.valid)
 
 
 def unused(name: str, taken: Collection[str]) -> str:
-    """The name, or the first with a number that no buffer has."""
+    """Return the name, or the first with a number that no buffer has."""
     candidate, number = name, 1
     while candidate in taken:
         number += 1

@@ -1,4 +1,4 @@
-"""Where in its memory each buffer lies: live ranges, reuse, capacity."""
+"""Memory planning: the place of each buffer, by live ranges, and the capacity."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def plan_memory(program: TileProgram) -> TileProgram:
 
 
 def _twins(plan: Iterable[Placement]) -> dict[str, frozenset[str]]:
-    """Of each buffer, those that share bytes with it."""
+    """Return, for each buffer, those that share bytes with it."""
     found: dict[str, set[str]] = {}
     for a, b in itertools.permutations(plan, 2):
         first = max(a.offset_bytes, b.offset_bytes)
@@ -74,10 +74,10 @@ def _hint(largest: Buffer) -> str:
 
 
 def capacity(program: TileProgram, memory: Memory) -> int | None:
-    """Bytes that one unit's buffers may take of a memory; None when unbounded.
+    """Return the bytes that one unit's buffers may take of a memory; None when unbounded.
 
-    A block's accumulators are in the registers of all its threads together. Where vector
-    expressions have their temporaries, a share is kept for these.
+    A block's accumulators are in the registers of all its threads together. In the memory of
+    vector expressions' temporaries, a share is reserved for these.
     """
     if memory.capacity_bytes is None:
         return None
@@ -86,7 +86,11 @@ def capacity(program: TileProgram, memory: Memory) -> int | None:
 
 
 def placements(program: TileProgram) -> tuple[Placement, ...]:
-    """First fit by size, largest first: among buffers that meet, no two share a byte."""
+    """Return a place for each buffer: first fit, largest first; no two live ones share a byte.
+
+    First fit is not optimal, as memory allocation of intervals is NP-hard (Garey and Johnson,
+    1979, SR2).
+    """
     lives = {life.buffer: life for life in liveness(program)}
     held = [
         b for b in program.buffers if b.name in lives and _one_instance(program, b, lives[b.name])
@@ -107,7 +111,7 @@ def placements(program: TileProgram) -> tuple[Placement, ...]:
 
 
 def bytes_of(program: TileProgram, buffer: Buffer) -> int:
-    """All stages of a buffer, each starting at the memory's alignment."""
+    """Return the bytes of all stages of a buffer, each starting at the memory's alignment."""
     stage = size_bytes(replace(buffer, stages=1))
     if buffer.stages == 1:
         return stage
@@ -128,12 +132,12 @@ def _first_gap(around: Iterable[Placement], size: int, alignment: int) -> int:
 
 
 def peak(plan: Iterable[Placement], memory: str) -> int:
-    """Bytes from the start of a memory to the end of what lies last in it."""
+    """Return the bytes from the start of a memory to the end of its last buffer."""
     return max((p.offset_bytes + p.size_bytes for p in plan if p.memory == memory), default=0)
 
 
 def _fullest(plan: Iterable[Placement], memory: str) -> list[Placement]:
-    """The buffers in a memory when it is fullest, largest first."""
+    """Return the buffers in a memory when it is fullest, largest first."""
     mine = [p for p in plan if p.memory == memory]
     moments = [[q for q in mine if q.first <= p.first <= q.last] for p in mine]
     fullest = max(moments, key=lambda live: sum(q.size_bytes for q in live))
@@ -141,7 +145,7 @@ def _fullest(plan: Iterable[Placement], memory: str) -> list[Placement]:
 
 
 def table(program: TileProgram, plan: Iterable[Placement], memory: Memory) -> str:
-    """The buffers that fill a memory: ``As 196,608 = 2 stages x 98,304, Cs 65,536``."""
+    """Return the buffers that fill a memory: ``As 196,608 = 2 stages x 98,304, Cs 65,536``."""
     rows: list[str] = []
     for place in _fullest(plan, memory.name):
         stages = program.buffer(place.buffer).stages
@@ -151,9 +155,10 @@ def table(program: TileProgram, plan: Iterable[Placement], memory: Memory) -> st
 
 
 def _one_instance(program: TileProgram, buffer: Buffer, life: Life) -> bool:
-    """Whether its memory belongs to the unit that uses it.
+    """Return whether a buffer's memory belongs to the unit that uses it.
 
-    What each core keeps in a memory that all cores share is the target's to allocate.
+    A buffer of which each core has an instance in a memory that all cores share is the target's to
+    allocate.
     """
     depth, memory = program.machine.depth, program.machine.memory(buffer.memory)
     return all(depth(memory.visible_to) >= depth(level) for level in life.spread)

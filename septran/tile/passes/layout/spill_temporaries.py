@@ -1,4 +1,4 @@
-"""Give intermediate results of expressions buffers where registers do not hold them."""
+"""Spilling: buffers for the intermediate results of expressions that registers cannot hold."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Spill(PartBuffers):
     NAME = "spill_temporaries"
 
     def change(self, node: Node) -> tuple[Node, ...]:
-        """An expression as several where its intermediate results are large."""
+        """Return an expression as several steps where its intermediate results are large."""
         if not isinstance(node, Compute) or node.expression is None:
             return (node,)
         room = self._room(node.instruction)
@@ -43,7 +43,7 @@ class _Spill(PartBuffers):
         return tuple(self._steps(node))
 
     def _room(self, instruction: str) -> int | None:
-        """Bytes for temporaries; None where the machine file does not say."""
+        """Return the bytes for temporaries; None where the machine file does not say."""
         machine = self.program.machine
         unit = next((i for i in machine.instructions if i.name == instruction), None)
         name = unit.options.get("temporaries") if unit else None
@@ -69,14 +69,14 @@ class _Spill(PartBuffers):
         yield _map(node, target, value)
 
     def _without(self, expr: ex.Expr, node: Compute, steps: list[Node]) -> ex.Expr:
-        """`expr` with each reduction replaced by the buffer that a step before computes."""
+        """`expr` with each reduction replaced by the buffer that an earlier step computes."""
         if isinstance(expr, ex.Reduce):
             inner = self._without(expr.operand, node, steps)
             return self._apart(replace(expr, operand=inner), node, steps)
         return ex.map_children(expr, lambda child: self._without(child, node, steps))
 
     def _apart(self, expr: ex.Expr, node: Compute, steps: list[Node]) -> ex.Expr:
-        """A buffer that holds `expr`, computed by one more step."""
+        """Return a load of a new buffer that holds `expr`, computed by one more step."""
         target = self.buffers[node.operands[0].buffer]
         why = f"{node.instruction} has no room for it in its own memory of temporaries"
         rule = f"holds an intermediate result of {target.name}: {why}"
@@ -89,7 +89,7 @@ class _Spill(PartBuffers):
 
 
 def _held(node: Compute) -> Iterator[ex.Expr]:
-    """The intermediate results that an expression needs as a whole."""
+    """Yield the intermediate results that an expression needs as a whole."""
     target, value = node.operands[0], node.expression
     assert value is not None
     sums = (e for e in ex.walk(value) if isinstance(e, ex.Reduce))
@@ -99,17 +99,17 @@ def _held(node: Compute) -> Iterator[ex.Expr]:
 
 
 def _reduces(value: ex.Expr, target: Region) -> bool:
-    """Whether all of an expression is a reduction, which goes straight to the target."""
+    """Return whether an expression as a whole is a reduction, which goes straight to the target."""
     return isinstance(value, ex.Reduce) and value.shape == target.shape
 
 
 def _in_place(target: Region, value: ex.Expr) -> bool:
-    """Whether elements of the target may be read after others were written."""
+    """Return whether elements of the target may be read after others were written."""
     own = (v for v in ex.loads(value) if v.tensor == target.buffer)
     return any(v != target or _reduces(value, target) for v in own)
 
 
 def _map(node: Compute, target: Region, value: ex.Expr) -> Compute:
-    """One step of `node`."""
+    """Return one step of `node`."""
     loaded = tuple(view for view in ex.loads(value) if isinstance(view, Region))
     return replace(node, operands=(target, *loaded), expression=value)

@@ -9,7 +9,7 @@ from septran.ir.index import Index
 from septran.tile.nodes import Compute, Copy, Node, TileProgram, nodes, rewrite
 
 SUMMED = {1: 1, 2: 0}
-"""Axis of gemm's operands A and B that is summed over."""
+"""The summed axis of gemm's operands A and B."""
 
 
 def zero_edges(program: TileProgram) -> TileProgram:
@@ -27,7 +27,7 @@ def zero_edges(program: TileProgram) -> TileProgram:
 
 
 def whole_products(program: TileProgram) -> Iterator[Compute]:
-    """The gemms of instructions that sum over whole tiles, whether or not all of them exist."""
+    """Yield the gemms whose instruction sums over whole tiles, even where parts do not exist."""
     for node in nodes(program.body):
         if not isinstance(node, Compute) or node.primitive != "gemm":
             continue
@@ -36,7 +36,7 @@ def whole_products(program: TileProgram) -> Iterator[Compute]:
 
 
 def _summed_whole(program: TileProgram) -> set[str]:
-    """Operands of which an instruction sums a ragged axis as if it were not."""
+    """Return operands of which an instruction sums a ragged axis as if it were not."""
     found: set[str] = set()
     for node in whole_products(program):
         for position, axis in SUMMED.items():

@@ -1,4 +1,4 @@
-"""Producers that copy and consumers that compute, beside each other."""
+"""Roles (warp specialisation): producers that copy run beside consumers that compute."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def assign_roles(program: TileProgram) -> TileProgram:
 
 
 def role_level(machine: Machine, outer: Sequence[For], loop: For) -> str | None:
-    """The processor level whose units can take roles in a loop; None where there is none.
+    """Return the processor level whose units can take roles in a loop; None where there is none.
 
     It is the machine's own for roles (``vendor: {roles: ...}``), else the level that issues the
     loop's instructions, or the next one inside.
@@ -73,12 +73,12 @@ class _Roles:
         self.names = Names({c.name for c in self.program.channels})
 
     def body(self, body: tuple[Node, ...], outer: tuple[For, ...]) -> tuple[Node, ...]:
-        """Split the body that holds a specialised loop, or loops around one; look into others.
+        """Split the body that holds a specialised loop, or loops around one; search the others.
 
-        Roles last as long as what a unit does: where it goes through a loop and does something
+        Roles last as long as the work of a unit: where it runs through a loop and does something
         before or after it, they are around that loop, as accumulators and the phases of a
-        channel's barriers are kept from one iteration to the next. A loop that is all of a body
-        is looked into, as its iterations are all of the same kind (`persist` makes such ones).
+        channel's barriers are kept from one iteration to the next. A loop that is all of a body is
+        searched inside, as its iterations are all of the same kind (`persist` makes such ones).
         """
         for node in body:
             found = _specialised(node, alone=len(body) == 1)
@@ -92,7 +92,7 @@ class _Roles:
         )
 
     def countable(self, body: tuple[Node, ...], loop: For) -> bool:
-        """Whether fills of a specialised loop have a number; says where they have none."""
+        """Return whether the fills of a specialised loop can be numbered; report it if not."""
         channels = {n.channel for n in loop.body if isinstance(n, Copy) and n.channel is not None}
         inner = [around for c in channels for around in _around(body, c)[1:]]
         if all(around.extent.is_constant for around in inner):
@@ -138,11 +138,11 @@ class _Roles:
         return (producer, *consumers)
 
     def consumers(self, loop: For) -> int:
-        """The number of consumers that the mapping asks for."""
+        """Return the number of consumers that the mapping asks for."""
         return self.program.request(loop.origin.task).get(CONSUMERS)
 
     def on_level(self, body: tuple[Node, ...], level: str) -> tuple[Node, ...]:
-        """Nodes issued by the whole unit are issued by one unit of the level that takes roles."""
+        """Return nodes of the whole unit as issued by one unit of the level that takes roles."""
         depth = self.program.machine.depth
 
         def lower(node: Node) -> tuple[Node, ...]:
@@ -153,7 +153,7 @@ class _Roles:
         return rewrite(body, lower)
 
     def fetched(self, body: tuple[Node, ...]) -> frozenset[str]:
-        """The channels that only bring what nothing in the body writes."""
+        """Return the channels whose copies read only buffers that nothing in the body writes."""
         channels = {c.name: c for c in self.program.channels}
         written = {r.buffer for n in nodes(body) for r in writes(n)}
         copies = [n for n in body if isinstance(n, Copy)]
@@ -170,7 +170,7 @@ class _Roles:
         )
 
     def numbered(self, body: tuple[Node, ...], channel: str) -> tuple[Node, ...]:
-        """`body` with a channel's stages by the number of the fill in all loops around its copies.
+        """Return `body` with a channel's stages numbered over all loops around its copies.
 
         Its ring begins with the roles: an outer iteration goes on at the stage where the one
         before it ended.
@@ -192,7 +192,7 @@ class _Roles:
         return rewrite(body, change)
 
     def spread(self, work: tuple[Node, ...], level: str) -> bool:
-        """Whether results are spread over units inside of the level: over those of several, too."""
+        """Whether results are spread over units inside of the level, and thus over several."""
         machine = self.program.machine
         results = {r.buffer for n in nodes(work) if isinstance(n, Compute) for r in writes(n)}
         owners = {machine.memory(self.program.buffer(r).memory).visible_to for r in results}
@@ -200,7 +200,7 @@ class _Roles:
         return bool(depths) and max(depths) > machine.depth(level)
 
     def units(self, work: tuple[Node, ...], loop: For, level: str) -> tuple[int, str]:
-        """The number of consumer units: each takes whole tiles of rows of every gemm."""
+        """Return the number of consumer units: each takes whole tiles of rows of every gemm."""
         gemms = [n for n in nodes(work) if isinstance(n, Compute) and n.primitive == "gemm"]
         rows = {n.operands[0].shape[0] // self.rows(n, level) or 1 for n in gemms}
         asked = self.consumers(loop)
@@ -215,7 +215,7 @@ class _Roles:
         return units, f", with {units} {level}s" if units > 1 else ""
 
     def rows(self, node: Compute, level: str) -> int:
-        """Rows of one instruction by each of the units in a unit of the level."""
+        """Return the rows of one instruction in all units inside a unit of the level."""
         machine = self.program.machine
         issuer = _issuer(machine, node)
         if not issuer or machine.depth(issuer) < machine.depth(level):
@@ -224,7 +224,7 @@ class _Roles:
         return machine.instruction(node.instruction).tile[0] * math.prod(p.count for p in inside)
 
     def shares(self, work: tuple[Node, ...], loop: For) -> list[tuple[Node, ...]]:
-        """The consumers' bodies: all of the work, or each a part of the rows."""
+        """Return the consumers' bodies: all of the work, or each a part of the rows."""
         asked = self.consumers(loop)
         if asked <= 1:
             return [work]
@@ -248,7 +248,7 @@ class _Roles:
         return [shares[0], *(self.again(share) for share in shares[1:])]
 
     def again(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
-        """Another consumer's body: indices and channels out of it are its own."""
+        """Return another consumer's body, with loop indices and channels of its own."""
         used = {n.channel for n in nodes(body) if isinstance(n, Copy)}
         renamed = {
             c.name: self.names.fresh(c.name) for c in self.program.channels if c.name in used
@@ -260,7 +260,7 @@ class _Roles:
 
 
 def _specialised(node: Node, *, alone: bool) -> For | None:
-    """The specialised loop that `node` is, or has inside of loops that one unit goes through."""
+    """Return the specialised loop that `node` is, or has inside of loops that one unit runs."""
     if not isinstance(node, For):
         return None
     if node.specialize:
@@ -272,7 +272,7 @@ def _specialised(node: Node, *, alone: bool) -> For | None:
 
 
 def _around(body: tuple[Node, ...], channel: str) -> tuple[For, ...]:
-    """The loops around the copies on a channel, the outermost first."""
+    """Return the loops around the copies on a channel, the outermost first."""
     for node in body:
         if isinstance(node, For):
             inside = _around(node.body, channel)
@@ -282,7 +282,7 @@ def _around(body: tuple[Node, ...], channel: str) -> tuple[For, ...]:
 
 
 def _of_loop(loop: For) -> Iterator[Copy]:
-    """The copies of a loop, and of loops in it down to those that are specialised."""
+    """Yield the copies of a loop, and of loops in it down to those that are specialised."""
     for node in loop.body:
         if isinstance(node, Copy):
             yield node
@@ -291,7 +291,7 @@ def _of_loop(loop: For) -> Iterator[Copy]:
 
 
 def _keep(body: tuple[Node, ...], channels: frozenset[str], *, holds: bool) -> tuple[Node, ...]:
-    """Only the copies on `channels`, or all but them; loops that are left empty go."""
+    """Return only the copies on `channels`, or all but them; loops that are left empty go."""
     kept: list[Node] = []
     for node in body:
         if isinstance(node, For):

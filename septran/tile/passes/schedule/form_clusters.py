@@ -1,4 +1,4 @@
-"""Blocks that run at the same time and share what they copy: clusters of a grid's neighbours."""
+"""Clusters: neighbouring blocks of a grid run at the same time and share copies."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class _Clusters:
         return total <= most
 
     def saved(self, nest: Sequence[For], at: int) -> int:
-        """Bytes that a block along one loop of a nest need not copy where it has a neighbour."""
+        """Return the bytes that a block along one loop need not copy if it has a neighbour."""
         found = self.copies(nest)
         variable = nest[at].variable
         return sum(
@@ -108,7 +108,7 @@ class _Clusters:
                 yield node, loops
 
     def cut(self, nest: Sequence[For], sizes: Mapping[int, int]) -> For:
-        """The nest over clusters, and in it the loops over the blocks of one."""
+        """Return the nest over clusters, and in it the loops over the blocks of one."""
         values: dict[Var, Index] = {}
         ranks: list[For] = []
         whole = [1] * len(nest)

@@ -1,7 +1,7 @@
-"""The handshake of every channel, and barriers where units share what they write.
+"""The handshake of every channel, and barriers where units share buffers that they write.
 
-The n-th group of copies on a channel is its fill n, and the n-th use of its buffers reads
-fill n: channels are first in, first out, so counting gives every index.
+The n-th group of copies on a channel is its fill n, and the n-th use of its buffers reads fill n:
+channels are first in, first out, so counting gives every index.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def insert_sync(program: TileProgram) -> TileProgram:
 
 
 def _is_load(channel: Channel, body: tuple[Node, ...]) -> bool:
-    """Whether a channel's copies fill its buffers rather than empty them."""
+    """Return whether a channel's copies fill its buffers rather than empty them."""
     return any(_on(channel, n) and n.target.buffer in channel.buffers for n in _copies(body))
 
 
@@ -67,7 +67,7 @@ def _on(channel: Channel, node: Node) -> bool:
 
 @dataclass
 class _Inserted:
-    """Nodes to put before and after the positions of one body."""
+    """The nodes to insert before and after the positions of one body."""
 
     body: tuple[Node, ...]
     before: dict[int, list[Node]] = field(default_factory=dict)
@@ -105,11 +105,11 @@ class _Handshake:
         raise NotImplementedError
 
     def holds(self, node: Node) -> bool:
-        """Whether copies on the channel are in a node."""
+        """Return whether a node contains copies on the channel."""
         return any(_on(self.channel, n) for n in nodes((node,)))
 
     def opens(self, node: Node) -> bool:
-        """Whether the channel begins anew in each run of a loop's or role's body."""
+        """Return whether the channel begins anew in each run of a loop's or role's body."""
         if isinstance(node, For):
             return not all(node.variable in s.variables() for s in self.stages(node))
         if isinstance(node, Role):
@@ -118,14 +118,14 @@ class _Handshake:
         return False
 
     def stages(self, node: Node) -> Iterator[Index]:
-        """The stages of the channel's buffers that a node addresses."""
+        """Yield the stages of the channel's buffers that a node addresses."""
         for inner in nodes((node,)):
             for region in regions(inner):
                 if region.buffer in self.channel.buffers:
                     yield region.stage
 
     def fills(self, body: tuple[Node, ...]) -> list[list[int]]:
-        """Positions of the copies that make up each fill of a body."""
+        """Return the positions of the copies that make up each fill of a body."""
         groups: dict[Index, list[int]] = {}
         for position, node in enumerate(body):
             if isinstance(node, Copy) and _on(self.channel, node):
@@ -133,11 +133,11 @@ class _Handshake:
         return list(groups.values())
 
     def mine(self, copy: Copy) -> Region:
-        """The copy's region of the channel's own buffer."""
+        """Return the copy's region of the channel's own buffer."""
         return copy.target if copy.target.buffer in self.channel.buffers else copy.source
 
     def total(self, body: tuple[Node, ...]) -> Index:
-        """Fills that one run of a body makes."""
+        """Return the number of fills that one run of a body makes."""
         count = Index.of(len(self.fills(body)))
         for node in body:
             if isinstance(node, For):
@@ -157,13 +157,13 @@ class _Handshake:
 
 
 class _Inward(_Handshake):
-    """Acquire, copies, commit; wait, uses, release."""
+    """The handshake of loads: acquire, copies, commit; wait, uses, release."""
 
     def __init__(self, channel: Channel, program: TileProgram, outward: dict[str, Channel]) -> None:
         super().__init__(channel, program)
         self.outward = outward
         self.deepest = 0
-        """Loops around each other that hold copies on the channel."""
+        """The greatest number of nested loops that hold copies on the channel."""
 
     def number(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
         self.deepest = self.nest(body)
@@ -172,7 +172,7 @@ class _Inward(_Handshake):
     def walk(
         self, body: tuple[Node, ...], fill: Index, use: Index
     ) -> tuple[tuple[Node, ...], Index, Index]:
-        """A body with its handshake, and the next fill to make and to use."""
+        """Return a body with its handshake, and the numbers of the next fill and the next use."""
         groups = {group[0]: group for group in self.fills(body)}
         spans, foreign = self.spans(body), self.foreign(body)
         inserted = _Inserted(tuple(body))
@@ -198,6 +198,7 @@ class _Inward(_Handshake):
         return inserted.result(), fill, use
 
     def loop(self, node: For, fill: Index, use: Index) -> tuple[For, Index, Index]:
+        # Iteration i begins after i times the fills and uses of one iteration.
         made, used = self.total(node.body), self.used(node.body)
         index = Index.of(node.variable)
         inner, _, _ = self.walk(
@@ -207,7 +208,7 @@ class _Inward(_Handshake):
         return replace(node, body=inner), fill, use + _product(node.extent, used)
 
     def used(self, body: tuple[Node, ...]) -> Index:
-        """Fills that one run of a body uses."""
+        """Return the number of fills that one run of a body uses."""
         count, foreign = Index.of(len(self.spans(body))), self.foreign(body)
         for position, node in enumerate(body):
             if isinstance(node, For) and position not in foreign and self.goes_round(node):
@@ -218,17 +219,17 @@ class _Inward(_Handshake):
         return count
 
     def goes_round(self, node: For) -> bool:
-        """Whether iterations of a loop fill or use different fills.
+        """Return whether iterations of a loop fill or use different fills.
 
-        Where a ring's stages are as many as an inner loop's fills, the stage does not tell: a
-        role that uses them is in as many loops as the one that makes them.
+        Where a ring has as many stages as an inner loop has fills, the stage does not tell: a role
+        that uses them is in as many loops as the one that makes them.
         """
         if self.holds(node) or any(node.variable in s.variables() for s in self.stages(node)):
             return True
         return 0 < self.nest(node.body) < self.deepest
 
     def nest(self, body: tuple[Node, ...]) -> int:
-        """The greatest depth of nested loops that go round."""
+        """Return the greatest depth of nested loops whose iterations use different fills."""
         inside = [n for n in body if isinstance(n, Role)]
         loops = [n for n in body if isinstance(n, For) and self.goes_round(n)]
         return max(
@@ -236,7 +237,7 @@ class _Inward(_Handshake):
         )
 
     def spans(self, body: tuple[Node, ...]) -> dict[int, int]:
-        """First and last position of the nodes that use each fill."""
+        """Return the first and last position of the nodes that use each fill."""
         found: dict[Index, tuple[int, int]] = {}
         whole = {p: (group[0], group[-1]) for group in role_groups(body) for p in group}
         apart = self.foreign(body) | {p for group in self.takers(body) for p in group}
@@ -253,14 +254,14 @@ class _Inward(_Handshake):
         return self.early(body, spans) if self.channel.stages == 1 else spans
 
     def takers(self, body: tuple[Node, ...]) -> list[list[int]]:
-        """Roles side by side of which one fills: the others wait on their own.
+        """Return roles side by side of which one fills: the others wait separately.
 
-        Where it is filled outside of them, one wait before all of them will do.
+        If a body outside of them fills, one wait before all of them suffices.
         """
         return [g for g in role_groups(body) if any(self.holds(body[p]) for p in g)]
 
     def between_roles(self, body: tuple[Node, ...]) -> bool:
-        """Whether one role fills and another beside it uses."""
+        """Return whether one role fills and another beside it uses."""
         for group in self.takers(body):
             if any(
                 any(True for _ in self.stages(body[p])) and not self.holds(body[p]) for p in group
@@ -269,7 +270,7 @@ class _Inward(_Handshake):
         return any(self.between_roles(n.body) for n in body if isinstance(n, For | Role))
 
     def foreign(self, body: tuple[Node, ...]) -> set[int]:
-        """Positions where the buffers hold what another channel brought last."""
+        """Return the positions where another channel filled the buffers last."""
         found: set[int] = set()
         filler: set[str | None] = {self.channel.name}
         for position, node in enumerate(body):
@@ -281,13 +282,13 @@ class _Inward(_Handshake):
         return found
 
     def touched(self, node: Node) -> Iterable[Index]:
-        """Stages that a node reads or writes, or whose store it waits for."""
+        """Yield the stages that a node reads or writes, or whose store it waits for."""
         yield from self.stages(node)
         if isinstance(node, Wait) and node.channel in self.outward:
             yield from self.left(node)
 
     def left(self, wait: Wait) -> set[Index]:
-        """The stages of its own buffers that have left once a store is waited for."""
+        """Return the stages of its own buffers that are free once a store has been waited for."""
         if not set(self.outward[wait.channel].buffers) & set(self.channel.buffers):
             return set()
         if self.channel.stages == 1:
@@ -296,7 +297,7 @@ class _Inward(_Handshake):
         return {c.source.stage for c in stores}
 
     def early(self, body: tuple[Node, ...], spans: dict[int, int]) -> dict[int, int]:
-        """Wait before the source changes; a fill that nobody uses is waited for at once."""
+        """Move waits before a change of the source; wait at once for a fill without a use."""
         for group in self.fills(body):
             sources = {c.source.buffer for p in group if isinstance(c := body[p], Copy)}
             change = next(
@@ -334,10 +335,10 @@ class _Inward(_Handshake):
 
 
 class _Outward(_Handshake):
-    """Copies, commit; wait before what was copied from is written again, and at the end."""
+    """The handshake of stores: copies, commit; wait before a write of the source, at the end."""
 
     def opens(self, node: Node) -> bool:
-        """One role's stores are its own business."""
+        """Whether the channel begins anew: also in each role, which waits for its own stores."""
         return isinstance(node, Role) or super().opens(node)
 
     def __init__(self, channel: Channel, program: TileProgram, indices: Names) -> None:
@@ -361,10 +362,10 @@ class _Outward(_Handshake):
 
     @property
     def refilled(self) -> bool:
-        """Whether its buffers are stages of a ring that loads go round.
+        """Whether its buffers are stages of a ring that loads fill.
 
-        A stage is released to the next load once its store has landed, so each store is
-        waited for where it is issued.
+        A stage is released to the next load once its store has landed, so each store is waited for
+        where it is issued.
         """
         held = (self.program.buffer(name).stages for name in self.channel.buffers)
         return self.channel.stages < max(held)
@@ -408,7 +409,7 @@ class _Outward(_Handshake):
         inserted.put(first, Wait(name, before, self.origin(rule)))
 
     def drain(self, total: Index) -> tuple[Node, ...]:
-        """Wait for the stores that nothing has waited for: as many as there are stages."""
+        """Return waits for the stores that nothing has waited for: as many as there are stages."""
         left = minimum(self.channel.stages, total)
         origin = self.origin(f"{self.channel.origin.rule}, so it must have left by here")
         if left == Index.of(1):

@@ -1,4 +1,4 @@
-"""Asynchronous products across iterations: the next one is issued before this one's last ends."""
+"""Software pipelining of asynchronous products: the next one is issued before the last ends."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def overlap_products(program: TileProgram) -> TileProgram:
 
 
 def _over(program: TileProgram) -> str | None:
-    """The memory of results that a program does not fit, as a sentence."""
+    """Return a sentence on the memory of results that a program exceeds, None if it fits."""
     held = {r.buffer for n in nodes(program.body) if isinstance(n, Compute) for r in writes(n)}
     plan = placements(program)
     for name in sorted({program.buffer(b).memory for b in held}):
@@ -64,13 +64,13 @@ def _over(program: TileProgram) -> str | None:
 
 
 class _Parts(NamedTuple):
-    """A loop's body in three."""
+    """The three parts of a loop's body."""
 
     head: tuple[Node, ...]
-    """Up to its first product."""
+    """The nodes up to the first product."""
     middle: tuple[Node, ...]
     tail: tuple[Node, ...]
-    """From its last product on."""
+    """The nodes from the last product on."""
 
 
 @dataclass
@@ -87,7 +87,7 @@ class _Overlaps:
         self.uses = _uses(self.program.body)
 
     def body(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
-        """A body with its loops changed, inner ones first."""
+        """Return a body with its loops changed, inner ones first."""
         result: list[Node] = []
         for node in body:
             match node:
@@ -102,7 +102,7 @@ class _Overlaps:
         return tuple(result)
 
     def role(self, role: Role, changed: bool) -> Role:
-        """In ping-pong where the mapping asks for it and there is something to gain."""
+        """Return a role in ping-pong where the mapping asks for it and products overlap."""
         if not self.program.request(role.origin.task).get(PINGPONG):
             return role
         if changed and role.count > 1:
@@ -113,7 +113,7 @@ class _Overlaps:
         return role
 
     def loop(self, loop: For) -> tuple[Node, ...]:
-        """A loop, its iterations interleaved where that is right and asked for."""
+        """Return a loop, with its iterations interleaved where that is possible and asked for."""
         request = self.program.request(loop.origin.task)
         if not request.get(OVERLAP) or loop.kind == "parallel":
             return (loop,)
@@ -127,7 +127,7 @@ class _Overlaps:
         return self.turned(loop, parts)
 
     def parts(self, loop: For) -> _Parts | str:
-        """The three parts of its body, or why it has none."""
+        """Return the three parts of the loop's body, or why it has none."""
         body = loop.body
         products = [n for n, node in enumerate(body) if asynchronous(self.program, node)]
         if len(products) < 2:
@@ -146,14 +146,15 @@ class _Overlaps:
         return parts
 
     def restarts(self, loop: For, body: tuple[Node, ...]) -> bool:
-        """Whether a product overwrites in the loop's first iteration."""
+        """Return whether a product overwrites in the loop's first iteration."""
         name = loop.variable.name
         return any(isinstance(n, Compute) and dict(n.attributes).get(FIRST) == name
                    for n in nodes(body))  # fmt: skip
 
     def turned(self, loop: For, parts: _Parts) -> tuple[Node, ...]:
-        """A start, the steady loop, and what is left of the last iteration."""
+        """Return the prologue, the steady loop, and the rest of the last iteration."""
         least = loop.extent.bounds(self.known)[0]
+        # Where the loop may have no iteration, prologue and epilogue are loops of at most one.
         lead = minimum(1, loop.extent) if least < 1 else Index.of(1)
         k = Index.of(loop.variable)
         ahead = _at((*parts.head, *_reordered(parts)), loop.variable, k + 1)
@@ -169,7 +170,7 @@ class _Overlaps:
     def part(
         self, loop: For, body: tuple[Node, ...], lead: Index, base: Index, verb: str
     ) -> tuple[Node, ...]:
-        """The part of an iteration that is before or behind the loop; none where it has none."""
+        """A part of an iteration before or after the loop, which runs only if the loop does."""
         if lead == Index.of(1):
             return _at(body, loop.variable, base)
         variable = Var(self.indices.fresh(loop.variable.name))
@@ -180,7 +181,7 @@ class _Overlaps:
         return (For(variable, lead, "sequential", None, inside, origin),)
 
     def renamed(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
-        """A second copy of a body: what is its own in each iteration has another name."""
+        """Return a second copy of a body, with buffers of its own for those that it alone uses."""
         mine = _uses(body)
         own = [n for n, count in mine.items() if self.uses[n] == count]
         change = {n: self.names.fresh(n) for n in own if n not in self.program.params}
@@ -201,7 +202,7 @@ def _at(body: tuple[Node, ...], variable: Var, value: Index) -> tuple[Node, ...]
 
 
 def _reordered(parts: _Parts) -> tuple[Node, ...]:
-    """The middle, what has to wait for the tail last: the rest runs beside it."""
+    """The middle with the nodes that must wait for the tail last: the others run beside it."""
     early: list[Node] = []
     late: list[Node] = []
     for node in parts.middle:
@@ -211,7 +212,7 @@ def _reordered(parts: _Parts) -> tuple[Node, ...]:
 
 
 def _conflict(a: Iterable[Node], b: Iterable[Node]) -> str | None:
-    """A buffer that one of two bodies writes and the other touches."""
+    """Return a buffer that one of two bodies writes and the other touches, None without one."""
     ours, theirs = _touched(a), _touched(b)
     shared = (ours[1] & (theirs[0] | theirs[1])) | (theirs[1] & ours[0])
     return min(shared, default=None)
@@ -224,7 +225,7 @@ def _touched(body: Iterable[Node]) -> tuple[set[str], set[str]]:
 
 
 def _uses(body: tuple[Node, ...]) -> Counter[str]:
-    """The number of regions of each buffer that a body touches, in the order of the program."""
+    """Return the number of regions of each buffer that a body touches, in program order."""
     return Counter(region.buffer for node in nodes(body) for region in regions(node))
 
 

@@ -1,4 +1,4 @@
-"""Units that stay: each of a level's units walks over its share of the parallel iterations."""
+"""Persistent units: each unit of a level runs through its share of the parallel iterations."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Persisting:
         return self.program.machine.processor(loop.processor).count > 1
 
     def _deal(self, loop: For) -> For:
-        """The nest as units and turns."""
+        """Return the nest as a loop over units, with a loop over each one's iterations."""
         assert loop.processor is not None
         nest = grid(loop)
         nest = [loop, *itertools.takewhile(lambda n: n.extent.is_constant, nest[1:])]
@@ -64,6 +64,8 @@ class _Persisting:
             return loop
         unit = Var(self.names.fresh(loop.processor.lower()))
         turn = Var(self.names.fresh("turn"))
+        # Unit u takes iterations u, u + units, ...: those that run at one time are neighbours in
+        # the grid, and no unit has more than one iteration more than another.
         flat = Index.of(turn) * units + unit
         values: dict[Var, Index] = {}
         for inner, size in zip(reversed(nest[1:]), reversed(sizes), strict=True):
@@ -88,7 +90,7 @@ class _Persisting:
 
 
 def clusters(loop: For) -> list[For]:
-    """The loops over the blocks of a cluster right inside of a loop."""
+    """Return the loops over the blocks of a cluster right inside of a loop."""
     found: list[For] = []
     while len(loop.body) == 1:
         inner = loop.body[0]

@@ -1,4 +1,4 @@
-"""Asynchronous copies: rings of stages, and loops that fill ahead of what they compute."""
+"""Software pipelining of asynchronous copies: rings of stages, filled ahead of their use."""
 
 from __future__ import annotations
 
@@ -52,13 +52,16 @@ from septran.tile.substitution import (
 
 NAME = "pipeline_loops"
 STORE_STAGES = 2
-"""Stages of what is copied out: the store of one iteration runs beside the next one."""
+"""The number of stages of stores: one iteration's store runs beside the next iteration."""
 
 
 def pipeline_loops(program: TileProgram) -> TileProgram:
     """Give asynchronously copied buffers several stages and issue copies ahead of their use."""
     limits: dict[tuple[Var, bool], int] = {}
     first: dict[tuple[Var, bool], tuple[StagedCopies, Excess]] = {}
+    # Whether all stages fit is known only after memory planning with roles and waits in place, so
+    # this plans, takes one stage from the deepest ring in a memory that overflows, and plans
+    # again.
     while True:
         work = _Pipelining(program, limits)
         result = work.run()
@@ -75,20 +78,23 @@ def pipeline_loops(program: TileProgram) -> TileProgram:
 
 
 class _Group(NamedTuple):
-    """Copies of one loop body that share a channel."""
+    """The copies of one loop body that share a channel."""
 
     positions: tuple[int, ...]
     load: bool
     ahead: bool
-    """Whether its copies are issued in an earlier iteration. The second hop of a route
-    is not: its source arrives in its own iteration. It goes round a ring all the same."""
+    """Whether its copies are issued in an earlier iteration.
+
+    The second hop of a route is not: its source arrives in its own iteration. It has a ring all
+    the same.
+    """
 
 
 @dataclass
 class _Pipelining:
     program: TileProgram
     limits: Mapping[tuple[Var, bool], int]
-    """The most stages for the loads (True) and stores (False) of a loop."""
+    """The greatest number of stages for the loads (True) and stores (False) of a loop."""
     buffers: dict[str, Buffer] = field(init=False)
     channels: list[Channel] = field(default_factory=list)
     rings: list[StagedCopies] = field(default_factory=list)
@@ -127,7 +133,7 @@ class _Pipelining:
         return tuple(result)
 
     def loop(self, loop: For, outer: tuple[For, ...]) -> tuple[Node, ...]:
-        """One loop with its body-level copies in rings; its inner loops are done."""
+        """Return one loop with its body-level copies in rings; its inner loops are done."""
         asked, made = loop, len(self.rings)
         groups = self.groups(loop) if self.stages(loop) > 1 and self.alone(loop) else []
         if any(isinstance(n, For) and n.specialize for n in nodes(loop.body)):
@@ -147,7 +153,7 @@ class _Pipelining:
     def ahead(
         self, loop: For, loads: list[_Group], depth: int, outer: tuple[For, ...]
     ) -> tuple[Node, ...]:
-        """The loop with its loads ahead of it, unless a role is to issue them."""
+        """Return the loop with its loads ahead of it, unless a role is to issue them."""
         if depth == 1:
             return (loop,)
         roles = self.program.request(loop.origin.task).get(WARPSPECIALIZE)
@@ -158,17 +164,17 @@ class _Pipelining:
         return self.lead(loop, fills, depth, {c.channel for c in chained if isinstance(c, Copy)})
 
     def stages(self, loop: For) -> int:
-        """The number of stages that the mapping asks for."""
+        """Return the number of stages that the mapping asks for."""
         return self.program.request(loop.origin.task).get(PIPELINE)
 
     def alone(self, loop: For) -> bool:
-        """Whether one unit runs all iterations."""
+        """Return whether one unit runs all iterations."""
         return loop.processor is None or self.program.machine.processor(loop.processor).count == 1
 
     def on_one_unit(
         self, loop: For, loads: list[_Group], depth: int, outer: tuple[For, ...]
     ) -> tuple[Node, ...]:
-        """A loop over a level that has one unit: that unit runs it in order."""
+        """Return a loop over a level that has one unit, which runs it in order."""
         body = self.ahead(replace(loop, processor=None), loads, depth, outer)
         if any(o.processor == loop.processor for o in outer):
             return body
@@ -178,7 +184,7 @@ class _Pipelining:
         return (For(variable, Index.of(1), "parallel", loop.processor, body, origin),)
 
     def depth(self, loop: For, *, loads: bool) -> int:
-        """Stages that the loop's rings get: as asked, but no more than it has iterations."""
+        """Return the stages of the loop's rings: as asked, but no more than it has iterations."""
         least, most = loop.extent.bounds(self.known)
         asked = self.stages(loop)
         asked = min(asked, most, self.limits.get((loop.variable, loads), asked))
@@ -187,7 +193,7 @@ class _Pipelining:
         return max(1, asked if loads else min(asked, STORE_STAGES))
 
     def groups(self, loop: For) -> list[_Group]:
-        """The copies that can go round, grouped by engine and by who needs them first."""
+        """Return the copies that can have a ring, grouped by engine and by their first reader."""
         groups: dict[tuple[str, bool, int, bool], list[int]] = {}
         loaded: set[str] = set()
         filled: set[str] = set()  # by a load, whether that goes round or stays
@@ -215,7 +221,7 @@ class _Pipelining:
         return [_Group(tuple(p), load, ahead) for (_, load, _, ahead), p in groups.items()]
 
     def without_loads(self, loop: For, groups: list[_Group]) -> list[_Group]:
-        """A loop around roles: its loads are the producer's, who begins anew each time."""
+        """Only the stores of a loop around roles: its loads are the producer's in each run."""
         for group in groups:
             for copy in (loop.body[p] for p in group.positions if group.load):
                 assert isinstance(copy, Copy)
@@ -223,7 +229,7 @@ class _Pipelining:
         return [g for g in groups if not g.load]
 
     def stays(self, copy: Copy, loop: For, why: str | None) -> None:
-        """Say why a load is not issued ahead."""
+        """Report why a load is not issued ahead."""
         if why is not None:
             message = (
                 f"{copy.target.buffer} is not fetched ahead of the loop over {loop.variable}: {why}"
@@ -252,7 +258,7 @@ class _Pipelining:
     def channel(
         self, copies: Sequence[Copy], load: bool, stages: int, loop: For | None = None
     ) -> Channel:
-        """A new channel for copies that are waited for together."""
+        """Return a new channel for copies that are waited for together."""
         mine = tuple(dict.fromkeys((c.target if load else c.source).buffer for c in copies))
         first = copies[0]
         engine = self.program.machine.engine(first.engine).name
@@ -279,7 +285,7 @@ class _Pipelining:
     def lead(
         self, loop: For, fills: set[int], stages: int, chained: set[str | None]
     ) -> tuple[Node, ...]:
-        """Fill `stages - 1` iterations ahead: a start, a steady loop and a rest without fills."""
+        """Fill `stages - 1` iterations ahead: prologue, steady loop, epilogue without fills."""
         copies = tuple(n for p, n in enumerate(loop.body) if p in fills)
         rest = tuple(n for p, n in enumerate(loop.body) if p not in fills)
         least = loop.extent.bounds(self.known)[0]
@@ -298,7 +304,7 @@ class _Pipelining:
     def part(
         self, loop: For, body: tuple[Node, ...], extent: Index, base: Index, origin: Origin
     ) -> tuple[Node, ...]:
-        """`extent` iterations of a part of the loop's body, from iteration `base` on."""
+        """Return `extent` iterations of a part of the loop's body, from iteration `base` on."""
         if extent == Index.of(1):
             return tuple(substitute(n, {loop.variable: base}) for n in body)
         variable = Var(self.indices.fresh(loop.variable.name))
@@ -307,7 +313,7 @@ class _Pipelining:
         return (For(variable, extent, "sequential", None, inside, origin),)
 
     def again(self, body: tuple[Node, ...], kept: set[str | None]) -> tuple[Node, ...]:
-        """A second copy of a body, with loop indices and inner channels of its own."""
+        """Return a second copy of a body, with loop indices and inner channels of its own."""
         body = repeated(body, self.indices)
         inner = [c for c in self.channels if _holds_all(body, c.name) and c.name not in kept]
         renamed = {c.name: self.names.fresh(c.name) for c in inner}
@@ -337,7 +343,7 @@ class _Pipelining:
 
 
 def _step(copy: Copy, variable: Var) -> int:
-    """Elements by which a copy's source advances from one iteration to the next."""
+    """Return the elements by which a copy's source advances from one iteration to the next."""
     return max((abs(entry.coefficient(variable)) for entry in copy.source.index), default=0)
 
 
@@ -346,7 +352,7 @@ def _starts_at(node: Node, variable: Var) -> bool:
 
 
 def _next_user(body: Sequence[Node], position: int) -> int:
-    """Position of the next node that touches what the copy at `position` fills."""
+    """Return the position of the next node that touches the target of the copy at `position`."""
     copy = body[position]
     assert isinstance(copy, Copy)
     for later in range(position + 1, len(body)):

@@ -1,4 +1,4 @@
-"""The order in which tiles of a grid are taken, so that neighbours in time share operands."""
+"""Rasterisation: an order of the tiles of a grid in which neighbours share operands."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Rasters:
         return node
 
     def grid(self, rows: For, asked: int) -> For:
-        """Two loops around a tile as one."""
+        """Return the two loops around a tile as one."""
         nest = grid(rows)
         if len(nest) > 2:  # the innermost two are the tiles of one operand by another
             inner = self.grid(nest[1], asked)
@@ -86,7 +86,7 @@ class _Rasters:
 
 
 def _group(loop: For, asked: int) -> int:
-    """The number nearest to what is asked for of which a loop has whole groups."""
+    """Return the divisor of the loop's extent nearest to the number of rows asked for."""
     extent = loop.extent.as_int()
     found = [n for n in range(1, min(2 * asked, extent) + 1) if extent % n == 0]
     return min(found, key=lambda n: (abs(n - asked), n))
