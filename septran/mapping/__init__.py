@@ -1,1 +1,1 @@
-"""What a hardware expert writes, and how it meets a logic."""
+"""Mapping files: reading them, and resolving one against a logic and a machine."""

@@ -1,4 +1,4 @@
-"""Which instruction a leaf's primitives become, and why the others were refused."""
+"""Binding: the instruction for each primitive of a leaf, and why others were refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A task whose primitives are bound: where it runs and where its tensors are."""
+    """A task whose primitives are bound, with its processor level and its tensors' memories."""
 
     task: TaskNode
     proc: str
@@ -39,14 +39,17 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why an instruction does not accept a primitive's operands."""
+    """An instruction that does not accept a primitive's operands, with the reason."""
 
     instruction: str
     reason: str
 
     @property
     def expected(self) -> bool:
-        """Whether it is for other element types or processors: a list by these is no loss."""
+        """Whether the instruction is for other element types or processors.
+
+        A list of instructions by these loses nothing by such a refusal.
+        """
         return self.reason.startswith(("operands are ", "it needs "))
 
     def __str__(self) -> str:
@@ -54,7 +57,7 @@ class Refusal:
 
 
 def uses_of(task: TaskNode) -> dict[str, list[Use]]:
-    """The uses of each primitive in a task's own body, in order of first use."""
+    """Return the uses of each primitive in a task's own body, in order of first use."""
     found: dict[str, list[Use]] = {}
     for statement in statements(task.body):
         match statement:
@@ -76,7 +79,7 @@ def uses_of(task: TaskNode) -> dict[str, list[Use]]:
 def wanted_for(
     machine: Machine, task: TaskNode, scope: Scope, primitive: str, used: tuple[str, ...]
 ) -> Sequence[Setting[str]]:
-    """What the author lists for a primitive of a task, best first; nothing where left open."""
+    """Return the instructions that the mapping lists for a primitive, best first; none if open."""
     for plan in scope.caller.plans if scope.caller else ():
         for key in (task.path.rpartition("/")[2], task.name, task.variant):
             if key in plan.lists(LEAF_TASK_BINDINGS):
@@ -91,7 +94,7 @@ def wanted_for(
 def _meant(
     machine: Machine, wanted: Sequence[Setting[str]], primitive: str, used: tuple[str, ...]
 ) -> Sequence[Setting[str]]:
-    """Those that are for this primitive, where the leaf uses several."""
+    """Return those that are for this primitive, where the leaf uses several."""
     if len(used) == 1:
         return wanted
     kinds = [machine.instruction(s.value).primitive for s in wanted]
@@ -102,9 +105,9 @@ def _meant(
 def bind(
     machine: Machine, leaf: Leaf, uses: Sequence[Use], wanted: Sequence[Setting[str]]
 ) -> tuple[Setting[str] | None, list[Refusal]]:
-    """The first instruction of `wanted` that accepts all uses, and who refused before it.
+    """Return the first instruction of `wanted` that accepts all uses, and the refusals before it.
 
-    Without `wanted`, the machine's instructions in their order.
+    Without `wanted`, the machine's instructions are tried in their order.
     """
     primitive = uses[0].primitive
     candidates = list(wanted)
@@ -128,19 +131,19 @@ def _default(machine: Machine, primitive: str) -> Iterator[Instruction]:
 
 
 def computes(instruction: Instruction, primitive: str) -> bool:
-    """Whether an instruction is for a primitive; any ``map`` unit also fills and copies."""
+    """Return whether an instruction is for a primitive; any ``map`` unit also fills and copies."""
     if instruction.primitive == primitive:
         return True
     return instruction.primitive == "map" and primitive in ("fill", "copy")
 
 
 def refuse(machine: Machine, instruction: Instruction, leaf: Leaf, use: Use) -> str | None:
-    """Why the instruction's contract does not accept a use; None where it does."""
+    """Return why the instruction's contract does not accept a use; None where it does."""
     return _refuse_kind(machine, instruction, leaf, use) or _refuse_extents(instruction, use)
 
 
 def _refuse_kind(machine: Machine, instruction: Instruction, leaf: Leaf, use: Use) -> str | None:
-    """Why it does not accept a use of any extents."""
+    """Return why it does not accept a use, whatever the extents are; None where it may."""
     if not computes(instruction, use.primitive):
         return f"it computes {instruction.primitive}, not {use.primitive}"
     return (
@@ -152,7 +155,7 @@ def _refuse_kind(machine: Machine, instruction: Instruction, leaf: Leaf, use: Us
 
 
 def moved(machine: Machine, leaf: Leaf, use: Use) -> bool:
-    """Whether a copy is between memories that an engine joins."""
+    """Return whether a copy is between memories that an engine joins."""
     target, source = (operand.tensor for operand in use.operands[:2])
     a, b = leaf.placed[source], leaf.placed[target]
     same = leaf.dtypes[source] == leaf.dtypes[target]
@@ -162,10 +165,10 @@ def moved(machine: Machine, leaf: Leaf, use: Use) -> bool:
 def faster_rounded(
     machine: Machine, leaf: Leaf, uses: Sequence[Use], wanted: Sequence[Setting[str]], bound: str
 ) -> Setting[str] | None:
-    """The instruction before `bound` that is the fastest on tiles rounded up to its sizes.
+    """Return the instruction before `bound` that is the fastest on tiles padded to its sizes.
 
-    None where `bound` has sizes of its own, as then it is fast, too, or where half of an axis
-    or more would be added: with few rows the time goes into bringing the operands.
+    None where `bound` has sizes of its own, as then it is fast, too, or where padding would add
+    half of an axis or more: with few rows, loading the operands takes most of the time.
     """
     accepted = machine.instruction(bound)
     names = [machine.instruction(setting.value).name for setting in wanted]
@@ -183,15 +186,16 @@ def faster_rounded(
 
 
 def _rounds(instruction: Instruction, uses: Sequence[Use]) -> bool:
-    """Whether it takes whole tiles, of which more exists than does not along every axis."""
+    """Return whether it takes whole tiles, with padding below half of every axis."""
     if not instruction.options.get("whole_tiles") or instruction.primitive not in PRIMITIVES:
         return False
     pairs = [pair for use in uses for pair in _sizes(instruction, use).values()]
+    # More than half of the padded extent exists: else most of the work would be on padding.
     return all(-(-extent // step) * step < 2 * extent for extent, step in pairs)
 
 
 def _cycles(instruction: Instruction, uses: Sequence[Use]) -> float | None:
-    """How long it takes for whole tiles of its sizes; None where that is not known."""
+    """Return the relative time for whole tiles of its sizes; None where it is not known."""
     if not instruction.throughput:
         return None
     work = sum(
@@ -247,7 +251,7 @@ def _refuse_memories(
 def demanded(
     machine: Machine, instruction: str, leaf: Leaf, uses: Sequence[Use], free: frozenset[str]
 ) -> dict[str, str]:
-    """Where an instruction takes those operands from that are elsewhere, and `free` to move."""
+    """Return a memory for each `free` operand that is not in one the instruction takes it from."""
     found: dict[str, str] = {}
     contract = machine.instruction(instruction).operands
     for use in uses:
@@ -259,7 +263,7 @@ def demanded(
 
 
 def operand_names(use: Use) -> tuple[str, ...]:
-    """The operands' names in contracts; a tensor expression writes Y and reads X."""
+    """Return the operands' names in contracts; a tensor expression writes Y and reads X."""
     if use.primitive in PRIMITIVES:
         return PRIMITIVES[use.primitive].operands
     return ("Y", *("X" for _ in use.operands[1:]))
@@ -274,7 +278,7 @@ def _refuse_extents(instruction: Instruction, use: Use) -> str | None:
 
 
 def _sizes(instruction: Instruction, use: Use) -> dict[int | str, tuple[int, int]]:
-    """The extent of each axis, and what the instruction takes multiples of."""
+    """Return the extent of each axis, and the number that it must be a multiple of."""
     extent: dict[int | str, int] = {}
     if use.primitive in PRIMITIVES and "*" not in PRIMITIVES[use.primitive].axes:
         contract = PRIMITIVES[use.primitive]

@@ -1,4 +1,4 @@
-"""A first look at what must be held at one time: the exact plan is made in Tile IR."""
+"""A first estimate of memory use: a lower bound; the exact plan is made in Tile IR."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STEP = 16
 
 @dataclass(frozen=True)
 class Held:
-    """A buffer that a task instance brings into a memory."""
+    """A buffer that a task instance needs in a memory."""
 
     tensor: str
     task: str
@@ -40,12 +40,12 @@ class Held:
     dtype: str
     stages: int
     streamed: bool
-    """Whether it may be brought in steps, as a gemm sums along an axis of it."""
+    """Whether it may be loaded in steps, as a gemm sums along an axis of it."""
     where: Location | None
 
     @property
     def size(self) -> int:
-        """Bytes that it takes at least, all stages together."""
+        """The least number of bytes that it takes, all stages together."""
         shape = self.shape
         if self.streamed and shape and max(shape) > _STEP:
             shape = tuple(_STEP if n == shape.index(max(shape)) else e for n, e in enumerate(shape))
@@ -63,9 +63,9 @@ class Held:
 def check_capacity(
     tree: TaskTree, machine: Machine, instances: tuple[Instance, ...], decisions: list[Decision]
 ) -> None:
-    """Raise CapacityError where a memory cannot hold what is in it at one time.
+    """Raise MappedCapacityError where a memory cannot hold what is in it at one time.
 
-    Caches spill instead: what is too large for them is left as a remark.
+    Caches spill instead: a remark reports buffers that are too large for one.
     """
     by_path = {i.path: i for i in instances}
     fullest: dict[str, tuple[int, tuple[Held, ...]]] = {}
@@ -104,7 +104,7 @@ def _complain(
 def _capacity(
     memory: Memory, machine: Machine, by_path: dict[str, Instance], held: tuple[Held, ...]
 ) -> int | None:
-    """Bytes, of all units together where a level outside holds tensors in it."""
+    """Return the bytes of all units together, where a level outside holds tensors in the memory."""
     if memory.capacity_bytes is None:
         return None
     procs = [by_path[h.task].proc.value for h in held]
@@ -121,7 +121,7 @@ def _paths(
     by_path: dict[str, Instance],
     held: tuple[Held, ...],
 ) -> Iterator[tuple[Held, ...]]:
-    """What is held at each end of the tree, its callers' buffers included."""
+    """Yield the buffers in use at each leaf of the tree, those of its callers included."""
     instance = by_path[task.path]
     held = (*held, *_staged(task, instance, caller, launch, machine), *_temporaries(task, instance))
     inner = list(task.launches())
@@ -165,7 +165,7 @@ def _temporaries(task: TaskNode, instance: Instance) -> Iterator[Held]:
 
 
 def feeds_gemm(task: TaskNode, tensor: str) -> bool:
-    """Whether all that a task does with a tensor is to multiply by it."""
+    """Return whether a task uses a tensor only as a factor of gemms."""
     uses = list(_uses(task, tensor))
     return bool(uses) and all(uses)
 

@@ -1,4 +1,4 @@
-"""What a mapping decides while a logic is traced: variants and tunables."""
+"""The decisions of a mapping while a logic is traced: variants and tunables."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Scope:
         caller: Scope | None,
         names: tuple[str, ...],
     ) -> Scope:
-        """What `mapping` says of a task instance; raises MappingError."""
+        """Return the plans of `mapping` for a task instance; raises MappingError."""
         instance = instance_for(mapping, caller.instance if caller else None, facts.path, names)
         rules = tuple(rules_for(mapping, facts, machine))
         return Scope(instance, ((instance,) if instance else ()) + rules, caller)
 
     def tables(self) -> Iterable[Mapping[str, Preference]]:
-        """Tables of tunables, the task's own before its callers'."""
+        """Yield tables of tunables, the task's own before its callers'."""
         for plan in self.plans:
             yield plan.tunables
         if self.caller is not None:
@@ -51,7 +51,7 @@ class Scope:
 
 @dataclass
 class MappingChooser:
-    """Answers a trace from a mapping; made anew for every trace.
+    """Answers a trace's questions from a mapping; made anew for every trace.
 
     A task's tunables are looked up in its instance, in the rules that match it, then in
     those of its callers, innermost first, and at last in the mapping's own table. In each
@@ -64,10 +64,10 @@ class MappingChooser:
     _scopes: dict[str, Scope] = field(default_factory=dict, repr=False)
     _facts: dict[str, Facts] = field(default_factory=dict, repr=False)
     _taken: dict[tuple[str, str], Setting[TunableValue]] = field(default_factory=dict, repr=False)
-    """What was answered, by the task's path and the tunable's name."""
+    """The answers, by the task's path and the tunable's name."""
 
     def variant(self, site: LaunchSite) -> str | None:
-        """The variant that the instance or the first matching rule with one names."""
+        """Return the variant named by the instance or by the first matching rule that names one."""
         names = (site.task, *(v for v in site.variants if v != site.task))
         caller = self._scopes.get(site.caller or "")
         facts = facts_of_site(site, self._facts.get(site.caller or ""))
@@ -91,7 +91,7 @@ class MappingChooser:
     def tunable(
         self, site: LaunchSite, name: str, default: TunableValue | None, location: Location
     ) -> TunableValue | None:
-        """The value that the mapping gives, else the logic's default."""
+        """Return the mapping's value, else the logic's default; raises TunableSettingError."""
         facts = self._facts.get(site.path) or facts_of_site(site)
         facts = replace(facts, variant=site.variant or site.task)
         caller = self._scopes.get(site.caller or "")
@@ -109,7 +109,7 @@ class MappingChooser:
         return _padded(found.value, self._multiple(scope, facts, name))
 
     def blamed(self, site: LaunchSite, error: LogicError) -> SepTranError:
-        """The mistake as the mapping's, where a word that it gives is what the logic refuses."""
+        """Return a logic's error as the mapping's, if it is about a word that the mapping gives."""
         for (path, name), setting in self._taken.items():
             told = isinstance(setting.value, str) and repr(setting.value) in error.message
             if path == site.path and told and setting.where is not None:
@@ -122,7 +122,7 @@ class MappingChooser:
         return error
 
     def _multiple(self, scope: Scope, facts: Facts, name: str) -> int:
-        """What the mapping rounds small tiles up to, also where the caller gives the value."""
+        """Return the multiple to which the mapping pads small tiles, also for a caller's value."""
         for table in (*scope.tables(), self.mapping.tunables):
             preference = preferred(table, name)
             case = pick(preference, facts, name) if preference is not None else None
@@ -158,7 +158,7 @@ def tunable(
     name: str,
     given: Mapping[str, TunableValue] | None = None,
 ) -> Setting[TunableValue] | None:
-    """The value of a tunable with its line; None where the mapping says nothing."""
+    """Return the value of a tunable with its line; None where the mapping gives none."""
     if given and name in given:
         return Setting(given[name], "given with the call")
     for table in (*scope.tables(), mapping.tunables):
@@ -173,7 +173,7 @@ def tunable(
 def passed_over(
     mapping: MappingFile, scope: Scope, facts: Facts, names: Iterable[str]
 ) -> Iterator[Decision]:
-    """Cases of tunables whose condition holds, but whose value is larger than the dimension."""
+    """Yield cases of tunables whose condition holds, but whose value exceeds the dimension."""
     for name in names:
         for table in (*scope.tables(), mapping.tunables):
             preference = preferred(table, name)
@@ -198,7 +198,7 @@ def _before(preference: Preference, taken: Case, facts: Facts, name: str) -> Ite
 
 
 def preferred(table: Mapping[str, Preference], name: str) -> Preference | None:
-    """The entry for a tunable: its own, else the first pattern that fits."""
+    """Return the entry for a tunable: its own, else the first pattern that fits."""
     if name in table:
         return table[name]
     for pattern, preference in table.items():
@@ -208,7 +208,7 @@ def preferred(table: Mapping[str, Preference], name: str) -> Preference | None:
 
 
 def pick(preference: Preference, facts: Facts, name: str) -> Case | None:
-    """The first case whose condition holds and that fits, else the last that holds.
+    """Return the first case whose condition holds and that fits, else the last that holds.
 
     A size fits when it is at most the dimension that it blocks (``block_N`` blocks ``N``;
     the task's greatest extent where the name tells nothing), rounded up to a power of two.

@@ -24,7 +24,7 @@ from septran.mapping.structure.structure import NAMES
 Value = Union[int, float, bool, str]
 LONGEST = 400
 _BITS = 4096
-"""The longest integer that a condition may reach."""
+"""The bits of the longest integer that a condition may reach."""
 
 _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -71,7 +71,7 @@ class Condition:
         return (found - self.named.keys()).union(*inner)
 
     def evaluate(self, values: Mapping[str, Value]) -> Value:
-        """Its value; raises ConditionError for unknown names and impossible arithmetic."""
+        """Return its value; raises ConditionError for unknown names and impossible arithmetic."""
         known = _Over(values, self.named) if self.named else values
         try:
             result: Value = _evaluate(_parse(self.text, self.where), known)
@@ -131,18 +131,18 @@ class Formula:
     expected: str = 'a condition such as "M * N < 2**20"'
 
     def accepts(self, node: Node) -> bool:
-        """Texts, and the flags true and false."""
+        """Return whether a node may be one: texts, and the flags true and false."""
         return isinstance(node.value, str | bool)
 
     def check(self, node: Node, report: Report) -> None:
-        """Report what is no condition."""
+        """Report a text that is no condition."""
         try:
             condition(node)
         except ConditionError as error:
             report.errors.append(error)
 
     def schema(self) -> Schema:
-        """Any text: its grammar is beyond JSON Schema."""
+        """Return the schema of any text: the grammar is beyond JSON Schema."""
         return {"type": ["string", "boolean"], "maxLength": LONGEST}
 
 
@@ -220,6 +220,7 @@ def _evaluate(node: ast.expr, values: Mapping[str, Value]) -> Any:
 def _calculate(operation: ast.operator, left: Any, right: Any) -> Any:
     if isinstance(left, str) or isinstance(right, str):
         raise TypeError("a word is not a number")
+    # Limits on the operands' sizes keep a mapping from outside from taking all time or memory.
     if isinstance(operation, ast.Pow):
         size = max(1, int(abs(left)).bit_length())
         if not 0 <= right <= _BITS or size * right > _BITS:

@@ -1,4 +1,4 @@
-"""Keys that change nothing for this logic and machine are said to, never silently ignored."""
+"""Remarks on keys that change nothing for this logic and machine: none is ignored silently."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def settle(
     launch: Launch | None,
     machine: Machine,
 ) -> tuple[Instance, list[Decision]]:
-    """The instance without the keys that have no effect, and a decision for each of them."""
+    """Return the instance without keys that have no effect, and a decision for each of those."""
     found: list[Decision] = []
 
     def drop(key: str, why: str, where: Location | None, hint: str | None = None) -> None:
@@ -64,7 +64,7 @@ def settle(
 
 
 def _idle(key: Key[Any], task: TaskNode, machine: Machine, settings: Settings) -> str | None:
-    """Why a key that is given changes nothing for a task; None where it does."""
+    """Return why a key that is given changes nothing for a task; None where it does."""
     loops = [s for s in statements(task.body) if isinstance(s, Loop)]
     if "clusters" in key.needs and "clusters" not in machine.vendor:
         return f"{machine.name} has no clusters"
@@ -89,7 +89,7 @@ def _settle_tensors(
     machine: Machine,
     drop: object,
 ) -> Instance:
-    """`copy` and `layouts` need a buffer of the task's own."""
+    """Drop `copy` and `layouts` of tensors that have no buffer of the task's own."""
     assert callable(drop)
     outer = outer_memories(task, caller, launch, machine)
     buffers = {n for n, place in instance.mems.items() if place.memory != outer.get(n)}
@@ -120,7 +120,7 @@ def _settle_tensors(
 
 
 def renamed(mapping: MappingFile) -> Iterator[Decision]:
-    """Keys that the mapping or the machine file calls by a former name, once each."""
+    """Yield keys that the mapping or the machine file calls by a former name, once each."""
     for former in mapping.machine.former_keys:
         yield Decision("decision", "machine", former.message, former.hint, former.where)
     document = mapping.document
@@ -136,7 +136,7 @@ def renamed(mapping: MappingFile) -> Iterator[Decision]:
 
 
 def idle_bindings(task: TaskNode, scope: Scope, uses: Collection[str]) -> Iterator[Decision]:
-    """Bindings for primitives of which a task has no use, or none that is not an engine's."""
+    """Yield bindings for primitives that a task does not use, or that an engine carries out."""
     for plan in scope.plans:
         for primitive, wanted in plan.lists(BINDING).items():
             if primitive == "*" and not uses:
@@ -155,7 +155,7 @@ def distinct(
     instances: Iterable[Instance],
     bound: Iterable[Location | None] = (),
 ) -> tuple[Decision, ...]:
-    """Each decision once; a line of a rule has an effect if it has one for some task.
+    """Return each decision once; a line of a rule has an effect if it has one for some task.
 
     `bound` are the places of bindings that primitives were bound by.
     """
@@ -176,11 +176,11 @@ def distinct(
 
 
 MANY = 32
-"""Launches from one line of a task: more make a remark."""
+"""The number of launches from one line of a task from which on there is a remark."""
 
 
 def unrolled(tree: TaskTree) -> Iterator[Decision]:
-    """Launches that a loop of Python repeats: each becomes code of its own."""
+    """Yield launches that a Python loop repeats: each becomes code of its own."""
     for task in tree.root.walk():
         counts = Counter((s.task.name, s.location) for s in task.launches())
         for (name, where), count in counts.items():
@@ -195,7 +195,7 @@ def unrolled(tree: TaskTree) -> Iterator[Decision]:
 
 
 def unfollowed(tree: TaskTree) -> Iterator[Decision]:
-    """Temporaries written in part, of which the trace could not tell whether that is enough."""
+    """Yield temporaries written in part for which undefined reads were not ruled out."""
     for path, name in tree.unfollowed:
         places = (
             s.location for s in statements(tree.task(path).body)
@@ -212,7 +212,7 @@ def unfollowed(tree: TaskTree) -> Iterator[Decision]:
 def unused_tunables(
     task: TaskNode, scope: Scope, mapping: MappingFile, entry: bool, tree: TaskTree
 ) -> Iterator[Decision]:
-    """Tunables that an instance or an explicit mapping sets and nothing uses."""
+    """Yield tunables that an instance or an explicit mapping sets and nothing uses."""
     below = {name for node in task.walk() for name, _ in node.tunables}
     if scope.instance is not None:
         yield from _unused(scope.instance.tunables, below, task.variant, task.path)
@@ -225,7 +225,7 @@ def unused_tunables(
 
 
 def unasked(tree: TaskTree, tunables: Iterable[str]) -> Iterator[Decision]:
-    """Tunables of the caller's own that nothing asks for."""
+    """Yield tunables of the caller that no task reads."""
     asked = {name for task in tree.tasks() for name, _ in task.tunables}
     for name in (n for n in tunables if n not in asked):
         message = f"tunable {name} has no effect: no task of {tree.name} asks for it"
@@ -234,7 +234,7 @@ def unasked(tree: TaskTree, tunables: Iterable[str]) -> Iterator[Decision]:
 
 @dataclass(frozen=True)
 class Asked:
-    """A tunable that a task asks for, and what it takes."""
+    """A tunable that a task reads, and the value that it takes."""
 
     facts: Facts
     scope: Scope
@@ -248,11 +248,11 @@ class Asked:
 
 
 def overridden_tunables(mapping: MappingFile, asked: Iterable[Asked]) -> Iterator[Decision]:
-    """Tunables of a file that extends another one which something else always goes before.
+    """Yield tunables of a file that extends another one which never win.
 
-    What is extended is for other logic, too: only the file's own lines are reported. Its own rules
-    go before those that it extends, but rules of a launched task before those of its callers,
-    and any rule before the table of the file.
+    The extended file is for other logic, too: only the file's own lines are reported. Its own
+    rules go before those that it extends, but rules of a launched task before those of its
+    callers, and any rule before the table of the file.
     """
     if not mapping.extends:
         return
@@ -269,7 +269,7 @@ def overridden_tunables(mapping: MappingFile, asked: Iterable[Asked]) -> Iterato
 
 
 def _reaches(plan: TaskMapping, scope: Scope | None) -> bool:
-    """Whether a plan is for a task, or for one of its callers."""
+    """Return whether a plan is for a task, or for one of its callers."""
     while scope is not None:
         if any(p is plan for p in scope.plans):
             return True
@@ -287,7 +287,7 @@ class _Loser:
 def _lost(
     table: Mapping[str, Preference], asked: Iterable[Asked]
 ) -> Iterator[tuple[_Loser, Asked]]:
-    """Entries that no task takes though one of their cases holds, with who takes another."""
+    """Yield entries that no task takes though one of their cases holds, with the task concerned."""
     for key, preference in table.items():
         asks = [a for a in asked if fnmatch.fnmatchcase(a.name, key)]
         cases = {case.where for case in preference.cases}

@@ -1,4 +1,4 @@
-"""`extends`: finding the file that a mapping changes, safely, and laying one over the other."""
+"""`extends`: finding the file that a mapping changes, safely, and merging the two."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from septran.mapping.mistakes import ExtendsError
 
 MOST_FILES = 8
 LONGEST_NAME = 100
-"""Characters of a file's name that an error shows."""
+"""The number of characters of a file's name that an error shows."""
 
 
 def parent_of(node: Node, folder: Path | None, seen: list[Path]) -> Path | None:
-    """The file that `node` extends; None where it extends none. Raises ExtendsError.
+    """Return the file that `node` extends; None where it extends none. Raises ExtendsError.
 
     It must lie in the mapping's own folder or among the shipped mappings, links followed.
     """
@@ -35,7 +35,7 @@ def parent_of(node: Node, folder: Path | None, seen: list[Path]) -> Path | None:
 
 
 def _inside(name: Node, folder: Path | None, own: Path | None) -> Path:
-    """The file of that name; a file called as a shipped one means that by it, not itself."""
+    """Return the file of that name; in a file named as a shipped one, it means the shipped one."""
     part = Path(name.text)
     if part.is_absolute() or ".." in part.parts or "\\" in name.text or "\0" in name.text:
         hint = "name a file in the same folder, or one of the shipped mappings"
@@ -63,13 +63,13 @@ def _inside(name: Node, folder: Path | None, own: Path | None) -> Path:
 
 
 def _ships(part: Path, own: Path | None) -> bool:
-    """Whether a mapping of that name is shipped, and is another file than `own`."""
+    """Return whether a mapping of that name is shipped, and is another file than `own`."""
     shipped = mappings_root() / part
     return is_file(shipped) and shipped.resolve() != own
 
 
 def shortened(name: str) -> str:
-    """The name, or its beginning."""
+    """Return the name, or its beginning."""
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
 
 
@@ -78,10 +78,10 @@ def _roots(folder: Path | None) -> Iterable[Path]:
 
 
 def merged(documents: list[Node]) -> Node:
-    """The first document laid over the second, and so on.
+    """Return the first document laid over the second, and so on.
 
-    Tables are merged key by key; rules and constraints of the first come before those of
-    the second; any other value replaces.
+    Tables are merged key by key; rules and constraints of the first come before those of the
+    second; any other value replaces.
     """
     *rest, result = documents
     for document in reversed(rest):

@@ -1,8 +1,8 @@
-"""Rules that change nothing for a logic: no task is theirs, or none has what they name.
+"""Rules without effect for a logic: no task matches, or none has what they name.
 
-A machine's mapping is for any logic, so most of its rules are idle for one of them. A file
-that extends it is written for the logic at hand: what its own rules name and the logic does
-not have is most likely misspelt, and is said.
+A machine's mapping is for any logic, so most of its rules are idle for one of them. A file that
+extends it is written for the logic at hand: names in its own rules that the logic does not have
+are most likely misspelt, and are reported.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from septran.task.tree import TaskNode
 
 @dataclass(frozen=True)
 class Visited:
-    """A task of the logic, with what rules see of it and those that are for it."""
+    """A task of the logic, with the facts that rules see and the plans that are for it."""
 
     task: TaskNode
     facts: Facts
     scope: Scope
 
     def follows(self, rule: Rule) -> bool:
-        """Whether the rule is for it."""
+        """Return whether the rule is for it."""
         return any(plan is rule.plan for plan in self.scope.plans)
 
 
 def idle_rules(
     mapping: MappingFile, machine: Machine, logic: str, tasks: Sequence[Visited]
 ) -> Iterator[Decision]:
-    """What of a file's own rules has no effect, where the file extends another one."""
+    """Yield the parts of a file's own rules without effect, if the file extends another one."""
     if not mapping.extends or mapping.document is None:
         return
     rules = mapping.document.items.get("rules")
@@ -60,7 +60,7 @@ def idle_rules(
 def _without_a_task(
     rule: Rule, node: Node, machine: Machine, logic: str, tasks: Sequence[Visited]
 ) -> Iterator[Decision]:
-    """A rule for which there is no task, nor would be in a call with other sizes or types.
+    """Yield a rule that matches no task, nor would in a call with other sizes or types.
 
     Nor with other variants, which sizes and types may choose.
     """
@@ -83,7 +83,7 @@ def _without_a_task(
 
 
 def _names(tasks: Iterable[Visited]) -> dict[str, set[str]]:
-    """The names that each key of a match by name can hold."""
+    """Return the names that each key of a match by name can hold."""
     facts = [task.facts for task in tasks]
     return {
         "task": {f.task for f in facts},
@@ -92,14 +92,14 @@ def _names(tasks: Iterable[Visited]) -> dict[str, set[str]]:
 
 
 def _place(node: Node, key: str, otherwise: Location) -> Location:
-    """Where the match of a rule says `key`."""
+    """Return the place of `key` in the match of a rule."""
     match = node.get("match")
     said = match.get(key) if match else None
     return said.where if said else otherwise
 
 
 def _too_much(match: Match, machine: Machine, tasks: Iterable[Visited]) -> str | None:
-    """Which one key of a match there must not be, so that a task follows the rule."""
+    """Return a hint at the one key of a match without which a task would follow the rule."""
     facts = [task.facts for task in tasks]
     for key in sorted(fields(Match), key=lambda key: key.name in ("task", "within")):
         open_field: dict[str, Any] = {key.name: key.default}
@@ -112,11 +112,11 @@ def _too_much(match: Match, machine: Machine, tasks: Iterable[Visited]) -> str |
 
 
 _WORDS = {"parallel": "loops", "leaf_kind": "leaf", "spreads": "holds", "below": "within"}
-"""Keys of a match that a mapping file calls otherwise than `Match` does."""
+"""The keys of a match that a mapping file calls otherwise than `Match` does."""
 
 
 def _unasked(rule: Rule, own: Sequence[Visited], tasks: Iterable[Visited]) -> Iterator[Decision]:
-    """Tunables of a rule that none of its tasks asks for, nor what they launch."""
+    """Yield tunables of a rule that neither its tasks nor those that they launch read."""
     asked = sorted({name for v in own for t in v.task.walk() for name, _ in t.tunables})
     owner = own[0].task.variant
     for key, preference in rule.plan.tunables.items():
@@ -134,7 +134,7 @@ def _unasked(rule: Rule, own: Sequence[Visited], tasks: Iterable[Visited]) -> It
 
 
 def _tensors(rule: Rule, own: Iterable[Visited]) -> Iterator[Decision]:
-    """Tensors that a rule names and none of its tasks has."""
+    """Yield tensors that a rule names and none of its tasks has."""
     tensors = sorted({name for visited in own for name in tensors_of(visited.task)})
     for key in (key for key in KEYS if key.entries == "tensor"):
         known = {*tensors, *(GROUPS if key is MEMS else PARTS)}

@@ -1,4 +1,4 @@
-"""The one table of what an instance or a rule may say: `KEYS`.
+"""The one table of the keys of an instance or a rule: `KEYS`.
 
 Each key has its name, type, default and sentence here, and nowhere else: the file's checks, its
 JSON Schema, reading, resolution, effects, printing and comparison go through the table. A key
@@ -47,17 +47,17 @@ Need = Literal["asynchronous", "roles", "clusters", "parallel loop"]
 
 @dataclass(frozen=True)
 class Optionally:
-    """``[NONE, L2]``: where it is, if a copy takes longer than it saves, else in L2."""
+    """The kind of ``[NONE, L2]``: in place if a copy takes longer than it saves, else in L2."""
 
     kind: Kind
 
     @property
     def expected(self) -> str:
-        """In words, for messages."""
+        """The kind in words, for messages."""
         return f"[{NONE}, {self.kind.expected}]"
 
     def accepts(self, node: Node) -> bool:
-        """Whether it is a list."""
+        """Return whether the node is a list."""
         return isinstance(node.value, tuple)
 
     def check(self, node: Node, report: Report) -> None:
@@ -70,7 +70,7 @@ class Optionally:
             report.wrong(message, node.where)
 
     def schema(self) -> Schema:
-        """Its JSON Schema."""
+        """Return the JSON Schema of the kind."""
         places = [{"const": NONE}, self.kind.schema()]
         return {"type": "array", "prefixItems": places, "minItems": 2, "maxItems": 2}
 
@@ -107,26 +107,26 @@ class Key(Generic[T]):
     """One key of an instance or a rule."""
 
     path: str
-    """As the file nests it: ``pipeline``, ``roles.consumers``."""
+    """The path as the file nests it: ``pipeline``, ``roles.consumers``."""
     kind: Kind = field(hash=False)
     """The type of its value, with the names that it may use."""
     doc: str
-    """One sentence, which editors show."""
+    """A sentence of documentation, which editors show."""
     default: T = field(hash=False)
-    """The value where no plan gives one; what is equal to it is not printed."""
+    """The value where no plan gives one; a value equal to it is not printed."""
     entries: Entries = ""
-    """What the names of a table are; empty for a single value."""
+    """The things that the names of a table are; empty for a single value."""
     common: bool = True
-    """Whether code of every backend depends on it; if not, of those that say so themselves."""
+    """Whether code of every backend depends on it, not only of those with it in their `keys`."""
     needs: tuple[Need, ...] = ()
-    """Without which it has no effect (`septran.mapping.effects`)."""
+    """The features without which it has no effect (`septran.mapping.effects`)."""
     only_instances: bool = False
-    """Whether rules cannot say it."""
+    """Whether rules cannot give it."""
     formerly: str = ""
-    """What it was called before; files may still say so, and a remark tells them."""
+    """The former name, which files may still use; a remark reports it."""
 
     def found(self, node: Node) -> Node | None:
-        """What the node of an instance or rule gives for it."""
+        """Return the node that an instance's or rule's node gives for it, None without one."""
         head, _, last = self.path.partition(".")
         given = node.get(head) or (node.get(self.formerly) if self.formerly else None)
         if given is None or last:
@@ -142,7 +142,7 @@ class _Nested:
     what: str
     doc: str
     own: str = ""
-    """What the table calls the value that may stand in the table's place; empty for none."""
+    """The table's name for the value that may stand in the table's place; empty for none."""
 
 
 _NESTED = {
@@ -224,17 +224,17 @@ KEYS: tuple[Key[Any], ...] = (
     PROC, MEMS, TUNABLES, BINDING, PIPELINE, PIPELINE_ORDER, WARPSPECIALIZE, CONSUMERS, REGISTERS,
     LAYOUTS, COPY, ORDER, PERSISTENT, CLUSTER, RASTER, OVERLAP, PINGPONG, CALLS, LEAF_TASK_BINDINGS,
 )  # fmt: skip
-"""In the order of the schema and of printed mappings."""
+"""The keys in the order of the schema and of printed mappings."""
 SINGLE = tuple(key for key in KEYS if not key.entries)
-"""Those with one value: resolution takes that of the first plan that has one."""
+"""The keys with one value: resolution takes that of the first plan that has one."""
 TABLES = (MEMS, REGISTERS, LAYOUTS, COPY, CALLS)
-"""Those with one value for each entry: resolution takes each from the first plan that has it."""
+"""The keys with a value for each entry: each is from the first plan that has it."""
 LISTS = (BINDING, LEAF_TASK_BINDINGS)
-"""Those with a list for each entry, best first."""
+"""The keys with a list for each entry, best first."""
 
 
 def fields(instances: bool) -> dict[str, Field]:
-    """The keys of an instance, or of a rule, as a record of a file has them."""
+    """Return the keys of an instance, or of a rule, as fields of a record."""
     wanted = [key for key in KEYS if instances or not key.only_instances]
     grouped = itertools.groupby(wanted, key=lambda key: key.path.partition(".")[0])
     found = {head: _field(head, tuple(keys)) for head, keys in grouped}
@@ -243,7 +243,7 @@ def fields(instances: bool) -> dict[str, Field]:
 
 
 def nested(values: Mapping[Key[Any], Any]) -> dict[str, Any]:
-    """Values by key as a file nests them: ``{"roles": {"consumers": 2}}``."""
+    """Return values by key as a file nests them: ``{"roles": {"consumers": 2}}``."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         head, _, last = key.path.partition(".")

@@ -1,4 +1,4 @@
-"""From a mapping file, a text or a machine's name to a `MappingFile`."""
+"""Loading of a mapping from a file, a text or a machine's name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SUFFIX = ".mapping.yaml"
 
 
 def mapping_names() -> tuple[str, ...]:
-    """The machines that a mapping of every operator comes with."""
+    """Return the machines that a mapping of every operator comes with."""
     return tuple(sorted(p.name.removesuffix(_SUFFIX) for p in mappings_root().glob(f"*{_SUFFIX}")))
 
 
@@ -41,11 +41,11 @@ def load_mapping(
     folder: Path | None = None,
     name: str | None = None,
 ) -> MappingFile:
-    """A mapping by its file, its text, or the name of a machine that one comes with.
+    """Return a mapping by its file, its text, or the name of a machine that comes with one.
 
-    `machine` goes before the file's own; a mapping that names none is for cpu-x86. `folder`
-    is where a text's `extends` and `machine` look first, `name` what its places are called.
-    Raises MappingError or MachineError, or Errors with all mistakes of the files.
+    `machine` overrides the file's own; a mapping that names none is for cpu-x86. `folder` is where
+    a text's `extends` and `machine` are searched first, `name` the file name in its places. Raises
+    MappingError or MachineError, or Errors with all mistakes of the files.
     """
     if isinstance(mapping, MappingFile):
         return mapping if machine is None else _moved(mapping, load_machine(machine))
@@ -70,7 +70,7 @@ def load_mapping(
 
 
 def fill_in(mapping: MappingFile, point: Table[str, Candidate]) -> MappingFile:
-    """`mapping` with a value for each dimension that `point` names; raises MappingError."""
+    """Return `mapping` with a value for each dimension that `point` names; raises MappingError."""
     names = {d.name for d in mapping.dimensions}
     for name in point:
         if name not in names:
@@ -86,7 +86,7 @@ class _Source:
     text: str
     file: str
     folder: Path | None
-    """Where `extends` and `machine` look first; None for texts."""
+    """The folder where `extends` and `machine` are searched first; None for texts."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,12 @@ def _source(mapping: str | Path, folder: Path | None, name: str | None) -> _Sour
 
 
 def _is_text(mapping: str) -> bool:
-    """Whether a string is a mapping itself, and not a file's or a machine's name."""
+    """Return whether a string is a mapping itself, and not a file's or a machine's name."""
     return "\n" in mapping or ": " in mapping or mapping.startswith(("{", "'", '"'))
 
 
 def _chain(source: _Source) -> list[_Link]:
-    """The file and those that it extends, nearest first."""
+    """Return the file and those that it extends, nearest first."""
     chain = [_Link(_parsed(source.text, source.file), source.folder)]
     seen = [Path(source.file).resolve()] if source.folder is not None else []
     while True:
@@ -140,7 +140,7 @@ def _parsed(text: str, file: str) -> Node:
 
 
 def _machine(chain: list[_Link], machine: str | Path | Machine | None) -> tuple[Machine, str]:
-    """The machine, and why it was taken where it is not what the files name."""
+    """Return the machine, and why it was taken if it is not the one that the files name."""
     named = [(n, link) for link in chain if (n := _machine_node(link.node)) is not None]
     if machine is not None:
         asked = load_machine(machine)
@@ -188,7 +188,7 @@ def _report(machine: Machine) -> Report:
 
 
 def _moved(mapping: MappingFile, machine: Machine) -> MappingFile:
-    """The mapping for another machine, checked against its names."""
+    """Return the mapping for another machine, checked against its names."""
     if mapping.document is None or machine == mapping.machine:
         return mapping
     report = _report(machine)

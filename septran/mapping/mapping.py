@@ -35,7 +35,7 @@ class Case:
     where: Location
     when: Condition | None = None
     multiple: int = 1
-    """A tile of a smaller dimension is rounded up to a multiple of it."""
+    """The multiple to which a tile of a smaller dimension is padded."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class Manner:
 
 @dataclass(frozen=True)
 class TaskMapping:
-    """What an instance or a rule says; a field that is None or missing is left open."""
+    """The settings of an instance or a rule; a field that is None or missing is left open."""
 
     name: str
-    """``gemm_block_gpu``, or ``rule 2``."""
+    """The name in messages: ``gemm_block_gpu``, or ``rule 2``."""
     where: Location
     variant: Setting[str] | None = None
     """The variant to trace; for instances their `task_name`."""
@@ -76,26 +76,26 @@ class TaskMapping:
     options: Table[str, Table[str, tuple[Setting[str], ...]]] = field(default_factory=_empty)
     """Keys with a list for each primitive or launch, best first: ``binding``."""
     tunables: Table[str, Preference] = field(default_factory=_empty)
-    """By name or pattern."""
+    """The tunables by name or pattern."""
     keys: Table[str, Location] = field(default_factory=_empty)
-    """Where the entries of its tables are: ``mems.A``, ``calls.gemm_block``."""
+    """The places of the entries of its tables: ``mems.A``, ``calls.gemm_block``."""
 
     def get(self, key: Key[T]) -> Setting[T] | None:
-        """What it says for a key with one value."""
+        """Return the value of a key with one value; None where it is left open."""
         return self.settings.get(key.path)
 
     def table(self, key: Key[Any]) -> Table[str, Setting[Any]]:
-        """What it says for a key with a value for each entry; empty where it says nothing."""
+        """Return the values of a key with one for each entry; empty where it is left open."""
         return self.tables.get(key.path, _empty())
 
     def lists(self, key: Key[Any]) -> Table[str, tuple[Setting[str], ...]]:
-        """What it says for a key with a list for each entry; ``*`` is for every entry."""
+        """Return the lists of a key with one for each entry; ``*`` is for every entry."""
         return self.options.get(key.path, _empty())
 
 
 @dataclass(frozen=True)
 class Match:
-    """Which task instances a rule is for; an empty field allows all."""
+    """The task instances that a rule is for; an empty field allows all."""
 
     task: tuple[str, ...] = ()
     variant: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class Match:
 
     @property
     def needs_body(self) -> bool:
-        """Whether it can be decided only when the task's body is known."""
+        """Whether the match can be decided only when the task's body is known."""
         body = self.primitive or self.leaf_kind or self.reaches
         return bool(body) or self.spreads is not None
 
@@ -147,12 +147,12 @@ class Rule:
 
 @dataclass(frozen=True)
 class MappingFile:
-    """How logic runs on a machine, as its file says."""
+    """The content of a mapping file: how logic runs on a machine."""
 
     machine: Machine
     entrypoint: Setting[str] | None = None
     instances: Table[str, TaskMapping] = field(default_factory=_empty)
-    """By name, in the file's order."""
+    """The instances by name, in the file's order."""
     rules: tuple[Rule, ...] = ()
     tunables: Table[str, Preference] = field(default_factory=_empty)
     dimensions: tuple[Dimension, ...] = ()
@@ -161,7 +161,7 @@ class MappingFile:
     conditions: Table[str, Condition] = field(default_factory=_empty)
     """Those that other conditions call by name."""
     assumed: str = ""
-    """Why `machine` was taken where the file names none."""
+    """The reason why `machine` was taken where the file names none."""
     file: str = field(default="", compare=False)
     document: Node | None = field(default=None, compare=False, repr=False)
     """The file merged with those that it extends, for a tuner to fill in."""
@@ -172,11 +172,11 @@ class MappingFile:
         return self.document is not None and "extends" in self.document.items
 
     def space(self) -> Space:
-        """What a search would go through: a size and its dimensions."""
+        """Return the search space: its size, dimensions and constraints."""
         return Space(self.dimensions, self.constraints)
 
     def with_values(self, point: Table[str, Candidate]) -> MappingFile:
-        """This mapping with a value for each `!tune`, by the dimensions' names."""
+        """Return this mapping with a value for each `!tune`, by the dimensions' names."""
         from septran.mapping.loader import fill_in
 
         return fill_in(self, point)
@@ -186,10 +186,10 @@ class MappingFile:
         machine: Machine | None = None,
         tunables: Table[str, TunableValue] | None = None,
     ) -> MappingChooser:
-        """What tells a trace the variants and tunables that this mapping chooses.
+        """Return the chooser that gives a trace this mapping's variants and tunables.
 
-        `tunables` are values that go before the file's. Raises TuneLeftError where a
-        `!tune` is left.
+        `tunables` are values that override the file's. Raises TuneLeftError where a `!tune` is
+        left.
         """
         from septran.mapping.choose import MappingChooser
 

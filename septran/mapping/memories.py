@@ -1,4 +1,4 @@
-"""Where the tensors of a task are held: what `mems` says of them, and what follows from it."""
+"""The memories of a task's tensors: those that `mems` names, and those that follow from it."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class Memories:
     machine: Machine
     task: TaskNode
     tensors: Mapping[str, Param | Allocate]
-    """Parameters and temporaries by name."""
+    """The parameters and temporaries by name."""
     proc: str
     """The level that runs it."""
     scope: Scope
     caller: Instance | None
     launch: Launch | None
     errors: list[SepTranError]
-    """Where mistakes are added."""
+    """The list to which mistakes are added."""
     parts: Callable[[str], tuple[str, ...]] = lambda tensor: ()
     """The parts that a tensor plays in products: ``product.right``."""
 
     def mapped(self) -> dict[str, Setting[str]]:
-        """What the mapping says of each; ``NONE`` where it stays where its caller has it."""
+        """Return the mapped memory of each; ``NONE`` where it stays where its caller has it."""
         mems: dict[str, Setting[str]] = {}
         used = {a.view.tensor for s in statements(self.task.body) for a in accesses(s)}
         for name, tensor in self.tensors.items():
@@ -64,7 +64,7 @@ class Memories:
         return mems
 
     def _memory(self, name: str, tensor: Param | Allocate) -> Setting[str] | None:
-        """From the first plan that says it, by the tensor's own name or one of its groups."""
+        """Return the first plan's memory, by the tensor's own name or one of its groups."""
         for plan in self.scope.plans:
             table = plan.table(MEMS)
             parts = self.parts(name) if any("." in key for key in table) else ()
@@ -74,7 +74,7 @@ class Memories:
         return self._as_callers_temporaries() if isinstance(tensor, Allocate) else None
 
     def _as_callers_temporaries(self) -> Setting[str] | None:
-        """Where the nearest caller that says so keeps its temporaries."""
+        """Return the memory of temporaries of the nearest caller whose plans name one."""
         scope = self.scope.caller
         while scope is not None:
             for plan in scope.plans:
@@ -84,7 +84,7 @@ class Memories:
         return None
 
     def _for_temporary(self) -> Setting[str]:
-        """The largest memory of the processor's own level, else of the nearest outside."""
+        """Return the largest memory of the processor's own level, else of the nearest outside."""
         reason = f"default of {self.machine.name}"
         for level in reversed(self.machine.processors[: self.machine.depth(self.proc) + 1]):
             for memory in self.machine.memories:
@@ -107,7 +107,7 @@ class Memories:
         )
 
     def placed(self, mems: Mapping[str, Setting[str]]) -> dict[str, Place]:
-        """Where each tensor really is, with ``NONE`` resolved."""
+        """Return the memory that each tensor is really in, with ``NONE`` resolved."""
         outer = outer_memories(self.task, self.caller, self.launch, self.machine)
         return {n: Place.of(s, outer[n] if s.value == NONE else s.value) for n, s in mems.items()}
 
@@ -115,7 +115,7 @@ class Memories:
 def outer_memories(
     task: TaskNode, caller: Instance | None, launch: Launch | None, machine: Machine
 ) -> dict[str, str]:
-    """Where the caller of a task holds each of its parameters; the entry's are in main memory."""
+    """Return the memory of each parameter in a task's caller; the entry's are in main memory."""
     if caller is None or launch is None:
         return {param.name: machine.main_memory.name for param in task.params}
     pairs = zip(task.params, launch.arguments, strict=True)
@@ -125,7 +125,7 @@ def outer_memories(
 def groups_of(
     name: str, tensor: Param | Allocate, task: TaskNode, parts: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """The groups of `mems` that a tensor belongs to, most particular first."""
+    """Return the groups of `mems` that a tensor belongs to, the most specific first."""
     operands = (*_operands(name, task), *parts)
     if isinstance(tensor, Allocate):
         sums = ("accumulators",) if _only_sums(name, task) else ()
@@ -135,7 +135,7 @@ def groups_of(
 
 
 def _only_sums(name: str, task: TaskNode) -> bool:
-    """Whether a temporary is only filled, summed into by launched tasks, and copied away."""
+    """Return whether a temporary is only filled, summed into by launched tasks, and copied away."""
     sums = False
     for statement in statements(task.body):
         if not isinstance(statement, Launch) or statement.task.builtin:
@@ -149,7 +149,7 @@ def _only_sums(name: str, task: TaskNode) -> bool:
 
 
 def _operands(name: str, task: TaskNode) -> Iterator[str]:
-    """What the primitives of a task's own body call one of its tensors: ``gemm.A``."""
+    """Yield the operand names of a tensor in the primitives of a task's own body: ``gemm.A``."""
     for statement in statements(task.body):
         if isinstance(statement, Primitive) and statement.name in PRIMITIVES:
             operands = PRIMITIVES[statement.name].operands
@@ -159,11 +159,11 @@ def _operands(name: str, task: TaskNode) -> Iterator[str]:
 
 
 def sees(machine: Machine, proc: str, memory: str) -> bool:
-    """Whether tasks on a level can hold tensors in a memory.
+    """Return whether tasks on a level can hold tensors in a memory.
 
-    The memory's own level and those inside see it. A level outside, but not the host,
-    holds a tensor in it together with its units, each a part (a block's fragments in its
-    threads' registers).
+    The memory's own level and those inside see it. A level outside, but not the host, holds a
+    tensor in it together with its units, each a part (a block's fragments in its threads'
+    registers).
     """
     if machine.sees(proc, memory):
         return True
@@ -171,7 +171,7 @@ def sees(machine: Machine, proc: str, memory: str) -> bool:
 
 
 def canonical(machine: Machine, setting: Setting[str]) -> Setting[str]:
-    """A name as the machine file spells it, with what was written in the reason."""
+    """Return a name as the machine file spells it, with the one that was written in the reason."""
     own = machine.canonical(setting.value)
     if own == setting.value:
         return setting
@@ -181,7 +181,7 @@ def canonical(machine: Machine, setting: Setting[str]) -> Setting[str]:
 def unspread(
     tree: TaskTree, machine: Machine, instances: Sequence[Instance], errors: Sequence[SepTranError]
 ) -> SepTranError | None:
-    """One mistake in the logic's words, where it would be many on memories that the host lacks."""
+    """Return one mistake in the logic's words for many on memories that the host does not see."""
     # What fills and copies outside of loops is spread by itself, and says nothing of the rest.
     own = {task.path for task in tree.root.walk() if not task.builtin}
     instances = [i for i in instances if i.path in own]
@@ -214,7 +214,7 @@ def unspread(
 
 
 def _parallel(statement: Statement) -> bool:
-    """Whether it is a parallel loop over launches of the logic's own tasks."""
+    """Return whether it is a parallel loop over launches of the logic's own tasks."""
     if not isinstance(statement, Loop) or not statement.parallel:
         return False
     inside = statements(statement.body)
@@ -222,6 +222,6 @@ def _parallel(statement: Statement) -> bool:
 
 
 def _foreign(machine: Machine, memory: str) -> bool:
-    """Whether the host has no part in a memory."""
+    """Return whether the host has no part in a memory."""
     held = machine.memory(memory)
     return not held.cached and not machine.sees(machine.host.name, memory)

@@ -1,4 +1,4 @@
-"""The mistakes that a mapping can hold, alone or for a logic, one class each."""
+"""The mistakes in a mapping, alone or for a logic, one class each."""
 
 from __future__ import annotations
 

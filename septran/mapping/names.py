@@ -16,11 +16,11 @@ from septran.mapping.structure.structure import PARTS
 from septran.task.tree import Allocate, Param, TaskNode, statements
 
 _CLOSE = 0.8
-"""Likeness from which a name that nothing uses is taken for a misspelling of one in use."""
+"""The likeness from which an unused name counts as a misspelling of one in use."""
 
 
 def tensors_of(task: TaskNode) -> dict[str, Param | Allocate]:
-    """Parameters and temporaries by name."""
+    """Return parameters and temporaries by name."""
     found: dict[str, Param | Allocate] = {p.name: p for p in task.params}
     for statement in statements(task.body):
         if isinstance(statement, Allocate):
@@ -31,7 +31,7 @@ def tensors_of(task: TaskNode) -> dict[str, Param | Allocate]:
 def mistakes_in(
     plan: TaskMapping, task: TaskNode, tensors: Mapping[str, Any]
 ) -> Iterator[SepTranError]:
-    """Tensors and launched tasks that an instance names and its task does not have."""
+    """Yield tensors and launched tasks that an instance names and its task does not have."""
     for key in KEYS:
         if key.entries != "tensor":
             continue
@@ -60,7 +60,7 @@ def mistakes_in(
 def misspelt(
     task: TaskNode, scope: Scope, mapping: MappingFile, facts: Facts
 ) -> Iterator[SepTranError]:
-    """Tunables without a value, for which the instance has one under a name much like it."""
+    """Yield tunables without a value, if the instance has one under a name much like theirs."""
     if scope.instance is None:
         return
     used = {name for node in task.walk() for name, _ in node.tunables}

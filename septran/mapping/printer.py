@@ -18,7 +18,7 @@ _WORDS = ("true", "false", "null", "yes", "no", "on", "off")
 
 
 def resolved_text(resolved: ResolvedMapping) -> str:
-    """Every task with its instance; each value's reason and line follow it."""
+    """Return every task with its instance, each value followed by its reason and line."""
     lines = [f"mapping of {resolved.tree.name} on {resolved.machine.name}"]
     for instance in resolved.instances:
         lines += _instance(instance)
@@ -58,7 +58,7 @@ def _why(setting: Setting[Any]) -> str:
 
 
 def mapping_text(mapping: MappingFile) -> str:
-    """What a mapping says, before it meets a logic."""
+    """Return the content of a mapping, before it is resolved for a logic."""
     lines = [f"mapping for {mapping.machine.name}"]
     for plan in mapping.instances.values():
         task = plan.variant.value if plan.variant else "?"
@@ -93,7 +93,7 @@ def _plan(plan: TaskMapping) -> list[str]:
 
 
 def to_yaml(resolved: ResolvedMapping) -> str:
-    """The explicit form: one instance for each task, everything said, nothing left open."""
+    """Return the explicit form: one instance for each task, with every field written out."""
     names = _unique_names(resolved)
     root = resolved.instances[0]
     lines = [
@@ -138,7 +138,7 @@ def _fields(instance: Instance, calls: Mapping[str, str]) -> list[str]:
 
 
 def _bindings(instance: Instance) -> dict[str, Any]:
-    """Each primitive's instruction, behind the one to prefer where tiles can be rounded up."""
+    """Return each primitive's instruction, after the one to prefer where tiles can be padded."""
     better = _values(instance.rounded)
     return {
         primitive: [better[primitive], name] if primitive in better else name
@@ -151,7 +151,7 @@ def _values(table: Mapping[str, Setting[Any]]) -> dict[str, Any]:
 
 
 def _unique_names(resolved: ResolvedMapping) -> dict[str, str]:
-    """A name for each path; tasks that are mapped alike under one name share it."""
+    """Return a name for each path; tasks that are mapped alike under one name share it."""
     names: dict[str, str] = {}
     known: dict[str, list[str]] = {}
     contents: dict[str, str] = {}
@@ -173,7 +173,7 @@ def _unique_names(resolved: ResolvedMapping) -> dict[str, str]:
 
 
 def _conditions(match: Match) -> dict[str, Any]:
-    """What a rule asks for, as its file says it."""
+    """Return the conditions of a rule, with the file's own keys."""
     shown = {
         k: v
         for k, v in vars(match).items()
@@ -189,7 +189,7 @@ def _conditions(match: Match) -> dict[str, Any]:
 
 
 def _flow(value: Any) -> str:
-    """A value in YAML's flow style."""
+    """Return a value in YAML's flow style."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_quoted(k)}: {_flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""From a checked mapping document to a `MappingFile`."""
+"""Reading of a checked mapping document as a `MappingFile`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from septran.mapping.tune import Candidate, Dimension, read_tune
 
 
 def across(document: Node) -> Iterator[SepTranError]:
-    """Mistakes that only show when the whole mapping is seen."""
+    """Yield mistakes that only show when the whole mapping is seen."""
     instances = _section(document, "task_mappings")
     if not instances and not _elements(document, "rules"):
         message = "the mapping maps nothing: it has neither task_mappings nor rules"
@@ -102,7 +102,7 @@ def _constraints(document: Node) -> Iterator[SepTranError]:
 
 
 def read(document: Node, machine: Machine, assumed: str, file: str) -> MappingFile:
-    """The mapping that a checked document describes."""
+    """Return the mapping that a checked document describes."""
     entry, named = document.get("entrypoint"), conditions(document)
     instances = _section(document, "task_mappings")
     return MappingFile(
@@ -173,7 +173,7 @@ def _value(node: Node, reason: str) -> Setting[Any]:
 
 
 def _entries(node: Node, reason: str) -> Table[str, Setting[Any]]:
-    """By tensor, role or launch; of ``[NONE, L2]`` the second, which need not be copied into."""
+    """Return settings by tensor, role or launch; ``[NONE, L2]`` is L2 and optional."""
     found: dict[str, Setting[Any]] = {}
     for name, value in node.items.items():
         said = _first(value)
@@ -183,7 +183,7 @@ def _entries(node: Node, reason: str) -> Table[str, Setting[Any]]:
 
 
 def _lists(node: Node, reason: str) -> Table[str, tuple[Setting[str], ...]]:
-    """By primitive or launch; ``*`` where one list is for all."""
+    """Return lists by primitive or launch, under ``*`` if one list is for all."""
     if node.items and not node.tag:
         return MappingProxyType({k: _list(v, reason) for k, v in node.items.items()})
     return MappingProxyType({"*": _list(node, reason)})
@@ -278,7 +278,7 @@ def _elements(node: Node, key: str) -> tuple[Node, ...]:
 
 
 def _first(node: Node) -> Node:
-    """The node itself, or for `!tune` its first candidate in its place."""
+    """Return the node itself, or for `!tune` its first candidate in its place."""
     if node.tag != TUNE:
         return node
     return _scalar(next(read_tune(node).candidates()), node)
@@ -291,7 +291,7 @@ def _scalar(value: Candidate, node: Node) -> Node:
 
 
 def dimensions(document: Node) -> tuple[Dimension, ...]:
-    """Every `!tune` of a checked document, in its order."""
+    """Return every `!tune` of a checked document, in its order."""
     found = list(_tuned(document, ()))
     names = [_short(path) for path, _ in found]
     return tuple(
@@ -324,7 +324,7 @@ def _long(path: tuple[str, ...]) -> str:
 
 
 def filled(node: Node, values: Table[tuple[str, ...], Candidate], at: tuple[str, ...] = ()) -> Node:
-    """The document with some of its `!tune` replaced by values, by path."""
+    """Return the document with some of its `!tune` replaced by values, by path."""
     if at in values:
         return _scalar(values[at], node)
     if node.tag:

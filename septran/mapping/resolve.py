@@ -1,4 +1,4 @@
-"""A mapping meets a task tree: every task instance gets a place, each field a reason."""
+"""Resolution of a mapping for a task tree: an instance for every task, a reason for each field."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ from septran.task.check.definedness import ranges_of
 from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree
 
 _COLLECTED = ("instances", "decisions", "errors", "unbound")
-"""What a resolution finds, task by task."""
+"""The lists of findings, which grow task by task."""
 
 
 def resolve(
     tree: TaskTree, mapping: MappingFile, machine: Machine | None = None
 ) -> ResolvedMapping:
-    """An instance for every task of `tree`, by `mapping`.
+    """Return an instance for every task of `tree`, by `mapping`.
 
-    `machine` goes before the mapping's own. Raises MappingError, or Errors with all
-    mistakes that are found.
+    `machine` overrides the mapping's own. Raises MappingError, or Errors with all mistakes that
+    are found.
     """
     require("tree", tree, TaskTree, "pass what septran.trace or stages.task_tree gives")
     mapping = load_mapping(mapping, machine)
@@ -69,7 +69,7 @@ def resolve(
 
 @dataclass(frozen=True)
 class _Caller:
-    """What a launched task inherits from."""
+    """The scope and the instance from which a launched task inherits."""
 
     task: TaskNode
     scope: Scope
@@ -86,12 +86,12 @@ class _Resolution:
     decisions: list[Decision] = field(default_factory=list)
     errors: list[SepTranError] = field(default_factory=list)
     unbound: list[SepTranError] = field(default_factory=list)
-    """Leaves without an instruction: they may only follow from the other errors."""
+    """Errors of leaves without an instruction, which may only follow from the other errors."""
     reached: set[str] = field(default_factory=set)
     asked: list[effects.Asked] = field(default_factory=list)
     visited: list[Visited] = field(default_factory=list)
     bound: set[Location | None] = field(default_factory=set)
-    """Where the bindings are said that leaves have taken."""
+    """The places of the bindings that leaves have taken."""
     ranges: Mapping[Var, Range] = field(default_factory=dict)
     """Of all loop indices of the tree."""
 
@@ -116,7 +116,7 @@ class _Resolution:
         self.decisions.append(Decision(kind, about, message, hint, where))
 
     def visit(self, task: TaskNode, launch: Launch | None, caller: _Caller | None) -> TaskNode:
-        """Resolve a task, then those that it launches; gives it with the leaves that are split."""
+        """Resolve a task, then those that it launches; return it with its split leaves."""
         marks = {name: len(getattr(self, name)) for name in _COLLECTED}
         found = self._visited(task, launch, caller)
         if task.leaf and len(self.unbound) > marks["unbound"]:
@@ -130,9 +130,9 @@ class _Resolution:
         caller: _Caller | None,
         marks: Mapping[str, int],
     ) -> TaskNode | None:
-        """Resolve a leaf without an instruction for all of it statement by statement.
+        """Resolve a leaf without an instruction for all of it, statement by statement.
 
-        None, and what was found stays, where that is no help.
+        Returns None, and keeps the former findings, where that does not help.
         """
         parts = split(task, ranges_of(self.tree.root))
         if parts is None:
@@ -149,7 +149,7 @@ class _Resolution:
         return None
 
     def _taken_back(self, marks: Mapping[str, int]) -> dict[str, list[Any]]:
-        """Remove what was found since the lists were as long as `marks` say, and give it."""
+        """Remove the findings since the lists were as long as `marks` say, and return them."""
         taken = {name: getattr(self, name)[mark:] for name, mark in marks.items()}
         for name, mark in marks.items():
             del getattr(self, name)[mark:]
@@ -217,7 +217,7 @@ class _Task:
 
     @property
     def tensors(self) -> dict[str, Param | Allocate]:
-        """Parameters and temporaries by name."""
+        """The parameters and temporaries by name."""
         return tensors_of(self.task)
 
     def resolve(self) -> Instance:
@@ -263,14 +263,15 @@ class _Task:
         return self.task.variant
 
     def _values(self) -> dict[str, Setting[Any]]:
-        """For each key with one value that of the first plan that has one."""
+        """Return, for each key with one value, that of the first plan that has one."""
         merged: dict[str, Setting[Any]] = {}
+        # Plans are in order of precedence, so what is merged already wins over the next plan.
         for plan in self.scope.plans:
             merged = {**plan.settings, **merged}
         return merged
 
     def _tables(self) -> dict[str, Mapping[str, Setting[Any]]]:
-        """For each entry of a table the first plan's value; of tensors, this task's own."""
+        """Return the first plan's value for each entry of a table; only for this task's tensors."""
         found: dict[str, Mapping[str, Setting[Any]]] = {}
         for key in (REGISTERS, LAYOUTS, COPY):
             merged: dict[str, Setting[Any]] = {}
@@ -335,7 +336,7 @@ class _Task:
             )
 
     def _demanded(self, proc: Setting[str], mems: Mapping[str, Place]) -> dict[str, Setting[str]]:
-        """Memories that a bound instruction demands of tensors which nobody has placed."""
+        """Return memories that a bound instruction demands of tensors which no plan has placed."""
         leaf = self._leaf(proc, mems)
         free = frozenset(n for n, s in mems.items() if s.reason == INHERITED)
         found: dict[str, Setting[str]] = {}
@@ -378,7 +379,7 @@ class _Task:
     def _bindings(
         self, proc: Setting[str], mems: Mapping[str, Place]
     ) -> tuple[dict[str, Setting[str]], dict[str, Setting[str]]]:
-        """The instruction for each primitive, and what would be faster on tiles rounded up."""
+        """Return the instruction for each primitive, and the faster ones that need padded tiles."""
         leaf = self._leaf(proc, mems)
         found, rounded = dict[str, Setting[str]](), dict[str, Setting[str]]()
         uses = uses_of(self.task)

@@ -15,24 +15,24 @@ from septran.task.tree import TaskTree, TunableValue
 
 T = TypeVar("T", covariant=True)
 INHERITED = "as its caller"
-"""The reason of what no mapping says and a task takes over from the one that launches it."""
+"""The reason of a value that no mapping gives, which a task takes over from its caller."""
 
 
 @dataclass(frozen=True)
 class Setting(Generic[T]):
-    """A value and who decided it."""
+    """A value, with its reason and the line that gives it."""
 
     value: T
     reason: str = ""
-    """``rule 2``, ``instance gemm_block_gpu``, ``default of cpu-x86``, ``as its caller``."""
+    """``rule 2``, ``instance gemm_block_gpu``, ``default of cpu-x86`` or ``as its caller``."""
     where: Location | None = field(default=None, compare=False)
-    """The line that says so; None for defaults."""
+    """The line that gives it; None for defaults."""
     optional: bool = False
-    """Of a memory: left where it is if a copy takes longer than it saves, ``[NONE, L2]``."""
+    """For a memory: whether the tensor may stay in place if a copy costs more than it saves."""
 
     @property
     def said(self) -> object:
-        """The value as a mapping file says it."""
+        """The value as a mapping file writes it."""
         return [NONE, self.value] if self.optional else self.value
 
     def __str__(self) -> str:
@@ -44,11 +44,11 @@ class Place(Setting[str]):
     """The memory of a tensor: its value is what is mapped, ``NONE`` when passed through."""
 
     memory: str = ""
-    """Where the tensor really is, with ``NONE`` resolved."""
+    """The memory that the tensor is really in, with ``NONE`` resolved."""
 
     @staticmethod
     def of(setting: Setting[str], memory: str) -> Place:
-        """What is mapped, and where that is."""
+        """Return the mapped memory together with the real one."""
         return Place(setting.value, setting.reason, setting.where, setting.optional, memory)
 
 
@@ -58,23 +58,23 @@ def _empty() -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Settings:
-    """Values of keys (`septran.mapping.keys`), each with who decided it."""
+    """Values of keys (`septran.mapping.keys`), each with its reason."""
 
     values: Mapping[str, Setting[Any]] = field(default_factory=_empty)
-    """Keys with one value, by path, where somebody gives one: ``proc``, ``pipeline``."""
+    """The given values of keys with one value, by path: ``proc``, ``pipeline``."""
     tables: Mapping[str, Mapping[str, Setting[Any]]] = field(default_factory=_empty)
     """Keys with a value for each tensor or role, by path: ``layouts``, ``roles.registers``."""
 
     def get(self, key: Key[T]) -> Setting[T]:
-        """The value of a key with one value; its default where nobody gives one."""
+        """Return the value of a key with one value, else its default."""
         return self.values.get(key.path, Setting(key.default, "default"))
 
     def table(self, key: Key[Any]) -> Mapping[str, Setting[Any]]:
-        """The values of a key with one for each tensor or role."""
+        """Return the values of a key with one for each tensor or role."""
         return self.tables.get(key.path, _empty())
 
     def changed(self, key: Key[Any], value: Any) -> Settings:
-        """With another value, or another table, for a key."""
+        """Return the settings with another value, or another table, for a key."""
         if key in SINGLE:
             return replace(self, values=MappingProxyType({**self.values, key.path: value}))
         return replace(self, tables=MappingProxyType({**self.tables, key.path: value}))
@@ -82,7 +82,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Instance:
-    """How one task of the tree runs."""
+    """The way in which one task of the tree runs."""
 
     path: str
     """The task's path in the tree."""
@@ -91,13 +91,13 @@ class Instance:
     task: str
     variant: str
     mems: Mapping[str, Place]
-    """Where each parameter and temporary is held."""
+    """The memory of each parameter and temporary."""
     settings: Settings
     tunables: Mapping[str, Setting[TunableValue]] = field(default_factory=_empty)
     bindings: Mapping[str, Setting[str]] = field(default_factory=_empty)
-    """Instruction for each primitive of a leaf (``map`` for tensor expressions)."""
+    """The instruction for each primitive of a leaf (``map`` for tensor expressions)."""
     rounded: Mapping[str, Setting[str]] = field(default_factory=_empty)
-    """For primitives a faster one, if their tiles can be rounded up to the sizes it takes."""
+    """The faster instruction for primitives whose tiles would have to be padded to its sizes."""
     where: Location | None = field(default=None, compare=False)
     """The instance's or rule's line."""
 
@@ -107,7 +107,7 @@ class Instance:
         return self.settings.get(PROC)
 
     def rows(self) -> Iterator[tuple[str, str, Setting[Any]]]:
-        """All that it says: the key, the entry of a table (else ``""``), and the value."""
+        """Yield all its settings: the key, the entry of a table (else ``""``), and the value."""
         yield PROC.path, "", self.proc
         groups = {
             MEMS.path: self.mems, TUNABLES.path: self.tunables, BINDING.path: self.bindings,
@@ -122,10 +122,10 @@ class Instance:
 
 @dataclass(frozen=True)
 class Decision:
-    """Something that resolution decided by itself or refused, with the reason."""
+    """A decision of the resolution itself, or a refusal, with the reason."""
 
     kind: str
-    """``decision``, ``missed`` or ``no-effect``."""
+    """The kind: ``decision``, ``missed`` or ``no-effect``."""
     about: str
     message: str
     hint: str | None = None
@@ -139,20 +139,20 @@ class ResolvedMapping(Stage):
     tree: TaskTree
     machine: Machine
     instances: tuple[Instance, ...]
-    """In the tree's order, callers first."""
+    """The instances in the tree's order, callers first."""
     decisions: tuple[Decision, ...] = ()
     file: str = field(default="", compare=False)
-    """The mapping file, for display."""
+    """The path of the mapping file, for display."""
 
     def instance(self, path: str) -> Instance:
-        """The instance of the task at `path`; KeyError where there is none."""
+        """Return the instance of the task at `path`; raises KeyError where there is none."""
         for instance in self.instances:
             if instance.path == path:
                 return instance
         raise KeyError(path)
 
     def to_yaml(self) -> str:
-        """The explicit form: a mapping file that resolves to the same."""
+        """Return the explicit form: a mapping file that resolves to the same."""
         from septran.mapping.printer import to_yaml
 
         return to_yaml(self)

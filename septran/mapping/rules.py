@@ -76,11 +76,11 @@ def _unknown() -> None:
 
 @dataclass(frozen=True)
 class Facts:
-    """One task instance, as rules see it."""
+    """The facts about one task instance that rules see."""
 
     task: str
     variant: str
-    """Empty while it is being chosen."""
+    """The variant; empty while it is being chosen."""
     path: str
     level: int
     leaf: bool
@@ -89,15 +89,15 @@ class Facts:
     dtypes: Mapping[str, str]
     dims: Mapping[str, int]
     primitives: frozenset[str] | None = None
-    """What a leaf uses; None while its body is not known."""
+    """The primitives that a leaf uses; None while its body is not known."""
     spreads: bool = False
     """Whether a loop of its body is parallel; False while that is not known."""
     static: Mapping[str, Value] = field(default_factory=dict)
     """The entry's static flags."""
     below: frozenset[str] = frozenset()
-    """What it and the tasks below it use; empty while that is not known."""
+    """The primitives of it and the tasks below it; empty while they are not known."""
     builtin: bool = False
-    """Whether it is of the language: what is for all tasks is not for its own."""
+    """Whether it is built into the language: rules for all tasks do not match it."""
     caller: Facts | None = field(default=None, compare=False, repr=False)
     look: Callable[[], Structure | None] = field(default=_unknown, compare=False, repr=False)
     """Finds its structure when a rule first asks for it."""
@@ -110,10 +110,10 @@ class Facts:
         return next((d for d in reversed(list(self.dtypes.values())) if counts[d] == most), "")
 
     def values(self) -> dict[str, Value]:
-        """What conditions can name: dimensions, flags, extents (``A_0``), ``dtype``...
+        """The values that conditions can name: dimensions, flags, extents (``A_0``), ``dtype``...
 
-        ``longest_row`` is the greatest last extent of its tensors: rules for whole rows
-        hold by it for any logic, whatever its tensors are called.
+        ``longest_row`` is the greatest last extent of its tensors: rules for whole rows hold by it
+        for any logic, whatever its tensors are called.
         """
         known: dict[str, Value] = {}
         for tensor, shape in self.shapes.items():
@@ -174,7 +174,7 @@ def facts_of_task(
 
 
 def primitives_of(task: TaskNode) -> frozenset[str]:
-    """The primitives in its own body: their names, ``map`` for tensor expressions."""
+    """Return the primitives in its own body: their names, ``map`` for tensor expressions."""
     found: set[str] = set()
     for statement in statements(task.body):
         match statement:
@@ -188,7 +188,7 @@ def primitives_of(task: TaskNode) -> frozenset[str]:
 
 
 def matches(match: Match, facts: Facts, machine: Machine) -> bool:
-    """Whether a rule is for a task instance."""
+    """Return whether a rule is for a task instance."""
     if match.needs_body and facts.primitives is None:
         return False
     if match.variant and not facts.variant:
@@ -208,7 +208,7 @@ def matches(match: Match, facts: Facts, machine: Machine) -> bool:
 
 
 def _is_named(match: Match, facts: Facts) -> bool:
-    """Whether a task has the names and the place in the tree that a rule asks for."""
+    """Return whether a task has the names and the place in the tree that a match asks for."""
     return (
         _among(facts.task, match.task)
         and _among(facts.variant, match.variant)
@@ -218,7 +218,7 @@ def _is_named(match: Match, facts: Facts) -> bool:
 
 
 def _computes(match: Match, facts: Facts) -> bool:
-    """Whether a task does what a rule asks for, in the element type that it asks for."""
+    """Return whether a task computes what a match asks for, in its element type."""
     return (
         match.leaf in (None, facts.leaf)
         and (not match.leaf_kind or any(_is(kind, facts) for kind in match.leaf_kind))
@@ -263,7 +263,7 @@ def _are(wanted: tuple[str, ...], found: Callable[[], Iterable[str]]) -> bool:
 
 
 def has(machine: Machine, feature: str) -> bool:
-    """Whether a machine has a part of that name, or asynchronous engines."""
+    """Return whether a machine has a part of that name, or asynchronous engines."""
     if feature == "asynchronous":
         return any(e.asynchronous for e in machine.engines)
     parts = (machine.processors, machine.memories, machine.engines, machine.instructions)
@@ -286,7 +286,7 @@ def _below(path: str, patterns: Iterable[str]) -> bool:
 
 
 def callers_of(path: str) -> list[str]:
-    """The tasks that launch the one at `path`, the entry first."""
+    """Return the tasks that launch the one at `path`, the entry first."""
     return [step.partition("#")[0] for step in path.split("/")[:-1]]
 
 
@@ -302,7 +302,7 @@ def _is(kind: str, facts: Facts) -> bool:
 
 
 def rules_for(mapping: MappingFile, facts: Facts, machine: Machine) -> Iterator[TaskMapping]:
-    """The plans of the rules that match, in order."""
+    """Yield the plans of the rules that match, in order."""
     for rule in mapping.rules:
         if matches(rule.match, facts, machine):
             yield rule.plan
@@ -311,11 +311,11 @@ def rules_for(mapping: MappingFile, facts: Facts, machine: Machine) -> Iterator[
 def instance_for(
     mapping: MappingFile, caller: TaskMapping | None, path: str, names: tuple[str, ...]
 ) -> TaskMapping | None:
-    """The instance that a launched task becomes; None where none is for it.
+    """Return the instance that a launched task becomes; None where none is for it.
 
-    `names` are the task's and its variants' (only the traced one once it is traced);
-    `caller` is the caller's instance. Raises MappingError where the mapping contradicts
-    itself or leaves several to choose from.
+    `names` are the task's and its variants' (only the traced one once it is traced); `caller` is
+    the caller's instance. Raises MappingError where the mapping contradicts itself or leaves
+    several to choose from.
     """
     last = path.rpartition("/")[2]
     if last == path:

@@ -1,4 +1,4 @@
-"""What a mapping file holds, key by key: the source of its checks and its JSON Schema."""
+"""The schema of a mapping file, key by key: the source of its checks and its JSON Schema."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ MAPPING = Record(
 
 
 def mapping_schema() -> Schema:
-    """The JSON Schema of mapping files (draft 2020-12)."""
+    """Return the JSON Schema of mapping files (draft 2020-12)."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "SepTran mapping",
@@ -133,7 +133,7 @@ def mapping_schema() -> Schema:
 
 
 def _searchable(schema: Schema) -> Schema:
-    """Allow `!tune` in place of every value: editors show its table without the tag."""
+    """A schema that allows `!tune` for every value: editors see its table without the tag."""
     changed = dict(schema)
     for key in ("properties", "patternProperties"):
         if key in schema:

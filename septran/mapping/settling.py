@@ -12,7 +12,7 @@ from septran.mapping.tune import Candidate, Point
 
 
 def settled(text: str, mapping: MappingFile, point: Point) -> str:
-    """Write the chosen values, or the first candidates, where the text says `!tune`."""
+    """Return the text with chosen values, or the first candidates, in the place of each `!tune`."""
     document = yaml.compose(text, yaml.SafeLoader)
     edits: list[tuple[int, int, str]] = []
     for dimension in mapping.dimensions:
@@ -26,7 +26,7 @@ def settled(text: str, mapping: MappingFile, point: Point) -> str:
 
 
 def value_text(value: Candidate) -> str:
-    """A value as YAML has it in a line."""
+    """Return a value as YAML writes it in a line."""
     written = yaml.safe_dump(
         list(value) if isinstance(value, tuple) else value, default_flow_style=True
     )
@@ -46,7 +46,7 @@ def _at(node: Any, path: tuple[str, ...]) -> Any:
 
 
 def _end(node: Any) -> int:
-    """Where a node ends, without the white space and comments after a block."""
+    """Return where a node ends, without the white space and comments after a block."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(last[1] if isinstance(last, tuple) else last)

@@ -1,8 +1,8 @@
-"""A leaf as a composite of leaves that each use one unit.
+"""Splitting of a leaf into a composite of leaves that each use one unit.
 
-All that a leaf uses of a tensor is in one memory. Where units take it from different ones, as
-a matrix unit its two operands or its sums, no place is right for the whole leaf; launched one
-by one its statements have copies in between, as if the author had written a leaf for each.
+All uses of a tensor in a leaf are in one memory. Where units take it from different ones, as a
+matrix unit its two operands or its sums, no memory is right for the whole leaf; launched one by
+one its statements have copies in between, as if the author had written a leaf for each.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from septran.task.tree import (
 )
 
 ELEMENTWISE = "map"
-"""What the parts are called that have tensor expressions alone."""
+"""The name of parts that have tensor expressions alone."""
 
 
 def split(task: TaskNode, ranges: Mapping[Var, Range]) -> TaskNode | None:
-    """The leaf as a composite; None where it is one use of a primitive on distinct tensors.
+    """Return the leaf as a composite; None where it is one use of a primitive on distinct tensors.
 
     `ranges` are those of all loop indices of the tree.
     """
@@ -42,7 +42,7 @@ def split(task: TaskNode, ranges: Mapping[Var, Range]) -> TaskNode | None:
 
 
 def with_launches(task: TaskNode, changed: Mapping[str, TaskNode]) -> TaskNode:
-    """`task` that launches others in the place of those at the paths of `changed`."""
+    """Return `task` with launches of other tasks at the paths of `changed`."""
     return replace(task, body=tuple(_relaunched(s, changed) for s in task.body))
 
 
@@ -64,7 +64,7 @@ class _Split:
     taken: dict[str, int] = field(default_factory=dict)
 
     def statements(self) -> Iterator[Statement]:
-        """A launch for each primitive, and for tensor expressions that follow one another."""
+        """Yield a launch for each primitive, and for tensor expressions that follow one another."""
         for kind, group in groupby(self.task.body, type):
             if kind is Assign:
                 yield self.part(ELEMENTWISE, tuple(group))
@@ -73,7 +73,7 @@ class _Split:
                 yield self.alone(statement) if isinstance(statement, Primitive) else statement
 
     def alone(self, use: Primitive) -> Launch:
-        """A part of one primitive, with a parameter of its own for each operand that it reads."""
+        """Return a part of one primitive, with a parameter for each operand that it reads."""
         again: dict[str, str] = {}
         operands = list(use.operands)
         for number, view in enumerate(use.operands):
@@ -86,7 +86,7 @@ class _Split:
     def part(
         self, kind: str, body: tuple[Statement, ...], again: Mapping[str, str] | None = None
     ) -> Launch:
-        """The launch of a leaf of these statements; `again` are second names of tensors."""
+        """Return the launch of a leaf of these statements; `again` are second names of tensors."""
         names = dict.fromkeys(view.tensor for s in body for view in _views(s))
         own = {name: self.tensors[(again or {}).get(name, name)] for name in names}
         params = tuple(replace(tensor, name=name) for name, tensor in own.items())
@@ -121,7 +121,7 @@ class _Split:
 
 
 def _views(statement: Statement) -> Iterator[View]:
-    """All that a statement uses of tensors, be it only their place."""
+    """Yield all views in a statement, including those used only for their position."""
     match statement:
         case Primitive():
             yield from statement.operands

@@ -1,4 +1,4 @@
-"""`!tune`: a value that a search is to find, and the space that all of them span."""
+"""`!tune`: a value for a search to find, and the space that all of them span."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TYPES = ("choice", "range", "permutation")
 MOST_VALUES = 1 << 20
 Candidate = Union[Value, tuple[Value, ...]]
 Point = Mapping[str, Candidate]
-"""The values chosen for what is `!tune`, by the dimensions' names."""
+"""The values chosen for each `!tune`, by the dimensions' names."""
 
 _ANY: Kind = Either((Whole(least=-(1 << 62), most=1 << 62), Flag(), Number(False), Text()))
 RECORD = Record(
@@ -53,20 +53,20 @@ class Tune:
 
     type: str
     values: tuple[Value, ...] = ()
-    """The values of a choice, or what a permutation puts in order."""
+    """The values of a choice, or those that a permutation orders."""
     low: int = 0
     high: int = 0
     step: int = 1
 
     @property
     def size(self) -> int:
-        """How many candidates there are."""
+        """The number of candidates."""
         if self.type == "range":
             return (self.high - self.low) // self.step + 1
         return math.factorial(len(self.values)) if self.type == "permutation" else len(self.values)
 
     def candidates(self) -> Iterator[Candidate]:
-        """Every candidate, in order."""
+        """Yield every candidate, in order."""
         if self.type == "range":
             yield from range(self.low, self.high + 1, self.step)
         elif self.type == "permutation":
@@ -80,15 +80,15 @@ class Dimension:
     """One place of a mapping that is searched."""
 
     name: str
-    """What constraints and the tuner call it: its key, with its path where keys repeat."""
+    """The name in constraints and in the tuner: its key, with its path where keys repeat."""
     path: tuple[str, ...]
-    """Keys (and numbers) that lead to it in the file."""
+    """The keys (and numbers) that lead to it in the file."""
     tune: Tune
     where: Location
 
     @property
     def size(self) -> int:
-        """How many candidates there are."""
+        """The number of candidates."""
         return self.tune.size
 
 
@@ -101,16 +101,16 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many combinations there are before the constraints; 1 without dimensions."""
+        """The number of combinations before the constraints; 1 without dimensions."""
         return math.prod(d.size for d in self.dimensions)
 
     def allows(self, point: Mapping[str, Candidate]) -> bool:
-        """Whether a combination meets every constraint; raises ConditionError."""
+        """Return whether a combination meets every constraint; raises ConditionError."""
         known = {k: v for k, v in point.items() if not isinstance(v, tuple)}
         return all(c.holds(known) for c in self.constraints)
 
     def points(self) -> Iterator[dict[str, Candidate]]:
-        """The combinations that meet the constraints, in order."""
+        """Yield the combinations that meet the constraints, in order."""
         names = [d.name for d in self.dimensions]
         for values in itertools.product(*(list(d.tune.candidates()) for d in self.dimensions)):
             point = dict(zip(names, values, strict=True))
@@ -124,7 +124,7 @@ class Space:
 
 
 def check_tune(kind: Kind, node: Node, report: Report) -> None:
-    """Check a `!tune` and each of its values against the kind of what it stands for."""
+    """Check a `!tune` and each of its values against the kind of the value it replaces."""
     plain = Node(node.value, node.where, "", node.keys)
     before = len(report.errors)
     check(RECORD, plain, report)
@@ -147,7 +147,7 @@ def check_tune(kind: Kind, node: Node, report: Report) -> None:
 
 
 def read_tune(node: Node) -> Tune:
-    """The search that a node describes; raises TuneError."""
+    """Return the search that a node describes; raises TuneError."""
     kind = node.items["type"].text
     needed = ("low", "high") if kind == "range" else ("values",)
     for key in needed:
@@ -182,7 +182,7 @@ def _listed(kind: str, node: Node) -> Tune:
 
 
 def tune_schema() -> Schema:
-    """`!tune` as editors see it: the tag is gone, the table is left."""
+    """Return the schema of `!tune` as editors see it: the table without the tag."""
     return RECORD.schema()
 
 
