@@ -1,1 +1,1 @@
-"""What hardware is, as data."""
+"""The model of hardware, as data that machine files describe."""

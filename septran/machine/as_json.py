@@ -17,12 +17,12 @@ _PARTS: Mapping[str, type] = {
 
 
 def to_json(machine: Machine) -> str:
-    """All that is known of a machine, but not where it was read."""
+    """Return a machine as JSON, without the places in its file."""
     return json.dumps(_plain(machine))
 
 
 def from_json(text: str) -> Machine:
-    """What `to_json` wrote."""
+    """Return the machine that `to_json` wrote."""
     data = json.loads(text)
     for key, kind in _PARTS.items():
         data[key] = tuple(kind(**_frozen(part)) for part in data[key])

@@ -35,24 +35,26 @@ class Family:
 
 @dataclass
 class Report:
-    """What is known while a file is checked, and the mistakes found so far."""
+    """The facts known while a file is checked, and the mistakes found so far."""
 
     family: Family
     names: Mapping[str, Iterable[str]] = field(default_factory=dict)
-    """Names that exist, by what they name: ``memory``, ``processor``, ...; no entry where
-    that is not known, so that one mistake does not become many."""
+    """The names that exist, by kind of thing: ``memory``, ``processor``, ...
+
+    There is no entry where that is not known, so that one mistake does not become many.
+    """
     owner: str = ""
-    """Who has the names: ``cpu-x86``."""
+    """The owner of the names: ``cpu-x86``."""
     tune: Callable[[Kind, Node, Report], None] | None = None
-    """Checks a ``!tune`` value against the kind that it stands for."""
+    """A function that checks a ``!tune`` value against the kind that it replaces; None: refused."""
     errors: list[SepTranError] = field(default_factory=list)
 
     def wrong(self, message: str, where: Location, hint: str | None = None) -> None:
-        """A value of the wrong kind."""
+        """Report a value of the wrong kind."""
         self.errors.append(self.family.wrong_value(message, where, hint=hint))
 
     def unknown(self, what: str, name: str, where: Location, extra: tuple[str, ...] = ()) -> None:
-        """A name that does not exist; `extra` are words allowed besides."""
+        """Report a name that does not exist; `extra` are words allowed besides."""
         known = [n for n in (*self.names[what], *extra) if "*" not in n]
         listed = f"; {self.owner} has {', '.join(known)}" if self.owner and known else ""
         message = f"unknown {what} {name!r}{listed}"
@@ -60,20 +62,20 @@ class Report:
 
 
 class Kind(Protocol):
-    """What a value may be."""
+    """A kind of value."""
 
     @property
     def expected(self) -> str:
-        """In words, for messages."""
+        """The kind in words, for messages."""
 
     def accepts(self, node: Node) -> bool:
-        """Whether a node is of the right type, whatever its content."""
+        """Return whether a node is of the right type, whatever its content."""
 
     def check(self, node: Node, report: Report) -> None:
-        """Add every mistake to the report."""
+        """Add every mistake in the node to the report."""
 
     def schema(self) -> Schema:
-        """The same as JSON Schema."""
+        """Return the JSON Schema of the kind."""
 
 
 def check(kind: Kind, node: Node, report: Report) -> None:
@@ -91,7 +93,7 @@ def check(kind: Kind, node: Node, report: Report) -> None:
 
 @dataclass(frozen=True)
 class Text:
-    """A word or sentence, of a form."""
+    """A word or sentence that matches a pattern."""
 
     pattern: str = r"[^\x00-\x1f\x7f]{0,400}"
     what: str = "a text"
@@ -139,7 +141,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Flag:
-    """true or false."""
+    """The kind of true and false."""
 
     expected: str = "true or false"
 
@@ -256,13 +258,13 @@ class ListOf:
 
 @dataclass(frozen=True)
 class TableOf:
-    """Keys of a form with values of one kind."""
+    """A table with keys of one kind and values of one kind."""
 
     key: Text | Named
     value: Kind
     least: int = 0
     known: Mapping[str, Kind] = field(default_factory=dict)
-    """Keys whose values are of a kind of their own."""
+    """The keys whose values have a kind of their own."""
 
     @property
     def expected(self) -> str:
@@ -302,12 +304,12 @@ class Field:
 
 @dataclass(frozen=True)
 class Record:
-    """Known keys, each with its own kind."""
+    """A table with known keys, each with its own kind."""
 
     fields: Mapping[str, Field]
     what: str = "a table"
     require: str = ""
-    """In words, for the message about a missing key."""
+    """Words for the message about a missing key."""
 
     @property
     def expected(self) -> str:
@@ -332,7 +334,7 @@ class Record:
                 report.errors.append(report.family.missing_key(message, node.where))
 
     def _unknown(self, key: str, node: Node, report: Report) -> str:
-        """Report an unknown key; the known one that was probably meant."""
+        """Report an unknown key, and return the known one that was probably meant."""
         hint = nearest(key, self.fields)
         message = f"unknown key {key!r} in {self.what}"
         report.errors.append(report.family.unknown_key(message, node.keys[key], hint=hint))
@@ -371,6 +373,7 @@ class Either:
                 attempt = replace(report, errors=[])
                 check(kind, node, attempt)
                 attempts.append(attempt.errors)
+        # The attempt with the fewest mistakes is most likely the kind that was meant.
         report.errors += sorted(attempts, key=len)[0]
 
     def schema(self) -> Schema:
@@ -378,7 +381,7 @@ class Either:
 
 
 def many(kind: Kind) -> Either:
-    """One, or a list of them."""
+    """Return the kind of one value, or a list of them."""
     return Either((kind, ListOf(kind, least=1)))
 
 
@@ -387,7 +390,7 @@ def _same(name: str, known: str) -> bool:
 
 
 def found(node: Node) -> str:
-    """What was found instead of what is expected."""
+    """Return what a node holds, in the words of a message."""
     if isinstance(node.value, Mapping):
         return "a table"
     if isinstance(node.value, tuple):
@@ -399,12 +402,12 @@ def found(node: Node) -> str:
 
 
 def advice(node: Node) -> str | None:
-    """What to write instead of a word that YAML versions disagree on."""
+    """Return a hint about a word that YAML versions disagree on, else None."""
     if node.value in ("yes", "no", "on", "off", "Yes", "No", "On", "Off"):
         return "write true or false"
     return None
 
 
 def quoted(text: str) -> str:
-    """A piece of a file, cut where it is long."""
+    """Return a part of a file in quotes, shortened where it is long."""
     return repr(text if len(text) <= 80 else f"{text[:77]}...")

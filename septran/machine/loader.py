@@ -1,4 +1,4 @@
-"""From a machine file to a `Machine`."""
+"""Loading of a machine file as a `Machine`."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def mappings_root() -> Path:
 
 
 def machine_names() -> tuple[str, ...]:
-    """The machines that come with SepTran, by name."""
+    """Return the names of the machines that come with SepTran."""
     return tuple(sorted(p.stem for p in (mappings_root() / "machines").glob("*.yaml")))
 
 
 def load_machine(machine: str | Path | Machine) -> Machine:
-    """A machine by name (``cpu-x86``) or by the path of its file.
+    """Return a machine by name (``cpu-x86``) or by the path of its file.
 
     Raises MachineError, or Errors with all mistakes of the file.
     """
@@ -79,7 +79,7 @@ def _load(path: str, stamp: tuple[int, int]) -> Machine:
 
 
 def read_machine(text: str, file: str) -> Machine:
-    """The machine that `text` describes; `file` is for messages.
+    """Return the machine that `text` describes; `file` is for messages.
 
     Raises MachineError, or Errors with all mistakes.
     """
@@ -104,7 +104,7 @@ def _section(node: Node, key: str) -> Mapping[str, Node]:
 
 
 def _across(node: Node) -> list[SepTranError]:
-    """Mistakes that only show when several entries are seen together."""
+    """Return mistakes that only show when several entries are seen together."""
     found = (_levels, _edges, _clock, _aliases, _capacities, _operands)
     return [error for of in found for error in of(node)]
 
@@ -141,7 +141,7 @@ def _edges(node: Node) -> list[SepTranError]:
 
 
 def _clock(node: Node) -> list[SepTranError]:
-    """Figures that cannot be converted without the clock."""
+    """Return a mistake for a figure that cannot be converted without the clock."""
     if node.get("clock_mhz"):
         return []
     for section, key, kind, needless in (
@@ -189,11 +189,11 @@ def _capacities(node: Node) -> list[SepTranError]:
 
 
 _OPERANDS = {"map": ("Y", "X")} | {name: p.operands for name, p in PRIMITIVES.items()}
-"""Of each primitive; a tensor expression's are what it writes and what it reads."""
+"""The operands of each primitive; a tensor expression writes Y and reads X."""
 
 
 def _operands(node: Node) -> list[SepTranError]:
-    """Operands that an instruction's primitive does not have, and lists that do not fit them."""
+    """Return mistakes in an instruction's operands, and in lists that do not fit them."""
     errors: list[SepTranError] = []
     for name, entry in _section(node, "instructions").items():
         primitive = _text(entry, "primitive")
@@ -211,7 +211,7 @@ def _operands(node: Node) -> list[SepTranError]:
 
 
 def _gemm_extents(name: str, entry: Node) -> list[SepTranError]:
-    """Lists of a gemm's instruction that have not an entry for each extent or operand."""
+    """Return lists of a gemm's instruction without an entry for each extent or operand."""
     errors: list[SepTranError] = []
     dtypes = entry.get("dtypes")
     lists: list[tuple[Node | None, tuple[int, ...], str]]
@@ -256,7 +256,7 @@ def _machine(node: Node) -> Machine:
 
 
 def _former_keys(node: Node) -> Iterator[FormerKey]:
-    """Each former name in the file, where it stands first."""
+    """Yield each former name in the file, at its first place."""
     parts = [node, *(p for n in ("processors", "memories") for p in _section(node, n).values())]
     for name, now in FORMER_KEYS.items():
         places = [part.keys[name] for part in parts if name in part.items]
@@ -283,7 +283,7 @@ def _processors(node: Node) -> tuple[Processor, ...]:
 
 
 def _host_cores() -> int:
-    """Logical processors that this process may run on."""
+    """Return the number of logical processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1
@@ -355,7 +355,7 @@ def _moves(node: Node, memories: tuple[str, ...]) -> tuple[tuple[str, str], ...]
 
 
 def _throughput(node: Node | None, arch: str) -> float | None:
-    """The figure, or that of `arch` from a table; of this host's where `arch` is native."""
+    """Return the figure, or `arch`'s from a table; this host's where `arch` is native."""
     if node is None:
         return None
     if not isinstance(node.value, Mapping):
@@ -365,7 +365,7 @@ def _throughput(node: Node | None, arch: str) -> float | None:
 
 
 def _host_level(levels: tuple[str, ...]) -> str:
-    """The first of `levels` that Linux names among this processor's features."""
+    """Return the first of `levels` that Linux lists among this processor's features."""
     try:
         flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
     except OSError:
@@ -406,7 +406,7 @@ def _words(node: Node, key: str) -> tuple[str, ...]:
 
 
 def _frozen(section: Mapping[str, Node]) -> Mapping[str, Any]:
-    """Plain data that cannot be changed: tuples for lists, read-only tables."""
+    """Return plain data that cannot be changed: tuples for lists, read-only tables."""
 
     def freeze(node: Node) -> Any:
         if isinstance(node.value, Mapping):

@@ -1,4 +1,4 @@
-"""The mistakes that a machine file can hold, one class each."""
+"""The mistakes in a machine file, one class each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hardware is: processors, memories, engines that move, instructions that compute."""
+"""The model of hardware: processors, memories, engines that copy, instructions that compute."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class FormerKey:
 
     @property
     def message(self) -> str:
-        """One sentence."""
+        """The remark in one sentence."""
         return f"`{self.name}` is called `{self.now}` now"
 
     @property
     def hint(self) -> str:
-        """What to write."""
+        """The hint: what to write."""
         return f"write {self.now}; a later version will not know {self.name}"
 
 
@@ -49,16 +49,16 @@ class Processor:
 
     name: str
     count: int = 1
-    """How many there are in one `of`."""
+    """The number of these in one `of`."""
     of: str | None = None
-    """The level that holds it; None for the outermost."""
+    """The level that contains it; None for the outermost."""
     display_name: str = ""
     """The vendor's name, for display."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A memory that tasks can place tensors in."""
+    """A memory in which tasks can place tensors."""
 
     name: str
     visible_to: str
@@ -69,33 +69,36 @@ class Memory:
     """Peak bandwidth of one instance; None when unknown."""
     latency_ns: float | None = None
     alignment: int = 1
-    """Bytes that each buffer's start is a multiple of."""
+    """The number of bytes of which each buffer's start is a multiple."""
     cached: bool = False
-    """Whether hardware fills it by itself (a cache level): placement is then a copy into
-    a compact buffer that stays there, and the capacity a limit of good speed."""
+    """Whether hardware fills it by itself (a cache level).
+
+    Placement is then a copy into a compact buffer that stays there, and the capacity a limit of
+    good speed.
+    """
 
 
 @dataclass(frozen=True)
 class Engine:
-    """What carries out copies along some memory edges."""
+    """A unit that carries out copies along some memory edges."""
 
     name: str
     moves: tuple[tuple[str, str], ...]
-    """Memory edges ``(from, to)``."""
+    """The memory edges ``(from, to)``."""
     asynchronous: bool = False
     completes_by: str = "return"
-    """How completion is seen: ``return``, ``mbarrier``, ``group``, ``event``, ..."""
+    """The way in which completion is seen: ``return``, ``mbarrier``, ``group``, ``event``, ..."""
     bytes_per_cycle: float | None = None
     latency_cycles: int = 0
     alignment: int = 1
-    """Bytes that addresses and row lengths must be a multiple of."""
+    """The number of bytes of which addresses and row lengths must be a multiple."""
     queue_depth: int | None = None
     layouts: tuple[str, ...] = ("row",)
-    """Kinds of layout that it can write while it copies (layouts.py)."""
+    """The kinds of layout that it can write while it copies (layouts.py)."""
     transposes: bool = True
     """Whether it can gather elements in any order, or only contiguous rows."""
     location: Location | None = field(default=None, compare=False, repr=False)
-    """Where the machine file names it; not shown, as kernels are known by what is."""
+    """The place in the machine file; not in the repr, by which kernels are identified."""
 
 
 @dataclass(frozen=True)
@@ -104,30 +107,32 @@ class Instruction:
 
     name: str
     primitive: str
-    """``gemm``, ``copy``, ``fill``, or ``map`` (any tensor expression)."""
+    """The primitive: ``gemm``, ``copy``, ``fill``, or ``map`` (any tensor expression)."""
     dtypes: tuple[tuple[str, ...], ...] = ()
-    """Accepted dtypes, one tuple an option, operands in the primitive's order."""
+    """Accepted dtypes, one tuple for each option, operands in the primitive's order."""
     tile: tuple[int, ...] = ()
-    """Extents of one issue, in order of the primitive's axes (gemm: m, n, k)."""
+    """The extents of one issue, in order of the primitive's axes (gemm: m, n, k)."""
     multiple_of: tuple[int, ...] = ()
-    """What the operands' extents must be multiples of; () when any will do."""
+    """The numbers of which the operands' extents must be multiples; () when any will do."""
     operands: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """Memories that each operand may be in; missing when any will do."""
+    """The memories that each operand may be in; missing when any will do."""
     layouts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Layout that each operand must have, as text of `Layout.parse`; missing when any."""
+    """The layout of each operand, as text of `Layout.parse`; missing when any will do."""
     panels: tuple[int, ...] = ()
-    """Rows or columns of the panels that an operand is packed in, and how many elements along
-    the sum lie side by side where it is not one; () when any will do."""
+    """The rows or columns of a panel in which an operand is packed; () when any will do.
+
+    A second number, where it is not one, says how many elements along the sum lie side by side.
+    """
     requires: tuple[str, ...] = ()
-    """Features of the processor that it needs, in the words of the code generator."""
+    """The features of the processor that it needs, in the words of the code generator."""
     issued_by: str = ""
-    """Processor level; empty for whichever runs the leaf."""
+    """The processor level that issues it; empty for whichever runs the leaf."""
     throughput: float | None = None
-    """Multiply-adds (or elements) a cycle of one issuing unit."""
+    """Multiply-adds (or elements) a cycle of one issuing unit; None when unknown."""
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """What only its emitter reads, such as a register tile."""
+    """Options that only its emitter reads, such as a register tile."""
     location: Location | None = field(default=None, compare=False, repr=False)
-    """As that of an `Engine`."""
+    """The place in the machine file, as that of an `Engine`."""
 
 
 @dataclass(frozen=True)
@@ -136,28 +141,30 @@ class Machine:
 
     name: str
     backend: str
-    """Which target generates code: the name of a folder of `septran/targets`."""
+    """The target that generates code: the name of a folder of `septran/targets`."""
     arch: str = ""
     clock_mhz: float | None = None
     processors: tuple[Processor, ...] = ()
-    """Outermost first."""
+    """The levels, outermost first."""
     memories: tuple[Memory, ...] = ()
-    """Largest first."""
+    """The memories, largest first."""
     engines: tuple[Engine, ...] = ()
-    """The first that fits an edge is the default."""
+    """The engines; the first that fits an edge is the default."""
     instructions: tuple[Instruction, ...] = ()
-    """Preferred first."""
+    """The instructions, preferred ones first."""
     aliases: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Other words that mappings may use for its processors, memories, instructions; a ``*``
-    in one stands for any letters. The machine's own names are never aliases."""
+    """Other words that mappings may use for its processors, memories, instructions.
+
+    A ``*`` in one stands for any letters. The machine's own names are never aliases.
+    """
     vendor: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """The vendor library's names and limits (DSAs)."""
     location: Location | None = field(default=None, compare=False)
     former_keys: tuple[FormerKey, ...] = field(default=(), compare=False)
-    """Where its file has a key by a name that the key had before."""
+    """The keys that its file has under a former name."""
 
     def canonical(self, name: str) -> str:
-        """The machine's own word for a name or alias; unknown words stay as they are."""
+        """The machine's own word for a name or alias; unknown words are returned as they are."""
         if name in self.aliases:
             return self.aliases[name]
         for pattern, own in self._patterns:
@@ -167,7 +174,7 @@ class Machine:
 
     @cached_property
     def _patterns(self) -> tuple[tuple[re.Pattern[str], str], ...]:
-        """Aliases with a ``*``, and what they stand for."""
+        """The aliases with a ``*``, each with its own name."""
         return tuple(
             (re.compile(fnmatch.translate(alias)), own)
             for alias, own in self.aliases.items()
@@ -175,19 +182,19 @@ class Machine:
         )
 
     def processor(self, name: str) -> Processor:
-        """The level of that name or alias; KeyError where there is none."""
+        """Return the level of that name or alias; raises KeyError where there is none."""
         return _named(self.processors, self.canonical(name))
 
     def memory(self, name: str) -> Memory:
-        """The memory of that name or alias; KeyError where there is none."""
+        """Return the memory of that name or alias; raises KeyError where there is none."""
         return _named(self.memories, self.canonical(name))
 
     def engine(self, name: str) -> Engine:
-        """The engine of that name or alias; KeyError where there is none."""
+        """Return the engine of that name or alias; raises KeyError where there is none."""
         return _named(self.engines, self.canonical(name))
 
     def instruction(self, name: str) -> Instruction:
-        """The instruction of that name or alias; KeyError where there is none."""
+        """Return the instruction of that name or alias; raises KeyError where there is none."""
         return _named(self.instructions, self.canonical(name))
 
     @property
@@ -197,19 +204,19 @@ class Machine:
 
     @property
     def main_memory(self) -> Memory:
-        """Where the caller's tensors are: the first memory."""
+        """The memory of the caller's tensors, which is the first one."""
         return self.memories[0]
 
     def depth(self, processor: str) -> int:
-        """How far inside a level is; 0 for the outermost."""
+        """Return the number of levels around a level; 0 for the outermost."""
         return self.processors.index(self.processor(processor))
 
     def sees(self, processor: str, memory: str) -> bool:
-        """Whether code at a level can use a memory."""
+        """Return whether code at a level can use a memory."""
         return self.depth(processor) >= self.depth(self.memory(memory).visible_to)
 
     def engines_for(self, source: str, target: str) -> tuple[Engine, ...]:
-        """Engines that move along an edge, the default first."""
+        """Return the engines that move along an edge, the default first."""
         return tuple(e for e in self.engines if (source, target) in e.moves)
 
 

@@ -26,12 +26,15 @@ from septran.location import Location
 
 MOST_BYTES = 1 << 20
 MOST_NODES = 20_000
-"""A long mapping has a few hundred; at this many, reading takes about half a second."""
+"""The greatest number of values in a file.
+
+A long mapping has a few hundred; at this many, reading takes about half a second.
+"""
 MOST_DEPTH = 32
 MOST_FILES = 64
-"""Files whose text is kept for errors to quote, beside texts that are in no file."""
+"""The number of files whose text is kept for errors to quote, beside texts that are in no file."""
 _files: dict[str, None] = {}
-"""Their names, the one that was read first at the front."""
+"""The names of those files, the one that was read first at the front."""
 TUNE = "tune"
 
 Scalar = Union[None, bool, int, float, str]
@@ -44,13 +47,13 @@ class Node:
     value: Scalar | tuple[Node, ...] | Mapping[str, Node]
     where: Location
     tag: str = ""
-    """``tune`` or nothing."""
+    """``tune``, or empty."""
     keys: Mapping[str, Location] = field(default_factory=lambda: MappingProxyType({}))
-    """Where each key of a mapping is."""
+    """The place of each key of a mapping."""
 
     @property
     def items(self) -> Mapping[str, Node]:
-        """The entries of a mapping; none for anything else."""
+        """The entries of a mapping; none for any other value."""
         return self.value if isinstance(self.value, Mapping) else {}
 
     @property
@@ -62,18 +65,18 @@ class Node:
 
     @property
     def text(self) -> str:
-        """A scalar as it reads in YAML."""
+        """The text of a scalar in YAML."""
         if isinstance(self.value, bool):
             return "true" if self.value else "false"
         return str(self.value)
 
     def get(self, key: str) -> Node | None:
-        """The value of a key; None where it is missing or empty."""
+        """Return the value of a key; None where it is missing or empty."""
         found = self.items.get(key)
         return found if found is not None and found.value is not None else None
 
     def plain(self) -> Any:
-        """As lists, dicts and scalars, without places and tags."""
+        """Return the value as lists, dicts and scalars, without places and tags."""
         if isinstance(self.value, Mapping):
             return {key: value.plain() for key, value in self.value.items()}
         if isinstance(self.value, tuple):
@@ -82,7 +85,7 @@ class Node:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file of that name is there; a name that no file can have is none."""
+    """Return whether a file of that name exists; a name that no file can have is none."""
     try:
         return path.is_file()
     except OSError:  # longer than the system allows
@@ -90,7 +93,7 @@ def is_file(path: Path) -> bool:
 
 
 def read_text(path: Path, kind: type[SepTranError], missing: type[SepTranError]) -> str:
-    """The text of a file of at most 1 MiB in UTF-8; raises `missing` or `kind`."""
+    """Return the text of a UTF-8 file of at most 1 MiB; raises `missing` or `kind`."""
     try:
         if path.exists() and not path.is_file():  # a device or pipe may never end
             raise missing(f"{path} is not a file")
@@ -115,7 +118,7 @@ def read_text(path: Path, kind: type[SepTranError], missing: type[SepTranError])
 
 
 def name_text(text: str, what: str) -> str:
-    """A file name for text that is in no file, under which errors can quote its lines."""
+    """Return a file name for text that is in no file, under which errors can quote its lines."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     name = f"<{what} {digest}>"
     _remember(text, name)
@@ -123,10 +126,10 @@ def name_text(text: str, what: str) -> str:
 
 
 def _remember(text: str, name: str) -> None:
-    """Let errors quote the lines as they were when they were read.
+    """Keep lines for errors to quote, as they were when they were read.
 
-    Of files the latest `MOST_FILES`: a process that reads ever more of them would keep them all,
-    and what is let go is read from the disk again.
+    Only the latest `MOST_FILES` files are kept: a process that reads ever more of them would keep
+    them all, and the lines of others are read from the disk again.
     """
     lines = [line + "\n" for line in re.split(r"\r\n|\n|\r", text)]
     linecache.cache[name] = (len(text), None, lines, name)
@@ -139,7 +142,7 @@ def _remember(text: str, name: str) -> None:
 
 
 def parse(text: str, file: str, kind: type[SepTranError]) -> Node:
-    """The one document in `text`; raises `kind` with the place."""
+    """Return the one document in `text`; raises `kind` with the place."""
     if len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES:
         where = Location(file, 1)
         raise kind(f"the text is larger than {MOST_BYTES >> 20} MiB", where)
@@ -151,11 +154,11 @@ class _Open:
     """A list or mapping that is being read."""
 
     start: int
-    """The character that it begins at."""
+    """The position of its first character."""
     where: Location
     tag: str
     entries: dict[str, Node] | None
-    """None for a list."""
+    """The entries of a mapping; None for a list."""
     elements: list[Node] = field(default_factory=list)
     keys: dict[str, Location] = field(default_factory=dict)
     key: str | None = None

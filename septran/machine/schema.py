@@ -1,4 +1,4 @@
-"""What a machine file holds, key by key: the source of its checks and its JSON Schema."""
+"""The schema of a machine file, key by key: the source of its checks and its JSON Schema."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _VENDOR_KEY = Text(
 )
 
 FORMER_KEYS = {"called": "display_name"}
-"""Keys that a version ago had another name, which is read for one version more."""
+"""The new name of each key that had another one a version ago, which is still read."""
 DISPLAY_NAME = {
     "display_name": Field(FREE, "the vendor's name, for display"),
     "called": Field(FREE, "former name of display_name"),
@@ -113,7 +113,7 @@ _FIGURES: dict[str, Kind] = {
     "asynchronous": Flag(),
     "along_sum": ListOf(Choice(dtypes.ALL)),
 }
-"""Options that are read here; an emitter of one's own may have others."""
+"""The options that the compiler itself reads; a user's emitter may have others."""
 _LIMITS: dict[str, Kind] = {
     "flags": Whole(least=0),
     "flag_depth": Whole(),
@@ -121,7 +121,7 @@ _LIMITS: dict[str, Kind] = {
     "clusters": Whole(),
     "limits": TableOf(_VENDOR_KEY, Whole(least=0)),
 }
-"""Numbers of the vendor section that are read here."""
+"""The numbers of the vendor section that the compiler reads."""
 INSTRUCTION = Record(
     {
         "primitive": Field(
@@ -197,7 +197,7 @@ MACHINE = Record(
 
 
 def machine_schema() -> Schema:
-    """The JSON Schema of machine files (draft 2020-12)."""
+    """Return the JSON Schema of machine files (draft 2020-12)."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "SepTran machine",

@@ -38,11 +38,11 @@ class Amount:
     units: Mapping[str, tuple[str, float]]
     example: str
     suffix: str = ""
-    """Pattern of what may follow the unit, such as ``/SM``; it only informs."""
+    """A pattern of text that may follow the unit, such as ``/SM``; it only informs."""
     positive: bool = True
-    """Whether it is more than zero."""
+    """Whether the amount must be greater than zero."""
     least: float = 0.0
-    """What it is at least, in the base unit."""
+    """The least amount, in the base unit."""
 
     @property
     def expected(self) -> str:
@@ -62,7 +62,7 @@ class Amount:
             report.wrong(f"{node.text} is not {below}", node.where, f"such as {self.example}")
 
     def read(self, node: Node) -> tuple[float, str]:
-        """The number in the base unit, and that unit."""
+        """Return the number in the base unit, and that unit; raises ValueError for other texts."""
         found = self._split(node.text)
         if found is None:
             raise ValueError(node.text)
@@ -90,7 +90,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class PowerOfTwo:
-    """What addresses are multiples of, up to a bound."""
+    """A power of two, up to a bound, of which addresses are multiples."""
 
     most: int = 1 << 16
     expected: str = "a power of two, such as 64"

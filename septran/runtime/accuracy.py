@@ -1,4 +1,4 @@
-"""Is a result right? The exact value of every element, and how far off rounding may be.
+"""Verdicts on results: the exact value of every element, and a bound on the rounding error.
 
 `error_bounds` runs a task tree in float64 and carries an error bound along with every
 element: the running error analysis of the program itself, whatever operator it is. A
@@ -28,7 +28,7 @@ from septran.task.reference import positions
 from septran.task.tree import Allocate, Assign, Launch, Loop, Primitive, Statement, TaskTree
 
 SAFETY = 2.0
-"""The reference rounds, too, and by no more than the kernel."""
+"""The factor on the bound: the reference rounds, too, and by no more than the kernel."""
 
 
 class NoBoundError(SepTranError):
@@ -45,24 +45,24 @@ class WrongResultError(SepTranError):
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How one output compares with the exact result."""
+    """The comparison of one output with the exact result."""
 
     name: str
     elements: int
     wrong: int
-    """Elements outside of the bound, or NaN or infinite where the exact result is not."""
+    """The number of elements outside of the bound, or NaN or infinite unlike the exact ones."""
     worst: float
-    """The greatest error as a fraction of what is allowed; at most 1 when right."""
+    """The greatest error as a fraction of the bound; at most 1 when right."""
     largest_error: float
     """The greatest difference from the exact result."""
     unknown: int
-    """Elements about which nothing can be promised (overflow, a jump within the error)."""
+    """The number of elements without a finite bound (overflow, a jump within the error)."""
     where: tuple[int, ...] | None
-    """The worst element's coordinates; None for empty outputs."""
+    """The coordinates of the worst element; None for empty outputs."""
     found: float
-    """What the kernel has there."""
+    """The kernel's value of that element."""
     expected: float
-    """What is exact there."""
+    """The exact value of that element."""
 
     @property
     def right(self) -> bool:
@@ -114,7 +114,7 @@ def error_bounds(
     scalars: Mapping[str, float | int] | None = None,
     flushed: frozenset[str] = frozenset(),
 ) -> dict[str, Bounded]:
-    """Exact value and error bound of every output of `tree`; missing outputs start at zero.
+    """Return the exact value and error bound of every output; missing outputs start at zero.
 
     Products of operands of `flushed` types may take what is below their normal numbers for zero.
 
@@ -136,8 +136,8 @@ def error_bounds(
 class _Tensor:
     """A tensor under construction: settled values, and sums that are still growing.
 
-    The error of a sum depends on how many terms it has in the end, as they may be added
-    in any order; so terms and their magnitudes are counted until the sum is read.
+    The error of a sum depends on the number of its terms in the end, as they may be added in any
+    order; so terms and their magnitudes are counted until the sum is read.
     """
 
     def __init__(self, dtype: str, start: Bounded) -> None:
@@ -150,7 +150,7 @@ class _Tensor:
         self.stores = np.zeros(shape)
 
     def bounded(self) -> Bounded:
-        """All of it."""
+        """Return all of the tensor."""
         whole = View.whole("", self.value.shape)
         return self.read(whole, {})
 
@@ -224,7 +224,7 @@ class _Held:
 
 @dataclass
 class _Run:
-    """The tree in program order, as in `task.reference`, on bounded numbers."""
+    """A run of the tree in program order, as in `task.reference`, on bounded numbers."""
 
     values: dict[Var, int]
     scalars: Mapping[str, float | int]
@@ -269,7 +269,7 @@ class _Run:
         return held.tensor.read(held.part(view), self.values)
 
     def factor(self, view: View, env: dict[str, _Held]) -> Bounded:
-        """An operand of a product, which some instructions flush."""
+        """Return an operand of a product; some instructions flush its subnormal numbers to zero."""
         found = self.read(view, env)
         return rounding.flushed(found) if found.dtype in self.flushed else found
 

@@ -1,4 +1,4 @@
-"""Kernels in a file or folder: what `Kernel.save` writes and `septran.load` reads.
+"""Kernels in a file or folder, as `Kernel.save` writes and `septran.load` reads them.
 
     archive.json          signature, shapes and dtypes, the host it was made on
     manifest.json         SHA-256 of every file
@@ -46,7 +46,7 @@ _LIMIT_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class SavedStage(Stage):
-    """A stage of a loaded kernel: its text."""
+    """The text of a stage of a loaded kernel."""
 
     name: str
     text: str
@@ -57,11 +57,11 @@ class SavedStage(Stage):
         return self.text
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """Plain text only."""
+        """Return plain text only."""
         return {"text/plain": self.text}
 
     def to_dict(self) -> dict[str, Any]:
-        """Its name and text."""
+        """Return the stage's name, text and backend."""
         return asdict(self)
 
 
@@ -95,7 +95,7 @@ def _write(
 
 
 def load(path: str | Path) -> Kernel:
-    """The kernel that `Kernel.save` wrote: it runs, and shows its stages as text.
+    """Return the kernel that `Kernel.save` wrote: it runs, and shows its stages as text.
 
     Every file is compared with its hash before any machine code is loaded. Load only
     what you trust: a saved kernel is code.
@@ -125,11 +125,11 @@ def load(path: str | Path) -> Kernel:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a saved kernel's files are."""
+    """The place of a saved kernel's files."""
 
     folder: Path
     temporary: TemporaryFolder | None = None
-    """What the folder goes with, where it was unpacked."""
+    """The folder that is removed with this object, where the files were unpacked."""
 
 
 def _unpacked(path: Path) -> _Place:
@@ -143,7 +143,7 @@ def _unpacked(path: Path) -> _Place:
 
 
 def _unknown_shapes(signature: Signature, compiled: tuple[Specialisation, ...]) -> ArchiveError:
-    """The error of a loaded kernel that is called with shapes it was not compiled for."""
+    """Return the error for a loaded kernel called with shapes it was not compiled for."""
     known = "; ".join(
         ", ".join(f"{t.name} {t.dtype}{list(t.shape or ())}" for t in s.tensors if not t.writes)
         for s in compiled
@@ -197,7 +197,7 @@ def _save(name: str, executable: Executable, folder: Path) -> None:
 
 
 def _verified(path: Path, folder: Path) -> dict[str, Any]:
-    """What ``archive.json`` says, once all hashes are right; raises ArchiveError."""
+    """Return the content of ``archive.json``, once all hashes are right; raises ArchiveError."""
     if not (folder / ARCHIVE).is_file():
         raise ArchiveError(f"{path} is no saved kernel", hint="Kernel.save writes one")
     if not intact(folder, KEY):
@@ -246,7 +246,7 @@ def _text(name: str) -> Any:
 
 
 class _SavedStages(Stages):
-    """Texts of the stages, and the executable, each read when it is looked at."""
+    """The texts of the stages, and the executable, each read when it is first used."""
 
     def __init__(self, place: _Place, number: int, backend: str) -> None:
         super().__init__()

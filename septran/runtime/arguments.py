@@ -1,8 +1,8 @@
-"""From what a caller passes to what a kernel runs on: binding, checks, copies.
+"""Binding, checks and copies of the arguments of a call.
 
-Everything that is wrong with a call is reported at once, by the tensors' names. What a
-kernel cannot read as it lies (views with strides, foreign byte order, odd addresses) is
-copied; what would give a wrong result is an error.
+All mistakes of a call are reported at once, by the tensors' names. Arrays that a kernel cannot
+read as they lie (views with strides, foreign byte order, odd addresses) are copied; what would
+give a wrong result is an error.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ _OBSTACLES: Mapping[str, type[SepTranError]] = {
 
 @dataclass(frozen=True)
 class Bound:
-    """A call's arguments by name, checked as far as the signature goes."""
+    """The arguments of a call by name, checked against the signature."""
 
     library: Library
     arrays: Mapping[str, Any]
-    """Those that were passed; outputs may be missing."""
+    """The arrays that were passed; outputs may be missing."""
     scalars: Mapping[str, Any]
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Extents of what was passed."""
+        """The extents of the arrays that were passed."""
         return {name: self.library.shape(x) for name, x in self.arrays.items()}
 
     @property
     def dtypes(self) -> dict[str, str]:
-        """Element types of what was passed (all known: they are checked)."""
+        """The element types of the arrays that were passed (all known: they are checked)."""
         return {name: str(self.library.dtype(x)) for name, x in self.arrays.items()}
 
     def numpy(self) -> dict[str, Any]:
-        """The arrays as NumPy's, in native byte order."""
+        """Return the arrays as NumPy's, in native byte order."""
         arrays = {name: self.library.numpy(x) for name, x in self.arrays.items()}
         return {n: x if x.dtype.isnative else NUMPY.copied(x) for n, x in arrays.items()}
 
@@ -74,7 +74,7 @@ class Bound:
 def bind(
     signature: Signature, tensors: Sequence[Any], out: Any, named: Mapping[str, Any], device: str
 ) -> Bound:
-    """Give every argument its name and check it; raises all that is wrong at once."""
+    """Give every argument its name and check it; raises all mistakes at once."""
     arrays = _named_inputs(signature, tensors, named)
     arrays |= _named_outputs(signature, out, arrays)
     libraries = {name: library_of(x) for name, x in arrays.items()}
@@ -95,7 +95,7 @@ def bind(
 def scalar_values(
     kernel: str, scalars: Sequence[ScalarParam], given: Mapping[str, Any]
 ) -> tuple[Scalar, ...]:
-    """The scalars in their order, with defaults, each of its type; raises ScalarError."""
+    """Return the scalars in order, with defaults, each of its type; raises ScalarError."""
     errors: list[SepTranError] = []
     values: list[Scalar] = []
     for scalar in scalars:
@@ -109,7 +109,7 @@ def scalar_values(
 
 
 def given_or_new(tensor: TensorParam, bound: Bound, device: str) -> Any:
-    """A call's array for a tensor; what is summed into starts at zero where none is given."""
+    """Return a call's array for a tensor, or a new one: zeros if it is read, else undefined."""
     if tensor.name in bound.arrays:
         return bound.arrays[tensor.name]
     make = bound.library.zeros if tensor.reads else bound.library.empty
@@ -117,19 +117,19 @@ def given_or_new(tensor: TensorParam, bound: Bound, device: str) -> Any:
 
 
 def compact(tensor: TensorParam, x: Any, library: Library, device: str) -> Any:
-    """In place of an array that cannot be passed: a copy, or room for what is only written."""
+    """Return a copy of an array that cannot be passed, or a new array if it is only written."""
     if tensor.writes and not tensor.reads:
         return library.empty(tensor.shape or (), tensor.dtype or "", device)
     return library.copied(x)
 
 
 def by_name(specialisation: Specialisation, scalars: Sequence[Scalar]) -> dict[str, Scalar]:
-    """The scalars of a call with their names."""
+    """Return the scalars of a call with their names."""
     return {s.name: value for s, value in zip(specialisation.scalars, scalars, strict=True)}
 
 
 def check_against(kernel: str, specialisation: Specialisation, bound: Bound) -> None:
-    """Check what the signature left open: shapes and dtypes that only tracing tells."""
+    """Check the shapes and dtypes that only tracing tells; raises all mistakes at once."""
     errors: list[SepTranError] = []
     shapes, dtypes = bound.shapes, bound.dtypes
     for tensor in specialisation.tensors:
@@ -197,7 +197,7 @@ def _too_many(signature: Signature, count: int) -> SepTranError:
 
 
 def _elsewhere(signature: Signature, name: str) -> str | None:
-    """Where a word that is no argument of a call belongs; None where nothing is called so."""
+    """Return a hint where a word that is no argument of a call belongs; None for unknown words."""
     flag = difflib.get_close_matches(name, signature.static, n=1, cutoff=0.8)
     if flag:
         return (
@@ -297,7 +297,7 @@ def _dtype_error(kernel: str, tensor: TensorParam, library: Library, dtype: str)
 
 
 def _size_errors(signature: Signature, shapes: Mapping[str, tuple[int, ...]]) -> list[SepTranError]:
-    """Named dimensions must have one extent: ``K is 64 in A (128 x 64), but 32 in B``."""
+    """Errors for named dimensions with two extents: ``K is 64 in A (128 x 64), but 32 in B``."""
     errors: list[SepTranError] = []
     seen: dict[str, tuple[int, str]] = {d: (n, "the mapping") for d, n in signature.sizes}
     for name, shape in shapes.items():

@@ -1,4 +1,4 @@
-"""NumPy arrays and torch tensors behind one face, and whether they share memory."""
+"""One interface for NumPy arrays and torch tensors, and whether they share memory."""
 
 from __future__ import annotations
 
@@ -15,72 +15,72 @@ from septran.dtypes import ALL, bits_dtype, numpy_dtype
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why an array cannot be passed on."""
+    """An array that cannot be passed on, with the reason."""
 
     kind: str
-    """``gradient``, ``device``, ``read-only`` or ``kind``."""
+    """The kind of reason: ``gradient``, ``device``, ``read-only`` or ``kind``."""
     message: str
     hint: str
 
 
 class Library(Protocol):
-    """What the runtime needs to know of one array library."""
+    """The operations of one array library that the runtime needs."""
 
     name: str
 
     def shape(self, x: Any) -> tuple[int, ...]:
-        """Extents."""
+        """Return the extents."""
 
     def dtype(self, x: Any) -> str | None:
-        """Our name of the element type (in native byte order); None for one we lack."""
+        """Return our name of the element type (in native byte order); None for one we lack."""
 
     def dtype_text(self, x: Any) -> str:
-        """The library's own name of the element type."""
+        """Return the library's own name of the element type."""
 
     def obstacle(self, x: Any, device: str, output: bool) -> Obstacle | None:
-        """What forbids to use `x` on a device; None where nothing does."""
+        """Return the reason why `x` cannot be used on a device; None where it can."""
 
     def ready(self, tensors: Sequence[Any], outputs: Sequence[Any], device: str) -> bool:
-        """Whether arrays can be passed as they are: on the device, compact, aligned; cheap.
+        """Return whether arrays can be passed as they are: on the device, compact, aligned; cheap.
 
         And whether each of `outputs` surely shares no memory with any other array.
         """
 
     def plain(self, x: Any) -> bool:
-        """Whether `ready` is enough to know for all arrays of this type and dtype."""
+        """Return whether `ready` is enough to know for all arrays of this type and dtype."""
 
     def touched(self, arrays: tuple[Any, ...]) -> None:
-        """Tell the library that arrays were written to behind its back."""
+        """Notify the library that arrays were written to without it."""
 
     def allocator(self, shape: tuple[int, ...], dtype: str, device: str) -> Callable[[], Any]:
-        """A fast `empty` of one kind of array."""
+        """Return a fast `empty` for one kind of array."""
 
     def awkward(self, x: Any) -> str | None:
         """Why an input must be copied first (``it is transposed``); None where it need not."""
 
     def copied(self, x: Any) -> Any:
-        """A compact, aligned, native copy."""
+        """Return a compact, aligned, native copy."""
 
     def passed(self, x: Any) -> Any:
-        """An object over the same memory that DLPack can export."""
+        """Return an object over the same memory that DLPack can export."""
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
-        """A new array, compact, with undefined content."""
+        """Return a new array, compact, with undefined content."""
 
     def zeros(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
-        """A new array of zeros."""
+        """Return a new array of zeros."""
 
     def assign(self, target: Any, source: Any) -> None:
         """Copy all elements."""
 
     def memory(self, x: Any) -> tuple[int, tuple[int, ...]]:
-        """Address of the first element, and the strides in bytes."""
+        """Return the address of the first element, and the strides in bytes."""
 
     def numpy(self, x: Any) -> np.ndarray[Any, Any]:
-        """A NumPy array of the same content, shared where that can be."""
+        """Return a NumPy array of the same content, over the same memory where that is possible."""
 
     def like_numpy(self, x: np.ndarray[Any, Any]) -> Any:
-        """`x` as an array of this library."""
+        """Return `x` as an array of this library."""
 
 
 class NumpyLibrary:
@@ -89,21 +89,21 @@ class NumpyLibrary:
     name = "NumPy"
 
     def shape(self, x: Any) -> tuple[int, ...]:
-        """Extents."""
+        """Return the extents."""
         shape: tuple[int, ...] = x.shape
         return shape
 
     def dtype(self, x: Any) -> str | None:
-        """Our name of the element type; byte order does not count."""
+        """Return our name of the element type; byte order does not count."""
         name = str(x.dtype.newbyteorder("="))
         return name if name in ALL else None
 
     def dtype_text(self, x: Any) -> str:
-        """NumPy's own name."""
+        """Return NumPy's own name."""
         return str(x.dtype)
 
     def obstacle(self, x: Any, device: str, output: bool) -> Obstacle | None:
-        """An array must be plain, and an output writable."""
+        """Why it cannot be used: it is masked, on the host, or an output that is read-only."""
         if isinstance(x, np.ma.MaskedArray):
             return Obstacle("kind", "is a masked array", "pass x.filled(...)")
         if device != "cpu":
@@ -114,7 +114,7 @@ class NumpyLibrary:
         return None
 
     def ready(self, tensors: Sequence[Any], outputs: Sequence[Any], device: str) -> bool:
-        """Compact, aligned and writable (DLPack refuses others), `outputs` apart from all."""
+        """Whether arrays are compact, aligned and writable (DLPack refuses others), and apart."""
         arrays = (*tensors, *outputs)
         if not all(x.flags.carray for x in arrays):
             return False
@@ -126,18 +126,18 @@ class NumpyLibrary:
         )
 
     def plain(self, x: Any) -> bool:
-        """Of native byte order, and of a type that DLPack exports."""
+        """Return whether it is of native byte order, and of a type that DLPack exports."""
         return bool(x.dtype.isnative and x.dtype.kind != "V")
 
     def touched(self, arrays: tuple[Any, ...]) -> None:
-        """NumPy does not count writes."""
+        """Do nothing: NumPy does not count writes."""
 
     def allocator(self, shape: tuple[int, ...], dtype: str, device: str) -> Callable[[], Any]:
-        """A fast `empty`."""
+        """Return a fast `empty`."""
         return functools.partial(np.empty, shape, numpy_dtype(dtype))
 
     def awkward(self, x: Any) -> str | None:
-        """Why it must be copied; being read-only is no reason (see `passed`)."""
+        """Return why it must be copied; being read-only is no reason (see `passed`)."""
         if not x.dtype.isnative:
             return "its bytes are not in this machine's order"
         if not x.flags.aligned:
@@ -147,11 +147,11 @@ class NumpyLibrary:
         return None
 
     def copied(self, x: Any) -> Any:
-        """A compact, aligned, native copy."""
+        """Return a compact, aligned, native copy."""
         return np.array(x, dtype=x.dtype.newbyteorder("="), order="C", copy=True, subok=False)
 
     def passed(self, x: Any) -> Any:
-        """DLPack exports neither read-only arrays nor bfloat16: go round by the address."""
+        """Return an array that DLPack exports, by the address if it is read-only or bfloat16."""
         name = self.dtype(x)
         held = None if name is None else bits_dtype(name)
         if name is not None and held is not None:
@@ -166,11 +166,11 @@ class NumpyLibrary:
         return x
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
-        """A new array with undefined content."""
+        """Return a new array with undefined content."""
         return np.empty(shape, numpy_dtype(dtype))
 
     def zeros(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
-        """A new array of zeros."""
+        """Return a new array of zeros."""
         return np.zeros(shape, numpy_dtype(dtype))
 
     def assign(self, target: Any, source: Any) -> None:
@@ -178,39 +178,39 @@ class NumpyLibrary:
         target[...] = source
 
     def memory(self, x: Any) -> tuple[int, tuple[int, ...]]:
-        """Address of the first element, and the strides in bytes."""
+        """Return the address of the first element, and the strides in bytes."""
         return x.ctypes.data, x.strides
 
     def numpy(self, x: Any) -> np.ndarray[Any, Any]:
-        """Itself."""
+        """Return the array itself."""
         array: np.ndarray[Any, Any] = x
         return array
 
     def like_numpy(self, x: np.ndarray[Any, Any]) -> Any:
-        """Itself."""
+        """Return the array itself."""
         return x
 
 
 class TorchLibrary:
-    """torch tensors. torch is imported already where there is one."""
+    """The library of torch tensors; it is used only where torch is imported already."""
 
     name = "torch"
 
     def shape(self, x: Any) -> tuple[int, ...]:
-        """Extents."""
+        """Return the extents."""
         return tuple(x.shape)
 
     def dtype(self, x: Any) -> str | None:
-        """Our name of the element type."""
+        """Return our name of the element type."""
         name = str(x.dtype).removeprefix("torch.")
         return name if name in ALL else None
 
     def dtype_text(self, x: Any) -> str:
-        """The name in torch."""
+        """Return the name in torch."""
         return str(x.dtype).removeprefix("torch.")
 
     def obstacle(self, x: Any, device: str, output: bool) -> Obstacle | None:
-        """A tensor must be strided, on the device, and not want a gradient."""
+        """Why it cannot be used: not strided, not on the device, or in need of a gradient."""
         import torch
 
         if x.is_nested:
@@ -243,7 +243,7 @@ class TorchLibrary:
         return None
 
     def ready(self, tensors: Sequence[Any], outputs: Sequence[Any], device: str) -> bool:
-        """Compact, aligned, in reach, without gradient or lazy negation, `outputs` apart."""
+        """Whether tensors are compact, aligned, on the device, without gradient, and apart."""
         # Written for speed: this is most of what a call costs beside the kernel.
         host = device == "cpu"
         others = [*tensors]
@@ -272,17 +272,17 @@ class TorchLibrary:
         return True
 
     def plain(self, x: Any) -> bool:
-        """A dense tensor; subclasses are looked at each time."""
+        """Return whether it is a dense tensor; subclasses are checked at each call."""
         import torch
 
         return type(x) is torch.Tensor and x.layout is torch.strided
 
     def touched(self, arrays: tuple[Any, ...]) -> None:
-        """Raise their versions, so that autograd sees that saved values have changed."""
+        """Raise the tensors' versions, so that autograd sees that saved values have changed."""
         increment_version()(arrays)
 
     def allocator(self, shape: tuple[int, ...], dtype: str, device: str) -> Callable[[], Any]:
-        """A fast `empty`."""
+        """Return a fast `empty`."""
         import torch
 
         if device == "cpu" and getattr(torch, dtype) is torch.get_default_dtype():
@@ -290,7 +290,7 @@ class TorchLibrary:
         return functools.partial(self.empty, shape, dtype, device)
 
     def awkward(self, x: Any) -> str | None:
-        """Why it must be copied."""
+        """Return why it must be copied."""
         if x.is_neg() or x.is_conj():
             return "it is a lazily negated view"
         if x.data_ptr() % x.itemsize:
@@ -300,7 +300,7 @@ class TorchLibrary:
         return None
 
     def copied(self, x: Any) -> Any:
-        """A compact, aligned copy; lazy negations are carried out."""
+        """Return a compact, aligned copy; lazy negations are carried out."""
         import torch
 
         plain = x.detach().resolve_neg().resolve_conj()
@@ -310,17 +310,17 @@ class TorchLibrary:
         return plain.clone(memory_format=torch.contiguous_format)
 
     def passed(self, x: Any) -> Any:
-        """Itself without its history."""
+        """Return the tensor without its autograd history."""
         return x.detach() if x.requires_grad else x
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
-        """A new tensor with undefined content."""
+        """Return a new tensor with undefined content."""
         import torch
 
         return torch.empty(shape, dtype=getattr(torch, dtype), device=device)
 
     def zeros(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
-        """A new tensor of zeros."""
+        """Return a new tensor of zeros."""
         import torch
 
         return torch.zeros(shape, dtype=getattr(torch, dtype), device=device)
@@ -330,11 +330,11 @@ class TorchLibrary:
         target.detach().copy_(source)
 
     def memory(self, x: Any) -> tuple[int, tuple[int, ...]]:
-        """Address of the first element, and the strides in bytes."""
+        """Return the address of the first element, and the strides in bytes."""
         return x.data_ptr(), tuple(s * x.itemsize for s in x.stride())
 
     def numpy(self, x: Any) -> np.ndarray[Any, Any]:
-        """A NumPy array of the same content; bfloat16 and float8 by their bits."""
+        """Return a NumPy array of the same content; bfloat16 and float8 by their bits."""
         import torch
 
         plain = x.detach().resolve_neg().resolve_conj().cpu()
@@ -347,7 +347,7 @@ class TorchLibrary:
         return bits.view(numpy_dtype(dtype))
 
     def like_numpy(self, x: np.ndarray[Any, Any]) -> Any:
-        """`x` as a tensor."""
+        """Return `x` as a tensor."""
         import torch
 
         held = bits_dtype(str(x.dtype))
@@ -358,7 +358,7 @@ class TorchLibrary:
 
 @functools.cache
 def increment_version() -> Callable[[tuple[Any, ...]], None]:
-    """What torch calls so, without the checks around it where that is possible."""
+    """Return torch's `increment_version`, if possible without the checks around it."""
     import torch
 
     bare = getattr(torch._C, "_increment_version", None)
@@ -370,7 +370,7 @@ TORCH = TorchLibrary()
 
 
 def library_of(x: Any) -> Library | None:
-    """The library that `x` is an array of; None where it is none."""
+    """Return the library that `x` is an array of; None where it is none."""
     if isinstance(x, np.ndarray):
         return NUMPY
     torch = sys.modules.get("torch")  # without torch loaded, nothing is a torch tensor
@@ -380,7 +380,7 @@ def library_of(x: Any) -> Library | None:
 
 
 def _needed_bytes(x: Any) -> int:
-    """From the start of its storage to the end of a torch tensor's last element."""
+    """The bytes from the start of its storage to the end of a torch tensor's last element."""
     if not x.numel():
         return 0
     last = sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
@@ -388,7 +388,7 @@ def _needed_bytes(x: Any) -> int:
 
 
 def _stride_text(shape: tuple[int, ...], strides: tuple[int, ...], unit: int) -> str:
-    """In words, what kind of view it is."""
+    """Return what kind of view it is, in words."""
     steps = [s // unit for n, s in zip(shape, strides, strict=True) if n > 1]
     if any(s == 0 for s in steps):
         return "it is broadcast (a stride is 0)"
@@ -400,7 +400,7 @@ def _stride_text(shape: tuple[int, ...], strides: tuple[int, ...], unit: int) ->
 
 
 class AddressedMemory:
-    """Memory described to NumPy by address, writable whatever its owner says."""
+    """Memory described to NumPy by address, writable even if its owner is not."""
 
     def __init__(
         self, address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, typestr: str
@@ -422,7 +422,7 @@ def share_memory(
     second_shape: tuple[int, ...],
     second_size: int,
 ) -> bool:
-    """Whether two arrays, each given by (address, strides), shape and item size, overlap.
+    """Return whether two arrays, each given by (address, strides), shape and item size, overlap.
 
     Exact where that is cheap to find out; else a common range of addresses counts.
     """
@@ -439,11 +439,12 @@ def share_memory(
 
 
 def overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> bool:
-    """Whether two elements of one array may lie at the same place (broadcast outputs)."""
+    """Return whether two elements of one array may lie at the same place (broadcast outputs)."""
     if 0 in shape:
         return False
     reach = size
     axes = sorted((abs(s), n) for n, s in zip(shape, strides, strict=True) if n > 1)
+    # As with a mixed-radix number, no two elements meet if each step exceeds all smaller axes.
     for stride, extent in axes:
         if stride < reach:
             return True

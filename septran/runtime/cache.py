@@ -1,4 +1,4 @@
-"""Compiled kernels on disk: one directory an entry, verified before anything is loaded.
+"""Compiled kernels on disk: one directory for each entry, verified before it is loaded.
 
     <root>/entries/<key>/{files..., manifest.json}
     <root>/staging/      entries being written; renamed into place when complete
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from septran.tile.nodes import TileProgram
 
 LOCK_SECONDS = 600.0
-"""How long to wait for another process that compiles the same kernel."""
+"""The number of seconds to wait for another process that compiles the same kernel."""
 STALE_SECONDS = 3600.0
-"""Age at which an unfinished entry counts as left behind by a killed process."""
+"""The age at which an unfinished entry counts as left behind by a killed process."""
 DEFAULT_LIMIT = 1 << 30
 
 
@@ -47,10 +47,10 @@ class CacheWarning(UserWarning):
 
 
 class Savable(Protocol):
-    """What can be cached: an executable."""
+    """An object that can be cached: an executable."""
 
     def save(self, folder: Path) -> None:
-        """Write all that loading needs into an empty folder."""
+        """Write all files that loading needs into an empty folder."""
 
 
 T = TypeVar("T", bound=Savable)
@@ -58,14 +58,14 @@ T = TypeVar("T", bound=Savable)
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What a cache holds."""
+    """The size and state of a cache."""
 
     root: str
     entries: int
     size_bytes: int
     limit_bytes: int
     problem: str | None
-    """Why it is not used; None when it is."""
+    """The reason why it is not used; None when it is."""
 
     def __str__(self) -> str:
         size, limit = self.size_bytes / 2**20, self.limit_bytes / 2**20
@@ -79,19 +79,19 @@ class Cache:
     def __init__(
         self, root: Path | str | None = None, *, limit_bytes: int | None = None, use: bool = True
     ) -> None:
-        """The user's own cache directory by default; `use=False` never touches the disk."""
+        """Use the user's own cache directory by default; `use=False` never touches the disk."""
         self.root = Path(root) if root is not None else user_folder()
         self.limit_bytes = _limit() if limit_bytes is None else limit_bytes
         self._use = use
 
     @staticmethod
     def default() -> Cache:
-        """As ``SEPTRAN_CACHE_DIR``, ``SEPTRAN_CACHE_MB`` and ``SEPTRAN_CACHE=0`` say."""
+        """The cache that ``SEPTRAN_CACHE_DIR``, ``SEPTRAN_CACHE_MB``, ``SEPTRAN_CACHE`` choose."""
         return Cache(use=os.environ.get("SEPTRAN_CACHE", "1").lower() not in ("0", "off", "no"))
 
     @cached_property
     def problem(self) -> str | None:
-        """Why it cannot be used; None when it can. Warns once where that is no choice."""
+        """The reason why it cannot be used, else None; warns once unless it is switched off."""
         if not self._use:
             return "switched off"
         found = unsafe(self.root)
@@ -100,7 +100,7 @@ class Cache:
         return found
 
     def find(self, key: str) -> Path | None:
-        """The folder of an entry whose files are all as they were written."""
+        """The folder of an entry whose files are unchanged since they were written, or None."""
         if self.problem is not None:
             return None
         folder = self._entry(key)
@@ -111,7 +111,7 @@ class Cache:
         return folder
 
     def load_or_build(self, key: str, load: Callable[[Path], T], build: Callable[[], T]) -> T:
-        """The entry as `load` makes it of its folder; else what `build` makes, kept."""
+        """Return the entry as `load` reads it from its folder; else build, store and return it."""
         found = self._load(key, load)
         if found is not None:
             return found
@@ -124,7 +124,7 @@ class Cache:
             return built
 
     def info(self) -> CacheInfo:
-        """How much it holds."""
+        """Return the size and state of the cache."""
         entries = self._entries()
         size = sum(size for _, size, _ in entries)
         return CacheInfo(str(self.root), len(entries), size, self.limit_bytes, self.problem)
@@ -152,7 +152,7 @@ class Cache:
 
     @contextlib.contextmanager
     def _locked(self, key: str) -> Iterator[None]:
-        """Hold the key's lock if that can be had; correctness does not depend on it."""
+        """Hold the key's lock if possible; correctness does not depend on it."""
         from filelock import FileLock, Timeout
 
         with contextlib.ExitStack() as stack:
@@ -165,7 +165,7 @@ class Cache:
             yield
 
     def _store(self, key: str, save: Callable[[Path], None]) -> bool:
-        """Write an entry; False (and a warning) where that fails."""
+        """Write an entry; returns False (and warns) where that fails."""
         if self.problem is not None:
             return False
         staging = self.root / "staging" / f"{os.getpid()}-{uuid.uuid4().hex}"
@@ -183,9 +183,11 @@ class Cache:
         return True
 
     def _publish(self, staging: Path, key: str) -> None:
-        """Rename into place; an entry that is there already stays if it is intact."""
+        """Rename into place; an entry that exists already stays if it is intact."""
         target = self._entry(key)
         _private_folder(target.parent)
+        # Another process may publish or remove the same entry between two steps, hence the
+        # retries.
         for _ in range(3):
             try:
                 staging.rename(target)
@@ -203,7 +205,7 @@ class Cache:
         raise OSError(f"{target} is replaced by others all the time")
 
     def _entries(self) -> list[tuple[float, int, Path]]:
-        """Time of last use, bytes and folder of each entry, the oldest first."""
+        """Return time of last use, bytes and folder of each entry, the oldest first."""
         found = []
         with contextlib.suppress(OSError):
             for folder in (self.root / "entries").iterdir():
@@ -213,7 +215,7 @@ class Cache:
         return sorted(found)
 
     def _evict(self, keep: str) -> None:
-        """Remove what was used longest ago until the rest fits, and what was left behind."""
+        """Remove the least recently used entries until the rest fits, and stale unfinished ones."""
         entries = self._entries()
         excess = sum(size for _, size, _ in entries) - self.limit_bytes
         for _, size, folder in entries:
@@ -233,7 +235,7 @@ class Cache:
 def load_or_build(
     target: Target, ir: TensorIR, program: TileProgram, mapping: ResolvedMapping
 ) -> Executable:
-    """What runs: loaded where an equal kernel was built before, else built and kept."""
+    """Return the executable, loaded if an equal kernel was built before, else built and stored."""
     key = cache_key(
         tensor_ir=without_notes(ir.complete_text),
         mapping=without_places(str(mapping)),
@@ -248,13 +250,13 @@ def load_or_build(
 
 
 def cache_key(**parts: str) -> str:
-    """SHA-256 of named texts and of the versions of all that turns them into code."""
+    """Return the SHA-256 of named texts and of the versions of all packages that compile them."""
     text = json.dumps({"parts": parts, "versions": _versions()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def reason_not_saved(error: Exception) -> str:
-    """Why a kernel could not be written, in one line."""
+    """Return why a kernel could not be written, in one line."""
     if not any(map(shutil.which, ("c++", "g++", "cc", "gcc", "clang"))):
         return "there is no C compiler (c++, g++, cc, gcc or clang) to link them with"
     lines = str(error).strip().splitlines()
@@ -262,15 +264,15 @@ def reason_not_saved(error: Exception) -> str:
 
 
 def without_places(text: str) -> str:
-    """`text` without the ``[file:line:column, ...]`` that name where a node comes from.
+    """Return `text` without the ``[file:line:column, ...]`` places of nodes.
 
-    So that a comment in a logic or mapping file, or another folder, keeps the key.
+    So a comment in a logic or mapping file, or another folder, does not change the key.
     """
     return _PLACES.sub("", text)
 
 
 def without_notes(text: str) -> str:
-    """TensorIR without the lines that only tell why others are there, and where they come from.
+    """Return TensorIR without the lines that only name reasons and places of others.
 
     They become comments; `Target.placed` gives a kernel from the cache those of its caller.
     """

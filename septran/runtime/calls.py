@@ -1,8 +1,8 @@
-"""A call that has been made before: what is left to check, in the fewest steps.
+"""The fast path of a call like one before: the checks that are left, in the fewest steps.
 
-The first call with given shapes and dtypes goes the long way (arguments.py) and leaves a
-`FastCall`. Later calls look it up by the arrays' types, shapes and dtypes; only what these
-do not tell (layout, address, gradient, overlap) is looked at again.
+The first call with given shapes and dtypes takes the slow path (arguments.py) and leaves a
+`FastCall`. Later calls find it by the arrays' types, shapes and dtypes; only properties beyond
+these (layout, address, gradient, overlap) are checked again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from septran.runtime.signature import Signature, Specialisation, Use
 
 
 def call_key(tensors: Sequence[Any], out: Any) -> Hashable:
-    """What a plan is found by; None where not all arguments are arrays, or there are none."""
+    """Return the key of a plan; None where some argument is no array, or there are none."""
     try:
         key = tuple([(type(x), x.shape, x.dtype) for x in tensors])
         if out is None:
@@ -29,7 +29,7 @@ def call_key(tensors: Sequence[Any], out: Any) -> Hashable:
 
 
 def several(out: Any) -> tuple[Any, ...]:
-    """The outputs that a call was given: one, or a tuple or list of them."""
+    """Return the outputs passed to a call as a tuple: one, or a tuple or list of them."""
     if out is None:
         return ()
     return tuple(out) if isinstance(out, tuple | list) else (out,)
@@ -37,26 +37,25 @@ def several(out: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class FastCall:
-    """How to run one specialisation on arrays that are ready to be passed."""
+    """The way to run one specialisation on arrays that are ready to be passed."""
 
     run: Callable[..., None]
     library: Library
     device: str
     scalars: Callable[[Mapping[str, Any]], Sequence[Any]]
-    """Values of the scalars, from those that a call gives."""
+    """Returns the values of the scalars, from those that a call passes."""
     defaults: tuple[Any, ...] | None
-    """Their values where a call gives none; None where it must give some."""
+    """The scalars' values where a call passes none; None where it must pass some."""
     order: tuple[int, ...] | None
-    """For each tensor its place among results and inputs, in this order; None where
-    that is the kernel's own."""
+    """The place of each tensor among results and inputs; None where that is the kernel's order."""
     allocators: tuple[Callable[[], Any], ...]
-    """One for each output."""
+    """An allocator for each output."""
     use: Use
-    """Of the specialisation."""
+    """The mark of recent use of the specialisation."""
 
     # Written for speed: with what `ready` does, this is what a call costs beside the kernel.
     def __call__(self, tensors: tuple[Any, ...], out: Any, named: Mapping[str, Any]) -> Any:
-        """The result; NotImplemented where the long way must be gone."""
+        """Return the result, or NotImplemented where the call must take the slow path."""
         if not self.library.ready(tensors, several(out), self.device):
             return NotImplemented
         self.use.recent = True
@@ -99,12 +98,17 @@ def __call__(self, *tensors, out=None, **named):
             self._refuse()
     return otherwise(self, *tensors, out=out, **named)
 """
-"""What `direct_call` compiles: loops over the arguments would take as long as the rest, and
-so would a function that is called by another."""
+"""The text that `direct_call` compiles.
+
+Loops over the arguments would take as long as the rest, and so would a function that is called by
+another.
+"""
 
 REFUSALS = (RuntimeError, TypeError, ValueError, NotImplementedError)
-"""What TVM's checks, guards and DLPack's exchange raise before any work: the long way then says
-what is wrong, or copies what has to be copied."""
+"""The errors of TVM's checks, guards and DLPack's exchange, all raised before any work.
+
+The slow path then reports the mistake, or copies what must be copied.
+"""
 
 
 def direct_call(
@@ -113,12 +117,12 @@ def direct_call(
     signature: Signature,
     otherwise: Callable[..., Any],
 ) -> Callable[..., Any] | None:
-    """A `Kernel.__call__` that goes the only plan there is; None where that is not possible.
+    """Return a `Kernel.__call__` that takes the only plan there is; None if that is not possible.
 
-    Shapes, dtypes, layout, device and shared memory are then the function's matter: where it
-    refuses them, the kernel is notified (no call should be direct any more). What it cannot see is
-    looked at here: other kinds of tensors, gradients, lazy negations. What is not direct goes
-    `otherwise`, the kernel's own way.
+    The compiled function then checks shapes, dtypes, layout, device and shared memory: where it
+    refuses them, the kernel is notified and stops calling directly. Properties that it cannot see
+    are checked here: other kinds of tensors, gradients, lazy negations. Other calls go to
+    `otherwise`, the kernel's own method.
     """
     checks = getattr(specialisation.stages.executable, "checks_arguments", False)
     if not checks or plan.library is not TORCH or plan.defaults is None:
@@ -163,7 +167,7 @@ def plan_for(
     library: Library,
     device: str,
 ) -> FastCall | None:
-    """The plan of later calls by position; None where each must go the long way."""
+    """Return the plan of later calls by position; None where each must take the slow path."""
     tensors = specialisation.tensors
     empty = any(0 in (t.shape or ()) for t in tensors)
     if empty or not signature.inputs:

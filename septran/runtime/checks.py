@@ -15,18 +15,18 @@ from septran.runtime.signature import Specialisation, TensorParam
 from septran.tile.nodes import Compute, TileProgram, nodes
 
 GUARD = 64
-"""Bytes before and after each tensor that a kernel must leave alone."""
+"""The number of bytes before and after each tensor that a kernel must not change."""
 _MARK = 0xA5
 
 
 @dataclass(frozen=True)
 class Check:
-    """Whether one run of a kernel was right in every respect."""
+    """The verdict on one run of a kernel."""
 
     name: str
     outputs: tuple[Accuracy, ...]
     touched: tuple[str, ...] = ()
-    """What was written to and should not have been."""
+    """Sentences on memory that was written to and should not have been."""
 
     @property
     def right(self) -> bool:
@@ -37,12 +37,12 @@ class Check:
         return "\n".join([*map(str, self.outputs), *self.touched])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What a notebook shows: the words, not the fields."""
+        """Print the words instead of the fields in a notebook."""
         del cycle
         printer.text(str(self))
 
     def raise_if_wrong(self) -> Check:
-        """Itself; raises WrongResultError where anything is wrong."""
+        """Return the check itself; raises WrongResultError where anything is wrong."""
         if self.right:
             return self
         wrong = [str(a) for a in self.outputs if not a.right]
@@ -58,9 +58,9 @@ def check(
 ) -> Check:
     """Run on copies of `arrays` between guard zones, and compare with the exact result.
 
-    Outputs that are not given are filled with NaN first, so that an element that is
-    never written is found. `launch` runs the kernel on arrays in the parameters' order, and
-    tells what it touched and should not have, where it can know more than is seen here.
+    Outputs that are not given are filled with NaN first, so that an element that is never written
+    is found. `launch` runs the kernel on arrays in the parameters' order, and returns sentences on
+    wrong accesses that only it can see.
     """
     guarded = {t.name: Guarded.of(t, arrays.get(t.name)) for t in specialisation.tensors}
     touched = list(launch([g.array for g in guarded.values()]) or ())
@@ -79,7 +79,7 @@ def check(
 
 
 def flushed_types(program: TileProgram) -> frozenset[str]:
-    """Element types of operands of which an instruction takes subnormal numbers for zeros."""
+    """The element types of operands whose subnormal numbers an instruction flushes to zero."""
     machine = program.machine
     return frozenset(
         program.buffer(operand.buffer).dtype
@@ -99,7 +99,7 @@ class Guarded:
 
     @staticmethod
     def of(tensor: TensorParam, content: np.ndarray[Any, Any] | None) -> Guarded:
-        """A copy of `content`; without one zeros, or NaN where nothing may be read."""
+        """Return a copy of `content`; without one zeros, or NaN where nothing may be read."""
         shape, dtype = tensor.shape or (), tensor.dtype or ""
         size = math.prod(shape) * itemsize(dtype)
         raw = np.full(size + 3 * GUARD, _MARK, np.uint8)
@@ -113,14 +113,14 @@ class Guarded:
         return Guarded(raw, array)
 
     def overrun(self) -> bool:
-        """Whether a byte outside of the array has changed."""
+        """Return whether a byte outside of the array has changed."""
         start = self.array.ctypes.data - self.raw.ctypes.data
         before, after = self.raw[:start], self.raw[start + self.array.nbytes :]
         return bool((before != _MARK).any() or (after != _MARK).any())
 
 
 def sample(specialisation: Specialisation, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
-    """Random arrays for every tensor that is only read."""
+    """Return random arrays for every tensor that is only read."""
     random = np.random.default_rng(seed)
     return {
         t.name: _random(random, t.shape or (), t.dtype or "")

@@ -11,13 +11,13 @@ from septran.runtime.arrays import NUMPY, TORCH, Library, library_of
 from septran.runtime.errors import NoGpuError
 
 FLUSH_BYTES = 256 << 20
-"""More than any second-level cache holds: written before each sample."""
+"""The bytes written before each sample, more than any second-level cache holds."""
 SAMPLES = 50
 WARM_UP = 3
 
 
 def require_gpu() -> Any:
-    """torch, if it reaches a GPU; raises NoGpuError."""
+    """Return torch, if it reaches a GPU; raises NoGpuError."""
     import torch
 
     if not torch.cuda.is_available():
@@ -30,7 +30,7 @@ def require_gpu() -> Any:
 
 
 def runs_here(backend: str) -> bool:
-    """Whether kernels of this backend run, or are simulated, on this machine."""
+    """Return whether kernels of this backend run, or are simulated, on this machine."""
     if backend not in with_code():
         return False
     if backend_of(backend).device == "cpu":
@@ -41,7 +41,7 @@ def runs_here(backend: str) -> bool:
 
 
 def to_device(x: Any, device: str) -> Any:
-    """A NumPy array or a tensor of the host as a tensor on a GPU; all else as it is."""
+    """Return an array or a tensor of the host as a tensor on a GPU; other values unchanged."""
     library = library_of(x)
     if device == "cpu" or library is None:
         return x
@@ -51,14 +51,14 @@ def to_device(x: Any, device: str) -> Any:
 
 
 def device_zeros(count: int) -> Any:
-    """So many int64 of zero in the GPU's memory."""
+    """Return `count` int64 zeros in the GPU's memory."""
     torch = require_gpu()
     return torch.zeros(count, dtype=torch.int64, device="cuda")
 
 
 @contextlib.contextmanager
 def on_device(arrays: Sequence[Any], device: str) -> Iterator[tuple[Library, Sequence[Any]]]:
-    """NumPy arrays where a kernel reaches them; what it writes comes back at the end."""
+    """Yield NumPy arrays where a kernel reaches them, and copy results back at the end."""
     if device == "cpu" or any(not x.size for x in arrays):
         yield NUMPY, arrays
         return
@@ -69,7 +69,7 @@ def on_device(arrays: Sequence[Any], device: str) -> Iterator[tuple[Library, Seq
 
 
 def measure_on_gpu(call: Callable[[], object], repeat: int | None = None) -> tuple[float, ...]:
-    """Seconds of one call on the GPU, by CUDA events, each with cold caches."""
+    """Return the seconds of one call on the GPU, by CUDA events, each with cold caches."""
     torch = require_gpu()
     flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda")
     for _ in range(WARM_UP):

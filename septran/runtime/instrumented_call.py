@@ -1,4 +1,4 @@
-"""A call made ready to be run aside: on copies of whatever the kernel would write."""
+"""A call prepared to run aside, on copies of all tensors that the kernel would write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from septran.tile.nodes import TileProgram
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What an executable is given, in its order; the caller's arrays stay as they are."""
+    """The arguments of an executable, in order; the caller's arrays stay as they are."""
 
     name: str
     specialisation: Specialisation
@@ -29,7 +29,7 @@ class Rehearsal:
         return program if isinstance(program, TileProgram) else None
 
     def profile(self) -> CycleProfile:
-        """What an executable that profiles itself tells of this run."""
+        """Return the profile of this run by an executable that profiles itself."""
         executable = cast(SelfProfiling, self.specialisation.stages.executable)
         told: CycleProfile = executable.profile(self.program, *self.arguments)
         return told
@@ -38,7 +38,7 @@ class Rehearsal:
 def rehearsal(
     name: str, specialisation: Specialisation, bound: Bound, scalars: Sequence[Scalar], device: str
 ) -> Rehearsal:
-    """The call on copies; NothingToProfileError where it would launch nothing."""
+    """Return the call on copies; raises NothingToProfileError where it would launch nothing."""
     if any(0 in (t.shape or ()) for t in specialisation.tensors):
         raise NothingToProfileError(
             f"{name} launches nothing for empty tensors, so there is no run to profile"

@@ -14,14 +14,14 @@ WARM_CALLS = 3
 
 @dataclass(frozen=True)
 class Duel:
-    """What a duel found; ratios above 1 mean that ours is faster."""
+    """The result of an interleaved timing; a ratio above 1 means that ours is faster."""
 
     ratio: float
-    """Median over pairs of their time by ours."""
+    """The median over pairs of their time by ours."""
     ours_seconds: float
-    """Median."""
+    """The median of our times, in seconds."""
     theirs_seconds: float
-    """Median."""
+    """The median of their times, in seconds."""
     pairs: int
 
 
@@ -31,9 +31,9 @@ def duel(
     seconds: float,
     most: int = MOST_PAIRS,
 ) -> Duel:
-    """Call the two sides in turns for some time and take medians of the pairs.
+    """Call the two sides alternately for `seconds` and take medians of the pairs.
 
-    Single calls rather than series of each: in programs that use both, either finds the
+    Single calls rather than series of each: in programs that use both, either side finds the
     threads and the caches as the other has left them.
     """
     for _ in range(WARM_CALLS):
@@ -52,7 +52,7 @@ def duel(
 
 
 def timed(side: Callable[[], object]) -> float:
-    """Seconds of one call."""
+    """Return the seconds of one call."""
     start = time.perf_counter()
     side()
     return time.perf_counter() - start

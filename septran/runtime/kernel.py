@@ -1,4 +1,4 @@
-"""The kernel: what `septran.compile` returns and users call."""
+"""The kernel, which `septran.compile` returns and users call."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import Remark
 
 Specialise = Callable[[Mapping[str, tuple[int, ...]], Mapping[str, str]], Specialisation]
-"""From shapes and dtypes of the tensors that a call passes to a compilation."""
+"""A function from the shapes and dtypes of a call's tensors to a compilation."""
 
 
 MOST_COMPILATIONS = 128
-"""Shapes that a kernel has code for at a time, some 0.4 MiB each."""
+"""The number of shapes that a kernel keeps code for, some 0.4 MiB each."""
 
 
 class Kernel(Displayable):
@@ -84,7 +84,7 @@ class Kernel(Displayable):
 
     @property
     def name(self) -> str:
-        """The entry task's name."""
+        """The name of the entry task."""
         return self.signature.name
 
     @property
@@ -94,17 +94,17 @@ class Kernel(Displayable):
 
     @property
     def stages(self) -> Stages:
-        """The stages of the latest compilation."""
+        """The stages of the latest compilation; raises NotSpecialisedError before the first."""
         return self._latest().stages
 
     @property
     def timings(self) -> dict[str, float]:
-        """Seconds of each step of the latest compilation."""
+        """The seconds of each step of the latest compilation."""
         return self._latest().stages.timings
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
-        """What the compiler decided or missed, then what calls had to do (copies)."""
+        """The compiler's decisions and missed optimisations, then the copies made by calls."""
         if not self._specialisations:
             return tuple(self._notes)
         made: tuple[Remark, ...] = getattr(self.stages.tile_program, "remarks", ())
@@ -113,7 +113,12 @@ class Kernel(Displayable):
         return (*made, *self._notes)
 
     def __call__(self, *tensors: Any, out: Any = None, **named: Any) -> Any:
-        """Run on `tensors`, the inputs in the logic's order, and return the outputs."""
+        """Run on `tensors`, the inputs in the logic's order, and return the outputs.
+
+        The outputs are new arrays, or those of `out`; scalars are passed by name. Raises
+        ArgumentCountError, ArgumentShapeError, ArgumentDtypeError and the other errors of
+        septran/runtime/errors.py, all mistakes of a call together as Errors.
+        """
         plan = self._plans.get(call_key(tensors, out))
         if plan is not None and (not named or self._scalars.issuperset(named)):
             result = plan(tensors, out, named)
@@ -124,11 +129,11 @@ class Kernel(Displayable):
     def reference(
         self, *tensors: Any, dtype: str | None = "float64", out: Any = None, **named: Any
     ) -> Any:
-        """What the logic means: its sequential run on NumPy.
+        """Return the logic's meaning: the result of its sequential run on NumPy.
 
-        In float64 throughout, or in the logic's own dtypes where `dtype` is None. Takes
-        what a call takes, or the same on the host, where it runs, and returns new arrays of
-        the same kind; `out` is only read.
+        It runs in float64 throughout, or in the logic's own dtypes where `dtype` is None. Takes
+        the arguments of a call, or the same on the host, where it runs, and returns new arrays of
+        the same kind; `out` is only read. Raises NoLogicError for a loaded kernel.
         """
         self._needs_logic("reference")
         specialisation, bound, scalars = self._bound(
@@ -144,9 +149,10 @@ class Kernel(Displayable):
     ) -> Any:
         """Run the tile program on NumPy, node by node, with every access checked.
 
-        `order` is when asynchronous copies land: ``early``, ``late``, or a seed for
-        random moments. Takes what a call takes, or the same on the host, where it runs, and
-        returns new arrays of the same kind.
+        `order` is when asynchronous copies land: ``early``, ``late``, or a seed for random
+        moments. Takes the arguments of a call, or the same on the host, where it runs, and returns
+        new arrays of the same kind. Raises TileError for a wrong program, NoLogicError for a
+        loaded kernel.
         """
         self._needs_logic("interpreter")
         specialisation, bound, scalars = self._bound(
@@ -163,10 +169,10 @@ class Kernel(Displayable):
     def check(self, *tensors: Any, out: Any = None, guard: bool = False, **named: Any) -> Check:
         """Run and compare with the exact result by the bound that rounding allows.
 
-        Also finds writes beside the tensors and elements that are never written. With
-        `guard` every tensor and scratch buffer lies between pages that nothing may touch,
-        in a process of its own: reads beyond them are found, too, on a CPU.
-        Without tensors, random ones of the latest compilation's shapes are taken.
+        It also finds writes beside the tensors and elements that are never written. With `guard`
+        every tensor and scratch buffer lies between guard pages, in a process of its own: reads
+        beyond them are found, too, on a CPU. Without tensors, random ones of the latest
+        compilation's shapes are used. Raises NoLogicError for a loaded kernel.
         """
         self._needs_logic("reference to check against")
         tensors, named = self._inputs(tensors, named)
@@ -183,7 +189,7 @@ class Kernel(Displayable):
         return check(self.name, specialisation, plain.arrays, scalars, launch)
 
     def sample(self, seed: int = 0) -> dict[str, Any]:
-        """Random inputs by name, as NumPy arrays, for the latest compilation."""
+        """Return random inputs by name, as NumPy arrays, for the latest compilation."""
         return sample(self._latest(), given.whole("seed", seed, 0))
 
     def profile(
@@ -194,12 +200,13 @@ class Kernel(Displayable):
         timeline: bool = False,
         **named: Any,
     ) -> Profile | CycleProfile:
-        """Time calls and set them beside the machine's limits; on a DSA, count cycles.
+        """Time calls and compare them with the machine's limits; on a DSA, count cycles.
 
-        `repeat` is the number of samples; where None, as many as fit into a moment. A
-        simulated run is always the same, so there is one, and it knows what happened when;
+        `repeat` is the number of samples; where None, as many as fit into about 0.3 seconds (50 on
+        a GPU). A simulated run is deterministic, so there is one, and it includes a timeline;
         other profiles do with `timeline`, that of one more call (`Kernel.timeline`). Without
-        tensors, random ones of the latest compilation's shapes are taken.
+        tensors, random ones of the latest compilation's shapes are used. Raises NotTimedError on
+        an emulator, which has no times.
         """
         repeat = None if repeat is None else given.whole("repeat", repeat, 1)
         tensors, named = self._inputs(tensors, named)
@@ -227,18 +234,18 @@ class Kernel(Displayable):
     def _inputs(
         self, tensors: tuple[Any, ...], named: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What to check or measure on: random inputs where there are none, on the device."""
+        """Return the inputs to check or measure with, random ones without any, on the device."""
         if not tensors and not named and self.signature.inputs:
             tensors = tuple(self.sample().values())
         moved = tuple(to_device(x, self.device) for x in tensors)
         return moved, {name: to_device(x, self.device) for name, x in named.items()}
 
     def timeline(self, *tensors: Any, **named: Any) -> Any:
-        """When each engine, warp or block of one call worked: a `Timeline` of its own run.
+        """Return when each engine, warp or block of one call worked: a `Timeline` of its own run.
 
-        On a CPU or a GPU the kernel is compiled once more, so that its blocks or warpgroups
-        note when they do what; on a DSA and in the GPU's emulator it is the trace of
-        `profile`. NoTimelineError elsewhere.
+        On a CPU or a GPU the kernel is compiled once more with instrumentation, so that its blocks
+        or warpgroups record their times; on a DSA and in the GPU's emulator it is the trace of
+        `profile`. Raises NoTimelineError elsewhere.
         """
         tensors, named = self._inputs(tensors, named)
         run = rehearsal(self.name, *self._bound(tensors, None, named), self.device)
@@ -247,16 +254,17 @@ class Kernel(Displayable):
     def export(self, folder: str | Path) -> Path:
         """Write the latest compilation as files that build without SepTran and TVM.
 
-        For NVIDIA GPUs: one CUDA C++ file, to build with nvcc, and a loader for torch
-        tensors. For CPUs: an object file with its C header and an example. Returns the
-        main file's path.
+        For NVIDIA GPUs: one CUDA C++ file, to build with nvcc, and a loader for torch tensors. For
+        CPUs: an object file with its C header and an example. Returns the main file's path; raises
+        NotExportableError where the target cannot.
         """
         return export_source(self.name, self._latest(), given.as_path("folder", folder))
 
     def save(self, path: str | Path) -> None:
         """Write all compilations to a folder, or to one file where `path` ends in ``.zip``.
 
-        `septran.load` gives the kernel back, without its logic: for these shapes only.
+        `septran.load` reads the kernel, without its logic: for these shapes only. Raises
+        ArchiveError.
         """
         self._latest()
         write_archive(
@@ -264,7 +272,7 @@ class Kernel(Displayable):
         )
 
     def explore(self) -> Any:
-        """All stages in linked panes, live in a notebook (``septran[notebook]``)."""
+        """Show all stages in linked panes, live in a notebook (``septran[notebook]``)."""
         return view(self, "live")
 
     def __repr__(self) -> str:
@@ -273,7 +281,7 @@ class Kernel(Displayable):
     def specialise(
         self, shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]
     ) -> Specialisation:
-        """The compilation for these shapes and dtypes, made at the first request."""
+        """Return the compilation for these shapes and dtypes, made at the first request."""
         shapes, dtypes = given.shapes(shapes), given.table("dtypes", dtypes, "{'A': 'float16'}")
         request = (tuple(sorted(shapes.items())), tuple(sorted(dtypes.items())))
         with self._lock:
@@ -306,10 +314,11 @@ class Kernel(Displayable):
         return fresh
 
     def _forget(self) -> None:
-        """Let go of what was not used lately: whole compilations, and the others' stages.
+        """Drop compilations that were not used lately, and the early stages of the others.
 
-        Each compilation is looked at in turn, the oldest first, and gets a second chance if
-        it was used since: that is cheaper for calls than a list in the order of their use.
+        This is the clock algorithm: each compilation is examined in turn, the oldest first, and
+        gets a second chance if it was used since. That is cheaper for calls than a list in the
+        order of use.
         """
         kept = self._specialisations
         while len(kept) > MOST_COMPILATIONS:
@@ -325,7 +334,7 @@ class Kernel(Displayable):
             other.stages.forget()
 
     def _call(self, tensors: Sequence[Any], out: Any, named: Mapping[str, Any]) -> Any:
-        """The long way: every check, and copies of what cannot be passed as it is."""
+        """Take the slow path: every check, and copies of arrays that cannot be passed."""
         specialisation, bound, scalars = self._bound(tensors, out, named)
         results = self._run(specialisation, bound, scalars)
         self._remember(tensors, out, specialisation, bound.library)
@@ -334,7 +343,7 @@ class Kernel(Displayable):
         return self._returned(results)
 
     def _host_or_device(self, tensors: Sequence[Any], out: Any, named: Mapping[str, Any]) -> str:
-        """Where the arrays of a call lie that needs no device: there if one of them does."""
+        """Where the arrays lie for a call that needs no device: there if one of them does."""
         outs = out.values() if isinstance(out, Mapping) else (out,)
         given = (*tensors, *named.values(), *(outs if not isinstance(out, tuple | list) else out))
         places = {str(getattr(x, "device", "cpu")).partition(":")[0] for x in given}
@@ -347,7 +356,7 @@ class Kernel(Displayable):
         named: Mapping[str, Any],
         device: str | None = None,
     ) -> tuple[Specialisation, Bound, Sequence[Scalar]]:
-        """A call's arguments, checked, and the compilation that they need."""
+        """Return a call's arguments, checked, and the compilation that they need."""
         bound = bind(self.signature, tensors, out, named, device or self.device)
         fixed = not bound.arrays and not self.signature.inputs  # no argument tells the shapes
         known = self._specialisations[-1] if fixed and self._specialisations else bound
@@ -357,7 +366,7 @@ class Kernel(Displayable):
         return specialisation, bound, scalars
 
     def _returned(self, results: Mapping[str, Any], library: Library | None = None) -> Any:
-        """The outputs alone or as a tuple; NumPy arrays become those of `library`."""
+        """Return the outputs alone or as a tuple; NumPy arrays become those of `library`."""
         written = [results[t.name] for t in self.signature.outputs]
         if library is not None:
             written = [library.like_numpy(x) for x in written]
@@ -426,7 +435,7 @@ class Kernel(Displayable):
             self._shorten(plan, specialisation)
 
     def _shorten(self, plan: FastCall, specialisation: Specialisation) -> None:
-        """Where there is one plan alone, a class whose call is just that: none is quicker."""
+        """Change the class to one whose call is the single plan, if there is one."""
         call = None
         if len(self._specialisations) == 1 and not self._refused:
             call = direct_call(plan, specialisation, self.signature, Kernel.__call__)
@@ -438,7 +447,7 @@ class Kernel(Displayable):
         return type(self) is not Kernel
 
     def _refuse(self) -> None:
-        """A direct call was refused: its arguments are looked at before all later ones."""
+        """Stop direct calls after one was refused: all later arguments are checked first."""
         self.__class__, self._refused = Kernel, True
 
     def _note(self, tensor: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The list of a folder's files with their hashes: whether it is as it was written."""
+"""The list of a folder's files with their hashes, to find changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BI
 
 
 def write_manifest(folder: Path, key: str) -> None:
-    """Hash all files of a folder, and see them and the list safely to the disk."""
+    """Hash all files of a folder, and sync them and the list to the disk."""
     files = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         with path.open("rb") as handle:
@@ -32,7 +32,7 @@ def write_manifest(folder: Path, key: str) -> None:
 
 
 def intact(folder: Path, key: str) -> bool:
-    """Whether every file of the list is there, unchanged, and a file of this folder."""
+    """Return whether every file of the list exists, unchanged, and lies in this folder."""
     try:
         if folder.is_symlink():
             return False
@@ -53,7 +53,7 @@ def _inside(name: str) -> bool:
 
 
 def _content(path: Path) -> bytes:
-    """A regular file's bytes; links are not followed, as they may lead outside."""
+    """Return a regular file's bytes; links are not followed, as they may lead outside."""
     handle = os.open(path, os.O_RDONLY | _FLAGS)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):

@@ -1,4 +1,4 @@
-"""Timing a kernel and setting the time beside what the machine could do."""
+"""Timing of a kernel, and comparison with the machine's roofline."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ if TYPE_CHECKING:
     import pandas
 
 SAMPLE_SECONDS = 2e-4
-"""A sample repeats the call until it lasts this long, so that the clock's grain is small."""
+"""The least duration of a sample in seconds: it repeats the call, as clocks are coarse."""
 TOTAL_SECONDS = 0.3
-"""How long to measure where the number of samples is not given."""
+"""The duration of measuring in seconds where the number of samples is not given."""
 
 
 @dataclass(frozen=True)
 class Profile(Displayable):
-    """Seconds a call, and what follows from them."""
+    """The measured seconds of a call, and the rates that follow from them."""
 
     name: str
     samples: tuple[float, ...]
     """Seconds of one call, in the order of measuring."""
     flops: int
-    """Operations of one call."""
+    """The number of operations of one call."""
     bytes_moved: int
-    """The least that one call moves over main memory's bus."""
+    """The compulsory traffic of one call: bytes over main memory's bus."""
     peak_flops: float | None = None
-    """Operations a second of the whole machine, as its file says; None when unknown."""
+    """Operations a second of the whole machine, from its file; None when unknown."""
     peak_bandwidth: float | None = None
-    """Bytes a second of its main memory, as its file says; None when unknown."""
+    """Bytes a second of its main memory, from its file; None when unknown."""
     machine: str = ""
     timeline: Any = field(default=None, repr=False, compare=False)
-    """When each block or warpgroup of one more call did what; None unless it was asked for."""
+    """The timeline of one more call, by block or warpgroup; None unless requested."""
 
     @property
     def median(self) -> float:
-        """Seconds of a call in the middle of all."""
+        """The median of the samples, in seconds."""
         return statistics.median(self.samples)
 
     @property
     def best(self) -> float:
-        """Seconds of the fastest call."""
+        """The seconds of the fastest call."""
         return min(self.samples)
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """Seconds that a quarter and three quarters of the calls stay below."""
+        """The lower and upper quartile of the samples, in seconds."""
         if len(self.samples) < 2:
             return self.median, self.median
         low, _, high = statistics.quantiles(self.samples, n=4, method="inclusive")
@@ -61,38 +61,39 @@ class Profile(Displayable):
 
     @property
     def flops_per_second(self) -> float:
-        """At the median."""
+        """Operations a second, at the median."""
         return self.flops / self.median
 
     @property
     def bytes_per_second(self) -> float:
-        """Bandwidth of the compulsory traffic, at the median."""
+        """Bandwidth of the compulsory traffic in bytes a second, at the median."""
         return self.bytes_moved / self.median
 
     @property
     def intensity(self) -> float:
-        """Operations a byte."""
+        """Arithmetic intensity, in operations a byte of compulsory traffic."""
         return self.flops / self.bytes_moved if self.bytes_moved else math.inf
 
     @property
     def fraction_of_peak(self) -> float | None:
-        """Of the machine's operations a second."""
+        """The share of the machine's peak operations a second; None when unknown."""
         return self.flops_per_second / self.peak_flops if self.peak_flops else None
 
     @property
     def fraction_of_bandwidth(self) -> float | None:
-        """Of main memory's bytes a second; caches may lift it above 1."""
+        """The share of main memory's bandwidth, above 1 with caches; None when unknown."""
         return self.bytes_per_second / self.peak_bandwidth if self.peak_bandwidth else None
 
     @property
     def limit(self) -> str | None:
-        """``compute`` or ``memory``: which roof of the machine is nearer; None if unknown."""
+        """``compute`` or ``memory``, the bound that the roofline sets; None if unknown."""
         if not self.peak_flops or not self.peak_bandwidth:
             return None
+        # Roofline model: Williams, Waterman, Patterson, Communications of the ACM 52(4), 2009.
         return "compute" if self.intensity * self.peak_bandwidth >= self.peak_flops else "memory"
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures under their names."""
+        """Return the figures by name."""
         low, high = self.quartiles
         return {
             "name": self.name,
@@ -113,7 +114,7 @@ class Profile(Displayable):
         }
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row with the figures; concatenate several to compare."""
+        """Return one row with the figures; concatenate several to compare."""
         import pandas as pd
 
         return pd.DataFrame([self.to_dict()])
@@ -133,7 +134,7 @@ class Profile(Displayable):
 
 
 def measure(call: Callable[[], object], repeat: int | None = None) -> tuple[float, ...]:
-    """Seconds of one call, `repeat` times or as often as fits; the first calls warm up."""
+    """Return the seconds of one call, `repeat` times or as often as fits, after a warm-up."""
     call()
     start = time.perf_counter()
     call()
@@ -152,7 +153,7 @@ def measure(call: Callable[[], object], repeat: int | None = None) -> tuple[floa
 def profile(
     name: str, samples: tuple[float, ...], limits: Roofline, timeline: Any = None
 ) -> Profile:
-    """The profile of measured samples."""
+    """Return the profile of measured samples."""
     return Profile(name, samples, **asdict(limits), timeline=timeline)
 
 

@@ -1,4 +1,4 @@
-"""What one call has to do and what the machine could do in a second."""
+"""The roofline of a kernel: the work of one call, and the peak rates of the machine."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from septran.tile.nodes import Compute, TileProgram, nodes
 
 @dataclass(frozen=True)
 class Roofline:
-    """The figures that a time is set beside."""
+    """The figures with which a time is compared."""
 
     flops: int
-    """Operations of one call."""
+    """The number of operations of one call."""
     bytes_moved: int
-    """The least that one call moves over main memory's bus."""
+    """The compulsory traffic of one call: bytes over main memory's bus."""
     peak_flops: float | None
-    """Operations a second of the whole machine, as its file says; None when unknown."""
+    """Operations a second of the whole machine, from its file; None when unknown."""
     peak_bandwidth: float | None
-    """Bytes a second of its main memory, as its file says; None when unknown."""
+    """Bytes a second of its main memory, from its file; None when unknown."""
     machine: str
 
     @staticmethod
     def of(stages: Stages) -> Roofline:
-        """From the task tree and the tile program of a compilation."""
+        """Return the roofline of a compilation, from its task tree and tile program."""
         done, program = work(stages.task_tree), stages.tile_program
         return Roofline(
             done.flops,
@@ -41,7 +41,7 @@ class Roofline:
 
 
 def peak_flops(program: TileProgram, operations: Mapping[str, int]) -> float | None:
-    """Operations a second if the program's main instruction never waited; None if unknown."""
+    """Return operations a second if the main instruction never stalled; None if unknown."""
     used = {n.primitive: n for n in nodes(program.body) if isinstance(n, Compute)}
     main = max((p for p in operations if p in used), key=lambda p: operations[p], default=None)
     if main is None or program.machine.clock_mhz is None:
@@ -61,6 +61,6 @@ def peak_flops(program: TileProgram, operations: Mapping[str, int]) -> float | N
 
 
 def _units(machine: Machine, instruction: Instruction) -> int:
-    """How many processors of the issuing level the whole machine has."""
+    """Return the number of processors of the issuing level in the whole machine."""
     level = instruction.issued_by or machine.processors[min(1, len(machine.processors) - 1)].name
     return math.prod(p.count for p in machine.processors[: machine.depth(level) + 1])

@@ -1,10 +1,9 @@
-"""Numbers with error bounds: how far rounding may take each operation from the truth.
+"""Numbers with error bounds: how far rounding may take each operation from the exact value.
 
-A `Bounded` has the value that exact arithmetic would give (in float64) and, element by
-element, the most by which a kernel may differ that rounds every operation to its dtype
-and sums in any order. Basic operations are taken to be rounded correctly; the functions
-below may be off by as many units of roundoff as `UNITS` says: that is the accuracy that
-every target promises.
+A `Bounded` has the value that exact arithmetic would give (in float64) and, element by element, a
+bound on the error of a kernel that rounds every operation to its dtype and sums in any order.
+Basic operations are taken to be rounded correctly; the functions below may be off by as many units
+of roundoff as `UNITS` says: that is the accuracy that every target promises.
 """
 
 from __future__ import annotations
@@ -33,27 +32,27 @@ UNITS: Mapping[str, float] = {
     "exp": 8, "exp2": 8, "log": 8, "log2": 8, "sqrt": 2, "rsqrt": 4, "tanh": 16,
     "sigmoid": 16, "erf": 16, "sin": 8, "cos": 8, "power": 32, "divide": 2,
 }  # fmt: skip
-"""Units of roundoff (half an ulp) that a function's result may be off by; else 1."""
+"""The units of roundoff (half an ulp) that a function's result may be off by; else 1."""
 
 
 @dataclass(frozen=True)
 class Bounded:
-    """Values and how far off each may be; truth values are exact or unknown."""
+    """Values with a bound on the error of each; truth values are exact or unknown."""
 
     value: Array
     error: Array
-    """Not negative; infinite where nothing can be promised."""
+    """The bounds, not negative; infinite where nothing can be promised."""
     dtype: str
-    """The type that a kernel holds it in."""
+    """The type in which a kernel holds the value."""
 
     @property
     def reach(self) -> Array:
-        """The greatest magnitude that a kernel may have here; certain infinities apart."""
+        """The greatest magnitude that a kernel may have here, except for certain infinities."""
         return size(self.value) + self.error
 
 
 def exact(value: Any) -> Bounded:
-    """A number without error, of its own dtype; floats are held in float64."""
+    """Return a number without error, in its own dtype; floats are held in float64."""
     array = np.asarray(value)
     dtype = str(array.dtype)
     if array.dtype.kind not in "iub":
@@ -62,10 +61,9 @@ def exact(value: Any) -> Bounded:
 
 
 def rounded(value: Array, error: Array, dtype: str, units: float = 1.0) -> Bounded:
-    """After an operation in a float `dtype` that is off by `units` of roundoff; 0 for exact ones.
+    """Return the result of a float operation off by `units` of roundoff; 0 for exact ones.
 
-    What certainly overflows is infinite, or NaN in a type without infinities; what may
-    overflow is unknown.
+    A certain overflow is infinite, or NaN in a type without infinities; a possible one is unknown.
     """
     magnitude, greatest = size(value), largest(dtype)
     if units:  # else 0 times what is unknown would make it known
@@ -80,33 +78,36 @@ def rounded(value: Array, error: Array, dtype: str, units: float = 1.0) -> Bound
 
 
 def size(value: Array) -> Array:
-    """The magnitude; 0 for infinities and NaN, which no rounding changes."""
+    """Return the magnitude; 0 for infinities and NaN, which no rounding changes."""
     real = np.abs(_real(value))
     return np.where(np.isfinite(real), real, 0.0)
 
 
 def gamma(count: Array | float, dtype: str) -> Any:
-    """Relative error of `count` roundings one after another: ``n*u / (1 - n*u)``."""
+    """Return the relative error of `count` roundings in a row: ``n*u / (1 - n*u)``.
+
+    Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, lemma 3.1.
+    """
     product = np.asarray(count) * unit_roundoff(dtype)
     return np.where(product < 0.5, product / (1 - np.minimum(product, 0.5)), np.inf)
 
 
 def smallest(dtype: str) -> float:
-    """What underflow may lose: the least normal number, as hardware may flush to zero."""
+    """Return the error of an underflow: the least normal number, as hardware may flush to zero."""
     return float(_info(dtype).smallest_normal)
 
 
 def flushed(x: Bounded) -> Bounded:
-    """A number that is zero, perhaps, where it is below the normal ones."""
+    """Return a number that may be zero where it is below the normal ones."""
     small = (size(x.value) > 0) & (size(x.value) - x.error < smallest(x.dtype))
     return replace(x, error=np.where(small, x.error + size(x.value), x.error))
 
 
 def overflows(value: Array, magnitude: Array, dtype: str) -> Array:
-    """Where a sum may overflow on the way to its `value`, and then end elsewhere.
+    """Return where a sum may overflow on the way to its `value`, and then end elsewhere.
 
-    `magnitude` is the sum of the finite terms' magnitudes: any order may add those of one
-    sign first. Infinities of both signs would make NaN of it; NaN stays what it is.
+    `magnitude` is the sum of the finite terms' magnitudes: any order may add those of one sign
+    first. Infinities of both signs would make NaN of it; NaN stays what it is.
     """
     greatest, finite = largest(dtype), np.isfinite(value)
     # The terms of the value's sign, and those of the other one, as far as they are known apart.
@@ -117,12 +118,12 @@ def overflows(value: Array, magnitude: Array, dtype: str) -> Array:
 
 
 def largest(dtype: str) -> float:
-    """The greatest finite number."""
+    """Return the greatest finite number."""
     return float(_info(dtype).max)
 
 
 def cast(x: Bounded, dtype: str) -> Bounded:
-    """Converted to another dtype; widening a float loses nothing."""
+    """Return the number in another dtype; widening a float loses nothing."""
     if dtype == x.dtype or (is_float(x.dtype) and promote(x.dtype, dtype) == dtype):
         return Bounded(x.value, x.error, dtype)
     if is_float(dtype):
@@ -142,7 +143,7 @@ def cast(x: Bounded, dtype: str) -> Bounded:
 
 
 def within(value: Array, error: Array, dtype: str) -> Array:
-    """An integer's error; infinite where it may wrap, or is not known."""
+    """Return an integer's error; infinite where it may wrap, or is not known."""
     limits = np.iinfo(numpy_dtype(dtype))
     real = _real(value)
     with np.errstate(invalid="ignore"):
@@ -151,14 +152,14 @@ def within(value: Array, error: Array, dtype: str) -> Array:
 
 
 def off_by(a: Bounded, b: Bounded) -> Array:
-    """The most by which a product of matrices of integers may be off, as its operands are."""
+    """Return the error bound of a product of integer matrices, given those of its operands."""
     with np.errstate(invalid="ignore"):
         error = size(a.value) @ b.error + a.error @ (size(b.value) + b.error)
     return np.where(np.isnan(error), np.inf, error)
 
 
 def unary(function: str, x: Bounded, dtype: str) -> Bounded:
-    """A function of one element, in `dtype`."""
+    """Return a function of one element, in `dtype`."""
     if function == "not":
         return Bounded(np.logical_not(x.value), _unknown(x.error > 0), dtype)
     x = cast(x, dtype)
@@ -174,7 +175,7 @@ def unary(function: str, x: Bounded, dtype: str) -> Bounded:
 
 
 def binary(function: str, x: Bounded, y: Bounded, dtype: str, common: str) -> Bounded:
-    """A function of two elements; operands are converted to `common` first."""
+    """Return a function of two elements, which are converted to `common` first."""
     x, y = cast(x, common), cast(y, common)
     if function in COMPARISONS:
         near = np.abs(_real(x.value) - _real(y.value)) <= x.error + y.error
@@ -189,7 +190,7 @@ def binary(function: str, x: Bounded, y: Bounded, dtype: str, common: str) -> Bo
 
 
 def select(condition: Bounded, yes: Bounded, no: Bounded, dtype: str) -> Bounded:
-    """One of two; where the condition is unsure, either."""
+    """Return one of two; where the condition is unsure, either."""
     yes, no = cast(yes, dtype), cast(no, dtype)
     truth = condition.value.astype(bool)
     value = np.where(truth, yes.value, no.value)
@@ -203,7 +204,7 @@ def select(condition: Bounded, yes: Bounded, no: Bounded, dtype: str) -> Bounded
 
 
 def reduce(function: str, x: Bounded, axis: int, dtype: str) -> Bounded:
-    """A reduction along one axis, in any order."""
+    """Return a reduction along one axis, in any order."""
     x = cast(x, dtype)
     if function != "sum":
         pick = np.maximum if function == "max" else np.minimum
@@ -212,6 +213,7 @@ def reduce(function: str, x: Bounded, axis: int, dtype: str) -> Bounded:
     if not is_float(dtype):
         value = np.sum(x.value, axis=axis, dtype=x.value.dtype)
         return Bounded(value, _unknown(x.error.any(axis=axis)), dtype)
+    # A sum of n terms takes n - 1 additions in any order (Higham, section 4.2).
     count = max(0, x.value.shape[axis] - 1)
     value, magnitude = x.value.sum(axis=axis), x.reach.sum(axis=axis)
     error = x.error.sum(axis=axis) + gamma(count, dtype) * magnitude
@@ -229,7 +231,7 @@ def _info(dtype: str) -> Any:
 
 
 def _fits(value: Array, dtype: str) -> bool:
-    """Whether every value is one of `dtype` already."""
+    """Return whether every value can be represented in `dtype`."""
     kept = convert(value, numpy_dtype(dtype)).astype(np.float64)
     return bool(np.all((kept == value) | np.isnan(value)))
 
@@ -243,7 +245,7 @@ def _unknown(where: Any) -> Array:
 
 
 def _settled(value: Array, error: Array) -> Array:
-    """Infinities and NaN that are certain have no error; what cannot be told is unknown."""
+    """Return errors with 0 for certain infinities and NaN, and infinity where nothing is known."""
     error = np.broadcast_to(error, np.shape(value))
     if value.dtype.kind != "f":
         return error
@@ -265,7 +267,7 @@ Ends = tuple[Array, Array]
 
 
 def _ends(function: Callable[[Array], Array]) -> Callable[[Array, Array], Ends]:
-    """The rule of a monotone function: how far its values at both ends are."""
+    """Return the rule of a monotone function: how far its values at both ends are."""
 
     def rule(v: Array, e: Array) -> Ends:
         value = function(v)
@@ -280,7 +282,7 @@ def _ends(function: Callable[[Array], Array]) -> Callable[[Array, Array], Ends]:
 def _slope(
     function: Callable[[Array], Array], steepest: Callable[[Array], Array]
 ) -> Callable[[Array, Array], Ends]:
-    """The rule of a function whose slope falls with |x|: the error times the slope."""
+    """Return the rule of a function whose slope falls with |x|: the error times the slope."""
 
     def rule(v: Array, e: Array) -> Ends:
         return function(v), e * steepest(np.maximum(np.abs(v) - e, 0.0))
@@ -351,7 +353,7 @@ def _divide(x: Bounded, y: Bounded) -> Ends:
 
 
 def near_zero(x: Bounded) -> Array:
-    """Where a number may be 0 or of either sign."""
+    """Return where a number may be 0 or of either sign."""
     return (x.error > 0) & (np.abs(x.value) <= x.error)
 
 

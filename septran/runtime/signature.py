@@ -1,4 +1,4 @@
-"""What a kernel takes and gives, before and after specialising, and when it is exported."""
+"""The signature of a kernel, before and after specialising, and its export."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ from septran.tile.nodes import TileProgram
 
 @dataclass(frozen=True)
 class TensorParam:
-    """A tensor of the entry task, as far as it is known."""
+    """A tensor of the entry task, with the properties that are known."""
 
     name: str
     reads: bool = True
-    """Whether its first content matters."""
+    """Whether its initial content matters."""
     writes: bool = False
     """Whether it is an output."""
     dims: tuple[str, ...] | None = None
-    """Names of its dimensions; None where the logic does not annotate them. A number
-    (``"3"``) is a fixed extent, an empty name one of any size."""
+    """The names of its dimensions; None where the logic does not annotate them.
+
+    A number (``"3"``) is a fixed extent, an empty name one of any size.
+    """
     dtype: str | None = None
-    """None for any."""
+    """The element type; None for any."""
     shape: tuple[int, ...] | None = None
-    """None for any."""
+    """The extents; None for any."""
 
     @staticmethod
     def of(param: Param) -> TensorParam:
-        """A traced parameter: everything is known."""
+        """Return a traced parameter, of which everything is known."""
         return TensorParam(
             param.name, param.reads, param.writes, param.dims or None, param.dtype, param.shape
         )
@@ -50,22 +52,22 @@ class Signature:
     tensors: tuple[TensorParam, ...]
     scalars: tuple[ScalarParam, ...] = ()
     sizes: tuple[tuple[str, int], ...] = ()
-    """Extents of named dimensions that are fixed."""
+    """The extents of named dimensions that are fixed."""
     static: tuple[str, ...] = ()
-    """The logic's static flags, which a compilation fixes, so that no call gives them."""
+    """The logic's static flags, which a compilation fixes, so that no call passes them."""
 
     @property
     def inputs(self) -> tuple[TensorParam, ...]:
-        """What a call passes by position: the tensors that are only read."""
+        """The tensors that a call passes by position: those that are only read."""
         return tuple(t for t in self.tensors if not t.writes)
 
     @property
     def outputs(self) -> tuple[TensorParam, ...]:
-        """What a call returns: the tensors that are written."""
+        """The tensors that a call returns: those that are written."""
         return tuple(t for t in self.tensors if t.writes)
 
     def tensor(self, name: str) -> TensorParam:
-        """The tensor of that name; KeyError where there is none."""
+        """Return the tensor of that name; raises KeyError where there is none."""
         for tensor in self.tensors:
             if tensor.name == name:
                 return tensor
@@ -83,7 +85,7 @@ class Signature:
 
 
 class Use:
-    """Whether something was used since it was last looked at."""
+    """A mark of use since the last examination (the bit of the clock algorithm)."""
 
     __slots__ = ("recent",)
 
@@ -96,37 +98,37 @@ class Specialisation:
     """A kernel for given shapes and dtypes; it is built when first run."""
 
     tensors: tuple[TensorParam, ...]
-    """All of them in order, with shape and dtype."""
+    """All tensors in order, with shape and dtype."""
     scalars: tuple[ScalarParam, ...]
     stages: Stages
     saved_limits: Roofline | None = None
-    """Of a loaded kernel, which has no task tree to count in."""
+    """The roofline of a loaded kernel, which has no task tree to count in."""
     use: Use = field(default_factory=Use, repr=False, compare=False)
 
     @property
     def limits(self) -> Roofline:
-        """What a call has to do, beside what the machine could."""
+        """The work of a call and the peak rates of the machine."""
         return self.saved_limits or Roofline.of(self.stages)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Extents of every tensor."""
+        """The extents of every tensor."""
         return {t.name: t.shape or () for t in self.tensors}
 
     @property
     def dtypes(self) -> dict[str, str]:
-        """Element types of every tensor."""
+        """The element types of every tensor."""
         return {t.name: t.dtype or "" for t in self.tensors}
 
     @staticmethod
     def of(stages: Stages) -> Specialisation:
-        """From the stages of one compilation; only the task tree is made."""
+        """Return the specialisation of one compilation's stages; only the task tree is made."""
         tree = stages.task_tree
         tensors = tuple(TensorParam.of(p) for p in tree.root.params)
         return Specialisation(tensors, tree.scalars, stages)
 
     def accepts(self, shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> bool:
-        """Whether it is for tensors of these shapes and dtypes (of those that are named)."""
+        """Return whether it is for tensors of these shapes and dtypes (of those that are named)."""
         return all(
             shapes.get(t.name, t.shape) == t.shape and dtypes.get(t.name, t.dtype) == t.dtype
             for t in self.tensors
@@ -157,7 +159,7 @@ def export_source(name: str, specialisation: Specialisation, folder: Path) -> Pa
 
 
 def _exporting(name: str, stages: Stages) -> Exporting:
-    """The compilation, or what its target makes of the same TensorIR for this."""
+    """Return the compilation, or the one that its target makes of the same TensorIR for export."""
     if isinstance(stages.executable, Exporting):
         return stages.executable
     program = stages.tile_program

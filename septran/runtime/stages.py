@@ -1,4 +1,4 @@
-"""The five stages of one compilation, each made when it is first asked for."""
+"""The five stages of one compilation, each made when it is first read."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 T = TypeVar("T", covariant=True)
 
 NAMES = ("task_tree", "mapping", "tile_program", "tensor_ir", "source")
-"""In the order of the compilation."""
+"""The stages in the order of the compilation."""
 STEPS = (*NAMES[:-1], "executable")
-"""What is made, in order; the source comes with the executable."""
+"""The steps in order; the source comes with the executable."""
 
 
 class stage(Generic[T]):  # noqa: N801 (as `property`)
@@ -44,13 +44,13 @@ class stage(Generic[T]):  # noqa: N801 (as `property`)
 
 
 class Stages:
-    """A compilation that goes as far as one looks.
+    """A compilation that makes only the stages that are read.
 
     A subclass says how each of `STEPS` is made from the earlier ones.
     """
 
     def __init__(self, passes: Sequence[UserPass] = ()) -> None:
-        """`passes` are those of the caller's own that the program is placed with."""
+        """`passes` are the caller's own, which run among the compiler's."""
         self.passes = tuple(passes)
         self._made: dict[str, Any] = {}
         self._seconds: dict[str, float] = {}
@@ -59,37 +59,37 @@ class Stages:
 
     @stage
     def task_tree(self) -> TaskTree:
-        """What is computed: the traced logic."""
+        """The task tree: the traced logic."""
         raise NotImplementedError
 
     @stage
     def mapping(self) -> ResolvedMapping:
-        """Who runs it and where the data is."""
+        """The resolved mapping: the processor that runs each task, the memory of each tensor."""
         raise NotImplementedError
 
     @stage
     def tile_program(self) -> TileProgram:
-        """Every copy, wait and computation on tiles."""
+        """The tile program: every copy, wait and computation on tiles."""
         raise NotImplementedError
 
     @stage
     def tensor_ir(self) -> TensorIR:
-        """What TVM compiles."""
+        """The TensorIR module that TVM compiles."""
         raise NotImplementedError
 
     @stage
     def executable(self) -> Executable:
-        """What runs."""
+        """The executable."""
         raise NotImplementedError
 
     @property
     def source(self) -> Source:
-        """The code that was generated."""
+        """The generated code."""
         return self.executable.source
 
     @property
     def timings(self) -> dict[str, float]:
-        """Seconds of each step so far, without those of the steps before it."""
+        """The seconds of each step so far, without those of the steps before it."""
         return {name: self._seconds[name] for name in STEPS if name in self._seconds}
 
     @property
@@ -98,13 +98,13 @@ class Stages:
         return tuple(name for name in STEPS if name in self._made)
 
     def forget(self) -> None:
-        """Drop what led to an executable, once there is one: it is made anew if looked at."""
+        """Drop the stages before the executable, once there is one: they are made anew if read."""
         with self._lock:
             if "executable" in self._made:
                 self._made = {"executable": self._made["executable"]}
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """The five stages with their names, in order; makes those that are not made yet."""
+        """Yield the five stages with their names, in order; makes those that are not made yet."""
         for name in NAMES:
             yield name, self[name]
 

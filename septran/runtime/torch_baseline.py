@@ -1,4 +1,4 @@
-"""What torch offers for the operators of the library, to measure kernels beside it."""
+"""torch's functions for the operators of the library, as a baseline of measurements."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from septran.runtime.arrays import TORCH
 from septran.runtime.interleaved_timing import Duel, duel
 
 SECONDS = 1.0
-"""How long the two sides alternate."""
+"""The number of seconds for which the two sides alternate."""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """A kernel and torch's function for the same operator, measured in turns."""
+    """A kernel and torch's function for the same operator, timed alternately."""
 
     function: str
-    """``torch.mm``."""
+    """The name of torch's function: ``torch.mm``."""
     version: str
     duel: Duel
 
@@ -34,8 +34,8 @@ def beside_torch(
 ) -> Beside | None:
     """Time `ours` and torch's function on the same tensors; None where torch has none.
 
-    `inputs` are NumPy arrays in the order of the operator's parameters. torch keeps to
-    `threads` from then on, where they are given.
+    `inputs` are NumPy arrays in the order of the operator's parameters. torch keeps to `threads`
+    from then on, where they are given.
     """
     import numpy as np
     import torch
@@ -280,5 +280,5 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _Named]] = {
 
 
 def torch_function(operator: str, static: Mapping[str, Any]) -> _Named | None:
-    """The name of torch's function for an operator, and the function; None where it has none."""
+    """Return the name of torch's function for an operator, and the function; None without one."""
     return _FUNCTIONS[operator](static) if operator in _FUNCTIONS else None

@@ -1,4 +1,4 @@
-"""How much a task tree computes and must move, counted exactly, ragged edges included."""
+"""The operations and the compulsory traffic of a task tree, counted exactly, ragged edges too."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Work:
     """Operations by kind, and the bytes of the tensors that the caller passes."""
 
     operations: Mapping[str, int]
-    """By primitive; ``map`` are the element-wise operations and reductions."""
+    """Operations by primitive; ``map`` are the element-wise operations and reductions."""
     bytes_read: int
-    """Each input once."""
+    """The bytes of all inputs, each once."""
     bytes_written: int
-    """Each output once."""
+    """The bytes of all outputs, each once."""
 
     @property
     def flops(self) -> int:
-        """All operations; a multiply-add is two."""
+        """The number of all operations; a multiply-add is two."""
         return sum(self.operations.values())
 
     @property
     def bytes_moved(self) -> int:
-        """The least that goes over main memory's bus."""
+        """The compulsory traffic in bytes over main memory's bus."""
         return self.bytes_read + self.bytes_written
 
     @property
@@ -47,7 +47,7 @@ class Work:
 
 
 def work(tree: TaskTree) -> Work:
-    """Count what one run of `tree` does."""
+    """Return the work of one run of `tree`."""
     operations: dict[str, int] = {}
     for statement, loops in _statements(tree.root.body, ()):
         if isinstance(statement, Primitive):
@@ -68,7 +68,7 @@ def work(tree: TaskTree) -> Work:
 
 
 def steps(tree: TaskTree) -> int:
-    """How many primitives and assignments one run of `tree` carries out, one after another."""
+    """Return the number of primitives and assignments that one run of `tree` carries out."""
     return sum(_total(loops, [], lambda _: 1) for _, loops in _statements(tree.root.body, ()))
 
 
@@ -99,7 +99,7 @@ def _primitive(contract: Contract) -> Any:
 
 
 def _expression(value: ex.Expr, loops: Loops) -> int:
-    """Each operation counts once an element; a reduction once an element that it reads."""
+    """Operations: one for each element, for a reduction one for each element that it reads."""
     total = 0
     for node in ex.walk(value):
         counted: ex.Expr | None = None
@@ -120,7 +120,9 @@ def _product(extents: list[Any]) -> Any:
 
 
 def _total(loops: Loops, extents: list[tuple[Index, ...]], count: Any) -> int:
-    """The sum of ``count(extents)`` over all iterations of `loops`."""
+    """Return the sum of ``count(extents)`` over all iterations of `loops`."""
+    # Loops that neither the extents nor other loops depend on are multiplied; only the others are
+    # enumerated, as arrays.
     needed = {v for axes in extents for e in axes for v in e.variables()}
     for variable, extent in reversed(loops):
         if variable in needed or extent.variables():

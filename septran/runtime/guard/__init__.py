@@ -1,1 +1,1 @@
-"""Kernels between pages that nothing may touch: a stray access ends in a fault with a name."""
+"""Kernels between guard pages: a stray access ends in a fault that is reported by name."""

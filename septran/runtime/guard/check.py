@@ -25,7 +25,7 @@ from septran.runtime.signature import Specialisation
 from septran.targets.registry import guarding_for
 
 PATIENCE = 300
-"""Seconds after which a kernel is taken for one that never ends."""
+"""The number of seconds after which a kernel counts as one that never ends."""
 COMMAND = (sys.executable, "-m", "septran.runtime.guard.worker")
 
 
@@ -34,9 +34,10 @@ def run_guarded(
     arrays: Sequence[np.ndarray[Any, Any]],
     scalars: Sequence[float | int | bool],
 ) -> tuple[str, ...]:
-    """Run twice, each buffer ending and then beginning at a guard page; what was touched.
+    """Run twice, each buffer ending and then beginning at a guard page; return stray accesses.
 
-    Results go into `arrays`, and the answer says where those of the two runs differ.
+    Results are written to `arrays`, and the answer also reports where those of the two runs
+    differ.
     """
     program = specialisation.stages.tile_program
     backend = program.machine.backend
@@ -74,7 +75,7 @@ def _results(
 
 
 class _Worker:
-    """A process that runs kernels one after another; another one after it broke down."""
+    """A process that runs kernels one after another, replaced after it broke down."""
 
     def __init__(self) -> None:
         atexit.register(self.close)
@@ -82,7 +83,7 @@ class _Worker:
         self._lock = threading.Lock()
 
     def ask(self, request: Mapping[str, Any]) -> str | None:
-        """What a kernel touched, or how its process ended."""
+        """Return the stray access of a kernel, or how its process ended; None if it was clean."""
         with self._lock:
             process = self._running()
             assert process.stdin is not None
@@ -117,7 +118,7 @@ class _Worker:
         return self._process
 
     def _end(self, process: subprocess.Popen[bytes]) -> int:
-        """Let it end; its exit status."""
+        """Let the process end, and return its exit status."""
         if process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()
@@ -133,7 +134,7 @@ class _Worker:
 
 
 _WORKER = _Worker()
-"""One for all kernels, as starting it takes longer than most of what it does."""
+"""One worker for all kernels, as starting it takes longer than most runs."""
 
 
 def _signal(status: int) -> str:

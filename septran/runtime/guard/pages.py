@@ -1,7 +1,8 @@
-"""Memory between pages that nothing may touch: a stray access ends in a fault with a name.
+"""Memory between guard pages: a stray access ends in a fault that is reported by name.
 
-Each region has its own pages, reserved at both ends for as far as a wrong index is likely to
-go. It begins where they end, or it ends where they begin; both are tried, one after the other.
+Each region has its own pages, with reserved address space at both ends, as far as a wrong index is
+likely to go. It begins where the reserved space ends, or ends where it begins; both are tried, one
+after the other.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 REACH = 1 << 26
-"""Bytes on either side that nothing may touch. They are reserved, and take no memory."""
+"""The number of reserved bytes on either side; they take no memory."""
 UNUSED = 0xA5
-"""Of the bytes in a region's pages that are not the region's."""
+"""The value of the bytes in a region's pages that are not the region's."""
 _PAGE = mmap.PAGESIZE
 _NONE, _READ_WRITE = 0, mmap.PROT_READ | mmap.PROT_WRITE
 _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
@@ -25,16 +26,16 @@ _FAILED = ctypes.c_void_p(-1).value
 
 @dataclass(frozen=True)
 class Place:
-    """A region that is in use."""
+    """A region in use."""
 
     name: str
     start: int
     size: int
     pages: tuple[int, int]
-    """Start and end of what can be touched."""
+    """The start and end of its pages."""
 
     def told(self, address: int, access: str) -> str | None:
-        """What a fault at `address` was; None where it belongs to another region."""
+        """Return the sentence on a fault at `address`; None where it belongs to another region."""
         low, high = self.pages
         if not low - REACH <= address < high + REACH:
             return None
@@ -44,13 +45,13 @@ class Place:
         return f"{self.name} was {access} behind its end, from byte {address - end} on"
 
     def rest(self) -> tuple[bytes, bytes]:
-        """The bytes of its pages before and behind it."""
+        """Return the bytes of its pages before and behind it."""
         low, high = self.pages
         end = self.start + self.size
         return ctypes.string_at(low, self.start - low), ctypes.string_at(end, high - end)
 
     def touched(self) -> str | None:
-        """What was written beside it within its pages."""
+        """Return a sentence on bytes of its pages that were written; None where none were."""
         for bytes_, where in zip(self.rest(), ("before", "behind"), strict=True):
             if bytes_.strip(bytes([UNUSED])):
                 return f"memory {where} {self.name} was written to"
@@ -66,7 +67,7 @@ class Pages:
     places: list[Place] = field(default_factory=list)
 
     def place(self, name: str, size: int, alignment: int) -> Place:
-        """A new region at a multiple of `alignment` bytes."""
+        """Return a new region at a multiple of `alignment` bytes; raises MemoryError."""
         room = -(-max(1, size) // _PAGE) * _PAGE
         base = _libc().mmap(None, room + 2 * REACH, _NONE, _PRIVATE, -1, 0)
         low = base + REACH
@@ -79,13 +80,13 @@ class Pages:
         return place
 
     def told(self, address: int, write: bool) -> str:
-        """What a fault at an address was."""
+        """Return the sentence on a fault at an address."""
         access = "written" if write else "read"
         found = (place.told(address, access) for place in self.places)
         return next(filter(None, found), f"memory at {address:#x} was {access}")
 
     def free(self) -> None:
-        """Give all of it back."""
+        """Free all regions."""
         for place in self.places:
             low, high = place.pages
             _libc().munmap(low - REACH, high - low + 2 * REACH)
@@ -107,9 +108,9 @@ _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p
 _SIGINFO = 4
 """``SA_SIGINFO``: the handler receives the address."""
 _ADDRESS = 16
-"""Of ``si_addr`` in ``siginfo_t`` (<bits/types/siginfo_t.h>)."""
+"""The offset of ``si_addr`` in ``siginfo_t`` (<bits/types/siginfo_t.h>)."""
 _ERROR = 40 + 8 * 19
-"""Of ``uc_mcontext.gregs[REG_ERR]`` in ``ucontext_t`` (<sys/ucontext.h>, x86-64).
+"""The offset of ``uc_mcontext.gregs[REG_ERR]`` in ``ucontext_t`` (<sys/ucontext.h>, x86-64).
 
 Bit 1 of the page fault's error code says that it was a write (Intel SDM vol. 3, 4.7).
 """

@@ -1,4 +1,4 @@
-"""Runs kernels between guard pages: ``python -m septran.runtime.guard.worker``.
+"""Run kernels between guard pages: ``python -m septran.runtime.guard.worker``.
 
 Reads one JSON request a line and answers each with one line: what a kernel touched that it
 must not, if anything. After a fault the process is at its end, and has said so before.
@@ -25,9 +25,9 @@ from septran.targets.base import GuardedCode, Guarding, Room
 from septran.targets.registry import guarding_for
 
 ALIGNMENT = 64
-"""Of scratch buffers, as TVM promises it to LLVM."""
+"""The alignment of scratch buffers, which TVM promises to LLVM."""
 POISON = 0xFF
-"""In scratch buffers: NaN in every float type."""
+"""The byte of fresh scratch buffers: NaN in every float type."""
 _GIVE = ctypes.CFUNCTYPE(
     ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_uint64, ctypes.c_int, ctypes.c_int
 )
@@ -36,15 +36,15 @@ _TAKE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void
 
 @dataclass
 class Rooms:
-    """The scratch buffers of a run: one of each for each thread, new whenever it is asked for."""
+    """The scratch buffers of a run: one of each for each thread, fresh whenever it is requested."""
 
     rooms: Mapping[int, Room]
-    """By what the code asks for."""
+    """The rooms by the size that the code requests."""
     pages: Pages
     places: dict[tuple[int, int], Place] = field(default_factory=dict)
 
     def give(self, _type: int, _device: int, asked: int, _code: int, _bits: int) -> int:
-        """The address of a room full of poison."""
+        """Return the address of a room full of poison."""
         key = asked, threading.get_native_id()
         if key not in self.places:
             room = self.rooms[asked]
@@ -82,9 +82,9 @@ def main() -> None:
 
 
 def run(target: Guarding, request: Mapping[str, Any], pages: Pages) -> str | None:
-    """Run a kernel with each end of its buffers at guard pages; what it touched beside them.
+    """Run a kernel with each end of its buffers at guard pages; return stray writes beside them.
 
-    Tensors are files, and what becomes of them is written beside those.
+    Tensors are files, and their contents after the run are written beside those.
     """
     folder, rooms = Path(request["folder"]), tuple(Room(*room) for room in request["rooms"])
     text = (folder / "module.json").read_text("utf-8")
@@ -108,7 +108,7 @@ def run(target: Guarding, request: Mapping[str, Any], pages: Pages) -> str | Non
 
 
 def _placed(file: Path, tensor: Mapping[str, Any], pages: Pages) -> tuple[Place, Any]:
-    """A tensor between guard pages, and what can be passed on of it."""
+    """Return a tensor between guard pages, and the array to pass on."""
     content = file.read_bytes()
     place = pages.place(tensor["name"], len(content), 1)
     ctypes.memmove(place.start, content, len(content))
