@@ -35,6 +35,11 @@ class Backend:
 
     None where the features are not known.
     """
+    exchange: str = ""
+    """The memory through which threads exchange what they hold in registers, beside its buffers.
+
+    How much of it that takes is known only when the code is made.
+    """
     banked: bool = False
     """Whether its memories on the chip have banks, whose conflicts cost time."""
     looks: Mapping[str, Callable[[], str]] = field(default_factory=dict)

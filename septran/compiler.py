@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran.backends import backend_of, with_code
+from septran.errors import MappingError, SepTranError
+from septran.fitting import fit
 from septran.mapping.effects import unasked
 from septran.mapping.resolve import resolve
 from septran.request import CompileRequest, Logic, Shapes
@@ -33,10 +35,14 @@ if TYPE_CHECKING:
 class Compilation(Stages):
     """Logic -> task tree -> resolved mapping -> tile program -> TensorIR -> executable."""
 
-    def __init__(self, request: CompileRequest) -> None:
-        """Keep the request with all shapes inferred; every stage is made when it is first read."""
+    def __init__(self, request: CompileRequest, refusal: SepTranError | None = None) -> None:
+        """Keep the request with all shapes inferred; every stage is made when it is first read.
+
+        `refusal` is the error of stages that no tiles fit, where that was found before.
+        """
         super().__init__(request.passes)
         self.request = request.completed()
+        self.refusal = refusal
 
     @stage
     def task_tree(self) -> TaskTree:
@@ -47,6 +53,8 @@ class Compilation(Stages):
     @stage
     def mapping(self) -> ResolvedMapping:
         """The resolved mapping: the processor that runs each task, the memory of each tensor."""
+        if isinstance(self.refusal, MappingError):
+            raise self.refusal
         resolved = resolve(self.task_tree, self.request.mapping)
         unused = unasked(self.task_tree, self.request.tunables)
         return replace(resolved, decisions=(*resolved.decisions, *unused))
@@ -54,6 +62,8 @@ class Compilation(Stages):
     @stage
     def tile_program(self) -> TileProgram:
         """The tile program after all passes: every copy, wait and computation on tiles."""
+        if self.refusal is not None:
+            raise self.refusal
         return place(self.mapping, passes=self.passes)[-1].program
 
     @stage
@@ -70,6 +80,11 @@ class Compilation(Stages):
         return load_or_build(target_for(backend), ir, program, self.mapping)
 
 
+def fitted(request: CompileRequest) -> Compilation:
+    """The compilation of a request whose tiles fit the machine's memories, if any do."""
+    return fit(request, Compilation)
+
+
 def compile_request(request: CompileRequest) -> Kernel:
     """Return the kernel of a request, built now if its shapes are given, else at the first call."""
 
@@ -77,7 +92,7 @@ def compile_request(request: CompileRequest) -> Kernel:
         shapes: MappingOf[str, tuple[int, ...]], dtypes: MappingOf[str, str]
     ) -> Specialisation:
         asked = replace(request, shapes=shapes, dtypes={**request.dtypes, **dtypes})
-        return Specialisation.of(Compilation(asked))
+        return Specialisation.of(fitted(asked))
 
     if request.emulate:
         emulator_for(request.backend)  # raises where there is none
@@ -154,4 +169,4 @@ def produce_stages(
         logic, mapping, machine=machine, shapes=shapes, dtypes=dtypes,
         tunables=tunables, static=static, passes=passes,
     )  # fmt: skip
-    return Compilation(request.with_example())
+    return fitted(request.with_example())

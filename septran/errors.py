@@ -15,8 +15,10 @@ live beside the code that raises them and set `code`.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from septran.location import Location
 
@@ -51,6 +53,35 @@ class SepTranError(Exception):
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """A memory that is to hold more than it has."""
+
+    memory: str
+    needed: int
+    limit: int
+    """Bytes."""
+
+    @property
+    def excess(self) -> float:
+        """How often what there is would have to be doubled."""
+        return math.log2(self.needed / max(1, self.limit))
+
+    def __str__(self) -> str:
+        return f"{self.memory} would have to hold {self.needed:,} bytes and has {self.limit:,}"
+
+
+class CapacityRefusal:
+    """Of an error: a memory is too small, so that smaller tiles may be a way out."""
+
+    shortage: Shortage | None = None
+
+    def of(self, memory: str, needed: int, limit: int) -> Self:
+        """The error itself, with which memory it is about."""
+        self.shortage = Shortage(memory, needed, limit)
+        return self
 
 
 class LogicError(SepTranError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from septran.dtypes import itemsize
 from septran.ir.expressions import loads
@@ -61,17 +61,23 @@ class Held:
 
 
 def check_capacity(
-    tree: TaskTree, machine: Machine, instances: tuple[Instance, ...], decisions: list[Decision]
+    tree: TaskTree,
+    machine: Machine,
+    instances: tuple[Instance, ...],
+    decisions: list[Decision],
+    few_stages: bool = False,
 ) -> None:
     """Raise MappedCapacityError where a memory cannot hold what is in it at one time.
 
-    Caches spill instead: a remark reports buffers that are too large for one.
+    Caches spill instead: a remark reports buffers that are too large for one. With `few_stages`
+    one stage of each buffer counts, as `pipeline_loops` takes away those that do not fit.
     """
     by_path = {i.path: i for i in instances}
     fullest: dict[str, tuple[int, tuple[Held, ...]]] = {}
     for held in _paths(tree.root, None, None, machine, by_path, ()):
         for name in dict.fromkeys(h.memory for h in held):
             own = tuple(h for h in held if h.memory == name)
+            own = tuple(replace(h, stages=1) for h in own) if few_stages else own
             total = sum(h.size for h in own)
             if total > fullest.get(name, (0, ()))[0]:
                 fullest[name] = (total, own)
@@ -98,7 +104,7 @@ def _complain(
         f"{memory.name} is to hold {total:,} bytes at one time and has {limit:,}:\n{table}",
         largest.where,
         hint=hint,
-    )
+    ).of(memory.name, total, limit)
 
 
 def _capacity(

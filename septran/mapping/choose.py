@@ -14,7 +14,7 @@ from septran.mapping.mistakes import TunableSettingError, UnknownVariantError
 from septran.mapping.resolved import Decision, Setting
 from septran.mapping.rules import Facts, facts_of_site, instance_for, rules_for
 from septran.mapping.structure.products import Product, products_of
-from septran.task.trace.chooser import LaunchSite
+from septran.task.trace.chooser import LaunchSite, Unset
 from septran.task.trace.tensors import Padded
 from septran.task.tree import TunableValue
 
@@ -41,12 +41,24 @@ class Scope:
         rules = tuple(rules_for(mapping, facts, machine))
         return Scope(instance, ((instance,) if instance else ()) + rules, caller)
 
+    def says(self, preference: Preference) -> bool:
+        """Whether an instance says it, the task's own or a caller's."""
+        own = self.instance.tunables.values() if self.instance else ()
+        if any(preference is p for p in own):
+            return True
+        return self.caller is not None and self.caller.says(preference)
+
     def tables(self) -> Iterable[Mapping[str, Preference]]:
         """Yield tables of tunables, the task's own before its callers'."""
         for plan in self.plans:
             yield plan.tunables
         if self.caller is not None:
             yield from self.caller.tables()
+
+
+FIRST = 64
+"""For a tunable that nobody gives a value: four times the 16 that matrix units take at a time, so
+that a tile is used several times by each of them, and small for any memory."""
 
 
 @dataclass
@@ -65,6 +77,8 @@ class MappingChooser:
     _facts: dict[str, Facts] = field(default_factory=dict, repr=False)
     _taken: dict[tuple[str, str], Setting[TunableValue]] = field(default_factory=dict, repr=False)
     """The answers, by the task's path and the tunable's name."""
+    sizes: dict[tuple[str, str], Setting[int]] = field(default_factory=dict, repr=False)
+    """The answers that may be made smaller, by the task's name and the tunable's."""
 
     def variant(self, site: LaunchSite) -> str | None:
         """Return the variant named by the instance or by the first matching rule that names one."""
@@ -91,7 +105,10 @@ class MappingChooser:
     def tunable(
         self, site: LaunchSite, name: str, default: TunableValue | None, location: Location
     ) -> TunableValue | None:
-        """Return the mapping's value, else the logic's default; raises TunableSettingError."""
+        """Return the mapping's value, else the logic's default, else `FIRST`.
+
+        Raises TunableSettingError.
+        """
         facts = self._facts.get(site.path) or facts_of_site(site)
         facts = replace(facts, variant=site.variant or site.task)
         caller = self._scopes.get(site.caller or "")
@@ -102,11 +119,23 @@ class MappingChooser:
         self._scopes[site.path] = scope
         found = tunable(self.mapping, scope, facts, name, self.given)
         if found is None:
-            return default
+            value = Unset(FIRST) if default is None else default
+            self._note(site.task, name, Setting(value))
+            return capped(self.mapping, site.task, name, value)
+        if not found.exact:
+            self._note(site.task, name, found)
         _check_kind(name, found, default)
         _check_positive(name, found, location)
         self._taken[site.path, name] = found
         return _padded(found.value, self._multiple(scope, facts, name))
+
+    def _note(self, task: str, name: str, found: Setting[TunableValue]) -> None:
+        """Keep the greatest value of a size that may be made smaller."""
+        value = found.value
+        if isinstance(value, int) and not isinstance(value, bool):
+            before = self.sizes.get((task, name))
+            if before is None or before.value < value:
+                self.sizes[task, name] = Setting(int(value), found.reason, found.where)
 
     def blamed(self, site: LaunchSite, error: LogicError) -> SepTranError:
         """Return a logic's error as the mapping's, if it is about a word that the mapping gives."""
@@ -158,16 +187,32 @@ def tunable(
     name: str,
     given: Mapping[str, TunableValue] | None = None,
 ) -> Setting[TunableValue] | None:
-    """Return the value of a tunable with its line; None where the mapping gives none."""
+    """Return the value of a tunable with its line; None where the mapping gives none.
+
+    What is given with the call, what an instance says, and what a mapping without rules says is
+    exact. Rules and their tables are for any logic: what they say is made smaller where it does
+    not fit.
+    """
     if given and name in given:
-        return Setting(given[name], "given with the call")
+        return Setting(given[name], "given with the call", exact=True)
     for table in (*scope.tables(), mapping.tunables):
         preference = preferred(table, name)
         if preference is not None:
             case = pick(preference, facts, name)
             if case is not None:
-                return Setting(case.value, preference.reason, case.where)
+                if not mapping.rules or scope.says(preference):
+                    return Setting(case.value, preference.reason, case.where, exact=True)
+                value = capped(mapping, facts.task, name, case.value)
+                return Setting(value, preference.reason, case.where)
     return None
+
+
+def capped(mapping: MappingFile, task: str, name: str, value: TunableValue) -> TunableValue:
+    """A value, or what the compiler has made of it so that all fits."""
+    for fit in mapping.fits:
+        if (fit.task, fit.name) == (task, name) and isinstance(value, int):
+            return type(value)(min(value, fit.value))
+    return value
 
 
 def passed_over(

@@ -135,6 +135,17 @@ def renamed(mapping: MappingFile) -> Iterator[Decision]:
             yield Decision("decision", "mapping", former.message, former.hint, former.where)
 
 
+def smaller(mapping: MappingFile) -> Iterator[Decision]:
+    """Tunables that are smaller than the mapping says, as a memory would not hold all of it."""
+    for fit in mapping.fits:
+        message = (
+            f"{fit.name} of {fit.task} is made smaller, {fit.value} for {fit.before}: {fit.why}"
+        )
+        yield Decision(
+            "decision", fit.task, message, f"to say so in `rules`: {fit.line}", fit.where
+        )
+
+
 def idle_bindings(task: TaskNode, scope: Scope, uses: Collection[str]) -> Iterator[Decision]:
     """Yield bindings for primitives that a task does not use, or that an engine carries out."""
     for plan in scope.plans:

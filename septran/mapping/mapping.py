@@ -146,6 +146,27 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Fit:
+    """A tunable that the compiler makes smaller than the mapping says, so that all fits."""
+
+    task: str
+    name: str
+    value: int
+    """The most that it is."""
+    before: int
+    """What the mapping or the logic says."""
+    why: str
+    """The memory that would have to hold too much."""
+    where: Location | None = field(default=None, compare=False)
+    """The line that says so."""
+
+    @property
+    def line(self) -> str:
+        """The rule that says the smaller value at once."""
+        return f"- {{match: {{task: {self.task}}}, tunables: {{{self.name}: {self.value}}}}}"
+
+
+@dataclass(frozen=True)
 class MappingFile:
     """The content of a mapping file: how logic runs on a machine."""
 
@@ -160,6 +181,10 @@ class MappingFile:
     constraints: tuple[Condition, ...] = ()
     conditions: Table[str, Condition] = field(default_factory=_empty)
     """Those that other conditions call by name."""
+    fits: tuple[Fit, ...] = ()
+    """The tunables that are smaller than the file says, as a memory would not hold all of it."""
+    few_stages: bool = False
+    """Whether pipelines may be shorter than the file says, as no tiles fit otherwise."""
     assumed: str = ""
     """The reason why `machine` was taken where the file names none."""
     file: str = field(default="", compare=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from septran.errors import MappingError
+from septran.errors import CapacityRefusal, MappingError
 from septran.machine.kinds import Family
 
 
@@ -120,7 +120,7 @@ class NotVisibleError(MappingError):
     code = "SEP319"
 
 
-class MappedCapacityError(MappingError):
+class MappedCapacityError(CapacityRefusal, MappingError):
     """What is held at one time in a memory exceeds it."""
 
     code = "SEP320"

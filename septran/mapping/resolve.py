@@ -37,6 +37,7 @@ from septran.mapping.rules import Facts, facts_of_task
 from septran.mapping.split import split, with_launches
 from septran.mapping.structure.lying import Surroundings, below
 from septran.task.check.definedness import ranges_of
+from septran.task.trace.chooser import Unset
 from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree
 
 _COLLECTED = ("instances", "decisions", "errors", "unbound")
@@ -59,10 +60,12 @@ def resolve(
     instances = tuple(work.instances)
     whole = unspread(tree, mapping.machine, instances, work.errors)
     raise_all([whole] if whole else work.errors or work.unbound)
-    check_capacity(tree, mapping.machine, instances, work.decisions)
+    check_capacity(tree, mapping.machine, instances, work.decisions, mapping.few_stages)
     lost = effects.overridden_tunables(mapping, work.asked)
     idle = idle_rules(mapping, mapping.machine, tree.name, work.visited)
-    more = (*lost, *idle, *effects.unrolled(tree), *effects.unfollowed(tree))
+    more = (
+        *effects.smaller(mapping), *lost, *idle, *effects.unrolled(tree), *effects.unfollowed(tree)
+    )  # fmt: skip
     decisions = effects.distinct([*work.decisions, *more], instances, work.bound)
     return ResolvedMapping(tree, mapping.machine, instances, decisions, mapping.file)
 
@@ -365,7 +368,10 @@ class _Task:
         self.work.decisions += passed_over(*given, dict(self.task.tunables))
         for name, value in self.task.tunables:
             setting = tunable(*given, name)
-            if setting is None:
+            if setting is None and isinstance(value, Unset):
+                found[name] = Setting(int(value), "nobody says it", self.task.location)
+                self._unset(name, value)
+            elif setting is None:
                 found[name] = Setting(value, "default of the logic", self.task.location)
             elif setting.value != value:
                 found[name] = Setting(value, "given with the call")
@@ -375,6 +381,15 @@ class _Task:
             effects.Asked(self.facts, self.scope, name, taken) for name, taken in found.items()
         ]
         return found
+
+    def _unset(self, name: str, value: int) -> None:
+        """Say what the compiler has chosen where neither mapping nor logic gives a value."""
+        task = self.task.name
+        self.work.decide(
+            "decision", self.task.path, f"{name} of {task} is {value}, as nobody gives it a value",
+            f"in `rules`: - {{match: {{task: {task}}}, tunables: {{{name}: {value}}}}}",
+            self.task.location,
+        )  # fmt: skip
 
     def _bindings(
         self, proc: Setting[str], mems: Mapping[str, Place]

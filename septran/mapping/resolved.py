@@ -29,6 +29,8 @@ class Setting(Generic[T]):
     """The line that gives it; None for defaults."""
     optional: bool = False
     """For a memory: whether the tensor may stay in place if a copy costs more than it saves."""
+    exact: bool = field(default=False, compare=False)
+    """For a tunable: whether it is never made smaller."""
 
     @property
     def said(self) -> object:
@@ -49,7 +51,7 @@ class Place(Setting[str]):
     @staticmethod
     def of(setting: Setting[str], memory: str) -> Place:
         """Return the mapped memory together with the real one."""
-        return Place(setting.value, setting.reason, setting.where, setting.optional, memory)
+        return Place(setting.value, setting.reason, setting.where, setting.optional, memory=memory)
 
 
 def _empty() -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from septran import argument_checks as given
 from septran.argument_checks import WrongArgumentError, amount, several, whole
-from septran.compiler import Compilation, compile_request
+from septran.compiler import Compilation, compile_request, fitted
 from septran.dtypes import numpy_dtype
 from septran.errors import CallError, SepTranError, nearest
 from septran.mapping.tune import Candidate, Point
@@ -160,8 +160,9 @@ class Search:
                 )
 
     def stages(self, point: Point) -> Stages:
-        """The stages of one candidate."""
-        return Compilation(self._at(point))
+        """The stages of one candidate: what is searched in a mapping is taken as it is."""
+        searched = self.request.mapping.dimensions
+        return (Compilation if searched else fitted)(self._at(point))
 
     def _at(self, point: Point) -> CompileRequest:
         """The request of one candidate."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from septran.compiler import Compilation
+from septran.compiler import fitted
 from septran.errors import SepTranError
 from septran.format_units import time_text
 from septran.machine.loader import mappings_root
@@ -78,7 +78,7 @@ def _program(text: str, source: Source, searched: Searched) -> str:
     try:
         mapping = load_mapping(text, folder=source.folder)
         request = replace(searched.request, mapping=mapping, tunables={})
-        return str(Compilation(request).tile_program)
+        return str(fitted(request).tile_program)
     except SepTranError:
         return ""
 

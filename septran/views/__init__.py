@@ -42,13 +42,13 @@ def explain(
 
 
 def _explained(request: CompileRequest) -> Explanation:
-    from septran.compiler import Compilation
+    from septran.compiler import fitted
     from septran.views.explanation import Explanation
 
     def changed(tunables: Mapping[str, Any]) -> TileProgram:
-        return Compilation(request.with_tunables(tunables)).tile_program
+        return fitted(request.with_tunables(tunables)).tile_program
 
-    return Explanation(Compilation(request), changed)
+    return Explanation(fitted(request), changed)
 
 
 def explore(logic: Any, mapping: Any = None, **named: Any) -> Any:

@@ -29,6 +29,7 @@ BACKEND = Backend(
     "cuda",
     device="cuda",
     keys=frozenset({"persistent", "cluster", "raster", "overlap", "pingpong"}),
+    exchange="SHARED",
     banked=True,
     looks={"cuda compiler": _compiler, "cuda disassembler": _disassembler, "nvidia gpu": _gpu},
 )

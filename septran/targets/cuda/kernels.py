@@ -227,7 +227,7 @@ class _Kernel:
                 f"{self.name} needs {context.shared_bytes:,} bytes of shared memory of {limit:,}, "
                 "with what its threads exchange",
                 "lower `pipeline`, or the tunables that set the shapes of its tiles",
-            )
+            ).of("SHARED", context.shared_bytes, limit)
         if not (context.views or context.opening or context.shared_bytes):
             return found
         views = [tirx.DeclBuffer(v, data=context.shared.data) for v in context.views.values()]

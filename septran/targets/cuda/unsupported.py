@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from septran.errors import TargetError
+from septran.errors import CapacityRefusal, TargetError
 from septran.tile.nodes import Origin
 
 
-class UnsupportedByCudaError(TargetError):
+class UnsupportedByCudaError(CapacityRefusal, TargetError):
     """A node of the tile program cannot be said in CUDA's instructions."""
 
     code = "SEP580"

@@ -23,6 +23,10 @@ def no_draft(variant: str) -> None:
     del variant
 
 
+class Unset(int):
+    """The value of a tunable that neither the mapping nor the logic gives."""
+
+
 @dataclass(frozen=True)
 class LaunchSite:
     """A launch about to be traced, with what is known before its body is."""

@@ -16,6 +16,8 @@ from septran.tile.nodes import Buffer, Copy, Region, TileProgram
 
 BOX, CHUNKS = "mbarrier", "group"
 """The values of `Engine.completes_by` of engines that move boxes, and of those that move chunks."""
+LONGEST = 256
+"""Elements of a box along one axis (CUDA driver API, cuTensorMapEncodeTiled)."""
 MOST_AXES = 5
 """The greatest rank of a box (CUDA driver API, cuTensorMapEncodeTiled)."""
 
@@ -47,6 +49,22 @@ def near_axis(near: Region) -> int | None:
         if rest == Index() and not any(mine in e.variables() for e in near.index[:-1]):
             return number
     return None
+
+
+def long_rows(program: TileProgram, copy: Copy, engine: Engine) -> str | None:
+    """Why an engine's boxes are shorter than a tile's rows; None where they are not.
+
+    To be asked once layouts are known: rows in panels are as long as a panel is wide.
+    """
+    whole = box(program, copy, engine) if engine.completes_by == BOX else ""
+    if not isinstance(whole, Box) or not whole.views or whole.views[0] is None:
+        return None
+    far, near = outer(program, copy)
+    tile = program.buffer(near.buffer)
+    one_row = math.prod(tile.shape[:-1]) == 1
+    if tile.layout.kind == "swizzle" or one_row or far.shape[whole.views[0]] <= LONGEST:
+        return None
+    return f"rows of {tile.name} are longer than a box of {LONGEST} elements"
 
 
 def unfilled(

@@ -18,11 +18,9 @@ from septran.targets.cuda.sync.channels import leader, ring
 from septran.targets.cuda.text.ptx import ptx
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.lower.indices import divisor
-from septran.tile.analyses.engine_limits import Box, box, outer, strides
+from septran.tile.analyses.engine_limits import LONGEST, Box, box, outer, strides
 from septran.tile.nodes import Buffer, Copy, Region
 
-LONGEST = 256
-"""Elements of a box along one axis (cuTensorMapEncodeTiled)."""
 LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
 STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group"
 

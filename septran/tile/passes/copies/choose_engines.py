@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from septran.ir.index import Range, Var, axis
 from septran.machine.model import Engine
-from septran.tile.analyses.engine_limits import refusal, unfilled
+from septran.tile.analyses.engine_limits import long_rows, refusal, unfilled
 from septran.tile.analyses.loops import ranges
 from septran.tile.contracts import converts
 from septran.tile.nodes import Copy, For, Node, Region, Remark, TileProgram, nodes, rewrite
@@ -22,7 +22,11 @@ def choose_engines(program: TileProgram) -> TileProgram:
     tops = {n.variable: n.extent for n in nodes(program.body) if isinstance(n, For)}
 
     def refused(copy: Copy, engine: Engine) -> str | None:
-        return refusal(program, copy, engine) or unfilled(program, copy, engine, loops, tops)
+        return (
+            refusal(program, copy, engine)
+            or long_rows(program, copy, engine)
+            or unfilled(program, copy, engine, loops, tops)
+        )
 
     def change(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, Copy):

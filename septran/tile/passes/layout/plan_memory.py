@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 
-from septran.errors import TileError, raise_all
+from septran.errors import CapacityRefusal, TileError, raise_all
 from septran.machine.model import Memory
 from septran.tile.analyses.barriers import barriers
 from septran.tile.analyses.liveness import Life, liveness
@@ -19,7 +19,7 @@ from septran.tile.verify.places import spread
 NAME = "plan_memory"
 
 
-class OverCapacityError(TileError):
+class OverCapacityError(CapacityRefusal, TileError):
     """The buffers that must be in a memory at one time do not fit in it."""
 
     code = "SEP403"
@@ -47,7 +47,8 @@ def plan_memory(program: TileProgram) -> TileProgram:
             hint = "smaller tiles would stay in it"
             remarks.append(Remark("missed", largest.name, message, hint, where, NAME))
         else:
-            errors.append(OverCapacityError(message, where, hint=_hint(largest)))
+            error = OverCapacityError(message, where, hint=_hint(largest))
+            errors.append(error.of(memory.name, needed, limit))
     raise_all(errors)
     twins = _twins(plan)
     if twins:  # the barriers move what comes behind them, but nothing to another place

@@ -1,0 +1,70 @@
+"""Operators that the library does not have, under the shipped mappings: none is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from runpy import run_path
+
+import pytest
+
+import septran
+from septran.tile.verify.verifier import verify
+
+FOLDER = Path(__file__).parent / "foreign"
+LOGIC = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
+SIMULATED = ("dsa-sim", "npu-cube")
+GPUS = ("nvidia-a100", "nvidia-h200", "amd-mi300x")
+
+
+def sizes(name):
+    """The example and two ragged cases."""
+    known = run_path(str(LOGIC[name]))
+    return (known["EXAMPLE"], *known["CASES"])
+
+
+def test_there_are_a_dozen():
+    assert len(LOGIC) >= 12
+
+
+@pytest.mark.parametrize("name", ["average_pool", "causal_conv1d", "distances", "kmeans_step"])
+def test_it_is_right_where_tiles_are_smaller(name):
+    check(name, "npu-cube", sizes(name)[1], "float32")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("machine", SIMULATED)
+@pytest.mark.parametrize("name", LOGIC)
+def test_it_is_right_with_all_sizes_and_types(name, machine, dtype):
+    for shapes in sizes(name):
+        check(name, machine, shapes, dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", ["nvidia-a100", "nvidia-h200"])
+@pytest.mark.parametrize("name", LOGIC)
+def test_it_is_right_on_an_emulated_machine(name, machine):
+    check(name, machine, sizes(name)[1], "float32", emulate=True)
+
+
+@pytest.mark.parametrize("machine", SIMULATED)
+@pytest.mark.parametrize("name", LOGIC)
+def test_it_fits(name, machine):
+    verify(septran.produce_stages(LOGIC[name], machine, shapes=sizes(name)[0]).tile_program)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("machine", GPUS)
+@pytest.mark.parametrize("name", LOGIC)
+def test_it_fits_with_all_sizes_and_types(name, machine, dtype):
+    for shapes in sizes(name):
+        stages = septran.produce_stages(LOGIC[name], machine, shapes=shapes, dtypes=dtype)
+        verify(stages.tile_program)
+
+
+def check(name, machine, shapes, dtype, **how):
+    """Compiled, run and compared with float64 by the bound of its own rounding."""
+    kernel = septran.compile(LOGIC[name], machine, shapes=shapes, dtypes=dtype, **how)
+    found = kernel.check()
+    assert found.right, str(found)
