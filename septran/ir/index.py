@@ -11,7 +11,7 @@ remainders, minima and maxima of other indices. Everything is immutable and exac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Union
 
@@ -309,11 +309,19 @@ def _rejoin(index: Index) -> Index:
     factors = dict(index.terms)
     for atom, coefficient in index.terms:
         if isinstance(atom, Mod):
-            whole = FloorDiv(atom.value, atom.divisor)
-            if factors.get(whole) == coefficient * atom.divisor:
-                parts = Index(((atom, coefficient), (whole, coefficient * atom.divisor)))
-                return _rejoin(index - parts + atom.value * coefficient)
+            for whole in _quotients(atom):
+                if factors.get(whole) == coefficient * atom.divisor:
+                    parts = Index(((atom, coefficient), (whole, coefficient * atom.divisor)))
+                    return _rejoin(index - parts + atom.value * coefficient)
     return index
+
+
+def _quotients(atom: Mod) -> Iterator[FloorDiv]:
+    """What a remainder's own quotient may be written as: ``x // 2 // 3`` is ``x // 6``."""
+    yield FloorDiv(atom.value, atom.divisor)
+    match atom.value:
+        case Index(((FloorDiv(value, divisor), 1),), 0):
+            yield FloorDiv(value, divisor * atom.divisor)
 
 
 def _decide(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm import tirx
 
-from septran.dtypes import itemsize
+from septran.dtypes import compute_dtype, itemsize
 from septran.ir.index import Index, ceil_div, minimum
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
@@ -27,7 +27,7 @@ Spot = dict[int, Index]
 
 def emit_copy(context: Context, node: Copy) -> None:
     """``target = source`` for the extents that exist, converted to the target's type."""
-    target, source = context.access(node.target), context.access(node.source)
+    target, source = _plain(context.access(node.target), context.access(node.source))
     if node.zero_fill and source.region.ragged:
         _fill(context, target)
     if source.region.rank == 0:
@@ -41,6 +41,15 @@ def emit_copy(context: Context, node: Copy) -> None:
         move.panels(target.run(move.along))
     else:
         move.rows()
+
+
+def _plain(target: Access, source: Access) -> tuple[Access, Access]:
+    """Both sides with the bits of their elements for elements, where these stay as they are."""
+    kinds = [(side.storage.dtype, side.storage.held) for side in (target, source)]
+    if kinds[0] != kinds[1]:
+        return target, source
+    held = [replace(side.storage, dtype=side.storage.held) for side in (target, source)]
+    return replace(target, storage=held[0]), replace(source, storage=held[1])
 
 
 def _fill(context: Context, target: Access) -> None:
@@ -133,8 +142,13 @@ class _Move:
     def _turned_axis(self, width: int) -> int | None:
         """An axis of the source to read along, where blocks can be turned in registers."""
         register = self.context.unit.lanes("float32")
-        short = any(itemsize(a.storage.held) != 4 for a in (self.target, self.source))
-        if short or width % register or self.source.region.padded:
+        kinds = {(a.storage.dtype, a.storage.held) for a in (self.target, self.source)}
+        same = (
+            all(held == compute_dtype(kind) and itemsize(held) < 4 for kind, held in kinds)
+            and len(kinds) == 1
+        )
+        words = all(itemsize(held) == 4 for _, held in kinds)
+        if not (same or words) or width % register or self.source.region.padded:
             return None
         axes = (n for n in range(self.source.region.rank) if n != self.along)
         return next((n for n in axes if self.source.stride(n) == 1), None)

@@ -2,7 +2,8 @@
 
 A panel of such a layout (``panels(axis, w, g)``) has, group after group, for each of its w rows
 or columns g elements along the other axis. Rows of the source that lie along the panel are
-interleaved by vectors, rows that lie along the groups are turned by words of a whole group; what
+interleaved by vectors, rows that lie along the groups are turned by words of a whole group, and
+where each element of a group begins a row of its own, as many rows are interleaved and turned; what
 lies elsehow goes element by element. The last group of each is filled up with zeros, as it is
 multiplied as a whole.
 """
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from tvm import tirx
 
 from septran.dtypes import itemsize
+from septran.ir.atoms import FloorDiv, Mod
 from septran.ir.index import ZERO, Index, axis, ceil_div, minimum
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
@@ -41,6 +43,8 @@ def emit_groups(context: Context, target: Access, source: Access) -> None:
         move.lines()
     elif source.stride(move.deep) == 1:
         move.panels(move.turned)
+    elif move.strided is not None:
+        move.panels(move.interleaved)
     else:
         move.panels(move.gathered)
 
@@ -217,6 +221,65 @@ class _Move:
             at = context.lower(self.target.at(self._spot(first, (group + n) * self.size)))
             value = tirx.reinterpret(kind, column)
             simd.store(context.writer, self.target.storage.flat, at, value, lanes)
+
+    @property
+    def strided(self) -> int | None:
+        """How many elements of the other axis lie apart, before the neighbours of the first.
+
+        With C of them, element ``q * C + c`` of a row lies at ``q + c * W``: the taps of a filter
+        one after another, and its channels W apart.
+        """
+        variable = axis(self.deep)
+        parts = {
+            a: f for a, f in self.source.offset.terms if variable in Index(((a, 1),)).variables()
+        }
+        for atom in parts:
+            if isinstance(atom, Mod) and parts.keys() == {atom, FloorDiv(atom.value, atom.divisor)}:
+                apart = atom.divisor
+                even = atom.value == Index.of(variable) and apart % self.size == 0
+                full = self.source.region.valid[self.deep] % apart == Index()
+                steps = parts[FloorDiv(atom.value, apart)]
+                return apart if even and full and steps == 1 else None
+        return None
+
+    def interleaved(self, first: Index, columns: Index | None) -> None:
+        """A panel of rows whose groups have their elements apart: see `strided`."""
+        context, words, apart = self.context, self.context.unit.lanes(WORD), self.strided
+        length = self.source.region.valid[self.deep]
+        if columns is not None or self.width % words or apart is None or not length.is_constant:
+            self.gathered(first, columns)
+            return
+        near = length.constant // apart
+        for start in range(0, near, words):
+            count = min(words, near - start)
+            with context.loop("group", apart // self.size) as group:
+                for column in range(0, self.width, words):
+                    self._crossed(first + column, start, count, group * self.size)
+
+    def _crossed(self, first: Index, start: int, count: int, deep: Index) -> None:
+        """The groups at `deep` of `count` neighbours from `start` on, of a register's columns."""
+        context, apart = self.context, self.strided or 1
+        words, flat = context.unit.lanes(WORD), self.source.storage.flat
+        order = [n * words + lane for lane in range(words) for n in range(self.size)]
+        lanes = [tirx.const(n, "int32") for n in order]
+        rows = []
+        for n in range(words):
+            group = []
+            for element in range(self.size):
+                spot = self._spot(first + n, deep + element + start * apart)
+                at = context.lower(self.source.at(spot))
+                if count == words:
+                    value = simd.load(flat, at, words)
+                else:
+                    mask = simd.first_lanes(context.writer.index(count), words)
+                    value = simd.masked_load(flat, at, mask)
+                group.append(context.writer.bind("r", self._held(value)))
+            rows.append(context.writer.bind("t", simd.words(tirx.Shuffle(group, lanes))))
+        kind = simd.vector_type(self.target.storage.held, words * self.size)
+        for n, column in enumerate(transposed(context.writer, rows)[:count]):
+            at = context.lower(self.target.at(self._spot(first, deep + (start + n) * apart)))
+            value = tirx.reinterpret(kind, column)
+            simd.store(context.writer, self.target.storage.flat, at, value, words * self.size)
 
     def gathered(self, first: Index, columns: Index | None) -> None:
         """A panel element by element."""
