@@ -15,6 +15,7 @@ from septran.tile.passes.copies.stream_panels import stream_panels
 from septran.tile.passes.layout.choose_transposes import choose_transposes
 from septran.tile.passes.layout.infer_layouts import infer_layouts
 from septran.tile.passes.layout.materialize_slices import materialize_slices
+from septran.tile.passes.layout.order_sums import order_sums
 from septran.tile.passes.layout.pad_panels import pad_panels
 from septran.tile.passes.layout.pad_tiles import pad_tiles
 from septran.tile.passes.layout.plan_memory import plan_memory
@@ -40,6 +41,7 @@ PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     fuse_fills,
     choose_transposes,
     infer_layouts,
+    order_sums,  # which operands are in groups is now known
     zero_edges,
     # Whether an engine can carry out a copy depends on its tile's layout and on zeros to write.
     choose_engines,

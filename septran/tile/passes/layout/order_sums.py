@@ -1,0 +1,200 @@
+"""Sums in the order in which the operand that is read in place lies."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+
+from septran.ir.atoms import FloorDiv, Mod
+from septran.ir.index import Index, Range, Var, axis
+from septran.tile.analyses.loops import ranges
+from septran.tile.nodes import (
+    Buffer,
+    Compute,
+    Copy,
+    Node,
+    Region,
+    Remark,
+    TileProgram,
+    nodes,
+    reads,
+    rewrite,
+    writes,
+)
+from septran.tile.passes.layout.zero_edges import SUMMED
+
+
+@dataclass(frozen=True)
+class _Order:
+    """An order of the steps of a sum: the digits of a step's number, the slowest one first."""
+
+    extents: tuple[int, ...]
+    weights: tuple[int, ...]
+    """Steps of the logic's own order from one value of a digit to the next."""
+
+    def step(self, number: int) -> Index:
+        """The logic's step at each step of this order, counted by the axis of that number."""
+        total, rest = Index(), math.prod(self.extents)
+        for extent, weight in zip(self.extents, self.weights, strict=True):
+            rest //= extent
+            total = total + Index.of(axis(number)) // rest % extent * weight
+        return total
+
+
+def order_sums(program: TileProgram) -> TileProgram:
+    """Sum a product in an order in which the groups of both operands lie side by side.
+
+    An instruction that multiplies groups of elements takes those of one operand from a panel
+    that was packed in groups, and those of the other from where it lies. A convolution's logic
+    may sum over (channel, row, column) of a filter while the channels of the image are what is
+    contiguous. A sum may be taken in any order, so the panel is packed in that of the other
+    operand, here (row, column, channel): its own copy reads its source in another order, once.
+    """
+    for buffer in program.buffers:
+        if buffer.layout.group > 1:
+            program = _ordered(program, buffer)
+    return program
+
+
+def _ordered(program: TileProgram, panel: Buffer) -> TileProgram:
+    """The program with a panel, and all products that read it, in one other order."""
+    readers = [n for n in nodes(program.body) if any(r.buffer == panel.name for r in reads(n))]
+    makers = [n for n in nodes(program.body) if any(r.buffer == panel.name for r in writes(n))]
+    known = ranges(program.body)
+    found = {_wanted(program, panel, node) for node in readers}
+    order = found.pop() if len(found) == 1 else None
+    if order is None or not all(_fills(node, panel, order) for node in makers):
+        return program
+
+    def change(node: Node) -> tuple[Node, ...]:
+        if node in makers and isinstance(node, Copy):
+            along = _along(node.target, math.prod(order.extents))
+            return (replace(node, source=_reordered(node.source, along, order, known)),)
+        if node in readers and isinstance(node, Compute):
+            place = _place(node, panel)
+            others = list(node.operands)
+            others[3 - place] = _reordered(others[3 - place], SUMMED[3 - place], order, known)
+            return (replace(node, operands=tuple(others)),)
+        return (node,)
+
+    message = (
+        f"{panel.name} is packed in the order in which the other operand of its products lies, "
+        f"so that groups of {panel.layout.group} lie side by side in both"
+    )
+    where = panel.asked or (panel.origin.mapping if panel.origin else None)
+    remark = Remark("decision", panel.name, message, None, where, "order_sums")
+    return replace(program, body=rewrite(program.body, change)).remark(remark)
+
+
+def _wanted(program: TileProgram, panel: Buffer, node: Node) -> _Order | None:
+    """The order for a product that reads a panel; None where it has none or needs none."""
+    place = _place(node, panel)
+    if place == 0 or not isinstance(node, Compute):
+        return None
+    mine, other = node.operands[place], node.operands[3 - place]
+    steps = mine.shape[SUMMED[place]]
+    whole = all(
+        region.shape[SUMMED[n]] == steps and region.valid[SUMMED[n]] == Index.of(steps)
+        for n, region in ((place, mine), (3 - place, other))
+    )
+    own = [n for n, entry in enumerate(mine.index) if axis(SUMMED[place]) in entry.variables()]
+    if not whole or [mine.index[n] for n in own] != [Index.of(axis(SUMMED[place]))]:
+        return None
+    if panel.shape[own[0]] != steps:
+        return None
+    return _contiguous(program, other, SUMMED[3 - place], steps, panel.layout.group)
+
+
+def _place(node: Node, panel: Buffer) -> int:
+    """Which operand of a product a panel is, 1 or 2; 0 where it is neither, or both."""
+    if not isinstance(node, Compute) or node.primitive != "gemm":
+        return 0
+    found = [n for n in SUMMED if node.operands[n].buffer == panel.name]
+    return found[0] if len(found) == 1 else 0
+
+
+def _contiguous(
+    program: TileProgram, region: Region, along: int, steps: int, group: int
+) -> _Order | None:
+    """The steps of a region in the order of memory, where groups of them are then contiguous."""
+    cuts = _cuts(region, along, steps)
+    if cuts is None or len(cuts) < 3:
+        return None
+    digits = [Var(f"@digit{n}") for n in range(len(cuts) - 1)]
+    extents = [b // a for a, b in itertools.pairwise(cuts)]
+    step = sum((Index.of(v) * cut for v, cut in zip(digits, cuts, strict=False)), Index())
+    known = ranges(program.body) | {axis(n): (0, e - 1) for n, e in enumerate(region.shape)}
+    known |= {v: (0, extent - 1) for v, extent in zip(digits, extents, strict=True)}
+    buffer = program.buffer(region.buffer)
+    if buffer.layout.kind not in ("row", "padded"):
+        return None
+    index = [e.substitute({axis(along): step}).simplify(known) for e in region.index]
+    offset = buffer.layout.offset(index, buffer.shape).simplify(known)
+    strides = [offset.coefficient(v) for v in digits]
+    rest = offset - sum((Index.of(v) * s for v, s in zip(digits, strides, strict=True)), Index())
+    # Not a sum of its digits, so that no order of them is one of memory; or contiguous as it is.
+    if rest.variables() & set(digits) or strides[0] == 1:
+        return None
+    slowest = sorted(range(len(digits)), key=lambda n: -strides[n])
+    last = slowest[-1]
+    if strides[last] != 1 or extents[last] % group:
+        return None
+    return _Order(tuple(extents[n] for n in slowest), tuple(cuts[n] for n in slowest))
+
+
+def _cuts(region: Region, along: int, steps: int) -> tuple[int, ...] | None:
+    """Where a region's map divides the steps into digits: 1, 3, 9 and all of them for 3 x 3.
+
+    None where one is no multiple of the one before, so that they are no digits.
+    """
+    found = {1, steps}
+    for entry in region.index:
+        for atom, _ in entry.terms:
+            if not _add_cuts(atom, axis(along), found):
+                return None
+    cuts = tuple(sorted(c for c in found if c <= steps))
+    apart = all(b % a == 0 for a, b in itertools.pairwise(cuts))
+    return cuts if apart else None
+
+
+def _add_cuts(atom: object, variable: Var, found: set[int]) -> int | bool:
+    """Steps to one of the atom's, once its cuts are in `found`; False where it has no digits."""
+    if atom == variable or not isinstance(atom, FloorDiv | Mod):
+        return True
+    if variable not in atom.value.variables():
+        return True
+    if len(atom.value.terms) != 1 or atom.value.constant or atom.value.terms[0][1] != 1:
+        return False
+    inner = atom.value.terms[0][0]
+    scale = _add_cuts(inner, variable, found)
+    if not scale or (isinstance(inner, Mod)):
+        return False
+    found.add(int(scale) * atom.divisor)
+    return int(scale) * (atom.divisor if isinstance(atom, FloorDiv) else 1)
+
+
+def _fills(node: Node, panel: Buffer, order: _Order) -> bool:
+    """Whether a node copies into all steps of a panel, so that it may do so in another order."""
+    if not isinstance(node, Copy) or node.target.buffer != panel.name or node.zero_fill:
+        return False
+    along = _along(node.target, math.prod(order.extents))
+    return along >= 0
+
+
+def _along(target: Region, steps: int) -> int:
+    """The axis of a copy that counts all the steps of the panel that it writes; else -1."""
+    for number, extent in enumerate(target.shape):
+        if extent == steps and target.valid[number] == Index.of(steps):
+            mine = [e for e in target.index if axis(number) in e.variables()]
+            if mine == [Index.of(axis(number))]:
+                return number
+    return -1
+
+
+def _reordered(region: Region, along: int, order: _Order, known: dict[Var, Range]) -> Region:
+    """A region whose steps are counted in another order."""
+    own = known | {axis(n): (0, max(0, e - 1)) for n, e in enumerate(region.shape)}
+    values = {axis(along): order.step(along)}
+    index = tuple(e.substitute(values).simplify(own) for e in region.index)
+    return replace(region, index=index)
