@@ -40,6 +40,11 @@ class Backend:
 
     How much of it that takes is known only when the code is made.
     """
+    registers: Callable[[str], tuple[int, int, int]] | None = None
+    """Of a processor, by a machine's ``arch``: bytes of a vector register, rows and columns of the
+    tile of float32 that a product sums in them; None: nobody knows."""
+    loops: Callable[[], Any] | None = None
+    """The module of loops whose times tell what this host can do; None: it is not measured."""
     banked: bool = False
     """Whether its memories on the chip have banks, whose conflicts cost time."""
     looks: Mapping[str, Callable[[], str]] = field(default_factory=dict)

@@ -17,9 +17,11 @@ from septran import argument_checks as given
 from septran import operators
 from septran.dtypes import ALL
 from septran.errors import CallError, nearest
+from septran.machine.loader import load_machine
 from septran.mapping.choose import MappingChooser
-from septran.mapping.loader import load_mapping
+from septran.mapping.loader import load_mapping, mapping_names
 from septran.mapping.mapping import MappingFile
+from septran.mapping.mistakes import NoMappingError
 from septran.runtime.signature import Signature, TensorParam
 from septran.task import Task, complete, find_entry, load_logic, written
 from septran.task.errors import InferenceError
@@ -157,7 +159,9 @@ def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, Ma
     if not isinstance(logic, Task | str | Path):
         hint = "pass a task (a function with @task.define), an operator's name, or a logic file"
         raise MissingLogicError(f"{logic!r} is no logic", hint=hint)
-    plan = load_mapping(mapping if mapping is not None else (machine or "cpu-x86"), machine)
+    if mapping is None:
+        mapping = _shipped(machine) if _is_file(machine) else machine or "cpu-x86"
+    plan = load_mapping(mapping, machine)
     if isinstance(logic, Task):
         return logic, plan
     if isinstance(logic, str) and not logic.endswith(".py") and not _is_place(logic):
@@ -167,6 +171,20 @@ def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, Ma
         variant = plan.instances[plan.entrypoint.value].variant
         name = variant.value if variant is not None else None
     return find_entry(load_logic(logic), name), plan
+
+
+def _shipped(file: str | Path) -> str:
+    """The name of the mapping that comes with the machine that a file describes."""
+    machine = load_machine(file)
+    if machine.name not in mapping_names():
+        hint = "pass a mapping, too; a file that is called as a shipped machine has its mapping"
+        message = f"no mapping comes with SepTran for a machine {machine.name!r}"
+        raise NoMappingError(message, machine.location, hint=hint)
+    return machine.name
+
+
+def _is_file(machine: Any) -> bool:
+    return isinstance(machine, Path) or str(machine).endswith((".yaml", ".yml"))
 
 
 def _is_place(logic: str) -> bool:

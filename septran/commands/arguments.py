@@ -102,11 +102,7 @@ def request(
     flags = {name: value_of(text) for name, text in _pairs(static, "--static")}
     tuned = {name: value_of(text) for name, text in _pairs(tunable, "--tunable")}
     types = _dtypes(dtype or [])
-    if mapping is None and on is not None and on.endswith((".yaml", ".yml")):
-        raise typer.BadParameter(
-            "a machine's file needs a mapping: --mapping FILE", param_hint="--on"
-        )
-    task, plan = load_pair(logic, on if mapping is None else mapping, on)
+    task, plan = load_pair(logic, mapping, on)
     return CommandOptions(task, plan, _with_example(task, given), types, tuned, flags)
 
 

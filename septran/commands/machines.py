@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from septran.commands import arguments as options
-from septran.commands.arguments import print_json
+from septran.commands.arguments import emit, print_json, require_writable
 from septran.format_units import size_text
 
 if TYPE_CHECKING:
@@ -19,20 +22,43 @@ One = Annotated[
 ]
 
 
+Measure = Annotated[
+    bool,
+    typer.Option("--measure", help="Measure this host, and write a machine file of the figures."),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Where the file goes; printed if absent."),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(machines)
 
 
-def machines(machine: One = None, as_json: options.AsJson = False) -> None:
-    """List the machines, or show the parts of one.
+def machines(
+    machine: One = None,
+    measure: Measure = False,
+    output: Output = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """List the machines, show the parts of one, or measure the one that this host is.
+
+    Measuring takes less than a minute, in which nothing else should run.
 
     \b
     Examples:
       septran machines
       septran machines cpu-x86
       septran machines --json
+      septran machines --measure -o here.yaml
     """  # noqa: D301  # \b is typer's mark for lines to keep
+    if measure:
+        _measure(machine, output)
+        return
+    if output is not None:
+        raise typer.BadParameter("is for --measure", param_hint="--output")
     from septran.machine.loader import load_machine, machine_names
 
     chosen = [load_machine(name) for name in (machine_names() if machine is None else [machine])]
@@ -45,6 +71,19 @@ def machines(machine: One = None, as_json: options.AsJson = False) -> None:
         width = max(len(m.name) for m in chosen)
         for m in chosen:
             typer.echo(f"{m.name:{width}}  {m.backend:5}  {_state(m)}")
+
+
+def _measure(machine: str | None, output: Path | None) -> None:
+    """Write the file of a machine, by default of the kind of this host's processor."""
+    from septran.machine.loader import load_machine
+    from septran.tuning.machine_file import machine_text
+    from septran.tuning.survey import survey
+
+    require_writable(output, "--output")
+    kind = "cpu-arm" if platform.machine().lower() in ("aarch64", "arm64") else "cpu-x86"
+    found = survey(load_machine(machine or kind))
+    today = datetime.now(UTC).date()
+    emit(machine_text(found, str(today)), output)
 
 
 def _state(machine: Machine) -> str:

@@ -83,7 +83,7 @@ def read_machine(text: str, file: str) -> Machine:
 
     Raises MachineError, or Errors with all mistakes.
     """
-    node = parse(text, file, MachineSyntaxError)
+    node = _extended(parse(text, file, MachineSyntaxError))
     names = {"processor": tuple(_section(node, "processors"))}
     names["memory"] = tuple(_section(node, "memories"))
     report = Report(FAMILY, names, node.get("name").text if node.get("name") else "the machine")  # type: ignore[union-attr]
@@ -91,6 +91,33 @@ def read_machine(text: str, file: str) -> Machine:
     report.errors += _across(node)
     raise_all(sorted(report.errors, key=_place))
     return _machine(node)
+
+
+def _extended(node: Node) -> Node:
+    """With what the shipped machine has that it extends, if any."""
+    name = node.get("extends")
+    if name is None or not isinstance(name.value, str):
+        return node
+    if name.text not in machine_names():
+        hint = nearest(name.text, machine_names())
+        raise NoMachineError(f"no machine {name.text!r} comes with SepTran", name.where, hint=hint)
+    path = mappings_root() / "machines" / f"{name.text}.yaml"
+    lower = parse(
+        read_text(path, MachineSyntaxError, NoMachineError), str(path), MachineSyntaxError
+    )
+    return _over(node, lower)
+
+
+def _over(upper: Node, lower: Node) -> Node:
+    """Tables key by key, in the lower one's order; any other value replaces."""
+    if not all(isinstance(n.value, Mapping) for n in (upper, lower)):
+        return upper
+    entries = {
+        k: _over(upper.items[k], v) if k in upper.items else v for k, v in lower.items.items()
+    }
+    keys = {**lower.keys, **upper.keys}
+    fresh = {k: v for k, v in upper.items.items() if k not in entries}
+    return Node(MappingProxyType({**entries, **fresh}), upper.where, "", MappingProxyType(keys))
 
 
 def _place(error: SepTranError) -> tuple[str, int, int]:
@@ -145,7 +172,11 @@ def _clock(node: Node) -> list[SepTranError]:
     if node.get("clock_mhz"):
         return []
     for section, key, kind, needless in (
+        ("processors", "launch", LATENCY, "ns"),
         ("memories", "bandwidth", BANDWIDTH, "B/s"),
+        ("memories", "write_bandwidth", BANDWIDTH, "B/s"),
+        ("memories", "stream_bandwidth", BANDWIDTH, "B/s"),
+        ("memories", "unit_bandwidth", BANDWIDTH, "B/s"),
         ("memories", "latency", LATENCY, "ns"),
         ("engines", "bandwidth", BANDWIDTH, "B/cycle"),
         ("engines", "latency", LATENCY, "cycles"),
@@ -239,7 +270,7 @@ def _machine(node: Node) -> Machine:
         backend=items["backend"].text,
         arch=_text(node, "arch"),
         clock_mhz=clock,
-        processors=_processors(node),
+        processors=_processors(node, clock),
         memories=memories,
         engines=tuple(
             _engine(name, e, names, clock) for name, e in _section(node, "engines").items()
@@ -272,13 +303,14 @@ def _text(node: Node, key: str, default: str = "") -> str:
     return found.text if found else default
 
 
-def _processors(node: Node) -> tuple[Processor, ...]:
+def _processors(node: Node, clock: float | None) -> tuple[Processor, ...]:
     levels: list[Processor] = []
     for name, level in _section(node, "processors").items():
         of = levels[-1].name if levels else None
         count = level.get("count")
         number = 1 if count is None else _host_cores() if count.value == "auto" else count.value
-        levels.append(Processor(name, int(number), of, _display_name(level)))  # type: ignore[arg-type]
+        launch = _nanoseconds(level.get("launch"), clock)
+        levels.append(Processor(name, int(number), of, _display_name(level), launch))  # type: ignore[arg-type]
     return tuple(levels)
 
 
@@ -297,6 +329,9 @@ def _memory(name: str, node: Node, clock: float | None) -> Memory:
         capacity_bytes=int(BYTES.read(capacity)[0]) if capacity else None,
         bytes_per_second=_per_second(node.get("bandwidth"), clock),
         latency_ns=_nanoseconds(node.get("latency"), clock),
+        write_bytes_per_second=_per_second(node.get("write_bandwidth"), clock),
+        stream_bytes_per_second=_per_second(node.get("stream_bandwidth"), clock),
+        unit_bytes_per_second=_per_second(node.get("unit_bandwidth"), clock),
         alignment=int(alignment.value) if alignment else 1,  # type: ignore[arg-type]
         cached=_flag(node, "cached", False),
     )
@@ -390,6 +425,7 @@ def _instruction(name: str, node: Node, arch: str) -> Instruction:
         requires=_words(node, "requires"),
         issued_by=_text(node, "issued_by"),
         throughput=_throughput(throughput, arch),
+        costs=MappingProxyType({k: float(v.value) for k, v in _section(node, "costs").items()}),  # type: ignore[arg-type]
         options=_frozen(_section(node, "options")),
         location=node.where,
     )

@@ -54,6 +54,8 @@ class Processor:
     """The level that contains it; None for the outermost."""
     display_name: str = ""
     """The vendor's name, for display."""
+    launch_ns: float | None = None
+    """Time to give work to all units and to wait for the last; of the host, of a call."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,12 @@ class Memory:
     bytes_per_second: float | None = None
     """Peak bandwidth of one instance; None when unknown."""
     latency_ns: float | None = None
+    write_bytes_per_second: float | None = None
+    """Bandwidth of stores, where it differs."""
+    stream_bytes_per_second: float | None = None
+    """Bandwidth of stores past the caches; None where there are none."""
+    unit_bytes_per_second: float | None = None
+    """What one unit of the next level draws at most of an instance that several share."""
     alignment: int = 1
     """The number of bytes of which each buffer's start is a multiple."""
     cached: bool = False
@@ -129,6 +137,8 @@ class Instruction:
     """The processor level that issues it; empty for whichever runs the leaf."""
     throughput: float | None = None
     """Multiply-adds (or elements) a cycle of one issuing unit; None when unknown."""
+    costs: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """How many operations a function of one element counts as."""
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """Options that only its emitter reads, such as a register tile."""
     location: Location | None = field(default=None, compare=False, repr=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from septran import dtypes
 from septran.backends import backends
 from septran.machine.kinds import (
@@ -57,6 +59,9 @@ PROCESSOR = Record(
             "how many there are in one `of`; auto: as many as this process may use",
         ),
         "of": Field(Named("processor"), "the level that holds it"),
+        "launch": Field(
+            LATENCY, "to give work to all units and wait for the last; of the host, of a call"
+        ),
         **DISPLAY_NAME,
     },
     "a processor",
@@ -68,6 +73,13 @@ MEMORY = Record(
         ),
         "capacity": Field(BYTES, "bytes of one instance; unbounded where missing"),
         "bandwidth": Field(BANDWIDTH, "peak bandwidth of one instance"),
+        "write_bandwidth": Field(BANDWIDTH, "that of stores, where it differs"),
+        "stream_bandwidth": Field(
+            BANDWIDTH, "that of stores past the caches, where there are such"
+        ),
+        "unit_bandwidth": Field(
+            BANDWIDTH, "what one unit draws at most, where several share an instance"
+        ),
         "latency": Field(LATENCY, "time to the first byte"),
         "alignment": Field(PowerOfTwo(), "bytes that a buffer's start is a multiple of"),
         "cached": Field(Flag(), "whether hardware fills it by itself (a cache level)"),
@@ -152,6 +164,9 @@ INSTRUCTION = Record(
             "multiply-adds or elements a cycle of one issuing unit; one for each arch where "
             "they differ, widest first",
         ),
+        "costs": Field(
+            TableOf(_WORD, Number()), "how many operations a function of one element counts as"
+        ),
         "options": Field(TableOf(_WORD, _OPTION, known=_FIGURES), "for its emitter alone"),
     },
     "an instruction",
@@ -162,6 +177,7 @@ MACHINE = Record(
         "backend": Field(
             Choice(tuple(backends())), "which code generator serves it", required=True
         ),
+        "extends": Field(MACHINE_NAME, "the shipped machine that gives what is not here"),
         "arch": Field(_WORD, "what the code generator calls the processor"),
         **DISPLAY_NAME,
         "clock_mhz": Field(Number(), "cycles a microsecond"),
@@ -198,9 +214,22 @@ MACHINE = Record(
 
 def machine_schema() -> Schema:
     """Return the JSON Schema of machine files (draft 2020-12)."""
+    whole = MACHINE.schema()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "SepTran machine",
         "description": "What a piece of hardware is: processors, memories, engines, instructions.",
-        **MACHINE.schema(),
+        "if": {"required": ["extends"]},
+        "then": {**_without_required(whole), "required": ["name", "extends"]},
+        "else": whole,
     }
+
+
+def _without_required(value: Any) -> Any:
+    """A schema of what may leave anything out, as the machine that it extends has it."""
+    if isinstance(value, list):
+        return [_without_required(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {k: v for k, v in value.items() if k != "required" or not isinstance(v, list)}
+    return {k: _without_required(v) for k, v in kept.items()}

@@ -450,3 +450,12 @@ def overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...], size: int)
             return True
         reach += stride * (extent - 1)
     return False
+
+
+def as_torch(array: np.ndarray) -> Any:
+    """The same memory as a torch tensor, which kernels take soonest; itself without torch."""
+    try:
+        import torch
+    except ImportError:
+        return array
+    return torch.from_numpy(array)

@@ -242,7 +242,6 @@ def test_mistakes_are_printed_without_a_traceback(arguments, said):
         ["run", "gemm", "-s", "M"],
         ["run", "gemm", "-s", "M=many"],
         ["run", "gemm", "--dtype", "float16", "--dtype", "float32"],
-        ["run", "gemm", "--on", "mine.yaml"],
         ["run"],
         ["explain", "gemm", "--format", "report", "--stage", "source"],
         ["explain", "gemm", "--stage", "sourse"],
@@ -414,6 +413,22 @@ def test_machines_are_listed_and_shown():
     data = json.loads(septran("machines", "--json").output)
     assert {m["name"] for m in data} >= {"cpu-x86", "dsa-sim", "nvidia-h200"}
     assert all(m["has_mapping"] for m in data)
+
+
+def test_a_machine_file_whose_name_has_no_mapping_needs_one(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("name: mine\nextends: cpu-x86\n")
+    found = septran("explain", "gemm", "--on", str(file), code=1)
+    assert "no mapping comes with SepTran for a machine 'mine'" in found.output
+    assert "pass a mapping, too" in found.output
+
+
+def test_a_machine_that_is_not_this_host_is_not_measured(tmp_path):
+    file = tmp_path / "here.yaml"
+    found = septran("machines", "dsa-sim", "--measure", "-o", str(file), code=1)
+    assert "dsa-sim is no CPU" in found.output
+    assert not file.exists()
+    assert "is for --measure" in septran("machines", "-o", str(file), code=2).output
 
 
 def test_operators_are_listed_and_shown():

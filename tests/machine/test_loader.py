@@ -10,6 +10,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import yaml
 from jsonschema import Draft202012Validator
 
 import septran
@@ -359,3 +360,51 @@ def test_the_former_name_of_display_name_still_works_and_is_told(tmp_path):
 
 def test_no_shipped_machine_has_a_former_key():
     assert not any(load_machine(name).former_keys for name in machine_names())
+
+
+def test_a_file_takes_what_it_does_not_say_from_the_machine_that_it_extends():
+    text = """
+        name: mine
+        extends: cpu-x86
+        clock_mhz: 4000
+        memories: {L2: {capacity: 2MiB}}
+        instructions: {vector: {costs: {exp: 16}}}
+    """
+    shipped, mine = load_machine("cpu-x86"), read_machine(dedent(text), "mine.yaml")
+    assert (mine.name, mine.backend, mine.clock_mhz) == ("mine", "cpu", 4000)
+    assert [m.name for m in mine.memories] == [m.name for m in shipped.memories]
+    assert mine.memory("L2").capacity_bytes == 2 << 20
+    assert mine.memory("L1").capacity_bytes == shipped.memory("L1").capacity_bytes
+    assert mine.instruction("vector").costs == {"exp": 16.0}
+    assert mine.instruction("vector").primitive == "map"
+    Draft202012Validator(machine_schema()).validate(yaml.safe_load(dedent(text)))
+
+
+def test_only_a_shipped_machine_is_extended():
+    with pytest.raises(m.NoMachineError, match=r"no machine 'cpu-x87' comes with SepTran") as found:
+        read_machine("name: mine\nextends: cpu-x87\n", "mine.yaml")
+    assert (found.value.where.line, found.value.where.column) == (2, 10)
+    assert "cpu-x86" in str(found.value.hint)
+
+
+def test_mistakes_of_what_extends_are_at_its_own_place():
+    text = "name: mine\nextends: cpu-x86\nmemories:\n  L2: {capacity: much}\n"
+    with pytest.raises(m.WrongMachineValueError) as found:
+        read_machine(text, "mine.yaml")
+    assert (found.value.where.file, found.value.where.line) == ("mine.yaml", 4)
+
+
+def test_times_in_cycles_need_the_clock_wherever_they_stand():
+    for line in ("  HOST: {launch: 9cycles}", "  HOST: {}\n  CORE: {of: HOST, launch: 9cycles}"):
+        text = (
+            f"name: a\nbackend: cpu\nprocessors:\n{line}\nmemories:\n  DRAM: {{visible_to: HOST}}\n"
+        )
+        with pytest.raises(m.MissingMachineKeyError, match="needs clock_mhz"):
+            read_machine(text, "a.yaml")
+    text = (
+        "name: a\nbackend: cpu\nclock_mhz: 1000\nprocessors:\n  HOST: {launch: 9cycles}\n"
+        "memories:\n  DRAM: {visible_to: HOST, write_bandwidth: 2B/cycle}\n"
+    )
+    made = read_machine(text, "a.yaml")
+    assert made.host.launch_ns == 9
+    assert made.main_memory.write_bytes_per_second == 2e9

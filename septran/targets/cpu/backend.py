@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from septran.backends import Backend
 
 
@@ -9,6 +11,19 @@ def _features(arch: str) -> frozenset[str]:
     from septran.targets.cpu.run.isa import processor_features
 
     return processor_features(arch)
+
+
+def _registers(arch: str) -> tuple[int, int, int]:
+    from septran.targets.cpu.run.isa import unit_for
+
+    unit = unit_for(arch)
+    return (unit.bytes, *unit.tile)
+
+
+def _loops() -> Any:
+    from septran.targets.cpu.measure import loops
+
+    return loops
 
 
 def _llvm() -> str:
@@ -33,5 +48,7 @@ def _threads() -> str:
 BACKEND = Backend(
     "cpu",
     features=_features,
+    registers=_registers,
+    loops=_loops,
     looks={"llvm": _llvm, "processor": _processor, "threads": _threads},
 )

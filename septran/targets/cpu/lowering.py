@@ -32,6 +32,7 @@ from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer
 from septran.targets.registry import require_emitters
 from septran.tile.analyses.loops import ranges, trips, used, walk
+from septran.tile.analyses.streaming import streamed
 from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, regions, writes
 
 SLACK_BYTES = 256
@@ -73,19 +74,6 @@ def lower_program(program: TileProgram, writer: CpuWriter | None = None) -> Any:
     return writer.function(program.name, [*params, *scalars])
 
 
-def _streams(context: Context, program: TileProgram, buffer: Buffer) -> bool:
-    """Whether a buffer is only written, by vectors, and more than the caches hold."""
-    if math.prod(buffer.shape) * itemsize(buffer.dtype) < context.cache_bytes():
-        return False
-    for node, _ in walk(program.body):
-        if any(r.buffer == buffer.name for r in reads(node)):
-            return False
-        gemm = isinstance(node, Compute) and node.primitive == "gemm"
-        if gemm and any(r.buffer == buffer.name for r in writes(node)):
-            return False
-    return True
-
-
 def _parameter(context: Context, program: TileProgram, buffer: Buffer) -> Any:
     """Declare a parameter in its own shape, and flat beside it for what is generated."""
     name = context.writer.name(buffer.name)
@@ -95,7 +83,7 @@ def _parameter(context: Context, program: TileProgram, buffer: Buffer) -> Any:
     context.writer.emit(tirx.DeclBuffer(flat, data=param.data))
     context.storages[buffer.name] = Storage(
         buffer.name, buffer.shape, buffer.dtype, buffer.layout, flat, held,
-        streamed=_streams(context, program, buffer),
+        streamed=streamed(program, buffer),
     )  # fmt: skip
     return param
 

@@ -123,6 +123,17 @@ def llvm_arch(machine: Machine) -> str:
     return arch
 
 
+def is_foreign(machine: Machine) -> bool:
+    """Whether this host is another kind of processor than the machine's code is for.
+
+    What a machine's instructions require is of its kind: a host of another has none of it.
+    """
+    known = _host_features() | features(native().arch)
+    needed = {name for i in machine.instructions for name in i.requires}
+    lacks_all = bool(needed) and not needed & known
+    return foreign_system(llvm_arch(machine)) is not None or lacks_all
+
+
 def foreign_system(arch: str) -> str | None:
     """The triple of the system that code for a processor is of; None where it is this host's."""
     if codegen.llvm_is_valid_cpu(arch, _host_system()):
@@ -170,7 +181,12 @@ def llvm_target(arch: str) -> Target:
 
 def vector_unit(machine: Machine) -> VectorUnit:
     """The widest vectors of the machine."""
-    return native().unit if machine.arch in ("", NATIVE) else unit_of(llvm_arch(machine))
+    return unit_for(machine.arch) if machine.arch in ("", NATIVE) else unit_of(llvm_arch(machine))
+
+
+def unit_for(arch: str) -> VectorUnit:
+    """The widest vectors of a machine with this ``arch``."""
+    return native().unit if arch in ("", NATIVE) else unit_of(LEVELS.get(arch, arch))
 
 
 def unit_of(arch: str) -> VectorUnit:

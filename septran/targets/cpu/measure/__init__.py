@@ -1,0 +1,1 @@
+"""Loops whose times tell what a CPU can do."""

@@ -1,0 +1,238 @@
+"""Caches and main memory, measured: where a level ends, how long a load waits, bytes a second."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from septran.machine.model import Machine
+from septran.tuning.probes import ROUNDS, Figure, Probe, sample
+
+SMALLEST, LARGEST = 4 << 10, 256 << 20
+"""Bytes of the buffers in which caches are looked for."""
+MOST_STEPS = 40_000
+"""Links of a way through lines; none of a cache's levels takes more to tell."""
+STEP = 1.6
+"""A latency that is so many times that of a level is of the next one."""
+CONFIRMED = 1.6
+"""Where what is found differs from what the system says by less, the system's size counts."""
+MOST_OF_ONE = 8 << 20
+"""Bytes that no cache of one core is larger than."""
+SLOPE = 1.3
+"""How many times as fast a shared cache must be as main memory to be told from it."""
+KINDS = ("read", "write", "copy")
+STREAM = "stream"
+SYSTEM = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Bytes a second of one level, by one core alone and by all at once."""
+
+    read: Figure
+    write: Figure
+    copy: Figure
+    stream: Figure | None = None
+    """Stores past the caches, of main memory."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of memory."""
+
+    name: str
+    size: int | None
+    """Bytes, of a cache; None of main memory."""
+    found: int | None
+    """The size that the times of this survey show."""
+    told: int | None
+    """The size that the system tells."""
+    latency: Figure
+    """Seconds from one load to the next that waits for it."""
+    one: Rates
+    all: Rates
+
+
+@dataclass(frozen=True)
+class Size:
+    """Where a cache ends."""
+
+    name: str
+    found: int | None
+    told: int | None
+
+    @property
+    def bytes(self) -> int | None:
+        """The system's size where the times do not speak against it, else that of the times."""
+        if self.found is None or self.told is None:
+            return self.found or self.told
+        near = max(self.found, self.told) <= CONFIRMED * min(self.found, self.told)
+        return self.told if near else self.found
+
+
+def cache_sizes(machine: Machine, loops: Any, largest: int) -> list[Size]:
+    """The caches that the file names, the smallest first.
+
+    Those of one core end where a chain of loads waits longer; the one that cores share where
+    reading gets slower, as a way through random lines may miss long before.
+    """
+    told = told_sizes()
+    caches = [m for m in reversed(machine.memories) if m.cached]
+    own = [m for m in caches if machine.depth(m.visible_to) > 0]
+    waits = _waits(loops, [n for n in sizes_between(SMALLEST, largest) if n <= MOST_OF_ONE])
+    ends = ends_of_plateaus(waits, len(own))
+    found = [
+        Size(m.name, e, told.get(n)) for n, (m, e) in enumerate(zip(own, ends, strict=True), 1)
+    ]
+    for memory in caches[len(own) :][:1]:
+        start = 2 * max((size.bytes or 0 for size in found), default=SMALLEST)
+        reads = _reads(loops, [n for n in sizes_between(SMALLEST, largest) if n >= start])
+        found.append(Size(memory.name, end_of_slope(reads), told.get(len(own) + 1)))
+    return found
+
+
+def sizes_between(least: int, most: int) -> Iterator[int]:
+    """Two sizes an octave: powers of two, and half as much again."""
+    size = least
+    while size <= most:
+        yield size
+        if size * 3 // 2 <= most:
+            yield size * 3 // 2
+        size *= 2
+
+
+def ends_of_plateaus(waits: dict[int, float], count: int) -> list[int | None]:
+    """The last size of each of the first levels, by the seconds that a load takes there."""
+    found: list[int | None] = []
+    sizes = list(waits)
+    start = 0
+    for _ in range(count):
+        base = waits[sizes[start]] if start < len(sizes) else 0.0
+        beyond = next((n for n in range(start, len(sizes)) if waits[sizes[n]] > STEP * base), None)
+        found.append(None if beyond is None else sizes[max(0, beyond - 1)])
+        # One size further all of the way is of the next level.
+        start = len(sizes) if beyond is None else beyond + 1
+    return found
+
+
+def end_of_slope(reads: dict[int, float]) -> int | None:
+    """The last size that is read faster than half-way, by ratio, from the first to the last."""
+    first, last = next(iter(reads.values())), list(reads.values())[-1]
+    if first < last * SLOPE:
+        return None
+    middle = math.sqrt(first * last)
+    below = next((n for n, rate in enumerate(reads.values()) if rate < middle), len(reads))
+    return list(reads)[max(0, below - 1)]
+
+
+def told_sizes(folder: Path = SYSTEM) -> dict[int, int]:
+    """Bytes of each level of caches for data, as the system tells; empty where it does not."""
+    found: dict[int, int] = {}
+    units = {"K": 1 << 10, "M": 1 << 20}
+    for index in sorted(folder.glob("index*")):
+        try:
+            kind, level, size = (
+                (index / name).read_text(encoding="ascii").strip()
+                for name in ("type", "level", "size")
+            )
+            if kind != "Instruction":
+                found[int(level)] = int(size[:-1]) * units[size[-1]]
+        except (OSError, ValueError, KeyError, IndexError):
+            continue
+    return found
+
+
+def _waits(loops: Any, sizes: Sequence[int]) -> dict[int, float]:
+    """Seconds of a load that waits for the one before it, by the bytes of the way."""
+    links = loops.Links(sizes[-1])
+    return {size: _latency(loops, links, size).value for size in sizes}
+
+
+def _latency(loops: Any, links: Any, size: int) -> Figure:
+    links.lay(size)
+    links.follow(min(MOST_STEPS * 4, size // loops.LINE))
+
+    def follow(times: int) -> float:
+        links.follow(times * 64)
+        return times * 64.0
+
+    probe = Probe(follow)
+    sample([probe], ROUNDS, loops.use_threads)
+    return probe.seconds
+
+
+def _reads(loops: Any, sizes: Sequence[int]) -> dict[int, float]:
+    """Bytes a second that one core reads, by the bytes that it reads over and over."""
+    buffers = loops.Buffers(sizes[-1], 1)
+    probes = {size: Probe(functools.partial(buffers.run, "read", size)) for size in sizes}
+    sample(list(probes.values()), ROUNDS, loops.use_threads)
+    return {size: probe.rate.value for size, probe in probes.items()}
+
+
+@dataclass(frozen=True)
+class Span:
+    """What one level is measured on."""
+
+    level: str
+    bytes: int
+    """Of all cores together where they share the level, of each where not."""
+    way: int
+    """Bytes of the way of loads that wait for one another."""
+    shared: bool
+    size: Size | None = None
+    """None of main memory."""
+
+
+def spans(machine: Machine, sizes: Sequence[Size], most: int) -> Iterator[Span]:
+    """Bytes that are surely of each level: half of a cache, and all there may be of main memory.
+
+    Of the innermost cache it is a quarter, as a loop needs some of it for itself.
+    """
+    before = 0
+    for size in sizes:
+        held = size.bytes
+        if not held:
+            continue
+        way = int(math.sqrt(before * held)) if before else held // 4
+        shared = machine.depth(machine.memory(size.name).visible_to) == 0
+        yield Span(size.name, held // 2 if before else held // 4, way, shared, size)
+        before = held
+    yield Span(machine.main_memory.name, most, most, True)
+
+
+def memory_probes(spans: Sequence[Span], loops: Any, cores: int, most: int) -> dict[str, Probe]:
+    """Bandwidths of all levels, on one core and on all, by level, threads and what is done."""
+    found: dict[str, Probe] = {}
+    for threads in sorted({1, cores}):
+        buffers = loops.Buffers(most // threads, threads)
+        for span in spans:
+            each = span.bytes // threads if span.shared else span.bytes
+            for kind in KINDS if span.size else (*KINDS, STREAM):
+                # A copy has two buffers, which the level is to hold together.
+                part = each // 2 if kind == "copy" else each
+                run = functools.partial(buffers.run, kind, part)
+                found[f"{span.level}/{threads}/{kind}"] = Probe(run, threads)
+    return found
+
+
+def levels(
+    spans: Sequence[Span], memory: dict[str, Probe], loops: Any, cores: int
+) -> Iterator[Level]:
+    """What was found of each level, the smallest first."""
+    links = loops.Links(max(span.way for span in spans))
+    loops.use_threads(1)
+    for span in spans:
+        one, every = (_rates(memory, f"{span.level}/{threads}") for threads in (1, cores))
+        size = span.size or Size(span.level, None, None)
+        latency = _latency(loops, links, span.way)
+        yield Level(span.level, size.bytes, size.found, size.told, latency, one, every)
+
+
+def _rates(memory: dict[str, Probe], key: str) -> Rates:
+    read, write, copy = (memory[f"{key}/{kind}"].rate for kind in KINDS)
+    stream = memory.get(f"{key}/{STREAM}")
+    return Rates(read, write, copy, None if stream is None else stream.rate)
