@@ -1,4 +1,4 @@
-"""What several commands take: options, and what their texts mean."""
+"""Options that several commands share, and the meaning of their texts."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ Value = bool | int | float | str | None
 
 @dataclass(frozen=True)
 class CommandOptions:
-    """What the options ask to compile, as `septran.compile` takes it."""
+    """The options of a compilation, as `septran.compile` takes them."""
 
     logic: Task
     mapping: MappingFile
@@ -79,7 +79,7 @@ class CommandOptions:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything but logic and mapping, by keyword."""
+        """All arguments but logic and mapping, by keyword."""
         return {
             "shapes": self.shapes, "dtypes": self.dtypes,
             "tunables": self.tunables, "static": self.static,
@@ -109,7 +109,7 @@ def request(
 def _with_example(
     task: Task, given: dict[str, int | tuple[int, ...]]
 ) -> dict[str, int | tuple[int, ...]]:
-    """`given`, and the operator's example for dimensions that it leaves open."""
+    """Return `given`, with the operator's example for dimensions that it leaves open."""
     example: dict[str, int] = task.function.__globals__.get("EXAMPLE", {})
     if any(isinstance(size, tuple) for size in given.values()):
         return given  # shapes say all, and the example could contradict them
@@ -128,7 +128,7 @@ def _pairs(texts: Iterable[str] | None, option: str) -> Iterable[tuple[str, str]
 
 
 def name_and_value(text: str, option: str) -> tuple[str, str]:
-    """The halves of NAME=VALUE; raises typer.BadParameter."""
+    """Return the halves of NAME=VALUE; raises typer.BadParameter."""
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
         raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
@@ -157,7 +157,7 @@ def _dtypes(texts: list[str]) -> dict[str, str] | str | None:
 
 
 def value_of(text: str) -> Value:
-    """As YAML would read it: true, 12, 0.5, null or a word."""
+    """Return a text's value as YAML reads it: true, 12, 0.5, null or a word."""
     words: dict[str, Value] = {"true": True, "false": False, "none": None, "null": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -175,7 +175,7 @@ def print_json(data: Any) -> None:
 
 
 def require_writable(output: Path | None, option: str) -> None:
-    """Refuse before all work what could not be written after it; raises typer.BadParameter."""
+    """Raise typer.BadParameter, before all work, for a path that could not be written after it."""
     if output is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""``septran cache``: what the compile cache holds, and how to empty it."""
+"""``septran cache``: the content of the compile cache, and how to empty it."""
 
 from __future__ import annotations
 

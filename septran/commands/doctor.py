@@ -1,4 +1,4 @@
-"""``septran doctor``: is everything here that kernels need, and in which version."""
+"""``septran doctor``: whether everything that kernels need is installed, and in which version."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ TOOLS = {
     "gcc": "links kernels for the compile cache",
     "cc": "links kernels for the compile cache where there is no gcc",
 }
-"""Programs outside of Python, and what each is for."""
+"""Programs outside of Python, each with its purpose."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     found: str
     ok: bool = True
-    """False where kernels cannot be compiled or run without it."""
+    """Whether kernels can be compiled and run with what was found."""
 
 
 def register(app: typer.Typer) -> None:
@@ -58,7 +58,7 @@ def doctor(as_json: options.AsJson = False) -> None:
 
 
 def examine() -> Iterator[Finding]:
-    """Look at everything, one thing after another."""
+    """Run all checks, one after another."""
     from septran import __version__
 
     yield Finding("septran", __version__)

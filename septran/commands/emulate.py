@@ -1,4 +1,4 @@
-"""``septran emulate``: a kernel's PTX, of whatever compiler, on the CPU in every order."""
+"""``septran emulate``: a kernel's PTX, from any compiler, on the CPU in every order."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def emulate(
 ) -> None:
     """Run a kernel's PTX on the CPU, with asynchronous work early, late and at random.
 
-    What it does wrong is an error with the line of PTX and, by .loc, of its source: accesses out
-    of bounds, races, fences and waits that are missing, deadlocks. Else the counts and the bank
-    conflicts of each run are told, and whether the runs agree.
+    Mistakes are reported with the line of PTX and, by .loc, of its source: accesses out of
+    bounds, races, missing fences and waits, deadlocks. Otherwise the counts and the bank
+    conflicts of each run are printed, and whether the runs agree.
 
     \b
     Examples:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StageName(StrEnum):
-    """What to show alone."""
+    """The stages that can be shown alone."""
 
     task_tree = "task_tree"
     mapping = "mapping"
@@ -27,7 +27,7 @@ class StageName(StrEnum):
 
 
 class Format(StrEnum):
-    """How to show it."""
+    """The formats of the output."""
 
     text = "text"
     html = "html"

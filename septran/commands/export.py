@@ -43,8 +43,8 @@ def export(
 ) -> None:
     """Compile a kernel and write it for programs that have neither SepTran nor TVM.
 
-    For a CPU, of this host's kind or another: an object file, its C header, what gives it
-    threads and scratch memory, and an example. For an NVIDIA GPU: one CUDA C++ file, and a
+    For a CPU, of this host's kind or another: an object file, its C header, a C file that
+    gives it threads and scratch memory, and an example. For an NVIDIA GPU: one CUDA C++ file, and a
     loader for torch tensors. Shapes are fixed.
 
     \b

@@ -41,9 +41,9 @@ def fuzz(
     """Run random programs: logic, mapping, machine, shapes and element types together.
 
     Each runs as CPU code of two vector widths, interpreted under adversarial schedules for
-    one of the machines, and on a simulated DSA with random delays or, where asked for, on
-    the GPU emulator; every element is compared with the exact result by the error bound.
-    What fails is made smaller, and written where one can read it.
+    one of the machines, and on a simulated DSA with random delays or, if requested, on the
+    GPU emulator; every element is compared with the exact result by the error bound.
+    Failing programs are reduced, and written where one can read them.
 
     \b
     Examples:

@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 def lint(files: Files, as_json: options.AsJson = False) -> None:
     """Find all mistakes of mapping and machine files; no logic is imported or run.
 
-    What only shows for a certain operator, such as a capacity, `septran explain` finds.
+    `septran explain` finds mistakes that depend on an operator, such as exceeded capacities.
 
     \b
     Examples:
@@ -62,7 +62,7 @@ def lint(files: Files, as_json: options.AsJson = False) -> None:
 
 
 def _examined(file: Path) -> tuple[str, str, tuple[SepTranError, ...]]:
-    """Which kind of file it is, what is in it, and its mistakes."""
+    """Return the kind of a file, its content, and its mistakes."""
     from septran.errors import Errors, SepTranError
 
     kind = _kind(file)
@@ -75,7 +75,7 @@ def _examined(file: Path) -> tuple[str, str, tuple[SepTranError, ...]]:
 
 
 def _kind(file: Path) -> str:
-    """By its content where it can be read, else by its name."""
+    """Return the kind of a file, by its content if it can be read, else by its name."""
     from septran.errors import MappingError, SepTranError
     from septran.machine.positions import parse, read_text
 

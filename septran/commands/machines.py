@@ -1,4 +1,4 @@
-"""``septran machines``: the machines that come with SepTran, and what one consists of."""
+"""``septran machines``: the machines that come with SepTran, and the parts of one."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _measure(machine: str | None, output: Path | None) -> None:
 
 
 def _state(machine: Machine) -> str:
-    """What can be done with it in this version."""
+    """Return what can be done with a machine in this version."""
     from septran.backends import with_code
     from septran.mapping.loader import mapping_names
 

@@ -48,9 +48,9 @@ def matrix(
     """Run every operator on every machine, and compare with the exact results.
 
     Each case (`CASES` of the operator's file) is compiled by the machine's own mapping, run
-    on the target, and checked by the error that rounding allows. A cell has the greatest
-    error as a share of that, and the time of a call or its simulated cycles. The exit code
-    is 1 where a cell is wrong.
+    on the target, and checked by the error bound. A cell has the greatest error as a share of
+    the bound, and the time of a call or its simulated cycles. The exit code is 1 if a cell is
+    wrong.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""``septran notebooks``: the tutorials, listed, or copied to where one can work on them."""
+"""``septran notebooks``: the tutorials, listed, or copied to a folder to work in."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import typer
 from septran.errors import CallError
 
 TUTORIALS = {"en": ".", "zh": "zh"}
-"""The folder of each language, in that of the notebooks."""
+"""The folder of each language, inside the folder of the notebooks."""
 
 
 class Language(StrEnum):
-    """What the tutorials are written in."""
+    """The languages of the tutorials."""
 
     en = "en"
     zh = "zh"
@@ -70,19 +70,19 @@ def notebooks(folder: Target = None, language: Chosen = Language.en, force: Forc
 
 
 def notebooks_root() -> Path:
-    """The folder of the notebooks, in a checkout or in an installed package."""
+    """Return the folder of the notebooks, in a checkout or in an installed package."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "_notebooks"
     return installed if installed.is_dir() else package.parent / "notebooks"
 
 
 def tutorials(language: str = "en") -> list[Path]:
-    """The notebooks of a language, in order."""
+    """Return the notebooks of a language, in order."""
     return sorted((notebooks_root() / TUTORIALS[language]).glob("[0-9]*.ipynb"))
 
 
 def title(notebook: Path) -> str:
-    """A notebook's first heading."""
+    """Return a notebook's first heading."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     text = "".join(cells[0]["source"])
     return text.splitlines()[0].lstrip("# ")

@@ -1,4 +1,4 @@
-"""``septran run``: compile, run on random input, check, and set the speed beside torch's."""
+"""``septran run``: compile, run on random input, check, and compare the speed with torch's."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from septran.targets.base import CycleProfile
 
 ORDERS: tuple[str | int, ...] = ("early", "late", 0)
-"""When asynchronous copies land in interpreted runs: as soon as they may, as late, at random."""
+"""The times when asynchronous copies land in interpreted runs: early, late, or at random."""
 
 ORIGINS = 16
-"""Lines of what a simulated run's cycles come from."""
+"""The number of origins of a simulated run's cycles that are listed."""
 
 PERFETTO = "https://ui.perfetto.dev"
 
 BUSY = 0.5
-"""Cores that other programs may use before times are called unreliable."""
+"""The number of cores that other programs may use before times are called unreliable."""
 
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="CPU threads, of torch, too; all if absent.")
@@ -103,8 +103,8 @@ def run(
 ) -> None:
     """Compile, run on random input, check the result, and measure it beside torch.
 
-    Right is what rounding allows, computed for the very input; else the exit code is 1.
-    Simulated machines (DSAs) count cycles instead.
+    A result is right if its error is within the bound that rounding allows for this input;
+    otherwise the exit code is 1. Simulated machines (DSAs) count cycles instead of time.
 
     \b
     Examples:
@@ -197,7 +197,7 @@ def _simulated(
     trace: Path | None,
     as_json: bool,
 ) -> None:
-    """What a run on a simulated machine prints; exits with 1 where it is wrong."""
+    """Print the result of a run on a simulated machine; exits with 1 where it is wrong."""
     written = profile.to_chrome_trace(trace) if trace else None
     if as_json:
         data = {**_facts(kernel, check), "profile": profile.to_dict()}
@@ -221,13 +221,13 @@ def _simulated(
 
 
 def _origins(profile: CycleProfile) -> list[dict[str, Any]]:
-    """What worked, longest first."""
+    """Return the origins of the cycles, longest first."""
     rows: list[dict[str, Any]] = profile.by_origin().to_dict("records")
     return [row for row in rows if row["cycles"]]
 
 
 def _busy_cores() -> float:
-    """How many cores other programs have used over the last minute."""
+    """Return the number of cores that other programs have used over the last minute."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
@@ -294,9 +294,10 @@ def _indented(text: str) -> list[str]:
 
 
 def _notes(kernel: Kernel) -> list[str]:
-    """What the caller asked for in vain, and what was not checked.
+    """Return remarks on requests without effect, and on what was not checked.
 
-    What a mapping that comes with SepTran says in vain is for other logic: `explain` has it.
+    Keys without effect in a mapping that comes with SepTran are for other logic: `explain` lists
+    them.
     """
     from septran.machine.loader import mappings_root
 
@@ -312,7 +313,7 @@ def _notes(kernel: Kernel) -> list[str]:
 
 
 def _untimed(kernel: Kernel, check: Check, emulator: str, as_json: bool) -> None:
-    """What an emulated run tells: whether it is right."""
+    """Print whether an emulated run is right."""
     if as_json:
         print_json({**_facts(kernel, check), "profile": None, "torch": None})
     else:
@@ -378,7 +379,7 @@ def _interpret(asked: CommandOptions, seed: int, as_json: bool) -> None:
 
 
 def interpreted(stages: Any, inputs: dict[str, Any], order: str | int) -> list[Any]:
-    """How the outputs of an interpreted run compare with the exact results."""
+    """Return the comparison of an interpreted run's outputs with the exact results."""
     import numpy as np
 
     from septran.dtypes import numpy_dtype

@@ -22,9 +22,9 @@ def register(app: typer.Typer) -> None:
 def trust(files: Files) -> None:
     """Let the C header beside a machine file be compiled, and run in your processes.
 
-    Without, a header that does not come with SepTran is not compiled: kernels run all the same,
-    and nobody checks that the header agrees with the machine file. Trust is in what the header
-    and the files that it includes contain now; when they change, it ends.
+    A header that does not come with SepTran is not compiled unless it is trusted: kernels run
+    without it, but nothing checks that the header agrees with the machine file. Trust holds for
+    the present content of the header and of the files that it includes; it ends when they change.
 
     \b
     Examples:
@@ -39,7 +39,7 @@ def trust(files: Files) -> None:
 
 
 def offer(machine: Machine, as_json: bool) -> None:
-    """Ask on a terminal whether a header is trusted; elsewhere it is not, and nobody waits."""
+    """Ask on a terminal whether a header is trusted; elsewhere it is not, without waiting."""
     if as_json or not _person():
         return
     from septran.targets.dsa.code.toolchain import compiler
@@ -57,5 +57,5 @@ def offer(machine: Machine, as_json: bool) -> None:
 
 
 def _person() -> bool:
-    """Whether somebody is there to answer."""
+    """Return whether somebody is there to answer."""
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -108,7 +108,7 @@ def _tried(text: str) -> tuple[str, list[Any]]:
 
 
 def _told(search: Search, trial: Trial, total: int) -> None:
-    """One line that is written over, where someone watches."""
+    """Return a line that is written over on a terminal."""
     if not sys.stderr.isatty():
         return
     from septran.views.tuning import note

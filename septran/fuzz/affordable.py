@@ -16,13 +16,13 @@ from septran.task.trace.inference import complete
 from septran.task.trace.tracing import trace
 
 MOST = 1500
-"""Steps of the reference that a case may take: about a second."""
+"""The greatest number of reference steps of a case: about a second."""
 LARGEST = 256
-"""A tile that no tensor of a case is larger than."""
+"""The size of a tile that no tensor of a case exceeds."""
 
 
 def affordable(case: RandomCase) -> RandomCase:
-    """The case with its smallest tiles doubled until the reference takes at most `MOST` steps."""
+    """Double the smallest tiles of a case until the reference takes at most `MOST` steps."""
     tunables = dict(case.tunables)
     while tunables and _steps(case, tunables) > MOST:
         smallest = min(tunables, key=lambda name: tunables[name])
@@ -33,7 +33,7 @@ def affordable(case: RandomCase) -> RandomCase:
 
 
 def _steps(case: RandomCase, tunables: Mapping[str, int]) -> int:
-    """Of the logic with these tiles; none where it is refused."""
+    """Return the steps of the logic with these tiles; 0 where it is refused."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "logic.py"
         file.write_text(case.logic, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Run random cases on every executor, in a process of their own, and make failures small."""
+"""Campaigns: random cases on every executor, in a process of their own, and small failures."""
 
 from __future__ import annotations
 
@@ -20,28 +20,31 @@ from septran.runtime.accuracy import WrongResultError
 from septran.tuning.measuring import MeasuringWorker
 
 SECONDS = 180.0
-"""A case that takes longer hangs."""
+"""The number of seconds after which a case counts as one that hangs."""
 COMMAND = (sys.executable, "-m", "septran.fuzz.worker")
 FAILURES = ("wrong", "crash", "hang")
 
 
 @dataclass(frozen=True)
 class CaseOutcome:
-    """What became of one case."""
+    """The outcome of one case."""
 
     case: RandomCase
     kind: str
-    """``right`` (by every executor that took it), ``rejected`` (a located error from each),
-    ``wrong``, ``crash`` (a signal, or an error that is not SepTran's or has no place), ``hang``."""
+    """The kind: ``right``, ``rejected``, ``wrong``, ``crash`` or ``hang``.
+
+    Right is by every executor that took it, rejected a located error from each; a crash is a
+    signal, or an error that is not SepTran's or has no place.
+    """
     executor: str = ""
-    """Who failed."""
+    """The executor that failed."""
     message: str = ""
     worst: float = 0.0
-    """The greatest error as a fraction of what rounding allows."""
+    """The greatest error as a fraction of the error bound."""
     ran: Sequence[str] = ()
     """The executors that found it right."""
     kept: str = ""
-    """The folder with the case made small; empty where nothing was kept."""
+    """The folder with the reduced case; empty where nothing was kept."""
 
     def __str__(self) -> str:
         text = f"{self.kind}: {self.case}"
@@ -62,7 +65,7 @@ class Campaign:
 
     @property
     def failures(self) -> tuple[CaseOutcome, ...]:
-        """Those that show a mistake of SepTran's."""
+        """The outcomes that show a mistake of SepTran's."""
         return tuple(o for o in self.outcomes if o.kind in FAILURES)
 
     def __str__(self) -> str:
@@ -77,18 +80,18 @@ class Campaign:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a campaign runs."""
+    """The settings of a campaign."""
 
     emulate_each: int = 0
-    """Every so many programs, a GPU's generated code is emulated, too; 0 for never."""
+    """The interval, in programs, at which a GPU's generated code is emulated, too; 0 for never."""
     keep: Path | None = None
-    """Where failing cases are written, made small; None writes nothing."""
+    """The folder where failing cases are written, reduced; None writes nothing."""
     guard: bool = False
     """Whether CPU code runs between guard pages."""
     tries: int = 150
-    """Attempts to make a failure smaller."""
+    """The number of attempts to make a failure smaller."""
     patience: float = 900.0
-    """Seconds after which a failure stays as large as it is then."""
+    """The number of seconds after which a failure is not reduced further."""
     command: Sequence[str] = field(default=COMMAND, repr=False)
 
 
@@ -98,7 +101,7 @@ def run_campaign(
     progress: Callable[[CaseOutcome], None] | None = None,
     settings: Settings | None = None,
 ) -> Campaign:
-    """Run the cases of seeds ``seed .. seed + programs - 1``, each where a crash does no harm."""
+    """Run the cases of seeds ``seed .. seed + programs - 1`` in a process that may crash."""
     settings, outcomes = settings or Settings(), list[CaseOutcome]()
     with MeasuringWorker(settings.command) as worker:
         for number in range(seed, seed + programs):
@@ -137,13 +140,13 @@ def run_case(case: RandomCase, ways: Ways | None = None) -> CaseOutcome:
 
 
 def _refuses(error: SepTranError) -> bool:
-    """Whether it shows the user a place to mend, and is no fault of a pass."""
+    """Return whether an error shows the user a place to mend, and is no fault of a pass."""
     inner = getattr(error, "errors", (error,))
     return all(e.where is not None and not getattr(e, "of_passes", False) for e in inner)
 
 
 def _asked(worker: MeasuringWorker, seed: int, trace: Trace | None, ways: Ways) -> CaseOutcome:
-    """What the worker says of a case, or what became of the worker."""
+    """Return the worker's answer for a case, or what became of the worker."""
     answer = worker.ask({"seed": seed, "trace": trace, **asdict(ways)}, SECONDS)
     case = affordable(make_case(seed, trace))
     if answer["kind"] in ("crashed", "timed out"):
@@ -158,7 +161,7 @@ def _asked(worker: MeasuringWorker, seed: int, trace: Trace | None, ways: Ways) 
 def _kept(
     worker: MeasuringWorker, outcome: CaseOutcome, settings: Settings, ways: Ways
 ) -> CaseOutcome:
-    """The outcome with its case made small and written where a person can read it."""
+    """Return the outcome with its case reduced and written where a person can read it."""
     seed, end = outcome.case.seed, time.monotonic() + settings.patience
 
     def fails(trace: Trace) -> bool:

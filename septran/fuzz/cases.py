@@ -1,4 +1,4 @@
-"""One random case: a logic, a mapping, a machine, shapes and inputs, all from one seed."""
+"""Random cases: a logic, a mapping, a machine, shapes and inputs, all from one seed."""
 
 from __future__ import annotations
 
@@ -31,30 +31,33 @@ _FREE: Mapping[str, tuple[str, ...]] = {
     "rms_norm": ("M", "N"), "rope": (), "softmax": ("M", "N"), "topk": ("M",),
     "w4a8_gemm": ("M", "N"),
 }  # fmt: skip
-"""Dimensions of the library's operators that any extent does for."""
+"""The dimensions of the library's operators that may have any extent."""
 
 
 @dataclass(frozen=True)
 class RandomCase:
-    """All that is needed to repeat one run."""
+    """The data that is needed to repeat one run."""
 
     seed: int
     trace: Trace
-    """What `Choices` drew; a case is a function of it."""
+    """The draws of `Choices`; a case is a function of them."""
     kind: str
     """A family of `programs`, or the operator of the library that was renamed."""
     logic: str
     """The text of a logic file."""
     machine: str
-    """Whose generated code or tile program runs beside the CPU's."""
+    """The machine whose generated code or tile program runs besides the CPU's."""
     mappings: Mapping[str, str]
     """The text of a mapping file for cpu-x86 and for `machine`."""
     machine_text: str | None
-    """A machine file to take for `machine`; None for the shipped one."""
+    """The text of a machine file to use for `machine`; None for the shipped one."""
     inputs: tuple[Input, ...]
     values: str
-    """``normal``, ``corners`` (least and largest, zeros of both signs, NaN and infinities) or
-    ``exact`` (small integers, of which every float sum is exact)."""
+    """The kind of inputs: ``normal``, ``corners`` or ``exact``.
+
+    Corners are the least and greatest numbers, zeros of both signs, NaN and infinities; exact ones
+    are small integers, of which every float sum is exact.
+    """
     static: Mapping[str, Any]
     tunables: Mapping[str, int]
 
@@ -63,13 +66,13 @@ class RandomCase:
         return f"seed {self.seed}: {self.kind} ({shapes}) {dict(self.tunables)} on {self.machine}"
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """The inputs by name; equal cases give equal ones."""
+        """Return the inputs by name; equal cases give equal ones."""
         rng = np.random.default_rng(self.seed)
         return {i.name: _array(rng, i, self.values) for i in self.inputs}
 
 
 def make_case(seed: int, trace: Trace | None = None) -> RandomCase:
-    """The case of a seed, or of the draws in `trace`; equal arguments give equal cases."""
+    """Return the case of a seed, or of the draws in `trace`; equal arguments give equal cases."""
     c = Choices(seed, trace)
     source = c.of(FAMILIES)(c) if c.chance(65) else _library(c)
     machine = c.of(MACHINES)
@@ -86,7 +89,7 @@ def make_case(seed: int, trace: Trace | None = None) -> RandomCase:
 
 
 def _library(c: Choices) -> RandomLogic:
-    """An operator of the library under other names, in sizes of its own or any."""
+    """Return an operator of the library under other names, in its own sizes or any."""
     operator = c.of(tuple(_FREE))
     case = c.of(operators.cases(operator))
     sizes = {d: c.of(EXTENTS) if d in _FREE[operator] else n for d, n in case.sizes.items()}

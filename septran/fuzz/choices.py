@@ -8,11 +8,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Trace = tuple[int, ...]
-"""What was drawn, in order: each a number below the bound that was asked with, 0 the simplest."""
+"""The draws in order: each is a number below the bound of its draw, 0 the simplest."""
 
 
 class Choices:
-    """Whatever a generator decides, it decides here.
+    """The source of all decisions of a generator.
 
     A generator that draws from nothing else is a function of its trace, so a shorter or
     smaller trace is a simpler program: `simpler` needs to know nothing about programs.
@@ -20,7 +20,7 @@ class Choices:
     """
 
     def __init__(self, seed: int = 0, trace: Trace | None = None) -> None:
-        """Draws at random from `seed`, or those of `trace` again, and zeros after its end."""
+        """Draw at random from `seed`, or repeat those of `trace`, with zeros after its end."""
         self._random = Random(seed)
         self._given = trace
         self._drawn: list[int] = []
@@ -31,7 +31,7 @@ class Choices:
         return tuple(self._drawn)
 
     def below(self, bound: int) -> int:
-        """A number from 0 to ``bound - 1``."""
+        """Return a number from 0 to ``bound - 1``."""
         if self._given is None:
             number = self._random.randrange(bound)
         else:
@@ -42,19 +42,19 @@ class Choices:
         return number
 
     def of(self, options: Sequence[T]) -> T:
-        """One of `options`, the simplest of which comes first."""
+        """Return one of `options`, the simplest of which comes first."""
         return options[self.below(len(options))]
 
     def between(self, low: int, high: int) -> int:
-        """A number from `low`, the simplest, to `high`."""
+        """Return a number from `low`, the simplest, to `high`."""
         return low + self.below(high - low + 1)
 
     def chance(self, percent: int) -> bool:
-        """Whether something happens that does so in `percent` of a hundred programs."""
+        """Return whether something happens that does so in `percent` of a hundred programs."""
         return self.below(100) >= 100 - percent
 
     def some(self, options: Sequence[T], most: int) -> list[T]:
-        """At most `most` of `options`, each at most once; none is the simplest."""
+        """Return at most `most` of `options`, each at most once; none is the simplest."""
         left, found = list(options), []
         for _ in range(self.between(0, min(most, len(left)))):
             found.append(left.pop(self.below(len(left))))
@@ -62,9 +62,9 @@ class Choices:
 
 
 def simpler(trace: Trace, fails: Callable[[Trace], bool], tries: int = 300) -> Trace:
-    """A smallest trace that still `fails`, as far as `tries` attempts go.
+    """Return a smallest trace that still `fails`, found in at most `tries` attempts.
 
-    Smaller is shorter, then earlier in the alphabet, as in Hypothesis.
+    Smaller is shorter, then lexicographically less (shortlex), as in Hypothesis.
     """
     best, left, seen = trace, tries, {trace}
     improved = True
@@ -84,7 +84,7 @@ def simpler(trace: Trace, fails: Callable[[Trace], bool], tries: int = 300) -> T
 
 
 def _candidates(trace: Trace) -> Iterator[Trace]:
-    """Simpler neighbours: the boldest first."""
+    """Yield simpler neighbours, the greatest simplifications first."""
     size = len(trace)
     step = max(1, size // 2)
     while step:

@@ -49,7 +49,7 @@ TUNABLES = ("block_M", "block_N", "block_K", "block_rows")
 
 
 def mapping(c: Choices, machine: str) -> str:
-    """A mapping for `machine`: the shipped one, with at most three rules before its own."""
+    """Return a mapping for `machine`: the shipped one, with at most three rules before its own."""
     rules = [_rule(c, machine) for _ in range(c.of((0, 0, 0, 0, 1, 1, 2, 3)))]
     lines = [f"extends: {machine}", f"machine: {machine}"]
     if rules:
@@ -58,7 +58,7 @@ def mapping(c: Choices, machine: str) -> str:
 
 
 def tunables(c: Choices) -> dict[str, int]:
-    """Tile sizes that go before the mapping's; none is the simplest."""
+    """Return tile sizes that override the mapping's; none is the simplest."""
     return {name: c.of(TILES) for name in c.some(TUNABLES, 4)}
 
 
@@ -76,7 +76,7 @@ def _rule(c: Choices, machine: str) -> str:
 
 
 def machine(c: Choices, name: str) -> str | None:
-    """The text of a machine file like `name`'s with other sizes, or None for the shipped one."""
+    """Return a machine file like `name`'s with other sizes, or None for the shipped one."""
     if not c.chance(35):
         return None
     path = mappings_root() / "machines" / f"{name}.yaml"
@@ -87,7 +87,7 @@ def machine(c: Choices, name: str) -> str | None:
 
 
 def header_of(name: str) -> Path | None:
-    """The vendor's header that a machine file like `name`'s needs beside it."""
+    """Return the vendor's header that a machine file like `name`'s needs beside it, or None."""
     path = mappings_root() / "machines" / f"{name}.h"
     return path if path.exists() else None
 

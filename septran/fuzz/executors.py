@@ -1,4 +1,4 @@
-"""Everything that can execute a case, each compared with the exact result by the error bound."""
+"""The executors of a case, each compared with the exact result by the error bound."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from septran.targets.registry import target_for
 from septran.tile.interpret.interpreter import interpret
 
 ADVERSARIES = 2
-"""Seeds of delays that a simulated DSA runs a case with, beside none."""
+"""The number of seeds of random delays with which a simulated DSA runs a case, besides none."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """A case in a folder: what a person would compile."""
+    """A case in a folder, as files that a person would compile."""
 
     case: RandomCase
     folder: Path
 
     @property
     def logic(self) -> str:
-        """The logic file."""
+        """The path of the logic file."""
         return str(self.folder / "logic.py")
 
     def mapping(self, machine: str) -> str:
-        """The mapping file for a machine of this name."""
+        """Return the path of the mapping file for a machine of this name."""
         return str(self.folder / f"mine-{machine}.mapping.yaml")
 
     @property
     def machine(self) -> str:
-        """The case's machine: its file where the case has one of its own, else its name."""
+        """The case's machine: the path of its own file if it has one, else its name."""
         if self.case.machine_text is None:
             return self.case.machine
         return str(self.folder / f"{self.case.machine}.yaml")
@@ -70,21 +70,23 @@ class Files:
 
 @dataclass(frozen=True)
 class Ways:
-    """What a case runs through beside what every case does."""
+    """The ways to run a case besides those of every case."""
 
     emulate: bool = False
-    """The code for a GPU in the emulator: seconds for each."""
+    """Whether a GPU's code runs in the emulator, which takes seconds each time."""
     guard: bool = False
-    """CPU code between guard pages, in a process of its own."""
+    """Whether CPU code runs between guard pages, in a process of its own."""
 
 
 Run = Callable[[Files], float]
-"""Runs a case in one way. Gives the greatest error as a fraction of what rounding allows;
-raises WrongResultError, or another SepTranError where the case is refused."""
+"""Runs a case in one way, and returns the greatest error as a fraction of the error bound.
+
+Raises WrongResultError, or another SepTranError where the case is refused.
+"""
 
 
 def executors(case: RandomCase, ways: Ways) -> Mapping[str, Run]:
-    """Who can run `case`, by name."""
+    """Return the executors of `case` by name."""
     found: dict[str, Run] = {
         "cpu": partial(_cpu, guard=ways.guard),
         "cpu, other width": partial(_other_width, guard=ways.guard),
@@ -101,7 +103,7 @@ def executors(case: RandomCase, ways: Ways) -> Mapping[str, Run]:
 
 
 def _kernel(files: Files, name: str, machine: str, **options: Any) -> Kernel:
-    """Compiled for the case's inputs: whatever is refused is refused here."""
+    """Return a kernel compiled for the case's inputs, so that refusals are raised here."""
     case = files.case
     kernel = compile(
         files.logic, files.mapping(name), machine=machine, static=case.static,
@@ -139,13 +141,13 @@ def _cpu_machine(files: Files) -> str:
 
 
 def _other_width(files: Files, guard: bool) -> float:
-    """The CPU's code for vectors of the width that the host's own do not have."""
+    """Run the CPU's code for vectors of the width that the host's own do not have."""
     with _environment(NATIVE_IS, other_width()):
         return _cpu(files, guard)
 
 
 def _interpreter(files: Files) -> float:
-    """The tile program under three schedules of its copies."""
+    """Interpret the tile program under three schedules of its copies."""
     case, arrays = files.case, files.case.arrays()
     stages = produce_stages(
         files.logic, files.mapping(case.machine), machine=files.machine,
@@ -166,7 +168,7 @@ def _interpreter(files: Files) -> float:
 
 
 def _simulator(files: Files) -> float:
-    """Generated C on the simulated machine, with no delays and with random ones."""
+    """Run generated C on the simulated machine, with no delays and with random ones."""
     kernel = _kernel(files, files.case.machine, files.machine)
     worst = _checked(kernel, files.case)
     for seed in range(ADVERSARIES):
@@ -176,7 +178,7 @@ def _simulator(files: Files) -> float:
 
 
 def _emulator(files: Files) -> float:
-    """Generated CUDA on the emulator: asynchronous work at once, late, and at random."""
+    """Run generated CUDA on the emulator: asynchronous work at once, late, and at random."""
     from septran.emulator import MODES, emulation
 
     kernel, worst = _kernel(files, files.case.machine, files.machine, emulate=True), 0.0

@@ -1,4 +1,4 @@
-"""Random tensor expressions, as text, whose exact value float64 or integers give."""
+"""Random tensor expressions, as text, with exact values in float64 or integers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _INT_BINARY = (
     "({} << ({} & 3))", "({} >> ({} & 3))",
 )  # fmt: skip
 _DANGEROUS = ("exp",)
-"""Overflows for sums of products, and says nothing then: its operand is bounded first."""
+"""Functions whose operand is bounded first, as an overflow would prove nothing."""
 
 
 @dataclass(frozen=True)
 class Operands:
-    """What an expression can be made of: texts of one shape, that of a tile."""
+    """The operands of an expression: texts of one shape, that of a tile."""
 
     tiles: Sequence[str]
     others: Sequence[str] = ()
@@ -37,7 +37,7 @@ class Operands:
 
 
 def expression(choices: Choices, operands: Operands, depth: int) -> str:
-    """A random expression with at most `depth` levels of functions."""
+    """Return a random expression with at most `depth` levels of functions."""
     unary = _INT_UNARY if operands.integers else _FLOAT_UNARY
     binary = _INT_BINARY if operands.integers else _FLOAT_BINARY
     kind = choices.below(20) if depth else 0

@@ -1,4 +1,4 @@
-"""Identifiers for generated programs: what users may call things, odd names among them."""
+"""Identifiers for generated programs: names that users may choose, odd ones among them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Names:
         self._of: dict[str, str] = {}
 
     def __getitem__(self, role: str) -> str:
-        """The name of `role`, chosen when it is first asked for."""
+        """Return the name of `role`, chosen when it is first requested."""
         if role not in self._of:
             self._of[role] = self._new(role)
         return self._of[role]

@@ -8,12 +8,14 @@ from septran.fuzz.names import Names
 from septran.fuzz.programs import EXTENTS, FLOATS, HEAD, PRODUCTS, Input, RandomLogic
 
 _LEVELS = ("only", "tiles", "chunks")
-"""What a task between the entry and the innermost loop does: launch the next one only, launch
-it for tiles of the result, or for long parts of the sum."""
+"""The kinds of tasks between the entry and the innermost loop.
+
+They launch the next task only, launch it for tiles of the result, or for long parts of the sum.
+"""
 
 
 def grams(c: Choices) -> RandomLogic:
-    """Products of a tensor with itself, summed below up to three levels of tasks.
+    """Return products of a tensor with itself, summed below up to three levels of tasks.
 
     Sums begin at any level that sees all of a sum: as the caller's result or a temporary, by a
     fill beside the loop. So they pass through as many memories as a mapping has for the tasks.
@@ -68,7 +70,7 @@ def {entry}({G}: task.Tensor["{side}", "{side}", task.{total}], {X}: task.Tensor
 
 
 def _cut_one(x: str, kind: str, by_rows: bool) -> tuple[list[str], str]:
-    """How one operand is cut along the sum, and the part that step k takes."""
+    """Return how one operand is cut along the sum, and the part that step k takes."""
     if kind == "only":
         return [], x
     size = "task.tunable('block_K')" if kind == "sum" else "48"
@@ -77,7 +79,7 @@ def _cut_one(x: str, kind: str, by_rows: bool) -> tuple[list[str], str]:
 
 
 def _cut_two(kind: str) -> tuple[list[str], str]:
-    """The same of two operands, or their cuts across the sum for tiles of the result."""
+    """Return the same for two operands, or their cuts across the sum for tiles of the result."""
     if kind == "only":
         return [], "L, R"
     if kind == "tiles":
@@ -91,7 +93,7 @@ def _cut_two(kind: str) -> tuple[list[str], str]:
 
 
 def _level(kind: str, below: str, target: str, cut: tuple[list[str], str]) -> list[str]:
-    """The lines of a task that launches `below`."""
+    """Return the lines of a task that launches `below`."""
     cuts, parts = cut
     if kind == "only":
         return [f"task.launch({below}, {target}, {parts})"]
@@ -115,9 +117,9 @@ _FOLDS = (
 
 
 def scans(c: Choices) -> RandomLogic:
-    """States of a tile's shape that each step of a loop reads and changes, and hands out.
+    """Return states of a tile's shape that each step of a loop reads, changes, and outputs.
 
-    The outputs are all states and, from it, the last one.
+    The outputs are all states and, besides, the last one.
     """
     n, dtype = Names(c), c.of(FLOATS)
     E, M, N = c.between(1, 5), c.of(EXTENTS), c.of(EXTENTS)
@@ -168,10 +170,10 @@ def _wide(dtype: str) -> str:
 
 
 def statistics(c: Choices) -> RandomLogic:
-    """Statistics of rows, part by part, then a second pass over the same rows.
+    """Return statistics of rows, part by part, then a second pass over the same rows.
 
-    A state of rows is read and changed by every step; the first output is made from it, the
-    second from the first.
+    A state of rows is read and changed by every step; the first output is made from it, the second
+    from the first.
     """
     n, dtype = Names(c), c.of(FLOATS)
     M, N = c.of(EXTENTS), c.of(EXTENTS)
@@ -233,7 +235,7 @@ _PAIRS = (
 
 
 def pairs(c: Choices) -> RandomLogic:
-    """Every element of a vector with every one of another, or of itself: distances, products."""
+    """Return every element of a vector with every one of another, or of itself."""
     n, dtype = Names(c), c.of(FLOATS)
     M, N = c.of(EXTENTS), c.of(EXTENTS)
     Y, a, b, t = (n[x] for x in ("Y", "a", "b", "t"))

@@ -26,17 +26,17 @@ class Input:
 
 @dataclass(frozen=True)
 class RandomLogic:
-    """A logic file with what it needs to be called."""
+    """A logic file with the inputs of a call."""
 
     text: str
     inputs: tuple[Input, ...]
     static: Mapping[str, object] = field(default_factory=dict)
     kind: str = ""
-    """The family it is of, for statistics."""
+    """The name of its family, for statistics."""
 
 
 def rows(c: Choices) -> RandomLogic:
-    """A leaf of expressions and reductions over rows, some of its temporaries written in parts."""
+    """Return a leaf of expressions and reductions over rows, with temporaries written in parts."""
     n, dtype = Names(c), c.of(FLOATS[:2])
     height, width = c.of(EXTENTS), c.of(EXTENTS)
     Y, X, W, r, b = (n[x] for x in ("Y", "X", "W", "r", "b"))
@@ -93,7 +93,7 @@ def _reduction(c: Choices, name: str, operands: Operands, like: str) -> list[str
 
 
 def _temporary(c: Choices, name: str, operands: Operands, like: str, width: int) -> list[str]:
-    """A temporary of a tile's shape, written at once or in two parts of its columns."""
+    """Return a temporary of a tile's shape, written at once or in two parts of its columns."""
     made = f"{name} = task.empty({like}.shape, name='{name}')"
     if width < 2 or not c.chance(25):
         return [made, f"{name}[:, :] = {expression(c, operands, 2)}"]
@@ -107,7 +107,7 @@ def _temporary(c: Choices, name: str, operands: Operands, like: str, width: int)
 
 
 def elementwise(c: Choices) -> RandomLogic:
-    """Tiles of integers, or of several element types, each element on its own."""
+    """Return tiles of integers, or of several element types, each element on its own."""
     n, integers = Names(c), c.chance(70)
     kinds = INTEGERS if integers else FLOATS
     dtype = c.of(kinds)
@@ -149,7 +149,7 @@ PRODUCTS = (
 
 
 def products(c: Choices) -> RandomLogic:
-    """Products summed over one or two nested sequential loops, transposed, batched, with an end."""
+    """Return products summed over one or two nested loops, transposed, batched, with an end."""
     n, (dtype, total) = Names(c), c.of(PRODUCTS)
     M, N, K = (c.of(EXTENTS) for _ in range(3))
     E, several = c.between(1, 3), c.between(1, 2)
@@ -214,7 +214,7 @@ _ENDS = ("{acc}", "task.relu({acc})", "{acc} + {b}", "task.tanh({acc} * 0.1)")
 
 
 def chains(c: Choices) -> RandomLogic:
-    """Two products with a function between them, over keys in order, some of them not seen."""
+    """Return two products with a function between them, over keys in order, some masked."""
     n, dtype = Names(c), c.of(("float32", "float16", "bfloat16"))
     M, N = c.of(EXTENTS), c.of(EXTENTS)
     D, F = c.of((8, 16, 20, 32, 64)), c.of((8, 16, 24, 40))
@@ -282,7 +282,7 @@ _BETWEEN = ("{}", "task.tanh({})", "task.relu({}) * 0.25", "task.minimum({}, 1.0
 
 
 def moves(c: Choices) -> RandomLogic:
-    """Copies, fills and transposes, launched by composites and inside leaves."""
+    """Return copies, fills and transposes, launched by composites and inside leaves."""
     n, dtype = Names(c), c.of(FLOATS + INTEGERS)
     height, width = c.of(EXTENTS), c.of(EXTENTS)
     Y, X, T = n["Y"], n["X"], n["T"]

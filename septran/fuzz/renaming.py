@@ -1,4 +1,4 @@
-"""An operator of the library as somebody else would have written it: every name another one.
+"""An operator of the library as somebody else would have written it, with every name changed.
 
 Nothing but names differs, so nothing but names may differ in what the compiler makes of it.
 """
@@ -17,25 +17,25 @@ from septran.task.frontend.loader import find_entry
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _LIBRARY = "septran.operators."
 _TABLES = ("EXAMPLE", "CASES")
-"""Sizes by dimension that a file of the library gives; a renamed one has none."""
+"""The tables of sizes in a file of the library; a renamed one has none."""
 
 
 @dataclass(frozen=True)
 class Renamed:
-    """A logic file in one piece, and what its names were."""
+    """A logic file in one piece, with the new names."""
 
     text: str
     entry: str
     """The entry task's name; it is the file's last composite, too."""
     tensors: Mapping[str, str]
-    """New names of the entry's tensors by the old ones."""
+    """The new names of the entry's tensors by the old ones."""
 
 
 def renamed(operator: str, name: Callable[[str], str] = "my_{}".format) -> Renamed:
-    """The library's `operator` whose tasks, tensors, dimensions, temporaries are ``name(old)``.
+    """The library's `operator` with tasks, tensors, dimensions, temporaries as ``name(old)``.
 
-    Static flags, scalars and tunables keep their names: they are what callers and mappings set.
-    Raises LoadError for an operator that there is not.
+    Static flags, scalars and tunables keep their names: callers and mappings set them by these.
+    Raises LoadError for an operator that does not exist.
     """
     definitions = _definitions(operator)
     entry = find_entry(operators.module(operator)).name
@@ -62,7 +62,7 @@ def renamed(operator: str, name: Callable[[str], str] = "my_{}".format) -> Renam
 
 
 def _definitions(operator: str) -> list[ast.stmt]:
-    """What the operator's file defines, with what it takes from other files of the library."""
+    """Return the definitions of the operator's file, with those it imports from the library."""
     tree = ast.parse(_source(operator))
     own = [s for s in tree.body if not isinstance(s, ast.ImportFrom) and not _is_text(s)]
     own = [s for s in own if not any(t in _TABLES for t in _names_of(s))]
@@ -88,7 +88,7 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def _names_of(statement: ast.stmt) -> list[str]:
-    """What a statement at the top of a file gives a name to."""
+    """Return the names that a statement at the top of a file binds."""
     match statement:
         case ast.FunctionDef(name=found):
             return [found]
@@ -100,7 +100,7 @@ def _names_of(statement: ast.stmt) -> list[str]:
 
 
 def _needed(definitions: list[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
-    """Those definitions that `wanted` ones use, directly or not, and their variants."""
+    """Return the definitions that `wanted` ones use, directly or not, and their variants."""
     found = set(wanted)
     while True:
         more = {
@@ -115,7 +115,7 @@ def _needed(definitions: list[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
 
 
 def _variants(statement: ast.stmt) -> list[str]:
-    """The task that a function is a variant of."""
+    """Return the task that a function is a variant of."""
     if not isinstance(statement, ast.FunctionDef):
         return []
     return [

@@ -1,4 +1,4 @@
-"""Random logic files whose leaves read parts of tensors beside or beyond what they write."""
+"""Random logic files whose leaves read parts of tensors beside or beyond those that they write."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from septran.fuzz.programs import EXTENTS, FLOATS, HEAD, Input, RandomLogic
 
 _COMBINED = ("{} + {}", "{} - {}", "task.maximum({}, {})", "{}", "task.tanh({} * {})")
 _TINY = ("1e-20", "-3e-17", "1.5e-30", "1e-7")
-"""Constants of which a decimal text of few digits is 0; of 16 bits they are 0 or nearly so."""
+"""Constants that are 0 in a decimal text of few digits, and nearly or exactly 0 in 16 bits."""
 
 
 def slices(c: Choices) -> RandomLogic:
-    """Statements on slices: of a temporary onto itself, and of one row or column into many."""
+    """Return statements on slices: a temporary onto itself, one row or column into many."""
     n, dtype = Names(c), c.of(FLOATS)
     height, width = c.between(2, 40), c.of(tuple(e for e in EXTENTS if e > 1))
     Y, X, W, T = (n[x] for x in ("Y", "X", "W", "T"))
@@ -46,7 +46,7 @@ def {entry}(
 
 
 def _slice(c: Choices, own: str, other: str, width: int) -> str:
-    """One statement whose target and source are other parts of the same columns or rows."""
+    """Return a statement whose target and source are other parts of the same columns or rows."""
     by = c.between(1, max(1, width // 2))
     low, high = f"[:, {by}:]", f"[:, :-{by}]"
     target, source = c.of(
@@ -57,7 +57,7 @@ def _slice(c: Choices, own: str, other: str, width: int) -> str:
 
 
 def windows(c: Choices) -> RandomLogic:
-    """Sums and greatest elements of windows along rows, with zeros beyond the tensor's ends."""
+    """Return sums and greatest elements of windows along rows, with zeros beyond the ends."""
     n, dtype = Names(c), c.of(FLOATS)
     height, width = c.of(EXTENTS), c.of(EXTENTS)
     Y, X = n["Y"], n["X"]

@@ -1,6 +1,6 @@
-"""Runs cases in a process of its own: ``python -m septran.fuzz.worker``.
+"""Run cases in a process of its own: ``python -m septran.fuzz.worker``.
 
-Reads one JSON request a line and answers each with one line, as `septran.tuning.worker` does: a
+It reads one JSON request a line and answers each with one line, as `septran.tuning.worker` does: a
 case may crash or hang, and the process that asked only sees that no answer comes.
 """
 
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """The outcome of the case that `request` names."""
+    """Return the outcome of the case that `request` names."""
     trace = request["trace"]
     case = make_case(request["seed"], None if trace is None else tuple(trace))
     outcome = run_case(case, Ways(request["emulate"], request["guard"]))

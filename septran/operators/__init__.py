@@ -19,15 +19,15 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Case:
-    """Sizes and flags that an operator is checked with on every machine."""
+    """The sizes and flags of one check of an operator on every machine."""
 
     operator: str
     sizes: Mapping[str, int]
-    """Extents of its dimensions by name."""
+    """The extents of its dimensions by name."""
     static: Mapping[str, Any]
-    """Static flags that are not as by default."""
+    """The static flags that differ from their defaults."""
     dtype: str = "float32"
-    """Of all inputs that leave theirs open."""
+    """The element type of all inputs that leave theirs open."""
 
     def __str__(self) -> str:
         named = [f"{name}={value}" for name, value in {**self.sizes, **self.static}.items()]
@@ -35,27 +35,24 @@ class Case:
 
 
 def names() -> tuple[str, ...]:
-    """The operators, by file."""
+    """Return the names of the operators, which are those of their files."""
     return tuple(sorted(p.stem for p in _FOLDER.glob("[!_]*.py")))
 
 
 def module(name: str) -> ModuleType:
-    """The module of an operator; raises LoadError with the nearest name."""
+    """Return the module of an operator; raises LoadError with the nearest name."""
     if not isinstance(name, str) or name not in names():
         raise LoadError(f"no operator {name!r}", None, hint=nearest(name, names()))
     return importlib.import_module(f"septran.operators.{name}")
 
 
 def load(name: str) -> Task:
-    """The entry task of an operator; raises LoadError."""
+    """Return the entry task of an operator; raises LoadError."""
     return find_entry(module(name))
 
 
 def cases(name: str) -> tuple[Case, ...]:
-    """What `name` is checked with: the `CASES` of its module, else its `EXAMPLE` alone.
-
-    A case is one dict: dimensions, static flags, and ``dtype`` where it is not float32.
-    """
+    """Return the cases of `name`: the `CASES` of its module, else its `EXAMPLE` alone."""
     own = module(name)
     task = find_entry(own)
     flags = {keyword.name for keyword in task.keywords if keyword.static}

@@ -1,4 +1,4 @@
-"""Which values are best: the performance model, and the search of a mapping's `!tune`."""
+"""Tuning: the performance model, and the search of a mapping's `!tune` values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tune(
     measured: bool | None = None,
     background: bool = False,
 ) -> Tuning:
-    """Search the values of a mapping's `!tune`, and give the best as a mapping file.
+    """Search the values of a mapping's `!tune`, and return the best as a mapping file.
 
     Each candidate is checked against the machine's limits, ranked by the performance model,
     run in a process of its own, compared with the exact result, and timed. An interrupt

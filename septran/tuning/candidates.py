@@ -1,4 +1,4 @@
-"""What a search goes through: the combinations of a mapping's `!tune` and of tunables to try."""
+"""The candidates of a search: combinations of a mapping's `!tune` and of tunables to try."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from septran.mapping.tune import Candidate, Point, Space
 
 MOST_LISTED = 4096
-"""Combinations that are all listed; of more, some are drawn."""
+"""The number of combinations up to which all are listed; of more, some are drawn."""
 
 
 @dataclass(frozen=True)
@@ -20,24 +20,24 @@ class CandidateValues:
 
     values: Mapping[str, tuple[Candidate, ...]]
     space: Space
-    """Of the mapping's `!tune`; its constraints are over all dimensions."""
+    """The space of the mapping's `!tune`; its constraints are over all dimensions."""
     extra: frozenset[str] = frozenset()
-    """Tunables that the caller tries, whatever the mapping says of them."""
+    """The tunables that the caller tries, whatever the mapping says of them."""
 
     @staticmethod
     def of(space: Space, tried: Mapping[str, Sequence[Candidate]]) -> CandidateValues:
-        """The mapping's own, and those that the caller tries, in this order."""
+        """Return the mapping's own dimensions, then those that the caller tries."""
         values = {d.name: tuple(d.tune.candidates()) for d in space.dimensions}
         values |= {name: tuple(some) for name, some in tried.items()}
         return CandidateValues(values, space, frozenset(tried))
 
     @property
     def size(self) -> int:
-        """How many combinations there are before the constraints."""
+        """The number of combinations before the constraints."""
         return math.prod(len(some) for some in self.values.values())
 
     def points(self, seed: int = 0) -> Iterator[Point]:
-        """All that the constraints allow, in order; of very many, a random part."""
+        """Yield all points that the constraints allow, in order; of very many, a random part."""
         if self.size <= MOST_LISTED:
             combinations: Iterator[tuple[Candidate, ...]] = itertools.product(*self.values.values())
         else:
@@ -49,6 +49,7 @@ class CandidateValues:
 
     def _drawn(self, source: random.Random) -> Iterator[tuple[Candidate, ...]]:
         seen: set[tuple[Candidate, ...]] = set()
+        # Four draws for each point wanted: in a space just above the limit many draws repeat.
         for _ in range(4 * MOST_LISTED):
             drawn = tuple(source.choice(some) for some in self.values.values())
             if drawn not in seen and len(seen) < MOST_LISTED:
@@ -56,7 +57,7 @@ class CandidateValues:
                 yield drawn
 
     def near(self, point: Point) -> Iterator[Point]:
-        """Those that differ by one step in one dimension."""
+        """Yield the points that differ by one step in one dimension."""
         for name, some in self.values.items():
             place = some.index(point[name])
             for other in (place - 1, place + 1):

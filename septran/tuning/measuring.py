@@ -1,4 +1,4 @@
-"""Asking a process of its own for the time of a candidate, whatever the candidate does to it."""
+"""Measurement of candidates in a process of its own, whatever they do to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 EACH = 0.1
-"""Seconds between looks at whether someone asked to stop."""
+"""The number of seconds between checks whether someone asked to stop."""
 COMMAND = (sys.executable, "-m", "septran.tuning.worker")
 
 
@@ -23,18 +23,18 @@ class Stopped(Exception):
 
 
 class MeasuringWorker:
-    """A process that runs candidates one after another; another one after it broke down."""
+    """A process that runs candidates one after another, replaced after it broke down."""
 
     def __init__(
         self, command: Sequence[str] = COMMAND, stopped: Callable[[], bool] = lambda: False
     ) -> None:
-        """Starts nothing yet. `stopped` is asked ten times a second."""
+        """Starts nothing yet. `stopped` is called ten times a second."""
         self._command = tuple(command)
         self.stopped = stopped
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Its answer, or what happened instead: ``crashed`` or ``timed out``.
+        """Return its answer, or what happened instead: ``crashed`` or ``timed out``.
 
         Raises Stopped.
         """
@@ -86,7 +86,7 @@ class MeasuringWorker:
         return self._process
 
     def _line(self, process: subprocess.Popen[bytes], end: float) -> bytes | None:
-        """The next line, what came before its end, or None where nothing came in time."""
+        """Return the next line, its part before the process ended, or None after the time limit."""
         assert process.stdout is not None
         read = bytearray()
         with selectors.DefaultSelector() as ready:

@@ -1,4 +1,4 @@
-"""A roofline model: what a tile program needs of each resource, at the machine's peak figures.
+"""A roofline model: the use of each resource by a tile program, at the machine's peak figures.
 
 The predicted time is that of the busiest resource. It is a lower bound under these
 assumptions, which `Prediction.notes` repeats for readers:
@@ -39,14 +39,14 @@ from septran.tile.ledger import amount as exact_amount
 from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
 
 MOST = 1 << 22
-"""Iterations that are looked at one by one; of more, no reuse is counted."""
+"""The number of iterations up to which they are enumerated; of more, no reuse is counted."""
 
 
 def distinct_share(region: Region, loops: Sequence[For], units: int, level: str) -> float:
-    """Of all reads of a region under `loops`, the part that is the first in its wave.
+    """Return the share of a region's reads under `loops` that are the first in their wave.
 
-    `level` is the processor level whose `units` run side by side; loops inside of it over
-    no processor of their own are the turns of units that stay.
+    `level` is the processor level whose `units` run side by side; loops inside of it over no
+    processor of their own are the turns of persistent units.
     """
     spread = [loop for loop in loops if loop.processor == level]
     turns = [loop for loop in loops if loop.kind == "parallel" and loop.processor is None]
@@ -64,6 +64,7 @@ def distinct_share(region: Region, loops: Sequence[For], units: int, level: str)
     for loop in order:
         runs &= values[loop.variable] < evaluate_index(loop.extent, values)
     width = math.prod(sizes[len(turns) :])
+    # A wave is one turn of all units: its reads of one start come from main memory once.
     waves = flat // width * -(-width // units) + flat % width // units
     keys = [np.broadcast_to(evaluate_index(e, values), (total,)) for e in _starts(region)]
     rows = np.stack([waves, *keys], axis=1)[runs]
@@ -71,13 +72,13 @@ def distinct_share(region: Region, loops: Sequence[For], units: int, level: str)
 
 
 def _starts(region: Region) -> list[Index]:
-    """Where a region begins along each axis of its tensor."""
+    """Return the start of a region along each axis of its tensor."""
     return list(region.origin())
 
 
 COSTLY = ("exp", "exp2", "log", "log2", "tanh", "sigmoid", "erf", "sin", "cos", "power")
 COSTLY_STEPS = 8
-"""Operations that a costly function of one element counts as."""
+"""The number of operations that a costly function of one element counts as."""
 
 NOTES = (
     "peak figures of the machine file; every resource busy at the same time",
@@ -87,14 +88,14 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Limit:
-    """How long one resource is busy."""
+    """The time for which one resource is busy."""
 
     kind: str
-    """``compute`` or ``edge``."""
+    """The kind of resource: ``compute`` or ``edge``."""
     name: str
     """An instruction, or a memory edge such as ``DRAM -> L2``."""
     amount: float
-    """Operations, or bytes."""
+    """The number of operations, or of bytes."""
     seconds: float
 
     @property
@@ -105,29 +106,29 @@ class Limit:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What limits a program, the busiest resource first."""
+    """The limits of a program, the busiest resource first."""
 
     limits: tuple[Limit, ...]
     units: int
-    """Cores (multiprocessors) of the machine."""
+    """The number of cores (multiprocessors) of the machine."""
     units_used: int
-    """Those that have work."""
+    """The number of those that have work."""
     notes: tuple[str, ...] = NOTES
     cycles: CycleBound | None = None
-    """The least cycles, of machines whose file gives each unit's (DSAs); None of others."""
+    """The bound in cycles for machines whose file gives each unit's (DSAs), else None."""
     hertz: float = 0.0
     """Cycles a second, where there are cycles: times are then those of the cycles."""
 
     @property
     def seconds(self) -> float:
-        """Time where everything overlaps."""
+        """The time in seconds if everything overlaps."""
         if self.cycles is not None and self.hertz:
             return self.cycles.cycles / self.hertz
         return max((limit.seconds for limit in self.limits), default=0.0)
 
     @property
     def without_overlap(self) -> float:
-        """Time where nothing overlaps."""
+        """The time in seconds if nothing overlaps."""
         if self.cycles is not None and self.hertz:
             busy = sum(unit.busy for unit in self.cycles.units)
             return max(self.seconds, busy / self.hertz)
@@ -135,12 +136,12 @@ class Prediction:
 
     @property
     def operations(self) -> float:
-        """Operations of all instructions; a multiply-add is two."""
+        """The number of operations of all instructions; a multiply-add is two."""
         return sum(limit.amount for limit in self.limits if limit.kind == "compute")
 
     @property
     def bytes_moved(self) -> float:
-        """Bytes over all memory edges."""
+        """The number of bytes over all memory edges."""
         return sum(limit.amount for limit in self.limits if limit.kind == "edge")
 
     @property
@@ -154,7 +155,7 @@ class Prediction:
 
 
 def predict(program: TileProgram) -> Prediction:
-    """The model's answer for one program."""
+    """Return the model's prediction for one program."""
     usage = _Usage(program)
     for node, loops in walk(program.body):
         if isinstance(node, Compute):
@@ -170,7 +171,7 @@ def predict(program: TileProgram) -> Prediction:
 
 @dataclass
 class _Usage:
-    """Sums of amounts and seconds by resource."""
+    """The sums of amounts and seconds by resource."""
 
     program: TileProgram
     amounts: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -185,7 +186,7 @@ class _Usage:
 
     @property
     def units(self) -> int:
-        """Units of the level next to the host, over which parallel loops are spread."""
+        """The number of units next to the host, over which parallel loops are spread."""
         inner = self.machine.processors[1:2]
         return max(1, inner[0].count) if inner else 1
 
@@ -199,7 +200,7 @@ class _Usage:
         self.seconds[key] = self.seconds.get(key, 0.0) + seconds
 
     def busiest(self, loops: tuple[For, ...]) -> float:
-        """The share of all iterations that the unit with the most of them runs."""
+        """Return the share of all iterations that the unit with the most of them runs."""
         tops = most_iterations(loops)
         spread = math.prod(n for n, loop in zip(tops, loops, strict=True) if self._spreads(loop))
         if spread <= 0:
@@ -237,7 +238,7 @@ class _Usage:
         return self.program.buffer(node.operands[0].buffer).dtype
 
     def _direct(self, region: Region, loops: tuple[For, ...], name: str) -> None:
-        """What is used where it is moves, too: between its memory and what computes."""
+        """Add operands used in place, which also move between their memory and the instruction."""
         for amount, place in self._split(region, loops):
             self._edge(name.format(place.name), amount, self.busiest(loops), (place,))
 
@@ -257,7 +258,7 @@ class _Usage:
         return self.machine.memory(self.program.buffer(region.buffer).memory)
 
     def _split(self, region: Region, loops: tuple[For, ...]) -> Iterator[tuple[float, Memory]]:
-        """Bytes of all trips by where they are: the first time, and again in a cache."""
+        """The bytes of all runs by the memory they come from: first uses, and reuse in a cache."""
         memory, buffer = self._memory(region), self.program.buffer(region.buffer)
         width = itemsize(buffer.dtype)
         total = exact_amount(region, loops)[1] * width
@@ -276,7 +277,7 @@ class _Usage:
         yield total - first, holder
 
     def _first(self, region: Region, loops: tuple[For, ...]) -> float:
-        """The part of a region's reads that no cache of the hardware's own answers."""
+        """Return the share of a region's reads that no cache of the hardware answers."""
         if "cache" not in self.machine.vendor or not any(loop.processor for loop in loops):
             return 1.0
         return distinct_share(region, loops, self.units, self.machine.processors[1].name)
@@ -301,7 +302,7 @@ class _Usage:
 
 
 def _closed(own: tuple[For, ...], loops: tuple[For, ...]) -> tuple[For, ...]:
-    """Some of `loops` with those that their extents depend on."""
+    """Return some of `loops` with those that their extents depend on."""
     needed = {v for loop in own for v in (loop.variable, *loop.extent.variables())}
     return tuple(loop for loop in loops if loop.variable in needed)
 
@@ -311,7 +312,7 @@ def _cached(machine: Machine) -> bool:
 
 
 def _holder(machine: Machine, size: int) -> Memory:
-    """The smallest cache that keeps `size` bytes for all units, else the main memory."""
+    """Return the smallest cache that keeps `size` bytes for all units, else the main memory."""
     fits = [
         m
         for m in machine.memories
@@ -322,7 +323,7 @@ def _holder(machine: Machine, size: int) -> Memory:
 
 
 def _rate(machine: Machine, instruction: Instruction | None, dtype: str) -> float | None:
-    """Operations a second of one unit; None where the machine file does not say."""
+    """Return operations a second of one unit; None where the machine file does not say."""
     if instruction is None or instruction.throughput is None or machine.clock_mhz is None:
         return None
     each = 2 if instruction.primitive == "gemm" else 1
@@ -332,7 +333,7 @@ def _rate(machine: Machine, instruction: Instruction | None, dtype: str) -> floa
 
 
 def _spaces(node: Compute) -> Iterator[tuple[float, Region]]:
-    """What one call computes: operations a point, and the points as a region's extents."""
+    """Yield the work of one call: operations a point, and the points as a region's extents."""
     if node.expression is not None:
         for part in ex.walk(node.expression):
             match part:
@@ -362,7 +363,7 @@ def _space(shape: tuple[int, ...], valid: tuple[Index, ...]) -> Region:
 
 
 def _total(space: Region, loops: tuple[For, ...], *, full: bool) -> float:
-    """Points of all calls: those that exist, or of full tiles (what a matrix unit computes)."""
+    """The points of all calls: those that exist, or of full tiles, as matrix units compute."""
     if full:
         return float(trips(loops) * math.prod(space.shape))
     return float(exact_amount(space, loops)[1])

@@ -1,10 +1,10 @@
 """The search: all candidates through the front end, the best by the model run and timed.
 
-The front end is quick and says which combinations the machine's limits or the mapping's
-rules refuse. The performance model ranks the rest. The first half of the runs goes down that
-ranking, the other half looks around the best so far. Each candidate runs in another process,
-between guard zones, and its result is compared with the exact one by the error bound. The
-fastest are timed again in turns at the end, as a machine's speed changes while one searches.
+The front end is quick and finds which combinations the machine's limits or the mapping's rules
+refuse. The performance model ranks the rest. The first half of the runs follows that ranking, the
+other half tries neighbours of the best so far. Each candidate runs in another process, between
+guard zones, and its result is compared with the exact one by the error bound. The fastest are
+timed again alternately at the end, as a machine's speed changes during a search.
 """
 
 from __future__ import annotations
@@ -39,13 +39,15 @@ from septran.tuning.writing import Source, written
 
 FINALISTS = 3
 ROUNDS = 5
-"""How often each of the finalists is timed again, in turns: the quickest round counts, as what
-else a machine does only ever adds time."""
+"""The number of times that each finalist is timed again, alternately.
+
+The fastest round counts, as other work on the machine only ever adds time.
+"""
 SEED = 0
-"""Of the inputs, and of what is drawn from very large spaces."""
+"""The seed of the inputs, and of the points drawn from very large spaces."""
 
 Told = Callable[["Search", Trial, int], None]
-"""Hears of each trial, and of how many there will be at most."""
+"""A function called with each trial, and with the greatest number that there will be."""
 
 
 class NothingToTuneError(CallError):
@@ -56,14 +58,14 @@ class NothingToTuneError(CallError):
 
 @dataclass(frozen=True)
 class SearchLimits:
-    """How far a search goes."""
+    """The limits of a search."""
 
     runs: int
-    """Candidates that are run at most."""
+    """The greatest number of candidates that are run."""
     seconds: float | None
-    """After which no other candidate is begun."""
+    """The number of seconds after which no other candidate is begun; None for no limit."""
     patience: float
-    """Seconds that one candidate may take to run."""
+    """The number of seconds that one candidate may run."""
 
     def __post_init__(self) -> None:
         whole("runs", self.runs, 1)
@@ -74,10 +76,10 @@ class SearchLimits:
 
 @dataclass
 class Search:
-    """A search while it goes on."""
+    """A search in progress."""
 
     request: CompileRequest
-    """What is searched: the mapping leaves `!tune` open; its tunables are for all candidates."""
+    """The request: its mapping has `!tune`; its tunables are for all candidates."""
     source: Source
     choices: CandidateValues
     limits: SearchLimits
@@ -86,18 +88,18 @@ class Search:
     told: Told
     trials: dict[int, Trial] = field(default_factory=dict)
     before: Trial | None = None
-    """The mapping as it is, where it leaves nothing open."""
+    """The trial of the unchanged mapping, where it leaves nothing open."""
     worker: MeasuringWorker = field(default_factory=MeasuringWorker)
     asked: set[str] = field(default_factory=set)
-    """Tunables that the tasks of some candidate ask for."""
+    """The tunables that the tasks of some candidate read."""
     folder: Path = field(default_factory=Path)
-    """Of the compiled candidates, by number, while it runs."""
+    """The folder of the compiled candidates, by number, while it runs."""
     exact: Mapping[str, Any] = field(default_factory=dict)
-    """Exact results and how far rounding may lead from them; from the first candidate run."""
+    """The exact results with their error bounds, from the first candidate run."""
     began: float = field(default_factory=time.monotonic)
 
     def run(self) -> Tuning:
-        """All of it; what was found until then where someone stops it."""
+        """Run the search; returns the results so far where someone stops it."""
         complete = False
         try:
             ranking = self._ranked()
@@ -115,7 +117,7 @@ class Search:
 
     # ------------------------------------------------------------ front end
     def _ranked(self) -> list[Trial]:
-        """All candidates that fit, the best by the model first."""
+        """Return all candidates that fit, the best by the model first."""
         programs: dict[str, int] = {}
         found: list[tuple[tuple[float, float], Trial]] = []
         points = list(self.choices.points(SEED))
@@ -151,7 +153,7 @@ class Search:
         return replace(trial, predicted=prediction.seconds), rank
 
     def _require_effect(self) -> None:
-        """Each tunable to try is asked for by a task, under one candidate at least."""
+        """Raise NothingToTuneError for a tunable to try that no candidate's tasks read."""
         for name in self.choices.extra if self.asked else ():
             if name not in self.asked:
                 raise NothingToTuneError(
@@ -165,7 +167,7 @@ class Search:
         return (Compilation if searched else fitted)(self._at(point))
 
     def _at(self, point: Point) -> CompileRequest:
-        """The request of one candidate."""
+        """Return the request of one candidate."""
         own = {n: v for n, v in point.items() if n not in self.choices.extra}
         mapping = self.request.mapping.with_values(own) if own else self.request.mapping
         tried: dict[str, Any] = {n: point[n] for n in self.choices.extra if n in point}
@@ -185,7 +187,7 @@ class Search:
             self.told(self, done, len(self.trials) + runs)
 
     def _order(self, ranking: Sequence[Trial], runs: int) -> Iterator[Trial]:
-        """Half of the runs by the model, then neighbours of the best so far."""
+        """Yield half of the runs in the model's order, then neighbours of the best so far."""
         waiting = {trial.number: trial for trial in ranking}
         by_point = {tuple(t.point.items()): t for t in ranking}
         for done in range(runs):
@@ -199,7 +201,7 @@ class Search:
             yield trial
 
     def _measured(self, trial: Trial) -> Trial:
-        """Compile, run, compare, time."""
+        """Compile, run, compare and time a candidate."""
         try:
             kernel = compile_request(self._at(trial.point))
             kernel.save(self.folder / str(trial.number))
@@ -215,7 +217,7 @@ class Search:
         return replace(trial, **answer)
 
     def _ask(self, trial: Trial, results: str | None = None) -> dict[str, Any]:
-        """The time of a saved candidate; its outputs are written to `results`."""
+        """Return the time of a saved candidate; its outputs are written to `results`."""
         request = {
             "kernel": str(self.folder / str(trial.number)), "results": results,
             "seed": SEED, "scalars": dict(self.scalars),
@@ -223,7 +225,7 @@ class Search:
         return self.worker.ask(request, self.limits.patience)
 
     def _wrong(self, kernel: Kernel, results: Path) -> str:
-        """What is wrong with the written outputs; empty where all is right."""
+        """Return what is wrong with the written outputs; empty where all is right."""
         if not self.exact:
             tree = kernel.stages.task_tree
             self.exact = error_bounds(tree, kernel.sample(SEED), dict(self.scalars))
@@ -236,7 +238,7 @@ class Search:
         return "; ".join(str(accuracy) for accuracy in found if not accuracy.right)
 
     def _finals(self) -> None:
-        """Time the fastest again in turns; simulated cycles are always the same."""
+        """Time the fastest again alternately; simulated cycles are deterministic."""
         finalists = list(self.result().ordered[:FINALISTS])
         if self.before is not None and self.before.kind == "measured":
             finalists.append(self.before)
@@ -263,7 +265,7 @@ class Search:
         return next(iter(self.result().ordered), None)
 
     def result(self, complete: bool = False) -> Tuning:
-        """What has been found so far."""
+        """Return the results so far."""
         return Tuning(
             self.request.entry.name, self.request.mapping.machine.name, self.measured,
             tuple(self.trials.values()), self.choices.size, complete, self.before,
@@ -273,7 +275,7 @@ class Search:
 
 
 def _reason(error: Exception) -> str:
-    """Why there is no candidate, in a line."""
+    """Return why there is no candidate, in a line."""
     return error.message if isinstance(error, SepTranError) else f"{type(error).__name__}: {error}"
 
 
@@ -292,7 +294,7 @@ def search(
     measured: bool | None = None,
     told: Told = lambda search, trial, total: None,
 ) -> Search:
-    """A search that is ready to run; raises SepTranError for what cannot be searched."""
+    """Return a search that is ready to run; raises SepTranError for what cannot be searched."""
     request = CompileRequest.of(
         logic,
         mapping,
@@ -315,7 +317,7 @@ def search(
 
 
 def _to_try(tried: Any) -> dict[str, tuple[Candidate, ...]]:
-    """Values to try by tunable, at least one each; raises WrongArgumentError."""
+    """Return values to try by tunable, at least one each; raises WrongArgumentError."""
     example = "{'block_M': [32, 64]}"
     found = given.table("tried", tried, example)
     lists = {
@@ -329,7 +331,7 @@ def _to_try(tried: Any) -> dict[str, tuple[Candidate, ...]]:
 
 
 def _scalars(entry: Task, scalars: Any) -> dict[str, Any]:
-    """Values of the logic's scalars; raises WrongArgumentError."""
+    """Return values of the logic's scalars; raises WrongArgumentError."""
     known = [keyword.name for keyword in entry.keywords if not keyword.static]
     found = given.table("scalars", scalars, "{'eps': 1e-6}")
     for name in found:

@@ -1,4 +1,4 @@
-"""What a search found: every candidate with what became of it, and the best as a mapping."""
+"""The result of a search: every candidate with its outcome, and the best as a mapping."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ KINDS = {
     "crashed": "its process broke down",
     "timed out": "took too long, and was ended",
 }
-"""What may become of a candidate."""
+"""The possible outcomes of a candidate."""
 SHOWN = 12
-"""Candidates in the text of a result."""
+"""The number of candidates in the text of a result."""
 
 
 class NothingFoundError(CallError):
@@ -40,29 +40,29 @@ class NothingFoundError(CallError):
 
 @dataclass(frozen=True)
 class Trial:
-    """One candidate."""
+    """One candidate with its outcome."""
 
     number: int
-    """In the order of the search's space."""
+    """The number in the order of the search's space."""
     point: Point
     kind: str
-    """One of `KINDS`."""
+    """The outcome, one of `KINDS`."""
     predicted: float | None = None
     """Seconds by the performance model; None where there is no program."""
     seconds: float | None = None
-    """Of one call, measured or simulated."""
+    """Seconds of one call, measured or simulated; None without a run."""
     cycles: int | None = None
-    """Of a simulated call."""
+    """Cycles of a simulated call; None on real machines."""
     message: str = ""
-    """Why it has no time."""
+    """The reason why it has no time; empty where it has one."""
 
     @property
     def cost(self) -> float | None:
-        """What is compared: measured seconds, or predicted ones of what was only ranked."""
+        """The time that is compared: measured seconds, or predicted ones of a ranked candidate."""
         return self.predicted if self.kind == "ranked" else self.seconds
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-ready data."""
+        """Return the trial as JSON-ready data."""
         values = {n: list(v) if isinstance(v, tuple) else v for n, v in self.point.items()}
         return {
             "number": self.number, "values": values, "kind": self.kind,
@@ -76,25 +76,25 @@ class Tuning(Displayable):
     """The result of `septran.tune`, also of a search that was stopped."""
 
     name: str
-    """The logic."""
+    """The name of the logic."""
     machine: str
     measured: bool
     """Whether candidates were run; otherwise the model alone decided."""
     trials: tuple[Trial, ...]
     size: int
-    """Combinations of the space, before its constraints."""
+    """The number of combinations of the space, before its constraints."""
     complete: bool
-    """Whether the search went as far as it was asked to."""
+    """Whether the search ran to its end."""
     before: Trial | None = None
-    """The mapping as it was, where it left nothing open."""
+    """The trial of the unchanged mapping, where it left nothing open."""
     folder: Path | None = field(default=None, repr=False)
-    """Where the file's `extends` is looked for."""
+    """The folder in which the file's `extends` is searched."""
     write: Callable[[Tuning], str] = field(default=lambda found: "", repr=False, compare=False)
-    """Makes the best a mapping file."""
+    """A function that writes the best as a mapping file."""
 
     @property
     def best(self) -> Trial:
-        """The fastest that is right; raises NothingFoundError."""
+        """The fastest trial that is right; raises NothingFoundError."""
         found = self.ordered
         if not found:
             where = f"{self.name} on {self.machine}"
@@ -106,25 +106,25 @@ class Tuning(Displayable):
 
     @property
     def ordered(self) -> tuple[Trial, ...]:
-        """Those with a time, the fastest first."""
+        """The trials with a time, the fastest first."""
         kind = "measured" if self.measured else "ranked"
         some = [t for t in self.trials if t.kind == kind and t.cost is not None]
         return tuple(sorted(some, key=lambda t: (t.cost or 0.0, t.number)))
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many candidates of each kind."""
+        """The number of candidates of each kind."""
         found = Counter(t.kind for t in self.trials)
         return {kind: found[kind] for kind in KINDS if found[kind]}
 
     @property
     def outcomes(self) -> str:
-        """How many candidates of each kind, in words."""
+        """The number of candidates of each kind, in words."""
         return ", ".join(f"{n} {kind}" for kind, n in self.counts.items())
 
     @property
     def gain(self) -> str:
-        """The best beside the mapping as it was, in words; empty where either is missing."""
+        """The best compared with the unchanged mapping, in words; empty where either is missing."""
         before = self.before.cost if self.before is not None else None
         if not before or not self.ordered:
             return ""
@@ -135,23 +135,23 @@ class Tuning(Displayable):
 
     @property
     def mapping(self) -> MappingFile:
-        """The best, to compile with; raises NothingFoundError."""
+        """The best mapping, to compile with; raises NothingFoundError."""
         return load_mapping(self.to_yaml(), folder=self.folder)
 
     def to_yaml(self) -> str:
-        """The best as a mapping file that a person can read; raises NothingFoundError."""
+        """Return the best as a mapping file that a person can read; raises NothingFoundError."""
         self.best  # noqa: B018  # says what became of all
         return self.write(self)
 
     def save(self, path: str | Path) -> Path:
-        """Write the best as a mapping file; raises FileExistsError for another one's."""
+        """Write the best as a mapping file; raises FileExistsError for a file that differs."""
         target, text = writable("path", path), self.to_yaml()
         if target.exists() and target.read_text("utf-8") != text:
             raise FileExistsError(f"{target} exists; save under another name")
         return write_text(target, text)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-ready data."""
+        """Return the result as JSON-ready data."""
         return {
             "name": self.name, "machine": self.machine, "measured": self.measured,
             "size": self.size, "complete": self.complete,
@@ -183,5 +183,5 @@ def _row(trial: Trial) -> str:
 
 
 def values_text(point: Point) -> str:
-    """``block_M=64, block_N=32``."""
+    """Return a point as text: ``block_M=64, block_N=32``."""
     return ", ".join(f"{name}={value_text(value)}" for name, value in point.items())

@@ -1,8 +1,8 @@
-"""Runs candidates in a process of its own: ``python -m septran.tuning.worker``.
+"""Run candidates in a process of its own: ``python -m septran.tuning.worker``.
 
-Reads one JSON request a line and answers each with one line. A candidate may crash, hang or
-fill the memory; the process that asked only sees that no answer comes. What a candidate
-prints goes nowhere.
+It reads one JSON request a line and answers each with one line. A candidate may crash, hang or
+fill the memory; the process that asked only sees that no answer comes. The output of a candidate
+is discarded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from septran.runtime.kernel import Kernel
 from septran.runtime.profile import Profile
 
 SPARE_BYTES = 4 << 30
-"""Memory that a candidate may have beside its tensors."""
+"""The bytes of memory that a candidate may use besides its tensors."""
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def main() -> None:
 def run(request: Mapping[str, Any]) -> dict[str, Any]:
     """Load a saved kernel, run it between guard zones on its sample inputs, and time it.
 
-    With ``results`` the outputs are written into that folder, for the asker to compare.
+    With ``results`` the outputs are written into that folder, for the parent to compare.
     """
     kernel = load(request["kernel"])
     _bound_memory(kernel)
@@ -78,7 +78,7 @@ def _outputs(kernel: Kernel) -> dict[str, Guarded]:
 
 
 def _bound_memory(kernel: Kernel) -> None:
-    """So that a candidate that asks for too much fails, and not the machine."""
+    """Limit the address space, so that a candidate that needs too much fails alone."""
     if sys.platform != "linux":
         return
     import resource
@@ -91,7 +91,7 @@ def _bound_memory(kernel: Kernel) -> None:
 
 
 def _end_with_the_parent() -> None:
-    """On Linux: a worker that hangs does not outlive a session that was killed."""
+    """On Linux, end the worker with its parent, so that a hanging one does not outlive it."""
     if sys.platform == "linux":
         import ctypes
         import signal

@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 
 
 class Searched(Protocol):
-    """What is known of the search."""
+    """The parts of a search that writing needs."""
 
     request: CompileRequest
 
     def stages(self, point: Point) -> Stages:
-        """The stages of one candidate."""
+        """Return the stages of one candidate."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The mapping as its writer gave it."""
+    """The mapping as its author wrote it."""
 
     text: str
-    """Of the file; empty where there is none to change."""
+    """The text of the file; empty where there is none to change."""
     base: str
     """The shipped mapping that a new file can extend; empty where there is none."""
     folder: Path | None
-    """Where `extends` and `machine` are looked for."""
+    """The folder in which `extends` and `machine` are searched."""
 
     @staticmethod
     def of(mapping: MappingFile) -> Source:
-        """Where a mapping was read from."""
+        """Return the source of a mapping."""
         path = Path(mapping.file)
         if not path.is_file():  # a text, which is kept for its errors
             return Source("".join(linecache.getlines(mapping.file)), "", None)
@@ -54,7 +54,7 @@ class Source:
 
 
 def written(source: Source, found: Tuning, searched: Searched) -> str:
-    """The shortest of the forms that gives the best candidate's very program."""
+    """Return the shortest form of mapping that gives exactly the best candidate's program."""
     best = found.ordered[0]
     wanted = searched.stages(best.point)
     plan = searched.request.mapping
