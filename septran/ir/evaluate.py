@@ -98,6 +98,7 @@ class _Evaluation:
     def reduce(self, expr: ex.Reduce) -> Any:
         operand = self.cast(self.value(expr.operand), expr.dtype)
         if expr.function == "sum":
+            # Without a dtype NumPy sums int32 in int64, which does not wrap around.
             return np.sum(operand, axis=expr.axis, dtype=operand.dtype)
         least = _identity(expr.function, operand.dtype)
         return _REDUCE[expr.function](operand, axis=expr.axis, initial=least)

@@ -272,6 +272,7 @@ def map_leaves(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 def unary(function: str, operand: Expr) -> Expr:
     """Apply a function of `UNARY`; integers become float32 where it needs floats."""
+    # These keep integers; the other functions have floats as results.
     exact = function in ("neg", "abs", "not", "invert", "floor", "ceil", "round")
     dtype = compute_dtype(operand.dtype)
     if not exact and not is_float(dtype):

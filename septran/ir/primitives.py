@@ -47,6 +47,8 @@ class Contract:
 
 
 def _gemm(c: Array, a: Array, b: Array) -> Array:
+    # Short integers are multiplied and summed in 32 bits, and only the result wraps around to C's
+    # type.
     wide = np.result_type(c.dtype, np.int32) if c.dtype.kind in "iu" else c.dtype
     result: Array = (c + np.matmul(a.astype(wide), b.astype(wide))).astype(c.dtype)
     return result

@@ -80,6 +80,7 @@ def wanted_for(
     machine: Machine, task: TaskNode, scope: Scope, primitive: str, used: tuple[str, ...]
 ) -> Sequence[Setting[str]]:
     """Return the instructions that the mapping lists for a primitive, best first; none if open."""
+    # The caller may name the instructions of leaves that it launches, which goes before their own.
     for plan in scope.caller.plans if scope.caller else ():
         for key in (task.path.rpartition("/")[2], task.name, task.variant):
             if key in plan.lists(LEAF_TASK_BINDINGS):

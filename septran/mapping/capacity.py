@@ -129,6 +129,7 @@ def _paths(
 ) -> Iterator[tuple[Held, ...]]:
     """Yield the buffers in use at each leaf of the tree, those of its callers included."""
     instance = by_path[task.path]
+    # Tasks that are launched one after another reuse memory, so only one path is held at a time.
     held = (*held, *_staged(task, instance, caller, launch, machine), *_temporaries(task, instance))
     inner = list(task.launches())
     if not inner:

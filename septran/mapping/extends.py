@@ -101,6 +101,7 @@ def _over(upper: Node, lower: Node, depth: int) -> Node:
         elif depth == 0 and key in ("rules", "constraints"):
             both = (*entries[key].elements, *value.elements)
             entries[key] = Node(both, entries[key].where)
+        # These are replaced as wholes: entries of both files together would mean neither's.
         elif key not in ("binding", "when", "match", "pipeline"):
             entries[key] = _over(entries[key], value, depth + 1)
     return Node(MappingProxyType(entries), upper.where, "", MappingProxyType(keys))

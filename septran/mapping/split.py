@@ -74,6 +74,8 @@ class _Split:
 
     def alone(self, use: Primitive) -> Launch:
         """Return a part of one primitive, with a parameter for each operand that it reads."""
+        # The parameters of a leaf are distinct tensors: an operand that occurs twice gets a second
+        # name.
         again: dict[str, str] = {}
         operands = list(use.operands)
         for number, view in enumerate(use.operands):

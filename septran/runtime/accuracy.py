@@ -192,6 +192,7 @@ class _Tensor:
                 error = read(self.error, view, values) + rounding.off_by(a, b)
                 write(self.error, view, values, rounding.within(total, error, self.dtype))
             return
+        # |(A + Ea)(B + Eb) - AB| <= |A| Eb + Ea (|B| + Eb), element by element.
         x, y = rounding.size(a.value), rounding.size(b.value)
         error = read(self.error, view, values)
         if b.error.any():

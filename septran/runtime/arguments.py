@@ -78,6 +78,7 @@ def bind(
     arrays = _named_inputs(signature, tensors, named)
     arrays |= _named_outputs(signature, out, arrays)
     libraries = {name: library_of(x) for name, x in arrays.items()}
+    # Each group of checks relies on those before it, so errors are raised group by group.
     raise_all(_kind_errors(signature, arrays, libraries))
     library = next((lib for lib in libraries.values() if lib is not None), NUMPY)
     errors: list[SepTranError] = []

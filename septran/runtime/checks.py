@@ -103,6 +103,7 @@ class Guarded:
         shape, dtype = tensor.shape or (), tensor.dtype or ""
         size = math.prod(shape) * itemsize(dtype)
         raw = np.full(size + 3 * GUARD, _MARK, np.uint8)
+        # The array begins at a multiple of 64 bytes, with at least a whole guard zone before it.
         start = GUARD - raw.ctypes.data % GUARD + GUARD
         inside = raw[start : start + size]
         # All bits set is NaN in every float type, and an unlikely integer.

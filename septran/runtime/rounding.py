@@ -293,6 +293,7 @@ def _slope(
 def _logarithm(function: Callable[[Array], Array], scale: float) -> Callable[[Array, Array], Ends]:
     def rule(v: Array, e: Array) -> Ends:
         inside = v > e
+        # log is concave, so it changes most to the left: log(v) - log(v - e) = -log1p(-e / v).
         ratio = np.where(inside, e / np.where(inside, v, 1.0), 0.0)
         error = np.where(inside, -np.log1p(-ratio) * scale, np.where(e > 0, np.inf, 0.0))
         return function(v), error
@@ -302,6 +303,7 @@ def _logarithm(function: Callable[[Array], Array], scale: float) -> Callable[[Ar
 
 def _sqrt(v: Array, e: Array) -> Ends:
     value = np.sqrt(v)
+    # sqrt is concave, so it changes most to the left.
     unsure = (v < e) & (e > 0) & (v - e < 0)
     error = np.where(unsure & (v < 0), np.inf, value - np.sqrt(np.maximum(v - e, 0.0)))
     return value, error
@@ -310,12 +312,14 @@ def _sqrt(v: Array, e: Array) -> Ends:
 def _rsqrt(v: Array, e: Array) -> Ends:
     value = 1 / np.sqrt(v)
     inside = v > e
+    # rsqrt is convex and falls, so it changes most to the left.
     low = np.where(inside, v - e, 1.0)
     return value, np.where(inside, 1 / np.sqrt(low) - value, np.where(e > 0, np.inf, 0.0))
 
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
+# Each rule bounds |f(v + d) - f(v)| for |d| <= e: exp(v + e) - exp(v) is exp(v) * expm1(e).
 _UNARY: Mapping[str, Callable[[Array, Array], Ends]] = {
     "neg": lambda v, e: (-v, e),
     "abs": lambda v, e: (np.abs(v), e),
@@ -346,6 +350,7 @@ def _multiply(x: Bounded, y: Bounded) -> Ends:
 
 def _divide(x: Bounded, y: Bounded) -> Ends:
     value = x.value / y.value
+    # (x + dx) / (y + dy) - x / y = (dx - x / y * dy) / (y + dy)
     room = np.abs(y.value) - y.error
     inside = room > 0
     error = (x.error + size(value) * y.error) / np.where(inside, room, 1.0)

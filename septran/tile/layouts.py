@@ -161,6 +161,7 @@ SWIZZLE_PERIOD = 1024
 
 def swizzled(address: int, width: int) -> int:
     """Return the address in a swizzle of 32, 64 or 128 bytes for the byte at `address`."""
+    # CUTLASS calls these Swizzle<3, 4, 3>, <2, 4, 3> and <1, 4, 3>, for 128, 64 and 32 bytes.
     chunks = width // 16 - 1
     return address ^ ((address >> 7 & chunks) << 4)
 

@@ -228,6 +228,7 @@ def tally(
         if loop.variable in needed or not loop.extent.is_constant:
             needed |= {loop.variable, *loop.extent.variables()}
     known = ranges_of(loops)
+    # Only loops whose index some extent needs are enumerated; the others multiply the result.
     ragged = [loop for loop in loops if loop.variable in needed]
     plain = math.prod(max(0, x.extent.constant) for x in loops if x.variable not in needed)
     if math.prod(known[x.variable][1] + 1 for x in ragged) > _GRID:
@@ -268,6 +269,7 @@ def _is_hidden(program: TileProgram, copy: Copy, loops: tuple[For, ...], in_role
     here = tuple(nodes(loops[-1].body)) if loops else ()
     brought = {n.index for n in here if isinstance(n, Commit) and n.channel == copy.channel}
     awaited = {n.index for n in here if isinstance(n, Wait) and n.channel == copy.channel}
+    # A loop that waits for the very fill that it issues waits for the copy at once.
     return not awaited <= brought
 
 

@@ -206,6 +206,7 @@ class _Usage:
         if spread <= 0:
             return 0.0
         self.most_used = max(self.most_used, min(spread, self.units))
+        # Whole waves: the last one takes as long as the others, however few units have work.
         return math.ceil(spread / self.units) / spread
 
     def _spreads(self, loop: For) -> bool:

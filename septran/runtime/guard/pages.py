@@ -74,6 +74,8 @@ class Pages:
         if base == _FAILED or _libc().mprotect(low, room, _READ_WRITE):
             raise MemoryError(f"no room for {name} between guard pages")
         ctypes.memset(low, UNUSED, room)
+        # Rounding down leaves less than `alignment` bytes before the guard page, where writes are
+        # seen by `touched`, and reads are not seen.
         start = (low + room - size) // alignment * alignment if self.at_end else low
         place = Place(name, start, size, (low, low + room))
         self.places.append(place)

@@ -216,6 +216,7 @@ class _Run:
                     self.assign(statement, env)
 
     def spend(self, elements: int) -> None:
+        # The 64 stand for a statement's own overhead, so that many small ones count, too.
         self.left -= 64 + elements
         if self.left < 0:
             raise _TooMany
@@ -225,6 +226,8 @@ class _Run:
         if not follows and not self.holds(task, loop.body):
             return
         sizes = [range(e.evaluate(self.values)) for e in loop.extents]
+        # A temporary that begins inside is a new one in each iteration, so the first and the last
+        # iteration stand for the others.
         turns = itertools.product(*(size if follows else _ends(size) for size in sizes))
         for turn in turns:
             self.values.update(zip(loop.variables, turn, strict=True))

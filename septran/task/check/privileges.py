@@ -106,6 +106,8 @@ def _found(param: Param, task: TaskNode, ranges: Mapping[Var, Range]) -> Param:
     writes = any(a.writes for a in own)
     return replace(
         param,
+        # A parameter that keeps some of its old content counts as read: the caller's must be
+        # there.
         reads=reads or not writes or not _covered(written, whole),
         writes=writes,
         accumulates=any(a.accumulates for a in own),

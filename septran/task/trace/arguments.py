@@ -99,6 +99,7 @@ def checked_static(logic: Task, static: Mapping[str, Any] | None) -> dict[str, A
     return given
 
 
+# bool comes before int, of which it is a subclass.
 _FLAG_KINDS: tuple[tuple[type, Any, str], ...] = (
     (bool, (Integral, np.bool_), "true or false"),
     (int, Real, "a number"),

@@ -219,6 +219,8 @@ def _made_up(
     names = {str(d) for _, k in tensors for d in k.dims or () if str(d).isidentifier()}
     small = {n for _, k in tensors for d in k.dims or () for n in _subtracted(str(d))}
     flags = {k.name: k.default for k in logic.keywords if k.static} | dict(static)
+    # A subtracted dimension is a window's size, which must stay below the extent that it slides
+    # over.
     dims = {n: 3 if n in small else size for n in names}
     dims |= {n: v for n, v in flags.items() if n in names and isinstance(v, int)}
     dims |= short or {}

@@ -264,6 +264,7 @@ class Expression(Refusals):
     """A tensor expression under construction in a leaf; NumPy's operators and broadcasting."""
 
     __slots__ = ("_expr",)
+    # NumPy then leaves operators between its arrays and expressions to this class.
     __array_priority__ = 1000
     __array_ufunc__ = None
 

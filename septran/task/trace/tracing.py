@@ -555,6 +555,7 @@ def launch(task: Any, *arguments: Any, **keywords: Any) -> None:
     check_keywords(task, keywords, where)
     check_tensors(task, tiles, keywords, where, dtypes=frame.tracer.check)
     node = frame.tracer.run(task, views, keywords, where, homes)
+    # Which parameters a task writes is known only now that it has been traced.
     for param, tile in zip(node.params, arguments, strict=True):
         if param.writes:
             frame.require_writable(tile)

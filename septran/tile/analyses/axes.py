@@ -54,6 +54,7 @@ class Axes:
 
     def _join(self, one: Key, other: Key) -> None:
         a, b = self.group(one), self.group(other)
+        # One of the two is a part of the other, so neither may grow alone.
         if self.extents[a] != self.extents[b]:
             self._fix(a, "it is read in parts")
             self._fix(b, "it is a part of a longer axis")

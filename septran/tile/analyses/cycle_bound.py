@@ -161,6 +161,7 @@ class _Costs:
             rate = self.machine.engine(node.engine).bytes_per_cycle
             if rate:
                 yield node.engine, share * moved / rate
+            # All cores share main memory's port, so the bytes of all of them count.
             port = self._port_rate
             if port and self._over_port(node):
                 yield self.machine.main_memory.name, moved / port

@@ -88,6 +88,7 @@ def unfilled(
         if view is None:
             continue
         whole, left = Index.of(far.shape[view]), Index.of(tensor.shape[at]) - start
+        # The zeros are right where the tile is full, and where it ends with its tensor.
         for some in alternatives(far.valid[view]):
             ends = (least(some - end, known, tops) >= 0 for end in (whole, left))
             if not any(ends):
@@ -137,8 +138,11 @@ def box(program: TileProgram, copy: Copy, engine: Engine) -> Box | str:
         walked = [(v, factor) for v, factor in factors if far.shape[v] > 1]
         if len(walked) > 1 or any(factor != 1 for _, factor in walked):
             return f"{far} does not walk along the axes of {tensor.name} one by one"
+        # An axis of one element adds nothing to a box, unless it is the contiguous one.
         if tensor.shape[at] == 1 and not walked and found:
             continue
+        # All strides but the contiguous one are part of the descriptor, which holds multiples of
+        # 16 bytes only (CUDA driver API, cuTensorMapEncodeTiled, globalStrides).
         if found and widths[at] % engine.alignment:
             return (
                 f"rows of {tensor.name} begin every {widths[at]:,} bytes, not a multiple of "

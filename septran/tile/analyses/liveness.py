@@ -82,6 +82,7 @@ def _spans(body: tuple[Node, ...], above: Path, start: int) -> dict[Path, tuple[
             spans |= _spans(node.body, path, number)
             number += sum(1 for _ in nodes(node.body))
         spans[path] = (first, number - 1)
+    # Roles side by side run at the same time, so each lives as long as all of them.
     for group in role_groups(body):
         span = (spans[(*above, group[0])][0], spans[(*above, group[-1])][1])
         spans |= {(*above, position): span for position in group}

@@ -44,6 +44,8 @@ def is_load(program: TileProgram, copy: Copy) -> bool:
         program.machine.memory(source).visible_to
     )
     if inward == 0:
+        # Memories of one level: machine files list larger ones first, so data moves inwards along
+        # them.
         order = [m.name for m in program.machine.memories]
         inward = order.index(target) - order.index(source)
     return copy.target.buffer not in program.params and inward >= 0
@@ -70,6 +72,7 @@ def hindrance(
         return None
     if source in _written(before):
         return f"{source} is written before it in the same iteration"
+    # Parallel iterations are independent, which the verifier checks for every such loop.
     if loop.kind == "parallel" or source not in _written(loop.body):
         return None
     if _apart(_on(source, loop.body), loop.variable):
@@ -116,6 +119,8 @@ def _apart(touched: list[Region], variable: Var) -> bool:
     """Return whether iterations touch different elements: one axis steps past its extent."""
     first = touched[0]
     for number, entry in enumerate(first.index):
+        # One iteration touches at most `reach` coordinates in a row: a step of so many clears
+        # them.
         reach = 1 + sum(
             abs(entry.coefficient(axis(n))) * (extent - 1) for n, extent in enumerate(first.shape)
         )

@@ -77,6 +77,7 @@ def samples(loops: tuple[For, ...], known: dict[Var, int], most: int) -> Iterato
     if trips(loops) <= most:
         yield from iterations(loops, known)
         return
+    # Ragged tiles are at the ends of loops, and so are the first and last use of a stage.
     spans = [sorted({0, 1, high - 1, high} & set(range(high + 1)))
              for _, high in ranges_of(loops).values()]  # fmt: skip
     for values in itertools.islice(itertools.product(*spans), most):
@@ -138,6 +139,7 @@ def may_overlap(a: Region, b: Region, known: Mapping[Var, Range]) -> bool:
     if a.stage.is_constant and b.stage.is_constant and a.stage != b.stage:
         return False
     first, second = ends(a), ends(b)
+    # Regions without affine ends may be anywhere in the buffer.
     if first is None or second is None:
         return True
     for (low_a, high_a), (low_b, high_b) in zip(first, second, strict=True):

@@ -71,6 +71,7 @@ def blocks(program: TileProgram) -> Block:
     for name, paths in uses.items():
         if name in params:
             continue
+        # The home is the deepest body around all uses that is also outside of these loops.
         tops = [loops[v][:-1] for v in outside.get(name, ()) if v in loops]
         home = _common([p[:-1] for p in paths] + [t for t in tops if _above(t, paths)])
         homes.setdefault(home, []).append(name)
@@ -155,6 +156,7 @@ def _block(
     at = 0
     while at < len(body):
         end = at + 1
+        # Neighbouring roles run at the same time, so they are one step.
         while isinstance(body[at], Role) and end < len(body) and isinstance(body[end], Role):
             end += 1
         inner = tuple(

@@ -120,6 +120,7 @@ class ChannelState:
                 ProtocolError, f"fill {number} of {self.name} is committed twice", node.origin
             )
         needs_slot = self.acquires and number >= self.channel.stages
+        # The slot must have been acquired before the first copy into it was issued.
         if needs_slot and self.acquired.get(number, self.clock + 1) > self.open.began:
             raise located(
                 ProtocolError,

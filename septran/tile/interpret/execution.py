@@ -261,6 +261,8 @@ class Execution:
     def _hand_over(self, node: Acquire | Commit | Wait | Release, frame: Frame) -> Run:
         ring, thread = frame.rings[node.channel], frame.thread
         ring.users.add(thread.name)
+        # The verifier skips iterations with their fills, so later fills have smaller numbers in
+        # the walk than in the program.
         skipped = sum(ring.shifts.get(t.name, 0) for t in thread.line())
         number = node.index.evaluate(frame.values) - skipped
         match node:

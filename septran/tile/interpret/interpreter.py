@@ -270,6 +270,7 @@ class _Numbers:
         return PreparedRegion(replace(node.target, valid=full), node.origin)
 
     def issue(self, node: Copy, frame: Frame, land_now: bool) -> Flight:
+        # The copy may land after the loops have gone on, so it keeps the indices of its issue.
         frozen = replace(frame, values=dict(frame.values))
         if not land_now:  # bounds are checked, and the target is undefined from now on
             store = frame.memory.stores[node.target.buffer]

@@ -61,6 +61,7 @@ def collide(painted: Sequence[Owned], seen: Sequence[Owned]) -> bool | None:
     every = [box for _, box in (*painted, *seen)]
     if not every:
         return False
+    # All elements between two neighbouring edges are in the same boxes: one cell stands for them.
     cuts = [
         np.unique([edge for low, high in along for edge in (low, high + 1)])
         for along in zip(*every, strict=True)
@@ -76,6 +77,7 @@ def collide(painted: Sequence[Owned], seen: Sequence[Owned]) -> bool | None:
         ]
         if ((cells != owner) & (cells != NOBODY)).any():
             return True
+        # Boxes of `seen` are compared and not painted: whether two of them meet is not asked here.
         if number < len(painted):
             cells[...] = owner
     return False

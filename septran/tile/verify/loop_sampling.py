@@ -67,6 +67,7 @@ class SkippedIterations:
         """The iterations to walk: each thread of these rings skips equally many in this loop."""
         thread = frame.thread.name
         rings = {name: frame.rings[name] for name in steps}
+        # After as many iterations as it has stages each ring is in its steady state.
         first = max(ring.channel.stages for ring in rings.values()) + 2
         told = _told(list(rings.values()), thread)
         distance = self._wanted(extent, first, list(rings.values())) if told is None else told

@@ -222,6 +222,7 @@ class _Clocks:
             case "acquire":
                 for known in handed.released:
                     clock.join(known)
+        # Later events of this thread are unknown to whoever learns of this handshake.
         clock.seen[frame.thread] += 1
 
     def fork(self, parent: Thread, children: list[Thread]) -> None:
@@ -297,6 +298,8 @@ def _shared(program: TileProgram) -> frozenset[str]:
         for node in body:
             flying = isinstance(node, Copy) and node.channel is not None
             for region in regions(node):
+                # A copy in flight counts as a thread of its own (-1): it runs beside the one that
+                # issued it.
                 users.setdefault(region.buffer, set()).update({thread, -1} if flying else {thread})
             written.update(r.buffer for r in writes(node))
             if isinstance(node, Role):

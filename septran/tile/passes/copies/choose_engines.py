@@ -31,6 +31,7 @@ def choose_engines(program: TileProgram) -> TileProgram:
     def change(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, Copy):
             return (node,)
+        # A map that looks irregular, as after a reshape, may be a box once it is simplified.
         if refused(node, program.machine.engine(node.engine)):
             node = replace(node, source=plain(node.source, loops), target=plain(node.target, loops))
         chosen, why = _able(program, node, refused)
@@ -64,6 +65,8 @@ def _able(
     reasons: list[str] = []
     for name in names[names.index(copy.engine) :]:
         why = refused(copy, program.machine.engine(name))
+        # Layouts were inferred for the copy's own engine; another one must be able to convert
+        # them.
         if why is None and reasons and not converts(program, replace(copy, engine=name)):
             why = f"{name} cannot change the layout on the way"
         if why is None:

@@ -83,6 +83,7 @@ class _Elimination:
         if loop.processor is not None:  # its buffers belong to the units that share it
             return before, loop, after
         for copy in [n for n in loop.body if isinstance(n, Copy)]:
+            # A copy back may be gone already, hoisted together with the copy that it belongs to.
             if copy not in loop.body or not self._repeats(copy, loop):
                 continue
             if self._invariant_input(copy, loop):

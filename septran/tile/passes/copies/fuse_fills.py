@@ -54,6 +54,8 @@ def _without_fill(fill: Compute, node: Node, known: dict[Var, Range]) -> Node | 
         return None
     steps = [loop for loop in loops if not depends(gemm.operands[0], loop.variable)]
     tiles = [loop for loop in loops if loop not in steps]
+    # Of two summed loops no single index names the first step, and a loop without iterations would
+    # leave the tile unset.
     if len(steps) > 1 or any(s.extent.bounds(known)[0] < 1 for s in steps):
         return None
     if not _tiles_cover(gemm.operands[0], fill.operands[0], tiles):

@@ -222,6 +222,7 @@ class _Builder:
             if param.writes:
                 out = replace(origin, rule=rule.replace("{way}", "out"))
                 name = (engine_out or engine_in).name
+                # Results leave along the same route, backwards.
                 copy_out.insert(0, Copy(here, target, name, self.issuer(instance), out))
             here = target
         return _Held(here, held.home), copy_in, copy_out
@@ -367,6 +368,7 @@ class _Body:
         operands = tuple(self._held(v).here for v in statement.operands)
         name = "copy" if statement.name == "cast" else statement.name
         target, *rest = (self.builder.buffers[o.buffer] for o in operands)
+        # Engines move bytes between memories: a conversion of types is a computation.
         if name == "copy" and rest[0].memory != target.memory and rest[0].dtype == target.dtype:
             engines = self.builder.machine.engines_for(rest[0].memory, target.memory)
             if engines:
@@ -421,6 +423,7 @@ class _Body:
         body = tuple(self.nodes(loop.body))
         self.builder.around, self.builder.level = around, level
         kind = "parallel" if loop.parallel else "sequential"
+        # From the innermost loop, of the last variable, outwards.
         for variable, extent in reversed(tuple(zip(loop.variables, loop.extents, strict=True))):
             what = f"over {processor}" if processor else f"on one {self.instance.proc.value}"
             rule = f"{self.task.name} iterates {variable} {what}"

@@ -113,6 +113,8 @@ def _box(program: TileProgram, buffer: Buffer, view: Region) -> _Box | None:
     spans = {axis(n): (0, max(0, extent - 1)) for n, extent in enumerate(view.shape)}
     starts, extents = [], []
     for entry in view.index:
+        # Loop indices shift the box as a whole, and only the view's own axes give it its extent; a
+        # term of both would change the extent from one iteration to the next.
         inner = Index(tuple(t for t in entry.terms if any(map(is_axis, _names(t)))))
         if not inner.variables() <= spans.keys():
             return None
@@ -163,6 +165,7 @@ def _inside(
         low, high = start.bounds(known)
         if low >= 0 and high + extent <= shape[n]:
             spans.append((0, extent))
+        # The start is the same in every iteration, and so is the part inside of the tensor.
         elif low == high:
             first = min(extent, max(0, -low))
             spans.append((first, max(first, min(extent, shape[n] - low))))

@@ -83,6 +83,7 @@ def _in_body(program: TileProgram, body: tuple[Node, ...]) -> tuple[TileProgram,
         alone = all(_only_here(program, p.buffer.name, inside) for p in panels)
         if len(extents) == 1 and alone and all(_accumulates_only(n, panels) for n in rest):
             program, loop = _stream(program, panels, rest)
+            # Another panel of the body may be too large, too.
             return _in_body(program, (*body[:first], loop, *body[last + 1 :]))
     return program, body
 
@@ -97,6 +98,7 @@ def _too_big(program: TileProgram, name: str) -> bool:
     mine = next((p for p in plan if p.buffer == name), None)
     if mine is None:  # shared by several units: the target's to allocate
         return False
+    # A memory is fullest at the beginning of some buffer's live range.
     starts = {p.first for p in plan if mine.first <= p.first <= mine.last} | {mine.first}
     held = (sum(p.size_bytes for p in plan if p.first <= at <= p.last) for at in starts)
     return max(held) > limit

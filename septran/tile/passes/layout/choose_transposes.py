@@ -50,6 +50,8 @@ def _reason(program: TileProgram, buffer: Buffer) -> str | None:
         return None
     for instruction, region_summed in readers:
         assert instruction is not None
+        # wgmma, for example, takes transposed matrices of 16-bit elements only (PTX ISA,
+        # wgmma.mma_async, imm-trans-b).
         if buffer.dtype in instruction.options.get("along_sum", ()):
             along = f"{instruction.name} reads {buffer.dtype} along the summed axis only"
             return None if region_summed else along

@@ -43,6 +43,7 @@ def infer_layouts(program: TileProgram) -> TileProgram:
     source what was demanded of its target. Free: row.
     """
     program = _by_contract(_sized(program))
+    # Each step gives a layout to one more buffer, so this ends.
     while (passed_on := _upstream(program)) != program:
         program = passed_on
     return program

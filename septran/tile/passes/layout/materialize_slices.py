@@ -71,6 +71,8 @@ class _Isolation(PartBuffers):
         held = self.buffers[region.buffer]
         operand = PRIMITIVES[node.primitive].operands[position]
         listed = [self.machine.memory(m).name for m in instruction.operands.get(operand, ())]
+        # An input may move to another memory that the instruction takes, where a part has an
+        # address of its own; a result stays in its memory.
         memory = next((m for m in listed if position and m != held.memory), held.memory)
         why = f"{instruction.name} takes {operand} whole, and {region} is a part of {held.name}"
         made = self.add(node, held, memory, region.shape, held.dtype, why)

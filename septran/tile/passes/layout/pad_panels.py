@@ -67,6 +67,8 @@ class _Widening:
             if whole and isinstance(node, Copy):
                 target, source = (self._wider(r, n) for r in (node.target, node.source))
                 return (replace(node, target=target, source=source, zero_fill=True),)
+        # A computation writes the old extent only. One that accumulates needs no zeros: those are
+        # from the computation or copy that it adds to.
         if isinstance(node, Compute) and not node.accumulates:
             return (self._zeros(node), node)
         return (node,)

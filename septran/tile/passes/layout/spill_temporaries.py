@@ -59,6 +59,8 @@ class _Spill(PartBuffers):
         target, value = node.operands[0], node.expression
         assert value is not None
         steps: list[Node] = []
+        # A reduction that is the whole value goes to the target; only its operand may need
+        # buffers.
         if _reduces(value, target):
             value = ex.map_children(value, lambda e: self._without(e, node, steps))
         else:

@@ -109,6 +109,8 @@ class _Roles:
         fetched = self.fetched(body)
         for channel in sorted(fetched):
             body = self.numbered(body, channel)
+        # The roles have the same loops, and ranges are known by loop index: each role needs its
+        # own.
         fetch = repeated(_keep(body, fetched, holds=True), self.indices)
         work = _keep(body, fetched, holds=False)
         asked = self.program.request(loop.origin.task).settings.table(REGISTERS)
@@ -204,6 +206,7 @@ class _Roles:
         gemms = [n for n in nodes(work) if isinstance(n, Compute) and n.primitive == "gemm"]
         rows = {n.operands[0].shape[0] // self.rows(n, level) or 1 for n in gemms}
         asked = self.consumers(loop)
+        # Rather fewer units than asked than units with unequal numbers of tiles.
         units = next(n for n in range(asked, 0, -1) if all(r % n == 0 for r in rows))
         if units < asked:
             message = (

@@ -57,6 +57,7 @@ class _Clusters:
             self.remark("no-effect", loop, f"`cluster` has no effect beyond that: {only}")
         for at, asked in self.asked(cluster, nest, saved).items():
             extent = nest[at].extent.as_int()
+            # A grid consists of whole clusters (CUDA programming guide, thread block clusters).
             size = max(n for n in range(1, min(asked, extent) + 1) if extent % n == 0)
             if asked > 1 and not saved[at]:
                 same = f"no copy is the same for all blocks along {nest[at].variable}"

@@ -45,6 +45,7 @@ def overlap_products(program: TileProgram) -> TileProgram:
     if not work.done:
         return program.remark(*work.remarks)
     result = replace(program, body=body, buffers=(*program.buffers, *work.buffers))
+    # Buffers of the next iteration's head are live beside those of this one, and may not fit.
     over = _over(result)
     if over is not None and _over(program) is None:
         return program.remark(*(replace(r, kind="missed", message=over) for r in work.done))
