@@ -54,7 +54,7 @@ class UnknownDtypeError(CallError):
 
 
 class UnsuitableRequestError(CallError):
-    """`shapes`, `tunables` or `static` is not what a compilation can be made for."""
+    """`shapes`, `tunables` or `static` has a value for which nothing can be compiled."""
 
     code = "SEP682"
 

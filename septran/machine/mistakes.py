@@ -19,13 +19,13 @@ class NoMachineError(MachineError):
 
 
 class UnknownMachineKeyError(MachineError):
-    """A key that machine files do not have."""
+    """A key is unknown in machine files."""
 
     code = "SEP203"
 
 
 class MissingMachineKeyError(MachineError):
-    """A key that a machine needs is not there."""
+    """A key that machine files require is missing."""
 
     code = "SEP204"
 
@@ -37,7 +37,7 @@ class WrongMachineValueError(MachineError):
 
 
 class UnknownPartError(MachineError):
-    """A processor, memory or instruction that the machine does not have."""
+    """A name is no processor, memory or instruction of the machine."""
 
     code = "SEP206"
 

@@ -19,13 +19,13 @@ class NoMappingError(MappingError):
 
 
 class UnknownKeyError(MappingError):
-    """A key that mappings do not have."""
+    """A key is unknown in mapping files."""
 
     code = "SEP303"
 
 
 class MissingKeyError(MappingError):
-    """A key that is needed is not there."""
+    """A required key is missing."""
 
     code = "SEP304"
 
@@ -37,7 +37,7 @@ class WrongValueError(MappingError):
 
 
 class UnknownNameError(MappingError):
-    """A processor, memory, instruction or engine that the machine does not have."""
+    """A name is no processor, memory, instruction or engine of the machine."""
 
     code = "SEP306"
 
@@ -61,13 +61,13 @@ class LateRuleError(MappingError):
 
 
 class ConditionError(MappingError):
-    """A condition or constraint that cannot be read or evaluated."""
+    """A condition or constraint cannot be read or evaluated."""
 
     code = "SEP310"
 
 
 class TuneError(MappingError):
-    """A `!tune` that describes no search."""
+    """A `!tune` does not describe a search."""
 
     code = "SEP311"
 
@@ -115,13 +115,13 @@ class NestingError(MappingError):
 
 
 class NotVisibleError(MappingError):
-    """A memory that the processor does not see."""
+    """A processor does not see a memory that it is to use."""
 
     code = "SEP319"
 
 
 class MappedCapacityError(CapacityRefusal, MappingError):
-    """What is held at one time in a memory exceeds it."""
+    """The tensors that a memory holds at one time exceed its capacity."""
 
     code = "SEP320"
 
@@ -133,7 +133,7 @@ class NoBindingError(MappingError):
 
 
 class UnknownVariantError(MappingError):
-    """A variant that the task does not have."""
+    """The task has no variant of that name."""
 
     code = "SEP322"
 

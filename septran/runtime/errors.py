@@ -6,7 +6,7 @@ from septran.errors import CallError
 
 
 class ArgumentCountError(CallError):
-    """A tensor is missing, too many, or named as nothing the kernel has."""
+    """A tensor is missing, superfluous, or passed by a name that the kernel does not have."""
 
     code = "SEP601"
 
@@ -36,7 +36,7 @@ class DeviceError(CallError):
 
 
 class GradientError(CallError):
-    """An argument wants a gradient, which a kernel would silently lose."""
+    """An argument requires a gradient, which a kernel does not record."""
 
     code = "SEP606"
 
@@ -60,7 +60,7 @@ class ScalarError(CallError):
 
 
 class NotSpecialisedError(CallError):
-    """What was asked for depends on shapes that the kernel has not seen yet."""
+    """The request depends on shapes for which the kernel is not compiled yet."""
 
     code = "SEP610"
 
@@ -84,13 +84,13 @@ class NothingToProfileError(CallError):
 
 
 class NotExportableError(CallError):
-    """A kernel's target does not write source for others to build."""
+    """A kernel's target does not write files that build without SepTran."""
 
     code = "SEP614"
 
 
 class NotTimedError(CallError):
-    """An emulator runs the kernel, whose times say nothing of its own processor."""
+    """An emulator runs the kernel, and its times say nothing about the kernel's processor."""
 
     code = "SEP617"
 

@@ -102,7 +102,7 @@ class NotInTaskError(LogicError):
 
 
 class InferenceError(LogicError):
-    """The shape of an output cannot be told from the inputs."""
+    """The shape of an output cannot be inferred from the inputs."""
 
     code = "SEP117"
 
@@ -120,7 +120,7 @@ class SizeMismatchError(LogicError):
 
 
 class ViewError(LogicError):
-    """A reshape or window that would need a copy, or does not fit."""
+    """A reshape or window would need a copy, or does not fit its tensor."""
 
     code = "SEP120"
 

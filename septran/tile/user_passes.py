@@ -25,13 +25,13 @@ FORMERLY = MappingProxyType(
 
 
 class PassPlaceError(TileError):
-    """It is not said, or not known, where among the compiler's passes one of one's own goes."""
+    """The place of a user's pass among the compiler's passes is missing or unknown."""
 
     code = "SEP437"
 
 
 class PassResultError(TileError):
-    """A pass of one's own gave something that is no tile program."""
+    """A user's pass returned something other than a tile program."""
 
     code = "SEP436"
 

@@ -51,7 +51,7 @@ Told = Callable[["Search", Trial, int], None]
 
 
 class NothingToTuneError(CallError):
-    """A search is asked for, but the mapping says `!tune` nowhere and nothing is to be tried."""
+    """A search was requested, but neither `!tune` in the mapping nor the caller gives values."""
 
     code = "SEP692"
 

@@ -11,14 +11,14 @@ from septran.tile.nodes import Channel, Copy, Node, Origin, Region
 
 
 class DeadlockError(TileError):
-    """Everyone waits for something that nobody left can do."""
+    """All threads wait for events that no running thread can cause."""
 
     code = "SEP421"
     of_passes = True
 
 
 class ProtocolError(TileError):
-    """Acquire, commit, wait and release do not fit together, or are passed by."""
+    """Acquire, commit, wait and release are out of order, or an access goes round them."""
 
     code = "SEP422"
     of_passes = True

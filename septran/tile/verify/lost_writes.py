@@ -32,7 +32,7 @@ from septran.tile.nodes import (
 
 
 class LostWriteError(TileError):
-    """What is written to a staged copy of an output never gets to the output."""
+    """A write to a staged copy of an output never reaches the output."""
 
     code = "SEP440"
     of_passes = True

@@ -43,13 +43,13 @@ class PlacementError(TileError):
 
 
 class EngineError(TileError):
-    """A copy's engine does not move along its edge, or not as asked."""
+    """A copy's engine does not serve the copy's memory edge, or its channel."""
 
     code = "SEP429"
 
 
 class PrivateMemoryError(TileError):
-    """A role and the body around it share a buffer that each unit in them has of its own."""
+    """A role and the body around it share a buffer of which each unit has its own instance."""
 
     code = "SEP438"
 
@@ -314,7 +314,7 @@ def _demands(
 
 
 class ClusterError(TileError):
-    """A cluster is none, or blocks of one share a copy that is not the same for all of them."""
+    """A cluster has no fixed number of blocks, or its blocks share a copy that differs by block."""
 
     code = "SEP435"
 

@@ -35,7 +35,7 @@ KIND = "footprint"
 
 
 class FootprintError(TileError):
-    """A mapping's order of a footprint's axes is not one of its tensor's axes."""
+    """The axes that a mapping gives a footprint are not those of its tensor."""
 
     code = "SEP404"
 
