@@ -281,7 +281,7 @@ def _check_positive(name: str, found: Setting[TunableValue], location: Location)
         raise TunableSettingError(
             f"tunable {name} is {found.value}, not positive",
             found.where,
-            notes=[("the logic asks for it here", location)],
+            notes=[("the logic reads it here", location)],
         )
 
 

@@ -157,7 +157,7 @@ class Search:
         for name in self.choices.extra if self.asked else ():
             if name not in self.asked:
                 raise NothingToTuneError(
-                    f"no task of {self.request.entry.name} asks for tunable {name!r}",
+                    f"no task of {self.request.entry.name} reads tunable {name!r}",
                     hint=nearest(name, self.asked),
                 )
 

@@ -434,7 +434,7 @@ def index(x: Tile, axis: int) -> Expression:
 
     An expression in int64, in leaves only (CompositeTouchesDataError); copies do not change it.
     """
-    current().require_leaf("asks for positions")
+    current().require_leaf("reads positions")
     return Expression(ex.Position(_tile(x).view, _axis(x, axis)))
 
 

@@ -216,7 +216,7 @@ def require_none(result: Any, task: Task) -> None:
     """Refuse a task's function that returns something; raises TaskFunctionError."""
     if result is not None:
         raise TaskFunctionError(
-            f"task {task.name} returns {result!r}, which nobody gets", _returns(task),
+            f"task {task.name} returns {result!r}, which is not used", _returns(task),
             hint="a task writes what it computes to its tensors: Y[:] = ... in a leaf, or a "
             "launch on them",
         )  # fmt: skip

@@ -105,7 +105,7 @@ class _Search:
             tensor = self.buffers[target.buffer].tensor
             message = (
                 f"what is written to {target} is lost: nobody reads it before {target.buffer} "
-                f"ends or is brought anew, so {tensor} does not get it"
+                f"ends or is filled again, so {tensor} does not get it"
             )
             yield located(LostWriteError, message, node.origin)
 

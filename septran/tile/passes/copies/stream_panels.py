@@ -168,7 +168,7 @@ def _stream(
     variable = _fresh_variable(program)
     why = (
         f"{' and '.join(p.buffer.name for p in panels)} do not fit whole, so they are "
-        f"brought in steps of {step} along the summed axis"
+        f"copied in steps of {step} along the summed axis"
     )
     copies = [_stepped_copy(p, variable, step) for p in panels]
     inside = rewrite(tuple(rest), lambda n: (_stepped_gemm(n, panels, variable, step),))

@@ -225,7 +225,7 @@ class _Pipelining:
         for group in groups:
             for copy in (loop.body[p] for p in group.positions if group.load):
                 assert isinstance(copy, Copy)
-                self.stays(copy, loop, "the roles of a loop inside of it begin anew in each")
+                self.stays(copy, loop, "the roles of a loop inside of it start again in each")
         return [g for g in groups if not g.load]
 
     def stays(self, copy: Copy, loop: For, why: str | None) -> None:
