@@ -28,7 +28,7 @@ def _empty() -> Table[str, Any]:
 
 
 @dataclass(frozen=True)
-class TunableCase:
+class Case:
     """One value of a tunable, and when it may be taken."""
 
     value: TunableValue
@@ -42,7 +42,7 @@ class TunableCase:
 class Preference:
     """The values of a tunable, best first."""
 
-    cases: tuple[TunableCase, ...]
+    cases: tuple[Case, ...]
     reason: str
     where: Location
     """The line of its name."""

@@ -42,18 +42,16 @@ class Setting(Generic[T]):
 
 
 @dataclass(frozen=True)
-class TensorMemory(Setting[str]):
+class Place(Setting[str]):
     """The memory of a tensor: its value is what is mapped, ``NONE`` when passed through."""
 
     memory: str = ""
     """The memory that the tensor is really in, with ``NONE`` resolved."""
 
     @staticmethod
-    def of(setting: Setting[str], memory: str) -> TensorMemory:
+    def of(setting: Setting[str], memory: str) -> Place:
         """Return the mapped memory together with the real one."""
-        return TensorMemory(
-            setting.value, setting.reason, setting.where, setting.optional, memory=memory
-        )
+        return Place(setting.value, setting.reason, setting.where, setting.optional, memory=memory)
 
 
 def _empty() -> Mapping[str, Any]:
@@ -94,7 +92,7 @@ class Instance:
     """The mapping author's name for it, or one made from the rule."""
     task: str
     variant: str
-    mems: Mapping[str, TensorMemory]
+    mems: Mapping[str, Place]
     """The memory of each parameter and temporary."""
     settings: Settings
     tunables: Mapping[str, Setting[TunableValue]] = field(default_factory=_empty)

@@ -84,7 +84,7 @@ class Signature:
         return f"{self.name}({', '.join([*inputs, *star, *scalars])}) -> {outputs}"
 
 
-class UseMark:
+class Use:
     """A mark of use since the last examination (the bit of the clock algorithm)."""
 
     __slots__ = ("recent",)
@@ -103,7 +103,7 @@ class Specialisation:
     stages: Stages
     saved_limits: Roofline | None = None
     """The roofline of a loaded kernel, which has no task tree to count in."""
-    use: UseMark = field(default_factory=UseMark, repr=False, compare=False)
+    use: Use = field(default_factory=Use, repr=False, compare=False)
 
     @property
     def limits(self) -> Roofline:

@@ -32,7 +32,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class CommandOperands:
+class Operands:
     """Who does what to which bytes."""
 
     accesses: Accesses
@@ -41,7 +41,7 @@ class CommandOperands:
     """For each space the end of what is used of it."""
 
 
-def operands(stream: Stream, spaces: Spaces) -> CommandOperands:
+def operands(stream: Stream, spaces: Spaces) -> Operands:
     """Decode and check every command of a stream."""
     table = AccessTable(stream, spaces)
     batches: list[Batch] = []
@@ -64,7 +64,7 @@ def operands(stream: Stream, spaces: Spaces) -> CommandOperands:
                 _check_memories(stream, spaces, batch, touched)
             batches += mine
     accesses, reach = table.finish()
-    return CommandOperands(accesses, tuple(batches), reach)
+    return Operands(accesses, tuple(batches), reach)
 
 
 def layout(instruction: Instruction, operand: str) -> Layout:

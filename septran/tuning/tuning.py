@@ -13,7 +13,8 @@ from septran.errors import CallError
 from septran.format_units import time_text
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import MappingFile
-from septran.mapping.tune import Point, value_text
+from septran.mapping.settling import value_text
+from septran.mapping.tune import Point
 from septran.stage import Displayable
 
 KINDS = {

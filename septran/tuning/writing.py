@@ -14,7 +14,8 @@ from septran.format_units import time_text
 from septran.machine.loader import mappings_root
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import MappingFile
-from septran.mapping.tune import Candidate, Point, settled, value_text
+from septran.mapping.settling import settled, value_text
+from septran.mapping.tune import Candidate, Point
 
 if TYPE_CHECKING:
     from septran.request import CompileRequest
@@ -32,7 +33,7 @@ class Searched(Protocol):
 
 
 @dataclass(frozen=True)
-class WrittenMapping:
+class Source:
     """The mapping as its author wrote it."""
 
     text: str
@@ -43,16 +44,16 @@ class WrittenMapping:
     """The folder in which `extends` and `machine` are searched."""
 
     @staticmethod
-    def of(mapping: MappingFile) -> WrittenMapping:
+    def of(mapping: MappingFile) -> Source:
         """Return the source of a mapping."""
         path = Path(mapping.file)
         if not path.is_file():  # a text, which is kept for its errors
-            return WrittenMapping("".join(linecache.getlines(mapping.file)), "", None)
+            return Source("".join(linecache.getlines(mapping.file)), "", None)
         base = path.name if path.parent == mappings_root() else ""
-        return WrittenMapping(path.read_text("utf-8"), base, path.parent)
+        return Source(path.read_text("utf-8"), base, path.parent)
 
 
-def written(source: WrittenMapping, found: Tuning, searched: Searched) -> str:
+def written(source: Source, found: Tuning, searched: Searched) -> str:
     """Return the shortest form of mapping that gives exactly the best candidate's program."""
     best = found.ordered[0]
     wanted = searched.stages(best.point)
@@ -73,7 +74,7 @@ def _extending(base: str, tunables: Mapping[str, Candidate]) -> str:
     return f'extends: {base}\nrules:\n  - match: {{task: "*"}}\n    tunables: {{{values}}}\n'
 
 
-def _program(text: str, source: WrittenMapping, searched: Searched) -> str:
+def _program(text: str, source: Source, searched: Searched) -> str:
     try:
         mapping = load_mapping(text, folder=source.folder)
         request = replace(searched.request, mapping=mapping, tunables={})

@@ -15,7 +15,7 @@ from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.arithmetic.mathematics import VectorArithmetic
 from septran.targets.cpu.simd import VectorUnit
 from septran.targets.cpu.writer import CpuWriter
-from septran.targets.lower.indices import WritingScope
+from septran.targets.lower.indices import Scope
 from septran.targets.lower.indices import divisor as divisor_of
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Region
@@ -28,7 +28,7 @@ MOST_VALUES = 4096
 
 
 @dataclass
-class Context(WritingScope):
+class Context(Scope):
     """The state of one lowering."""
 
     writer: CpuWriter
@@ -56,6 +56,11 @@ class Context(WritingScope):
             if m.cached and (of is None or m.visible_to == of)
         )
         return max(sizes, default=math.inf)
+
+    def nearest_bytes(self) -> float:
+        """Capacity of the smallest cache: what is used again at once is to fit into it."""
+        sizes = (m.capacity_bytes or 0 for m in self.machine.memories if m.cached)
+        return min(sizes, default=0)
 
     def access(self, region: Region) -> Access:
         """The region's storage and offsets."""

@@ -26,10 +26,10 @@ from septran.targets.dsa.matrix import emit_gemm
 from septran.targets.dsa.steps import (
     Fence,
     Handover,
-    QueuedWork,
+    Loop,
     Step,
-    StepLoop,
     Stepper,
+    Work,
     core_count,
     private,
     workspaces,
@@ -186,14 +186,14 @@ class _Lowering:
         for step in body:
             self._order(step)
             match step:
-                case QueuedWork():
+                case Work():
                     self._work(step)
                 case Handover():
                     self._handover(step)
                 case Fence():
                     with self.context.writer.origin(f"cores meet: {step.node.origin}"):
                         self.context.command("barrier")
-                case StepLoop():
+                case Loop():
                     self._loop(step)
 
     def _order(self, step: Step) -> None:
@@ -213,7 +213,7 @@ class _Lowering:
                 self.context.command("set_flag", **ends)
                 self.context.command("wait_flag", **ends)
 
-    def _work(self, step: QueuedWork) -> None:
+    def _work(self, step: Work) -> None:
         with self._alone(), self.context.note(step.node):
             if isinstance(step.node, Copy):
                 emit_copy(self.context, step.node, step.queue)
@@ -252,7 +252,7 @@ class _Lowering:
             flag = self.flags.numbers[ring, kind, *pair].of(fill)
             self.context.command(command, src=pair[0], dst=pair[1], flag=flag)
 
-    def _loop(self, step: StepLoop) -> None:
+    def _loop(self, step: Loop) -> None:
         loop = step.node
         if loop.processor is not None and not self.spread:
             self._spread(step)
@@ -261,7 +261,7 @@ class _Lowering:
             self.context.alias(loop.variable, index)
             self._body(step.body)
 
-    def _spread(self, step: StepLoop) -> None:
+    def _spread(self, step: Loop) -> None:
         """Deal a nest of loops over cores out, by its flat iteration number."""
         self.spread = True
         if self.cores == 1:
@@ -270,11 +270,11 @@ class _Lowering:
             self._deal(step)
         self.spread = False
 
-    def _deal(self, step: StepLoop) -> None:
+    def _deal(self, step: Loop) -> None:
         nest = [step]
         while len(nest[-1].body) == 1:
             inner = nest[-1].body[0]
-            if not (isinstance(inner, StepLoop) and _over_cores(inner.node)):
+            if not (isinstance(inner, Loop) and _over_cores(inner.node)):
                 break
             nest.append(inner)
         total = step.node.extent * math.prod(s.node.extent.as_int() for s in nest[1:])

@@ -22,8 +22,8 @@ from septran.targets.dsa.tiles import (
     Operation,
     Planner,
     Point,
+    Scratch,
     StridedTile,
-    TemporaryMemory,
     address_of,
     broadcast,
 )
@@ -51,14 +51,14 @@ def emit_map(context: Context, node: Compute, queue: int) -> None:
         del context.storages[buffer.name]
 
 
-def scratch_of(context: Context, node: Compute) -> TemporaryMemory:
+def scratch_of(context: Context, node: Compute) -> Scratch:
     """The memory where the temporaries of a node's instruction are."""
     name = context.machine.instruction(node.instruction).options.get("temporaries")
     if name is None:
-        return TemporaryMemory("", 0, 8)
+        return Scratch("", 0, 8)
     memory = context.machine.memory(str(name))
     capacity = (memory.capacity_bytes or 1 << 30) - context.starts.get(memory.name, 0)
-    return TemporaryMemory(memory.name, capacity, max(8, memory.alignment))
+    return Scratch(memory.name, capacity, max(8, memory.alignment))
 
 
 @dataclass
@@ -68,7 +68,7 @@ class _Strips:
     context: Context
     node: Compute
     queue: int
-    scratch: TemporaryMemory
+    scratch: Scratch
     statement: Statement
     high: int = 1
     wide: int = 1

@@ -174,7 +174,7 @@ class Indices:
 
 
 @dataclass
-class WritingScope:
+class Scope:
     """The writer and the indices at the place where an emitter writes."""
 
     writer: Writer

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from septran.views.timelines.timeline import Timeline, TimelineRecord
 
 if TYPE_CHECKING:
-    from septran.targets.cuda.run.instrumented_run import WarpgroupMark
+    from septran.targets.cuda.run.instrumented_run import Mark
 
 BLOCKS = 4
 """Of one multiprocessor that are shown."""
 
 
-def timeline(marks: Sequence[WarpgroupMark], title: str, unit: str = "us") -> Timeline:
+def timeline(marks: Sequence[Mark], title: str, unit: str = "us") -> Timeline:
     """What the multiprocessor of the first block did, in microseconds; or in `unit` as it is."""
     scale = 1e-3 if unit == "us" else 1
     shown = _shown(marks)
@@ -32,9 +32,9 @@ def timeline(marks: Sequence[WarpgroupMark], title: str, unit: str = "us") -> Ti
     return Timeline(title, unit, end, records, tuple(_notes(marks, shown, unit)))
 
 
-def _shown(marks: Sequence[WarpgroupMark]) -> list[WarpgroupMark]:
+def _shown(marks: Sequence[Mark]) -> list[Mark]:
     """Of each kernel, the first blocks of the multiprocessor that has its first one."""
-    found: list[WarpgroupMark] = []
+    found: list[Mark] = []
     for kernel in dict.fromkeys(mark.kernel for mark in marks):
         mine = [mark for mark in marks if mark.kernel == kernel]
         near = [mark for mark in mine if mark.multiprocessor == mine[0].multiprocessor]
@@ -43,9 +43,7 @@ def _shown(marks: Sequence[WarpgroupMark]) -> list[WarpgroupMark]:
     return found
 
 
-def _notes(
-    marks: Sequence[WarpgroupMark], shown: Sequence[WarpgroupMark], unit: str
-) -> Iterator[str]:
+def _notes(marks: Sequence[Mark], shown: Sequence[Mark], unit: str) -> Iterator[str]:
     if unit == "us" and shown:
         readings = [time for mark in shown for time in (mark.start, mark.end)]
         grain = math.gcd(*(time - readings[0] for time in readings))

@@ -55,12 +55,14 @@ def test_code_for_another_machine_is_made_but_not_run():
         made.executable(*(np.zeros((96, 96), "f4") for _ in range(3)))
 
 
-def test_rows_of_a_softmax_are_done_one_by_one_in_registers():
-    text = stages("softmax", {"M": 64, "N": 512}).tensor_ir.text
+@pytest.mark.parametrize(("rows", "loops"), [(7, 3), (64, 4)])
+def test_rows_of_a_softmax_are_done_in_registers(rows, loops):
+    """Few one after another, many in one more loop that does three rows at a time."""
+    text = stages("softmax", {"M": rows, "N": 512}).tensor_ir.text
     room = dict(re.findall(r"(\w+) = T\.alloc_buffer\(\((\d+),\)", text))
     assert room["m"] == room["s"] == "1"
     assert int(room["e"]) < 1024, "a row and no more"
-    assert len(re.findall(r"for v\w* in range", text)) == 3, "maximum, exponentials, quotients"
+    assert len(re.findall(r"for v\w* in range", text)) == loops, "maximum, exponentials, quotients"
 
 
 def test_every_part_of_the_source_says_where_it_is_from():
@@ -116,22 +118,20 @@ def test_streamed_rows_need_not_be_aligned():
 
 
 def test_a_second_loop_asks_for_the_next_row():
-    near, far = (stages("softmax", {"M": m, "N": 1024}) for m in (16, 1024))
+    near, far = (stages("layer_norm", {"M": m, "N": 4096}) for m in (16, 512))
     assert "prefetch" not in near.source.parts["assembly"]
     assert "prefetcht1" in far.source.parts["assembly"]
 
 
-def test_the_loop_that_has_time_to_spare_asks():
-    def asking(operator: str) -> int:
-        text = stages(operator, {"M": 8192, "N": 4096}).tensor_ir.text
-        loops = re.split(r"for v\w* in range", text)[1:]
-        found = [n for n, loop in enumerate(loops) if "prefetch" in loop]
-        assert len(loops) == 3
-        assert len(found) == 1
-        return found[0]
-
-    assert asking("softmax") == 1, "exponentials hide it"
-    assert asking("layer_norm") == 2, "results leave beside it"
+@pytest.mark.parametrize(
+    ("operator", "asking", "loops"), [("softmax", 0, 4), ("layer_norm", 2, 3), ("rms_norm", 0, 3)]
+)
+def test_the_loop_that_has_time_to_spare_asks(operator, asking, loops):
+    """That of several rows, which comes first, or the last, beside which results leave."""
+    text = stages(operator, {"M": 8192, "N": 4096}).tensor_ir.text
+    parts = re.split(r"for v\w* in range", text)[1:]
+    assert len(parts) == loops
+    assert [n for n, loop in enumerate(parts) if "prefetch" in loop] == [asking]
 
 
 def test_what_one_loop_hands_on_is_not_stored():

@@ -145,9 +145,15 @@ def test_what_a_cores_own_cache_holds_is_not_asked_for(operator):
 
 
 def test_of_rows_with_several_loops_a_later_one_asks_for_the_next_row():
-    text = code("softmax", {"M": 1024, "N": 1024})
+    text = code("layer_norm", {"M": 512, "N": 4096})
     assert asked_at(text, "X", 2)
     assert not asked_at(text, "X", 3)
+
+
+def test_a_loop_of_several_rows_asks_for_the_columns_of_the_first():
+    text = code("softmax", {"M": 1024, "N": 1024})
+    assert len(asked_at(text, "X", 3)) == lanes_of_a_loop(text) // ELEMENTS
+    assert not asked_at(text, "X", 2)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from septran.dtypes import compute_dtype, itemsize
 from septran.ir import expressions as ex
@@ -78,18 +78,26 @@ def emit_row(
     passed: Collection[str],
 ) -> None:
     """Do what `row_loops` found in order; the buffers in `passed` are never stored."""
-    wide = [run for run in loops if not _alone_in_row(run[0], len(at))]
+    wide = [run for run in loops if not alone_in_row(run[0], len(at))]
     asking, ahead = _asking(wide), _ahead(context, wide, at, accesses)
     for run in loops:
-        first = run[0]
-        if _scalar(first, len(at)):
-            value = VectorEvaluation(context, accesses).value(first.value, first.point(at, Index()))
-            write(context, accesses[first.target], at, value)
-        elif _vertical(first):
-            _Vertical(context, first, at, accesses).emit()
-        else:
-            asked = ahead if run is asking else Ahead()
-            _Columns(context, run, at, accesses, asked, passed).emit()
+        if alone_in_row(run[0], len(at)):
+            emit_alone(context, run[0], at, accesses)
+            continue
+        asked = ahead if run is asking else Ahead()
+        lanes = vector_lanes(context, run, accesses)
+        emit_loop(RowLoop(context, run, at, accesses, asked, passed), lanes)
+
+
+def emit_alone(
+    context: Context, statement: Statement, at: tuple[Index, ...], accesses: Accesses
+) -> None:
+    """Do a statement that shares no loop: one number, or a reduction along another axis."""
+    if _vertical(statement):
+        _Vertical(context, statement, at, accesses).emit()
+        return
+    value = VectorEvaluation(context, accesses).value(statement.value, statement.point(at, Index()))
+    write(context, accesses[statement.target], at, value)
 
 
 def _asking(loops: Sequence[Sequence[Statement]]) -> Sequence[Statement] | None:
@@ -98,11 +106,12 @@ def _asking(loops: Sequence[Sequence[Statement]]) -> Sequence[Statement] | None:
     One that computes for long hides it; else the last: results go to memory beside it. A row's
     only loop brings its own columns.
     """
-    costly = [run for run in loops[1:] if any(_costly(s) for s in run)]
+    costly = [run for run in loops[1:] if any(is_costly(s) for s in run)]
     return next(iter([*costly, *loops[-1:]]), None)
 
 
-def _costly(statement: Statement) -> bool:
+def is_costly(statement: Statement) -> bool:
+    """Whether it computes for long."""
     return any(
         isinstance(node, ex.Unary | ex.Binary) and node.function in COSTLY
         for node in ex.walk(statement.value)
@@ -113,7 +122,7 @@ def row_loops(run: Sequence[Statement], depth: int) -> list[list[Statement]]:
     """Inner statements in order, those that depend only on their own column together."""
     rest, loops = list(run), []
     while rest:
-        count = 1 if _alone_in_row(rest[0], depth) else _shared(rest, depth)
+        count = 1 if alone_in_row(rest[0], depth) else _shared(rest, depth)
         loops.append(rest[:count])
         rest = rest[count:]
     return loops
@@ -124,7 +133,7 @@ def passing(loops: Sequence[Sequence[Statement]], depth: int, names: Collection[
     found = set()
     for name in names:
         users = [run for run in loops if any(r.buffer == name for s in run for r in regions_of(s))]
-        if len(users) != 1 or _alone_in_row(users[0][0], depth):
+        if len(users) != 1 or alone_in_row(users[0][0], depth):
             continue
         first = next(s for s in users[0] if any(r.buffer == name for r in regions_of(s)))
         read = any(r.buffer == name for r in regions_of(first)[1:])
@@ -133,7 +142,7 @@ def passing(loops: Sequence[Sequence[Statement]], depth: int, names: Collection[
     return found
 
 
-def _alone_in_row(statement: Statement, depth: int) -> bool:
+def alone_in_row(statement: Statement, depth: int) -> bool:
     """Whether it shares no loop over columns."""
     return _scalar(statement, depth) or _vertical(statement)
 
@@ -165,15 +174,15 @@ def _ahead(
     the processor's own prefetch begins anew at each page and stays behind.
     """
     if len(wide) == 1:
-        return Ahead(_far(context, wide[0], at, accesses), bytes=AHEAD_BYTES, level=3)
+        return Ahead(far_columns(context, wide[0], at, accesses), bytes=AHEAD_BYTES, level=3)
     if not wide or not at:
         return Ahead()
-    far = _far(context, wide[0], at, accesses)
+    far = far_columns(context, wide[0], at, accesses)
     moving = tuple(access for access in far if access.stride(len(at) - 1))
     return Ahead(moving, rows=1)
 
 
-def _far(
+def far_columns(
     context: Context, run: Sequence[Statement], at: tuple[Index, ...], accesses: Accesses
 ) -> tuple[Access, ...]:
     """What a loop reads column by column from where it comes slowly: more than a core's cache."""
@@ -200,7 +209,7 @@ def _shared(rest: Sequence[Statement], depth: int) -> int:
     columns.take(rest[0])
     while count < len(rest):
         following = rest[count]
-        if _alone_in_row(following, depth) or _extent(following) != _extent(rest[0]):
+        if alone_in_row(following, depth) or columns_of(following) != columns_of(rest[0]):
             break
         if not columns.take(following):
             break
@@ -208,7 +217,8 @@ def _shared(rest: Sequence[Statement], depth: int) -> int:
     return count
 
 
-def _extent(statement: Statement) -> Index:
+def columns_of(statement: Statement) -> Index:
+    """How many columns it goes along."""
     return (statement.value if statement.function else statement.target).valid[-1]
 
 
@@ -229,7 +239,7 @@ def vector_lanes(context: Context, run: Sequence[Statement], accesses: Accesses)
 
 
 @dataclass
-class _Columns:
+class RowLoop:
     """Elementwise statements and reductions along the same columns, in one loop."""
 
     context: Context
@@ -240,32 +250,23 @@ class _Columns:
     """What is asked for meanwhile."""
     passed: Collection[str]
     """Buffers of which each vector is used at once, and never again."""
+    evaluation: VectorEvaluation = field(init=False)
+    sums: list[Accumulator | None] = field(init=False)
 
-    def emit(self) -> None:
-        """Whole vectors first, then what is left under a mask."""
-        context, extent = self.context, _extent(self.run[0])
-        lanes, wide = vector_lanes(context, self.run, self.accesses)
-        evaluation = VectorEvaluation(context, self.accesses)
+    def begin(self, lanes: int, wide: int) -> None:
+        """What is done once, before the loop."""
+        self.evaluation = VectorEvaluation(self.context, self.accesses)
         for statement in self.run:
-            evaluation.hoist(statement.value, self._point(statement, Index(), lanes, None))
-        sums = [self._accumulator(s, wide) for s in self.run]
-        extent = context.variable("columns", extent)
-        whole = context.variable("vectors", extent // wide)
-        with context.loop("v", whole) as v:
-            self._ask(v * wide, wide)
-            self._vector(evaluation.inside(), sums, v * wide, wide, None)
-        rest = context.indices.simplify(extent - whole * wide)
-        if context.indices.bounds(rest)[1] > 0:
-            with context.loop("v", ceil_div(rest, lanes)) as v:
-                start = whole * wide + v * lanes
-                exact = context.divides(lanes, extent)
-                count = None if exact else context.variable("count", extent - start)
-                self._vector(evaluation.inside(), sums, start, lanes, count)
-        for statement, total in zip(self.run, sums, strict=True):
-            if total is not None:
-                write(context, self.accesses[statement.target], self.at, total.result())
+            self.evaluation.hoist(statement.value, self._point(statement, Index(), lanes, None))
+        self.sums = [self._accumulator(s, wide) for s in self.run]
 
-    def _ask(self, start: Index, lanes: int) -> None:
+    def end(self) -> None:
+        """Write what was summed."""
+        for statement, total in zip(self.run, self.sums, strict=True):
+            if total is not None:
+                write(self.context, self.accesses[statement.target], self.at, total.result())
+
+    def ask(self, start: Index, lanes: int) -> None:
         """Ask for every line of what is `ahead` of these columns."""
         ahead, at = self.ahead, self.at
         if ahead.rows:
@@ -290,17 +291,12 @@ class _Columns:
             return point
         return operand_point(point, statement.value, statement.target.shape)
 
-    def _vector(
-        self,
-        evaluation: VectorEvaluation,
-        sums: Sequence[Accumulator | None],
-        start: Index,
-        lanes: int,
-        count: Index | None,
-    ) -> None:
+    def vector(self, start: Index, lanes: int, count: Index | None) -> None:
+        """Do the columns from `start` on; only the first `count` of the lanes if given."""
         context = self.context
+        evaluation = self.evaluation.inside()
         left = None if count is None else context.lower(count)
-        for statement, total in zip(self.run, sums, strict=True):
+        for statement, total in zip(self.run, self.sums, strict=True):
             value = evaluation.value(statement.value, self._point(statement, start, lanes, count))
             if total is not None:
                 total.add(simd.broadcast(simd.cast(value, total.dtype), lanes), left)
@@ -315,6 +311,38 @@ class _Columns:
             spot = (*self.at, start)
             shown = None if _alone(target) else left
             write(context, target, spot, value, len(self.at), shown)
+
+
+def emit_loops(context: Context, loops: Sequence[RowLoop], lanes: tuple[int, int]) -> None:
+    """Loops along equally many columns as one: whole vectors, then what is left under a mask.
+
+    Of each vector's columns the first loop does its part first; `end` of each is left to do.
+    `lanes` are those of one register, and of the vectors worked on at once.
+    """
+    narrow, wide = lanes
+    for one in loops:
+        one.begin(narrow, wide)
+    extent = context.variable("columns", columns_of(loops[0].run[0]))
+    whole = context.variable("vectors", extent // wide)
+    with context.loop("v", whole) as v:
+        for one in loops:
+            one.ask(v * wide, wide)
+        for one in loops:
+            one.vector(v * wide, wide, None)
+    rest = context.indices.simplify(extent - whole * wide)
+    if context.indices.bounds(rest)[1] > 0:
+        with context.loop("v", ceil_div(rest, narrow)) as v:
+            start = whole * wide + v * narrow
+            exact = context.divides(narrow, extent)
+            count = None if exact else context.variable("count", extent - start)
+            for one in loops:
+                one.vector(start, narrow, count)
+
+
+def emit_loop(one: RowLoop, lanes: tuple[int, int]) -> None:
+    """A loop by itself, and what it sums."""
+    emit_loops(one.context, [one], lanes)
+    one.end()
 
 
 def _keeps_some(statement: Statement) -> bool:

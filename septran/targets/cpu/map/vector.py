@@ -10,7 +10,7 @@ vectors on within a loop is not stored at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from septran.dtypes import compute_dtype, itemsize
@@ -20,6 +20,7 @@ from septran.targets.cpu.context import Context
 from septran.targets.cpu.map.columns import emit_row, passing, row_loops
 from septran.targets.cpu.map.elements import held_dtype
 from septran.targets.cpu.map.narrowing import narrowed
+from septran.targets.cpu.map.row_pipeline import Stage, emit_steps, rows_kept, stages_of, worthwhile
 from septran.targets.cpu.map.statements import RowRange, independent, recomputed
 from septran.targets.cpu.simd import fence
 from septran.targets.cpu.writer import LARGEST_ON_STACK
@@ -31,6 +32,9 @@ PARALLEL_ELEMENTS = 1 << 15
 """Rows with at least that many elements are spread over the cores where none is busy yet."""
 
 
+Kept = Mapping[str, Mapping[int, int]]
+"""For each buffer the axes of which it holds fewer elements than it has, and how many: an element
+lies where its coordinate's remainder is."""
 Part = tuple[list[Statement], "dict[str, int] | None"]
 """Statements in one loop over rows, with each buffer's axis along them; None: inner ones."""
 
@@ -54,9 +58,10 @@ class _Fusion:
     storages: dict[str, Storage] = field(default_factory=dict)
     """Storage of the private buffers that have been allocated so far."""
 
-    def start(self) -> dict[str, frozenset[int]]:
+    def start(self) -> Kept:
         """What is known of buffers' shapes before the first loop: nothing is left of some."""
-        gone = {n: frozenset(range(len(self.private[n].shape))) for n in sorted(self.passed)}
+        names = sorted(self.passed)
+        gone = {n: dict.fromkeys(range(len(self.private[n].shape)), 1) for n in names}
         self._allocate(list(gone), gone)
         return gone
 
@@ -65,7 +70,7 @@ class _Fusion:
         run: list[Statement],
         depth: int,
         at: tuple[Index, ...],
-        shrunk: dict[str, frozenset[int]],
+        shrunk: Kept,
     ) -> None:
         """Do `run` for the elements whose first `depth` coordinates are `at`."""
         parts = _parts(run, depth)
@@ -78,18 +83,32 @@ class _Fusion:
                 loops = row_loops(part, depth)
                 emit_row(self.context, loops, at, self._accesses(part, shrunk), self.passed)
                 continue
-            deeper = dict(shrunk)
-            for name in mine:
-                gone = {axes[name]} if name in axes else set()
-                deeper[name] = shrunk.get(name, frozenset()) | gone
-            extent = part[0].target.valid[depth]
+            deeper, extent = dict(shrunk), part[0].target.valid[depth]
             spread = not depth and self._worth(part)
+            stages = () if spread else self._stages(part, depth + 1, extent)
+            for name in mine:
+                kept = {axes[name]: rows_kept(stages, name)} if name in axes else {}
+                deeper[name] = {**shrunk.get(name, {}), **kept}
+            if stages:
+                self._allocate(mine, deeper)
+                accesses = self._accesses(part, deeper)
+                emit_steps(self.context, stages, at, extent, accesses, self.passed)
+                continue
             if not spread:
                 self._allocate([n for n in mine if not self._on_stack(n, deeper)], deeper)
             with self.context.loop("row", extent, spread) as row:
                 self.level(part, depth + 1, (*at, row), deeper)
                 if spread and any(self._streamed(s.target) for s in part):
                     fence(self.context.writer, self.context.unit)  # on each of the cores
+
+    def _stages(self, part: list[Statement], depth: int, rows: Index) -> tuple[Stage, ...]:
+        """The loops of a row, where those of several rows are worth doing beside each other."""
+        inner = _parts(part, depth)
+        if len(inner) > 1 or inner[0][1] is not None:
+            return ()
+        most = self.context.indices.bounds(rows)[1]
+        stages = stages_of(row_loops(part, depth), depth, most)
+        return worthwhile(self.context, stages, depth)
 
     def _homes(self, parts: list[Part]) -> dict[str, int | None]:
         """For each private buffer without storage, the only part that uses it, or None."""
@@ -100,39 +119,35 @@ class _Fusion:
                     homes[name] = number if homes.get(name, number) == number else None
         return dict(sorted(homes.items()))
 
-    def _allocate(self, names: list[str], shrunk: dict[str, frozenset[int]]) -> None:
+    def _allocate(self, names: list[str], shrunk: Kept) -> None:
         for name in names:
             shape, dtype, room = self._room(name, shrunk)
             held = held_dtype(dtype)
             flat = self.context.writer.scratch(name.replace("%", "reduced_"), room, held)
             self.storages[name] = Storage(name, shape, dtype, ROW, flat, held, owned=True)
 
-    def _room(
-        self, name: str, shrunk: dict[str, frozenset[int]]
-    ) -> tuple[tuple[int, ...], str, int]:
+    def _room(self, name: str, shrunk: Kept) -> tuple[tuple[int, ...], str, int]:
         """What a buffer shrinks to: its shape, element type and number of elements."""
         buffer = self.private[name]
-        shape = shrink(buffer.shape, shrunk.get(name, frozenset()))
+        shape = shrink(buffer.shape, shrunk.get(name, {}))
         dtype = compute_dtype(buffer.dtype) if name.startswith("%") else buffer.dtype
         return shape, dtype, math.prod(shape) + (0 if math.prod(shape) == 1 else 64)
 
-    def _on_stack(self, name: str, shrunk: dict[str, frozenset[int]]) -> bool:
+    def _on_stack(self, name: str, shrunk: Kept) -> bool:
         """Whether room for a buffer costs nothing; larger ones are a call of the runtime."""
         _, dtype, room = self._room(name, shrunk)
         return room * itemsize(held_dtype(dtype)) < LARGEST_ON_STACK
 
-    def _accesses(
-        self, run: list[Statement], shrunk: dict[str, frozenset[int]]
-    ) -> dict[Region, Access]:
+    def _accesses(self, run: list[Statement], shrunk: Kept) -> dict[Region, Access]:
         every = {r for s in run for r in regions_of(s)}
         return {r: self._access(r, shrunk) for r in sorted(every, key=str)}
 
-    def _access(self, region: Region, shrunk: dict[str, frozenset[int]]) -> Access:
+    def _access(self, region: Region, shrunk: Kept) -> Access:
         """The region in its buffer, or in what its buffer shrank to."""
         if region.buffer not in self.storages:
             return self.context.access(region)
-        gone = shrunk.get(region.buffer, frozenset())
-        index = tuple(Index() if n in gone else e for n, e in enumerate(region.index))
+        kept = shrunk.get(region.buffer, {})
+        index = tuple(e % kept[n] if n in kept else e for n, e in enumerate(region.index))
         storage = self.storages[region.buffer]
         return Access.of(storage, replace(region, index=index), self.context.indices.ranges)
 
@@ -201,6 +216,6 @@ def _fusable(rest: list[Statement], depth: int) -> tuple[list[Statement], dict[s
     return rest[:count], independent(rest[:count], depth) if count else None
 
 
-def shrink(shape: tuple[int, ...], gone: frozenset[int]) -> tuple[int, ...]:
-    """`shape` with some axes reduced to one element."""
-    return tuple(1 if n in gone else extent for n, extent in enumerate(shape))
+def shrink(shape: tuple[int, ...], kept: Mapping[int, int]) -> tuple[int, ...]:
+    """`shape` with as many elements of some axes as are kept."""
+    return tuple(kept.get(n, extent) for n, extent in enumerate(shape))

@@ -1,0 +1,73 @@
+"""Rows in a pipeline: one loop does the stages of several rows, and each row is right."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import septran
+from septran.targets.cpu.map import row_pipeline
+from septran.targets.cpu.map.row_pipeline import LEAST_ROWS
+
+OPERATORS = ("softmax", "layer_norm", "rms_norm")
+
+
+def arguments(operator, x):
+    width = x.shape[1]
+    more = {"softmax": 0, "rms_norm": 1, "layer_norm": 2}[operator]
+    return (x, *(torch.linspace(0.5, 2, width) for _ in range(more)))
+
+
+@pytest.mark.parametrize("rows", [LEAST_ROWS - 1, LEAST_ROWS, 65, 67])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_any_number_of_rows_is_right_between_guard_pages(operator, rows):
+    kernel = septran.compile(operator, "cpu-x86", shapes={"M": rows, "N": 77})
+    result = kernel.check(guard=True)
+    assert result.right, str(result)
+
+
+@pytest.mark.parametrize("columns", [77, 3000])  # rows that fit into the nearest cache, and not
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_equal_rows_give_equal_results(operator, columns):
+    """The first and the last rows, whose stages are done alone, and those between."""
+    x = torch.randn(1, columns).expand(20, columns).contiguous()
+    y = septran.compile(operator, "cpu-x86")(*arguments(operator, x))
+    assert torch.equal(y, y[:1].expand_as(y))
+
+
+def test_what_a_stage_leaves_is_kept_until_the_last_one_took_it(monkeypatch):
+    """The mean is used in the next two steps."""
+    x = torch.randn(20, 77) * torch.arange(1, 21)[:, None]
+    right = septran.compile("layer_norm", "cpu-x86")(*arguments("layer_norm", x))
+    monkeypatch.setattr("septran.targets.cpu.map.vector.rows_kept", lambda *_: 1)
+    wrong = septran.compile("layer_norm", "cpu-x86")(*arguments("layer_norm", x))
+    assert not torch.equal(right, wrong), "the same room for each row"
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "beside"),
+    [
+        ("softmax", (64, 512), 3),
+        ("layer_norm", (64, 512), 3),
+        ("rms_norm", (64, 512), 2),
+        ("softmax", (64, 4096), 3),
+        ("layer_norm", (64, 4096), 0),
+        ("rms_norm", (64, 4096), 0),
+        ("rms_norm", (8192, 4096), 2),  # past the caches
+        ("topk", (64, 512), 0),
+        ("softmax", (LEAST_ROWS - 1, 512), 0),
+    ],
+)
+def test_as_many_stages_are_beside_each_other_as_gain_by_it(operator, shape, beside, monkeypatch):
+    found = []
+    worth = row_pipeline.worthwhile
+
+    def recorded(*arguments):
+        found.append(len(worth(*arguments)))
+        return worth(*arguments)
+
+    monkeypatch.setattr("septran.targets.cpu.map.vector.worthwhile", recorded)
+    shapes = dict(zip("MN", shape, strict=True))
+    kernel = septran.produce_stages(operator, "cpu-x86", shapes=shapes)
+    assert kernel.tensor_ir
+    assert max(found, default=0) == beside
