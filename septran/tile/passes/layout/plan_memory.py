@@ -98,7 +98,7 @@ def placements(program: TileProgram) -> tuple[Placement, ...]:
     ]
     placed: dict[str, Placement] = {}
     # By name among equals, so that equal programs get equal plans.
-    for buffer in sorted(held, key=lambda b: (-bytes_of(program, b), b.name)):
+    for buffer in sorted(held, key=lambda b: -bytes_of(program, b)):  # of one size, as made
         life = lives[buffer.name]
         around = [
             p for p in placed.values() if p.memory == buffer.memory and life.meets(lives[p.buffer])

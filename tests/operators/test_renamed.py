@@ -1,0 +1,84 @@
+"""Names mean nothing: an operator with every name changed is the same program on every machine.
+
+Tasks, tensors, dimensions, temporaries and the file are renamed; tunables, static flags and
+scalars are what callers and mappings set, and keep their names.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import septran
+from septran import operators
+from septran.fuzz.renaming import renamed
+from septran.mapping.keys import MEMS
+from septran.mapping.loader import load_mapping
+
+OPENING, CLOSING = "zq0", "0qz"
+"""Around each old name, so that all are others, in another order, and can be found again."""
+DSA = ("dsa-sim", "npu-cube")
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory):
+    """Write an operator as somebody else would have written it; gives its path."""
+    folder = tmp_path_factory.mktemp("renamed")
+
+    def write(operator):
+        made = renamed(operator, lambda name: f"{OPENING}{name}{CLOSING}")
+        path = folder / f"{made.entry}.py"
+        path.write_text(made.text)
+        return path, made
+
+    return write
+
+
+def programs(operator, machine, foreign, sizes, dtype, static):
+    """The tile program of an operator, and of its renamed copy with the old names put back."""
+    known = septran.produce_stages(
+        operator, machine, shapes=sizes, dtypes=dtype, static=static
+    )  # fmt: skip
+    path, made = foreign(operator)
+    shapes = {made.tensors[p.name]: p.shape for p in known.task_tree.root.params}
+    dtypes = {made.tensors[p.name]: p.dtype for p in known.task_tree.root.params}
+    copy = septran.produce_stages(path, machine, shapes=shapes, dtypes=dtypes, static=static)
+    return str(known.tile_program), str(copy.tile_program).replace(OPENING, "").replace(CLOSING, "")
+
+
+def same(operator, machine, foreign, cases):
+    for sizes, dtype, static in cases:
+        known, copy = programs(operator, machine, foreign, sizes, dtype, static)
+        assert copy == known, (sizes, dtype, static)
+
+
+def cases_of(operator):
+    """The example in two types, and the three cases of the matrix."""
+    example = operators.module(operator).EXAMPLE
+    found = [(example, "float32", {}), (example, "float16", {})]
+    for case in operators.cases(operator):
+        found.append((case.sizes, case.dtype or "float32", case.static))
+    return found
+
+
+@pytest.mark.parametrize("machine", DSA)
+@pytest.mark.parametrize("operator", operators.names())
+def test_names_mean_nothing_on_a_dsa(operator, machine, foreign):
+    same(operator, machine, foreign, cases_of(operator)[:1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", DSA)
+@pytest.mark.parametrize("operator", operators.names())
+def test_names_mean_nothing(operator, machine, foreign):
+    same(operator, machine, foreign, cases_of(operator))
+
+
+@pytest.mark.parametrize("machine", [*DSA, "nvidia-a100", "nvidia-h200", "amd-mi300x"])
+def test_no_mapping_names_what_a_logic_names(machine):
+    """Tasks, their variants and instances; tensors in `mems`, but for words of the language."""
+    words = {"*", "accumulators", "temporaries", "reads", "writes"}
+    for rule in load_mapping(machine).rules:
+        assert not (rule.match.task or rule.match.variant or rule.match.within), rule.plan.where
+        assert rule.plan.variant is None, rule.plan.where
+        named = {name for name in rule.plan.table(MEMS) if "." not in name}
+        assert named <= words, rule.plan.where
