@@ -78,7 +78,7 @@ def test_no_mapping_names_what_a_logic_names(machine):
     """Tasks, their variants and instances; tensors in `mems`, but for words of the language."""
     words = {"*", "accumulators", "temporaries", "reads", "writes"}
     for rule in load_mapping(machine).rules:
-        assert not (rule.match.task or rule.match.variant or rule.match.within), rule.plan.where
+        assert (*rule.match.task, *rule.match.variant, *rule.match.within) == (), rule.plan.where
         assert rule.plan.variant is None, rule.plan.where
         named = {name for name in rule.plan.table(MEMS) if "." not in name}
         assert named <= words, rule.plan.where
