@@ -21,7 +21,7 @@ import torch
 
 import septran
 from benchmarks import cpu_attention, cpu_mixed, cpu_peak, cpu_products, cpu_rows
-from benchmarks.cpu_case import BARS, Case, Run
+from benchmarks.cpu_case import BARS, NEAR, Case, Machine, Run, near, predicted_seconds
 from septran.runtime.interleaved_timing import Duel, duel, timed
 from septran.targets.cpu.run.isa import host_arch
 from septran.targets.cpu.run.threads import set_threads, usable_cores
@@ -85,11 +85,12 @@ def run(
         if dtype in set(operators) and (rate := cpu_peak.peak(dtype)):
             print(f"The instruction for {dtype} alone, one thread: {rate:.0f} GOP/s\n")
     print("| operator | shape | threads | ratio | SepTran | torch | unit | error | pairs ", end="")
-    print("| torch's way |")
-    print("| --- |" + " --- |" * 9)
+    print("| torch's way | predicted / measured |")
+    print("| --- |" + " --- |" * 10)
     # With one round, a case and its tensors are gone before the next is made.
     chosen = cases(operators) if rounds == 1 else list(cases(operators))
     found: dict[tuple[str, str, str, int], list[Duel]] = {}
+    predicted: dict[tuple[str, str, int], tuple[str, float]] = {}
     for number in range(rounds):
         for case in chosen:
             for count in threads:
@@ -99,11 +100,16 @@ def run(
                 theirs, way = fastest(case.theirs, compiling)
                 some.append(duel(case.ours, theirs, seconds))
                 if number == rounds - 1:
-                    print(_line(case, count, middle(some), way), flush=True)
+                    one = middle(some)
+                    share = predicted_seconds(case.kernel, count) / one.ours_seconds
+                    # A kernel that has two lines, beside torch and beside a copy, counts once.
+                    predicted.setdefault((case.operator, case.shape, count), (case.family, share))
+                    print(f"{_line(case, count, one, way)} {share:.2f} |", flush=True)
     ratios: dict[str, dict[int, list[float]]] = {}
     for (family, _, _, count), some in found.items():
         ratios.setdefault(family, {}).setdefault(count, []).append(middle(some).ratio)
     _print_means(ratios, list(threads))
+    _print_predictions(list(predicted.values()))
 
 
 def _print_versions() -> None:
@@ -144,6 +150,23 @@ def _print_means(ratios: dict[str, dict[int, list[float]]], threads: list[int]) 
         print("| " + " | ".join([family, *(f"{m:.2f}" for m in means), *bars]) + " |")
 
 
+def _print_predictions(predicted: Sequence[tuple[str, float]]) -> None:
+    """How near the performance model is to what was measured, family by family."""
+    families: dict[str, list[float]] = {}
+    for family, share in predicted:
+        families.setdefault(family, []).append(share)
+    print(
+        f"\n| predicted / measured | lines | within {NEAR}x | geometric mean | least | greatest |"
+    )
+    print("| --- |" + " --- |" * 5)
+    for family, shares in {**families, "all": [share for _, share in predicted]}.items():
+        inside, mean = sum(map(near, shares)), math.exp(sum(map(math.log, shares)) / len(shares))
+        print(
+            f"| {family} | {len(shares)} | {inside / len(shares):.0%} | {mean:.2f} "
+            f"| {min(shares):.2f} | {max(shares):.2f} |"
+        )
+
+
 def _line(case: Case, count: int, result: Duel, way: str) -> str:
     ours, theirs = (case.work / t / 1e9 for t in (result.ours_seconds, result.theirs_seconds))
     return (
@@ -166,7 +189,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="of which the middle one counts")
     parser.add_argument("--compile", action="store_true", help="torch.compile's ways count, too")
     parser.add_argument("--spinning", type=int, default=0, help="processes beside mixed calls")
+    parser.add_argument("--on", default=Machine.name, help="a machine or its file, for both")
     options = parser.parse_args()
+    Machine.name = options.on
     mixed = options.operators[:1] == ["mixed"]
     named = options.operators[1:] if mixed else options.operators
     threads = options.threads or sorted({1, min(2, usable_cores())})

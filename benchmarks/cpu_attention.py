@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch.nn.functional import scaled_dot_product_attention as dot_attention
 
-import septran
-from benchmarks.cpu_case import Case, by, deviation
+from benchmarks.cpu_case import Case, by, compiled, deviation
 
 ATTENTIONS = (
     (1, 8, 8, 512, 64),
@@ -31,7 +30,7 @@ def attention(b: int, h: int, g: int, n: int, d: int, causal: bool) -> Case:
     """Scaled dot-product attention in float32."""
     q, k, v = torch.randn(b, h, n, d), torch.randn(b, g, n, d), torch.randn(b, g, n, d)
     o, name = torch.empty_like(q), "attention causal" if causal else "attention full"
-    kernel = septran.compile("attention", "cpu-x86", static={"causal": causal})
+    kernel = compiled("attention", static={"causal": causal})
     kernel(q, k, v, out=o)
 
     def torchs(*operands: torch.Tensor) -> torch.Tensor:
@@ -41,6 +40,7 @@ def attention(b: int, h: int, g: int, n: int, d: int, causal: bool) -> Case:
     return Case(
         name, name, by(b, h, g, n, d), lambda: kernel(q, k, v, out=o),
         (lambda: torchs(q, k, v),), error, 4.0 * b * h * n * n * d * (0.5 if causal else 1.0),
+        kernel=kernel,
     )  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def attention_decode(b: int, h: int, g: int, n: int, d: int) -> Case:
     """One new query a head over `n` keys."""
     q, k, v = torch.randn(b, h, d), torch.randn(b, g, n, d), torch.randn(b, g, n, d)
     o = torch.empty_like(q)
-    kernel = septran.compile("attention_decode", "cpu-x86")
+    kernel = compiled("attention_decode")
     kernel(q, k, v, out=o)
 
     def torchs(*operands: torch.Tensor) -> torch.Tensor:
@@ -59,6 +59,7 @@ def attention_decode(b: int, h: int, g: int, n: int, d: int) -> Case:
     return Case(
         "attention_decode", "attention_decode", by(b, h, g, n, d),
         lambda: kernel(q, k, v, out=o), (lambda: torchs(q, k, v),), error, 4.0 * b * h * n * d,
+        kernel=kernel,
     )  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def mla_decode(b: int, h: int, n: int) -> Case:
     """DeepSeek's latent attention; torch has no operator for it, so products and softmax."""
     q, r, o = torch.randn(b, h, 512), torch.randn(b, h, 64), torch.empty(b, h, 512)
     latent, rotary = torch.randn(b, n, 512), torch.randn(b, n, 64)
-    kernel = septran.compile("mla_decode", "cpu-x86")
+    kernel = compiled("mla_decode")
     kernel(q, r, latent, rotary, out=o)
 
     def torchs(*operands: torch.Tensor) -> torch.Tensor:
@@ -79,6 +80,7 @@ def mla_decode(b: int, h: int, n: int) -> Case:
         "mla_decode", "mla_decode", by(b, h, n), lambda: kernel(q, r, latent, rotary, out=o),
         (lambda: torchs(q, r, latent, rotary),), deviation(o, exact),
         2.0 * b * h * n * (512 + 64 + 512),
+        kernel=kernel,
     )  # fmt: skip
 
 
@@ -86,7 +88,7 @@ def linear_attention(b: int, h: int, n: int, d: int, chunk: int = 64) -> Case:
     """Causal linear attention, beside the same chunked form in torch."""
     q, k, v = (torch.randn(b, h, n, d) * 0.1 for _ in range(3))
     o, mask = torch.empty_like(q), torch.tril(torch.ones(chunk, chunk))
-    kernel = septran.compile("linear_attention", "cpu-x86")
+    kernel = compiled("linear_attention")
     kernel(q, k, v, out=o)
 
     def torchs(*operands: torch.Tensor) -> torch.Tensor:
@@ -101,6 +103,7 @@ def linear_attention(b: int, h: int, n: int, d: int, chunk: int = 64) -> Case:
         "linear_attention", "linear_attention", by(b, h, n, d),
         lambda: kernel(q, k, v, out=o), (lambda: torchs(q, k, v),),
         error, 4.0 * b * h * n * d * (chunk + d),
+        kernel=kernel,
     )  # fmt: skip
 
 
@@ -110,7 +113,7 @@ def attention_bias(b: int, h: int, g: int, n: int, d: int) -> Case:
     o, bias, kernel = (
         torch.empty_like(q),
         torch.randn(b, h, n, n),
-        septran.compile("attention_bias", "cpu-x86"),
+        compiled("attention_bias"),
     )
     kernel(q, k, v, bias, out=o)
 
@@ -123,6 +126,7 @@ def attention_bias(b: int, h: int, g: int, n: int, d: int) -> Case:
         "attention_bias", "attention_bias", by(b, h, g, n, d),
         lambda: kernel(q, k, v, bias, out=o), (lambda: torchs(q, k, v, bias),), error,
         4.0 * b * h * n * n * d,
+        kernel=kernel,
     )  # fmt: skip
 
 

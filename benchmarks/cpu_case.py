@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
+
+import septran
 
 Run = Callable[[], object]
 
@@ -39,6 +42,40 @@ class Case:
     work: float
     """Operations of one run, or bytes read and written."""
     unit: str = "GFLOP/s"
+    kernel: septran.Kernel = field(kw_only=True)
+    """Ours, whose time is predicted, too."""
+
+
+class Machine:
+    """The machine that kernels are compiled for and predicted on."""
+
+    name = "cpu-x86"
+    """Or its file, such as `septran machines --measure` writes."""
+
+
+def compiled(operator: str, **options: Any) -> septran.Kernel:
+    """An operator's kernel with the machine's own mapping."""
+    return septran.compile(operator, machine=Machine.name, **options)
+
+
+def predicted_seconds(kernel: septran.Kernel, threads: int) -> float:
+    """What the performance model says of the latest shapes, on so many cores."""
+    from septran.tuning.model import predict
+
+    program = kernel.stages.tile_program
+    host, *inner = program.machine.processors
+    inner = [replace(inner[0], count=threads), *inner[1:]]
+    machine = replace(program.machine, processors=(host, *inner))
+    return predict(replace(program, machine=machine)).seconds
+
+
+NEAR = 1.5
+"""Times by which a prediction may miss to either side."""
+
+
+def near(ratio: float) -> bool:
+    """Whether predicted over measured time is about one."""
+    return 1 / NEAR <= ratio <= NEAR
 
 
 def deviation(ours: torch.Tensor, exact: torch.Tensor) -> float:

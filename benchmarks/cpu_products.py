@@ -8,8 +8,7 @@ import torch
 from torch.nn.functional import conv2d as torchs_conv2d
 from torch.nn.functional import gelu
 
-import septran
-from benchmarks.cpu_case import Case, Run, by, deviation
+from benchmarks.cpu_case import Case, Run, by, compiled, deviation
 
 GEMMS = (
     *((n, n, n) for n in (256, 512, 1024, 2048)),
@@ -97,7 +96,7 @@ def gemm(
     c, other = torch.empty(m, n, dtype=kind), torch.empty(m, n, dtype=kind)
     flags = {"trans_b": True} if transposed else {}
     shapes = {"M": m, "N": n, "K": k}
-    kernel = septran.compile("gemm", "cpu-x86", shapes=shapes, static=flags, dtypes=dtype)
+    kernel = compiled("gemm", shapes=shapes, static=flags, dtypes=dtype)
     plain = b.t() if transposed else b
     kernel(a, b, out=c)
     return Case(
@@ -105,6 +104,7 @@ def gemm(
         by(m, n, k) + (f" {dtype}" if dtype != "float32" else ""),
         lambda: kernel(a, b, out=c), (lambda: torch.mm(a, plain, out=other),),
         deviation(c, a.double() @ plain.double()), 2.0 * m * n * k,
+        kernel=kernel,
     )  # fmt: skip
 
 
@@ -112,12 +112,13 @@ def batched_gemm(s: int, m: int, n: int, k: int) -> Case:
     """A product for each of a batch."""
     a, b = torch.randn(s, m, k), torch.randn(s, k, n)
     c, other = torch.empty(s, m, n), torch.empty(s, m, n)
-    kernel = septran.compile("batched_gemm", "cpu-x86")
+    kernel = compiled("batched_gemm")
     kernel(a, b, out=c)
     return Case(
         "batched_gemm", "batched_gemm", by(s, m, n, k), lambda: kernel(a, b, out=c),
         (lambda: torch.bmm(a, b, out=other),), deviation(c, a.double() @ b.double()),
         2.0 * s * m * n * k,
+        kernel=kernel,
     )  # fmt: skip
 
 
@@ -126,12 +127,13 @@ def int8(m: int, n: int, k: int) -> Case:
     a, b = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((m, k), (k, n)))
     columns = b.t().contiguous().t()
     c, other = (torch.empty(m, n, dtype=torch.int32) for _ in range(2))
-    kernel = septran.compile("gemm", "cpu-x86", dtypes="int8", shapes={"M": m, "N": n, "K": k})
+    kernel = compiled("gemm", dtypes="int8", shapes={"M": m, "N": n, "K": k})
     kernel(a, b, out=c)
     return Case(
         "gemm int8", "gemm int8", by(m, n, k), lambda: kernel(a, b, out=c),
         tuple(lambda x=x: torch._int_mm(a, x, out=other) for x in (b, columns)),
         deviation(c, a.double() @ b.double()), 2.0 * m * n * k, "GOP/s",
+        kernel=kernel,
     )  # fmt: skip
 
 
@@ -139,25 +141,27 @@ def gemm_splitk(m: int, n: int, k: int) -> Case:
     """Few rows and columns, a long K."""
     a, b = torch.randn(m, k), torch.randn(k, n)
     c, other = torch.empty(m, n), torch.empty(m, n)
-    kernel = septran.compile("gemm_splitk", "cpu-x86")
+    kernel = compiled("gemm_splitk")
     kernel(a, b, out=c)
     return Case(
         "gemm_splitk", "gemm_splitk", by(m, n, k), lambda: kernel(a, b, out=c),
         (lambda: torch.mm(a, b, out=other),), deviation(c, a.double() @ b.double()),
         2.0 * m * n * k,
+        kernel=kernel,
     )  # fmt: skip
 
 
 def epilogue(m: int, n: int, k: int, act: str) -> Case:
     """A product, a bias and an activation."""
     a, b, bias, c = torch.randn(m, k), torch.randn(k, n), torch.randn(n), torch.empty(m, n)
-    kernel = septran.compile("gemm_bias_act", "cpu-x86", static={"act": act})
+    kernel = compiled("gemm_bias_act", static={"act": act})
     function = {"gelu": gelu, "relu": torch.relu}[act]
     kernel(a, b, bias, out=c)
     exact = function(torch.addmm(bias.double(), a.double(), b.double()))
     return Case(
         "gemm_bias_act", f"gemm_bias_act {act}", by(m, n, k), lambda: kernel(a, b, bias, out=c),
         (lambda: function(torch.addmm(bias, a, b)),), deviation(c, exact), 2.0 * m * n * k,
+        kernel=kernel,
     )  # fmt: skip
 
 
@@ -169,7 +173,7 @@ def dequant_gemm(m: int, n: int, k: int, bits: int, group: int = 64) -> Case:
     weights = torch.randint(0, 256, (k * bits // 8, n), dtype=torch.uint8)
     a, scale = torch.randn(m, k), torch.rand(k // group, n)
     zero, c = torch.full((k // group, n), 8.0 if bits == 4 else 0.0), torch.empty(m, n)
-    kernel = septran.compile("dequant_gemm", "cpu-x86", static={"bits": bits, "group": group})
+    kernel = compiled("dequant_gemm", static={"bits": bits, "group": group})
     kernel(a, weights, scale, zero, out=c)
 
     def torchs(a: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
@@ -186,6 +190,7 @@ def dequant_gemm(m: int, n: int, k: int, bits: int, group: int = 64) -> Case:
         family, family, by(m, n, k), lambda: kernel(a, weights, scale, zero, out=c),
         (lambda: torchs(a, scale, zero), packed(a, n, bits, group)), deviation(c, exact),
         2.0 * m * n * k,
+        kernel=kernel,
     )  # fmt: skip
 
 
@@ -204,7 +209,7 @@ def w4a8_gemm(m: int, n: int, k: int, group: int = 64) -> Case:
     """Rows rounded to int8 times weights of 4 bits; torch's kernel rounds no rows."""
     weights = torch.randint(0, 256, (k // 2, n), dtype=torch.uint8)
     a, scale, c = torch.randn(m, k), torch.rand(k // group, n), torch.empty(m, n)
-    kernel = septran.compile("w4a8_gemm", "cpu-x86", static={"group": group})
+    kernel = compiled("w4a8_gemm", static={"group": group})
     kernel(a, weights, scale, out=c)
     size = a.abs().amax(1, keepdim=True) / 127
     halves = weights.view(k // group, group // 2, n)
@@ -213,6 +218,7 @@ def w4a8_gemm(m: int, n: int, k: int, group: int = 64) -> Case:
     return Case(
         "w4a8_gemm", "w4a8_gemm", by(m, n, k), lambda: kernel(a, weights, scale, out=c),
         (packed(a, n, 4, group),), deviation(c, exact), 2.0 * m * n * k, "GOP/s",
+        kernel=kernel,
     )  # fmt: skip
 
 
@@ -220,7 +226,7 @@ def conv2d(c: int, h: int, o: int, r: int, stride: int, last: bool) -> Case:
     """A convolution; torch's in both layouts."""
     x, f = torch.randn(1, c, h, h), torch.randn(o, c, r, r)
     flags = {"stride": stride, "padding": r // 2}
-    kernel = septran.compile("conv2d_nhwc" if last else "conv2d", "cpu-x86", static=flags)
+    kernel = compiled("conv2d_nhwc" if last else "conv2d", static=flags)
     both = [(x, f), tuple(t.to(memory_format=torch.channels_last) for t in (x, f))]
     own = (x.permute(0, 2, 3, 1), f.permute(2, 3, 1, 0)) if last else (x, f)
     mine = [t.contiguous() for t in own]
@@ -231,6 +237,7 @@ def conv2d(c: int, h: int, o: int, r: int, stride: int, last: bool) -> Case:
         f"{by(c, h, h)} to {o}, {by(r, r)}/{stride}", lambda: kernel(*mine, out=y),
         tuple(lambda p=p: torchs_conv2d(*p, **flags) for p in both),
         deviation(y.permute(0, 3, 1, 2) if last else y, exact), 2.0 * exact.numel() * c * r * r,
+        kernel=kernel,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import torch
 from torch.nn.functional import layer_norm, rms_norm, silu
 
 import septran
-from benchmarks.cpu_case import Case, Run, by, deviation
+from benchmarks.cpu_case import Case, Run, by, compiled, deviation
 
 IN_CACHE = (
     (32, 4096),  # Llama-3 8B: 32 tokens
@@ -31,19 +31,19 @@ ELEMENTS = ((512, 1024), (128, 14336), (4096, 14336))
 TOPKS = ((64, 512, 4), (512, 160, 6))
 """M, N, k; the last is DeepSeek-V2's routing of tokens."""
 
-Sides = tuple[Run, tuple[Run, ...], torch.Tensor, torch.Tensor]
-"""Ours, torch's, our result and the exact one."""
+Sides = tuple[septran.Kernel, Run, tuple[Run, ...], torch.Tensor, torch.Tensor]
+"""Our kernel and its call, torch's, our result and the exact one."""
 
 
 def _softmax(x: torch.Tensor) -> Sides:
-    y, other, kernel = torch.empty_like(x), torch.empty_like(x), _kernel("softmax")
+    y, other, kernel = torch.empty_like(x), torch.empty_like(x), compiled("softmax")
     kernel(x, out=y)
     ways = (lambda: torch.softmax(x, 1, out=other), lambda: torch.softmax(x, 1))
-    return lambda: kernel(x, out=y), ways, y, torch.softmax(x.double(), 1)
+    return kernel, lambda: kernel(x, out=y), ways, y, torch.softmax(x.double(), 1)
 
 
 def _rms_norm(x: torch.Tensor) -> Sides:
-    w, y, kernel = torch.randn(x.shape[1]), torch.empty_like(x), _kernel("rms_norm")
+    w, y, kernel = torch.randn(x.shape[1]), torch.empty_like(x), compiled("rms_norm")
     other = torch.empty_like(x)
     kernel(x, w, out=y)
     exact = rms_norm(x.double(), x.shape[1:], w.double(), 1e-6)
@@ -51,12 +51,12 @@ def _rms_norm(x: torch.Tensor) -> Sides:
         lambda: rms_norm(x, x.shape[1:], w, 1e-6),
         lambda: other.copy_(rms_norm(x, x.shape[1:], w, 1e-6)),
     )
-    return lambda: kernel(x, w, out=y), ways, y, exact
+    return kernel, lambda: kernel(x, w, out=y), ways, y, exact
 
 
 def _layer_norm(x: torch.Tensor) -> Sides:
     w, b = torch.randn(x.shape[1]), torch.randn(x.shape[1])
-    y, kernel = torch.empty_like(x), _kernel("layer_norm")
+    y, kernel = torch.empty_like(x), compiled("layer_norm")
     others = torch.empty_like(x), torch.empty(x.shape[0], 1), torch.empty(x.shape[0], 1)
     kernel(x, w, b, out=y)
     into = partial(torch.ops.aten.native_layer_norm.out, x, x.shape[1:], w, b, 1e-5)
@@ -66,7 +66,7 @@ def _layer_norm(x: torch.Tensor) -> Sides:
         lambda: others[0].copy_(layer_norm(x, x.shape[1:], w, b, 1e-5)),
     )
     exact = layer_norm(x.double(), x.shape[1:], w.double(), b.double(), 1e-5)
-    return lambda: kernel(x, w, b, out=y), ways, y, exact
+    return kernel, lambda: kernel(x, w, b, out=y), ways, y, exact
 
 
 ROWS = {"softmax": _softmax, "rms_norm": _rms_norm, "layer_norm": _layer_norm}
@@ -75,20 +75,22 @@ ROWS = {"softmax": _softmax, "rms_norm": _rms_norm, "layer_norm": _layer_norm}
 def rows(name: str, m: int, n: int, far: bool) -> Iterator[Case]:
     """Softmax or a norm beside torch's; from DRAM beside a copy, too."""
     x = torch.randn(m, n) * 4
-    ours, theirs, y, exact = ROWS[name](x)
+    kernel, ours, theirs, y, exact = ROWS[name](x)
     error, work = deviation(y, exact), 8.0 * m * n
     del exact
     family = "rows from DRAM" if far else "rows in cache"
-    yield Case(family, name, by(m, n), ours, theirs, error, work, "GB/s")
+    yield Case(family, name, by(m, n), ours, theirs, error, work, "GB/s", kernel=kernel)
     if far:
         other = torch.empty_like(x)
         copy = (lambda: other.copy_(x),)
-        yield Case(f"{family} / copy", name, by(m, n), ours, copy, error, work, "GB/s")
+        yield Case(
+            f"{family} / copy", name, by(m, n), ours, copy, error, work, "GB/s", kernel=kernel
+        )
 
 
 def elementwise(m: int, n: int) -> Case:
     """SiLU of each element."""
-    x, y, kernel = torch.randn(m, n), torch.empty(m, n), _kernel("elementwise")
+    x, y, kernel = torch.randn(m, n), torch.empty(m, n), compiled("elementwise")
     other = torch.empty(m, n)
     kernel(x, out=y)
     into = partial(torch.ops.aten.silu.out, x, out=other)
@@ -96,13 +98,14 @@ def elementwise(m: int, n: int) -> Case:
     return Case(
         "elementwise", "silu", by(m, n), lambda: kernel(x, out=y), ways,
         deviation(y, silu(x.double())), 8.0 * m * n, "GB/s",
+        kernel=kernel,
     )  # fmt: skip
 
 
 def elementwise_binary(m: int, n: int) -> Case:
     """The gate of Llama's feed-forward layer."""
     a, b, y = torch.randn(m, n), torch.randn(m, n), torch.empty(m, n)
-    kernel, other = _kernel("elementwise_binary"), torch.empty(m, n)
+    kernel, other = compiled("elementwise_binary"), torch.empty(m, n)
     kernel(a, b, out=y)
     into = partial(torch.ops.aten.silu.out, a, out=other)
     return Case(
@@ -112,24 +115,26 @@ def elementwise_binary(m: int, n: int) -> Case:
             lambda: other.copy_(silu(a) * b),
         ),
         deviation(y, silu(a.double()) * b.double()), 12.0 * m * n, "GB/s",
+        kernel=kernel,
     )  # fmt: skip
 
 
 def reduce(m: int, n: int, function: str) -> Case:
     """A sum or maximum of each row."""
     x, y = torch.randn(m, n), torch.empty(m)
-    kernel = septran.compile("reduce", "cpu-x86", static={"function": function})
+    kernel = compiled("reduce", static={"function": function})
     kernel(x, out=y)
     theirs = {"sum": lambda t: t.sum(1), "max": lambda t: t.amax(1)}[function]
     return Case(
         "reduce", f"reduce {function}", by(m, n), lambda: kernel(x, out=y), (lambda: theirs(x),),
         deviation(y, theirs(x.double())), 4.0 * m * n, "GB/s",
+        kernel=kernel,
     )  # fmt: skip
 
 
 def rope(s: int, h: int, d: int) -> Case:
     """Rotary positions, beside the usual way of writing them in torch."""
-    x, y, kernel = torch.randn(s, h, d), torch.empty(s, h, d), _kernel("rope")
+    x, y, kernel = torch.randn(s, h, d), torch.empty(s, h, d), compiled("rope")
     angles = torch.rand(s, d // 2) * 6
     cos, sin = angles.cos(), angles.sin()
     kernel(x, cos, sin, out=y)
@@ -143,23 +148,21 @@ def rope(s: int, h: int, d: int) -> Case:
     return Case(
         "rope", "rope", by(s, h, d), lambda: kernel(x, cos, sin, out=y),
         (lambda: torchs(x, cos, sin),), deviation(y, exact), 8.0 * s * h * d, "GB/s",
+        kernel=kernel,
     )  # fmt: skip
 
 
 def topk(m: int, n: int, k: int) -> Case:
     """The greatest of each row."""
     x = torch.randn(m, n)
-    kernel = septran.compile("topk", "cpu-x86", static={"k": k})
+    kernel = compiled("topk", static={"k": k})
     values, indices = kernel(x)
     return Case(
         "topk", f"topk {k}", by(m, n), lambda: kernel(x, out=(values, indices)),
         (lambda: torch.topk(x, k),), deviation(values, torch.topk(x.double(), k)[0]),
         4.0 * m * n, "GB/s",
+        kernel=kernel,
     )  # fmt: skip
-
-
-def _kernel(name: str) -> septran.Kernel:
-    return septran.compile(name, "cpu-x86")
 
 
 def cases(names: set[str]) -> Iterator[Case]:

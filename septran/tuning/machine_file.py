@@ -104,7 +104,7 @@ def _instructions(survey: Survey) -> Iterator[str]:
             continue
         yield f"  {name}:"
         yield f"    {rate}"
-        yield "    costs:    # operations: chains of kernels' own code of each function"
+        yield "    costs:    # operations of kernels' own code of each function"
         for function, cost in survey.costs.items():
             yield f"      {function}: {cost.value:.3g}    # {_spread(cost)}"
     if survey.lacking:

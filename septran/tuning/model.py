@@ -11,10 +11,12 @@ assumptions, which `Prediction.notes` repeats for readers:
   parallel iterations are spread over them in whole waves;
 - matrix units compute ragged tiles in full, vector units what exists of them;
 - each call of a primitive reads each operand once;
-- what caches hold is read from the smallest one that the whole tensor fits in, except
-  for the first time; of a cache that the hardware fills by itself (``vendor: {cache: ...}``),
-  what blocks of one wave read in common comes from main memory once;
+- of a cache that the hardware fills by itself (``vendor: {cache: ...}``), what blocks of one
+  wave read in common comes from main memory once;
 - latencies, synchronisation and launches are free.
+
+Machines whose memories are caches, CPUs, have a model of their own (`cache_model`), which is
+no bound but an estimate: steps take turns, and data is found where its last use has left it.
 """
 
 from __future__ import annotations
@@ -28,15 +30,16 @@ import numpy as np
 
 from septran.backends import backend_of
 from septran.dtypes import itemsize
-from septran.ir import expressions as ex
 from septran.ir.index import Index, Var
 from septran.ir.primitives import PRIMITIVES
 from septran.machine.model import Instruction, Machine, Memory
 from septran.tile.analyses.cycle_bound import CycleBound, cycle_bound
-from septran.tile.analyses.loops import depends, most_iterations, ranges_of, trips, walk
+from septran.tile.analyses.loops import most_iterations, ranges_of, trips, walk
 from septran.tile.interpret.storage import evaluate_index
 from septran.tile.ledger import amount as exact_amount
 from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
+from septran.tuning.cache_model import CacheModel, has_caches
+from septran.tuning.operations import instruction_of, operations, rate_of, space
 
 MOST = 1 << 22
 """The number of iterations up to which they are enumerated; of more, no reuse is counted."""
@@ -76,13 +79,13 @@ def _starts(region: Region) -> list[Index]:
     return list(region.origin())
 
 
-COSTLY = ("exp", "exp2", "log", "log2", "tanh", "sigmoid", "erf", "sin", "cos", "power")
-COSTLY_STEPS = 8
-"""The number of operations that a costly function of one element counts as."""
-
 NOTES = (
     "peak figures of the machine file; every resource busy at the same time",
     "matrix units compute ragged tiles in full; latencies and synchronisation are free",
+)
+CACHE_NOTES = (
+    "steps one after another; of a step's instructions and data, half of the shorter is hidden",
+    "caches keep what fits between two uses, also from the last call; latencies are free",
 )
 
 
@@ -91,11 +94,11 @@ class Limit:
     """The time for which one resource is busy."""
 
     kind: str
-    """The kind of resource: ``compute`` or ``edge``."""
+    """The kind of resource: ``compute``, ``edge``, or ``start`` of work on some processors."""
     name: str
     """An instruction, or a memory edge such as ``DRAM -> L2``."""
     amount: float
-    """The number of operations, or of bytes."""
+    """The number of operations, of bytes, or of starts."""
     seconds: float
 
     @property
@@ -118,12 +121,16 @@ class Prediction:
     """The bound in cycles for machines whose file gives each unit's (DSAs), else None."""
     hertz: float = 0.0
     """Cycles a second, where there are cycles: times are then those of the cycles."""
+    total: float | None = None
+    """The time of all steps in turn, on a machine with caches (`cache_model`); None of others."""
 
     @property
     def seconds(self) -> float:
         """The time in seconds if everything overlaps."""
         if self.cycles is not None and self.hertz:
             return self.cycles.cycles / self.hertz
+        if self.total is not None:
+            return self.total
         return max((limit.seconds for limit in self.limits), default=0.0)
 
     @property
@@ -132,7 +139,7 @@ class Prediction:
         if self.cycles is not None and self.hertz:
             busy = sum(unit.busy for unit in self.cycles.units)
             return max(self.seconds, busy / self.hertz)
-        return sum(limit.seconds for limit in self.limits)
+        return max(self.total or 0.0, sum(limit.seconds for limit in self.limits))
 
     @property
     def operations(self) -> float:
@@ -156,6 +163,8 @@ class Prediction:
 
 def predict(program: TileProgram) -> Prediction:
     """Return the model's prediction for one program."""
+    if has_caches(program.machine):
+        return _in_caches(program)
     usage = _Usage(program)
     for node, loops in walk(program.body):
         if isinstance(node, Compute):
@@ -169,6 +178,18 @@ def predict(program: TileProgram) -> Prediction:
     return Prediction(tuple(limits), usage.units, usage.most_used, notes, cycles, hertz)
 
 
+def _in_caches(program: TileProgram) -> Prediction:
+    """The answer for a machine with caches, whose steps take turns."""
+    model = CacheModel(program)
+    times = model.run()
+    limits = [Limit(*key, times.amounts[key], seconds) for key, seconds in times.seconds.items()]
+    limits.sort(key=lambda limit: (-limit.seconds, limit.kind, limit.name))
+    notes = CACHE_NOTES + tuple(f"no figure for {what}: left out" for what in sorted(model.unknown))
+    return Prediction(
+        tuple(limits), model.units, model.most_used, notes, total=times.total if limits else 0.0
+    )
+
+
 @dataclass
 class _Usage:
     """The sums of amounts and seconds by resource."""
@@ -177,7 +198,6 @@ class _Usage:
     amounts: dict[tuple[str, str], float] = field(default_factory=dict)
     seconds: dict[tuple[str, str], float] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
-    seen: set[Region] = field(default_factory=set)
     most_used: int = 1
 
     @property
@@ -213,12 +233,12 @@ class _Usage:
         return loop.processor is not None and self.machine.depth(loop.processor) == 1
 
     def compute(self, node: Compute, loops: tuple[For, ...]) -> None:
-        instruction = self._instruction(node)
+        instruction = instruction_of(self.machine, node)
         work = sum(
             each * _total(space, loops, full=bool(instruction and instruction.tile))
-            for each, space in _spaces(node)
+            for each, space in _spaces(node, instruction)
         )
-        rate = _rate(self.machine, instruction, self._dtype(node))
+        rate = rate_of(self.machine, instruction, self._dtype(node))
         if rate is None:
             self.unknown.add(f"the throughput of {node.instruction}")
         else:
@@ -228,20 +248,14 @@ class _Usage:
         for region in writes(node):
             self._direct(region, loops, "compute -> {}")
 
-    def _instruction(self, node: Compute) -> Instruction | None:
-        try:
-            return self.machine.instruction(node.instruction)
-        except KeyError:
-            same = (i for i in self.machine.instructions if i.primitive == "map")
-            return next(same, None)
-
     def _dtype(self, node: Compute) -> str:
         return self.program.buffer(node.operands[0].buffer).dtype
 
     def _direct(self, region: Region, loops: tuple[For, ...], name: str) -> None:
         """Add operands used in place, which also move between their memory and the instruction."""
-        for amount, place in self._split(region, loops):
-            self._edge(name.format(place.name), amount, self.busiest(loops), (place,))
+        place = self._memory(region)
+        amount = self._bytes(region, loops)
+        self._edge(name.format(place.name), amount, self.busiest(loops), (place,))
 
     def copy(self, node: Copy, loops: tuple[For, ...]) -> None:
         engine = self.machine.engine(node.engine)
@@ -250,32 +264,17 @@ class _Usage:
             speed = engine.bytes_per_cycle * self.machine.clock_mhz * 1e6
         source, target = self._memory(node.source), self._memory(node.target)
         inwards = target.name != self.machine.main_memory.name
-        for amount, place in self._split(node.source if inwards else node.target, loops):
-            ends = (place, target) if inwards else (source, place)
-            name = f"{ends[0].name} -> {ends[1].name}"
-            self._edge(name, amount, self.busiest(loops), ends, speed)
+        amount = self._bytes(node.source if inwards else node.target, loops)
+        name = f"{source.name} -> {target.name}"
+        self._edge(name, amount, self.busiest(loops), (source, target), speed)
 
     def _memory(self, region: Region) -> Memory:
         return self.machine.memory(self.program.buffer(region.buffer).memory)
 
-    def _split(self, region: Region, loops: tuple[For, ...]) -> Iterator[tuple[float, Memory]]:
-        """The bytes of all runs by the memory they come from: first uses, and reuse in a cache."""
-        memory, buffer = self._memory(region), self.program.buffer(region.buffer)
-        width = itemsize(buffer.dtype)
-        total = exact_amount(region, loops)[1] * width
-        if memory.name != self.machine.main_memory.name or not _cached(self.machine):
-            yield total * self._first(region, loops), memory
-            return
-        holder = _holder(self.machine, math.prod(buffer.shape) * width)
-        if holder.name == memory.name:
-            yield total, memory
-            return
-        own = tuple(loop for loop in loops if depends(region, loop.variable))
-        distinct = exact_amount(region, _closed(own, loops))[1] * width
-        first = 0 if region in self.seen else min(total, distinct)
-        self.seen.add(region)
-        yield first, memory
-        yield total - first, holder
+    def _bytes(self, region: Region, loops: tuple[For, ...]) -> float:
+        """Bytes of all trips that no cache of the hardware's own answers."""
+        width = itemsize(self.program.buffer(region.buffer).dtype)
+        return exact_amount(region, loops)[1] * width * self._first(region, loops)
 
     def _first(self, region: Region, loops: tuple[For, ...]) -> float:
         """Return the share of a region's reads that no cache of the hardware answers."""
@@ -302,50 +301,10 @@ class _Usage:
             self.add("edge", name, amount, seconds)
 
 
-def _closed(own: tuple[For, ...], loops: tuple[For, ...]) -> tuple[For, ...]:
-    """Return some of `loops` with those that their extents depend on."""
-    needed = {v for loop in own for v in (loop.variable, *loop.extent.variables())}
-    return tuple(loop for loop in loops if loop.variable in needed)
-
-
-def _cached(machine: Machine) -> bool:
-    return any(memory.cached for memory in machine.memories)
-
-
-def _holder(machine: Machine, size: int) -> Memory:
-    """Return the smallest cache that keeps `size` bytes for all units, else the main memory."""
-    fits = [
-        m
-        for m in machine.memories
-        if m.cached and m.capacity_bytes and m.capacity_bytes >= size
-        and machine.depth(m.visible_to) == 0
-    ]  # fmt: skip
-    return min(fits, key=lambda m: m.capacity_bytes or 0, default=machine.main_memory)
-
-
-def _rate(machine: Machine, instruction: Instruction | None, dtype: str) -> float | None:
-    """Return operations a second of one unit; None where the machine file does not say."""
-    if instruction is None or instruction.throughput is None or machine.clock_mhz is None:
-        return None
-    each = 2 if instruction.primitive == "gemm" else 1
-    # Vector units are given for 4-byte elements; a matrix unit (with a tile) for any.
-    narrow = 1.0 if instruction.tile else min(1.0, 4 / itemsize(dtype))
-    return instruction.throughput * each * machine.clock_mhz * 1e6 * narrow
-
-
-def _spaces(node: Compute) -> Iterator[tuple[float, Region]]:
+def _spaces(node: Compute, instruction: Instruction | None) -> Iterator[tuple[float, Region]]:
     """Yield the work of one call: operations a point, and the points as a region's extents."""
     if node.expression is not None:
-        for part in ex.walk(node.expression):
-            match part:
-                case ex.Unary(function, operand):
-                    yield _steps(function), _space(operand.shape, operand.valid)
-                case ex.Binary(function):
-                    yield _steps(function), _space(part.shape, part.valid)
-                case ex.Select() | ex.Cast():
-                    yield 1, _space(part.shape, part.valid)
-                case ex.Reduce(_, operand):
-                    yield 1, _space(operand.shape, operand.valid)
+        yield from operations(node, instruction, short=False)
         return
     contract = PRIMITIVES.get(node.primitive)
     target = node.operands[0]
@@ -356,11 +315,7 @@ def _spaces(node: Compute) -> Iterator[tuple[float, Region]]:
     for letters, region in zip(contract.axes, node.operands, strict=True):
         extents |= dict(zip(letters, zip(region.shape, region.valid, strict=True), strict=True))
     shape, valid = zip(*extents.values(), strict=True)
-    yield contract.flops({a: 1 for a in extents}), _space(shape, valid)
-
-
-def _space(shape: tuple[int, ...], valid: tuple[Index, ...]) -> Region:
-    return Region("", (), shape, valid)
+    yield contract.flops({a: 1 for a in extents}), space(shape, valid)
 
 
 def _total(space: Region, loops: tuple[For, ...], *, full: bool) -> float:
@@ -368,7 +323,3 @@ def _total(space: Region, loops: tuple[For, ...], *, full: bool) -> float:
     if full:
         return float(trips(loops) * math.prod(space.shape))
     return float(exact_amount(space, loops)[1])
-
-
-def _steps(function: str) -> int:
-    return COSTLY_STEPS if function in COSTLY else 1

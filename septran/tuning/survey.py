@@ -132,8 +132,8 @@ def _has(machine: Machine, instruction: Instruction) -> bool:
 
 
 def _functions(machine: Machine) -> Iterator[tuple[str, Probe]]:
-    """Chains of each function, and one of none, as kernels on one thread."""
-    from septran.tuning.chains import FUNCTIONS
+    """Sums of each function, and one of none, as kernels."""
+    from septran.tuning.function_sums import FUNCTIONS
 
     for name in ("", *FUNCTIONS):
         yield f"function {name}", Probe(_kernel(machine, name, FUNCTION_ROWS))
@@ -146,16 +146,16 @@ def _call(machine: Machine) -> Callable[[int], float]:
 
 
 def _kernel(machine: Machine, function: str, shape: tuple[int, int]) -> Callable[[int], float]:
-    """Calls of a chain's kernel; the elements that they compute."""
+    """Calls of a sum's kernel; the elements that they compute."""
     import numpy as np
 
     from septran.compiler import compile
     from septran.runtime.arrays import as_torch
-    from septran.tuning.chains import chain
+    from septran.tuning.function_sums import sums
 
     rows, columns = shape
     kernel = compile(
-        chain, machine.name, shapes={"M": rows, "N": columns}, static={"function": function}
+        sums, machine.name, shapes={"M": rows, "N": columns}, static={"function": function}
     )
     values = np.random.default_rng(1).uniform(0.5, 1.5, shape).astype("float32")
     x, y = as_torch(values), as_torch(np.empty_like(values))
@@ -169,14 +169,14 @@ def _kernel(machine: Machine, function: str, shape: tuple[int, int]) -> Callable
 
 
 def _costs(probes: dict[str, Probe], adds: float) -> dict[str, Figure]:
-    """Vector operations of each function: what a chain of it takes more than one of none."""
-    from septran.tuning.chains import FUNCTIONS, LINKS
+    """Vector operations of each function: what a sum of it takes more than one of none."""
+    from septran.tuning.function_sums import FUNCTIONS, SCALES
 
     plain = probes["function "].samples
     return {
         name: Figure.of(
             [
-                max(1.0, (1 / each - 1 / none) / LINKS * adds)
+                max(1.0, (1 / each - 1 / none) / len(SCALES) * adds)
                 for each, none in zip(probes[f"function {name}"].samples, plain, strict=True)
             ]
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from tvm import tirx
 
 from septran.dtypes import itemsize
 from septran.errors import TargetError
-from septran.ir.index import Index, Range, Var, axis, minimum
+from septran.ir.index import Index, Var, axis, minimum
 from septran.targets.cpu.addresses import Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.emitter_table import EMITTERS
@@ -31,23 +31,18 @@ from septran.targets.index_width import index_dtype
 from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer
 from septran.targets.registry import require_emitters
-from septran.tile.analyses.loops import ranges, trips, used, walk
+from septran.tile.analyses.loops import ranges, used, walk
+from septran.tile.analyses.sharing import PARALLEL_WORK, work_of
 from septran.tile.analyses.streaming import streamed
-from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, regions, writes
+from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, writes
 
 SLACK_BYTES = 256
 """Behind each owned buffer, so that a whole vector may be read at its end."""
-PARALLEL_WORK = 1 << 15
-"""Operations below which waking other threads costs more than it saves."""
-
 ENOUGH_UNITS = 64
 """Iterations of a nest that all cores have enough of, mostly."""
 
 UNIT = "unit"
 """The name of a nest's index where its iterations, the blocks, are shared by threads."""
-
-GEMM_RATE = 12
-"""Multiply-adds of a product in the time of another operation."""
 
 
 class UnsupportedByCpuError(TargetError):
@@ -236,7 +231,7 @@ class _Lowering:
         """A nest of parallel loops, as one loop whose iterations the threads share."""
         nest = _nest(loop)
         total = loop.extent * math.prod(inner.extent.as_int() for inner in nest[1:])
-        spread = _work(loop, ranges(self.program.body)) >= PARALLEL_WORK
+        spread = work_of(loop, ranges(self.program.body)) >= PARALLEL_WORK
         with self.context.loop(UNIT, total, spread) as unit:
             for inner, index in self._digits(nest, unit).items():
                 self.context.alias(inner, index)
@@ -325,18 +320,6 @@ def nests(program: TileProgram) -> tuple[For, ...]:
         node for node, around in walk(program.body)
         if isinstance(node, For) and _spreads(node) and not any(map(_spreads, around))
     )  # fmt: skip
-
-
-def _work(loop: For, known: Mapping[Var, Range]) -> int:
-    """About how many operations all iterations do together, where loops around are bounded."""
-    total = 0
-    for node, around in walk((loop,)):
-        if isinstance(node, Compute | Copy):
-            each = max((math.prod(r.shape) for r in regions(node)), default=0)
-            if isinstance(node, Compute) and node.primitive == "gemm":
-                each = each * node.operands[1].shape[1] // GEMM_RATE
-            total += each * trips(around, known)
-    return total
 
 
 def _wanted(program: TileProgram, buffer: Buffer) -> str:

@@ -87,6 +87,15 @@ def _heading(step: PassResult, note: str) -> Markup:
     return join([mono(step.name), f": {step.summary}{note}"])
 
 
+UNITS = {"compute": "op", "edge": "B"}
+"""Of what a resource does a second, by its kind."""
+
+
+def _overlapping(prediction: Prediction) -> str:
+    """What the prediction takes for granted; that of caches knows what overlaps."""
+    return " where everything overlaps" if prediction.total is None else ""
+
+
 def limits_panel(prediction: Prediction) -> Markup:
     """The busiest resource first, with what the model assumes."""
     rows = []
@@ -96,12 +105,12 @@ def limits_panel(prediction: Prediction) -> Markup:
         rows.append(
             (
                 limit.name, amount_text(limit), time_text(limit.seconds), f"{share:.0%}",
-                f"{rate / 1e9:,.4g} G{'op' if limit.kind == 'compute' else 'B'}/s" if rate else "",
+                f"{rate / 1e9:,.4g} G{UNITS[limit.kind]}/s" if rate and limit.kind in UNITS else "",
             )
         )  # fmt: skip
     head = ("resource", "amount", "busy for", "of the longest", "at most")
     words = (
-        f"predicted {time_text(prediction.seconds)} where everything overlaps, "
+        f"predicted {time_text(prediction.seconds)}{_overlapping(prediction)}, "
         f"{time_text(prediction.without_overlap)} where nothing does; "
         f"{prediction.units_used} of {prediction.units} units have work"
     )

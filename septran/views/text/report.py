@@ -62,6 +62,8 @@ def _short(line: str) -> str:
 
 def amount_text(limit: Limit) -> str:
     """Operations or bytes."""
+    if limit.kind == "start":
+        return f"{limit.amount:,.0f} times"
     if limit.kind == "edge":
         return size_text(limit.amount)
     return f"{limit.amount / 1e6:,.4g} Mop"
@@ -91,7 +93,7 @@ def _limits(prediction: Prediction) -> Iterator[str]:
     if bound is None:
         yield "  nothing to do"
         return
-    what = "compute" if bound.kind == "compute" else "data movement"
+    what = {"compute": "compute", "edge": "data movement"}.get(bound.kind, "starts of work")
     yield (
         f"  {what} ({bound.name}): predicted {time_text(prediction.seconds)}, "
         f"{time_text(prediction.without_overlap)} if nothing overlaps"

@@ -1,0 +1,474 @@
+"""How long a program takes on processors with caches: step after step, from the level of its data.
+
+A step is a copy, a product, or neighbouring tensor expressions, which are done row by row. It
+takes as long as the longer of
+
+- its instructions: multiply-adds of whole vectors, functions at what each of them costs, loads
+  and stores at the rates of the innermost cache, and
+- its data: bytes at the bandwidth of the level where they are found, which follows from how
+  much is touched between two uses (`reuse`), those of all cores together where cores share it.
+
+Steps follow one another. The core with the most iterations counts, each loop over the cores
+starts and ends once, and so does the call itself. A kernel is called again and again: what the
+caches keep of the last call is found there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from septran.backends import backend_of
+from septran.dtypes import accumulator_dtype, itemsize
+from septran.ir import expressions as ex
+from septran.ir.index import Var
+from septran.machine.model import Machine, Memory
+from septran.tile.analyses.loops import most_iterations, ranges, walk
+from septran.tile.analyses.sharing import PARALLEL_WORK, work_of
+from septran.tile.analyses.streaming import streamed
+from septran.tile.ledger import amount, tally
+from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
+from septran.tuning.operations import instruction_of, operations, rate_of
+from septran.tuning.reuse import Nest, Reuse, TimedStep, nest_of, steps_of
+
+MOST_STRIPS = 3
+"""Strips of rows for which what they are multiplied by is computed where it is used."""
+STARTED = 1 << 15
+"""Elements of a step outside of loops over cores from which on all cores share it."""
+ROOM = (0.75, 1.25)
+"""Parts of a cache's capacity: what is touched between two uses is kept below the first, gone
+above the second. Caches are not filled in the order of use alone, so neither is sharp."""
+HIDDEN = 0.5
+"""The part of the shorter of instructions and data that the longer one hides."""
+
+
+@dataclass
+class Times:
+    """Amounts and seconds by resource."""
+
+    amounts: dict[tuple[str, str], float] = field(default_factory=dict)
+    seconds: dict[tuple[str, str], float] = field(default_factory=dict)
+    total: float = 0.0
+    """Seconds of all steps, one after another."""
+
+    def add(self, kind: str, name: str, amount: float, seconds: float) -> None:
+        """Note what a resource does, and how long it is busy."""
+        key = (kind, name)
+        self.amounts[key] = self.amounts.get(key, 0.0) + amount
+        self.seconds[key] = self.seconds.get(key, 0.0) + seconds
+
+
+def has_caches(machine: Machine) -> bool:
+    """Whether hardware fills some of its memories by itself."""
+    return any(memory.cached for memory in machine.memories)
+
+
+@dataclass(frozen=True)
+class Registers:
+    """The vector registers of a core, and the tile of float32 that a product sums in them."""
+
+    bytes: int = 64
+    rows: int = 8
+    columns: int = 48
+
+
+def registers(machine: Machine) -> Registers:
+    """Those that code for the machine is made of; of one that nobody knows, AVX-512's."""
+    of = backend_of(machine.backend).registers
+    return Registers(*of(machine.arch)) if of else Registers()
+
+
+class CacheModel:
+    """The time of one program."""
+
+    def __init__(self, program: TileProgram) -> None:
+        """Find the program's loops and who runs how many of their iterations."""
+        self.program, self.machine = program, program.machine
+        self.buffers = {b.name: b for b in program.buffers}
+        self.registers = registers(self.machine)
+        inner = self.machine.processors[1:2]
+        self.units = max(1, inner[0].count) if inner else 1
+        self.times, self.unknown, self.most_used = Times(), set[str](), 1
+        self.tree = nest_of(program)
+        self.users: dict[str, set[int]] = {}
+        for step, _ in steps_of(self.tree):
+            for region in (r for node in step.nodes for r in _all(node)):
+                self.users.setdefault(region.buffer, set()).add(id(step))
+        self.handed_on = {id(step): names for step, names in self._handed_on()}
+        self.ranges = ranges(program.body)
+        self.spread = list(_spread(self.tree))
+        self.turns = self._turns()
+        self.reuse = Reuse(program, self.turns)
+        self.streams = {n for n in program.outputs if streamed(program, self.buffers[n])}
+        self.everything = sum(math.prod(b.shape) * itemsize(b.dtype) for b in program.buffers)
+
+    def run(self) -> Times:
+        """All steps, the starts of loops, and the call."""
+        for loops, outer in self.spread:
+            if self._used(loops) > 1:
+                count = math.prod(most_iterations(outer)) if outer else 1
+                self.start(self.machine.processors[1].name, count)
+        for step, around in steps_of(self.tree):
+            self._time(step, around)
+        self.start(self.machine.host.name, 1)
+        return self.times
+
+    def start(self, processor: str, count: float) -> None:
+        """So many starts and ends of work on a level's units."""
+        seconds = (self.machine.processor(processor).launch_ns or 0.0) * 1e-9 * count
+        if seconds:
+            self.times.add("start", processor, count, seconds)
+            self.times.total += seconds
+
+    def _handed_on(self) -> Iterator[tuple[TimedStep, frozenset[str]]]:
+        """Steps with what few rows are multiplied by: computed where it is used, not stored."""
+        every = list(steps_of(self.tree))
+        for (first, _), (second, _) in itertools.pairwise(every):
+            gemm = second.nodes[0]
+            if first.loops != second.loops or not _multiplies(gemm) or isinstance(gemm, Copy):
+                continue
+            name, few = gemm.operands[2].buffer, MOST_STRIPS * self.registers.rows
+            made = {r.buffer for n in first.nodes if isinstance(n, Compute) for r in writes(n)}
+            alone = self.users[name] == {id(first), id(second)}
+            if name in made and alone and gemm.operands[0].shape[0] <= few:
+                yield first, frozenset((name,))
+                yield second, frozenset((name,))
+
+    def _turns(self) -> dict[Var, int]:
+        """Iterations of each loop that the busiest unit runs: inner loops as a whole."""
+        found: dict[Var, int] = {}
+        for node, loops in walk(self.program.body):
+            if isinstance(node, For):
+                found[node.variable] = most_iterations((*loops, node))[-1]
+        for loops, _ in self.spread:
+            left = -(-math.prod(found[x.variable] for x in loops) // self._used(loops))
+            for loop in reversed(loops):
+                mine = min(found[loop.variable], left)
+                left = -(-left // max(1, mine))
+                found[loop.variable] = mine
+        return found
+
+    def _used(self, loops: tuple[For, ...]) -> int:
+        """Units that have a part of some loops."""
+        if self.units > 1 and work_of(loops[0], self.ranges) < PARALLEL_WORK:
+            return 1
+        used = max(1, min(self.units, math.prod(most_iterations(loops))))
+        self.most_used = max(self.most_used, used)
+        return used
+
+    # ------------------------------------------------------------ steps
+    def _time(self, step: TimedStep, around: tuple[Nest, ...]) -> None:
+        """Add a step, by the unit that has most of it to do."""
+        active, share = self._sharing(step)
+        work = _Work(self, step, around, active, share)
+        busy, moved = work.instructions(), work.data()
+        self.times.total += max(busy, moved) + (1 - HIDDEN) * min(busy, moved)
+
+    def _sharing(self, step: TimedStep) -> tuple[int, float]:
+        """How many units run a step, and the part that is one's of what `turns` has."""
+        nest = next((x for x, _ in self.spread if x[0] in step.loops), None)
+        if nest is not None:
+            active = self._used(nest)
+            every = math.prod(most_iterations(nest))
+            mine = math.prod(self.turns[x.variable] for x in nest)
+            return active, -(-every // active) / mine if mine else 0.0
+        largest = max(math.prod(r.shape) for node in step.nodes for r in _all(node))
+        if self.units == 1 or largest < STARTED or not _shared(step):
+            return 1, 1.0
+        self.most_used = self.units
+        self.start(self.machine.processors[1].name, math.prod(most_iterations(step.loops)))
+        return self.units, 1 / self.units
+
+    def rate(self, memory: Memory, active: int, writing: bool, past: bool = False) -> float | None:
+        """Bytes a second that each of some active units draws from a level."""
+        whole = memory.bytes_per_second
+        if past and memory.stream_bytes_per_second:
+            return memory.stream_bytes_per_second / active
+        if writing and memory.write_bytes_per_second:
+            whole = memory.write_bytes_per_second
+        if whole is None:
+            self.unknown.add(f"the bandwidth of {memory.name}")
+            return None
+        if self.machine.depth(memory.visible_to) > 0:
+            return whole
+        alone = memory.unit_bytes_per_second or whole
+        if writing and memory.bytes_per_second:
+            alone *= whole / memory.bytes_per_second
+        return min(alone, whole / active)
+
+    def placed(self, size: float, distance: float, active: int) -> Iterator[tuple[Memory, float]]:
+        """Where bytes are found that were last used so many bytes ago, level by level."""
+        levels = [m for m in reversed(self.machine.memories) if m.cached]
+        for memory in levels:
+            if not memory.capacity_bytes:
+                continue
+            apart = distance
+            if self.machine.depth(memory.visible_to) == 0:
+                apart = min(distance * active, max(self.everything, distance))
+            least, most = (part * memory.capacity_bytes for part in ROOM)
+            kept = min(1.0, max(0.0, (most - apart) / (most - least)))
+            if kept:
+                yield memory, size * kept
+                size *= 1 - kept
+            if not size:
+                return
+        yield self.machine.main_memory, size
+
+
+@dataclass
+class _Work:
+    """One step of the program, on one of the units that run it."""
+
+    model: CacheModel
+    step: TimedStep
+    around: tuple[Nest, ...]
+    active: int
+    share: float
+    """Of what the iterations of `CacheModel.turns` do, where these are more than a unit's."""
+
+    @property
+    def _handed_on(self) -> frozenset[str]:
+        """What the step computes for the next one, or takes from the one before, in registers."""
+        return self.model.handed_on.get(id(self.step), frozenset())
+
+    def instructions(self) -> float:
+        """Seconds of what is computed."""
+        total = 0.0
+        for node in self.step.nodes:
+            if isinstance(node, Copy):
+                total += self._copied(node)
+            elif node.primitive == "gemm":
+                total += self._multiplied(node)
+            else:
+                total += self._mapped(node)
+        return total
+
+    def data(self) -> float:
+        """Seconds of what is brought from and taken to the levels of memory."""
+        total = 0.0
+        for region, writing in self._regions():
+            scale = self._part(region)
+            if writing and region.buffer in self.model.streams:
+                size = sum(u.size for u in self.model.reuse.uses(region, self.step, self.around))
+                total += self._streamed(size * scale)
+                continue
+            for use in self.model.reuse.uses(region, self.step, self.around):
+                total += self._moved(use.size * scale, use.distance, writing)
+        for node in self.step.nodes:
+            if isinstance(node, Compute) and node.primitive == "gemm":
+                total += self._again(node)
+        return total
+
+    def _regions(self) -> Iterator[tuple[Region, bool]]:
+        """What the step reads and writes, but for rows that it hands on within itself."""
+        own = self._own()
+        written: set[str] = set()
+        seen: set[tuple[Region, bool]] = set()
+        for node in self.step.nodes:
+            for region in reads(node):
+                if region.buffer in own or region.buffer in written or (region, False) in seen:
+                    continue
+                seen.add((region, False))
+                yield region, False
+            for region in writes(node):
+                written.add(region.buffer)
+                if region.buffer not in own and (region, True) not in seen:
+                    seen.add((region, True))
+                    yield region, True
+
+    def _own(self) -> set[str]:
+        """Buffers that only this step of tensor expressions uses: rows of them stay in L1."""
+        handed_on = set(self._handed_on)
+        if not all(isinstance(n, Compute) and n.primitive != "gemm" for n in self.step.nodes):
+            return handed_on
+        mine = {
+            name for name in {r.buffer for node in self.step.nodes for r in _all(node)}
+            if self.model.users[name] == {id(self.step)}
+        }  # fmt: skip
+        return (mine - set(self.model.program.params)) | handed_on
+
+    def _moved(self, size: float, distance: float, writing: bool) -> float:
+        """Seconds of bytes that were last used so far back.
+
+        Those of the innermost cache are free here, as loads and stores count as instructions.
+        """
+        total = 0.0
+        model = self.model
+        first = model.machine.memories[-1]
+        for memory, part in model.placed(size, distance, self.active):
+            rate = model.rate(memory, self.active, writing)
+            if memory is first or not rate or not part:
+                continue
+            name = f"compute -> {memory.name}" if writing else f"{memory.name} -> compute"
+            seconds = part / rate
+            model.times.add("edge", name, part * self.active, seconds)
+            total += seconds
+        return total
+
+    def _streamed(self, size: float) -> float:
+        """Seconds of bytes that are written past the caches."""
+        model, memory = self.model, self.model.machine.main_memory
+        rate = model.rate(memory, self.active, True, past=True)
+        if not rate:
+            return 0.0
+        model.times.add("edge", f"compute -> {memory.name}", size * self.active, size / rate)
+        return size / rate
+
+    def _part(self, region: Region) -> float:
+        """The elements that exist, of as many as full tiles would have, times the unit's share."""
+        full = math.prod(most_iterations(self.step.loops)) * math.prod(region.shape)
+        return self.share * amount(region, self.step.loops)[1] / full if full else 0.0
+
+    # ------------------------------------------------------------ instructions
+    def _line(self, size: float, writing: bool) -> float:
+        """Seconds of bytes between registers and the innermost cache."""
+        memory = self.model.machine.memories[-1]
+        rate = self.model.rate(memory, self.active, writing)
+        if not size or not rate:
+            return 0.0
+        name = f"compute -> {memory.name}" if writing else f"{memory.name} -> compute"
+        self.model.times.add("edge", name, size * self.active, size / rate)
+        return size / rate
+
+    def _calls(self) -> float:
+        """Calls of the step by one unit."""
+        return math.prod(self.model.turns[x.variable] for x in self.step.loops) * self.share
+
+    def _elements(self, region: Region, lanes: int = 1) -> float:
+        """Elements of all calls of one unit, the last axis in whole vectors."""
+        steps = (*(1,) * (len(region.shape) - 1), lanes) if region.shape else ()
+        points = tally(region.valid, region.shape, self.step.loops, steps)[1] * lanes
+        return points * self._calls() / max(1, math.prod(most_iterations(self.step.loops)))
+
+    def _width(self, region: Region) -> int:
+        return itemsize(self.model.buffers[region.buffer].dtype)
+
+    def _copied(self, node: Copy) -> float:
+        lanes = self.model.registers.bytes // max(4, self._width(node.source))
+        count = self._elements(node.source, min(lanes, max(1, node.source.shape[-1])))
+        width = max(4, self._width(node.source))
+        return self._line(count * width, False) + self._line(count * width, True)
+
+    def _mapped(self, node: Compute) -> float:
+        """Operations on vectors, or the loads and stores around them."""
+        instruction = instruction_of(self.model.machine, node)
+        lanes = self.model.registers.bytes // 4
+        ops = 0.0
+        for cost, space in operations(node, instruction):
+            ops += cost * self._elements(space, lanes if space.shape and space.shape[-1] > 1 else 1)
+        width = _register_width(node, self._width(node.operands[0]))
+        rate = rate_of(self.model.machine, instruction, self._dtype(node))
+        busy = 0.0
+        if rate is None:
+            self.model.unknown.add(f"the throughput of {node.instruction}")
+        else:
+            busy = ops / rate
+            self.model.times.add("compute", node.instruction, ops * self.active, busy)
+        read = sum(self._elements(r) * width for r in dict.fromkeys(reads(node)))
+        held = self._line(read, False)
+        if node.operands[0].buffer not in self._handed_on:
+            held += self._line(self._elements(node.operands[0]) * width, True)
+        return max(busy, held)
+
+    def _dtype(self, node: Compute) -> str:
+        return self.model.buffers[node.operands[0].buffer].dtype
+
+    def _shape(self, node: Compute) -> tuple[float, float, float]:
+        """Rows, columns and steps of a product's call, on average."""
+        c, a = node.operands[:2]
+        calls = max(1, math.prod(most_iterations(self.step.loops)))
+        cells = amount(c, self.step.loops)[1] / calls
+        rows = cells / max(1, c.shape[1])
+        steps = amount(a, self.step.loops)[1] / calls / max(rows, 1e-9)
+        return rows, float(c.shape[1]), steps
+
+    def _tile(self, node: Compute) -> tuple[int, int, int]:
+        """Rows and columns of the register tile, and columns of a vector."""
+        instruction = instruction_of(self.model.machine, node)
+        kept = self.model.registers
+        rows, columns = kept.rows, kept.columns
+        if instruction and instruction.tile:
+            rows, columns = instruction.tile[:2]
+        width = itemsize(accumulator_dtype(self._dtype(node)))
+        lanes = max(1, kept.bytes // width)
+        return rows, max(lanes, columns * 4 // width // lanes * lanes), lanes
+
+    def _multiplied(self, node: Compute) -> float:
+        """Multiply-adds of whole vectors, or the loads beside them."""
+        instruction = instruction_of(self.model.machine, node)
+        rows, columns, lanes = self._tile(node)
+        m, n, k = self._shape(node)
+        group = instruction.panels[1] if instruction and len(instruction.panels) > 1 else 1
+        vectors, strips, panels = math.ceil(n / lanes), math.ceil(m / rows), math.ceil(n / columns)
+        turns = math.ceil(k / group)
+        rate = rate_of(self.model.machine, instruction, accumulator_dtype(self._dtype(node)))
+        calls = self._calls()
+        busy = 0.0
+        if rate is None:
+            self.model.unknown.add(f"the throughput of {node.instruction}")
+        else:
+            busy = 2 * m * vectors * lanes * turns * group / rate * calls
+            self.model.times.add(
+                "compute", node.instruction, 2 * m * n * k * calls * self.active, busy
+            )
+        held = 0 if self._handed_on else vectors * strips
+        loads = turns * (held + m * panels)
+        return max(busy, self._line(loads * calls * self.model.registers.bytes, False))
+
+    def _again(self, node: Compute) -> float:
+        """What a product reads again in a call: panels of B for each strip, A for each panel."""
+        rows, columns, _ = self._tile(node)
+        m, n, k = self._shape(node)
+        c, a, b = (self._width(r) for r in node.operands)
+        calls = self._calls()
+        strips, panels = math.ceil(m / rows), math.ceil(n / columns)
+        panel = k * min(n, columns) * b + min(m, rows) * k * a
+        block = m * k * a + k * min(n, columns) * b + m * min(n, columns) * c
+        total = 0.0
+        if not self._handed_on:
+            total += self._moved((strips - 1) * k * n * b * calls, panel, False)
+        return total + self._moved((panels - 1) * m * k * a * calls, block, False)
+
+
+def _multiplies(node: Compute | Copy) -> bool:
+    return isinstance(node, Compute) and node.primitive == "gemm"
+
+
+def _shared(step: TimedStep) -> bool:
+    """Whether all units share a step outside of loops over them; a product is one unit's."""
+    return not any(map(_multiplies, step.nodes))
+
+
+def _all(node: Compute | Copy) -> tuple[Region, ...]:
+    return (*reads(node), *writes(node))
+
+
+def _spread(
+    tree: Nest, around: tuple[For, ...] = ()
+) -> Iterator[tuple[tuple[For, ...], tuple[For, ...]]]:
+    """Loops that share their iterations over the cores as one, and the loops around them."""
+    for part in tree.parts:
+        if not isinstance(part, Nest) or part.loop is None:
+            continue
+        if part.loop.kind != "parallel" or part.loop.processor is None:
+            yield from _spread(part, (*around, part.loop))
+            continue
+        nest, inner = [part.loop], part
+        while len(inner.parts) == 1 and isinstance(inner.parts[0], Nest):
+            inner = inner.parts[0]
+            if inner.loop is None or inner.loop.kind != "parallel":
+                break
+            nest.append(inner.loop)
+        yield tuple(nest), around
+
+
+def _register_width(node: Compute, stored: int) -> int:
+    """Bytes of an element in registers: short floats are widened, short integers are not."""
+    if node.expression is None:
+        return max(4, stored)
+    parts = {part.dtype for part in ex.walk(node.expression)}
+    kept = (itemsize(kind) for kind in parts if "int" in kind or kind == "bool")
+    widened = (max(4, itemsize(kind)) for kind in parts if "float" in kind)
+    return max((*kept, *widened), default=4)

@@ -1,0 +1,67 @@
+"""What a node computes: operations a point, and how many a second its instruction does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from septran.dtypes import itemsize
+from septran.ir import expressions as ex
+from septran.ir.index import Index
+from septran.machine.model import Instruction, Machine
+from septran.tile.nodes import Compute, Region
+
+COSTLY = ("exp", "exp2", "log", "log2", "tanh", "sigmoid", "erf", "sin", "cos", "power")
+COSTLY_STEPS = 8
+"""Operations that a costly function of one element counts as, where the machine does not say."""
+
+
+def instruction_of(machine: Machine, node: Compute) -> Instruction | None:
+    """The node's instruction, or the first for tensor expressions where it has no name."""
+    try:
+        return machine.instruction(node.instruction)
+    except KeyError:
+        same = (i for i in machine.instructions if i.primitive == "map")
+        return next(same, None)
+
+
+def rate_of(machine: Machine, instruction: Instruction | None, dtype: str) -> float | None:
+    """Operations a second of one unit; None where the machine file does not say."""
+    if instruction is None or instruction.throughput is None or machine.clock_mhz is None:
+        return None
+    each = 2 if instruction.primitive == "gemm" else 1
+    # Vector units are given for 4-byte elements; a matrix unit (with a tile) for any.
+    narrow = 1.0 if instruction.tile else min(1.0, 4 / itemsize(dtype))
+    return instruction.throughput * each * machine.clock_mhz * 1e6 * narrow
+
+
+def operations(
+    node: Compute, instruction: Instruction | None, short: bool = True
+) -> Iterator[tuple[float, Region]]:
+    """What an expression computes: operations a point, and the points as a region's extents.
+
+    With `short`, vectors have more elements of short integers: each is a part of an operation.
+    """
+    costs: Mapping[str, float] = instruction.costs if instruction else {}
+    for part in ex.walk(node.expression) if node.expression is not None else ():
+        match part:
+            case ex.Unary(function, operand):
+                cost, shape = _cost(costs, function), (operand.shape, operand.valid)
+            case ex.Binary(function):
+                cost, shape = _cost(costs, function), (part.shape, part.valid)
+            case ex.Select() | ex.Cast():
+                cost, shape = 1.0, (part.shape, part.valid)
+            case ex.Reduce(_, operand):
+                cost, shape = 1.0, (operand.shape, operand.valid)
+            case _:
+                continue
+        narrow = short and "int" in part.dtype
+        yield cost * (min(1.0, itemsize(part.dtype) / 4) if narrow else 1.0), space(*shape)
+
+
+def _cost(costs: Mapping[str, float], function: str) -> float:
+    return costs.get(function, COSTLY_STEPS if function in COSTLY else 1)
+
+
+def space(shape: tuple[int, ...], valid: tuple[Index, ...]) -> Region:
+    """Points of a computation as a region of nothing."""
+    return Region("", (), shape, valid)
