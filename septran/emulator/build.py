@@ -111,7 +111,7 @@ def _folders() -> list[str]:
 
 
 def _unhooked() -> list[str]:
-    """That calls and returns need no hook."""
+    """Return the compiler's options that leave out hooks of calls and returns."""
     if "clang" in _version():
         return ["-mllvm", "-tsan-instrument-func-entry-exit=0"]
     return ["--param", "tsan-instrument-func-entry-exit=0"]
@@ -161,7 +161,7 @@ def _sources() -> str:
 
 @functools.cache
 def _fingerprint() -> str:
-    """What equal text may become another library by."""
+    """Return what else than its text a library depends on: processor and compiler."""
     processor = ""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():

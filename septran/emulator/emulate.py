@@ -70,7 +70,7 @@ class BankConflict:
 
 @dataclass(frozen=True)
 class Emulation:
-    """What one call of a program did."""
+    """The result of one emulated call of a program."""
 
     statistics: Mapping[str, int]
     """Counts by name (`native.COUNTS`) of all launches; ``steps`` is the longest block's, summed
@@ -275,7 +275,7 @@ class _Run:
         return error
 
     def result(self) -> Emulation:
-        """What all launches did."""
+        """Return what all launches did."""
         found = np.concatenate([*self.conflicts, np.zeros(0, CONFLICT)])
         records = np.concatenate([*self.traces, np.zeros(0, RECORD)])
         lines = self.sites.lines([*found["site"].tolist(), *np.unique(records["site"]).tolist()])

@@ -1,4 +1,4 @@
-"""What the emulator finds wrong with a kernel, or cannot do itself.
+"""Errors that the emulator finds in a kernel, and what it cannot run.
 
 EmulationError               SEP583  any of the below
 ├── UnknownInstructionError  SEP584  an instruction or function that it does not know

@@ -1,4 +1,4 @@
-"""What a lowered program asks of whoever runs it: kernels, their arguments, their order.
+"""The launches of a lowered program: kernels, their arguments, their order.
 
 The contract between lowering, the launcher, export and the emulator. A `CudaProgram` is
 CUDA text plus a list of launches on one stream; buffers are named, so that whoever runs it

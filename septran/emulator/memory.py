@@ -41,7 +41,7 @@ class GlobalMemory:
         self.table = [[self.address(name), size] for name, size in sizes.items()]
 
     def address(self, name: str) -> int:
-        """Where a buffer starts, for the kernels."""
+        """Return where a buffer starts, for the kernels."""
         return self.base + self.offsets[name]
 
     def write_back(self) -> None:

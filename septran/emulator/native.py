@@ -31,7 +31,7 @@ class EmulatedArray(ctypes.Structure):
 
 
 class TensorMapBits(ctypes.Structure):
-    """What a ``CUtensorMap`` holds here."""
+    """The content of a ``CUtensorMap`` in the emulator."""
 
     _fields_ = (
         ("base", c_uint64), ("extent", c_uint64 * 5), ("stride", c_uint64 * 5),
@@ -100,14 +100,14 @@ class NativeLibrary:
 
     @property
     def base(self) -> int:
-        """Where the library was loaded, for addresses of its debug information."""
+        """The address at which the library was loaded, for its debug information."""
         anchor = ctypes.cast(self.c.emu_launch, c_void_p).value
         info = _DlInfo()
         ctypes.CDLL(None).dladdr(c_void_p(anchor), ctypes.byref(info))
         return int(info.base or 0)
 
     def told(self, result: int, base: int) -> dict[str, Any]:
-        """What a launch did, as plain data; addresses are counted from `base`."""
+        """Return what a launch did, as plain data; addresses are counted from `base`."""
         counts = self.c.emu_counts(result)
         sites = [self.c.emu_site(result, n) for n in range(self.c.emu_sites(result))]
         return {

@@ -50,7 +50,7 @@ class CrashError(EmulationError):
 
 @dataclass(frozen=True)
 class Crash:
-    """Where the emulation was when its process died."""
+    """The place of an emulation whose process died."""
 
     reason: str
     launch: int = 0
@@ -190,7 +190,7 @@ os.register_at_fork(after_in_child=_pool.forget)
 def run(
     request: dict[str, Any], memory: Shared, seconds: float | None
 ) -> tuple[Any, list[bytes]] | Crash:
-    """What a worker answers, or what is known of its death."""
+    """Return what a worker answers, or what is known of its death."""
     data = json.dumps({**request, "crash": ADDRESS}).encode()
     worker = _pool.take()
     try:
@@ -229,7 +229,7 @@ def _waited(worker: _Worker) -> int:
 
 
 def _left(memory: Shared, why: str) -> Crash:
-    """What the signal handler wrote down."""
+    """Return what the signal handler wrote down."""
     magic, launch, block, thread, base, *sites = CRASH.unpack_from(memory.bytes, 0)
     if magic != CRASH_MAGIC:
         return Crash(why)

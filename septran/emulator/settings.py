@@ -1,4 +1,4 @@
-"""How emulated kernels run: when asynchronous work takes effect, and what is recorded.
+"""Settings of emulated runs: when asynchronous work takes effect, what is recorded.
 
 kernel = septran.compile("gemm", "nvidia-h200", emulate=True)
 with emulation(mode="random", seed=3):
@@ -18,7 +18,7 @@ MODES = ("eager", "late", "random")
 
 @dataclass(frozen=True)
 class EmulatorSettings:
-    """How emulated kernels run."""
+    """The settings of an emulated run."""
 
     mode: str = "eager"
     seed: int = 0

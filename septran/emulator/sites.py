@@ -83,6 +83,6 @@ class Sites:
         return {a: self._outermost(g) for a, g in zip(addresses, groups, strict=True)}
 
     def _outermost(self, frames: str) -> int:
-        """Of inlined frames the last that is in the kernel's own text."""
+        """Return the line of the last inlined frame that is in the kernel's own text."""
         found = _LINE.findall(frames)
         return int(found[-1]) - self.lines_before if found else 0

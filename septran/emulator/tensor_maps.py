@@ -53,7 +53,7 @@ def encode(wanted: TensorMap, base: int, size: int) -> TensorMapBits:
 
 
 def _check(wanted: TensorMap, element: int) -> None:
-    """What cuTensorMapEncodeTiled refuses."""
+    """Refuse what cuTensorMapEncodeTiled refuses."""
     rank, name = len(wanted.extents), wanted.name
     row = wanted.box[0] * element if wanted.box else 0
     rules = (

@@ -1,4 +1,4 @@
-"""What a run did when: records of the DSA's form, so that the same timeline draws them."""
+"""The trace of a run, in the form of a DSA's records, so that the same timeline draws it."""
 
 from __future__ import annotations
 

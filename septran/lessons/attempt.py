@@ -48,7 +48,7 @@ class Attempt:
 
     @property
     def ledger(self) -> Ledger:
-        """What is moved, and why."""
+        """The bytes that move along each memory edge, with reasons."""
         return self.explanation.ledger
 
     @cached_property
@@ -66,5 +66,5 @@ class Attempt:
 
     @cached_property
     def profile(self) -> Any:
-        """What the simulator or emulator counted; times, on a CPU."""
+        """The profile: counts of the simulator or emulator; on a CPU, times."""
         return self.kernel.profile()

@@ -1,4 +1,4 @@
-"""What lessons say, in Chinese: whole sentences, and patterns for those with figures."""
+"""The sentences of lessons in Chinese, and patterns for those with figures."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def at_most_cycles(most: int, hint: str = "") -> Goal:
 
 
 def busy(queue: str, least: float, hint: str = "") -> Goal:
-    """How much of the simulated time a DSA's queue works."""
+    """Return how much of the simulated time a DSA's queue works."""
 
     def judge(attempt: Attempt) -> Outcome:
         share = attempt.profile.utilisation.get(queue, 0.0)

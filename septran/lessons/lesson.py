@@ -1,4 +1,4 @@
-"""What a lesson is: something fixed, something to repair, and goals that grade it."""
+"""The parts of a lesson: something fixed, something to repair, and goals that grade it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from septran.stage import Displayable
 
 @dataclass(frozen=True)
 class Outcome:
-    """How far an attempt is from one goal."""
+    """The distance of an attempt from one goal."""
 
     reached: bool
     found: str
@@ -62,7 +62,7 @@ class Lesson(Displayable):
 
     @property
     def start(self) -> Any:
-        """What is to be mended, as it is now."""
+        """The text or pass to be mended, as it is now."""
         return {"mapping": self.mapping, "logic": self.logic, "pass": self.broken}[self.mends]
 
     def attempt(self, answer: Any) -> Attempt:

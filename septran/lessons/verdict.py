@@ -1,4 +1,4 @@
-"""How an answer to a lesson was graded."""
+"""The grading of an answer to a lesson."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a DSA's control core can say: the one table of its commands.
+"""The table of the commands that a DSA's control core can issue.
 
 TensorIR names each as the extern ``dsa.<name>`` with these arguments in this order;
 CodeGenDSA turns it into the vendor's function; the recorder writes it into the stream as

@@ -1,4 +1,4 @@
-"""What a stream of commands can do wrong, found when it is simulated.
+"""Errors in a stream of commands, found when it is simulated.
 
 SimulationError          SEP550  any of the below
 ├── CommandError         SEP551  a command that this machine does not have

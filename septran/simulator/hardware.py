@@ -43,7 +43,7 @@ class Hardware:
 
     @cached_property
     def queues(self) -> tuple[Queue, ...]:
-        """By number, each with all that feeds from it."""
+        """The queues by number, each with the units that take commands from it."""
         numbers = Queues(self.machine).numbers
         found: dict[int, Queue] = {}
         for engine in self.machine.engines:
@@ -64,7 +64,7 @@ class Hardware:
         return math.prod(p.count for p in self.machine.processors)
 
     def cores_sharing(self, memory: Memory) -> int:
-        """How many cores see one instance of a memory."""
+        """Return how many cores see one instance of a memory."""
         inner = self.machine.processors[self.machine.depth(memory.visible_to) + 1 :]
         return math.prod(p.count for p in inner)
 
@@ -75,7 +75,7 @@ class Hardware:
 
     @property
     def flag_depth(self) -> int:
-        """How far each flag counts."""
+        """The greatest count of a flag."""
         return int(self.machine.vendor.get("flag_depth", FLAG_DEPTH))
 
     @property

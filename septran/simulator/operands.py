@@ -1,4 +1,4 @@
-"""What each kind of command reads and writes, and which unit carries it out."""
+"""The reads and writes of each kind of command, and the unit that carries it out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Operands:
-    """Who does what to which bytes."""
+    """The accesses of all commands to bytes, by unit."""
 
     accesses: Accesses
     batches: tuple[Batch, ...]

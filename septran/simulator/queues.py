@@ -24,7 +24,7 @@ class Queues:
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
-        """By name of an engine or of an instruction's queue, in the machine file's order.
+        """The number of each queue by engine or instruction queue, in the machine file's order.
 
         ``vendor: {queues: {name: other}}`` sends what `name` carries out to another queue
         (or gives it a number).
@@ -60,7 +60,7 @@ class Queues:
 
     @cached_property
     def names(self) -> Mapping[int, str]:
-        """What to call each queue: by its instructions where it has some."""
+        """The name of each queue: that of its instructions where it has some."""
         found: dict[int, str] = {}
         for name in [*self._instructions, *(e.name for e in self.machine.engines)]:
             found.setdefault(self.numbers[name], name)

@@ -22,7 +22,7 @@ _OFFSET = (1 << PARAMETER_BITS) - 1
 
 @dataclass(frozen=True)
 class Spaces:
-    """What addresses can point into: `spaces` are numbered parameters first."""
+    """The address spaces, numbered with the parameters first."""
 
     hardware: Hardware
     parameters: tuple[Array, ...]
@@ -49,7 +49,7 @@ class Spaces:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of spaces."""
         return self._first[-1]
 
     def locate(self, address: Array, core: Array) -> tuple[Array, Array]:

@@ -50,7 +50,7 @@ class Commands:
 
 @dataclass(frozen=True)
 class Stream:
-    """What was recorded, and who may be asked about it."""
+    """A recorded stream of commands, with the hardware and the origins of its commands."""
 
     records: Array
     hardware: Hardware
@@ -84,7 +84,7 @@ class Stream:
 
     @property
     def form(self) -> Array:
-        """Which form each command has."""
+        """The number of each command's form."""
         return self._distinct[1]
 
     @cached_property

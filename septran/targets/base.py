@@ -1,4 +1,4 @@
-"""What a target offers to the compiler: lower, build, load."""
+"""The interface between the compiler and a target: lower, build, load."""
 
 from __future__ import annotations
 
@@ -64,21 +64,21 @@ class Executable(Protocol):
 
 
 class CycleProfile(Protocol):
-    """What a simulated run did, cycle by cycle: a `DsaProfile`."""
+    """The record of a simulated run, cycle by cycle: a `DsaProfile`."""
 
     @property
     def cycles(self) -> int:
-        """Of the whole run."""
+        """The length of the whole run, in cycles."""
 
     @property
     def seconds(self) -> float:
-        """Of the whole run, at the machine's clock."""
+        """The length of the whole run in seconds, at the machine's clock."""
 
     def by_origin(self) -> Any:
         """A `pandas.DataFrame` of an origin and queue a row."""
 
     def timeline_text(self) -> str:
-        """What ran when."""
+        """Return what ran when."""
 
     def to_chrome_trace(self, path: str | Path) -> Path:
         """Write the timeline as JSON for Perfetto."""
@@ -133,7 +133,7 @@ class Emulating(Protocol):
     """A target whose generated code can be run on a CPU, as its processor would run it."""
 
     def emulated(self, ir: TensorIR, program: TileProgram) -> Executable:
-        """What runs the generated code on arrays in the host's memory; raises TargetError."""
+        """Return an executable of the generated code on arrays of the host; raises TargetError."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Threaded(Protocol):
     """A target whose code runs on threads, whose number can be chosen."""
 
     def usable_cores(self) -> int:
-        """How many cores this process may use."""
+        """Return how many cores this process may use."""
 
     def set_threads(self, count: int) -> None:
         """Run parallel loops on `count` threads from now on."""
@@ -189,7 +189,7 @@ class Marking(Protocol):
     def marks(
         self, program: TileProgram, arguments: Sequence[Any], zeros: Callable[[int], Any]
     ) -> Any:
-        """What was noted in one call; it has a view called ``timeline``.
+        """Return what was noted in one call; it has a view called ``timeline``.
 
         `arguments` are as an executable takes them, and what the program writes is written.
         `zeros` makes an array of so many int64 beside them.
@@ -209,10 +209,10 @@ class Target(Protocol):
         """Compile for the machine of `program`; raises TargetError."""
 
     def load(self, folder: Path) -> Executable:
-        """What `Executable.save` wrote."""
+        """Return what `Executable.save` wrote."""
 
     def placed(self, executable: Any, ir: TensorIR, program: TileProgram) -> Executable:
-        """What was loaded, with the comments and places of `ir`, which is equal but for them."""
+        """Return a loaded executable with the comments and places of `ir`, else its equal."""
 
     def fingerprint(self) -> str:
         """Text that changes whenever equal TensorIR may build to something else."""

@@ -1,4 +1,4 @@
-"""How wide the integers of indices are: 32 bits where extents prove that all of them fit."""
+"""The width of index integers: 32 bits where extents prove that all indices fit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _reach(index: Index, known: Mapping[Var, Range]) -> int:
 
 
 def _reaches(program: TileProgram) -> Iterator[int]:
-    """Of all that the kernels of a program count and compute."""
+    """Yield the greatest values of all indices that a program's kernels count and compute."""
     strides = {b.name: _strides(b.shape) for b in program.buffers}
     for node, loops in walk(program.body):
         known = ranges_of(loops)
@@ -64,7 +64,7 @@ def _reaches(program: TileProgram) -> Iterator[int]:
 
 
 def _iterations(loops: tuple[For, ...]) -> int:
-    """Of the parallel loops of a nest together, as they may be counted through."""
+    """Return the iterations of a nest's parallel loops together, as one loop may count them."""
     known = ranges_of(loops)  # of all of them, as one's extent may depend on any around it
     return math.prod(1 + known[loop.variable][1] for loop in loops if loop.kind == "parallel")
 
@@ -80,7 +80,7 @@ def _own(node: Node) -> tuple[Index, ...]:
 
 
 def _of_view(view: View, known: Mapping[Var, Range]) -> tuple[int, ...]:
-    """Of its entries, one an axis of the tensor, and then of its extents."""
+    """Return the greatest values of a view's entries, one an axis, and of its extents."""
     axes = {axis(n): (0, max(0, extent - 1)) for n, extent in enumerate(view.shape)}
     entries = (_reach(entry, {**known, **axes}) for entry in view.index)
     return (*entries, *(_reach(valid, known) for valid in view.valid))

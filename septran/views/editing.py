@@ -26,7 +26,7 @@ Explain = Callable[[MappingFile], Explanation]
 
 @dataclass(frozen=True)
 class Mistake:
-    """What is wrong, and where."""
+    """A mistake in a text, with its place and a hint."""
 
     message: str
     code: str

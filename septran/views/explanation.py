@@ -1,4 +1,4 @@
-"""What `septran.explain` returns: every stage, and why each thing in it is there."""
+"""The result of `septran.explain`: every stage, and the reason of each thing in it."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ class Explanation:
 
     @property
     def task_tree(self) -> TaskTree:
-        """What is computed."""
+        """The task tree: the computation without hardware."""
         tree: TaskTree = self._stages.task_tree
         return tree
 
     @property
     def mapping(self) -> ResolvedMapping:
-        """Who runs it, and where the data is."""
+        """The resolved mapping: the processor of each task, the memory of each tensor."""
         mapping: ResolvedMapping = self._stages.mapping
         return mapping
 
@@ -87,7 +87,7 @@ class Explanation:
 
     @property
     def tensor_ir(self) -> Any:
-        """What TVM compiles, or why it cannot be made."""
+        """The TensorIR that TVM compiles, or the reason why it cannot be made."""
         return self.stage("tensor_ir")
 
     @property
@@ -126,7 +126,7 @@ class Explanation:
 
     @property
     def remarks(self) -> tuple[Noted, ...]:
-        """What resolution, passes and (once they have run) code generators decided or missed."""
+        """The remarks of resolution, passes and, once they have run, code generators."""
         found: dict[tuple[str, str, str], Noted] = {}
         every: list[Noted] = [*self.mapping.decisions, *self.tile_program.remarks]
         if "tensor_ir" in self._stages.made:
@@ -138,7 +138,7 @@ class Explanation:
 
     @property
     def code_remarks(self) -> tuple[Noted, ...]:
-        """What the code generator decided or could not do."""
+        """The remarks of the code generator: its decisions, and what it could not do."""
         found: tuple[Noted, ...] = getattr(self.tensor_ir, "remarks", ())
         return found
 
@@ -149,12 +149,12 @@ class Explanation:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """What is moved along each memory edge, and why."""
+        """The bytes that move along each memory edge, with reasons."""
         return ledger(self.tile_program)
 
     @cached_property
     def memory_map(self) -> MemoryMap:
-        """What lives where over the program, against each memory's capacity."""
+        """The buffers of each memory over the program, against its capacity."""
         return MemoryMap(self.tile_program)
 
     def follow(self, tensor: str, *at: int) -> Journey:
@@ -162,18 +162,18 @@ class Explanation:
         return follow(self.tile_program, tensor, at)
 
     def layout(self, buffer: str) -> LayoutMap:
-        """Where each element of a buffer of the tile program lies, or which thread holds it."""
+        """Return the address of each element of a tile program's buffer, or its thread."""
         held = any(b.name == buffer and b.memory == "REGISTER" for b in self.tile_program.buffers)
         holdings = getattr(self.tensor_ir, "holdings", ()) if held else ()
         return layout_map(self.tile_program, buffer, holdings)
 
     def accesses(self, **block: int) -> AccessMap:
-        """What one block touches, step by step; a block is named by its loop indices."""
+        """Return what one block touches, step by step; a block is named by its loop indices."""
         return access_map(self.tile_program, **block)
 
     @cached_property
     def prediction(self) -> Prediction:
-        """What the performance model says."""
+        """The prediction of the performance model."""
         return predict(self.tile_program)
 
     def what_if(self, tunables: Mapping[str, Any]) -> Prediction:

@@ -117,7 +117,7 @@ def explore_ledger(ledger: Any) -> Any:
 
 
 def explore_memory_map(found: Any) -> Any:
-    """Who is where in each memory, and when."""
+    """Show the buffers of each memory over the program, live."""
     return widgets("views").MemoryMap(found.to_dict(), *_static(found._repr_mimebundle_()))
 
 
@@ -135,12 +135,12 @@ def explore_element(journey: Any) -> Any:
 
 
 def explore_layout(found: Any) -> Any:
-    """Where each element of a buffer lies."""
+    """Return where each element of a buffer lies."""
     return widgets("views").Layout(found.to_dict(), *_static(found._repr_mimebundle_()))
 
 
 def explore_accesses(found: Any) -> Any:
-    """Which elements an iteration reads and writes."""
+    """Return which elements an iteration reads and writes."""
     return widgets("views").Accesses(found, *_static(found._repr_mimebundle_()))
 
 

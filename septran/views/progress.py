@@ -1,4 +1,4 @@
-"""How far something long has come, when it will be done, and a way to stop it."""
+"""The progress of something long, an estimate of its end, and a way to stop it."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class Job(Generic[Result]):
         return self._ended.wait(seconds)
 
     def result(self, seconds: float | None = None) -> Result | None:
-        """What it kept last; None where it was cancelled before it kept anything."""
+        """Return what it kept last; None where it was cancelled before it kept anything."""
         if not self.wait(seconds):
             raise TimeoutError(f"{self.progress.title} is still running")
         if self._error is not None:

@@ -30,7 +30,7 @@ def stage_html(stage: Any) -> Markup:
 
 
 def stage_kind(stage: Any) -> str | None:
-    """Which of `TITLES` an object is; None where it is no stage."""
+    """Return which of `TITLES` an object is; None where it is no stage."""
     kinds = (TaskTree, ResolvedMapping, TileProgram, TensorIR, Source)
     pairs = zip(TITLES, kinds, strict=True)
     return next((name for name, kind in pairs if isinstance(stage, kind)), None)

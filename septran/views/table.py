@@ -1,4 +1,4 @@
-"""Which views there are of what: one table, which all objects that display themselves read.
+"""The table of views by class, which all objects that display themselves read.
 
 Classes and functions are named, not imported: most sessions need few of them, and some need
 Matplotlib, pandas or Graphviz.

@@ -27,7 +27,7 @@ MOST_ROWS = 100
 
 
 def tuning_panel(tuning: Tuning) -> Markup:
-    """What was tried, what came of it, and the file to keep."""
+    """Return what was tried, what came of it, and the file to keep."""
     part = "" if tuning.complete else " (stopped before its end)"
     title = join([strong("Search"), f" for {tuning.name} on {tuning.machine}{part}"])
     kinds = "; ".join(f"{n} {kind} ({KINDS[kind]})" for kind, n in tuning.counts.items())

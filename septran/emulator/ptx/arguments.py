@@ -31,7 +31,7 @@ FORMS = "float16[128,64], zeros:float32[128], a.npy, int32=5 or null"
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """How a kernel is launched."""
+    """The grid, block and cluster of a launch."""
 
     grid: tuple[int, int, int] = (1, 1, 1)
     block: tuple[int, int, int] = (1, 1, 1)

@@ -53,7 +53,7 @@ def _bulk_wait(i: PtxInstruction) -> str:
 
 
 def _box(i: PtxInstruction, number: int) -> tuple[str, int, str]:
-    """Of an operand ``[map, {c0, c1}]``: the map, the rank, the coordinates as an array."""
+    """Return map, rank and coordinates (as an array) of an operand ``[map, {c0, c1}]``."""
     parts = split(i.operands[number].strip()[1:-1], ",")
     where = [c.strip() for c in split(parts[1].strip().strip("{}"), ",")]
     values = ", ".join(i.block.value(c, "int32_t", i) for c in where)

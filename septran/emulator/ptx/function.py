@@ -33,7 +33,7 @@ def identifier(name: str) -> str:
 
 @dataclass
 class PtxScope:
-    """What is declared between two brackets."""
+    """The declarations between two brackets."""
 
     number: int
     registers: dict[str, str] = field(default_factory=dict)

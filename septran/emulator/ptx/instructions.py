@@ -89,7 +89,7 @@ class PtxInstruction:
         return any(q in words for q in qualifiers)
 
     def fail(self, why: str = "") -> UnknownInstructionError:
-        """That the emulator does not know it."""
+        """Return the error that the emulator does not know an instruction."""
         said = f"{self.opcode} {', '.join(self.operands)}"[:160]
         return UnknownInstructionError(f"unknown instruction {said!r}{f': {why}' if why else ''}")
 
@@ -197,7 +197,7 @@ class BasicBlock:
         raise where.fail(f"{text!r} is neither a register nor a number")
 
     def place(self, text: str, where: PtxInstruction) -> str:
-        """What is written: an expression of the asm statement, or a register."""
+        """Return what is written: an expression of the asm statement, or a register."""
         number = self.reference(text)
         if number is not None:
             if not self.operands[number].written:
@@ -207,7 +207,7 @@ class BasicBlock:
         return self.variable(text)
 
     def value(self, text: str, type_: str, where: PtxInstruction) -> str:
-        """What is read, its bits as `type_`; integers are cut or widened."""
+        """Return what is read, its bits as `type_`; integers are cut or widened."""
         if text in SPECIAL:
             return f"({type_})({SPECIAL[text][1]})"
         if _NUMBER.match(text):

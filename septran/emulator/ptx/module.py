@@ -64,7 +64,7 @@ def _signature(function: PtxFunction) -> str:
 
 
 def _entry(function: PtxFunction) -> str:
-    """What the runtime calls; it passes where each argument is."""
+    """Return what the runtime calls; it passes where each argument is."""
     values = ", ".join(f"(uint8_t*)a[{n}]" for n in range(len(function.parameters)))
     return (
         f'\nextern "C" __attribute__((no_sanitize("thread"))) void emu_entry_{function.name}'

@@ -204,7 +204,7 @@ def _module_pieces(text: str) -> Iterator[tuple[str, int, tuple[int, str] | None
 
 
 def _end_of_piece(text: str, at: int) -> tuple[int, int | None]:
-    """Where a directive ends: at its semicolon, or at the bracket of its body (and that's end)."""
+    """Return the end of a directive: its semicolon, or its body's bracket with that one's end."""
     depth, initial = 0, False
     for n in range(at, len(text)):
         character = text[n]

@@ -1,4 +1,4 @@
-"""Which bytes each command reads and writes, as arrays: bounds, overlaps, who is first."""
+"""The bytes that each command reads and writes, as arrays: bounds, overlaps, order."""
 
 from __future__ import annotations
 

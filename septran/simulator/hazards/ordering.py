@@ -1,4 +1,4 @@
-"""Who is certainly before whom: vector clocks over the queues of all cores.
+"""The order of commands that is certain: vector clocks over the queues of all cores.
 
 Time alone does not show that a wait is missing: a copy may happen to be early enough. Two
 commands are ordered where they are in one queue, where a flag leads from one to the other,

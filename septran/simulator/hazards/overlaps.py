@@ -1,4 +1,4 @@
-"""Which regions have bytes in common."""
+"""Regions that have bytes in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each command costs on its unit: cycles, bytes, operations.
+"""The cost of each command on its unit: cycles, bytes, operations.
 
 - A copy: the engine's latency (or its memories', where longer), then its bytes at the
   engine's rate, shared with others where main memory is the narrower.
@@ -82,7 +82,7 @@ def costs(stream: Stream, spaces: Spaces, work: Operands) -> Costs:
 
 
 def _copies(work: Operands, size: int) -> Array:
-    """Which commands an engine carries out."""
+    """Return which commands an engine carries out."""
     copies = np.zeros(size, bool)
     for batch in work.batches:
         copies[batch.group.at] = isinstance(batch.unit, Engine)

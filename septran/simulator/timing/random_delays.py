@@ -19,7 +19,7 @@ VARIABLE = "SEPTRAN_DSA_ADVERSARIAL"
 
 @dataclass(frozen=True)
 class Delays:
-    """What happens later than it would; nothing happens earlier."""
+    """Random delays of a run: events happen later than they would, never earlier."""
 
     lanes: tuple[int, ...]
     """Cycle at which each queue begins to work (missing ones at once)."""

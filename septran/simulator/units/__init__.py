@@ -1,1 +1,1 @@
-"""What commands do to bytes: the matrix unit, the vector unit, copies."""
+"""The effects of commands on bytes: the matrix unit, the vector unit, copies."""

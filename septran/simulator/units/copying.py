@@ -1,4 +1,4 @@
-"""What copies do to bytes."""
+"""The effects of copies on bytes."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _BUILDERS: Mapping[str, Callable[[Views, Call], Action | None]] = {
 
 @dataclass
 class Program:
-    """What each command of a stream does, as a function without arguments."""
+    """The effect of each command of a stream, as a function without arguments."""
 
     stream: Stream
     """Of which each form becomes one function."""
@@ -96,7 +96,7 @@ class Program:
                 self.actions[form] = _forgetting(action, stale, brought)
 
     def _brought(self, form: int, key: tuple[Any, ...]) -> Converted | None:
-        """What a copy fills a converted operand with, where nobody ever writes it."""
+        """Return what a copy fills a converted operand with, where nobody ever writes it."""
         operand, kind, (rows, columns), stride, wanted = key
         copy = self.copies.get(form)
         if copy is None or copy.place("src").space not in self.constant:

@@ -1,4 +1,4 @@
-"""What the matrix unit does: products summed by the host's BLAS."""
+"""The matrix unit: products summed by the host's BLAS."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _product(
 def _direct(
     a: Callable[[], Array], b: Callable[[], Array], sums: Array, temporary: Array, accumulate: bool
 ) -> Action:
-    """Where sums are held in the type that they are summed in."""
+    """Return where sums are held in the type that they are summed in."""
     matmul, add = np.matmul, np.add
 
     def accumulating() -> None:
@@ -77,7 +77,7 @@ def _direct(
 def _operand(
     views: Views, call: Call, name: str, shape: tuple[int, int], summed: np.dtype[Any]
 ) -> Callable[[], Array]:
-    """What gives the matrix in the type that is summed in."""
+    """Return what gives the matrix in the type that is summed in."""
     assert isinstance(call.unit, Instruction)
     turned = call.value(f"{name}_transposed") != 0
     stored = shape[::-1] if turned else shape
@@ -122,7 +122,7 @@ def _blocks(
 def _sums(
     views: Views, call: Call, shape: tuple[int, int]
 ) -> tuple[Callable[[], Array], Callable[[Array], object] | None]:
-    """How to read the sums, and how to write them; None where what is read is a view."""
+    """Return how to read the sums, and how to write them; None where what is read is a view."""
     assert isinstance(call.unit, Instruction)
     kind = TYPES[call.value("c_type")]
     form = layout(call.unit, "C")

@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Operand(NamedTuple):
-    """Where an operand begins."""
+    """The start of an operand."""
 
     space: int
     offset: int
@@ -39,7 +39,7 @@ class Call(NamedTuple):
         return self.row[self.columns[name]]
 
     def place(self, name: str) -> Operand:
-        """Where an operand begins."""
+        """Return where an operand begins."""
         return Operand(self.spaces[name][self.number], self.offsets[name][self.number])
 
 

@@ -48,7 +48,7 @@ def immediate(bits: int, number: int) -> Any:
 
 
 def identity(function: str, kind: np.dtype[Any]) -> Any:
-    """What a reduction of nothing is."""
+    """Return what a reduction of nothing is."""
     if function == "sum":
         return kind.type(0)
     if kind.kind == "b":

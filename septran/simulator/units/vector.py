@@ -1,4 +1,4 @@
-"""What the vector unit does to tiles."""
+"""The effects of the vector unit on tiles."""
 
 from __future__ import annotations
 

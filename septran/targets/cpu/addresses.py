@@ -1,4 +1,4 @@
-"""Where the elements of a region lie, and how many are contiguous."""
+"""The addresses of a region's elements, and how many of them are contiguous."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Access:
         return None if variable in rest.variables() else self.offset.coefficient(variable)
 
     def run(self, number: int) -> int:
-        """How many elements from a multiple of that many on are contiguous along an axis.
+        """Return how many elements from a multiple of that many on are contiguous along an axis.
 
         The extent for rows, the panel's width for panels, 1 where they are scattered.
         """

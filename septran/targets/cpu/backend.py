@@ -1,4 +1,4 @@
-"""What layers below the targets know of CPUs."""
+"""The facts about CPUs that layers below the targets need."""
 
 from __future__ import annotations
 

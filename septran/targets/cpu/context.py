@@ -1,4 +1,4 @@
-"""What every emitter needs: the writer, the buffers, the loop indices, the vector unit."""
+"""The state that every emitter needs: writer, buffers, loop indices, vector unit."""
 
 from __future__ import annotations
 

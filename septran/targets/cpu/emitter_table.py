@@ -29,7 +29,7 @@ Emit = Callable[[Context, Sequence[Compute], Sequence[Buffer]], None]
 
 @dataclass(frozen=True)
 class Instruction:
-    """How the code of one instruction of a machine file is written."""
+    """The emitter of one instruction of a machine file."""
 
     primitive: str
     """What it computes; who computes ``map`` fills and copies, too."""
@@ -53,7 +53,7 @@ class Emitters:
 
     @property
     def primitives(self) -> dict[str, str]:
-        """What each instruction computes."""
+        """The primitive that each instruction computes, by the instruction's name."""
         return {name: instruction.primitive for name, instruction in self.computes.items()}
 
 

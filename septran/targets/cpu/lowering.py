@@ -131,7 +131,7 @@ class _Lowering:
         return found
 
     def _computed(self, group: tuple[Node, ...]) -> tuple[Part, ...]:
-        """How the gemm that ends a group has its B computed by the rest, which only it uses."""
+        """Return the nodes of a group that compute B of the gemm that ends it, for it alone."""
         gemm = group[-1]
         if len(group) < 2 or not isinstance(gemm, Compute) or gemm.primitive != "gemm":
             return ()
@@ -159,7 +159,7 @@ class _Lowering:
         )
 
     def _held(self, buffer: Buffer) -> str:
-        """What instructions that widen it read alone is widened once, when it is packed."""
+        """Return what instructions that widen it read alone is widened once, when it is packed."""
         wanted = _wanted(self.program, buffer)
         return wanted or held_dtype(buffer.dtype)
 
@@ -218,7 +218,7 @@ class _Lowering:
         self.context.coming, self.nest, self.number = around, nest, number
 
     def _coming(self, loop: For) -> dict[str, NextPack]:
-        """What the next iteration of the loops around, of which `loop` is the innermost, packs."""
+        """Return the operand that the next iteration packs, of the loops that end with `loop`."""
         total = math.prod(around.extent.as_int() for around in self.nest)
 
         def following() -> dict[Var, Index]:
@@ -274,7 +274,7 @@ def _joins(last: Node, node: Node) -> bool:
 
 
 def _uses(body: tuple[Node, ...]) -> Counter[str]:
-    """How many nodes use each buffer."""
+    """Return how many nodes use each buffer."""
     return Counter(
         name for node, _ in walk(body) if not isinstance(node, For) for name in used((node,))
     )
@@ -323,7 +323,7 @@ def nests(program: TileProgram) -> tuple[For, ...]:
 
 
 def _wanted(program: TileProgram, buffer: Buffer) -> str:
-    """What all readers of a buffer, which only copies fill, convert it to; '' for nothing."""
+    """Return the type to which all readers convert a buffer that copies fill; '' if none."""
     wanted = set()
     for node, _ in walk(program.body):
         if isinstance(node, Copy) and node.source.buffer == buffer.name:
@@ -336,7 +336,7 @@ def _wanted(program: TileProgram, buffer: Buffer) -> str:
 
 
 def _taken_as(program: TileProgram, node: Compute, dtype: str) -> str:
-    """What an instruction converts elements of an operand to before it uses them; '' for none."""
+    """Return the type to which an instruction converts an operand's elements; '' if none."""
     instruction = EMITTERS.computes[node.instruction]
     if any(program.buffer(r.buffer).layout.group > 1 for r in node.operands):
         return instruction.grouped

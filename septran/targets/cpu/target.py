@@ -55,7 +55,7 @@ class CpuTarget:
         return build(ir, arch)
 
     def load(self, folder: Path) -> Code:
-        """What an executable's `save` wrote."""
+        """Return what an executable's `save` wrote."""
         if (folder / OBJECT).exists():
             return load_foreign(folder)
         use_all_cores()

@@ -1,4 +1,4 @@
-"""Where the elements of a region lie: flat indices, and how many lie side by side."""
+"""Addresses of a region's elements: flat indices, and how many are contiguous."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Access:
 
     @property
     def stage(self) -> Index:
-        """Which of the buffer's stages."""
+        """The stage of the buffer that the region is in."""
         return self.region.stage if isinstance(self.region, Region) else Index()
 
     def flat(self, at: Sequence[Index]) -> Index:
@@ -70,7 +70,7 @@ class Access:
         return number if width == 1 else number * writer.index(width)
 
     def width(self, at: Sequence[Index], lane: Var, lanes: int) -> int:
-        """How many elements along `lane` can be moved at once: side by side, and aligned."""
+        """Return how many elements along `lane` can be moved at once: side by side, and aligned."""
         entries = self.region.at(tuple(at))
         if any(lane in e.variables() for e in entries[:-1]):
             return 1

@@ -1,4 +1,4 @@
-"""What layers below the targets know of NVIDIA GPUs."""
+"""The facts about NVIDIA GPUs that layers below the targets need."""
 
 from septran.backends import Backend
 

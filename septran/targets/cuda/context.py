@@ -1,4 +1,4 @@
-"""What every emitter needs: the writer, the buffers, the threads, the loop indices."""
+"""The state that every emitter needs: writer, buffers, threads, loop indices."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Context(Scope):
 
     @contextmanager
     def role(self, threads: Threads) -> Iterator[None]:
-        """What is written inside is run by `threads` only; the caller writes the branch."""
+        """Write code that only `threads` run in the context; the caller writes the branch."""
         outer = self.threads, self.thread, self.scratch, self._parts
         self.threads, self._parts = threads, {}
         number = self.number
@@ -179,7 +179,7 @@ class Context(Scope):
         return self.views[dtype]
 
     def part(self, fragment: Fragment, axis: int) -> Index:
-        """What a thread's number adds to a coordinate, computed once in each role."""
+        """Return what a thread's number adds to a coordinate, computed once in each role."""
         key = (fragment, axis)
         if key not in self._parts:
             total = Index()

@@ -1,4 +1,4 @@
-"""Who writes each node: the tables of emitters, by node type, engine and instruction."""
+"""The type of the tables of emitters, by node type, engine and instruction."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Emitters:
 
     @property
     def primitives(self) -> dict[str, str]:
-        """What each instruction computes."""
+        """The primitive that each instruction computes, by the instruction's name."""
         return {name: "map" if name in self.maps else "gemm" for name in self.computes}
 
     def of(self, context: Context, node: Node) -> Emit:

@@ -97,7 +97,7 @@ def lower_kernels(
 
 
 def _nests(body: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
-    """What is launched: parallel loops one by one, sequential loops around them unrolled."""
+    """Yield what is launched: parallel loops one by one, sequential loops around them unrolled."""
     for node in body:
         if isinstance(node, For) and node.kind != "parallel":
             for trip in range(node.extent.as_int()):
@@ -215,7 +215,7 @@ class _Kernel:
             self.context.shared_bytes = max(self.context.shared_bytes, end)
 
     def _tail(self) -> list[Any]:
-        """What is known only at the end: shared memory, its views, where scratch memory is."""
+        """Return the declarations known only at the end: shared memory, its views, scratch."""
         context, found = self.context, []
         for scratch in context.scratches:
             at = context.reserve(scratch.size)
@@ -272,7 +272,7 @@ def _extent(variable: Any, tag: str, extent: int, body: Any) -> Any:
 
 
 def threads(program: TileProgram, body: tuple[Node, ...]) -> int:
-    """How many threads a block has: what its roles need, or by what it holds in registers."""
+    """Return the threads of a block: those of its roles, or by what it holds in registers."""
     if (found := block_threads(program, body)) is not None:
         return found
     names = used(tuple(own(body)))

@@ -79,7 +79,7 @@ def emit_body(context: Context, body: tuple[Node, ...]) -> None:
 
 
 def describe(node: Node) -> str:
-    """What a node is and where it comes from, in one line."""
+    """Return what a node is and where it comes from, in one line."""
     match node:
         case Copy():
             what = f"{node.target} = copy({node.source}) by {node.engine}: "
@@ -147,7 +147,7 @@ def _lay_out(context: Context, body: tuple[Node, ...]) -> None:
 
 
 def _split(context: Context, body: tuple[Node, ...]) -> list[Split]:
-    """What is done element by element, as statements."""
+    """Return what is done element by element, as statements."""
     splits: list[Split] = []
     for number, node in enumerate(own(body)):
         plain = isinstance(node, Copy) and node.engine in PLAIN and node.channel is None
@@ -162,7 +162,7 @@ def _split(context: Context, body: tuple[Node, ...]) -> list[Split]:
 def _demanded(
     context: Context, body: tuple[Node, ...]
 ) -> tuple[dict[str, Fragment], dict[str, str], dict[str, None]]:
-    """What instructions demand of REGISTER buffers, which, and all those that a body uses."""
+    """Return the fragments that instructions demand, who demands them, and all buffers used."""
     strict: dict[str, Fragment] = {}
     by: dict[str, str] = {}
     used: dict[str, None] = {}

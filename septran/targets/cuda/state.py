@@ -1,4 +1,4 @@
-"""What the emitters of one kernel remember from node to node."""
+"""The state that the emitters of one kernel share from node to node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class InFlight:
-    """What of the code so far has been issued and not been waited for."""
+    """Asynchronous work that the code so far has issued and not waited for."""
 
     products: list[Compute] = field(default_factory=list)
     """The oldest first."""

@@ -79,14 +79,14 @@ class CudaTarget:
         return build(ir.cuda, program)
 
     def emulated(self, ir: TensorIR, program: TileProgram) -> Any:
-        """What runs the same CUDA text on the CPU."""
+        """Return what runs the same CUDA text on the CPU."""
         from septran.targets.cuda.run.emulated import build_emulated
 
         assert isinstance(ir, KernelIR)
         return build_emulated(ir.cuda, program)
 
     def load(self, folder: Path) -> Any:
-        """What `save` of an executable wrote."""
+        """Return what `save` of an executable wrote."""
         from septran.targets.cuda.run.executable import load
 
         return load(folder)

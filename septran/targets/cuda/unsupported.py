@@ -1,4 +1,4 @@
-"""What CUDA cannot say, at the line it comes from."""
+"""Errors for programs that CUDA cannot express, at the line they come from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What layers below the targets know of accelerators with scratchpads."""
+"""The facts about accelerators with scratchpads that layers below the targets need."""
 
 from __future__ import annotations
 

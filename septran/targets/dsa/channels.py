@@ -99,7 +99,7 @@ class _Plan:
         return ring.stages if kind == FREE else self.arrivals.get(ring.buffers, ring.stages)
 
     def demands(self) -> dict[tuple[int, int], list[tuple[FlagRing, str]]]:
-        """What each pair of queues has numbers for."""
+        """Return what each pair of queues has numbers for."""
         found: dict[tuple[int, int], list[tuple[FlagRing, str]]] = {}
         for ring in self.rings:
             for peer in ring.peers:

@@ -1,4 +1,4 @@
-"""What every emitter of the DSA's lowering needs: buffers, loop indices, commands."""
+"""The state that every emitter of a DSA needs: buffers, loop indices, commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which queue has to wait for which, beyond what the channels' flags order.
+"""Dependences between queues beyond those that the channels' flags order.
 
 Queues run side by side, so where two of them use the same bytes and one writes, a flag has
 to order them. The program is walked in order with what is known so far: for every piece of

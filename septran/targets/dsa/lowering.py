@@ -222,7 +222,7 @@ class _Lowering:
 
     @contextmanager
     def _alone(self) -> Any:
-        """What is outside of the loops over cores is done by the first one."""
+        """Write code outside of the loops over cores, which the first core alone runs."""
         if self.cores == 1 or self.spread:
             yield
         else:

@@ -32,7 +32,7 @@ HINT = "take the window where the leaf is launched: what copies it writes the ze
 
 @dataclass(frozen=True)
 class _Side:
-    """What a window sees along one axis of its tensor."""
+    """The part of one axis of a tensor that a window reads."""
 
     first: Index
     """The least place that it may see; below 0 outside of the tensor."""
@@ -45,7 +45,7 @@ class _Side:
 
 @dataclass
 class Padding:
-    """What one node reads of windows, as statements that go before it."""
+    """The windows that one node reads, as statements that go before it."""
 
     context: Context
     node: Compute
@@ -79,7 +79,7 @@ class Padding:
         return Region(self._boxes[key], index, region.shape, region.valid)
 
     def _side(self, region: Region, entry: Index, size: int) -> _Side:
-        """What a window sees along one axis of its tensor, which has `size` elements."""
+        """Return what a window sees along one axis of its tensor, which has `size` elements."""
         axes = [axis(n) for n in range(region.rank)]
         slopes = {v: entry.coefficient(v) for v in axes if v in entry.variables()}
         rest = entry.substitute(dict.fromkeys(slopes, 0))

@@ -16,7 +16,7 @@ from septran.ir.index import ZERO, Index, Var
 
 @dataclass(frozen=True)
 class Runs:
-    """How an axis is cut: a new run begins wherever a cut says so.
+    """The cuts of an axis into runs: a new run begins at each cut.
 
     No cut means that all of the axis is one run, `ELEMENTS` that each element is its own.
     """
@@ -29,7 +29,7 @@ class Runs:
         return not self.cuts
 
     def length(self, extent: int) -> int:
-        """Of the longest run."""
+        """Return the length of the longest run."""
         return min([extent, *(cut.step for cut in self.cuts)])
 
 
@@ -51,7 +51,7 @@ MOST_CUTS = 3
 
 
 def slope(offset: Index, variable: Var) -> int | None:
-    """What one step of `variable` adds to `offset` inside of a run; None where unknown."""
+    """Return what one step of `variable` adds to `offset` inside of a run; None where unknown."""
     total = 0
     for atom, factor in offset.terms:
         match atom:

@@ -137,7 +137,7 @@ class Stepper:
                 return Handover(node)
 
     def uses(self, node: Copy | Compute) -> tuple[Use, ...]:
-        """What a node reads and writes, with the memory of its temporaries."""
+        """Return what a node reads and writes, with the memory of its temporaries."""
         found = [self._use(r.buffer, False) for r in reads(node)]
         found += [self._use(r.buffer, True) for r in writes(node)]
         if isinstance(node, Compute):
@@ -156,7 +156,7 @@ class Stepper:
 
     @cached_property
     def _starts(self) -> Mapping[str, int]:
-        """Where temporaries begin in the memories that buffers are in, too."""
+        """The offset of temporaries in each memory that holds buffers, too."""
         return shared_with_buffers(self.program)
 
     @cached_property

@@ -47,7 +47,7 @@ class DsaTarget:
         return build(ir, program)
 
     def load(self, folder: Path) -> DsaExecutable:
-        """What `DsaExecutable.save` wrote."""
+        """Return what `DsaExecutable.save` wrote."""
         return load(folder)
 
     def placed(

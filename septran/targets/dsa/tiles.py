@@ -176,7 +176,7 @@ class Planner:
     def result(
         self, dtype: str, operands: Sequence[StridedTile], into: StridedTile | None
     ) -> StridedTile:
-        """Where an operation writes: `into`, in the place of an operand, or a new temporary."""
+        """Return the target of an operation: `into`, an operand's place, or a new temporary."""
         rows, cols = (any(getattr(o, name) for o in operands) for name in ("rows", "cols"))
         if into is not None and (into.rows, into.cols, into.dtype) == (rows, cols, dtype):
             self.drop(*operands)
@@ -258,7 +258,7 @@ class Planner:
         return self.operation("fill", value.dtype, {"dst": one}, value=value.value)
 
     def position(self, expr: ex.Position, point: Point) -> Operand:
-        """Where along the entry's tensor the elements lie."""
+        """Return where along the entry's tensor the elements lie."""
         own = axis(expr.axis)
         entries = [e for e in expr.view.index if own in e.variables()]
         at = position(expr, point[0]) if entries else Index()

@@ -124,7 +124,7 @@ class _Strips:
 
     @property
     def point(self) -> Point:
-        """Where the value is computed: strips along its roles, loops along the other axes."""
+        """The point of the value: strips along its roles, loops along the other axes."""
         return tuple(
             Index.of(self.roles.get(n, _loop(n))) for n in range(len(self.statement.shape))
         )
@@ -270,7 +270,7 @@ class _Strips:
 
 @dataclass(frozen=True)
 class _Body:
-    """What is done for some rows: before, for each strip of columns, and after."""
+    """The operations for some rows: before, for each strip of columns, and after."""
 
     first: list[Operation]
     each: list[Operation]

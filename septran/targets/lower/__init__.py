@@ -1,1 +1,1 @@
-"""What targets share on the way from nodes to TensorIR; a target says only what differs."""
+"""The lowering from nodes to TensorIR that targets share; a target adds what differs."""

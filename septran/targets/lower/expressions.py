@@ -23,7 +23,7 @@ Place = TypeVar("Place", bound=Hashable)
 
 
 class Surroundings(Protocol):
-    """What a target's context has for expressions."""
+    """The part of a target's context that expressions need."""
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -62,7 +62,7 @@ class Evaluation(ABC, Generic[Place]):
 
     @abstractmethod
     def coordinate(self, place: Place) -> Index:
-        """Where a place is along the only axis of an expression."""
+        """Return the coordinate of a place along the only axis of an expression."""
 
     @abstractmethod
     def named(self, expr: ex.Expr, value: Expr) -> Expr:
@@ -188,7 +188,7 @@ def operand_dtype(expr: ex.Binary) -> str:
 
 
 def decided(expr: ex.Binary) -> bool | None:
-    """What comparing an unsigned number with 0 gives whatever it is; None where it depends.
+    """Return what comparing an unsigned number with 0 gives whatever it is; None where it depends.
 
     TVM's simplifier ends the process on such a comparison inside of a condition.
     """
@@ -202,7 +202,7 @@ def decided(expr: ex.Binary) -> bool | None:
 
 
 def position(expr: ex.Position, coordinate: Index) -> Index:
-    """Where an element lies along the axis of the entry's tensor that its coordinate moves in."""
+    """Return an element's position along the tensor's axis in which its coordinate moves."""
     own = axis(expr.axis)
     for entry in expr.view.index:
         if own in entry.variables():

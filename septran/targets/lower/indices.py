@@ -118,7 +118,7 @@ class Indices:
         return self._lower(self.simplify(value))
 
     def _lower(self, value: Index) -> Expr:
-        """What is simple already."""
+        """Return what is simple already."""
         if not value.terms:
             return self.writer.index(value.constant)
         total: Expr = None
@@ -159,7 +159,7 @@ class Indices:
         divisor: int,
         power: int | None,
     ) -> Expr:
-        """By bits for a power of two (right for negative values, too), else by division."""
+        """Divide by bits for a power of two (right for negative values, too), else by division."""
         dividend = self._lower(value)
         if power is not None:
             return quick(dividend, self.writer.index(power))

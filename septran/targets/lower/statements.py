@@ -19,7 +19,7 @@ ROW, SUMMED = Var("@row"), Var("@summed")
 
 @dataclass(frozen=True)
 class Point:
-    """Where an expression is evaluated: one coordinate an axis, lanes along one of them."""
+    """The point of an expression that is evaluated: one coordinate an axis, lanes along one."""
 
     at: tuple[Index, ...]
     along: int | None = None
@@ -66,7 +66,7 @@ class Statement:
 
     @property
     def valid(self) -> tuple[Index, ...]:
-        """How much of its axes it does."""
+        """The extents of the statement's axes that exist."""
         if self.filled:
             return tuple(map(Index.of, self.shape))
         return self.target.valid if self.function is None else self.value.valid
@@ -93,7 +93,7 @@ class Statement:
         return self.rest(depth) == (0 if self.horizontal else 1)
 
     def point(self, at: tuple[Index, ...], summed: Index) -> Point:
-        """Where the value is evaluated for the target's element `at`."""
+        """Return where the value is evaluated for the target's element `at`."""
         if self.function is None:
             return operand_point(Point(at), self.value, self.target.shape)
         return Point((*at[: self.axis], summed, *at[self.axis :]))
@@ -164,7 +164,7 @@ def without_reductions(expr: ex.Expr, hold: Callable[[ex.Reduce, ex.Expr], Regio
 
 
 def value_of(node: Compute | Copy) -> ex.Expr:
-    """What a node writes to its target, as an expression."""
+    """Return what a node writes to its target, as an expression."""
     if isinstance(node, Copy):
         return ex.Load(node.source, "")
     attributes: Mapping[str, TunableValue] = dict(node.attributes)
@@ -193,7 +193,7 @@ def regions_of(statement: Statement) -> tuple[Region, ...]:
 def touched(
     statement: Statement, depth: int, summed: Var = SUMMED
 ) -> Iterator[tuple[Region, tuple[Index, ...]]]:
-    """What is written, then all that is read: elements of buffers for one row at `depth`."""
+    """Yield what is written, then all that is read: elements of buffers for one row at `depth`."""
     at = tuple(
         Index.of(ROW if n == depth else Var(f"@fixed{n}" if n < depth else f"@free{n}"))
         for n in range(statement.target.rank)
@@ -217,7 +217,7 @@ def _reads_elsewhere(statement: Statement) -> bool:
 
 
 def identity(function: str, dtype: str) -> float | int:
-    """What changes nothing: 0 for a sum, the least value for a maximum."""
+    """Return what changes nothing: 0 for a sum, the least value for a maximum."""
     if function == "sum":
         return 0
     if is_float(dtype):

@@ -13,7 +13,7 @@ def vector_type(dtype: str, lanes: int) -> str:
 
 
 def lanes_of(value: Expr) -> int:
-    """How many lanes an expression has."""
+    """Return how many lanes an expression has."""
     text = str(value.ty.dtype)
     _, _, count = text.partition("x")
     return int(count) if count else 1

@@ -1,4 +1,4 @@
-"""What layers below the targets know of AMD GPUs."""
+"""The facts about AMD GPUs that layers below the targets need."""
 
 from septran.backends import Backend
 

@@ -1,4 +1,4 @@
-"""What changes from one mapping to another: keys, stages, copies, bytes, predicted time."""
+"""Comparison of mappings: keys, stages, copies, bytes, predicted time."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Comparison:
 
     @property
     def runs(self) -> tuple[Ran, ...]:
-        """What was measured under each mapping; without profiles before `measure`."""
+        """The measured runs of each mapping; without profiles before `measure`."""
         return self.measured or (Ran(reason="not measured"),) * len(self.names)
 
     def measure(self) -> Comparison:
@@ -236,7 +236,7 @@ def _differences(explanations: Sequence[Explanation]) -> Iterator[Difference]:
 
 
 def _default(key: str) -> str:
-    """What a key is where an instance does not give it."""
+    """Return what a key is where an instance does not give it."""
     return next((str(k.default) for k in SINGLE if k.path == key), ABSENT)
 
 
@@ -267,7 +267,7 @@ def _figures(explanation: Explanation) -> dict[str, str]:
 
 
 def _measured(ran: Ran) -> dict[str, str]:
-    """What a run adds to the figures."""
+    """Return what a run adds to the figures."""
     if ran.profile is None:
         return {"measured": ran.reason}
     found = {"measured time": ABSENT if ran.seconds is None else time_text(ran.seconds)}

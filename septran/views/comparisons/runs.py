@@ -23,7 +23,7 @@ class Ran:
 
     @property
     def seconds(self) -> float | None:
-        """Of one call: the median, or the simulated cycles at the machine's clock."""
+        """The seconds of one call: the median, or simulated cycles at the machine's clock."""
         if self.profile is None:
             return None
         found = self.profile.median if self.cycles is None else self.profile.seconds
@@ -31,7 +31,7 @@ class Ran:
 
     @property
     def cycles(self) -> int | None:
-        """Of a simulated run; None of others."""
+        """The cycles of a simulated run; None for other runs."""
         return getattr(self.profile, "cycles", None)
 
     @property

@@ -97,7 +97,7 @@ def _legend(axes: Axes, used: dict[str, None]) -> None:
 
 
 def kinds_of(profile: DsaProfile) -> Any:
-    """What each command is, as a key of `KINDS`; empty for flags and syncs."""
+    """Return what each command is, as a key of `KINDS`; empty for flags and syncs."""
     trace = profile.run.trace
     main = profile.run.machine.main_memory.name
     edges = profile.movement.edge.astype(str)

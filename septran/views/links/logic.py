@@ -84,7 +84,7 @@ def _names(function: ast.FunctionDef) -> Iterator[tuple[str, int, int]]:
 
 
 def _meanings(function: ast.FunctionDef, task: TaskNode, origins: Origins) -> dict[str, Keys]:
-    """What each Python name of a task's function stands for."""
+    """Return what each Python name of a task's function stands for."""
     names = [p.name for p in task.params]
     names += [s.name for s in statements(task.body) if isinstance(s, Allocate)]
     found = {name: origins.tensor(task.path, name) for name in names}

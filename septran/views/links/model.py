@@ -1,4 +1,4 @@
-"""What linked panes are made of: texts whose lines and words carry keys of their origin."""
+"""The data of linked panes: texts whose lines and words carry keys of their origin."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Linked:
         raise KeyError(name)
 
     def find(self, keys: Keys) -> Iterator[tuple[str, str, int]]:
-        """What lights up with `keys`: pane, document and line, in order."""
+        """Yield what lights up with `keys`: pane, document and line, in order."""
         lit = sorted(set().union(*(self._lines_by_key.get(key, ()) for key in keys)))
         documents = [(pane.name, one.title) for pane in self.panes for one in pane.documents]
         yield from ((*documents[number], line) for number, line in lit)

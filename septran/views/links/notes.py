@@ -53,7 +53,7 @@ def _note(row: str) -> tuple[str, str] | None:
 
 
 def indent(row: str) -> int:
-    """How deep a line stands."""
+    """Return how deep a line stands."""
     return len(row) - len(row.lstrip())
 
 

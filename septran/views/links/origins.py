@@ -18,7 +18,7 @@ Named = tuple[str, str]
 
 @dataclass(frozen=True)
 class Origins:
-    """What of a tile program is there for which reason."""
+    """The parts of a tile program by the reason that they are there for."""
 
     tree: TaskTree
     program: TileProgram
@@ -28,7 +28,7 @@ class Origins:
 
     @classmethod
     def of(cls, tree: TaskTree, programs: Iterable[TileProgram]) -> Origins:
-        """Of a program (the last) and what it was before; the last one's reasons come first."""
+        """Collect the reasons of a program's versions; those of the last one come first."""
         history = list(programs)
         numbers: dict[Origin, int] = {}
         for program in reversed(history):
@@ -46,7 +46,7 @@ class Origins:
         return frozenset(f"why:{n}" for n, origin in enumerate(self.whys) if accepted(origin))
 
     def whys_of_task(self, path: str) -> Keys:
-        """Of all reasons of one task of the tree."""
+        """Return the keys of all reasons of one task of the tree."""
         return self.whys_where(lambda o: o.task == path)
 
     @cached_property

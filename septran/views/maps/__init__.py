@@ -1,1 +1,1 @@
-"""Where data is and how it moves: elements, layouts, memories, accesses, costs by line."""
+"""Maps of data and its movement: elements, layouts, memories, accesses, costs by line."""

@@ -1,4 +1,4 @@
-"""Which part of each tensor one block touches, step by step."""
+"""The part of each tensor that one block reads and writes, step by step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NoSuchBlockError(CallError):
 
 @dataclass(frozen=True)
 class AccessMap:
-    """What one iteration of the parallel loops reads and writes, in order."""
+    """The reads and writes of one iteration of the parallel loops, in order."""
 
     program: TileProgram
     block: Mapping[str, int]
@@ -131,7 +131,7 @@ def box_of(
 
 
 def access_map(program: TileProgram, **block: int) -> AccessMap:
-    """What the block at these indices of the parallel loops touches; 0 for those not given."""
+    """Return the accesses of the block at these indices; an index not given is 0."""
     found = AccessMap(program, {})
     for name, value in block.items():
         if name not in found.loops or not 0 <= value < found.loops[name]:

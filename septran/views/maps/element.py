@@ -29,14 +29,14 @@ class NoSuchElementError(CallError):
 
 @dataclass(frozen=True)
 class ElementPlace:
-    """Where an element lies at one time."""
+    """The place of an element at one time."""
 
     buffer: str
     memory: str
     at: Coordinates
     """Its coordinates in the buffer."""
     stage: int
-    """Which of the buffer's stages."""
+    """The stage of the buffer that it is in."""
     home: int
     """Which instance of the buffer; 0 for a parameter."""
     address: int
@@ -49,7 +49,7 @@ class ElementPlace:
 
 @dataclass(frozen=True)
 class ElementOperand:
-    """What a computation reads to make one element."""
+    """A part of an operand that a computation reads to make one element."""
 
     first: ElementPlace
     last: ElementPlace
@@ -168,7 +168,7 @@ class _Walk:
             self._forget(event, node.operands[0], alive)
 
     def backward(self, events: tuple[Event, ...], end: ElementPlace) -> list[ElementEvent]:
-        """What made the value: copies back to computations, and what those read."""
+        """Return what made the value: copies back to computations, and what those read."""
         wanted = {_key(end): end}
         steps: list[ElementEvent] = []
         for number in range(len(events) - 1, -1, -1):
@@ -264,7 +264,7 @@ class _Walk:
     def _forget(
         self, event: Event, region: Region, alive: dict[tuple[Any, ...], ElementPlace]
     ) -> None:
-        """What lay where something is written is there no more."""
+        """Drop the elements that a write to a region replaces."""
         for place in self._at(event, region, alive):
             del alive[_key(place)]
 

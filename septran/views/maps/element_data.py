@@ -74,7 +74,7 @@ def _box(region: Region, values: dict[Var, int]) -> dict[str, Any]:
 
 
 def unit_of(journey: Journey, step: ElementEvent) -> str:
-    """Who does it: ``CORE i=0, j=2`` and the role, from the loops around the node."""
+    """Return the unit that runs a step, ``CORE i=0, j=2``, and its role."""
     values = loop_values(step.event)
     for node, loops in walk(journey.program.body):
         if node is step.event.node:

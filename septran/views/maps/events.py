@@ -1,4 +1,4 @@
-"""Which nodes of a tile program run, in what order and with which indices: no numbers needed.
+"""The events of a tile program: the nodes that run, in order, with their indices.
 
 The program is walked as hardware would, roles and channels included, but copies and
 computations only leave a note. Iterations that do not matter can be left out.

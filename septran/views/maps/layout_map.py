@@ -1,4 +1,4 @@
-"""Where each element of a buffer lies: its offset, its bank, or the thread that holds it."""
+"""The address of each element of a buffer: its offset, its bank, or its thread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NoSuchBufferError(CallError):
 
 @dataclass(frozen=True)
 class Spread:
-    """How a buffer's elements are spread over threads and their registers."""
+    """The distribution of a buffer's elements over threads and their registers."""
 
     threads: tuple[tuple[int, ...], ...]
     """For each axis, what each of its coordinates adds to the thread's number."""
@@ -48,7 +48,7 @@ class Spread:
 
     @staticmethod
     def of(holding: Any, buffer: Buffer) -> Spread:
-        """What the code generator of a GPU says of a buffer."""
+        """Read the distribution that the code generator of a GPU chose for a buffer."""
         fragment, shape = holding.fragment, buffer.shape
         return Spread(
             fragment.parts("thread", shape), fragment.parts("register", shape), fragment.threads,
@@ -103,7 +103,7 @@ class LayoutMap:
         return self.buffer.layout.swizzled_offset(at, self.buffer.shape, width) * width
 
     def bank(self, row: int, column: int) -> int:
-        """Which bank of a banked memory the element's first byte is in."""
+        """Return which bank of a banked memory the element's first byte is in."""
         count, width = self.banks
         return self.offset(row, column) // width % count
 
@@ -138,7 +138,7 @@ class LayoutMap:
 
     @property
     def summary(self) -> str:
-        """How it lies, in one line."""
+        """The layout in one line."""
         return str(self.spread) if self.spread else f"{self.buffer.layout} layout"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:

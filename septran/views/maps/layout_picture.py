@@ -31,7 +31,7 @@ TINTS = tuple(colour.tint for colour in colours.PALETTE[1:])
 
 @dataclass(frozen=True)
 class LayoutCell:
-    """What is drawn for an element, or for a chunk of some."""
+    """The drawing of an element, or of a chunk of several."""
 
     text: str
     hue: int

@@ -1,4 +1,4 @@
-"""What each entry of a mapping costs: its lines with cycles, bytes and share of the peak."""
+"""The costs of each entry of a mapping: cycles, bytes and share of the peak by line."""
 
 from __future__ import annotations
 

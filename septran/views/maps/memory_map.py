@@ -1,4 +1,4 @@
-"""What lives where over the program: each memory's buffers, from line to line."""
+"""The buffers of each memory over the lines of a program."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class MemoryMap:
 
     @cached_property
     def memories(self) -> dict[str, tuple[HeldBuffer, ...]]:
-        """By memory, its buffers by address."""
+        """The buffers of each memory, by address."""
         found: dict[str, list[HeldBuffer]] = {}
         for place in self.program.plan:
             found.setdefault(place.memory, []).append(self._held(place))

@@ -49,7 +49,7 @@ def emulated_panel(profile: EmulatedProfile) -> Markup:
 
 
 def timeline(profile: EmulatedProfile, core: int | None = 0, *, warps: bool = False) -> Timeline:
-    """What one multiprocessor did, or all for None; a lane a warpgroup, or one a warp.
+    """Return what one multiprocessor did, or all for None; a lane a warpgroup, or one a warp.
 
     In steps: they order things, and are no time of a GPU.
     """

@@ -1,4 +1,4 @@
-"""What stands in for the explorer where no script runs: all stages, uncoloured and small."""
+"""The explorer where no script runs: all stages, uncoloured and small."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What views are drawn with: HTML, pages, Graphviz drawings, colours."""
+"""The means of drawing views: HTML, pages, Graphviz drawings, colours."""

@@ -42,7 +42,7 @@ def colour_of(name: str, names: tuple[str, ...]) -> Colour:
 
 @dataclass(frozen=True)
 class Token:
-    """How one class of words in a program text looks."""
+    """The look of one class of words in a program text."""
 
     name: str
     """Its CSS class, for pages that have a dark variant."""

@@ -90,7 +90,7 @@ def label(*lines: str, align: str = "l") -> str:
 
 
 def tooltip(text: str) -> str:
-    """What is shown while the pointer rests on something."""
+    """Return what is shown while the pointer rests on something."""
     return label(text, align="")
 
 

@@ -1,4 +1,4 @@
-"""What is drawn of each stage: the task tree, the resolved mapping, the tile program."""
+"""Drawings of stages: the task tree, the resolved mapping, the tile program."""
 
 from __future__ import annotations
 

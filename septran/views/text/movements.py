@@ -75,7 +75,7 @@ def to_text(program: TileProgram) -> str:
 
 
 def amount_of(movement: Movement) -> str:
-    """How often, and of how many bytes: ``12 x 4 KiB``, at most where tiles are ragged."""
+    """Return how often, and of how many bytes: ``12 x 4 KiB``, at most where tiles are ragged."""
     if not movement.bytes:
         return "once" if movement.trips == 1 else f"{movement.trips:,} times"
     full = movement.bytes * movement.trips == movement.total_bytes

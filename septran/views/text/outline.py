@@ -154,7 +154,7 @@ def instance_text(instance: Instance) -> str:
 
 
 def memory_text(instance: Instance, tensor: str) -> str:
-    """Where a tensor is: ``SHARED``, or ``NONE (in GLOBAL)`` where it is passed through."""
+    """Return where a tensor is: ``SHARED``, or ``NONE (in GLOBAL)`` where it is passed through."""
     place = instance.mems[tensor]
     if place.value == NONE:
         return f"{NONE} (in {place.memory})"

@@ -16,7 +16,7 @@ _COLOURS = {"unchecked": VERMILION, "missed": VERMILION, "no-effect": GREY, "dec
 
 
 def ordered(remarks: Iterable[Noted]) -> list[Noted]:
-    """What was not checked first, then what could be better, what has no effect, mere decisions."""
+    """Return remarks by kind: unchecked, missed, without effect, mere decisions."""
     return sorted(remarks, key=lambda r: _ORDER.index(r.kind) if r.kind in _ORDER else 9)
 
 

@@ -28,7 +28,7 @@ TUNABLES = 6
 
 
 def report(explanation: Explanation) -> str:
-    """What limits the kernel, what is moved, which keys of the mapping would change it."""
+    """Return what limits the kernel, what is moved, which keys of the mapping would change it."""
     parts = (
         _head(explanation),
         _limits(explanation.prediction),

@@ -16,7 +16,7 @@ BLOCKS = 4
 
 
 def timeline(marks: Sequence[Mark], title: str, unit: str = "us") -> Timeline:
-    """What the multiprocessor of the first block did, in microseconds; or in `unit` as it is."""
+    """Return the timeline of the first block's multiprocessor, in microseconds or `unit`."""
     scale = 1e-3 if unit == "us" else 1
     shown = _shown(marks)
     begun = min((mark.start for mark in shown), default=0)
@@ -33,7 +33,7 @@ def timeline(marks: Sequence[Mark], title: str, unit: str = "us") -> Timeline:
 
 
 def _shown(marks: Sequence[Mark]) -> list[Mark]:
-    """Of each kernel, the first blocks of the multiprocessor that has its first one."""
+    """Return the first blocks of each kernel on the multiprocessor of its first block."""
     found: list[Mark] = []
     for kernel in dict.fromkeys(mark.kernel for mark in marks):
         mine = [mark for mark in marks if mark.kernel == kernel]

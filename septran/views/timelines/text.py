@@ -42,7 +42,7 @@ def by_lane(records: Sequence[TimelineRecord]) -> dict[tuple[str, str], list[Tim
 
 
 def _shares(works: Sequence[TimelineRecord], end: float, width: int) -> Iterator[float]:
-    """How much of each equal part of the run is covered."""
+    """Yield how much of each equal part of the run is covered."""
     for n in range(width):
         first, last = end * n / width, end * (n + 1) / width
         inside = [r for r in works if r.start < last and r.end > first]
@@ -56,7 +56,7 @@ def _cut(record: TimelineRecord, first: float, last: float) -> TimelineRecord:
 
 
 def _amounts(works: Sequence[TimelineRecord]) -> str:
-    """What a lane moved and computed, where that is known."""
+    """Return what a lane moved and computed, where that is known."""
     moved, done = sum(r.bytes for r in works), sum(r.flops for r in works)
     words = [f"{moved:,} bytes"] * bool(moved) + [f"{done:,} operations"] * bool(done)
     return "".join(f"  {word}" for word in words)

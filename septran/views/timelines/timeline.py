@@ -70,7 +70,7 @@ class TimelineRecord:
 
 @dataclass(frozen=True, repr=False)
 class Timeline:
-    """What happened when; all times in `unit` from 0."""
+    """Events over time; all times in `unit` from 0."""
 
     title: str
     unit: str
@@ -142,7 +142,7 @@ def timelines(*found: Timeline) -> dict[str, Any]:
 
 
 class _Table:
-    """What bars say, each combination once."""
+    """The texts of bars, each combination once."""
 
     def __init__(self) -> None:
         self.rows: list[list[Any]] = []

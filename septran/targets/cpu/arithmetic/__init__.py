@@ -1,1 +1,1 @@
-"""What vector code computes of elements: functions, conversions, divisions, sums that wrap."""
+"""Arithmetic of vector code: functions, conversions, divisions, sums that wrap."""

@@ -55,7 +55,7 @@ class VectorArithmetic(Arithmetic):
         return self.writer.load(spare[0], 0, lanes)
 
     def function(self, name: str, x: Expr) -> Expr:
-        """Of float32 some are computed here."""
+        """Apply a function; those of `SINGLE` are computed here for float32, the rest by LLVM."""
         x = self.writer.bind("x", x)
         if element_of(x) == "float32" and name in SINGLE:
             return SINGLE[name](self.writer, x)

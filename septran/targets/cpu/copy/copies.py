@@ -67,7 +67,7 @@ def _fill(context: Context, target: Access) -> None:
 
 
 def _vector_axis(target: Access, source: Access) -> int:
-    """Where both sides are contiguous, else where the target is, else where the source is."""
+    """Return an axis contiguous on both sides, else one of the target, else of the source."""
     axes = range(target.region.rank - 1, -1, -1)
     written = [n for n in axes if target.run(n) > 1]
     both = [n for n in written if source.stride(n) == 1]
@@ -94,7 +94,7 @@ class _Move:
         return any(itemsize(a.storage.held) < 4 for a in (self.target, self.source))
 
     def lanes(self, width: int) -> int:
-        """Of two registers, or fewer so that they divide a panel's width."""
+        """Return the lanes of two registers, or fewer so that they divide a panel's width."""
         widest = max(itemsize(a.storage.held) for a in (self.target, self.source))
         return math.gcd(width, 2 * self.context.unit.bytes // widest)
 
@@ -202,7 +202,7 @@ class _Move:
             write(context, self.target, spot(axis, n), column, self.along)
 
     def _pieces(self, width: int) -> Pieces | None:
-        """How the source lies, where its rows are cut or padded."""
+        """Return how the source lies, where its rows are cut or padded."""
         whole = self.source.stride(self.along) is not None and not any(self.source.leaving)
         lanes = self.lanes(width) // 2
         if whole or self._short or lanes < 2:
@@ -230,7 +230,7 @@ class _Move:
                 self._panel(at, whole, width, self.context.variable("rest", rest))
 
     def rest(self, done: Index) -> Index | None:
-        """What is left of the vector axis; None where nothing ever is."""
+        """Return what is left of the vector axis; None where nothing ever is."""
         rest = self.context.indices.simplify(self.extent - done)
         return rest if self.context.indices.bounds(rest)[1] > 0 else None
 

@@ -224,7 +224,7 @@ class _Move:
 
     @property
     def strided(self) -> int | None:
-        """How many elements of the other axis lie apart, before the neighbours of the first.
+        """The number of elements that lie apart before the first one's neighbour; None if none do.
 
         With C of them, element ``q * C + c`` of a row lies at ``q + c * W``: the taps of a filter
         one after another, and its channels W apart.

@@ -57,7 +57,7 @@ class Masked:
 
 @dataclass(frozen=True)
 class Pieces:
-    """How a view's rows along one axis lie."""
+    """The addresses of a view's rows along one axis, where rows are cut or padded."""
 
     context: Context
     access: Access
@@ -248,7 +248,7 @@ def _cuts(access: Access, along: int) -> tuple[int, Index] | None:
 
 
 def _starts(index: Index, variable: Var) -> set[Index]:
-    """What is added to an axis in the innermost divisions and remainders."""
+    """Return what is added to an axis in the innermost divisions and remainders."""
     found: set[Index] = set()
     for atom, _ in index.terms:
         if isinstance(atom, FloorDiv | Mod) and variable in atom.value.variables():

@@ -55,7 +55,7 @@ class Part:
 
 
 def computed_parts(program: TileProgram, nodes: Sequence[Node]) -> tuple[Part, ...]:
-    """How the last of `nodes`, a gemm, has its B computed by those before it; empty: it is stored.
+    """Return the nodes that compute B of the gemm that ends `nodes`; none if B is stored.
 
     All of B is written by elementwise statements, a part of its rows each, and used by nobody else.
     """
@@ -80,7 +80,7 @@ def computed_parts(program: TileProgram, nodes: Sequence[Node]) -> tuple[Part, .
 
 
 def _part(statement: Statement) -> Part:
-    """Where a statement's rows lie in B; before its first one where they lie otherwise."""
+    """Return where a statement's rows lie in B; before its first one where they lie otherwise."""
     high, wide = statement.target.index
     start = high - Index.of(axis(0))
     plain = start.is_constant and wide == Index.of(axis(1))
@@ -138,7 +138,7 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """Of each part."""
+        """The steps of the summed axis in each part."""
         return self.parts[0].statement.target.shape[0]
 
     def line_wide(self, shape: Shape, gemm: Compute) -> Shape:
@@ -211,7 +211,7 @@ class _Tiles:
 
 
 def _as_held(context: Context, value: Expr, dtype: str) -> Expr:
-    """What would be read again had it been stored; of bfloat16 before it is rounded.
+    """Return what would be read again had it been stored; of bfloat16 before it is rounded.
 
     That type has float32's range, so what is kept besides is within the rounding's bound.
     """

@@ -40,7 +40,7 @@ class Dot:
         return bool(self.flip) and (a == "int8") == (b == "int8")
 
     def undone(self, a: str) -> int:
-        """What the sum of A's row is multiplied by to make up for changed signs of B."""
+        """Return what the sum of A's row is multiplied by to make up for changed signs of B."""
         return -128 if a == "int8" else 128
 
     def add(self, context: Context, sums: Expr, a: Expr, b: Expr, dtype: str) -> Expr:
@@ -53,7 +53,7 @@ class Dot:
         return simd.external(kind, self.function(lanes), sums, unsigned, signed)
 
     def function(self, lanes: int) -> str:
-        """What `text` calls itself."""
+        """Return what `text` calls itself."""
         return f"septran_{self.name}_{lanes}"
 
 

@@ -272,7 +272,7 @@ class Product:
         rows: list[Any],
         columns: Callable[[Index, int], Expr],
     ) -> None:
-        """What is left of the summed axis, fewer elements than a group has."""
+        """Multiply the end of the summed axis, fewer elements than a group has."""
         context, size = self.context, self.dot.size
         if context.divides(size, self.length):
             return
@@ -350,7 +350,7 @@ def _by_groups(context: Context, a: Access, size: int) -> Access | None:
 
 
 def _grouped(index: Index, size: int) -> tuple[Index, int] | None:
-    """What `index` is at a group's first element, and what it grows by from one to the next.
+    """Return what `index` is at a group's first element, and what it grows by from one to the next.
 
     Where `size` divides `d` and `j` is below `size`, ``(size * q + j) // d`` is
     ``q // (d / size)``, and the remainder ``size * (q % (d / size)) + j``. None where it does

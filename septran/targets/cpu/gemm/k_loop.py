@@ -99,7 +99,7 @@ class KLoopNest:
     """The digits, by the nesting of their loops, outermost first."""
 
     def unrolled(self) -> int:
-        """How many of the innermost loops are written out."""
+        """Return how many of the innermost loops are written out."""
         count, total = 0, 1
         for number in reversed(self.order):
             total *= self.extents[number]
@@ -147,7 +147,7 @@ def _divisor(value: int, most: int) -> int:
 
 
 def walk(context: Context, operands: tuple[tuple[Access, int], ...], steps: Index) -> KLoopNest:
-    """How to count the steps so that more of the operands, each with its summed axis, divide."""
+    """Return a loop nest over the steps in which more operands' addresses need no division."""
     if not steps.is_constant:
         return KLoopNest()
     cuts = {c for access, number in operands for c in _cuts(access.offset, axis(number))}
@@ -219,7 +219,7 @@ def stream(
     numbers: Sequence[int],
     steps: KLoopNest,
 ) -> Stream:
-    """How to load the element or vector of a strip or panel at each of `numbers`, at step k."""
+    """Return a loader of the element or vector at each of `numbers` and at step k."""
     across = 1 - k_axis
     place = offsets(context, access, start, k_axis, numbers, steps)
 
@@ -244,7 +244,7 @@ def offsets(
     numbers: Sequence[int],
     steps: KLoopNest,
 ) -> Callable[[Index, int], Index] | None:
-    """Where the element of each of `numbers` is at step k; None where it is no sum of two parts."""
+    """Return the offset of each of `numbers` at step k; None where it is no sum of two parts."""
     across = 1 - k_axis
     parts = _parts(context, access, k_axis, steps)
     if parts is None:
@@ -263,7 +263,7 @@ def offsets(
 
 
 def _along(context: Context, access: Access, rest: Index, k_axis: int, k: Index) -> Index:
-    """What step `k` adds to the offset of step 0."""
+    """Return what step `k` adds to the offset of step 0."""
     zero = {axis(1 - k_axis): Index()}
     whole = access.offset.substitute({**zero, axis(k_axis): k})
     return context.indices.simplify(whole - rest.substitute(zero))

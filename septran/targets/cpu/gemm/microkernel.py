@@ -131,7 +131,7 @@ def tiles(
 
 
 def packed_ahead(context: Context, a: Access, b: Access) -> NextPack | None:
-    """What the next iteration packs; another gemm need not prefetch it again."""
+    """Return what the next iteration packs; another gemm need not prefetch it again."""
     found = [context.coming.pop(o.region.buffer, None) for o in (a, b)]
     return next((ahead for ahead in found if ahead), None)
 
@@ -280,7 +280,7 @@ def _rounded(every: int) -> int:
 def _steps(
     context: Context, operands: Operands, shape: Shape, tile: RegisterTile, rows: list[Any]
 ) -> Callable[[Index], None]:
-    """What one step of k does: a column of A times a row of B."""
+    """Return what one step of k does: a column of A times a row of B."""
     writer = context.writer
     walk = operands.walk
     column_of_a = stream(context, operands.a, (tile.row, Index()), 1, range(tile.rows), walk)

@@ -1,4 +1,4 @@
-"""What a gemm needs next is prefetched while it sums: memory is waited for beside computing.
+"""Prefetches of a gemm's next operands while it sums, so that memory works beside it.
 
 A panel of weights that few rows are multiplied by takes as long to bring as to use. So a
 microkernel prefetches a line every few steps: of what the next iteration of the loops around
@@ -52,7 +52,7 @@ class NextPack:
 
     @property
     def lines(self) -> int:
-        """Of the whole source."""
+        """The cache lines of the whole source."""
         return self.access.region.shape[1 - self.along] * self._wide
 
     def within(self, turn: Index, turns: int) -> NextPack:
@@ -107,7 +107,7 @@ class NextRowStrip:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """What a tile prefetches while it is summed."""
+    """The lines that a register tile prefetches while it is summed."""
 
     ahead: NextPack | NextRowStrip | NextColumnPanel
     first: Index
@@ -156,7 +156,7 @@ def coming(
 def _packing(
     context: Context, program: TileProgram, body: Sequence[Node]
 ) -> tuple[tuple[str, Region], ...]:
-    """What `body` multiplies by, and of which part of more than L2 holds it makes it."""
+    """Return what `body` multiplies by, and of which part of more than L2 holds it makes it."""
     multiplied = {
         r.buffer
         for node, _ in walk(tuple(body))
@@ -175,7 +175,7 @@ def _packing(
 
 
 def _made_of(node: Node) -> tuple[Region, ...]:
-    """What a node copies or computes from."""
+    """Return what a node copies or computes from."""
     if isinstance(node, Copy):
         return (node.source,)
     if isinstance(node, Compute) and node.expression is not None:

@@ -204,7 +204,7 @@ def _put_column(
 
 
 def left(context: Context, shape: Shape, tile: RegisterTile, chunk: int) -> Expr | None:
-    """How many lanes of a vector exist; None when all do.
+    """Return how many lanes of a vector exist; None when all do.
 
     Only the last register of a row may have columns that do not exist, and none has no others.
     """

@@ -129,7 +129,7 @@ def row_loops(run: Sequence[Statement], depth: int) -> list[list[Statement]]:
 
 
 def passing(loops: Sequence[Sequence[Statement]], depth: int, names: Collection[str]) -> set[str]:
-    """Of `names`, the buffers whose elements go from statement to statement of one loop."""
+    """Return those of `names` whose elements go from statement to statement of one loop."""
     found = set()
     for name in names:
         users = [run for run in loops if any(r.buffer == name for s in run for r in regions_of(s))]
@@ -153,7 +153,7 @@ def _vertical(statement: Statement) -> bool:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What a loop asks for beside its work: what is read soon and comes from afar."""
+    """The prefetches of a loop: data that it reads soon and that comes from far away."""
 
     accesses: tuple[Access, ...] = ()
     rows: int = 0
@@ -185,7 +185,7 @@ def _ahead(
 def far_columns(
     context: Context, run: Sequence[Statement], at: tuple[Index, ...], accesses: Accesses
 ) -> tuple[Access, ...]:
-    """What a loop reads column by column from where it comes slowly: more than a core's cache."""
+    """Return the accesses of a loop, column by column, to more than a core's cache holds."""
     limit = context.cache_bytes(context.machine.processors[-1].name)
     found: dict[Region, Access] = {}
     for statement in run:
@@ -204,7 +204,7 @@ def _scalar(statement: Statement, depth: int) -> bool:
 
 
 def _shared(rest: Sequence[Statement], depth: int) -> int:
-    """How many statements from the first on can share one loop over vectors."""
+    """Return how many statements from the first on can share one loop over vectors."""
     count, columns = 1, Columns(depth)
     columns.take(rest[0])
     while count < len(rest):
@@ -218,7 +218,7 @@ def _shared(rest: Sequence[Statement], depth: int) -> int:
 
 
 def columns_of(statement: Statement) -> Index:
-    """How many columns it goes along."""
+    """Return how many columns it goes along."""
     return (statement.value if statement.function else statement.target).valid[-1]
 
 

@@ -23,7 +23,7 @@ def held_dtype(dtype: str) -> str:
 
 
 def widen(value: Expr, dtype: str) -> Expr:
-    """What was loaded from a buffer of `dtype`, in the type that arithmetic is done in."""
+    """Return what was loaded from a buffer of `dtype`, in the type that arithmetic is done in."""
     if dtype == "bfloat16" and simd.element_of(value) == "uint16":
         wide = simd.cast(value, "uint32")
         return simd.bits(wide << simd.constant(16, "uint32", simd.lanes_of(value)), "float32")
@@ -50,7 +50,7 @@ def narrow(context: Context, value: Expr, dtype: str, held: str) -> Expr:
 
 
 def stored(context: Context, value: Expr, storage: Storage) -> Expr:
-    """What would be read again, had `value` been written."""
+    """Return what would be read again, had `value` been written."""
     if simd.element_of(value) == storage.dtype == storage.held:
         return value
     short = narrow(context, value, storage.dtype, storage.held)
@@ -158,7 +158,7 @@ def fully_readable(access: Access, step: int | None) -> bool:
 def inside(
     context: Context, access: Access, at: Sequence[Index], along: int, lanes: int
 ) -> Expr | None:
-    """Which lanes of a padded view lie in its tensor; None where all are known to."""
+    """Return which lanes of a padded view lie in its tensor; None where all are known to."""
     if not any(access.leaving):
         return None
     spot, lane = list(at), None
@@ -211,7 +211,7 @@ def _padded(
     count: Expr | None,
     exists: Expr,
 ) -> Expr:
-    """What is read where it exists, and zeros elsewhere."""
+    """Return what is read where it exists, and zeros elsewhere."""
     flat = access.storage.flat
     zero = simd.constant(0, str(flat.dtype), lanes)
     if count is not None:

@@ -36,7 +36,7 @@ def narrowed(
 def _stored(
     run: Sequence[Statement], private: Mapping[str, Buffer], ranges: Mapping[Var, Range]
 ) -> dict[str, Span]:
-    """What each private buffer of integers holds in the course of the run."""
+    """Return what each private buffer of integers holds in the course of the run."""
     found: dict[str, Span] = {}
     for statement in run:
         buffer = private.get(statement.target.buffer)

@@ -52,13 +52,13 @@ class Spans:
     """Spans by the expression's identity, as parts of expressions are shared."""
 
     def of(self, expr: ex.Expr) -> Span:
-        """Of an expression of an integer type."""
+        """Return the value range of an expression of an integer type."""
         if id(expr) not in self.known:
             self.known[id(expr)] = self._within(self._of(expr), expr.dtype)
         return self.known[id(expr)]
 
     def converted(self, expr: ex.Expr, dtype: str) -> Span:
-        """Of any expression's elements, once they are of an integer type."""
+        """Return the value range of an expression converted to an integer type."""
         if not expr.dtype:  # a plain copy says no type
             return limits(dtype)
         if not is_float(expr.dtype):
@@ -68,13 +68,13 @@ class Spans:
         return self._within((int(value), int(value)) if whole else None, dtype)
 
     def result(self, statement: Statement, dtype: str) -> Span:
-        """Of what a statement stores in a buffer of an integer type."""
+        """Return the value range that a statement stores in a buffer of an integer type."""
         if statement.function is None or is_float(statement.value.dtype):
             return self.converted(statement.value, dtype)
         return self._within(self.reduced(statement), dtype)
 
     def reduced(self, statement: Statement) -> Span:
-        """Of a reduction of integers and of each of its steps."""
+        """Return the value range of a reduction of integers, and of each of its steps."""
         value, function = self.of(statement.value), statement.function
         least, greatest = self._extent(statement)
         if function == "sum":
@@ -90,7 +90,7 @@ class Spans:
         return span if span is not None and fits(span, dtype) else limits(dtype)
 
     def _extent(self, statement: Statement) -> Range:
-        """How many elements a reduction has."""
+        """Return how many elements a reduction has."""
         valid = statement.value.valid[statement.axis]
         return bounds_if_known(valid, self.ranges) or (0, statement.value.shape[statement.axis])
 
@@ -123,7 +123,7 @@ class Spans:
         return hull(span, (0, 0)) if span is not None and outside else span
 
     def _position(self, expr: ex.Position) -> Span | None:
-        """Of the index along which the axis goes, with the view's other axes at 0."""
+        """Return the range of a position along its axis, with the view's other axes at 0."""
         own, last = axis(expr.axis), max(0, expr.shape[0] - 1)
         at = position(expr, Index.of(own))
         return bounds_if_known(at, {**self.ranges, own: (0, last)})

@@ -59,7 +59,7 @@ class _Fusion:
     """Storage of the private buffers that have been allocated so far."""
 
     def start(self) -> Kept:
-        """What is known of buffers' shapes before the first loop: nothing is left of some."""
+        """Return the guards that are decided before the first loop."""
         names = sorted(self.passed)
         gone = {n: dict.fromkeys(range(len(self.private[n].shape)), 1) for n in names}
         self._allocate(list(gone), gone)
@@ -127,7 +127,7 @@ class _Fusion:
             self.storages[name] = Storage(name, shape, dtype, ROW, flat, held, owned=True)
 
     def _room(self, name: str, shrunk: Kept) -> tuple[tuple[int, ...], str, int]:
-        """What a buffer shrinks to: its shape, element type and number of elements."""
+        """Return what a buffer shrinks to: its shape, element type and number of elements."""
         buffer = self.private[name]
         shape = shrink(buffer.shape, shrunk.get(name, {}))
         dtype = compute_dtype(buffer.dtype) if name.startswith("%") else buffer.dtype

@@ -268,7 +268,7 @@ def cores() -> int:
 
 
 def host() -> str:
-    """What the code generator calls this processor."""
+    """Return what the code generator calls this processor."""
     return host_arch()
 
 

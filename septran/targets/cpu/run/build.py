@@ -164,7 +164,7 @@ def build(ir: TensorIR, arch: str) -> CpuExecutable:
 
 
 def built(ir: TensorIR, compiled: Callable[[], T]) -> T:
-    """What `compiled` gives; raises BuildError where TVM or LLVM refuse."""
+    """Return what `compiled` gives; raises BuildError where TVM or LLVM refuse."""
     try:
         return compiled()
     except Exception as error:
@@ -175,7 +175,7 @@ def built(ir: TensorIR, compiled: Callable[[], T]) -> T:
 
 
 def load(folder: Path) -> CpuExecutable:
-    """What `CpuExecutable.save` wrote."""
+    """Return what `CpuExecutable.save` wrote."""
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     assembly = facts.pop("parts", {}).get("assembly")  # which former versions saved
     loaded = CpuExecutable(
@@ -198,7 +198,7 @@ def annotated(ir: TensorIR) -> str:
 
 
 def figures(assembly: str) -> dict[str, Any]:
-    """What the machine code is made of: instructions, FMAs, spills, registers."""
+    """Return what the machine code is made of: instructions, FMAs, spills, registers."""
     code = [
         line.strip()
         for line in assembly.splitlines()

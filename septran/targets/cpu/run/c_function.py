@@ -74,7 +74,7 @@ class CFunction:
 
     @property
     def symbol(self) -> str:
-        """What C calls it; operators may be called as functions of the C library are."""
+        """The function's name in C, which differs from those of the C library."""
         return symbol(self.name)
 
     @property

@@ -179,7 +179,7 @@ def build_foreign(ir: TensorIR, program: TileProgram, arch: str) -> ForeignExecu
 
 
 def load_foreign(folder: Path) -> ForeignExecutable:
-    """What `ForeignExecutable.save` wrote."""
+    """Return what `ForeignExecutable.save` wrote."""
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     parameters = tuple(
         Parameter(p["name"], p["dtype"], None if p["shape"] is None else tuple(p["shape"]))
@@ -235,7 +235,7 @@ def _runner(function: CFunction) -> str:
 
 
 def figures(assembly: str, bits: int) -> dict[str, Any]:
-    """What the machine code is made of: instructions, FMAs, spills, registers of so many bits."""
+    """Return counts of the machine code: instructions, FMAs, spills, vector registers."""
     code = [
         line.strip()
         for line in assembly.splitlines()

@@ -1,4 +1,4 @@
-"""What a compiled function refuses before it starts, beside what TVM's own checks refuse."""
+"""Checks of a compiled function's arguments, beside those of TVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine's ``arch`` means to LLVM, and whether this host has it."""
+"""The meaning of a machine's ``arch`` for LLVM, and whether this host has it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def host_arch() -> str:
 
 @dataclass(frozen=True)
 class Native:
-    """What code for ``arch: native`` is made of."""
+    """The processor, vector unit and features that code for ``arch: native`` uses."""
 
     arch: str
     """The processor that LLVM is told to compile for."""
@@ -99,7 +99,7 @@ def native() -> Native:
 
 
 def other_width() -> str:
-    """What `SEPTRAN_NATIVE` is for code of the vectors that this host's own are not.
+    """Return what `SEPTRAN_NATIVE` is for code of the vectors that this host's own are not.
 
     What the host lacks is legalised: AVX-512's tiles run in AVX2's instructions.
     """
@@ -157,7 +157,7 @@ def llvm_version() -> str:
 
 
 def processor_features(arch: str) -> frozenset[str]:
-    """What instructions of a machine with this ``arch`` may need."""
+    """Return what instructions of a machine with this ``arch`` may need."""
     return native().features if arch in ("", NATIVE) else features(LEVELS.get(arch, arch))
 
 
@@ -203,6 +203,6 @@ def lacking(arch: str) -> tuple[str, ...]:
 
 @functools.cache
 def _host_features() -> frozenset[str]:
-    """What this host has, in LLVM's words."""
+    """Return the features of this host's processor, by LLVM's names."""
     host = tvm_ffi.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
     return frozenset(str(name) for name, on in host.items() if on)

@@ -63,7 +63,7 @@ def _groups(groups: Path, membership: Path) -> Iterator[Path]:
 
 
 def _quotas(folder: Path) -> Iterator[int]:
-    """What a group's files allow: ``cpu.max`` of version 2, two files of version 1."""
+    """Yield what a group's files allow: ``cpu.max`` of version 2, two files of version 1."""
     for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
         with suppress(OSError, ValueError):  # no such file, or "max"
             text = " ".join((folder / name).read_text(encoding="utf-8") for name in names)

@@ -142,7 +142,7 @@ def plan(context: Context, node: Copy) -> Box | str:
 
 
 def _base(context: Context, node: Copy, panels: int) -> int | None:
-    """Where so many panels a warpgroup begin in shared memory; None where they do not fit."""
+    """Return the offset of a warpgroup's panels in shared memory; None if they do not fit."""
     held = context.state.epilogues
     key = str(context.threads)
     if key not in held:
@@ -280,5 +280,5 @@ class _Panel(SharedTile):
     at: Index
 
     def start(self) -> Index:
-        """Where the panel begins."""
+        """Return where the panel begins."""
         return self.at

@@ -185,7 +185,7 @@ class _Units(ABC):
     def existing(
         self, at: tuple[Index, ...], along: int, inside: Expr | None
     ) -> tuple[Any, Expr, Expr]:
-        """Where a run of elements begins in GLOBAL; the first and last of its bytes that exist."""
+        """Return the start of a run of elements in GLOBAL, and its first and last valid byte."""
         context, region, lanes = self.context, self.node.source, self.steps[along]
         indices, writer = context.indices, context.writer
         others = (n for n in range(region.rank) if n != along)
@@ -233,7 +233,7 @@ class _Rows(_Units):
         self.put(held, self.context.lower(number * self.words), at, inside)
 
     def whole(self) -> tuple[Expr | None, _Units] | None:
-        """Where all elements exist, and 16 bytes behind the last one."""
+        """Return where all elements exist, and 16 bytes behind the last one."""
         region, indices = self.node.source, self.context.indices
         if region.padded:
             return None

@@ -101,7 +101,7 @@ def _square(row: int, column: int) -> list[tuple[int, int]]:
 
 
 def warp_part(context: Context, fragment: Fragment, along: int, unit: int) -> Index:
-    """What the number of a thread's warp in its unit adds to a coordinate."""
+    """Return what the number of a thread's warp in its unit adds to a coordinate."""
     total = Index()
     for digit, weight in fragment.weighted(along):
         if digit.place == "thread" and 32 <= digit.stride < unit:

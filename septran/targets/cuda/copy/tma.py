@@ -27,7 +27,7 @@ STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group"
 
 @dataclass(frozen=True)
 class TmaLayout:
-    """How a copy is cut into boxes of one tensor map."""
+    """The boxes of one tensor map into which a copy is cut."""
 
     map: TensorMap
     starts: tuple[Index, ...]
@@ -39,14 +39,14 @@ class TmaLayout:
 
     @property
     def bytes(self) -> int:
-        """What all boxes of all blocks bring."""
+        """The bytes that the boxes of all blocks copy."""
         count = len(self.boxes) * (self.share.parts if self.share else 1)
         return count * math.prod(self.map.box) * itemsize(self.map.dtype)
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one of several blocks copies: its boxes are so far behind those of the one before."""
+    """The part of a multicast copy that each block of a cluster issues."""
 
     parts: int
     axis: int
@@ -138,7 +138,7 @@ def _pieces(found: Box, far: Region, tile: Buffer, number: int, swizzle: int) ->
 def _boxes(
     copy: Copy, tile: Buffer, near: Region, pieces: list[tuple[int, int]]
 ) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Where each box begins, in the tensor and in the tile."""
+    """Yield where each box begins, in the tensor and in the tile."""
     width = itemsize(tile.dtype)
     steps: list[int] = []
     if tile.layout.kind == "swizzle":

@@ -28,7 +28,7 @@ class ElementEvaluation(Evaluation[Places]):
     read: Reader
 
     def load(self, expr: ex.Load, place: Places) -> Expr:
-        """What was read, widened."""
+        """Return what was read, widened."""
         value = self.read(expr, place)
         return self.context.arithmetic.convert(value, compute_dtype(element_of(value)))
 
@@ -45,10 +45,10 @@ class ElementEvaluation(Evaluation[Places]):
         return inner(parent, child, place)
 
     def coordinate(self, place: Places) -> Index:
-        """Of the element along the statement's axis."""
+        """Return the element's coordinate along the statement's axis."""
         return Index() if place[0] is None else self.at[place[0]]
 
     def named(self, expr: ex.Expr, value: Expr) -> Expr:
-        """What is read or computed is a variable."""
+        """Return what is read or computed is a variable."""
         computed = isinstance(expr, ex.Unary | ex.Binary | ex.Select | ex.Load)
         return self.context.writer.bind("v", value) if computed else value

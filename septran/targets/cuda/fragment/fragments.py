@@ -61,7 +61,7 @@ class Fragment:
 
     @property
     def rank(self) -> int:
-        """How many axes it has."""
+        """The number of axes."""
         return len(self.axes)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Which fragment each REGISTER buffer is, from what instructions and neighbours demand.
+"""Inference of each REGISTER buffer's fragment from instructions and neighbours.
 
 *Strict*: what an instruction demands of its operands. *Common*: buffers that meet in one
 statement lie alike, a row vector as the matrix with an axis removed. *Free*: the largest of
@@ -45,7 +45,7 @@ class Layouts:
 
 
 def link(view: View, places: Places) -> tuple[list[tuple[int, int]], list[int]] | None:
-    """How a view's buffer lies along a statement; None where it is shifted or gathered."""
+    """Return how a view's buffer lies along a statement; None where it is shifted or gathered."""
     axes: list[tuple[int, int]] = []
     pinned: list[int] = []
     mapped = {Index.of(axis(n)): n for n in range(view.rank)}

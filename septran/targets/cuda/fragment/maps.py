@@ -33,7 +33,7 @@ Key = tuple[View, Places]
 
 @dataclass
 class Sources:
-    """Where a statement's operands come from, at the place where its loops are."""
+    """The operands of a statement at the current iteration of its loops."""
 
     context: Context
     walk: RegisterLoop

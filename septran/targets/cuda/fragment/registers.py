@@ -18,7 +18,7 @@ from septran.tile.layouts import ROW
 
 @dataclass
 class RegisterLoop:
-    """Where the loops over a fragment's registers are."""
+    """The current iteration of the loops over a fragment's registers."""
 
     context: Context
     fragment: Fragment

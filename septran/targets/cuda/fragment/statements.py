@@ -15,12 +15,12 @@ Places = tuple["int | None", ...]
 
 
 def inner(parent: ex.Expr, child: ex.Expr, places: Places) -> Places:
-    """Where the axes of an operand lie, given those of the node that it belongs to."""
+    """Return where the axes of an operand lie, given those of the node that it belongs to."""
     return tuple(None if n is None else places[n] for n in axes_of(child, parent.shape, parent))
 
 
 def reads(statement: Statement) -> Iterator[tuple[ex.Load, Places]]:
-    """What a statement reads, with its own axis for each axis of the view."""
+    """Return what a statement reads, with its own axis for each axis of the view."""
     return _loads(statement.value, axes_of(statement.value, statement.shape))
 
 

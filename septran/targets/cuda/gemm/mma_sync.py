@@ -35,7 +35,7 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Warps:
-    """How the warps share a product: `down` along its rows, `across` along its columns.
+    """The partition of a product among warps: `down` along rows, `across` along columns.
 
     Where that is fewer than all warps, those with the same rows do the same.
     """

@@ -79,7 +79,7 @@ class _Gemm:
         return minimum(at, limit - 1)
 
     def register(self) -> Index:
-        """Where the accumulator of the current row and column is."""
+        """Return where the accumulator of the current row and column is."""
         total = Index()
         for axis in (0, 1):
             for digit in self.digits(axis):

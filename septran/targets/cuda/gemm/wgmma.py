@@ -46,7 +46,7 @@ SWIZZLES = {128: 1, 64: 2, 32: 3}
 
 
 def accumulator(rows: int, columns: int, threads: int) -> Fragment:
-    """Where wgmma keeps a product, and takes A from: rows in equal parts to the warpgroups."""
+    """Return wgmma's fragment of a product, and of A: equal parts of the rows a warpgroup."""
     groups = threads // GROUP
     blocks = rows // (ROWS * groups)
     row = [
@@ -240,7 +240,7 @@ class Product:
         self.context.writer.evaluate(call)
 
     def function(self, width: int) -> tuple[str, str]:
-        """What issues an instruction of so many columns, by its name and text."""
+        """Return what issues an instruction of so many columns, by its name and text."""
         dtypes = [self.context.buffer(r.buffer).dtype for r in self.node.operands]
         size = itemsize(dtypes[2])
         turned = (isinstance(self.left, Matrix) and self.left.transposed, self.right.transposed)

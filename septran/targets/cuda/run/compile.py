@@ -31,7 +31,7 @@ class RefusedError(TargetError):
 
 @dataclass(frozen=True)
 class KernelFigures:
-    """What ptxas says of one kernel."""
+    """The resources of one kernel, as ptxas reports them."""
 
     kernel: str
     registers: int
@@ -71,7 +71,7 @@ class Compiled:
 
     @property
     def advisories(self) -> tuple[Advisory, ...]:
-        """What ptxas says of lost speed."""
+        """The performance advisories of ptxas."""
         found = re.findall(r"\((C7\d{3})\) (.*)", self.log)
         return tuple(dict.fromkeys(Advisory(code, text.strip()) for code, text in found))
 
@@ -147,7 +147,7 @@ def _by_nvcc(tool: Nvcc, text: str, arch: str, name: str) -> tuple[bytes, str, s
 
 
 def run_nvcc(tool: Nvcc, options: Sequence[str], name: str) -> str:
-    """What nvcc says; raises RefusedError where it fails."""
+    """Return what nvcc says; raises RefusedError where it fails."""
     try:
         done = subprocess.run(
             [str(tool.path), *options], capture_output=True, text=True, check=False,
@@ -197,7 +197,7 @@ def disassemble(cubin: bytes) -> str | None:
 
 
 def _told_by(tool: Path, file: str) -> str | None:
-    """What one disassembler says; None where it is older than the code, or broken."""
+    """Return what one disassembler says; None where it is older than the code, or broken."""
     option = "-c" if tool.name == "nvdisasm" else "-sass"
     try:
         done = subprocess.run(

@@ -82,7 +82,7 @@ class EmulatedExecutable:
 
 
 def build_emulated(program: CudaProgram, tile: TileProgram) -> EmulatedExecutable:
-    """What runs `program` on the CPU."""
+    """Return what runs `program` on the CPU."""
     buffers = [tile.buffer(name) for name in tile.params]
     specs = tuple(TensorSpec(b.name, b.dtype, b.shape) for b in buffers)
     return EmulatedExecutable(tile.name, program, specs, tile.machine)

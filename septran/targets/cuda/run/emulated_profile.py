@@ -1,4 +1,4 @@
-"""What an emulated run did, for readers: counts, bank conflicts, a timeline for Perfetto."""
+"""The profile of an emulated run: counts, bank conflicts, a timeline for Perfetto."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class EmulatedProfile(Displayable):
 
     @property
     def amounts(self) -> tuple[str, ...]:
-        """What was loaded, stored and computed, in words."""
+        """The counts of loads, stores and operations, in words."""
         return tuple(_amounts(self.run.statistics))
 
     def timeline(self, core: int = 0) -> Any:
-        """What one multiprocessor did when, in steps; `.explore()` makes it live."""
+        """Return what one multiprocessor did when, in steps; `.explore()` makes it live."""
         return view(self, "timeline", core)
 
     def explore(self) -> Any:

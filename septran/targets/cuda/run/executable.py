@@ -64,7 +64,7 @@ class CudaExecutable:
 
     @cached_property
     def function(self) -> Any:
-        """What launches, without a step in Python; raises TargetError where nothing can."""
+        """The compiled launcher, without Python in the way; raises TargetError if there is none."""
         if self.compiled is None:
             toolchain.compiler()  # raises where there is still none
             raise NoCompilerError(
@@ -148,7 +148,7 @@ def check_shared(program: CudaProgram, tile: TileProgram) -> None:
 
 
 def load(folder: Path) -> CudaExecutable:
-    """What `CudaExecutable.save` wrote."""
+    """Return what `CudaExecutable.save` wrote."""
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     compiled = None
     if facts["compiled"] is not None:

@@ -27,7 +27,7 @@ WARP, REGISTER_UNIT, SHARED_UNIT, RESERVED = 32, 256, 128, 1024
 def kernel_facts(
     program: CudaProgram, compiled: Compiled | None, machine: Machine | None
 ) -> dict[str, Any]:
-    """What a launch asks for and what its machine code is, by name."""
+    """Return what a launch asks for and what its machine code is, by name."""
     figures = {f.kernel: f for f in compiled.figures} if compiled else {}
     facts: dict[str, Any] = {}
     for launch in program.launches:
@@ -65,7 +65,7 @@ def _launch_facts(
 
 
 def unit_limits(machine: Machine | None) -> dict[str, int]:
-    """What one multiprocessor has, from the machine file's ``vendor: multiprocessor``."""
+    """Return what one multiprocessor has, from the machine file's ``vendor: multiprocessor``."""
     given = machine.vendor.get("multiprocessor", {}) if machine else {}
     return {str(name): int(value) for name, value in given.items()}
 
@@ -86,7 +86,7 @@ def blocks_per_unit(launch: KernelLaunch, figures: KernelFigures, machine: Machi
 
 
 def count_ptx(ptx: str) -> Counter[str]:
-    """How often the text has each of the instructions that tell what a kernel is."""
+    """Return how often the text has each of the instructions that tell what a kernel is."""
     heads = re.findall(r"(?:^|[;{}])\s*(?:@!?%?\w+\s+)?([a-z]\w*\.[a-z0-9_.:]+)", ptx, re.M)
     found: Counter[str] = Counter()
     for head in heads:
@@ -97,7 +97,7 @@ def count_ptx(ptx: str) -> Counter[str]:
 
 
 def count_sass(sass: str) -> Counter[str]:
-    """How often the machine code has each instruction of `SASS`."""
+    """Return how often the machine code has each instruction of `SASS`."""
     pattern = r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)"
     heads = Counter(re.findall(pattern, sass, re.M))
     return Counter({name: heads[name] for name in SASS if heads[name]})

@@ -98,7 +98,7 @@ class Marks:
 
     @property
     def words(self) -> int:
-        """Of all of the kernel's records."""
+        """The number of words of all of the kernel's records."""
         return self.blocks * self.rows * RECORDS * WORDS
 
 
@@ -124,7 +124,7 @@ def begin(context: Context, marks: Marks | None, block: Any, grid: int) -> list[
 
 @contextmanager
 def lane(context: Context, name: str, threads: Threads, single: bool = False) -> Iterator[None]:
-    """What is written inside is run by `threads`; with `single`, by one of each unit alone."""
+    """Record what `threads` run inside of the context; with `single`, one thread a unit."""
     marks = context.state.marks
     if marks is None:
         yield

@@ -55,7 +55,7 @@ class MarkedProgram:
 
     @property
     def words(self) -> int:
-        """Of the room."""
+        """The number of words that there is room for."""
         return math.prod(self.specs[-1].shape)
 
 

@@ -32,7 +32,7 @@ def program_to(program: CudaProgram) -> dict[str, Any]:
 
 
 def program_from(data: Mapping[str, Any]) -> CudaProgram:
-    """What `program_to` gave."""
+    """Return what `program_to` gave."""
     launches = (
         KernelLaunch(**{**launch, "arguments": tuple(map(_argument, launch["arguments"]))})
         for launch in data["launches"]

@@ -73,7 +73,7 @@ Compiler = Nvrtc | Nvcc
 
 
 def compiler() -> Compiler:
-    """What compiles CUDA here; raises NoCompilerError."""
+    """Return what compiles CUDA here; raises NoCompilerError."""
     found = available()
     if found is None:
         raise NoCompilerError(
@@ -85,7 +85,7 @@ def compiler() -> Compiler:
 
 
 def available() -> Compiler | None:
-    """What compiles CUDA here: NVRTC if there is one, else nvcc; None where there is neither."""
+    """Return the compiler of CUDA on this host: NVRTC, else nvcc, else None."""
     return _chosen(os.environ.get(VARIABLE), os.environ.get("PATH"), tuple(sys.path))
 
 
@@ -135,7 +135,7 @@ def nvcc() -> Nvcc | None:
 
 
 def disassemblers() -> tuple[Path, ...]:
-    """What shows machine code, nvdisasm before cuobjdump: PATH, Python packages, toolkits.
+    """Return what shows machine code, nvdisasm before cuobjdump: PATH, Python packages, toolkits.
 
     All of them, as one that is older than the compiler cannot read what it made.
     """
@@ -158,7 +158,7 @@ def _disassemblers(path: str | None, places: tuple[str, ...]) -> tuple[Path, ...
 
 
 def _triton_folders() -> Iterator[Path]:
-    """Where Triton, which comes with torch for CUDA, has its copies of NVIDIA's programs."""
+    """Yield where Triton, which comes with torch for CUDA, has its copies of NVIDIA's programs."""
     for place in dict.fromkeys(sys.path):
         yield Path(place or ".") / "triton" / "backends" / "nvidia" / "bin"
 

@@ -1,1 +1,1 @@
-"""Who waits for whom: channels, clusters, roles, groups of copies, ping-pong."""
+"""Synchronisation: channels, clusters, roles, groups of copies, ping-pong."""

@@ -403,7 +403,7 @@ def commit(context: Context, node: Commit) -> None:
 
 
 def _gathered(context: Context, found: BarrierRing, node: Commit) -> None:
-    """What threads wrote is there when each of their warps says so, or when they meet."""
+    """Commit what threads wrote: each warp arrives at the mbarrier, or all meet."""
     if not found.mbarriers:
         ptx(context, "cp.async.commit_group")  # of no copies: groups are counted over channels
         return

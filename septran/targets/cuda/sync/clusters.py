@@ -57,7 +57,7 @@ class Cluster:
 
     @property
     def strides(self) -> Mapping[Var, int]:
-        """How far apart the ranks of neighbours along each loop are; the last is innermost."""
+        """The distance between the ranks of neighbours along each loop; the last is innermost."""
         found, stride = {}, 1
         for variable, extent in reversed(self.loops):
             found[variable], stride = stride, stride * extent
@@ -73,7 +73,7 @@ class Cluster:
         return total
 
     def part(self, over: Over) -> Index:
-        """Which of the blocks that share a copy this one is."""
+        """Return which of the blocks that share a copy this one is."""
         total = Index()
         for variable, extent in over:
             total = total * extent + variable

@@ -164,7 +164,7 @@ def _registers(context: Context, role: Role) -> int:
 
 
 def _wanted(context: Context, role: Role) -> int:
-    """What a role asks for, in whole units; what the block begins with where it asks for none."""
+    """Return the registers of a role's thread, in whole units; by default those at launch."""
     if role.registers is None:
         return _at_launch(context)
     asked = max(FEWEST, role.registers // UNIT * UNIT)

@@ -1,4 +1,4 @@
-"""How many groups of asynchronous copies may still be under way when a fill has landed.
+"""Wait counts: groups of asynchronous copies that may be in flight when a fill has landed.
 
 Groups complete in the order in which a thread committed them, so waiting for one is to count
 the commits behind it. The count is that of a run of the program on its handshake alone.

@@ -1,4 +1,4 @@
-"""What generated CUDA text starts with: the few types it needs, and no header.
+"""The beginning of generated CUDA text: the few types it needs, and no header.
 
 TVM's printer opens each kernel with CUDA's and the C++ library's headers, which NVRTC has
 only where a toolkit is installed and nvcc reads for most of its time. The types below are

@@ -30,7 +30,7 @@ FENCES = {"SHARED": "fence.proxy.async.shared::cta", "GLOBAL": "fence.proxy.asyn
 
 
 def proxy_fence(context: Context) -> None:
-    """What this thread wrote to or saw in shared memory is seen by wgmma and TMA from here on."""
+    """Make this thread's accesses to shared memory visible to wgmma and TMA from here on."""
     ptx(context, FENCES["SHARED"])
 
 

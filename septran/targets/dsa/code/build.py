@@ -65,7 +65,7 @@ class DsaExecutable:
         self.simulate(*arguments)
 
     def stream(self, scalars: Sequence[Any] = ()) -> Array:
-        """What all cores' control programs ask for, one after another."""
+        """Return what all cores' control programs ask for, one after another."""
         stream = np.concatenate([self.program(core, scalars) for core in range(self.cores)])
         check_limits(self.machine, stream, self.origins)
         return stream
@@ -150,7 +150,7 @@ def compile_recording(module: Any, scalars: Sequence[str]) -> JitProgram:
 
 
 def load(folder: Path) -> DsaExecutable:
-    """What `DsaExecutable.save` wrote."""
+    """Return what `DsaExecutable.save` wrote."""
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     text = (folder / KERNEL).read_text(encoding="utf-8")
     source = Source(facts["name"], "c", text, facts["parts"], facts["facts"])

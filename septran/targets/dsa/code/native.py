@@ -65,7 +65,7 @@ class CProgram:
 
     @staticmethod
     def of(path: Path, function: str, buffers: int, scalars: Sequence[str]) -> CProgram:
-        """What is in a library; raises OSError where it was made for another system."""
+        """Open a library; raises OSError where it was made for another system."""
         return CProgram(path, function, buffers, tuple(scalars), _opened(path))
 
     def __call__(self, core: int, scalars: Sequence[Any]) -> Array:
@@ -143,7 +143,7 @@ def _recorder(key: str, vendor: Vendor, text: str, where: Path) -> Path:
 
 
 def _header_folder(vendor: Vendor) -> Path:
-    """Where the compiler finds the header, and nothing else of the folder that it comes from."""
+    """Return a folder with the header, and nothing else of the folder that it comes from."""
     digest = hashlib.sha256(f"{vendor.header}\0{vendor.header_files.digest}".encode()).hexdigest()
     with _compiling:
         return vendor.header_files.copy_to(scratch() / f"header-{digest[:16]}")

@@ -121,7 +121,7 @@ def recorder_source(vendor: Vendor) -> str:
 
 
 def line_macros(vendor: Vendor) -> str:
-    """What is included before a kernel's own text."""
+    """Return what is included before a kernel's own text."""
     lines = [f'#include "{vendor.header}"', f"extern int32_t {LINE};"]
     for key, function in vendor.functions.items():
         for _, name, _ in members(key, function) if key != POINTER else ():
@@ -161,7 +161,7 @@ def _recorders(key: str, function: Function, queue: int | None) -> Iterator[str]
 
 
 def _value(argument: Argument, key: str, given: Set[str], dtype: str) -> str | None:
-    """What a record holds for an argument; None leaves the zero."""
+    """Return what a record holds for an argument; None leaves the zero."""
     if argument.name == "type" and dtype:
         return str(DTYPES.index(dtype))
     if argument.name not in given:

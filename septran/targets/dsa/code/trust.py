@@ -1,4 +1,4 @@
-"""Which vendors' headers may be compiled and run: SepTran's own, and those that the user trusts.
+"""Trust in vendors' headers, which are compiled and run: SepTran's own and the user's.
 
 A header is C, and a library that was compiled with it can run code of it as soon as it is loaded.
 Where a header is not trusted nothing of it is compiled: LLVM records the kernel's commands.

@@ -137,14 +137,14 @@ class Vendor:
 
     @property
     def header_digest(self) -> str | None:
-        """What tells the header's content from others; None where there is no header."""
+        """The digest of the header's content; None where there is no header."""
         try:
             return f"{self.header} {self.header_files.digest[:12]}"
         except (VendorError, OSError):
             return None
 
     def where(self, key: str) -> Location | None:
-        """Where the section says something, or the section, or the machine file."""
+        """Return where the section says something, or the section, or the machine file."""
         place = self.machine.location
         node = None if place is None else _section(place.file)
         if node is None:
@@ -191,7 +191,7 @@ class Vendor:
 
     @cached_property
     def functions(self) -> Mapping[str, Function]:
-        """By command; raises VendorError for entries that are none."""
+        """The vendor's functions by command; raises VendorError for an entry that is no command."""
         given: Mapping[str, Any] = self.machine.vendor.get("functions") or {}
         found = {}
         for name, text in given.items():
@@ -264,7 +264,7 @@ class Vendor:
                     raise VendorError(message, self.where(key), hint="give one another name")
 
     def key(self, command: Command, dtype: str, queue: int | None = None) -> str:
-        """Of `functions`, for a command that computes in a dtype and goes to a queue."""
+        """Return the key of `functions` for a command that computes in a dtype on a queue."""
         exact = f"{command.name}{INTEGERS}"
         whole = not floating(dtype or "float32")
         for wish in (exact, command.name) if whole else (command.name,):

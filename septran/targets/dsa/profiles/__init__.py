@@ -1,1 +1,1 @@
-"""What a simulated run did, as data, text, and a trace."""
+"""Profiles of simulated runs as data, text, and a trace."""

@@ -39,7 +39,7 @@ class Lane:
 
 
 def working(trace: Array) -> Array:
-    """Which records do something, rather than order others."""
+    """Return which records do something, rather than order others."""
     mask: Array = ~np.isin(trace["command"], _ORDERING)
     return mask
 
@@ -93,7 +93,7 @@ def waits(records: Array) -> Array:
 
 
 def shares(spans: Array, cycles: int, columns: int) -> Array:
-    """How much of each of `columns` equal parts of the run the spans cover, from 0 to 1."""
+    """Return how much of each of `columns` equal parts of the run the spans cover, from 0 to 1."""
     edges = np.linspace(0, cycles, columns + 1)
     starts, ends = spans[:, 0].astype(float), spans[:, 1].astype(float)
     before = np.concatenate([[0.0], np.cumsum(ends - starts)])

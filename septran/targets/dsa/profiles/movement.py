@@ -1,4 +1,4 @@
-"""Which tensor, edge and channel each copy's bytes belong to, by its addresses."""
+"""The tensor, edge and channel of each copy's bytes, by its addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one simulated run of a kernel on a DSA did: cycles, engines, bytes, stalls, origins."""
+"""The profile of a simulated run on a DSA: cycles, engines, bytes, stalls, origins."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class DsaProfile(Displayable):
 
     @cached_property
     def roofs(self) -> tuple[Roof, ...]:
-        """What the machine could do."""
+        """The roofline of the machine: its peaks and bandwidths."""
         return roofs(self.run.machine)
 
     @cached_property
