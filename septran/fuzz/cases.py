@@ -10,22 +10,25 @@ import numpy as np
 
 from septran import operators
 from septran.dtypes import is_float, numpy_dtype
-from septran.fuzz import edits, nests, programs, slices
+from septran.fuzz import edits, gathers, nests, programs, slices
 from septran.fuzz.choices import Choices, Trace
 from septran.fuzz.programs import EXTENTS, Input, RandomLogic
 from septran.fuzz.renaming import renamed
 from septran.request import extents
 from septran.task.trace.inference import complete, written
+from septran.task.trace.tracing import trace
 
 MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200", "nvidia-a100")
 FAMILIES = (
     programs.rows, programs.elementwise, programs.products, programs.chains, programs.moves,
     nests.grams, nests.scans, nests.statistics, nests.pairs, slices.slices, slices.windows,
+    gathers.gathers,
 )  # fmt: skip
 _FREE: Mapping[str, tuple[str, ...]] = {
     "attention": ("M", "N"), "attention_bias": ("M", "N"), "attention_decode": ("N",),
     "batched_gemm": ("M", "N", "K"), "conv2d": ("H", "W", "O"), "conv2d_nhwc": ("H", "W", "O"),
     "dequant_gemm": ("M", "N"), "elementwise": ("M", "N"), "elementwise_binary": ("M", "N"),
+    "embedding": ("T", "V", "D"),
     "gemm": ("M", "N", "K"), "gemm_bias_act": ("M", "N", "K"), "gemm_splitk": ("M", "N", "K"),
     "layer_norm": ("M", "N"), "linear_attention": (), "mla_decode": (), "reduce": ("M", "N"),
     "rms_norm": ("M", "N"), "rope": (), "softmax": ("M", "N"), "topk": ("M",),
@@ -102,8 +105,12 @@ def _library(c: Choices) -> RandomLogic:
     )
     new = renamed(operator)
     outputs = written(task, dict(case.static))
+    tree = trace(task, shapes, dtypes, None, dict(case.static))
+    places = {p.name: p.places for p in tree.root.params}
     inputs = tuple(
-        Input(new.tensors[n], shapes[n], dtypes[n]) for n, _ in task.tensors if n not in outputs
+        Input(new.tensors[n], shapes[n], dtypes[n], places.get(n))
+        for n, _ in task.tensors
+        if n not in outputs
     )
     return RandomLogic(new.text, inputs, case.static, operator)
 
@@ -115,6 +122,8 @@ def _array(rng: np.random.Generator, tensor: Input, values: str) -> np.ndarray[A
     kind = numpy_dtype(tensor.dtype)
     if not is_float(tensor.dtype):
         limits = np.iinfo(kind)
+        if tensor.places is not None:
+            return rng.integers(0, min(tensor.places, limits.max + 1), tensor.shape).astype(kind)
         corners = [limits.min, limits.max, limits.min + 1, limits.max - 1, 0, 1, 2]
         corners += [-1] if limits.min < 0 else []
         if values == "corners":

@@ -22,6 +22,8 @@ class Input:
     name: str
     shape: tuple[int, ...]
     dtype: str
+    places: int | None = None
+    """Of a tensor of indices: each is at least 0 and less than this."""
 
 
 @dataclass(frozen=True)

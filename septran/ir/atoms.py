@@ -1,10 +1,12 @@
-"""Atoms, the terms of an index: variables, floor divisions, remainders, minima and maxima."""
+"""Atoms, the terms of an index: variables, quotients, remainders, extrema, elements of tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
 
 if TYPE_CHECKING:
     from septran.ir.index import Index
@@ -65,7 +67,60 @@ class Max:
         return f"max({', '.join(map(str, self.operands))})"
 
 
-Atom = Union[Var, FloorDiv, Mod, Min, Max]
+class ElementRangeError(ValueError):
+    """An element that is used as an index is none; whoever knows the place says where."""
+
+
+@dataclass(frozen=True)
+class Element:
+    """An element of a tensor of integers, read when the kernel runs: ``pages[b, p]``.
+
+    Analyses know of it that it is one of `extent` positions, and nothing else. It reads a tensor
+    that the kernel's caller passes and the kernel does not write, so that it is the same wherever
+    and whenever it is read: passes move and copy it as they do a loop index.
+    """
+
+    tensor: str
+    """The entry's parameter that it is read from."""
+    at: tuple[Index, ...]
+    """Its coordinates; those of a gathered view have axis variables."""
+    extent: int
+    """It is at least 0 and less than this."""
+
+    @property
+    def table(self) -> Var:
+        """What `Index.evaluate` finds the tensor's array under, beside the loop indices."""
+        return table_of(self.tensor)
+
+    def look_up(self, array: Any, at: Sequence[Any]) -> Any:
+        """The element, or elements, at coordinates; raises ElementRangeError."""
+        found = np.asarray(array[tuple(at)])
+        outside = (found < 0) | (found >= self.extent)
+        if outside.any():
+            first = tuple(np.argwhere(outside)[0])
+            places = [np.broadcast_to(np.asarray(c), found.shape)[first] for c in at]
+            where = ", ".join(str(int(place)) for place in places)
+            raise ElementRangeError(
+                f"{self.tensor}[{where}] is {int(found[first])}, which is no index of "
+                f"0..{self.extent - 1}"
+            )
+        return found.astype(np.int64) if found.ndim else int(found)
+
+    def __str__(self) -> str:
+        return f"{self.tensor}[{', '.join(map(str, self.at))}]"
+
+
+def table_of(tensor: str) -> Var:
+    """The name under which a tensor of indices is among the values of variables."""
+    return Var(f"{tensor}[]")
+
+
+def tables(arrays: Mapping[str, Any]) -> dict[Var, Any]:
+    """Arrays of integers by the names under which elements find them."""
+    return {table_of(name): a for name, a in arrays.items() if a.dtype.kind in "iu"}
+
+
+Atom = Union[Var, FloorDiv, Mod, Min, Max, Element]
 
 
 def variables_of(atom: Atom) -> Iterator[Var]:
@@ -77,6 +132,8 @@ def variables_of(atom: Atom) -> Iterator[Var]:
             parts: tuple[Index, ...] = (value,)
         case Min(operands) | Max(operands):
             parts = operands
+        case Element(at=at):
+            parts = at
     if not isinstance(atom, Var):
         for part in parts:
             for inner, _ in part.terms:

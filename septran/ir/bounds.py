@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from septran.ir.atoms import Atom, FloorDiv, Max, Min, Mod, Var, variables_of
+from septran.ir.atoms import Atom, Element, FloorDiv, Max, Min, Mod, Var, variables_of
 
 if TYPE_CHECKING:
     from septran.ir.index import Index
@@ -129,6 +129,8 @@ def _atom(atom: Atom, ranges: Ranges, extents: Extents) -> Range:
         case Max(operands):
             ends = [bounds(o, ranges, extents) for o in operands]
             return max(e[0] for e in ends), max(e[1] for e in ends)
+        case Element(extent=extent):
+            return 0, max(0, extent - 1)
 
 
 def _falling(index: Index, extents: Extents) -> Iterator[Var]:
@@ -159,4 +161,6 @@ def _parts(atom: Atom, ranges: Ranges) -> tuple[int, ...]:
             return divisor, _magnitude(value, ranges)
         case Min(operands) | Max(operands):
             return tuple(_magnitude(operand, ranges) for operand in operands)
+        case Element(at=at):
+            return tuple(_magnitude(coordinate, ranges) for coordinate in at)
     return ()

@@ -2,7 +2,8 @@
 
 An `Index` is a sum of integer multiples of *atoms* plus a constant, in a normal form,
 so that structural equality is equality of sums. Atoms are variables, floor divisions,
-remainders, minima and maxima of other indices. Everything is immutable and exact.
+remainders, minima and maxima of other indices, and elements of tensors of integers, which
+are known when the kernel runs. Everything is immutable and exact.
 
     i, j = Var("i"), Var("j")
     Index.of(i) * 64 + j         # 64*i + j
@@ -12,10 +13,10 @@ remainders, minima and maxima of other indices. Everything is immutable and exac
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Union
+from dataclasses import dataclass, replace
+from typing import Any, Union
 
-from septran.ir.atoms import Atom, FloorDiv, Max, Min, Mod, variables_of
+from septran.ir.atoms import Atom, Element, FloorDiv, Max, Min, Mod, variables_of
 from septran.ir.atoms import Var as Var  # part of this module's interface
 from septran.ir.bounds import Range as Range
 from septran.ir.bounds import bounds, bounds_if_known
@@ -124,6 +125,11 @@ class Index:
         """Return all variables of the index, also those inside of divisions and minima."""
         return frozenset(v for atom, _ in self.terms for v in variables_of(atom))
 
+    def elements(self) -> Iterator[Element]:
+        """The elements of tensors in it, those of coordinates before the ones they lead to."""
+        for atom, _ in self.terms:
+            yield from _elements(atom)
+
     def coefficient(self, var: Var) -> int:
         """Return the coefficient of `var` itself (not of divisions or minima that contain it)."""
         return next((c for a, c in self.terms if a == var), 0)
@@ -132,8 +138,8 @@ class Index:
         """Return the sum without one atom and its coefficient."""
         return Index(tuple(term for term in self.terms if term[0] != atom), self.constant)
 
-    def substitute(self, values: Mapping[Var, IndexLike]) -> Index:
-        """Return the index with variables replaced by indices, in normal form."""
+    def substitute(self, values: Mapping[Var, IndexLike] | Mapping[Element, IndexLike]) -> Index:
+        """Return the index with variables, or elements, replaced by indices, in normal form."""
         if not self.terms:
             return self
         total = Index((), self.constant)
@@ -249,7 +255,7 @@ def one_extremum(index: Index) -> tuple[type[Min] | type[Max], list[Index]] | No
     return kind, [rest + operand * factor for operand in atom.operands]
 
 
-def _substitute(atom: Atom, values: Mapping[Var, IndexLike]) -> Index:
+def _substitute(atom: Atom, values: Mapping[Any, IndexLike]) -> Index:
     match atom:
         case Var():
             return Index.of(values.get(atom, atom))
@@ -261,6 +267,27 @@ def _substitute(atom: Atom, values: Mapping[Var, IndexLike]) -> Index:
             return minimum(*(o.substitute(values) for o in operands))
         case Max(operands):
             return maximum(*(o.substitute(values) for o in operands))
+        case Element() if atom in values:
+            return Index.of(values[atom])
+        case Element():
+            at = tuple(c.substitute(values) for c in atom.at)
+            return Index(((replace(atom, at=at), 1),))
+
+
+def _elements(atom: Atom) -> Iterator[Element]:
+    match atom:
+        case Var():
+            return
+        case FloorDiv(value) | Mod(value):
+            parts: tuple[Index, ...] = (value,)
+        case Min(operands) | Max(operands):
+            parts = operands
+        case Element(at=at):
+            parts = at
+    for part in parts:
+        yield from part.elements()
+    if isinstance(atom, Element):
+        yield atom
 
 
 def _evaluate(atom: Atom, values: Mapping[Var, int]) -> int:
@@ -275,6 +302,9 @@ def _evaluate(atom: Atom, values: Mapping[Var, int]) -> int:
             return min(o.evaluate(values) for o in operands)
         case Max(operands):
             return max(o.evaluate(values) for o in operands)
+        case Element():
+            array: Any = values[atom.table]
+            return int(atom.look_up(array, [c.evaluate(values) for c in atom.at]))
 
 
 def _simplify(atom: Atom, ranges: Mapping[Var, Range]) -> Index:
@@ -294,6 +324,9 @@ def _simplify(atom: Atom, ranges: Mapping[Var, Range]) -> Index:
             return _decide([o.simplify(ranges) for o in operands], ranges, Min)
         case Max(operands):
             return _decide([o.simplify(ranges) for o in operands], ranges, Max)
+        case Element():
+            at = tuple(c.simplify(ranges) for c in atom.at)
+            return Index(((replace(atom, at=at), 1),))
 
 
 def _quotient(value: Index, divisor: int, ranges: Mapping[Var, Range]) -> int | None:

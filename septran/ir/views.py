@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from septran.ir.atoms import Element
 from septran.ir.index import Index, IndexLike, Var, axis, minimum
 
 V = TypeVar("V", bound="View")
@@ -106,6 +107,25 @@ class View:
         shape = self.shape[:position] + self.shape[position + 1 :]
         valid = self.valid[:position] + self.valid[position + 1 :]
         return self.compose(View("", tuple(index), shape, valid))
+
+    def gathered(self: V, position: int, of: View, element: Index) -> V:
+        """The axis at `position` replaced by those of `of`; there its coordinate is `element`.
+
+        `element` is over the axes of `of`. Nothing of `of` means that nothing is there.
+        """
+        own = {axis(n): axis(position + n) for n in range(of.rank)}
+        later = {axis(n): axis(n + of.rank - 1) for n in range(position + 1, self.rank)}
+        index = [Index.of(later.get(axis(n), axis(n))) for n in range(self.rank)]
+        index[position] = element.substitute(own)
+        shape, valid = list(self.shape), list(self.valid)
+        shape[position : position + 1] = of.shape
+        valid[position : position + 1] = of.valid
+        return self.compose(View("", tuple(index), tuple(shape), tuple(valid)))
+
+    def elements(self) -> tuple[Element, ...]:
+        """The elements of tensors that it is computed from, those of coordinates first."""
+        parts = (*self.index, *self.valid)
+        return tuple(dict.fromkeys(e for part in parts if part.terms for e in part.elements()))
 
     def strides(self) -> tuple[dict[int, int], ...] | None:
         """Return, for each tensor axis, the coefficient of every view axis; None if not affine."""

@@ -18,12 +18,14 @@ import numpy as np
 from septran.dtypes import accumulator_dtype, compute_dtype, is_float, promote
 from septran.errors import SepTranError
 from septran.ir import expressions as ex
+from septran.ir.atoms import ElementRangeError, tables
 from septran.ir.gather import composed, read, write
 from septran.ir.gather import evaluate as evaluate_index
 from septran.ir.index import Var
 from septran.ir.views import View
 from septran.runtime import rounding
 from septran.runtime.rounding import Array, Bounded, cast, exact, gamma
+from septran.task.errors import IndexRangeError
 from septran.task.reference import positions
 from septran.task.tree import Allocate, Assign, Launch, Loop, Primitive, Statement, TaskTree
 
@@ -127,7 +129,7 @@ def error_bounds(
         start = cast(exact(np.zeros(param.shape) if given is None else given), param.dtype)
         held[param.name] = _Held(_Tensor(param.dtype, start), View.whole(param.name, param.shape))
     numbers = {s.name: s.default for s in tree.scalars if s.default is not None}
-    run = _Run({}, {**numbers, **(scalars or {})}, flushed)
+    run = _Run(dict(tables(arrays)), {**numbers, **(scalars or {})}, flushed)
     with np.errstate(all="ignore"):
         run.body(tree.root.body, dict(held))
         return {p.name: held[p.name].tensor.bounded() for p in tree.root.params if p.writes}
@@ -233,23 +235,29 @@ class _Run:
 
     def body(self, statements: tuple[Statement, ...], env: dict[str, _Held]) -> None:
         for statement in statements:
-            match statement:
-                case Loop():
-                    self.loop(statement, env)
-                case Allocate():
-                    env[statement.name] = self.allocate(statement)
-                case Launch():
-                    pairs = zip(statement.task.params, statement.arguments, strict=True)
-                    inner = {
-                        p.name: _Held(env[v.tensor].tensor, env[v.tensor].part(v)) for p, v in pairs
-                    }
-                    self.body(statement.task.body, inner)
-                case Primitive():
-                    self.primitive(statement, env)
-                case Assign():
-                    held = env[statement.target.tensor]
-                    new = self.value(statement.value, env)
-                    held.tensor.write(held.part(statement.target), self.values, new)
+            try:
+                self.statement(statement, env)
+            except ElementRangeError as error:
+                raise IndexRangeError.of(error, statement.location) from None
+
+    def statement(self, statement: Statement, env: dict[str, _Held]) -> None:
+        match statement:
+            case Loop():
+                self.loop(statement, env)
+            case Allocate():
+                env[statement.name] = self.allocate(statement)
+            case Launch():
+                pairs = zip(statement.task.params, statement.arguments, strict=True)
+                inner = {
+                    p.name: _Held(env[v.tensor].tensor, env[v.tensor].part(v)) for p, v in pairs
+                }
+                self.body(statement.task.body, inner)
+            case Primitive():
+                self.primitive(statement, env)
+            case Assign():
+                held = env[statement.target.tensor]
+                new = self.value(statement.value, env)
+                held.tensor.write(held.part(statement.target), self.values, new)
 
     def loop(self, loop: Loop, env: dict[str, _Held]) -> None:
         sizes = [range(e.evaluate(self.values)) for e in loop.extents]

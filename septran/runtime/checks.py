@@ -123,20 +123,18 @@ class Guarded:
 def sample(specialisation: Specialisation, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
     """Return random arrays for every tensor that is only read."""
     random = np.random.default_rng(seed)
-    return {
-        t.name: _random(random, t.shape or (), t.dtype or "")
-        for t in specialisation.tensors
-        if not t.writes
-    }
+    return {t.name: _random(random, t) for t in specialisation.tensors if not t.writes}
 
 
-def _random(
-    random: np.random.Generator, shape: tuple[int, ...], dtype: str
-) -> np.ndarray[Any, Any]:
+def _random(random: np.random.Generator, tensor: TensorParam) -> np.ndarray[Any, Any]:
+    shape, dtype = tensor.shape or (), tensor.dtype or ""
     kind = numpy_dtype(dtype)
     if dtype == "bool":
         return random.integers(0, 2, shape).astype(kind)
     if kind.kind in "iu":
+        if tensor.places is not None:
+            most = min(tensor.places, np.iinfo(kind).max + 1)
+            return random.integers(0, max(1, most), shape).astype(kind)
         low = 0 if kind.kind == "u" else -8
         return random.integers(low, 9, shape).astype(kind)
     return random.standard_normal(shape).astype(np.float32).astype(kind)

@@ -34,13 +34,16 @@ class TensorParam:
     """The element type; None for any."""
     shape: tuple[int, ...] | None = None
     """The extents; None for any."""
+    places: int | None = None
+    """Of a tensor of indices: each is at least 0 and less than this."""
 
     @staticmethod
     def of(param: Param) -> TensorParam:
         """Return a traced parameter, of which everything is known."""
         return TensorParam(
-            param.name, param.reads, param.writes, param.dims or None, param.dtype, param.shape
-        )
+            param.name, param.reads, param.writes, param.dims or None, param.dtype, param.shape,
+            param.places,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

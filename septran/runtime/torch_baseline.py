@@ -254,6 +254,13 @@ def _topk(static: Mapping[str, Any]) -> _Named:
     return "torch.topk", lambda x: torch.topk(x, static.get("k", 4), 1)
 
 
+def _embedding(_: Mapping[str, Any]) -> _Named:
+    import torch
+
+    function = torch.nn.functional.embedding
+    return "torch.nn.functional.embedding", lambda w, index: function(index, w)
+
+
 _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _Named]] = {
     "attention": _attention,
     "attention_bias": _attention,
@@ -264,6 +271,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _Named]] = {
     "dequant_gemm": _dequant_gemm,
     "elementwise": _elementwise,
     "elementwise_binary": _elementwise_binary,
+    "embedding": _embedding,
     "gemm": _gemm,
     "gemm_bias_act": _gemm_bias_act,
     "gemm_splitk": _gemm,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from septran.errors import LogicError
+from septran.ir.atoms import ElementRangeError
+from septran.location import Location
 
 
 class LeafLaunchesError(LogicError):
@@ -75,6 +77,27 @@ class IndexingError(LogicError):
     """A tensor or partition is indexed in a way that has no meaning."""
 
     code = "SEP112"
+
+
+class IndirectIndexError(LogicError):
+    """A tensor cannot be what rows are chosen by, or be gathered from."""
+
+    code = "SEP129"
+
+
+class IndexRangeError(LogicError):
+    """An element of a tensor of indices is none of the tensor that it is to index."""
+
+    code = "SEP130"
+
+    @classmethod
+    def of(cls, found: ElementRangeError, where: Location | None) -> IndexRangeError:
+        """What was found, at the line that reads it."""
+        return cls(
+            str(found), where,
+            hint="indices count from 0. A kernel reads the nearest row in its place, never beyond; "
+            "where a place has no row, let a mask leave out what was read (task.where)",
+        )  # fmt: skip
 
 
 class PartitionError(LogicError):

@@ -12,6 +12,7 @@ import numpy as np
 from septran.argument_checks import WrongArgumentError, require, shown
 from septran.dtypes import is_float, numpy_dtype
 from septran.ir import expressions as ex
+from septran.ir.atoms import ElementRangeError, tables
 from septran.ir.evaluate import evaluate
 from septran.ir.gather import composed, coordinates, extents, read, write
 from septran.ir.index import Var
@@ -20,6 +21,7 @@ from septran.ir.primitives import PRIMITIVES
 from septran.ir.views import View
 from septran.location import Location
 from septran.task.check.definedness import Marks, Part, Suspects, missing_of, ranges_of, suspects
+from septran.task.errors import IndexRangeError
 from septran.task.frontend.definition import Task
 from septran.task.reference_arguments import (
     ReferenceArgumentCountError,
@@ -107,7 +109,8 @@ def run_tree(
         env[param.name] = _Held(array, View.whole(param.name, param.shape, param.valid))
     with np.errstate(all="ignore"):  # NaN, infinities and wrapped integers are values like others
         followed = suspects(tree.root, ranges_of(tree.root))
-        _Run({}, numbers, wide, followed).body(tree.root, tree.root.body, dict(env))
+        values: dict[Var, Any] = tables({n: a for n, a in held.items() if n in results})
+        _Run(values, numbers, wide, followed).body(tree.root, tree.root.body, dict(env))
     return results
 
 
@@ -139,21 +142,27 @@ class _Run:
         self, task: TaskNode, statements: tuple[Statement, ...], env: dict[str, _Held]
     ) -> None:
         for statement in statements:
-            match statement:
-                case Loop():
-                    self.loop(task, statement, env)
-                case Allocate():
-                    env[statement.name] = self.allocate(task, statement)
-                case Launch():
-                    pairs = zip(statement.task.params, statement.arguments, strict=True)
-                    inner = {
-                        p.name: replace(env[v.tensor], view=env[v.tensor].part(v)) for p, v in pairs
-                    }
-                    self.body(statement.task, statement.task.body, inner)
-                case Primitive():
-                    self.primitive(statement, env)
-                case Assign():
-                    self.assign(statement, env)
+            try:
+                self.statement(task, statement, env)
+            except ElementRangeError as error:
+                raise IndexRangeError.of(error, statement.location) from None
+
+    def statement(self, task: TaskNode, statement: Statement, env: dict[str, _Held]) -> None:
+        match statement:
+            case Loop():
+                self.loop(task, statement, env)
+            case Allocate():
+                env[statement.name] = self.allocate(task, statement)
+            case Launch():
+                pairs = zip(statement.task.params, statement.arguments, strict=True)
+                inner = {
+                    p.name: replace(env[v.tensor], view=env[v.tensor].part(v)) for p, v in pairs
+                }
+                self.body(statement.task, statement.task.body, inner)
+            case Primitive():
+                self.primitive(statement, env)
+            case Assign():
+                self.assign(statement, env)
 
     def loop(self, task: TaskNode, loop: Loop, env: dict[str, _Held]) -> None:
         if len(loop.variables) == 1:

@@ -22,6 +22,7 @@ LARGE = {
     "dequant_gemm": {"M": 1000, "N": 4096, "K": 4096},
     "elementwise": {"M": 4096, "N": 8191},
     "elementwise_binary": {"M": 4096, "N": 8191},
+    "embedding": {"T": 8192, "V": 128_256, "D": 4096},
     "gemm": {"M": 4096, "N": 4096, "K": 8192},
     "gemm_bias_act": {"M": 1000, "N": 4096, "K": 4096},
     "gemm_splitk": {"M": 100, "N": 300, "K": 50000},

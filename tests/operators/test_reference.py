@@ -287,6 +287,14 @@ def test_topk(k):
     assert np.array_equal(found[1], indices.numpy())
 
 
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+@pytest.mark.parametrize("count", [0, 1, 70])
+def test_embedding(tiling, count):
+    table, index = normal(9, 45), np.random.default_rng(1).integers(0, 9, count)
+    wanted = torch.nn.functional.embedding(torch.from_numpy(index), torch.from_numpy(table))
+    assert np.array_equal(run("embedding", table, index, tiling=tiling), wanted.numpy())
+
+
 def test_topk_takes_the_first_among_equals():
     values, indices = run("topk", np.array([[1.0, 3.0, 3.0, 2.0, 3.0]]), tiling={}, k=4)
     assert values.tolist() == [[3.0, 3.0, 3.0, 2.0]]

@@ -241,6 +241,11 @@ def by_tensor(Y, X):
 
 
 @task.define
+def by_computed(Y, X):
+    X[X + 1]  # here
+
+
+@task.define
 def by_expression(Y, X):
     for i in task.sequential_range(4):
         X[i & 1]  # here
@@ -369,9 +374,10 @@ MISTAKES = {
     errors.LaunchArgumentsError: [no_stride, too_few, no_task, no_tensor, called, few_operands],
     errors.IndexingError: [
         beyond, before, tile_before, tile_before_all, slice_before, too_many, steps, open_slice,
-        by_tensor, by_expression, by_quotient, by_number, panel_by_range, assigned_tile, leaked,
+        by_computed, by_expression, by_quotient, by_number, panel_by_range, assigned_tile, leaked,
         leaked_number,
     ],
+    errors.IndirectIndexError: [by_tensor],
     errors.PartitionError: [no_blocks, other_blocks, zero_block],
     errors.TunableError: [negative_tunable],
     errors.ViewError: [padded_part, three_windows],
@@ -392,8 +398,8 @@ def test_the_line_of_the_mistake(error, logic, raises_at):
 
 
 def test_every_class_has_a_line():
-    """Those that are missing here are raised below, in test_inference, test_loader and
-    test_python_mistakes.
+    """Those that are missing here are raised below, in test_gather, test_inference, test_loader
+    and test_python_mistakes.
     """
     every = {
         c for c in vars(errors).values() if isinstance(c, type) and c.__module__ == errors.__name__
@@ -401,7 +407,7 @@ def test_every_class_has_a_line():
     elsewhere = {
         errors.UnknownTaskError, errors.NotInTaskError, errors.InferenceError, errors.LoadError,
         errors.SizeMismatchError, errors.PythonError, errors.UnknownConstructError,
-        errors.TaskFunctionError, errors.NothingWrittenError,
+        errors.TaskFunctionError, errors.NothingWrittenError, errors.IndexRangeError,
     }  # fmt: skip
     assert every - set(MISTAKES) == elsewhere
 

@@ -31,10 +31,11 @@ from septran.targets.index_width import index_dtype
 from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer
 from septran.targets.registry import require_emitters
+from septran.tile.analyses.indirect import indirect
 from septran.tile.analyses.loops import ranges, used, walk
 from septran.tile.analyses.sharing import PARALLEL_WORK, work_of
 from septran.tile.analyses.streaming import streamed
-from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, writes
+from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, regions, writes
 
 SLACK_BYTES = 256
 """Behind each owned buffer, so that a whole vector may be read at its end."""
@@ -65,6 +66,8 @@ def lower_program(program: TileProgram, writer: CpuWriter | None = None) -> Any:
     context.dtypes.update((b.name, b.dtype) for b in program.buffers)
     context.scalars.update(zip((s.name for s in program.scalars), scalars, strict=True))
     emit_guards(context, program)
+    for name in indirect(program.body):
+        context.indices.tables[name] = context.storages[name].flat, program.buffer(name).shape
     _Lowering(program, context).run()
     return writer.function(program.name, [*params, *scalars])
 
@@ -169,7 +172,10 @@ class _Lowering:
                 case For() as loop:
                     self._loop(loop)
                 case Copy(channel=None) as copy:
-                    with self.context.writer.origin(str(copy.origin)):
+                    with (
+                        self.context.writer.origin(str(copy.origin)),
+                        self.context.rows(regions(copy)),
+                    ):
                         EMITTERS.copies[copy.engine](self.context, copy)
                     self._fence(group)
                 case Compute():
@@ -186,7 +192,11 @@ class _Lowering:
         nodes = [n for n in group if isinstance(n, Compute)]
         private = [self.program.buffer(n) for n in self.temporary.get(group, ())]
         gemm, parts = nodes[-1], self._computed(group)
-        with self.context.writer.origin("; ".join(dict.fromkeys(str(n.origin) for n in nodes))):
+        touched = [region for node in nodes for region in regions(node)]
+        with (
+            self.context.writer.origin("; ".join(dict.fromkeys(str(n.origin) for n in nodes))),
+            self.context.rows(touched),
+        ):
             instruction = EMITTERS.computes[gemm.instruction]
             if parts and instruction.emit_computed:
                 instruction.emit_computed(self.context, gemm, Rows.of(self.context, gemm, parts))

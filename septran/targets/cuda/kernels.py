@@ -31,6 +31,7 @@ from septran.targets.index_width import index_dtype
 from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer, sequence
 from septran.targets.registry import require_emitters
+from septran.tile.analyses.indirect import indirect
 from septran.tile.analyses.loops import used
 from septran.tile.nodes import For, Node, Remark, TileProgram
 from septran.tile.substitution import substitute
@@ -133,7 +134,11 @@ class _Kernel:
     def lower(self, taken: marks.Marks | None = None) -> LoweredNest:
         """Write it."""
         context, names = self.context, used(self.body)
-        head = self._parameters(names)
+        tables = indirect(self.body)
+        head = self._parameters(names.union(tables))
+        for name in tables:
+            held = context.storages[name]
+            context.indices.tables[name] = held.flat, held.shape
         grid = self._decode()
         self._place_shared(names)
         prepare(context, self.body)

@@ -1,7 +1,8 @@
 """From a tile program to TensorIR: one PrimFunc that is a core's control program.
 
 Its parameters are the core's number, the program's parameters, the temporaries in main
-memory (`steps.workspaces`), and the run-time scalars. A buffer in a memory of the core is
+memory (`steps.workspaces`), the tensors of indices once more (it reads their elements itself,
+to know what it asks for), and the run-time scalars. A buffer in a memory of the core is
 declared at ``dsa.pointer(memory, offset)``; what is done are the commands of `commands`.
 """
 
@@ -39,6 +40,7 @@ from septran.targets.dsa.vectors import emit_map
 from septran.targets.index_width import index_dtype
 from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import Writer, flat_buffer
+from septran.tile.analyses.indirect import indirect
 from septran.tile.analyses.temporaries import shared_with_buffers
 from septran.tile.nodes import (
     Acquire,
@@ -51,6 +53,7 @@ from septran.tile.nodes import (
     TileProgram,
     Wait,
     nodes,
+    regions,
     writes,
 )
 
@@ -76,6 +79,7 @@ def lower_program(program: TileProgram) -> Any:
     params = [_parameter(context, program.buffer(name)) for name in program.params]
     for name, size in extra:
         params.append(_workspace(context, program, program.buffer(name), size, core))
+    params += [_table(context, program.buffer(name)) for name in indirect(program.body)]
     scalars = [tirx.Var(writer.name(s.name), s.dtype) for s in program.scalars]
     context.scalars.update(zip((s.name for s in program.scalars), scalars, strict=True))
     _Lowering.of(program, context, core).run()
@@ -98,6 +102,14 @@ def _parameter(context: Context, buffer: Buffer) -> Any:
     flat = flat_buffer(f"{name}_flat", math.prod(buffer.shape), buffer.dtype, alignment=1)
     context.writer.emit(tirx.DeclBuffer(flat, data=param.data))
     context.storages[buffer.name] = Storage(buffer, flat)
+    return param
+
+
+def _table(context: Context, buffer: Buffer) -> Any:
+    """A tensor of indices, as the control program reads it."""
+    size = math.prod(buffer.shape)
+    param = flat_buffer(context.writer.name(buffer.name), size, buffer.dtype, alignment=1)
+    context.indices.tables[buffer.name] = param, buffer.shape
     return param
 
 
@@ -214,7 +226,8 @@ class _Lowering:
                 self.context.command("wait_flag", **ends)
 
     def _work(self, step: Work) -> None:
-        with self._alone(), self.context.note(step.node):
+        touched = regions(step.node)
+        with self._alone(), self.context.note(step.node), self.context.rows(touched):
             if isinstance(step.node, Copy):
                 emit_copy(self.context, step.node, step.queue)
             else:

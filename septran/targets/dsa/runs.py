@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from septran.ir.atoms import FloorDiv, Max, Min, Mod
+from septran.ir.atoms import Element, FloorDiv, Max, Min, Mod
 from septran.ir.index import ZERO, Index, Var
 
 
@@ -65,7 +65,7 @@ def slope(offset: Index, variable: Var) -> int | None:
             case FloorDiv(value):
                 if slope(value, variable) is None:
                     return None
-            case Min(operands) | Max(operands):
+            case Min(operands) | Max(operands) | Element(at=operands):
                 if any(variable in o.variables() for o in operands):
                     return None
     return total

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+import numpy as np
 from tvm import tirx
 
 from septran.dtypes import itemsize
-from septran.ir.atoms import Atom, FloorDiv, Max, Min, Mod
+from septran.ir.atoms import Atom, Element, FloorDiv, Max, Min, Mod
 from septran.ir.bounds import least, magnitude
-from septran.ir.index import Index, IndexLike, Range, Var, axis
+from septran.ir.index import Index, IndexLike, Range, Var, axis, is_axis
 from septran.ir.views import View
+from septran.targets.lower.values import broadcast, cast, lanes_of
 from septran.targets.lower.writer import Expr, Writer, both
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Region
@@ -38,6 +40,10 @@ class Indices:
         """The extents of the loops that are open, by their indices."""
         self.unrolled: set[Var] = set()
         """Indices of unrolled loops: constants in the end."""
+        self.tables: dict[str, tuple[Any, tuple[int, ...]]] = {}
+        """The flat TensorIR buffers of the caller's tensors of indices, and their extents."""
+        self.loaded: dict[Element, Expr] = {}
+        """Elements of these that are in a variable here."""
         self._count = 0
 
     def fresh(self, value: Expr, least: int, greatest: int) -> Index:
@@ -140,6 +146,31 @@ class Indices:
                 return reduce(tirx.Min, map(self._lower, operands))
             case Max(operands):
                 return reduce(tirx.Max, map(self._lower, operands))
+            case Element():
+                return self.loaded[atom] if atom in self.loaded else self._load(atom)
+
+    def _load(self, element: Element) -> Expr:
+        """An element of a tensor of indices; of one that is none, the nearest that is one.
+
+        Two instructions a row, so that no index of the caller's leads out of a tensor. Lanes and
+        rows behind the last one of a tile, which nobody uses, take what the tensor of indices ends
+        with.
+        """
+        buffer, shape = self.tables[element.tensor]
+        flat, stride = Index(), 1
+        for coordinate, extent in zip(reversed(element.at), reversed(shape), strict=True):
+            flat, stride = flat + coordinate * stride, stride * extent
+        size, at = math.prod(shape), self.lower(flat)
+        lanes = lanes_of(at)
+        if self.bounds(flat)[1] >= size:
+            at = tirx.Min(at, broadcast(self.writer.index(max(0, size - 1)), lanes))
+        value, kind = tirx.BufferLoad(buffer, [at]), np.iinfo(buffer.dtype)
+        if element.extent - 1 < kind.max:
+            last = tirx.const(max(0, element.extent - 1), buffer.dtype)
+            value = tirx.Min(value, broadcast(last, lanes))
+        if kind.min < 0:
+            value = tirx.Max(value, broadcast(tirx.const(0, buffer.dtype), lanes))
+        return cast(value, self.writer.index_dtype)
 
     def _divide(self, value: Index, divisor: int) -> Expr:
         """Rounded down; processors round towards zero, which is the same from 0 on."""
@@ -194,6 +225,21 @@ class Scope:
         self.indices.meanings.update(dict.fromkeys(found.variables(), simple))
         return found
 
+    @contextmanager
+    def rows(self, regions: Iterable[Region]) -> Iterator[None]:
+        """Load what chooses rows of `regions` here, once, for what is written inside.
+
+        Elements that differ along a region are loaded where they are used.
+        """
+        before = dict(self.indices.loaded)
+        for element in dict.fromkeys(e for region in regions for e in region.elements()):
+            simple = self.indices.simplify(Index(((element, 1),)))
+            found = next(simple.elements(), element)
+            if found not in self.indices.loaded and not any(map(is_axis, simple.variables())):
+                self.indices.loaded[found] = self.writer.bind("row", self.indices.lower(simple))
+        yield
+        self.indices.loaded = before
+
     def alias(self, variable: Var, value: Index) -> None:
         """Let a loop index of the program stand for `value` from now on."""
         self.indices.bind(variable, self.lower(value), *self.indices.bounds(value))
@@ -242,5 +288,5 @@ def _divides(atom: Atom) -> int:
             return math.gcd(divisor(value), modulus)
         case Min(operands) | Max(operands):
             return math.gcd(*map(divisor, operands))
-        case Var() | FloorDiv():
+        case Var() | FloorDiv() | Element():
             return 1

@@ -32,6 +32,7 @@ from septran.task.frontend.definition import Task, TensorType, define
 from septran.task.trace import symbols
 from septran.task.trace.arguments import not_a_tensor
 from septran.task.trace.dtype_rules import element_type, require_number
+from septran.task.trace.indirect import gathered
 from septran.task.trace.operands import check_axes, check_dtypes
 from septran.task.trace.symbols import Expression, Symbol, as_index
 from septran.task.trace.tensors import Partition, Tile, windowed
@@ -105,6 +106,24 @@ def window(x: Tile, size: Any, stride: Any = 1, padding: Any = 0, dilation: Any 
                 f"the {name} of a window is {min(each)}, and must be at least {least}", _here()
             )
     return windowed(x, symbols.integers(size, "an extent of a window"), *spread)
+
+
+def gather(x: Tile, index: Tile, axis: int = 0) -> Tile:
+    """A view of `x` whose elements along an axis are chosen by a tensor of integers.
+
+    The axis is replaced by those of `index`: `x` [N, D] gathered by `index` [T] is [T, D], and its
+    row t is ``x[index[t]]``. Nothing is copied. An element that is no index of `x` is an error in
+    the reference and the interpreter; a kernel takes the first or the last row for it.
+
+    Raises:
+        IndirectIndexError: what is gathered, or what chooses, is computed in the same kernel.
+    """
+    frame = current()
+    frame.require_live(_tile(x))
+    rows = _tile(index)
+    if not isinstance(axis, int) or not -x.ndim <= axis < x.ndim:
+        raise IndexingError(f"axis {axis} of {x.name}, which has {x.ndim} axes", _here())
+    return x._with(gathered(x.view, axis % x.ndim, rows))
 
 
 def _each(value: Any, count: int) -> tuple[int, ...]:
@@ -239,7 +258,7 @@ def _allocate(shape: Any, dtype: str | None, name: str, fill: float | int | None
     apart = fill is not None and not frame.task.leaf and (entry or not _shared_out())
     frame.body.append(Allocate(unique, sizes, valid, kind, None if apart else fill, where))
     whole = View.whole(unique, sizes, valid)
-    frame.homes[unique] = Home(whole, sizes)
+    frame.homes[unique] = Home(whole, sizes, temporary=True)
     tile = Tile(frame, whole, kind)
     if apart:
         _spread(FILL, tile, value=fill)

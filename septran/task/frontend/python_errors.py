@@ -24,7 +24,8 @@ _SCAN = (
     "a product with a triangle of ones (task.where over task.index) in a tile, and "
     "task.sequential_range that carries the sum from tile to tile"
 )
-_GATHER = "a product with a one-hot matrix, as there is no indirect indexing yet"
+_GATHER = "task.gather(x, index, axis), or x[index]: a view of the rows that integers choose"
+_SCATTER = "a gather from the side of the result: nothing is written through an index yet"
 _OTHERWISE = {
     "mean": "task.sum(x, axis=n) / x.shape[n]",
     "matmul": 'task.call_primitive("gemm", C, A, B), which adds A @ B to C',
@@ -45,8 +46,7 @@ _OTHERWISE = {
     "cumsum": f"{_SCAN}, as there is no scan",
     "cumprod": f"{_SCAN} of logarithms, as there is no scan",
     "take": _GATHER,
-    "gather": _GATHER,
-    "scatter": _GATHER,
+    "scatter": _SCATTER,
     "sort": "task.max and task.where again and again (see the operator topk), as there is no sort",
     "argsort": "task.max and task.where again and again (see the operator topk)",
 }

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from septran.ir import expressions as ex
-from septran.ir.atoms import Atom, FloorDiv, Max, Min, Mod
+from septran.ir.atoms import Atom, Element, FloorDiv, Max, Min, Mod
 from septran.ir.index import Index, IndexLike, Var
 from septran.location import Location
 from septran.task.errors import IndexingError, ShapeError, SymbolicValueError
@@ -386,6 +386,8 @@ def _greatest(index: Index) -> int:
                 numbers += [divisor, _greatest(value)]
             case Min(operands) | Max(operands):
                 numbers += map(_greatest, operands)
+            case Element(at=at):
+                numbers += map(_greatest, at)
     return max(numbers)
 
 
@@ -399,7 +401,7 @@ def _atom(atom: Atom) -> ex.Expr:
             return functools.reduce(functools.partial(ex.binary, "minimum"), map(_number, operands))
         case Max(operands):
             return functools.reduce(functools.partial(ex.binary, "maximum"), map(_number, operands))
-    return ex.IndexValue(Index.of(atom))
+    return ex.IndexValue(Index(((atom, 1),)))
 
 
 def apply(name: str, left: Any, right: Any) -> Expression:

@@ -12,9 +12,16 @@ from septran.ir.bounds import greatest, least
 from septran.ir.index import Index, IndexLike, Range, Var, axis, ceil_div, minimum
 from septran.ir.views import View
 from septran.location import Location
-from septran.task.errors import IndexingError, PartitionError, ShapeError, ViewError
+from septran.task.errors import (
+    IndexingError,
+    IndirectIndexError,
+    PartitionError,
+    ShapeError,
+    ViewError,
+)
 from septran.task.frontend.python_errors import unknown_attribute
 from septran.task.trace.expansion import is_full
+from septran.task.trace.indirect import element_of, gathered
 from septran.task.trace.symbols import (
     Expression,
     apply,
@@ -201,14 +208,27 @@ class Partition:
                 offsets.append(0)
                 extents.append(self.tile.view.shape[n])
             else:
-                at = as_index(item)
                 grid = ceil_div(self.tile.view.valid[n], self.block[n])
+                at = self._chosen(n, item) if isinstance(item, Tile) else as_index(item)
                 if at.is_constant and at.constant < 0:
                     at = grid + at
                 self._inside(n, at, grid)
                 offsets.append(at * self.block[n])
                 extents.append(self.block[n] if self.tile.view.shape[n] else 0)
         return self.tile._with(self.tile.view.block(tuple(offsets), tuple(extents)))
+
+    def _chosen(self, n: int, item: Tile) -> Index:
+        """A tile that an element of a tensor of integers chooses, as in ``P[pages[b, p], 0]``."""
+        extent, block = self.tile.view.shape[n], self.block[n]
+        if item.ndim or extent % block or self.tile.view.valid[n] != Index.of(extent):
+            raise IndirectIndexError(
+                f"{item} cannot choose among the tiles of {self.tile.name} along axis {n}: "
+                f"{self.tile.view.valid[n]} in tiles of {block}",
+                Location.of_caller(),
+                hint="a tile is chosen by one integer, P[pages[b, p], 0], where all are of one "
+                "extent; rows are chosen by x[index] or task.gather(x, index)",
+            )
+        return element_of(item, extent // block, self.tile.name)
 
     def _inside(self, n: int, at: Index, grid: Index) -> None:
         """Refuse indices that certainly leave the grid; tile 0 of an empty axis is empty."""
@@ -309,16 +329,22 @@ def _sliced(view: View, items: tuple[Any, ...], frame: Frame) -> View:
             f"{len(items)} indices for the {view.rank} axes of {view.tensor}", Location.of_caller()
         )
     items = (*items, *([slice(None)] * (view.rank - len(items))))
+    if sum(isinstance(item, Tile) and item.ndim > 0 for item in items) > 1:
+        raise IndexingError(
+            f"{view.tensor} is indexed by more than one tensor with axes", Location.of_caller(),
+            hint="one after the other: x[rows][:, columns] has each row with each column",
+        )  # fmt: skip
     for n in reversed(range(view.rank)):
         item = items[n]
         if isinstance(item, slice):
             view = _range(view, n, item, frame)
+        elif isinstance(item, Tile):
+            view = gathered(view, n, item)
         elif isinstance(item, Expression):
             raise IndexingError(
-                "a tensor cannot be indexed by a tensor", Location.of_caller(),
-                hint="indices are integers and loop indices. There is no indirect indexing yet: a "
-                "product with a one-hot matrix, task.where(index[:, None] == task.index(table, 0)"
-                "[None, :], 1, 0), does the same with more work",
+                "a tensor cannot be indexed by an expression of tensors", Location.of_caller(),
+                hint="it can by a tensor of integers as it is: x[index[t]], x[index] or "
+                "task.gather(x, index). Compute the index in a kernel of its own and pass it",
             )  # fmt: skip
         else:
             at = as_index(item)

@@ -53,6 +53,7 @@ from septran.task.trace.arguments import (
 from septran.task.trace.chooser import Chooser, DefaultChooser, LaunchSite
 from septran.task.trace.dims import named_dims
 from septran.task.trace.dtype_rules import check_expression
+from septran.task.trace.indirect import check_indirect
 from septran.task.trace.symbols import BROADCAST, Expression, operand
 from septran.task.trace.tensors import Tile
 from septran.task.tree import (
@@ -78,6 +79,8 @@ class Home:
     view: View
     shape: tuple[int, ...]
     """The extents of the entry's tensor or the temporary."""
+    temporary: bool = False
+    """Whether it is a temporary of a task, not a tensor of the kernel's caller."""
 
 
 @dataclass
@@ -165,6 +168,12 @@ class Frame:
             raise ReadOnlyError(
                 f"a padded window of {tile.name} cannot be written", Location.of_caller()
             )
+        if tile.view.elements():
+            raise ReadOnlyError(
+                f"{tile.name} is written through an index", Location.of_caller(),
+                hint="two elements may name one row, and which of them comes last is open. Gather "
+                "from the side of the result: for each of its rows say what it is read from",
+            )  # fmt: skip
         if repeats(tile.view):
             raise ReadOnlyError(
                 f"overlapping windows of {tile.name} cannot be written", Location.of_caller(),
@@ -513,7 +522,7 @@ def trace(
     tracer.static = fixed = {k: v for k, v in keywords.items() if not isinstance(v, Expression)}
     with _tracing(tracer):
         try:
-            root = tracer.run(logic, views, keywords, logic.location)
+            root = _with_tables(tracer.run(logic, views, keywords, logic.location))
         except LogicError:
             if tracer.demand is None:
                 raise
@@ -522,6 +531,18 @@ def trace(
     flags = tuple(sorted(fixed.items()))
     named = tuple(dims.items())
     return TaskTree(root, scalars, flags, named, logic.file, unfollowed, tracer.drafts)
+
+
+def _with_tables(root: TaskNode) -> TaskNode:
+    """An entry whose tensors of indices are read, though no statement reads them as numbers."""
+    tables = check_indirect(root)
+    if not tables:
+        return root
+    params = (
+        replace(p, reads=True, places=tables[p.name]) if p.name in tables else p
+        for p in root.params
+    )
+    return replace(root, params=tuple(params))
 
 
 def launch(task: Any, *arguments: Any, **keywords: Any) -> None:

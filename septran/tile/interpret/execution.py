@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from septran.argument_checks import WrongArgumentError, shown
+from septran.ir.atoms import ElementRangeError
 from septran.ir.index import Var
+from septran.task.errors import IndexRangeError
 from septran.tile.analyses.scopes import Block, Step, blocks
 from septran.tile.interpret.channel_state import (
     ChannelState,
@@ -178,10 +180,13 @@ class Execution:
         self.shuffled = schedule.roles == "random"
         self.alone = not any(isinstance(n, Role) for n in nodes(program.body))
 
-    def run(self, memory: Any = None) -> None:
-        """Run the program to the end; raises TileError."""
+    def run(self, memory: Any = None, values: Mapping[Var, Any] | None = None) -> None:
+        """Run the program to the end; raises TileError.
+
+        `values` are those of variables that no loop counts.
+        """
         main = Thread("the program")
-        frame = Frame(main, memory=memory)
+        frame = Frame(main, memory=memory, values=dict(values or {}))
         for blocked in self._block(self.top or blocks(self.program), frame, None):
             if blocked:
                 raise _deadlock(blocked)
@@ -214,12 +219,13 @@ class Execution:
             case Role():
                 yield from self._roles(step, frame)
                 return
-            case Copy():
+            case Copy() | Compute():
                 self._check_reads(node, frame)
-                self._copy(node, frame)
-            case Compute():
-                self._check_reads(node, frame)
-                self.effects.compute(node, frame)
+                try:
+                    self._work(node, frame)
+                except ElementRangeError as error:
+                    where = node.origin.logic or node.origin.mapping
+                    raise IndexRangeError.of(error, where) from None
             case Barrier():
                 yield from self._barrier(node, frame, team)
             case Acquire() | Commit() | Wait() | Release():
@@ -236,6 +242,12 @@ class Execution:
                 if ring is not None:
                     stage = region.stage.evaluate(frame.values)
                     ring.check_read(region, stage, frame.thread, node)
+
+    def _work(self, node: Copy | Compute, frame: Frame) -> None:
+        if isinstance(node, Copy):
+            self._copy(node, frame)
+        else:
+            self.effects.compute(node, frame)
 
     def _copy(self, node: Copy, frame: Frame) -> None:
         if node.channel is None:

@@ -11,6 +11,7 @@ import numpy as np
 from septran.argument_checks import require, several, shown, table
 from septran.dtypes import is_float, numpy_dtype
 from septran.errors import TileError, nearest
+from septran.ir.atoms import tables
 from septran.ir.evaluate import evaluate
 from septran.ir.expressions import Expr
 from septran.ir.index import Var, axis
@@ -69,7 +70,7 @@ def interpret(
     for buffer in program.buffers:
         check_layout(buffer)
     with np.errstate(all="ignore"):
-        Execution(program, effects, schedule).run(_World(stores))
+        Execution(program, effects, schedule).run(_World(stores), tables(given))
     return {name: stores[name].array()[0] for name in program.outputs}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from septran.dtypes import is_float, itemsize, numpy_dtype
 from septran.errors import TileError
-from septran.ir.atoms import Atom, FloorDiv, Max, Min, Mod
+from septran.ir.atoms import Atom, Element, FloorDiv, Max, Min, Mod
 from septran.ir.index import Index, Var, axis
 from septran.tile.analyses.loops import affine
 from septran.tile.interpret.channel_state import located
@@ -236,6 +236,9 @@ def _atom(atom: Atom, values: Mapping[Var, Any]) -> Any:
             return _fold(np.minimum, operands, values)
         case Max(operands):
             return _fold(np.maximum, operands, values)
+        case Element():
+            at = [evaluate_index(c, values) for c in atom.at]
+            return atom.look_up(values[atom.table], at)
 
 
 def _fold(function: Any, operands: tuple[Index, ...], values: Mapping[Var, Any]) -> Any:

@@ -205,7 +205,7 @@ class _Move:
         """Return how the source lies, where its rows are cut or padded."""
         whole = self.source.stride(self.along) is not None and not any(self.source.leaving)
         lanes = self.lanes(width) // 2
-        if whole or self._short or lanes < 2:
+        if whole or self._short or lanes < 2 or self.source.region.elements():
             return None
         return Pieces.of(self.context, self.source, self.along, lanes)
 

@@ -26,6 +26,7 @@ from septran.targets.dsa.code.trust import is_trusted
 from septran.targets.dsa.code.vendor import Vendor
 from septran.targets.dsa.steps import core_count, workspaces
 from septran.targets.tensor_memory import as_bytes
+from septran.tile.analyses.indirect import indirect
 from septran.tile.analyses.temporaries import shared_with_buffers
 from septran.tile.nodes import TileProgram
 
@@ -59,14 +60,21 @@ class DsaExecutable:
     """The `tvm.IRModule` that records the same stream."""
     temporaries: Mapping[str, int]
     """From which byte on those of vector expressions lie, where buffers are in the memory."""
+    tables: tuple[tuple[int, str], ...] = ()
+    """Number and dtype of the tensors of indices, which the control program reads."""
 
     def __call__(self, *arguments: Any) -> None:
         """Run on tensors in the order of the parameters, then the scalars."""
         self.simulate(*arguments)
 
-    def stream(self, scalars: Sequence[Any] = ()) -> Array:
-        """Return what all cores' control programs ask for, one after another."""
-        stream = np.concatenate([self.program(core, scalars) for core in range(self.cores)])
+    def stream(self, scalars: Sequence[Any] = (), tensors: Sequence[Any] = ()) -> Array:
+        """Return what all cores' control programs ask for, one after another.
+
+        `tensors` are those of a call: what is asked for depends on those that hold indices.
+        """
+        tables = [as_bytes(tensors[n]).view(dtype) for n, dtype in self.tables]
+        cores = range(self.cores)
+        stream = np.concatenate([self.program(core, scalars, tables) for core in cores])
         check_limits(self.machine, stream, self.origins)
         return stream
 
@@ -76,7 +84,7 @@ class DsaExecutable:
 
         memory = [as_bytes(x) for x in arguments[: self.tensors]]
         memory += [np.full(size, 0xFF, np.uint8) for size in self.workspaces]
-        stream = self.stream(arguments[self.tensors :])
+        stream = self.stream(arguments[self.tensors :], arguments)
         return simulate(
             self.machine, stream, memory, origins=self.origins, adversary=adversary,
             temporaries=self.temporaries,
@@ -87,7 +95,7 @@ class DsaExecutable:
         from septran.targets.dsa.profiles.profile import DsaProfile
 
         run = self.simulate(*arguments)
-        stream = self.stream(arguments[self.tensors :])
+        stream = self.stream(arguments[self.tensors :], arguments)
         return DsaProfile(self.name, run, stream, self.origins, program)
 
     def save(self, folder: Path) -> None:
@@ -101,7 +109,7 @@ class DsaExecutable:
             "cores": self.cores, "tensors": self.tensors, "workspaces": self.workspaces,
             "scalars": self.program.scalars, "parts": dict(self.source.parts),
             "facts": dict(self.source.facts), "origins": dict(self.origins),
-            "temporaries": dict(self.temporaries),
+            "temporaries": dict(self.temporaries), "tables": self.tables,
         }  # fmt: skip
         (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
@@ -116,12 +124,13 @@ def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
     code = generate(function, vendor, ir.name)
     extra = tuple(size for _, size in workspaces(program))
     scalars = tuple(s.dtype for s in program.scalars)
-    module = tvm.IRModule({"record": recording(function, program.machine, code.lines)})
+    buffers = len(program.params) + len(extra)
+    module = tvm.IRModule({"record": recording(function, program.machine, code.lines, buffers)})
     recorded: CProgram | JitProgram
     if compiler() is None or not is_trusted(vendor.header_files):
         recorded = compile_recording(module, scalars)
     else:
-        recorded = compile_code(vendor, code, len(program.params) + len(extra), scalars)
+        recorded = compile_code(vendor, code, buffers, scalars)
     source = Source(
         ir.name,
         "c",
@@ -132,6 +141,7 @@ def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
     return DsaExecutable(
         ir.name, program.machine, source, recorded, code.origins, core_count(program),
         len(program.params), extra, code.name, module, shared_with_buffers(program),
+        tuple((program.params.index(n), program.buffer(n).dtype) for n in indirect(program.body)),
     )  # fmt: skip
 
 
@@ -167,6 +177,7 @@ def load(folder: Path) -> DsaExecutable:
         facts["symbol"],
         module,
         facts.get("temporaries", {}),
+        tuple((number, dtype) for number, dtype in facts.get("tables", ())),
     )
 
 

@@ -379,6 +379,11 @@ class _Printer:
     def _e_var(self, node: Any) -> str:
         return self._read(node)
 
+    def _e_tensorload(self, node: Any) -> str:
+        """An element of a tensor of indices: nothing else is read by a control program."""
+        (index,) = node.indices
+        return f"{self._read(node.source)}[{self.expr(index)}]"
+
     def _e_cast(self, node: Any) -> str:
         if str(node.ty.dtype) == "bool":
             return f"({self.expr(node.value, 9)} != 0)"

@@ -36,15 +36,22 @@ ROOM = 1 << 14
 """Records of the first attempt."""
 
 
-def recording(function: Any, machine: Machine, lines: Sequence[int]) -> Any:
-    """The PrimFunc `(stream, count, core, scalars...)` that records what `function` does."""
-    return _Recording(machine, iter(lines)).function(function)
+def recording(
+    function: Any, machine: Machine, lines: Sequence[int], buffers: int | None = None
+) -> Any:
+    """The PrimFunc `(stream, count, core, tables, scalars)` that records what `function` does.
+
+    The first `buffers` of its buffers, all where None, are recorded by address; those after them
+    are read.
+    """
+    return _Recording(machine, iter(lines), buffers).function(function)
 
 
 @dataclass
 class _Recording:
     machine: Machine
     lines: Iterator[int]
+    buffers: int | None
     bases: dict[Any, int] = field(default_factory=dict)
     """Address of each buffer's first byte."""
 
@@ -57,6 +64,9 @@ class _Recording:
         position = 0
         wide: dict[Any, Any] = {}
         for param in function.params:
+            if is_buffer(param) and position == self.buffers:
+                kept.append(param)
+                continue
             if is_buffer(param):
                 self.bases[param] = parameter_address(position)
                 position += 1
@@ -151,14 +161,16 @@ class JitProgram:
     scalars: tuple[str, ...]
     """Their dtypes."""
 
-    def __call__(self, core: int, scalars: Sequence[Any]) -> np.ndarray[Any, Any]:
-        """The records of one core."""
+    def __call__(
+        self, core: int, scalars: Sequence[Any], tables: Sequence[Any] = ()
+    ) -> np.ndarray[Any, Any]:
+        """The records of one core; `tables` are the flat arrays of indices that it reads."""
         numbers = [rounded(t, v) for t, v in zip(self.scalars, scalars, strict=True)]
         room = ROOM
         while True:
             stream = np.zeros(room * WORDS, np.int64)
             count = np.zeros(1, np.int64)
-            self.function(stream, count, core, *numbers)
+            self.function(stream, count, core, *tables, *numbers)
             if count[0] <= room:
                 return stream[: count[0] * WORDS].view(RECORD)
             room = int(count[0])

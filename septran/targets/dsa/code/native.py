@@ -68,9 +68,10 @@ class CProgram:
         """Open a library; raises OSError where it was made for another system."""
         return CProgram(path, function, buffers, tuple(scalars), _opened(path))
 
-    def __call__(self, core: int, scalars: Sequence[Any]) -> Array:
-        """The records of one core."""
+    def __call__(self, core: int, scalars: Sequence[Any], tables: Sequence[Array] = ()) -> Array:
+        """The records of one core; `tables` are the flat arrays of indices that it reads."""
         pointers = [ctypes.c_void_p(parameter_address(n)) for n in range(self.buffers)]
+        pointers += [ctypes.c_void_p(table.ctypes.data) for table in tables]
         numbers = [SCALARS[t](rounded(t, v)) for t, v in zip(self.scalars, scalars, strict=True)]
         begin, take = getattr(self.library, BEGIN), getattr(self.library, TAKE)
         take.restype = ctypes.c_int64

@@ -1,0 +1,162 @@
+"""Random logic files whose operands are rows, columns and pages that integers choose."""
+
+from __future__ import annotations
+
+from septran.fuzz.choices import Choices
+from septran.fuzz.expressions import Operands, expression
+from septran.fuzz.names import Names
+from septran.fuzz.programs import EXTENTS, FLOATS, HEAD, INTEGERS, Input, RandomLogic
+
+_TYPES = ("float32", "float16", "bfloat16")
+_PAGES = (1, 2, 3, 5, 8, 16, 32)
+
+
+def gathers(c: Choices) -> RandomLogic:
+    """Products of chosen rows with chosen matrices, or expressions of what is chosen."""
+    return c.of((_expressions, _products, _pages))(c)
+
+
+def _index(c: Choices) -> str:
+    return c.of(INTEGERS)
+
+
+def _expressions(c: Choices) -> RandomLogic:
+    """Tiles of gathered rows, columns or both, and rows that a leaf chooses of its own tile."""
+    n, dtype = Names(c), c.of(FLOATS)
+    rows, columns, height, width = (c.of(EXTENTS) for _ in range(4))
+    Y, X, Z, at, by, own, i, j = (n[x] for x in ("Y", "X", "Z", "at", "by", "own", "i", "j"))
+    both = c.chance(50)
+    chosen = f"{X}[{by}][:, {at}]" if both else f"task.gather({X}, {by})"
+    seen = height if both else columns
+    value = expression(c, Operands((X, f"{Z}[{own}]")), 2)
+    leaf, entry = n["chosen"], n["whole"]
+    text = f"""{HEAD}@task.define(leaf=True)
+def {leaf}({Y}, {X}, {Z}, {own}):
+    {Y}[:, :] = task.tanh({value})
+
+
+@task.define
+def {entry}(
+    {Y}: task.Tensor["T", {'"U"' if both else '"N"'}],
+    {X}: task.Tensor["M", "N"],
+    {Z}: task.Tensor["V", {'"U"' if both else '"N"'}],
+    {by}: task.Tensor["T"],
+    {at}: task.Tensor["U"],
+    {own}: task.Tensor["T"],
+):
+    tile = (task.tunable("block_M"), task.tunable("block_N"))
+    Yp, Xp = (task.partition(x, shape=tile) for x in ({Y}, {chosen}))
+    Zp, op = task.partition({Z}, shape=({Z}.shape[0], tile[1])), task.partition({own}, shape=tile[:1])
+    for {i}, {j} in task.parallel_range(Yp.shape):
+        task.launch({leaf}, Yp[{i}, {j}], Xp[{i}, {j}], Zp[0, {j}], op[{i}])
+"""
+    few = c.of(_PAGES)
+    inputs = (
+        Input(X, (rows, columns), dtype), Input(Z, (few, seen), dtype),
+        Input(by, (width,), _index(c), rows), Input(at, (height,), _index(c), columns),
+        Input(own, (width,), _index(c), few),
+    )  # fmt: skip
+    return RandomLogic(text, inputs, kind="gathers")
+
+
+def _products(c: Choices) -> RandomLogic:
+    """Each block of gathered rows times the matrix of its group."""
+    n, dtype = Names(c), c.of(_TYPES)
+    size, groups, matrices = c.of(_PAGES), c.between(1, 4), c.between(1, 5)
+    rows, deep, width = c.of(EXTENTS), c.of(EXTENTS), c.of(EXTENTS)
+    C, X, W, of, by, i, j, k = (n[x] for x in ("C", "X", "W", "of", "by", "i", "j", "k"))
+    tile, block, entry, acc = n["tile"], n["block"], n["whole"], n["acc"]
+    turned = c.chance(30)
+    given = f'{W}: task.Tensor["E", {chr(34)}{"N" if turned else "K"}{chr(34)}, '
+    given += f'{chr(34)}{"K" if turned else "N"}{chr(34)}]'
+    text = f"""{HEAD}@task.define(leaf=True)
+def {tile}({C}, {X}, {W}):
+    task.call_primitive("gemm", {C}, {X}, {W})
+
+
+@task.define(leaf=True)
+def store({C}, {acc}):
+    {C}[:, :] = {acc}
+
+
+@task.define
+def {block}({C}, {X}, {W}):
+    deep = task.tunable("block_K")
+    Ap = task.partition({X}, shape=({X}.shape[0], deep))
+    Bp = task.partition({W}, shape=(deep, {W}.shape[1]))
+    {acc} = task.zeros({C}.shape, task.float32, name="{acc}")
+    for {k} in task.sequential_range(Ap.shape[1]):
+        task.launch({tile}, {acc}, Ap[0, {k}], Bp[{k}, 0])
+    task.launch(store, {C}, {acc})
+
+
+@task.define
+def {entry}(
+    {C}: task.Tensor["T", "N"],
+    {X}: task.Tensor["M", "K"],
+    {given},
+    {by}: task.Tensor["T"],
+    {of}: task.Tensor["G"],
+):
+    width = task.tunable("block_N")
+    Cp = task.partition({C}, shape=({size}, width))
+    Ap = task.partition({X}[{by}], shape=({size}, {X}.shape[1]))
+    for {i}, {j} in task.parallel_range(Cp.shape):
+        chosen = {W}[{of}[{i}]]{".T" if turned else ""}
+        Wp = task.partition(chosen, shape=(chosen.shape[0], width))
+        task.launch({block}, Cp[{i}, {j}], Ap[{i}, 0], Wp[0, {j}])
+"""
+    matrix = (width, deep) if turned else (deep, width)
+    inputs = (
+        Input(X, (rows, deep), dtype), Input(W, (matrices, *matrix), dtype),
+        Input(by, (size * groups,), _index(c), rows), Input(of, (groups,), _index(c), matrices),
+    )  # fmt: skip
+    return RandomLogic(text, inputs, kind="gathers")
+
+
+def _pages(c: Choices) -> RandomLogic:
+    """Sums over pages in an order that a table says, page by page, in a sequential loop."""
+    n, dtype = Names(c), c.of(_TYPES)
+    size, pages, used = c.of(_PAGES), c.between(1, 6), c.between(1, 5)
+    batch, deep, width = c.between(1, 3), c.of(EXTENTS), c.of(EXTENTS)
+    C, Q, K, table, b, p = (n[x] for x in ("C", "Q", "K", "table", "b", "p"))
+    tile, entry, one, scores = n["tile"], n["whole"], n["one"], n["S"]
+    text = f"""{HEAD}@task.define(leaf=True)
+def {tile}({C}, {Q}, {K}):
+    task.call_primitive("gemm", {C}, {Q}, {K}.T)
+
+
+@task.define(leaf=True)
+def add({C}, {scores}):
+    {C}[:, :] = {C} + task.max({scores}, axis=1)[:, None]
+
+
+@task.define
+def {one}({C}, {Q}, {K}):
+    {scores} = task.zeros(({Q}.shape[0], {K}.shape[0]), task.float32, name="{scores}")
+    task.launch({tile}, {scores}, {Q}, {K})
+    task.launch(add, {C}, {scores})
+
+
+@task.define
+def each({C}, {Q}, {K}, {table}):
+    task.fill({C}, 0)
+    for {p} in task.sequential_range({table}.shape[0]):
+        task.launch({one}, {C}, {Q}, {K}[{table}[{p}]])
+
+
+@task.define
+def {entry}(
+    {C}: task.Tensor["B", "M", 1, task.float32],
+    {Q}: task.Tensor["B", "M", "D"],
+    {K}: task.Tensor["P", "S", "D"],
+    {table}: task.Tensor["B", "L"],
+):
+    for {b} in task.parallel_range({C}.shape[0]):
+        task.launch(each, {C}[{b}], {Q}[{b}], {K}, {table}[{b}])
+"""
+    inputs = (
+        Input(Q, (batch, width, deep), dtype), Input(K, (pages, size, deep), dtype),
+        Input(table, (batch, used), _index(c), pages),
+    )  # fmt: skip
+    return RandomLogic(text, inputs, kind="gathers")
