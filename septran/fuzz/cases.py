@@ -10,11 +10,13 @@ import numpy as np
 
 from septran import operators
 from septran.dtypes import is_float, numpy_dtype
+from septran.errors import LogicError
 from septran.fuzz import edits, gathers, nests, programs, slices
 from septran.fuzz.choices import Choices, Trace
 from septran.fuzz.programs import EXTENTS, Input, RandomLogic
 from septran.fuzz.renaming import renamed
 from septran.request import extents
+from septran.task.frontend.definition import Task
 from septran.task.trace.inference import complete, written
 from septran.task.trace.tracing import trace
 
@@ -105,14 +107,25 @@ def _library(c: Choices) -> RandomLogic:
     )
     new = renamed(operator)
     outputs = written(task, dict(case.static))
-    tree = trace(task, shapes, dtypes, None, dict(case.static))
-    places = {p.name: p.places for p in tree.root.params}
+    places = _places(task, shapes, dtypes, case.static)
     inputs = tuple(
         Input(new.tensors[n], shapes[n], dtypes[n], places.get(n))
         for n, _ in task.tensors
         if n not in outputs
     )
     return RandomLogic(new.text, inputs, case.static, operator)
+
+
+def _places(
+    logic: Task, shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str],
+    static: Mapping[str, Any],
+) -> dict[str, int | None]:  # fmt: skip
+    """Return for each parameter of how many places its elements are one, if they are indices."""
+    try:
+        tree = trace(logic, shapes, dtypes, None, static, check=False)
+    except LogicError:  # sizes that the logic is not for: the run is refused, too
+        return {}
+    return {p.name: p.places for p in tree.root.params}
 
 
 _FLOAT_CORNERS = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, np.inf, -np.inf, np.nan, 1e-40, 6e4, -1e30)

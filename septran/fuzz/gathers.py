@@ -46,7 +46,8 @@ def {entry}(
 ):
     tile = (task.tunable("block_M"), task.tunable("block_N"))
     Yp, Xp = (task.partition(x, shape=tile) for x in ({Y}, {chosen}))
-    Zp, op = task.partition({Z}, shape=({Z}.shape[0], tile[1])), task.partition({own}, shape=tile[:1])
+    Zp = task.partition({Z}, shape=({Z}.shape[0], tile[1]))
+    op = task.partition({own}, shape=tile[:1])
     for {i}, {j} in task.parallel_range(Yp.shape):
         task.launch({leaf}, Yp[{i}, {j}], Xp[{i}, {j}], Zp[0, {j}], op[{i}])
 """
@@ -67,8 +68,7 @@ def _products(c: Choices) -> RandomLogic:
     C, X, W, of, by, i, j, k = (n[x] for x in ("C", "X", "W", "of", "by", "i", "j", "k"))
     tile, block, entry, acc = n["tile"], n["block"], n["whole"], n["acc"]
     turned = c.chance(30)
-    given = f'{W}: task.Tensor["E", {chr(34)}{"N" if turned else "K"}{chr(34)}, '
-    given += f'{chr(34)}{"K" if turned else "N"}{chr(34)}]'
+    dims = '"E", "N", "K"' if turned else '"E", "K", "N"'
     text = f"""{HEAD}@task.define(leaf=True)
 def {tile}({C}, {X}, {W}):
     task.call_primitive("gemm", {C}, {X}, {W})
@@ -94,7 +94,7 @@ def {block}({C}, {X}, {W}):
 def {entry}(
     {C}: task.Tensor["T", "N"],
     {X}: task.Tensor["M", "K"],
-    {given},
+    {W}: task.Tensor[{dims}],
     {by}: task.Tensor["T"],
     {of}: task.Tensor["G"],
 ):
