@@ -14,6 +14,7 @@ from septran.simulator.commands import DTYPES
 from septran.targets.dsa.context import Context, Storage, unsupported
 from septran.targets.dsa.copies import run_loop
 from septran.targets.dsa.padding import Padding
+from septran.targets.dsa.pieces import halves
 from septran.targets.dsa.runs import Runs, runs
 from septran.targets.dsa.tiles import (
     COL,
@@ -28,19 +29,24 @@ from septran.targets.dsa.tiles import (
     broadcast,
 )
 from septran.targets.lower.statements import Statement, identity, statements
-from septran.tile.nodes import Compute, Region
+from septran.tile.nodes import Buffer, Compute, Region
 
 
 def emit_map(context: Context, node: Compute, queue: int) -> None:
-    """An expression, a fill or a copy, reductions first."""
+    """An expression, a fill or a copy, reductions first.
+
+    Its reductions, and what its windows see with the zeros around, are held as a whole. Where
+    they leave less than half of the temporaries' memory to the strips, it is done in halves.
+    """
     scratch = scratch_of(context, node)
-    padding = Padding(context, node)
-    inner = padding.inside()
-    held = padding.made
-    found, made = statements(
-        [inner], lambda name: (held.get(name) or context.storages[name].buffer).dtype
-    )
-    found, made = [*padding.found, *found], [*held.values(), *made]
+    found, made = _steps(context, node)
+    half = scratch.capacity // 2
+    smaller = halves(node, lambda n: _bytes(context, n)) if _bytes(context, node) > half else ()
+    for part, exists in smaller:
+        with context.when_positive(exists):
+            emit_map(context, part, queue)
+    if smaller:
+        return
     for buffer in made:
         spot = scratch.take(math.prod(buffer.shape) * itemsize(buffer.dtype))
         base = address_of(context, scratch, spot, buffer.dtype)
@@ -49,6 +55,22 @@ def emit_map(context: Context, node: Compute, queue: int) -> None:
         _Strips(context, node, queue, scratch, statement).emit()
     for buffer in made:
         del context.storages[buffer.name]
+
+
+def _steps(context: Context, node: Compute) -> tuple[list[Statement], list[Buffer]]:
+    """A computation as statements, and the buffers that hold what some of them make for others."""
+    padding = Padding(context, node)
+    inner = padding.inside()
+    held = padding.made
+    found, made = statements(
+        [inner], lambda name: (held.get(name) or context.storages[name].buffer).dtype
+    )
+    return [*padding.found, *found], [*held.values(), *made]
+
+
+def _bytes(context: Context, node: Compute) -> int:
+    """How much a computation holds as a whole."""
+    return sum(math.prod(b.shape) * itemsize(b.dtype) for b in _steps(context, node)[1])
 
 
 def scratch_of(context: Context, node: Compute) -> Scratch:

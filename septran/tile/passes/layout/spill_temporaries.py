@@ -38,9 +38,18 @@ class _Spill(PartBuffers):
             return (node,)
         room = self._room(node.instruction)
         held = sum(math.prod(e.shape) * itemsize(e.dtype) for e in _held(node))
-        if room is None or held <= room // 2:
+        if room is None or held <= room // 2 or self._better_in_pieces(node, held):
             return (node,)
         return tuple(self._steps(node))
+
+    def _better_in_pieces(self, node: Compute, held: int) -> bool:
+        """Whether buffers would fill the target's memory; the code then holds it piece by piece."""
+        target, value = node.operands[0], node.expression
+        assert value is not None
+        memory = self.program.machine.memory(self.buffers[target.buffer].memory)
+        if memory.capacity_bytes is None or held <= memory.capacity_bytes // 2:
+            return False
+        return not _in_place(target, value)
 
     def _room(self, instruction: str) -> int | None:
         """Return the bytes for temporaries; None where the machine file does not say."""
