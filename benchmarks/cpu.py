@@ -3,9 +3,10 @@
 Both sides work on the same tensors, alternate in one process, and are compared by the
 median of the pairs' ratios; a ratio above 1 means that SepTran is faster. Where torch has
 several ways (a convolution's layouts, with ``--compile`` those of `torch.compile`), the fastest
-counts, and a column says which. The shapes are those of real
-models, named beside them in ``cpu_products``, ``cpu_attention`` and ``cpu_rows``. With the word
-``mixed``, kernels and torch's operations in turns (``cpu_mixed``).
+counts, and a column says which. Quantised products are set beside llama.cpp's, too, where it is
+there (``cpu_llama``). The shapes are those of real models, named beside them in
+``cpu_products``, ``cpu_attention`` and ``cpu_rows``. With the word ``mixed``, kernels and torch's
+operations in turns (``cpu_mixed``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 
 import septran
-from benchmarks import cpu_attention, cpu_mixed, cpu_peak, cpu_products, cpu_rows
+from benchmarks import cpu_attention, cpu_llama, cpu_mixed, cpu_peak, cpu_products, cpu_rows
 from benchmarks.cpu_case import BARS, NEAR, Case, Machine, Run, near, predicted_seconds
 from septran.runtime.interleaved_timing import Duel, duel, timed
 from septran.targets.cpu.run.isa import host_arch
@@ -69,7 +70,7 @@ def fastest(ways: tuple[Run, ...], compiling: bool = False) -> tuple[Run, str]:
 
 
 def run(
-    operators: Iterable[str],
+    operators: Sequence[str],
     threads: Sequence[int],
     seconds: float,
     rounds: int = 1,
@@ -81,6 +82,8 @@ def run(
     a machine that others share has slow and quick minutes.
     """
     _print_versions()
+    if any(name in ("dequant_gemm", "w4a8_gemm") for name in operators):
+        print(cpu_llama.version() or f"No llama.cpp: {cpu_llama.MISSING}", end="\n\n")
     for dtype in ("int8", "bfloat16"):
         if dtype in set(operators) and (rate := cpu_peak.peak(dtype)):
             print(f"The instruction for {dtype} alone, one thread: {rate:.0f} GOP/s\n")
@@ -97,7 +100,8 @@ def run(
                 use_threads(count)
                 key = (case.family, case.operator, case.shape, count)
                 some = found.setdefault(key, [])
-                theirs, way = fastest(case.theirs, compiling)
+                theirs, way = fastest(case.theirs, compiling and not case.peer)
+                way = case.peer or way
                 some.append(duel(case.ours, theirs, seconds))
                 if number == rounds - 1:
                     one = middle(some)
@@ -132,7 +136,7 @@ def run_mixed(
     for count in threads:
         use_threads(count)
         with cpu_mixed.spinning(spinning):
-            cpu_mixed.run(cases(operators), count, seconds)
+            cpu_mixed.run((c for c in cases(operators) if not c.peer), count, seconds)
 
 
 def middle(some: Sequence[Duel]) -> Duel:

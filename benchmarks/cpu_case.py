@@ -42,6 +42,8 @@ class Case:
     work: float
     """Operations of one run, or bytes read and written."""
     unit: str = "GFLOP/s"
+    peer: str = ""
+    """Whose `theirs` are, where they are not torch's."""
     kernel: septran.Kernel = field(kw_only=True)
     """Ours, whose time is predicted, too."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch.nn.functional import conv2d as torchs_conv2d
 from torch.nn.functional import gelu
 
+from benchmarks import cpu_llama
 from benchmarks.cpu_case import Case, Run, by, compiled, deviation
 
 GEMMS = (
@@ -205,6 +207,17 @@ def packed(a: torch.Tensor, n: int, bits: int, group: int) -> Run:
     return lambda: torch._weight_int4pack_mm_for_cpu(a, halves, group, both)
 
 
+def beside_llama(one: Case, m: int, n: int, k: int, kind: str) -> Iterator[Case]:
+    """The same kernel beside llama.cpp's with as many bits, where that is there.
+
+    It rounds the rows to int8 in blocks of 32, has a scale for each 32 weights and no zero points.
+    """
+    ways = cpu_llama.products(m, n, k, kind)
+    if ways:
+        peer = f"llama.cpp {kind}"
+        yield replace(one, family=f"{one.family} / {peer}", theirs=ways, peer=peer)
+
+
 def w4a8_gemm(m: int, n: int, k: int, group: int = 64) -> Case:
     """Rows rounded to int8 times weights of 4 bits; torch's kernel rounds no rows."""
     weights = torch.randint(0, 256, (k // 2, n), dtype=torch.uint8)
@@ -269,6 +282,13 @@ def cases(names: set[str]) -> Iterator[Case]:
 
 def _quantised(names: set[str]) -> Iterator[Case]:
     if "dequant_gemm" in names:
-        yield from (dequant_gemm(*s, bits=bits) for bits in (4, 8) for s in QUANTISED)
+        for bits, kind in ((4, "Q4_0"), (8, "Q8_0")):
+            for shape in QUANTISED:
+                one = dequant_gemm(*shape, bits=bits)
+                yield one
+                yield from beside_llama(one, *shape, kind)
     if "w4a8_gemm" in names:
-        yield from (w4a8_gemm(*s) for s in QUANTISED)
+        for shape in QUANTISED:
+            one = w4a8_gemm(*shape)
+            yield one
+            yield from beside_llama(one, *shape, "Q4_0")
