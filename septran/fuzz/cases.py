@@ -30,7 +30,7 @@ _FREE: Mapping[str, tuple[str, ...]] = {
     "attention": ("M", "N"), "attention_bias": ("M", "N"), "attention_decode": ("N",),
     "batched_gemm": ("M", "N", "K"), "conv2d": ("H", "W", "O"), "conv2d_nhwc": ("H", "W", "O"),
     "dequant_gemm": ("M", "N"), "elementwise": ("M", "N"), "elementwise_binary": ("M", "N"),
-    "embedding": ("T", "V", "D"),
+    "embedding": ("T", "V", "D"), "paged_attention": ("P", "S"),
     "gemm": ("M", "N", "K"), "gemm_bias_act": ("M", "N", "K"), "gemm_splitk": ("M", "N", "K"),
     "layer_norm": ("M", "N"), "linear_attention": (), "mla_decode": (), "reduce": ("M", "N"),
     "rms_norm": ("M", "N"), "rope": (), "softmax": ("M", "N"), "topk": ("M",),

@@ -295,6 +295,23 @@ def test_embedding(tiling, count):
     assert np.array_equal(run("embedding", table, index, tiling=tiling), wanted.numpy())
 
 
+@pytest.mark.parametrize("heads", [(4, 2), (3, 3), (4, 1)])
+def test_paged_attention(heads):
+    (queries, groups), size, rng = heads, 4, np.random.default_rng(1)
+    q, k, v = normal(3, queries, 8), normal(7, size, groups, 8), normal(7, size, groups, 8, seed=1)
+    pages, length = rng.integers(0, 7, (3, 5)), np.array([11, 20, 0])
+    found = run("paged_attention", q, k, v, pages, length, tiling={})
+    for b, count in enumerate(length):
+        if not count:
+            assert not found[b].any()
+            continue
+        keys, values = (
+            x[pages[b]].reshape(-1, groups, 8)[:count].swapaxes(0, 1)[None] for x in (k, v)
+        )
+        wanted, bound = attended(q[b][None, :, None], np.ascontiguousarray(keys), values)
+        close(found[b][None, :, None], wanted, count + 8, bound)
+
+
 def test_topk_takes_the_first_among_equals():
     values, indices = run("topk", np.array([[1.0, 3.0, 3.0, 2.0, 3.0]]), tiling={}, k=4)
     assert values.tolist() == [[3.0, 3.0, 3.0, 2.0]]
