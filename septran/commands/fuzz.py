@@ -52,13 +52,13 @@ def fuzz(
       septran fuzz --programs 50 --emulate-each 1
       septran fuzz --programs 50 --guard
     """  # noqa: D301  # \b is typer's mark for lines to keep
-    from septran.fuzz import Settings, run_campaign
+    from septran.fuzz import CampaignSettings, run_campaign
 
     def show(outcome: Any) -> None:
         if verbose and not as_json:
             typer.echo(str(outcome))
 
-    campaign = run_campaign(seed, programs, show, Settings(emulate_each, keep, guard))
+    campaign = run_campaign(seed, programs, show, CampaignSettings(emulate_each, keep, guard))
     if as_json:
         print_json(
             [

@@ -12,14 +12,14 @@ import typer
 from septran.commands.arguments import emit
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """The files that have a schema."""
 
     mapping = "mapping"
     machine = "machine"
 
 
-Which = Annotated[Kind, typer.Argument(help="Which kind of file.")]
+Which = Annotated[FileKind, typer.Argument(help="Which kind of file.")]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")
 ]
@@ -43,5 +43,5 @@ def schema(kind: Which, output: Output = None) -> None:
     from septran.machine.schema import machine_schema
     from septran.mapping.schema import mapping_schema
 
-    made = mapping_schema() if kind is Kind.mapping else machine_schema()
+    made = mapping_schema() if kind is FileKind.mapping else machine_schema()
     emit(json.dumps(made, indent=2) + "\n", output)

@@ -18,7 +18,7 @@ from septran.emulator.launch import (
     CudaProgram,
     KernelLaunch,
     Pointer,
-    Structure,
+    StructArgument,
     TensorMap,
     registers_at_launch,
 )
@@ -220,7 +220,7 @@ class _Run:
             "registers": _registers(self.sites.source, launch),
         }  # fmt: skip
 
-    def _argument(self, argument: Argument | Structure) -> tuple[str, int]:
+    def _argument(self, argument: Argument | StructArgument) -> tuple[str, int]:
         """The argument's bytes, and what their address in the kernel is a multiple of."""
         if isinstance(argument, Pointer):
             return self.memory.address(argument.buffer).to_bytes(8, "little").hex(), 8
@@ -228,7 +228,7 @@ class _Run:
             base = self.memory.address(argument.buffer)
             bits = encode(argument, base, self.memory.sizes[argument.buffer])
             return bytes(bits).hex(), TENSOR_MAP_ALIGNMENT
-        if isinstance(argument, Structure):
+        if isinstance(argument, StructArgument):
             return argument.fill(self.memory.address).hex(), argument.align
         if argument.name not in self.scalars:
             raise MisuseError(f"no value for the scalar {argument.name!r}")

@@ -121,7 +121,7 @@ class CudaProgram:
 
 
 @dataclass(frozen=True)
-class Structure:
+class StructArgument:
     """A kernel argument: bytes by value, with addresses of buffers in them."""
 
     name: str
@@ -135,7 +135,7 @@ class ShapedLaunch(KernelLaunch):
     """One kernel on a grid of up to three axes; clusters lie along x."""
 
     arguments: tuple[Any, ...]
-    """Of the kinds that lowering makes, and `Structure`."""
+    """Of the kinds that lowering makes, and `StructArgument`."""
     blocks: tuple[int, int, int] = (1, 1, 1)
     threads: tuple[int, int, int] = (1, 1, 1)
 

@@ -1,6 +1,6 @@
 """Random programs: logic, mapping, machine and shapes together, checked against float64."""
 
-from septran.fuzz.campaign import Campaign, CaseOutcome, Settings, run_campaign, run_case
+from septran.fuzz.campaign import Campaign, CampaignSettings, CaseOutcome, run_campaign, run_case
 from septran.fuzz.cases import RandomCase, make_case
 from septran.fuzz.choices import Choices, simpler
 from septran.fuzz.executors import Ways
@@ -8,11 +8,11 @@ from septran.fuzz.renaming import Renamed, renamed
 
 __all__ = [
     "Campaign",
+    "CampaignSettings",
     "CaseOutcome",
     "Choices",
     "RandomCase",
     "Renamed",
-    "Settings",
     "Ways",
     "make_case",
     "renamed",

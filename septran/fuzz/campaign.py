@@ -79,7 +79,7 @@ class Campaign:
 
 
 @dataclass(frozen=True)
-class Settings:
+class CampaignSettings:
     """The settings of a campaign."""
 
     emulate_each: int = 0
@@ -99,10 +99,10 @@ def run_campaign(
     seed: int,
     programs: int,
     progress: Callable[[CaseOutcome], None] | None = None,
-    settings: Settings | None = None,
+    settings: CampaignSettings | None = None,
 ) -> Campaign:
     """Run the cases of seeds ``seed .. seed + programs - 1`` in a process that may crash."""
-    settings, outcomes = settings or Settings(), list[CaseOutcome]()
+    settings, outcomes = settings or CampaignSettings(), list[CaseOutcome]()
     with MeasuringWorker(settings.command) as worker:
         for number in range(seed, seed + programs):
             emulate = settings.emulate_each > 0 and number % settings.emulate_each == 0
@@ -159,7 +159,7 @@ def _asked(worker: MeasuringWorker, seed: int, trace: Trace | None, ways: Ways) 
 
 
 def _kept(
-    worker: MeasuringWorker, outcome: CaseOutcome, settings: Settings, ways: Ways
+    worker: MeasuringWorker, outcome: CaseOutcome, settings: CampaignSettings, ways: Ways
 ) -> CaseOutcome:
     """Return the outcome with its case reduced and written where a person can read it."""
     seed, end = outcome.case.seed, time.monotonic() + settings.patience

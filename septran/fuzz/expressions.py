@@ -27,7 +27,7 @@ _DANGEROUS = ("exp",)
 
 
 @dataclass(frozen=True)
-class Operands:
+class ExpressionParts:
     """The operands of an expression: texts of one shape, that of a tile."""
 
     tiles: Sequence[str]
@@ -36,7 +36,7 @@ class Operands:
     integers: bool = False
 
 
-def expression(choices: Choices, operands: Operands, depth: int) -> str:
+def expression(choices: Choices, operands: ExpressionParts, depth: int) -> str:
     """Return a random expression with at most `depth` levels of functions."""
     unary = _INT_UNARY if operands.integers else _FLOAT_UNARY
     binary = _INT_BINARY if operands.integers else _FLOAT_BINARY
@@ -50,7 +50,7 @@ def expression(choices: Choices, operands: Operands, depth: int) -> str:
     return choices.of(binary).format(*parts)
 
 
-def _operand(choices: Choices, operands: Operands) -> str:
+def _operand(choices: Choices, operands: ExpressionParts) -> str:
     tile = choices.of(operands.tiles)
     if operands.others and choices.chance(40):
         return f"({tile} {choices.of('+*')} {choices.of(operands.others)})"

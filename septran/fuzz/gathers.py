@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from septran.fuzz.choices import Choices
-from septran.fuzz.expressions import Operands, expression
+from septran.fuzz.expressions import ExpressionParts, expression
 from septran.fuzz.names import Names
 from septran.fuzz.programs import EXTENTS, FLOATS, HEAD, INTEGERS, Input, RandomLogic
 
@@ -28,7 +28,7 @@ def _expressions(c: Choices) -> RandomLogic:
     both = c.chance(50)
     chosen = f"{X}[{by}][:, {at}]" if both else f"task.gather({X}, {by})"
     seen = height if both else columns
-    value = expression(c, Operands((X, f"{Z}[{own}]")), 2)
+    value = expression(c, ExpressionParts((X, f"{Z}[{own}]")), 2)
     leaf, entry = n["chosen"], n["whole"]
     text = f"""{HEAD}@task.define(leaf=True)
 def {leaf}({Y}, {X}, {Z}, {own}):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from septran.fuzz.choices import Choices
-from septran.fuzz.expressions import Operands, expression
+from septran.fuzz.expressions import ExpressionParts, expression
 from septran.fuzz.names import Names
 from septran.fuzz.programs import EXTENTS, FLOATS, HEAD, PRODUCTS, Input, RandomLogic
 
@@ -126,7 +126,7 @@ def scans(c: Choices) -> RandomLogic:
     start, fold = c.of(_FOLDS)
     Y, Z, X, s = (n[x] for x in ("Y", "Z", "X", "s"))
     change, tell, walk, entry = n["change"], n["tell"], n["walk"], n["whole"]
-    fold = fold.format(s=s, x=f"task.tanh({expression(c, Operands([X]), 1)})")
+    fold = fold.format(s=s, x=f"task.tanh({expression(c, ExpressionParts([X]), 1)})")
     given, late = c.chance(50), c.chance(50)
     told = f"        task.launch({tell}, {Y}[e], {s})"
     changed = f"        task.launch({change}, {s}, {X}[e])"
@@ -138,7 +138,7 @@ def {change}({s}, {X}):
 
 @task.define(leaf=True)
 def {tell}({Y}, {s}):
-    {Y}[:, :] = {expression(c, Operands([s]), 1)}
+    {Y}[:, :] = {expression(c, ExpressionParts([s]), 1)}
 
 
 @task.define
@@ -180,9 +180,9 @@ def statistics(c: Choices) -> RandomLogic:
     Y, Z, X, m, s = (n[x] for x in ("Y", "Z", "X", "m", "s"))
     gather, use, again, between = n["gather"], n["use"], n["again"], n["between"]
     rows, entry = n["rows"], n["whole"]
-    value = expression(c, Operands([X]), 1)
+    value = expression(c, ExpressionParts([X]), 1)
     value = f"task.tanh({value} - {m}[:, None])" if c.chance(50) else f"task.tanh({value})"
-    used = expression(c, Operands([X], (f"{m}[:, None]", f"{s}[:, None]")), 2)
+    used = expression(c, ExpressionParts([X], (f"{m}[:, None]", f"{s}[:, None]")), 2)
     wide, nested = _wide(dtype), c.chance(50)
     cut = f"""Xp = task.partition({X}, shape=({X}.shape[0], task.tunable("block_N")))
     for j in task.sequential_range(Xp.shape[1]):
@@ -241,7 +241,7 @@ def pairs(c: Choices) -> RandomLogic:
     Y, a, b, t = (n[x] for x in ("Y", "a", "b", "t"))
     leaf, entry, same = n["pair"], n["whole"], c.chance(40)
     pair = c.of(_PAIRS).format(a=f"{a}[:, None]", b=f"{b}[None, :]")
-    more = expression(c, Operands([t], (f"{a}[:, None]", f"{b}[None, :]")), 1)
+    more = expression(c, ExpressionParts([t], (f"{a}[:, None]", f"{b}[None, :]")), 1)
     other = "" if same else f', {b}: task.Tensor["N"]'
     text = f"""{HEAD}@task.define(leaf=True)
 def {leaf}({Y}, {a}, {b}):

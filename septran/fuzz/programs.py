@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from septran.fuzz.choices import Choices
-from septran.fuzz.expressions import Operands, expression
+from septran.fuzz.expressions import ExpressionParts, expression
 from septran.fuzz.names import Names
 
 EXTENTS = (1, 2, 3, 7, 8, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 130)
@@ -47,16 +47,18 @@ def rows(c: Choices) -> RandomLogic:
     for number in range(c.between(0, 4)):
         name = n[f"t{number}"]
         body += (
-            _reduction(c, name, Operands(tiles, (*rows_, columns)), X)
+            _reduction(c, name, ExpressionParts(tiles, (*rows_, columns)), X)
             if c.chance(35)
-            else _temporary(c, name, Operands(tiles, (*rows_, columns)), X, width)
+            else _temporary(c, name, ExpressionParts(tiles, (*rows_, columns)), X, width)
         )
         if "axis=1" in body[-1]:
             rows_.append(f"{name}[:, None]")
         else:
             tiles.append(name)
     # every chain ends in tanh, so that errors of exp do not overflow the bound
-    body.append(f"{Y}[:, :] = task.tanh({expression(c, Operands(tiles, (*rows_, columns)), 2)})")
+    body.append(
+        f"{Y}[:, :] = task.tanh({expression(c, ExpressionParts(tiles, (*rows_, columns)), 2)})"
+    )
     leaf, entry, i = n["rows"], n["whole"], n["i"]
     lines = "\n    ".join(body)
     text = f"""{HEAD}@task.define(leaf=True)
@@ -86,7 +88,7 @@ def {entry}(
     return RandomLogic(text, inputs, kind="rows")
 
 
-def _reduction(c: Choices, name: str, operands: Operands, like: str) -> list[str]:
+def _reduction(c: Choices, name: str, operands: ExpressionParts, like: str) -> list[str]:
     value = expression(c, operands, 1)
     return [
         f"{name} = task.empty({like}.shape[:1], name='{name}')",
@@ -94,7 +96,9 @@ def _reduction(c: Choices, name: str, operands: Operands, like: str) -> list[str
     ]
 
 
-def _temporary(c: Choices, name: str, operands: Operands, like: str, width: int) -> list[str]:
+def _temporary(
+    c: Choices, name: str, operands: ExpressionParts, like: str, width: int
+) -> list[str]:
     """Return a temporary of a tile's shape, written at once or in two parts of its columns."""
     made = f"{name} = task.empty({like}.shape, name='{name}')"
     if width < 2 or not c.chance(25):
@@ -102,7 +106,7 @@ def _temporary(c: Choices, name: str, operands: Operands, like: str, width: int)
     at = c.of((1, width // 2, width - 1))
     tiles = operands.tiles
     left, right = (
-        expression(c, Operands([f"{t}[:, {part}]" for t in tiles]), 1)
+        expression(c, ExpressionParts([f"{t}[:, {part}]" for t in tiles]), 1)
         for part in (f":{at}", f"{at}:")
     )
     return [made, f"{name}[:, :{at}] = {left}", f"{name}[:, {at}:] = {right}"]
@@ -118,8 +122,11 @@ def elementwise(c: Choices) -> RandomLogic:
     Y, X, W = n["Y"], n["X"], n["W"]
     leaf, entry, t, i, j = n["each"], n["whole"], n["t"], n["i"], n["j"]
     positions = (f"task.index({X}, 0)[:, None]", f"task.index({X}, 1)[None, :]")
-    operands = Operands((X, W), positions if integers and dtype == "int64" else (), integers)
-    value, more = expression(c, operands, 2), expression(c, Operands((X, W, t), (), integers), 2)
+    operands = ExpressionParts((X, W), positions if integers and dtype == "int64" else (), integers)
+    value, more = (
+        expression(c, operands, 2),
+        expression(c, ExpressionParts((X, W, t), (), integers), 2),
+    )
     transposed = c.chance(20)
     target = f"{Y}.T" if transposed else Y
     text = f"""{HEAD}@task.define(leaf=True)

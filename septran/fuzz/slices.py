@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from septran.fuzz.choices import Choices
-from septran.fuzz.expressions import Operands, expression
+from septran.fuzz.expressions import ExpressionParts, expression
 from septran.fuzz.names import Names
 from septran.fuzz.programs import EXTENTS, FLOATS, HEAD, Input, RandomLogic
 
@@ -18,9 +18,9 @@ def slices(c: Choices) -> RandomLogic:
     height, width = c.between(2, 40), c.of(tuple(e for e in EXTENTS if e > 1))
     Y, X, W, T = (n[x] for x in ("Y", "X", "W", "T"))
     body = [f"{T} = task.empty({X}.shape, name='{T}')"]
-    body.append(f"{T}[:, :] = {expression(c, Operands((X, W)), 1)}")
+    body.append(f"{T}[:, :] = {expression(c, ExpressionParts((X, W)), 1)}")
     body += [_slice(c, T, X, width) for _ in range(c.between(1, 3))]
-    value = expression(c, Operands((T, X)), 1)
+    value = expression(c, ExpressionParts((T, X)), 1)
     if dtype == "float64" and c.chance(50):
         value = f"({value}) * {c.of(_TINY)}"
     body.append(f"{Y}[:, :] = {value}")

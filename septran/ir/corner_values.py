@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Rule:
+class CornerRule:
     """The result of one kind of operation at the corners of its types."""
 
     case: str
@@ -26,95 +26,95 @@ class Rule:
 
 
 RULES = (
-    Rule(
+    CornerRule(
         "integers: `+`, `-`, `*`, `**`, sums, products, `-x`, `abs(x)`",
         "modulo 2^bits, as two's complement",
         "as NumPy; in C, undefined",
     ),
-    Rule(
+    CornerRule(
         "integer to a shorter or unsigned integer",
         "modulo 2^bits",
         "as NumPy",
     ),
-    Rule(
+    CornerRule(
         "float to integer",
         "the integer part, modulo 2^bits; 0 for NaN and infinities",
         "as NumPy where the type, or for unsigned types int64, has the integer part; beyond, "
         "NumPy gives what the processor does, C and CUDA nothing or the type's end",
     ),
-    Rule(
+    CornerRule(
         "to `bool`",
         "whether it is not 0; NaN is true",
         "as NumPy",
     ),
-    Rule(
+    CornerRule(
         "to a float",
         "rounded once, to nearest, ties to even; beyond the largest number infinity, "
         "in float8_e4m3fn NaN",
         "NumPy and torch round float64 and long integers to bfloat16 twice",
     ),
-    Rule(
+    CornerRule(
         "integers: `x // 0`, `x % 0`",
         "0",
         "as NumPy; in C a fault",
     ),
-    Rule(
+    CornerRule(
         "the least integer `// -1`, `% -1`",
         "itself, and 0",
         "as NumPy; in C a fault",
     ),
-    Rule(
+    CornerRule(
         "integers: `x << n`, `x >> n` of n < 0 or n >= bits",
         "0; -1 for `>>` of a negative number",
         "as NumPy; in C, undefined",
     ),
-    Rule(
+    CornerRule(
         "integers: `x ** n` of n < 0",
         "1 for 1, 1 or -1 for -1, else 0",
         "as torch; NumPy refuses",
     ),
-    Rule(
+    CornerRule(
         "floats: `x // 0`, `x % 0`",
         "`x / 0`, and NaN",
         "as NumPy",
     ),
-    Rule(
+    CornerRule(
         "floats: `x // y`, `x % y`",
         "rounded down, `x % y` with y's sign, also of 0 and infinities: `1.0 // -inf` is -1, "
         "`1.0 % -inf` is -inf, `-4.0 % 2.0` is 0.0, `4.0 % -2.0` is -0.0",
         "as NumPy",
     ),
-    Rule(
+    CornerRule(
         "`maximum`, `minimum`, `max`, `min` of NaN",
         "NaN",
         "as NumPy",
     ),
-    Rule(
+    CornerRule(
         "`maximum`, `minimum`, `max`, `min` of 0.0 and -0.0",
         "either",
         "as NumPy",
     ),
-    Rule(
+    CornerRule(
         "comparisons with NaN",
         "false; `!=` true",
         "as NumPy",
     ),
-    Rule(
+    CornerRule(
         "`round`",
         "to nearest, halves to even; zeros keep their sign, as of `floor` and `ceil`",
         "as NumPy",
     ),
-    Rule(
+    CornerRule(
         "`bool`: `+`, `maximum`; `*`, `minimum`",
         "or; and",
         "as NumPy",
     ),
-    Rule(
+    CornerRule(
         "`bool`: `-`, `//`, `%`, `**`, `<<`, `>>` of two",
         "refused (SEP106)",
         "NumPy refuses `-` alone",
     ),
-    Rule(
+    CornerRule(
         "which NaN: its sign and its bits",
         "any",
         "as NumPy",

@@ -19,7 +19,7 @@ from septran.task.tree import Allocate, Assign, Primitive, TaskNode, statements
 
 
 @dataclass(frozen=True)
-class Use:
+class PrimitiveUse:
     """One use of a primitive in a task: its operands, the written one first."""
 
     primitive: str
@@ -56,20 +56,20 @@ class Refusal:
         return f"{self.instruction}: {self.reason}"
 
 
-def uses_of(task: TaskNode) -> dict[str, list[Use]]:
+def uses_of(task: TaskNode) -> dict[str, list[PrimitiveUse]]:
     """Return the uses of each primitive in a task's own body, in order of first use."""
-    found: dict[str, list[Use]] = {}
+    found: dict[str, list[PrimitiveUse]] = {}
     for statement in statements(task.body):
         match statement:
             case Primitive():
                 name = "copy" if statement.name == "cast" else statement.name
-                use = Use(name, statement.operands, statement.location)
+                use = PrimitiveUse(name, statement.operands, statement.location)
             case Assign():
                 operands = (statement.target, *ex.loads(statement.value))
-                use = Use("map", operands, statement.location)
+                use = PrimitiveUse("map", operands, statement.location)
             case Allocate(fill=value) if value is not None:
                 whole = View.whole(statement.name, statement.shape, statement.valid)
-                use = Use("fill", (whole,), statement.location)
+                use = PrimitiveUse("fill", (whole,), statement.location)
             case _:
                 continue
         found.setdefault(use.primitive, []).append(use)
@@ -104,7 +104,7 @@ def _meant(
 
 
 def bind(
-    machine: Machine, leaf: Leaf, uses: Sequence[Use], wanted: Sequence[Setting[str]]
+    machine: Machine, leaf: Leaf, uses: Sequence[PrimitiveUse], wanted: Sequence[Setting[str]]
 ) -> tuple[Setting[str] | None, list[Refusal]]:
     """Return the first instruction of `wanted` that accepts all uses, and the refusals before it.
 
@@ -138,12 +138,14 @@ def computes(instruction: Instruction, primitive: str) -> bool:
     return instruction.primitive == "map" and primitive in ("fill", "copy")
 
 
-def refuse(machine: Machine, instruction: Instruction, leaf: Leaf, use: Use) -> str | None:
+def refuse(machine: Machine, instruction: Instruction, leaf: Leaf, use: PrimitiveUse) -> str | None:
     """Return why the instruction's contract does not accept a use; None where it does."""
     return _refuse_kind(machine, instruction, leaf, use) or _refuse_extents(instruction, use)
 
 
-def _refuse_kind(machine: Machine, instruction: Instruction, leaf: Leaf, use: Use) -> str | None:
+def _refuse_kind(
+    machine: Machine, instruction: Instruction, leaf: Leaf, use: PrimitiveUse
+) -> str | None:
     """Return why it does not accept a use, whatever the extents are; None where it may."""
     if not computes(instruction, use.primitive):
         return f"it computes {instruction.primitive}, not {use.primitive}"
@@ -155,7 +157,7 @@ def _refuse_kind(machine: Machine, instruction: Instruction, leaf: Leaf, use: Us
     )
 
 
-def moved(machine: Machine, leaf: Leaf, use: Use) -> bool:
+def moved(machine: Machine, leaf: Leaf, use: PrimitiveUse) -> bool:
     """Return whether a copy is between memories that an engine joins."""
     target, source = (operand.tensor for operand in use.operands[:2])
     a, b = leaf.placed[source], leaf.placed[target]
@@ -164,7 +166,11 @@ def moved(machine: Machine, leaf: Leaf, use: Use) -> bool:
 
 
 def faster_rounded(
-    machine: Machine, leaf: Leaf, uses: Sequence[Use], wanted: Sequence[Setting[str]], bound: str
+    machine: Machine,
+    leaf: Leaf,
+    uses: Sequence[PrimitiveUse],
+    wanted: Sequence[Setting[str]],
+    bound: str,
 ) -> Setting[str] | None:
     """Return the instruction before `bound` that is the fastest on tiles padded to its sizes.
 
@@ -186,7 +192,7 @@ def faster_rounded(
     return best
 
 
-def _rounds(instruction: Instruction, uses: Sequence[Use]) -> bool:
+def _rounds(instruction: Instruction, uses: Sequence[PrimitiveUse]) -> bool:
     """Return whether it takes whole tiles, with padding below half of every axis."""
     if not instruction.options.get("whole_tiles") or instruction.primitive not in PRIMITIVES:
         return False
@@ -195,7 +201,7 @@ def _rounds(instruction: Instruction, uses: Sequence[Use]) -> bool:
     return all(-(-extent // step) * step < 2 * extent for extent, step in pairs)
 
 
-def _cycles(instruction: Instruction, uses: Sequence[Use]) -> float | None:
+def _cycles(instruction: Instruction, uses: Sequence[PrimitiveUse]) -> float | None:
     """Return the relative time for whole tiles of its sizes; None where it is not known."""
     if not instruction.throughput:
         return None
@@ -223,7 +229,7 @@ def _refuse_level(machine: Machine, instruction: Instruction, leaf: Leaf) -> str
     return None
 
 
-def _refuse_dtypes(instruction: Instruction, leaf: Leaf, use: Use) -> str | None:
+def _refuse_dtypes(instruction: Instruction, leaf: Leaf, use: PrimitiveUse) -> str | None:
     if not instruction.dtypes:
         return None
     have = tuple(leaf.dtypes[o.tensor] for o in use.operands)
@@ -237,7 +243,7 @@ def _refuse_dtypes(instruction: Instruction, leaf: Leaf, use: Use) -> str | None
 
 
 def _refuse_memories(
-    machine: Machine, instruction: Instruction, leaf: Leaf, use: Use
+    machine: Machine, instruction: Instruction, leaf: Leaf, use: PrimitiveUse
 ) -> str | None:
     names = operand_names(use)
     for name, operand in zip(names, use.operands, strict=False):
@@ -250,7 +256,11 @@ def _refuse_memories(
 
 
 def demanded(
-    machine: Machine, instruction: str, leaf: Leaf, uses: Sequence[Use], free: frozenset[str]
+    machine: Machine,
+    instruction: str,
+    leaf: Leaf,
+    uses: Sequence[PrimitiveUse],
+    free: frozenset[str],
 ) -> dict[str, str]:
     """Return a memory for each `free` operand that is not in one the instruction takes it from."""
     found: dict[str, str] = {}
@@ -263,14 +273,14 @@ def demanded(
     return found
 
 
-def operand_names(use: Use) -> tuple[str, ...]:
+def operand_names(use: PrimitiveUse) -> tuple[str, ...]:
     """Return the operands' names in contracts; a tensor expression writes Y and reads X."""
     if use.primitive in PRIMITIVES:
         return PRIMITIVES[use.primitive].operands
     return ("Y", *("X" for _ in use.operands[1:]))
 
 
-def _refuse_extents(instruction: Instruction, use: Use) -> str | None:
+def _refuse_extents(instruction: Instruction, use: PrimitiveUse) -> str | None:
     for letter, (extent, step) in _sizes(instruction, use).items():
         if extent % step:
             name = f"axis {letter}" if isinstance(letter, int) else letter
@@ -278,7 +288,7 @@ def _refuse_extents(instruction: Instruction, use: Use) -> str | None:
     return None
 
 
-def _sizes(instruction: Instruction, use: Use) -> dict[int | str, tuple[int, int]]:
+def _sizes(instruction: Instruction, use: PrimitiveUse) -> dict[int | str, tuple[int, int]]:
     """Return the extent of each axis, and the number that it must be a multiple of."""
     extent: dict[int | str, int] = {}
     if use.primitive in PRIMITIVES and "*" not in PRIMITIVES[use.primitive].axes:

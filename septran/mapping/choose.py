@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from septran.errors import LogicError, SepTranError, nearest
 from septran.location import Location
 from septran.machine.model import Machine
-from septran.mapping.mapping import Case, Manner, MappingFile, Preference, TaskMapping
+from septran.mapping.mapping import Manner, MappingFile, Preference, TaskMapping, TunableCase
 from septran.mapping.mistakes import TunableSettingError, UnknownVariantError
 from septran.mapping.resolved import Decision, Setting
 from septran.mapping.rules import Facts, facts_of_site, instance_for, rules_for
@@ -228,7 +228,9 @@ def passed_over(
                 break
 
 
-def _before(preference: Preference, taken: Case, facts: Facts, name: str) -> Iterator[Decision]:
+def _before(
+    preference: Preference, taken: TunableCase, facts: Facts, name: str
+) -> Iterator[Decision]:
     limit = _limit(facts, name)
     if limit is None or not isinstance(taken.value, int) or taken.value >= limit:
         return  # every value is cut to the dimension
@@ -252,7 +254,7 @@ def preferred(table: Mapping[str, Preference], name: str) -> Preference | None:
     return None
 
 
-def pick(preference: Preference, facts: Facts, name: str) -> Case | None:
+def pick(preference: Preference, facts: Facts, name: str) -> TunableCase | None:
     """Return the first case whose condition holds and that fits, else the last that holds.
 
     A size fits when it is at most the dimension that it blocks (``block_N`` blocks ``N``;

@@ -28,7 +28,7 @@ def _empty() -> Table[str, Any]:
 
 
 @dataclass(frozen=True)
-class Case:
+class TunableCase:
     """One value of a tunable, and when it may be taken."""
 
     value: TunableValue
@@ -42,7 +42,7 @@ class Case:
 class Preference:
     """The values of a tunable, best first."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[TunableCase, ...]
     reason: str
     where: Location
     """The line of its name."""

@@ -11,7 +11,7 @@ from septran.machine.model import NONE, Machine
 from septran.mapping.choose import Scope
 from septran.mapping.keys import MEMS
 from septran.mapping.mistakes import NoParallelLoopError, NotVisibleError
-from septran.mapping.resolved import INHERITED, Instance, Place, Setting
+from septran.mapping.resolved import INHERITED, Instance, Setting, TensorMemory
 from septran.task.check.privileges import accesses
 from septran.task.tree import (
     Allocate,
@@ -106,10 +106,12 @@ class Memories:
             )
         )
 
-    def placed(self, mems: Mapping[str, Setting[str]]) -> dict[str, Place]:
+    def placed(self, mems: Mapping[str, Setting[str]]) -> dict[str, TensorMemory]:
         """Return the memory that each tensor is really in, with ``NONE`` resolved."""
         outer = outer_memories(self.task, self.caller, self.launch, self.machine)
-        return {n: Place.of(s, outer[n] if s.value == NONE else s.value) for n, s in mems.items()}
+        return {
+            n: TensorMemory.of(s, outer[n] if s.value == NONE else s.value) for n, s in mems.items()
+        }
 
 
 def outer_memories(

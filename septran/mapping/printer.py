@@ -10,7 +10,7 @@ from septran.machine.loader import machine_names
 from septran.machine.model import NONE, Machine
 from septran.mapping.keys import BINDING, CALLS, KEYS, MEMS, PROC, SINGLE, TUNABLES, nested
 from septran.mapping.mapping import MappingFile, Match, TaskMapping
-from septran.mapping.resolved import Instance, Place, ResolvedMapping, Setting
+from septran.mapping.resolved import Instance, ResolvedMapping, Setting, TensorMemory
 from septran.task.trace.tensors import Padded
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.+-]*")
@@ -39,7 +39,7 @@ def _instance(instance: Instance) -> list[str]:
     rows: list[tuple[str, str, Setting[Any]]] = []
     for key, name, setting in instance.rows():
         text = f"{name}: {_flow(setting.said)}" if name else _flow(setting.value)
-        if isinstance(setting, Place) and setting.value == NONE:
+        if isinstance(setting, TensorMemory) and setting.value == NONE:
             text += f" (in {setting.memory})"
         rows.append((key, text, setting))
     labels = max(14, *(len(key) for key, _, _ in rows))

@@ -13,13 +13,13 @@ from septran.machine.positions import TUNE, Node
 from septran.mapping.conditions import Condition, condition
 from septran.mapping.keys import KEYS, LISTS, SINGLE, TABLES
 from septran.mapping.mapping import (
-    Case,
     Manner,
     MappingFile,
     Match,
     Preference,
     Rule,
     TaskMapping,
+    TunableCase,
 )
 from septran.mapping.mistakes import (
     ConditionError,
@@ -210,7 +210,7 @@ def _tunables(node: Node, reason: str, named: Table[str, Condition]) -> Table[st
     )
 
 
-def _cases(node: Node, named: Table[str, Condition]) -> Iterator[Case]:
+def _cases(node: Node, named: Table[str, Condition]) -> Iterator[TunableCase]:
     plain = _first(node)
     for element in plain.elements if not plain.items else (plain,):
         when, multiple = element.get("when"), element.get("multiple")
@@ -218,7 +218,7 @@ def _cases(node: Node, named: Table[str, Condition]) -> Iterator[Case]:
         value = _first(chosen).value
         holds = condition(when, named) if when else None
         step = int(_first(multiple).value) if multiple else 1  # type: ignore[arg-type]
-        yield Case(value, chosen.where, holds, step)  # type: ignore[arg-type]
+        yield TunableCase(value, chosen.where, holds, step)  # type: ignore[arg-type]
 
 
 def _match(node: Node, named: Table[str, Condition]) -> Match:

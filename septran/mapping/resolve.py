@@ -28,10 +28,10 @@ from septran.mapping.resolved import (
     INHERITED,
     Decision,
     Instance,
-    Place,
     ResolvedMapping,
     Setting,
     Settings,
+    TensorMemory,
 )
 from septran.mapping.rules import Facts, facts_of_task
 from septran.mapping.split import split, with_launches
@@ -338,7 +338,9 @@ class _Task:
                 self.task.location,
             )
 
-    def _demanded(self, proc: Setting[str], mems: Mapping[str, Place]) -> dict[str, Setting[str]]:
+    def _demanded(
+        self, proc: Setting[str], mems: Mapping[str, TensorMemory]
+    ) -> dict[str, Setting[str]]:
         """Return memories that a bound instruction demands of tensors which no plan has placed."""
         leaf = self._leaf(proc, mems)
         free = frozenset(n for n, s in mems.items() if s.reason == INHERITED)
@@ -357,7 +359,7 @@ class _Task:
                     break
         return found
 
-    def _leaf(self, proc: Setting[str], mems: Mapping[str, Place]) -> Leaf:
+    def _leaf(self, proc: Setting[str], mems: Mapping[str, TensorMemory]) -> Leaf:
         placed = {name: place.memory for name, place in mems.items()}
         dtypes = {name: tensor.dtype for name, tensor in self.tensors.items()}
         return Leaf(self.task, proc.value, placed, dtypes)
@@ -392,7 +394,7 @@ class _Task:
         )  # fmt: skip
 
     def _bindings(
-        self, proc: Setting[str], mems: Mapping[str, Place]
+        self, proc: Setting[str], mems: Mapping[str, TensorMemory]
     ) -> tuple[dict[str, Setting[str]], dict[str, Setting[str]]]:
         """Return the instruction for each primitive, and the faster ones that need padded tiles."""
         leaf = self._leaf(proc, mems)

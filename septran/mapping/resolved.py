@@ -42,16 +42,18 @@ class Setting(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Place(Setting[str]):
+class TensorMemory(Setting[str]):
     """The memory of a tensor: its value is what is mapped, ``NONE`` when passed through."""
 
     memory: str = ""
     """The memory that the tensor is really in, with ``NONE`` resolved."""
 
     @staticmethod
-    def of(setting: Setting[str], memory: str) -> Place:
+    def of(setting: Setting[str], memory: str) -> TensorMemory:
         """Return the mapped memory together with the real one."""
-        return Place(setting.value, setting.reason, setting.where, setting.optional, memory=memory)
+        return TensorMemory(
+            setting.value, setting.reason, setting.where, setting.optional, memory=memory
+        )
 
 
 def _empty() -> Mapping[str, Any]:
@@ -92,7 +94,7 @@ class Instance:
     """The mapping author's name for it, or one made from the rule."""
     task: str
     variant: str
-    mems: Mapping[str, Place]
+    mems: Mapping[str, TensorMemory]
     """The memory of each parameter and temporary."""
     settings: Settings
     tunables: Mapping[str, Setting[TunableValue]] = field(default_factory=_empty)

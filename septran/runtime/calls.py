@@ -14,7 +14,7 @@ from typing import Any
 
 from septran.runtime.arguments import scalar_values
 from septran.runtime.arrays import TORCH, Library, increment_version
-from septran.runtime.signature import Signature, Specialisation, Use
+from septran.runtime.signature import Signature, Specialisation, UseMark
 
 
 def call_key(tensors: Sequence[Any], out: Any) -> Hashable:
@@ -50,7 +50,7 @@ class FastCall:
     """The place of each tensor among results and inputs; None where that is the kernel's order."""
     allocators: tuple[Callable[[], Any], ...]
     """An allocator for each output."""
-    use: Use
+    use: UseMark
     """The mark of recent use of the specialisation."""
 
     # Written for speed: with what `ready` does, this is what a call costs beside the kernel.

@@ -87,7 +87,7 @@ class Signature:
         return f"{self.name}({', '.join([*inputs, *star, *scalars])}) -> {outputs}"
 
 
-class Use:
+class UseMark:
     """A mark of use since the last examination (the bit of the clock algorithm)."""
 
     __slots__ = ("recent",)
@@ -106,7 +106,7 @@ class Specialisation:
     stages: Stages
     saved_limits: Roofline | None = None
     """The roofline of a loaded kernel, which has no task tree to count in."""
-    use: Use = field(default_factory=Use, repr=False, compare=False)
+    use: UseMark = field(default_factory=UseMark, repr=False, compare=False)
 
     @property
     def limits(self) -> Roofline:

@@ -32,7 +32,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Operands:
+class CommandOperands:
     """The accesses of all commands to bytes, by unit."""
 
     accesses: Accesses
@@ -41,7 +41,7 @@ class Operands:
     """For each space the end of what is used of it."""
 
 
-def operands(stream: Stream, spaces: Spaces) -> Operands:
+def operands(stream: Stream, spaces: Spaces) -> CommandOperands:
     """Decode and check every command of a stream."""
     table = AccessTable(stream, spaces)
     batches: list[Batch] = []
@@ -64,7 +64,7 @@ def operands(stream: Stream, spaces: Spaces) -> Operands:
                 _check_memories(stream, spaces, batch, touched)
             batches += mine
     accesses, reach = table.finish()
-    return Operands(accesses, tuple(batches), reach)
+    return CommandOperands(accesses, tuple(batches), reach)
 
 
 def layout(instruction: Instruction, operand: str) -> Layout:

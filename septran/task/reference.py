@@ -20,7 +20,14 @@ from septran.ir.numerics import convert
 from septran.ir.primitives import PRIMITIVES
 from septran.ir.views import View
 from septran.location import Location
-from septran.task.check.definedness import Marks, Part, Suspects, missing_of, ranges_of, suspects
+from septran.task.check.definedness import (
+    FollowedView,
+    Suspects,
+    UnwrittenElements,
+    missing_of,
+    ranges_of,
+    suspects,
+)
 from septran.task.errors import IndexRangeError
 from septran.task.frontend.definition import Task
 from septran.task.reference_arguments import (
@@ -120,15 +127,15 @@ class _Held:
 
     array: Array
     view: View
-    marks: Marks | None = None
+    marks: UnwrittenElements | None = None
     """The unwritten elements of a temporary that is written in part; None for other tensors."""
 
     def part(self, view: View) -> View:
         return composed(self.view, view)
 
-    def followed(self, view: View) -> Part | None:
+    def followed(self, view: View) -> FollowedView | None:
         """Return a view with its marks; None where every element is written before it is read."""
-        return None if self.marks is None else Part(self.marks, self.part(view))
+        return None if self.marks is None else FollowedView(self.marks, self.part(view))
 
 
 @dataclass
@@ -184,7 +191,7 @@ class _Run:
         array = np.full(statement.shape, fill, kind)
         whole = View.whole(statement.name, statement.shape, statement.valid)
         partly = (task.path, statement.name) in self.suspects
-        return _Held(array, whole, Marks.of(statement) if partly else None)
+        return _Held(array, whole, UnwrittenElements.of(statement) if partly else None)
 
     def read(self, view: View, env: dict[str, _Held]) -> Array:
         held = env[view.tensor]

@@ -28,15 +28,15 @@ FIRST = "first"
 
 
 @dataclass
-class Names:
+class FreshNames:
     """Returns names that nothing uses yet: ``k``, ``k_1``, ``k_2``."""
 
     taken: set[str] = field(default_factory=set)
 
     @staticmethod
-    def of_loops(body: Iterable[Node]) -> Names:
+    def of_loops(body: Iterable[Node]) -> FreshNames:
         """Return a set of names that contains every loop index in `body`."""
-        return Names({n.variable.name for n in nodes(tuple(body)) if isinstance(n, For)})
+        return FreshNames({n.variable.name for n in nodes(tuple(body)) if isinstance(n, For)})
 
     def fresh(self, wish: str) -> str:
         """Return `wish`, with a number appended where it is taken."""
@@ -182,7 +182,7 @@ def with_stage(node: Node, buffers: frozenset[str], stage: Index) -> Node:
     )
 
 
-def repeated(body: tuple[Node, ...], names: Names) -> tuple[Node, ...]:
+def repeated(body: tuple[Node, ...], names: FreshNames) -> tuple[Node, ...]:
     """Return a second copy of a body, whose loops have fresh indices."""
     result: list[Node] = []
     for node in body:

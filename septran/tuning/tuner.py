@@ -35,7 +35,7 @@ from septran.tuning.candidates import CandidateValues
 from septran.tuning.measuring import MeasuringWorker, Stopped
 from septran.tuning.model import predict
 from septran.tuning.tuning import Trial, Tuning
-from septran.tuning.writing import Source, written
+from septran.tuning.writing import WrittenMapping, written
 
 FINALISTS = 3
 ROUNDS = 5
@@ -80,7 +80,7 @@ class Search:
 
     request: CompileRequest
     """The request: its mapping has `!tune`; its tunables are for all candidates."""
-    source: Source
+    source: WrittenMapping
     choices: CandidateValues
     limits: SearchLimits
     measured: bool
@@ -313,7 +313,7 @@ def search(
         )
     runs = runs_here(request.backend) if measured is None else measured
     values = _scalars(request.entry, scalars)
-    return Search(request, Source.of(request.mapping), choices, limits, runs, values, told)
+    return Search(request, WrittenMapping.of(request.mapping), choices, limits, runs, values, told)
 
 
 def _to_try(tried: Any) -> dict[str, tuple[Candidate, ...]]:

@@ -13,8 +13,7 @@ from septran.errors import CallError
 from septran.format_units import time_text
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import MappingFile
-from septran.mapping.settling import value_text
-from septran.mapping.tune import Point
+from septran.mapping.tune import Point, value_text
 from septran.stage import Displayable
 
 KINDS = {

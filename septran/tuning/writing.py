@@ -14,8 +14,7 @@ from septran.format_units import time_text
 from septran.machine.loader import mappings_root
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import MappingFile
-from septran.mapping.settling import settled, value_text
-from septran.mapping.tune import Candidate, Point
+from septran.mapping.tune import Candidate, Point, settled, value_text
 
 if TYPE_CHECKING:
     from septran.request import CompileRequest
@@ -33,7 +32,7 @@ class Searched(Protocol):
 
 
 @dataclass(frozen=True)
-class Source:
+class WrittenMapping:
     """The mapping as its author wrote it."""
 
     text: str
@@ -44,16 +43,16 @@ class Source:
     """The folder in which `extends` and `machine` are searched."""
 
     @staticmethod
-    def of(mapping: MappingFile) -> Source:
+    def of(mapping: MappingFile) -> WrittenMapping:
         """Return the source of a mapping."""
         path = Path(mapping.file)
         if not path.is_file():  # a text, which is kept for its errors
-            return Source("".join(linecache.getlines(mapping.file)), "", None)
+            return WrittenMapping("".join(linecache.getlines(mapping.file)), "", None)
         base = path.name if path.parent == mappings_root() else ""
-        return Source(path.read_text("utf-8"), base, path.parent)
+        return WrittenMapping(path.read_text("utf-8"), base, path.parent)
 
 
-def written(source: Source, found: Tuning, searched: Searched) -> str:
+def written(source: WrittenMapping, found: Tuning, searched: Searched) -> str:
     """Return the shortest form of mapping that gives exactly the best candidate's program."""
     best = found.ordered[0]
     wanted = searched.stages(best.point)
@@ -74,7 +73,7 @@ def _extending(base: str, tunables: Mapping[str, Candidate]) -> str:
     return f'extends: {base}\nrules:\n  - match: {{task: "*"}}\n    tunables: {{{values}}}\n'
 
 
-def _program(text: str, source: Source, searched: Searched) -> str:
+def _program(text: str, source: WrittenMapping, searched: Searched) -> str:
     try:
         mapping = load_mapping(text, folder=source.folder)
         request = replace(searched.request, mapping=mapping, tunables={})

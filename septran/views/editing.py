@@ -17,8 +17,7 @@ from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import MappingFile
 from septran.mapping.mistakes import MappingSyntaxError, NoMappingError
 from septran.mapping.resolved import ResolvedMapping
-from septran.mapping.settling import value_text
-from septran.mapping.tune import Candidate, Dimension, Point
+from septran.mapping.tune import Candidate, Dimension, Point, value_text
 from septran.views.explanation import Explanation
 
 Explain = Callable[[MappingFile], Explanation]
@@ -57,7 +56,7 @@ class Knob:
 
 
 @dataclass(frozen=True)
-class Draft:
+class EditedText:
     """A text, and what became of it."""
 
     text: str
@@ -83,7 +82,7 @@ def mapping_source(mapping: str | Path) -> tuple[str, Path | None, str]:
     return text, path.parent, path.name
 
 
-def draft(text: str, folder: Path | None, explain: Explain, point: Point) -> Draft:
+def draft(text: str, folder: Path | None, explain: Explain, point: Point) -> EditedText:
     """Load and compile a text as far as the tile program; mistakes are part of the answer."""
     mapping: MappingFile | None = None
     try:
@@ -94,9 +93,9 @@ def draft(text: str, folder: Path | None, explain: Explain, point: Point) -> Dra
         explanation = explain(filled)
     except SepTranError as error:
         file = mapping.file if mapping is not None else ""
-        return Draft(text, tuple(mistakes(error, file)), mapping=mapping)
+        return EditedText(text, tuple(mistakes(error, file)), mapping=mapping)
     found = (*_searched(known, values), *_knobs(explanation.mapping, mapping))
-    return Draft(text, (), explanation, mapping, tuple(found))
+    return EditedText(text, (), explanation, mapping, tuple(found))
 
 
 def mistakes(error: SepTranError, file: str = "") -> Iterator[Mistake]:

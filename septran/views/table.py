@@ -35,7 +35,7 @@ VIEWS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "septran.targets.cpu.run.instrumentation.Recorded": {
             "timeline": "timelines.kernels.timeline"
         },
-        "septran.targets.cuda.run.instrumented_run.Recorded": {
+        "septran.targets.cuda.run.instrumented_run.RecordedRun": {
             "timeline": "timelines.gpu.timeline"
         },
         "septran.targets.cuda.run.emulated_profile.EmulatedProfile": {

@@ -11,7 +11,14 @@ from septran.ir.index import Index, Var, ceil_div
 from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import Engine, Instruction, Machine, Memory, Processor
-from septran.mapping.resolved import Decision, Instance, Place, ResolvedMapping, Setting, Settings
+from septran.mapping.resolved import (
+    Decision,
+    Instance,
+    ResolvedMapping,
+    Setting,
+    Settings,
+    TensorMemory,
+)
 from septran.targets.base import Source
 from septran.task.tree import Launch, Loop, Param, Primitive, TaskNode, TaskTree
 from septran.tile.layouts import Layout
@@ -106,7 +113,7 @@ def build_resolved(tree=None, instance_name="gemm_block_gpu"):
             where = dict.fromkeys("CAB", "GLOBAL")
         mapped = where if task.level < 2 else dict.fromkeys("CAB", "NONE")
         mems = {
-            p.name: Place(mapped[p.name], "rule 2", THERE, memory=where[p.name])
+            p.name: TensorMemory(mapped[p.name], "rule 2", THERE, memory=where[p.name])
             for p in task.params
         }
         name = instance_name if task.level == 1 else f"{task.name}_gpu"

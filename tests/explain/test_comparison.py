@@ -11,7 +11,7 @@ import pytest
 
 import septran
 from septran.mapping.keys import PIPELINE
-from septran.mapping.resolved import Place, Setting
+from septran.mapping.resolved import Setting, TensorMemory
 from septran.views.comparisons.comparison import ABSENT, Comparison, labels
 from septran.views.explanation import Explanation
 
@@ -22,7 +22,7 @@ def two(tree, resolved, program, source):
     block = resolved.instances[1]
     changed = replace(
         block,
-        mems={**block.mems, "A": Place("GLOBAL", memory="GLOBAL")},
+        mems={**block.mems, "A": TensorMemory("GLOBAL", memory="GLOBAL")},
         settings=block.settings.changed(PIPELINE, Setting(1, "default")),
     )
     other = replace(resolved, instances=(resolved.instances[0], changed, *resolved.instances[2:]))

@@ -7,7 +7,7 @@ import pytest
 import septran
 from septran.errors import SepTranError
 from septran.mapping.loader import load_mapping
-from septran.mapping.settling import settled
+from septran.mapping.tune import settled
 from septran.views.editing import draft, mapping_source, turned
 
 

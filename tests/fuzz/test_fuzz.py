@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from septran import operators, task
-from septran.fuzz import Settings, Ways, executors, make_case, run_campaign, run_case
+from septran.fuzz import CampaignSettings, Ways, executors, make_case, run_campaign, run_case
 from septran.fuzz.cases import MACHINES
 from septran.runtime.accuracy import WrongResultError
 from septran.tile.nodes import Copy, rewrite
@@ -208,7 +208,9 @@ def test_a_crash_is_an_outcome_and_is_made_small(tmp_path):
     """A worker that dies at every product: the smallest product is what is kept."""
     seed = next(s for s in range(FIRST, FIRST + 200) if make_case(s).kind == "products")
     command = (sys.executable, "-c", _BROKEN)
-    result = run_campaign(seed, 2, settings=Settings(keep=tmp_path, tries=60, command=command))
+    result = run_campaign(
+        seed, 2, settings=CampaignSettings(keep=tmp_path, tries=60, command=command)
+    )
     assert result.outcomes[0].kind == "crash"
     assert "SIGABRT" in result.outcomes[0].message
     folder = tmp_path / f"seed-{seed}"

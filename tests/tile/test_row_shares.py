@@ -8,7 +8,7 @@ import pytest
 
 from septran.ir import expressions as ex
 from septran.ir.index import Index, axis
-from septran.tile.analyses.row_shares import IndivisibleError, Rows
+from septran.tile.analyses.row_shares import IndivisibleError, RowShares
 from septran.tile.nodes import Region
 
 
@@ -19,7 +19,7 @@ def share(build, part):
     tiles = {n: part(b) for n, b in buffers.items()}
 
     def run(*body):
-        return Rows.of(body, frozenset("CD"), 2, build.machine)
+        return RowShares.of(body, frozenset("CD"), 2, build.machine)
 
     return tiles, run
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from septran.errors import SepTranError
-from septran.mapping.settling import settled
-from septran.views.editing import Draft, Explain, Knob, draft, turned
+from septran.mapping.tune import settled
+from septran.views.editing import EditedText, Explain, Knob, draft, turned
 from septran.views.links import linked, linked_data
 from septran.views.pictures.html import Markup, code, panel, strong
 from septran_widgets.view import View
@@ -136,7 +136,7 @@ class Editor(View):
         return target
 
 
-def figures(draft: Draft, before: dict[str, float]) -> list[Figure]:
+def figures(draft: EditedText, before: dict[str, float]) -> list[Figure]:
     """What the model says: name, value, unit, and the value before the last change."""
     if draft.explanation is None:
         return []

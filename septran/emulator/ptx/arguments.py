@@ -20,7 +20,7 @@ import ml_dtypes
 import numpy as np
 
 from septran.emulator.errors import MisuseError
-from septran.emulator.launch import CudaProgram, Pointer, ShapedLaunch, Structure
+from septran.emulator.launch import CudaProgram, Pointer, ShapedLaunch, StructArgument
 from septran.emulator.ptx.parse import Module, PtxFunction
 
 Array = np.ndarray[Any, Any]
@@ -62,7 +62,7 @@ def program_of(
             "are given", hint=f"its parameters are {wanted or 'none'}",
         )  # fmt: skip
     arrays: dict[str, Array] = {}
-    arguments: list[Pointer | Structure] = []
+    arguments: list[Pointer | StructArgument] = []
     random = np.random.default_rng(seed)
     for parameter, word in zip(kernel.parameters, words, strict=True):
         value = _value(word, random)
@@ -71,7 +71,9 @@ def program_of(
                 raise MisuseError(
                     f"{word} has {len(value)} bytes, and {parameter.name} has {parameter.bytes}"
                 )
-            arguments.append(Structure(parameter.name, _constant(value), max(16, parameter.align)))
+            arguments.append(
+                StructArgument(parameter.name, _constant(value), max(16, parameter.align))
+            )
         elif parameter.bytes != 8:
             raise MisuseError(f"{parameter.name} has {parameter.bytes} bytes: no address of {word}")
         else:

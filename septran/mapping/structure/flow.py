@@ -32,7 +32,7 @@ class Multiply:
 
 
 @dataclass(frozen=True)
-class Compute:
+class ComputedView:
     """A view that is written from others."""
 
     target: View
@@ -48,7 +48,7 @@ class Compute:
     """Whether it asks where elements lie, as a mask by index does."""
 
 
-Event = Union[Multiply, Compute]
+Event = Union[Multiply, ComputedView]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class _Walk:
                     self.events.append(Multiply(own(result), own(left), own(right), loops))
                 case Primitive("copy" | "cast", (target, source)):
                     goal, given = own(target), own(source)
-                    self.events.append(Compute(goal, (given,), loops, (given,), copies=True))
+                    self.events.append(ComputedView(goal, (given,), loops, (given,), copies=True))
                 case Assign(target, value):
                     sources = tuple(map(own, ex.loads(value)))
                     aligned = tuple(map(own, _aligned(value, target.rank)))
@@ -115,9 +115,9 @@ def loop_variables(view: View) -> frozenset[Var]:
 
 def _computation(
     target: View, sources: tuple[View, ...], aligned: tuple[View, ...], value: ex.Expr, loops: Loops
-) -> Compute:
+) -> ComputedView:
     nodes = tuple(ex.walk(value))
-    return Compute(
+    return ComputedView(
         target, sources, loops, aligned,
         copies=len(sources) == 1 and all(isinstance(n, ex.Load | ex.Cast) for n in nodes),
         reduces=any(isinstance(n, ex.Reduce) for n in nodes),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from septran.ir.index import Index, Var, axis
 from septran.ir.views import View
 from septran.mapping.structure.flow import (
-    Compute,
+    ComputedView,
     Flow,
     Loops,
     Multiply,
@@ -140,7 +140,7 @@ class _Analysis:
         self.carried |= repeats and any(n >= number for n, _ in used)
         self._written(event.result, operands, used | {(number, False)})
 
-    def _compute(self, event: Compute) -> None:
+    def _compute(self, event: ComputedView) -> None:
         used = frozenset(m for view in event.sources for m in self.made.get(view.tensor, ()))
         self.masked |= event.positions and bool(used)
         self.reduces |= event.reduces and not used
@@ -211,10 +211,10 @@ class _Analysis:
         """Temporaries after parameters, so that extents are those of what a caller passes."""
         return view.tensor in self.flow.allocated
 
-    def _steps(self, tensor: str, seen: set[str]) -> Iterator[Compute]:
+    def _steps(self, tensor: str, seen: set[str]) -> Iterator[ComputedView]:
         """Where the elements of a tensor go, one by one."""
         for event in self.flow.events:
-            if not isinstance(event, Compute) or event.target.tensor in seen:
+            if not isinstance(event, ComputedView) or event.target.tensor in seen:
                 continue
             if any(view.tensor == tensor for view in event.aligned):
                 yield event
@@ -226,7 +226,7 @@ class _Analysis:
         while True:
             steps = [
                 e for e in self.flow.events
-                if isinstance(e, Compute) and e.target.tensor == view.tensor and e.aligned
+                if isinstance(e, ComputedView) and e.target.tensor == view.tensor and e.aligned
             ]  # fmt: skip
             if len(steps) != 1 or not steps[0].target.is_plain or len(steps[0].aligned) != 1:
                 return
@@ -241,7 +241,7 @@ class _Analysis:
         """Whether an operand is computed, and not from products' results."""
         names = {v.tensor for v, exact in self._origins(view) if exact}
         return any(
-            isinstance(e, Compute) and e.target.tensor in names and not e.copies
+            isinstance(e, ComputedView) and e.target.tensor in names and not e.copies
             for e in self.flow.events
         ) and not any(self.made.get(name) for name in names)
 
@@ -272,6 +272,6 @@ def _order(loops: Loops, kinds: Mapping[Var, str]) -> tuple[str, ...]:
     return tuple(k for n, k in enumerate(walked) if n == 0 or walked[n - 1] != k)
 
 
-def _is_whole(step: Compute, tensor: str) -> bool:
+def _is_whole(step: ComputedView, tensor: str) -> bool:
     """Whether a computation takes all of a tensor, so that its parts are parts of the target."""
     return any(view.tensor == tensor and view.is_plain for view in step.aligned)

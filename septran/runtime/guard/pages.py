@@ -25,7 +25,7 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 @dataclass(frozen=True)
-class Place:
+class GuardedRegion:
     """A region in use."""
 
     name: str
@@ -64,9 +64,9 @@ class Pages:
 
     at_end: bool
     """Whether regions end with their pages; else they begin with them."""
-    places: list[Place] = field(default_factory=list)
+    places: list[GuardedRegion] = field(default_factory=list)
 
-    def place(self, name: str, size: int, alignment: int) -> Place:
+    def place(self, name: str, size: int, alignment: int) -> GuardedRegion:
         """Return a new region at a multiple of `alignment` bytes; raises MemoryError."""
         room = -(-max(1, size) // _PAGE) * _PAGE
         base = _libc().mmap(None, room + 2 * REACH, _NONE, _PRIVATE, -1, 0)
@@ -77,7 +77,7 @@ class Pages:
         # Rounding down leaves less than `alignment` bytes before the guard page, where writes are
         # seen by `touched`, and reads are not seen.
         start = (low + room - size) // alignment * alignment if self.at_end else low
-        place = Place(name, start, size, (low, low + room))
+        place = GuardedRegion(name, start, size, (low, low + room))
         self.places.append(place)
         return place
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from septran.dtypes import numpy_dtype
 from septran.runtime.arrays import NUMPY
-from septran.runtime.guard.pages import Pages, Place, on_fault
+from septran.runtime.guard.pages import GuardedRegion, Pages, on_fault
 from septran.targets.base import GuardedCode, Guarding, Room
 from septran.targets.registry import guarding_for
 
@@ -41,7 +41,7 @@ class Rooms:
     rooms: Mapping[int, Room]
     """The rooms by the size that the code requests."""
     pages: Pages
-    places: dict[tuple[int, int], Place] = field(default_factory=dict)
+    places: dict[tuple[int, int], GuardedRegion] = field(default_factory=dict)
 
     def give(self, _type: int, _device: int, asked: int, _code: int, _bits: int) -> int:
         """Return the address of a room full of poison."""
@@ -107,7 +107,7 @@ def run(target: Guarding, request: Mapping[str, Any], pages: Pages) -> str | Non
     return None
 
 
-def _placed(file: Path, tensor: Mapping[str, Any], pages: Pages) -> tuple[Place, Any]:
+def _placed(file: Path, tensor: Mapping[str, Any], pages: Pages) -> tuple[GuardedRegion, Any]:
     """Return a tensor between guard pages, and the array to pass on."""
     content = file.read_bytes()
     place = pages.place(tensor["name"], len(content), 1)

@@ -19,7 +19,7 @@ import numpy as np
 from septran.machine.model import Engine, Instruction
 from septran.simulator.hardware import Hardware
 from septran.simulator.hazards.accesses import Accesses
-from septran.simulator.operands import Operands
+from septran.simulator.operands import CommandOperands
 from septran.simulator.spaces import Spaces
 from septran.simulator.stream import Commands, Stream
 
@@ -53,7 +53,7 @@ class Costs:
         return Costs(*(getattr(self, f.name)[form] for f in fields(self)))
 
 
-def costs(stream: Stream, spaces: Spaces, work: Operands) -> Costs:
+def costs(stream: Stream, spaces: Spaces, work: CommandOperands) -> Costs:
     """Cycles, bytes and operations of every command."""
     size = len(stream)
     cycles, lead, flops = (np.zeros(size, np.int64) for _ in range(3))
@@ -81,7 +81,7 @@ def costs(stream: Stream, spaces: Spaces, work: Operands) -> Costs:
     return Costs(cycles, shared, rate, lead, pipe, moved, flops)
 
 
-def _copies(work: Operands, size: int) -> Array:
+def _copies(work: CommandOperands, size: int) -> Array:
     """Return which commands an engine carries out."""
     copies = np.zeros(size, bool)
     for batch in work.batches:

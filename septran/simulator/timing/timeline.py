@@ -81,12 +81,12 @@ class CountingFlag:
     sets: list[tuple[int, int]] = field(default_factory=list)
     """(time, command)."""
     waits: list[tuple[int, int]] = field(default_factory=list)
-    stuck: list[Lane] = field(default_factory=list)
+    stuck: list[RunningQueue] = field(default_factory=list)
     """Queues at whose head it cannot be set or waited for yet."""
 
 
 @dataclass(slots=True)
-class Lane:
+class RunningQueue:
     """One queue of one core while it runs."""
 
     control: Control
@@ -108,10 +108,10 @@ class Control:
 
     core: int
     commands: list[int]
-    lanes: list[Lane] = field(default_factory=list)
+    lanes: list[RunningQueue] = field(default_factory=list)
     next: int = 0
     time: int = 0
-    waits_for: Lane | None = None
+    waits_for: RunningQueue | None = None
     """The queue that is full."""
     syncs: bool = False
     """Whether it waits for all its queues."""
@@ -147,18 +147,18 @@ class _Clockwork:
         self.flag, self.full, self.bandwidth, self.sync = ([0] * self.size for _ in range(4))
         self.order: list[int] = []
         self.pairs: list[tuple[int, int]] = []
-        self.ready: list[Lane | Control] = list(self.controls)
+        self.ready: list[RunningQueue | Control] = list(self.controls)
         self.met = 0
 
-    def _lanes(self, delays: Delays) -> list[Lane | None]:
+    def _lanes(self, delays: Delays) -> list[RunningQueue | None]:
         """The queue of each command; None for what the control core does itself."""
         queues = self.stream.hardware.queues
-        lanes: list[Lane | None] = []
+        lanes: list[RunningQueue | None] = []
         for control in self.controls:
             for queue in queues:
                 late = delays.lanes[len(lanes)] if delays.lanes else 0
                 depth = math.inf if queue.depth is None else queue.depth
-                lane = Lane(control, depth, late, late)
+                lane = RunningQueue(control, depth, late, late)
                 control.lanes.append(lane)
                 lanes.append(lane)
         queue_of = self.stream.queue
@@ -185,7 +185,7 @@ class _Clockwork:
         while True:
             while ready:
                 agent = ready.pop()
-                if isinstance(agent, Lane):
+                if isinstance(agent, RunningQueue):
                     self._advance(agent)
                 else:
                     self._issue(agent)
@@ -275,7 +275,7 @@ class _Clockwork:
         self.met = 0
         self.ready.extend(self.controls)
 
-    def _advance(self, lane: Lane) -> None:
+    def _advance(self, lane: RunningQueue) -> None:
         """Start entries of a queue until it is empty or must wait."""
         entries, before = lane.entries, lane.head
         while lane.head < len(entries):
@@ -302,7 +302,7 @@ class _Clockwork:
         elif control.syncs and lane.head == len(entries) and not lane.on_port:
             self.ready.append(control)
 
-    def _ended(self, lane: Lane, n: int, end: int) -> None:
+    def _ended(self, lane: RunningQueue, n: int, end: int) -> None:
         # In order, even where an adversary lets an earlier copy arrive late.
         if end < lane.done:
             end = lane.done
@@ -325,7 +325,7 @@ class _Clockwork:
         lane.on_port = False
         self._advance(lane)
 
-    def _flag(self, lane: Lane, n: int) -> bool:
+    def _flag(self, lane: RunningQueue, n: int) -> bool:
         """Set or wait at the head of a queue; whether it could."""
         flag = self.flag_of[n]
         assert flag is not None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from septran.simulator.hazards.accesses import Accesses, span
-from septran.simulator.operands import Batch, Operands
+from septran.simulator.operands import Batch, CommandOperands
 from septran.simulator.spaces import Spaces
 from septran.simulator.stream import COLUMNS, Stream
 from septran.simulator.units import copying, matrix, vector
@@ -39,7 +39,9 @@ class Program:
     """Parameters that nobody writes."""
 
     @staticmethod
-    def of(stream: Stream, spaces: Spaces, work: Operands, memories: tuple[Array, ...]) -> Program:
+    def of(
+        stream: Stream, spaces: Spaces, work: CommandOperands, memories: tuple[Array, ...]
+    ) -> Program:
         """Build each different command once."""
         program = Program(stream, spaces, Views(memories), [None] * len(stream.forms))
         for batch in work.batches:

@@ -14,7 +14,7 @@ from septran.simulator.units.numerics import to_single
 Array = np.ndarray[Any, Any]
 
 
-class Operand(NamedTuple):
+class OperandStart(NamedTuple):
     """The start of an operand."""
 
     space: int
@@ -38,9 +38,9 @@ class Call(NamedTuple):
         """An argument."""
         return self.row[self.columns[name]]
 
-    def place(self, name: str) -> Operand:
+    def place(self, name: str) -> OperandStart:
         """Return where an operand begins."""
-        return Operand(self.spaces[name][self.number], self.offsets[name][self.number])
+        return OperandStart(self.spaces[name][self.number], self.offsets[name][self.number])
 
 
 class Converted:
@@ -78,7 +78,7 @@ class Views:
 
     def view(
         self,
-        operand: Operand,
+        operand: OperandStart,
         kind: np.dtype[Any],
         shape: tuple[int, ...],
         strides: tuple[int, ...],
@@ -91,7 +91,7 @@ class Views:
 
     def keep(
         self,
-        operand: Operand,
+        operand: OperandStart,
         kind: np.dtype[Any],
         shape: tuple[int, int],
         stride: int,

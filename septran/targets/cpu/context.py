@@ -15,7 +15,7 @@ from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.arithmetic.mathematics import VectorArithmetic
 from septran.targets.cpu.simd import VectorUnit
 from septran.targets.cpu.writer import CpuWriter
-from septran.targets.lower.indices import Scope
+from septran.targets.lower.indices import WritingScope
 from septran.targets.lower.indices import divisor as divisor_of
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Region
@@ -28,7 +28,7 @@ MOST_VALUES = 4096
 
 
 @dataclass
-class Context(Scope):
+class Context(WritingScope):
     """The state of one lowering."""
 
     writer: CpuWriter

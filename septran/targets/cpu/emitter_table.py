@@ -28,7 +28,7 @@ Emit = Callable[[Context, Sequence[Compute], Sequence[Buffer]], None]
 
 
 @dataclass(frozen=True)
-class Instruction:
+class InstructionEmitter:
     """The emitter of one instruction of a machine file."""
 
     primitive: str
@@ -43,12 +43,12 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class Emitters:
+class CpuEmitters:
     """All that a kernel can be written with. Loops are written by the lowering itself."""
 
     copies: Mapping[str, Callable[[Context, Copy], None]]
     """Emitters of copies, by engine."""
-    computes: Mapping[str, Instruction]
+    computes: Mapping[str, InstructionEmitter]
     """Emitters of computations, by instruction."""
 
     @property
@@ -59,38 +59,38 @@ class Emitters:
 
 # Which variant an instruction's emitter writes (a register tile, or dot products of vectors where
 # both operands lie along the summed axis) follows from layouts, which a mapping gives, too.
-EMITTERS = Emitters(
+EMITTERS = CpuEmitters(
     copies=MappingProxyType({"load_store": emit_copy}),
     computes=MappingProxyType(
         {
-            "avx512_vnni": Instruction(
+            "avx512_vnni": InstructionEmitter(
                 "gemm", emit_byte_dots, frozenset(EXACT_STEPS), emit_computed=emit_computed_dots
             ),
-            "avx_vnni": Instruction(
+            "avx_vnni": InstructionEmitter(
                 "gemm",
                 emit_short_vector_byte_dots,
                 frozenset(EXACT_STEPS),
                 emit_computed=emit_computed_sums,
             ),
-            "byte_pairs": Instruction(
+            "byte_pairs": InstructionEmitter(
                 "gemm", emit_widened_byte_dots, frozenset(EXACT_STEPS), "int16", emit_computed_sums
             ),
-            "avx512_bf16": Instruction(
+            "avx512_bf16": InstructionEmitter(
                 "gemm", emit_bfloat16_dots, frozenset(SHORT), emit_computed=emit_computed
             ),
-            "dotprod": Instruction("gemm", emit_neon_byte_dots, frozenset(EXACT_STEPS)),
-            "i8mm": Instruction("gemm", emit_neon_byte_dots, frozenset(EXACT_STEPS)),
-            "fma_microkernel": Instruction(
+            "dotprod": InstructionEmitter("gemm", emit_neon_byte_dots, frozenset(EXACT_STEPS)),
+            "i8mm": InstructionEmitter("gemm", emit_neon_byte_dots, frozenset(EXACT_STEPS)),
+            "fma_microkernel": InstructionEmitter(
                 "gemm", emit_multiply_adds, frozenset(SHORT), emit_computed=emit_computed
             ),
-            "int8_microkernel": Instruction(
+            "int8_microkernel": InstructionEmitter(
                 "gemm", emit_exact_sums, frozenset(EXACT_STEPS), emit_computed=emit_computed_sums
             ),
-            "muladd_microkernel": Instruction(
+            "muladd_microkernel": InstructionEmitter(
                 "gemm", emit_multiply_adds, frozenset(SHORT), emit_computed=emit_computed
             ),
-            "scalar": Instruction("gemm", emit_scalar),
-            "vector": Instruction("map", emit_maps),
+            "scalar": InstructionEmitter("gemm", emit_scalar),
+            "vector": InstructionEmitter("map", emit_maps),
         }
     ),
 )

@@ -17,13 +17,13 @@ from septran.targets.cuda.fragment.fragments import Fragment, Holding
 from septran.targets.cuda.fragment.mathematics import CudaArithmetic
 from septran.targets.cuda.state import KernelState
 from septran.targets.cuda.writer import CudaWriter
-from septran.targets.lower.indices import Scope
+from septran.targets.lower.indices import WritingScope
 from septran.targets.lower.writer import Expr
 from septran.tile.layouts import Layout
 from septran.tile.nodes import Buffer, Remark, TileProgram
 
 if TYPE_CHECKING:
-    from septran.targets.cuda.emitters import Emitters
+    from septran.targets.cuda.emitters import CudaEmitters
     from septran.targets.cuda.sync.clusters import Cluster
 
 LARGEST_SHARED = 1 << 18
@@ -74,7 +74,7 @@ class Scratch:
 
 
 @dataclass
-class Context(Scope):
+class Context(WritingScope):
     """The state of one kernel's lowering."""
 
     writer: CudaWriter
@@ -86,7 +86,7 @@ class Context(Scope):
     """The thread's number in its block."""
     shared: Any
     """Dynamic shared memory as bytes."""
-    emitters: Emitters
+    emitters: CudaEmitters
     """The table that says what writes each node."""
     cluster: Cluster
     """The loops whose iterations are the blocks of one cluster."""

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.copy import cp_async, epilogue, gather, stores, tma
 from septran.targets.cuda.copy.copies import emit_statements
-from septran.targets.cuda.emitters import Emitters
+from septran.targets.cuda.emitters import CudaEmitters
 from septran.targets.cuda.gemm import mma_sync, wgmma
 from septran.targets.cuda.gemm.simt import demand_simt, emit_simt
 from septran.targets.cuda.sync import channels
@@ -21,7 +21,7 @@ def _tma(context: Context, copy: Copy) -> None:
     (tma.load if inward else tma.store)(context, copy)
 
 
-EMITTERS = Emitters(
+EMITTERS = CudaEmitters(
     nodes=MappingProxyType(
         {
             For: emit_for,

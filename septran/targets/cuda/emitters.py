@@ -15,7 +15,7 @@ Demand = Callable[[Context, Compute], Mapping[str, Fragment]]
 
 
 @dataclass(frozen=True)
-class Emitters:
+class CudaEmitters:
     """All that a kernel can be written with; `emitter_table` has the one there is."""
 
     nodes: Mapping[type, Emit]

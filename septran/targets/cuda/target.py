@@ -102,7 +102,7 @@ class CudaTarget:
         """When each warpgroup or block did what."""
         from septran.targets.cuda.run import instrumented_run as marked_run
 
-        return marked_run.Recorded(marked_run.record(program, arguments, zeros))
+        return marked_run.RecordedRun(marked_run.record(program, arguments, zeros))
 
     def fingerprint(self) -> str:
         """TVM's version, the compiler's, and the code that prints, compiles and launches."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from septran.ir.index import Index
 from septran.simulator.queues import Queues
-from septran.targets.dsa.steps import Handover, Step, Use, Work, walk, works
+from septran.targets.dsa.steps import Handover, MemoryUse, QueuedWork, Step, walk, works
 from septran.tile.nodes import Acquire, Channel, Copy, Release, TileProgram
 
 ARRIVED, FREE = "arrived", "free"
@@ -160,9 +160,9 @@ def _peers(body: tuple[Step, ...], queue: int, channels: Sequence[Channel]) -> t
     return tuple(sorted(found))
 
 
-def _local(work: Work) -> Iterator[Use]:
+def _local(work: QueuedWork) -> Iterator[MemoryUse]:
     return (use for use in work.uses if use.local)
 
 
-def _same(use: Use, uses: Sequence[Use]) -> bool:
+def _same(use: MemoryUse, uses: Sequence[MemoryUse]) -> bool:
     return any(use.buffer == u.buffer and use.conflicts(u) for u in uses)

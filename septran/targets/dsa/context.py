@@ -15,7 +15,7 @@ from septran.machine.model import Machine
 from septran.simulator.commands import ADDRESS, EXTERNS
 from septran.simulator.queues import Queues
 from septran.targets.dsa.runs import fused, runs, slope
-from septran.targets.lower.indices import Scope, flat_offset
+from septran.targets.lower.indices import WritingScope, flat_offset
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Buffer, Node, Origin, Region
 
@@ -86,7 +86,7 @@ class Access:
 
 
 @dataclass
-class Context(Scope):
+class Context(WritingScope):
     """The state of one lowering."""
 
     machine: Machine

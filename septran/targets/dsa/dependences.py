@@ -17,10 +17,10 @@ from septran.targets.dsa.channels import ARRIVED, FREE, FlagRing, Flags
 from septran.targets.dsa.steps import (
     Fence,
     Handover,
-    Loop,
+    MemoryUse,
+    QueuedWork,
     Step,
-    Use,
-    Work,
+    StepLoop,
     private,
     works,
 )
@@ -104,7 +104,7 @@ class Dependences:
 
     flags: Flags
     queues: Queues
-    works: dict[int, Work]
+    works: dict[int, QueuedWork]
     needed: dict[Step, tuple[Order, ...]] = field(default_factory=dict)
     """In front of each step."""
 
@@ -112,17 +112,17 @@ class Dependences:
         """Walk a body; gives what is known behind it."""
         for step in body:
             match step:
-                case Work():
+                case QueuedWork():
                     self._work(step, state)
                 case Handover():
                     self._handover(step, state)
                 case Fence():
                     state.forget()
-                case Loop():
+                case StepLoop():
                     state = self._loop(step, state)
         return state
 
-    def _loop(self, loop: Loop, state: State) -> State:
+    def _loop(self, loop: StepLoop, state: State) -> State:
         if loop.node.extent == Index.of(1):
             self.needed[loop] = ()
             return self.body(loop.body, state)
@@ -152,14 +152,14 @@ class Dependences:
             return end.shifted(last) if extent.as_int() > 0 else state
         return state.meet(end.shifted(last))
 
-    def _ahead(self, loop: Loop, inside: Mapping[int, Work], state: State) -> None:
+    def _ahead(self, loop: StepLoop, inside: Mapping[int, QueuedWork], state: State) -> None:
         """Wait once in front of a loop for what was done before it, not in each iteration."""
         found: list[Order] = []
         for work in inside.values():
             found += self._orders(work, state, skip=inside)
         self._note(loop, found)
 
-    def _work(self, work: Work, state: State) -> None:
+    def _work(self, work: QueuedWork, state: State) -> None:
         self._note(work, self._orders(work, state))
         parts = [(work.number, local) for local in {use.local for use in work.uses}]
         state.run(parts, work.queue)
@@ -169,7 +169,7 @@ class Dependences:
         self.needed[step] = tuple(unique[key] for key in sorted(unique))
 
     def _orders(
-        self, work: Work, state: State, skip: Mapping[int, Work] | None = None
+        self, work: QueuedWork, state: State, skip: Mapping[int, QueuedWork] | None = None
     ) -> list[Order]:
         """The orders that a piece of work needs before it; from then on they are known."""
         found = []
@@ -193,7 +193,7 @@ class Dependences:
             state.order(before, after)
 
     def _clash(
-        self, before: Work, after: Work, local: bool, released: frozenset[FlagRing]
+        self, before: QueuedWork, after: QueuedWork, local: bool, released: frozenset[FlagRing]
     ) -> str | None:
         """Why two pieces of work conflict in a way that no channel orders; None if not."""
         for one in before.uses:
@@ -204,7 +204,12 @@ class Dependences:
         return None
 
     def _handled(
-        self, before: Work, one: Use, after: Work, other: Use, released: frozenset[FlagRing]
+        self,
+        before: QueuedWork,
+        one: MemoryUse,
+        after: QueuedWork,
+        other: MemoryUse,
+        released: frozenset[FlagRing],
     ) -> bool:
         """Whether a channel's handshake orders two uses of one of its buffers."""
         if one.buffer != other.buffer:
@@ -221,7 +226,7 @@ class Dependences:
             and ring in released
         )
 
-    def _ring(self, work: Work) -> FlagRing | None:
+    def _ring(self, work: QueuedWork) -> FlagRing | None:
         if isinstance(work.node, Copy) and work.node.channel is not None:
             return self.flags.ring(work.node.channel)
         return None
@@ -262,7 +267,7 @@ def _recounted(token: Token, change: Mapping[Var, Index]) -> Token:
     return ring, kind, source, target, fill.substitute(change)
 
 
-def _why(one: Use, other: Use) -> str:
+def _why(one: MemoryUse, other: MemoryUse) -> str:
     """The dependence between two uses, as a reason."""
     if not one.buffer:
         return f"{one.space} holds the temporaries of one at a time"
@@ -292,14 +297,14 @@ def fenced(program: TileProgram, body: tuple[Step, ...]) -> tuple[Step, ...]:
 class _Fences:
     own: set[str]
     """Temporaries that each core has for itself."""
-    pending: dict[Use, None] = field(default_factory=dict)
+    pending: dict[MemoryUse, None] = field(default_factory=dict)
     """Uses of main memory since the last barrier of all cores."""
 
     def body(self, body: tuple[Step, ...]) -> tuple[Step, ...]:
         found: list[Step] = []
         for step in body:
-            if isinstance(step, Loop) and step.node.processor is None:
-                found.append(Loop(step.node, self._loop(step)))
+            if isinstance(step, StepLoop) and step.node.processor is None:
+                found.append(StepLoop(step.node, self._loop(step)))
                 continue
             uses = self._uses(step)
             if any(use.conflicts(before) for use in uses for before in self.pending):
@@ -309,7 +314,7 @@ class _Fences:
             found.append(step)
         return tuple(found)
 
-    def _loop(self, loop: Loop) -> tuple[Step, ...]:
+    def _loop(self, loop: StepLoop) -> tuple[Step, ...]:
         """Twice, as the second iteration comes after the first."""
         before = dict(self.pending)
         self.body(loop.body)
@@ -318,8 +323,8 @@ class _Fences:
         self.pending = {**before, **self.pending}
         return self.body(loop.body)
 
-    def _uses(self, step: Step) -> list[Use]:
-        inside = works((step,)) if isinstance(step, Loop | Work) else ()
+    def _uses(self, step: Step) -> list[MemoryUse]:
+        inside = works((step,)) if isinstance(step, StepLoop | QueuedWork) else ()
         return [
             use
             for work in inside

@@ -27,10 +27,10 @@ from septran.targets.dsa.matrix import emit_gemm
 from septran.targets.dsa.steps import (
     Fence,
     Handover,
-    Loop,
+    QueuedWork,
     Step,
+    StepLoop,
     Stepper,
-    Work,
     core_count,
     private,
     workspaces,
@@ -198,14 +198,14 @@ class _Lowering:
         for step in body:
             self._order(step)
             match step:
-                case Work():
+                case QueuedWork():
                     self._work(step)
                 case Handover():
                     self._handover(step)
                 case Fence():
                     with self.context.writer.origin(f"cores meet: {step.node.origin}"):
                         self.context.command("barrier")
-                case Loop():
+                case StepLoop():
                     self._loop(step)
 
     def _order(self, step: Step) -> None:
@@ -225,7 +225,7 @@ class _Lowering:
                 self.context.command("set_flag", **ends)
                 self.context.command("wait_flag", **ends)
 
-    def _work(self, step: Work) -> None:
+    def _work(self, step: QueuedWork) -> None:
         touched = regions(step.node)
         with self._alone(), self.context.note(step.node), self.context.rows(touched):
             if isinstance(step.node, Copy):
@@ -265,7 +265,7 @@ class _Lowering:
             flag = self.flags.numbers[ring, kind, *pair].of(fill)
             self.context.command(command, src=pair[0], dst=pair[1], flag=flag)
 
-    def _loop(self, step: Loop) -> None:
+    def _loop(self, step: StepLoop) -> None:
         loop = step.node
         if loop.processor is not None and not self.spread:
             self._spread(step)
@@ -274,7 +274,7 @@ class _Lowering:
             self.context.alias(loop.variable, index)
             self._body(step.body)
 
-    def _spread(self, step: Loop) -> None:
+    def _spread(self, step: StepLoop) -> None:
         """Deal a nest of loops over cores out, by its flat iteration number."""
         self.spread = True
         if self.cores == 1:
@@ -283,11 +283,11 @@ class _Lowering:
             self._deal(step)
         self.spread = False
 
-    def _deal(self, step: Loop) -> None:
+    def _deal(self, step: StepLoop) -> None:
         nest = [step]
         while len(nest[-1].body) == 1:
             inner = nest[-1].body[0]
-            if not (isinstance(inner, Loop) and _over_cores(inner.node)):
+            if not (isinstance(inner, StepLoop) and _over_cores(inner.node)):
                 break
             nest.append(inner)
         total = step.node.extent * math.prod(s.node.extent.as_int() for s in nest[1:])

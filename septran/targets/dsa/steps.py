@@ -33,7 +33,7 @@ Hand = Union[Acquire, Commit, Wait, Release]
 
 
 @dataclass(frozen=True)
-class Use:
+class MemoryUse:
     """Bytes of a memory (or a whole buffer of main memory) that something reads or writes."""
 
     space: str
@@ -49,21 +49,21 @@ class Use:
         """Whether iterations of a parallel loop may use the same bytes: not of parameters."""
         return not self.space.startswith(":")
 
-    def conflicts(self, other: Use) -> bool:
+    def conflicts(self, other: MemoryUse) -> bool:
         """Whether the order of the two matters."""
         overlap = self.first < other.last and other.first < self.last
         return self.space == other.space and overlap and (self.written or other.written)
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class QueuedWork:
     """A copy or a computation: commands on one queue."""
 
     number: int
     """Position in program order."""
     node: Copy | Compute
     queue: int
-    uses: tuple[Use, ...]
+    uses: tuple[MemoryUse, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,27 +81,27 @@ class Fence:
 
 
 @dataclass(frozen=True, eq=False)
-class Loop:
+class StepLoop:
     """A loop of the program."""
 
     node: For
     body: tuple[Step, ...]
 
 
-Step = Union[Work, Handover, Fence, Loop]
+Step = Union[QueuedWork, Handover, Fence, StepLoop]
 
 
 def walk(body: tuple[Step, ...]) -> Iterator[Step]:
     """All steps, loops before what is in them."""
     for step in body:
         yield step
-        if isinstance(step, Loop):
+        if isinstance(step, StepLoop):
             yield from walk(step.body)
 
 
-def works(body: tuple[Step, ...]) -> Iterator[Work]:
+def works(body: tuple[Step, ...]) -> Iterator[QueuedWork]:
     """All work in program order."""
-    return (step for step in walk(body) if isinstance(step, Work))
+    return (step for step in walk(body) if isinstance(step, QueuedWork))
 
 
 @dataclass
@@ -121,9 +121,9 @@ class Stepper:
         match node:
             case Copy() | Compute():
                 self.count += 1
-                return Work(self.count, node, self.queues.of(node), self.uses(node))
+                return QueuedWork(self.count, node, self.queues.of(node), self.uses(node))
             case For():
-                return Loop(node, self.body(node.body))
+                return StepLoop(node, self.body(node.body))
             case Role():
                 raise unsupported(
                     node.origin,
@@ -136,7 +136,7 @@ class Stepper:
             case _:
                 return Handover(node)
 
-    def uses(self, node: Copy | Compute) -> tuple[Use, ...]:
+    def uses(self, node: Copy | Compute) -> tuple[MemoryUse, ...]:
         """Return what a node reads and writes, with the memory of its temporaries."""
         found = [self._use(r.buffer, False) for r in reads(node)]
         found += [self._use(r.buffer, True) for r in writes(node)]
@@ -144,15 +144,15 @@ class Stepper:
             memory = self.program.machine.instruction(node.instruction).options.get("temporaries")
             if memory is not None:
                 name = self.program.machine.memory(str(memory)).name
-                found.append(Use(name, self._starts.get(name, 0), 1 << 62, True, ""))
+                found.append(MemoryUse(name, self._starts.get(name, 0), 1 << 62, True, ""))
         return tuple(dict.fromkeys(found))
 
-    def _use(self, name: str, written: bool) -> Use:
+    def _use(self, name: str, written: bool) -> MemoryUse:
         place = self._places.get(name)
         if place is None:
             mark = ":" if name in self.program.params else "@"
-            return Use(f"{mark}{name}", 0, 1, written, name)
-        return Use(place[0], place[1], place[1] + place[2], written, name)
+            return MemoryUse(f"{mark}{name}", 0, 1, written, name)
+        return MemoryUse(place[0], place[1], place[1] + place[2], written, name)
 
     @cached_property
     def _starts(self) -> Mapping[str, int]:

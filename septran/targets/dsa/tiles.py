@@ -48,7 +48,7 @@ class StridedTile:
 
 
 @dataclass(frozen=True)
-class Number:
+class UniformValue:
     """One number for all elements."""
 
     value: Any
@@ -56,7 +56,7 @@ class Number:
     dtype: str
 
 
-Operand = Union[StridedTile, Number]
+Operand = Union[StridedTile, UniformValue]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Operation:
 
 
 @dataclass
-class Scratch:
+class TemporaryMemory:
     """The memory of temporaries, as one flat buffer for each dtype."""
 
     memory: str
@@ -131,7 +131,7 @@ class Planner:
     """Makes the operations of one statement for strips of at most `high` x `wide`."""
 
     context: Context
-    scratch: Scratch
+    scratch: TemporaryMemory
     high: int
     wide: int
     operations: list[Operation] = field(default_factory=list)
@@ -207,17 +207,17 @@ class Planner:
         """The value of `expr` at a point, perhaps written `into` a tile."""
         if not isinstance(expr, ex.Constant) and _constant(expr):
             folded = evaluate(expr, _nothing, {}, {}, _nothing)
-            return Number(folded.reshape(()).item(), expr.dtype)
+            return UniformValue(folded.reshape(()).item(), expr.dtype)
         match expr:
             case ex.Load():
                 assert isinstance(expr.view, Region)
                 return self.load(expr.view, point)
             case ex.Constant():
-                return self.cast(Number(expr.value, ""), expr.dtype)
+                return self.cast(UniformValue(expr.value, ""), expr.dtype)
             case ex.Scalar():
-                return Number(self.context.scalars[expr.name], expr.dtype)
+                return UniformValue(self.context.scalars[expr.name], expr.dtype)
             case ex.IndexValue():
-                return Number(expr.index, expr.dtype)
+                return UniformValue(expr.index, expr.dtype)
             case ex.Position():
                 return self.position(expr, point)
             case ex.Unary():
@@ -242,8 +242,8 @@ class Planner:
         """A value in another dtype."""
         if value.dtype == dtype:
             return value
-        if isinstance(value, Number) and _in_c(value, dtype):
-            return Number(_converted(value.value, dtype), dtype)
+        if isinstance(value, UniformValue) and _in_c(value, dtype):
+            return UniformValue(_converted(value.value, dtype), dtype)
         value = self.elements(value)
         target = self.result(dtype, [value], into)
         return self.operation(
@@ -264,7 +264,7 @@ class Planner:
         at = position(expr, point[0]) if entries else Index()
         moving = [v for v in (ROW, COL) if v in point[0].variables()]
         if not moving:
-            return self.cast(Number(at, "int64"), expr.dtype)
+            return self.cast(UniformValue(at, "int64"), expr.dtype)
         found = self.fresh("int64", moving == [ROW], moving == [COL])
         # Rows are numbered as the columns of a tile that is turned.
         turned = replace(found, row=found.col, col=found.row) if found.rows else found
@@ -296,7 +296,7 @@ class Planner:
         common = operand_dtype(expr)
         left = self.cast(self.child(expr.left, expr, point), common)
         right = self.cast(self.child(expr.right, expr, point), common)
-        if isinstance(left, Number) and isinstance(right, Number):
+        if isinstance(left, UniformValue) and isinstance(right, UniformValue):
             left = self.elements(left)
         if isinstance(left, StridedTile) and isinstance(right, StridedTile):
             target = self.result(expr.dtype, [left, right], into)
@@ -304,7 +304,7 @@ class Planner:
             return self.operation(expr.function, common, tiles)
         tile, number = (left, right) if isinstance(left, StridedTile) else (right, left)
         assert isinstance(tile, StridedTile)
-        assert isinstance(number, Number)
+        assert isinstance(number, UniformValue)
         target = self.result(expr.dtype, [tile], into)
         return self.operation(
             f"{expr.function}_imm",
@@ -331,7 +331,7 @@ class Planner:
         return self.operation("select", expr.dtype, tiles)
 
 
-def address_of(context: Context, scratch: Scratch, spot: Spot, dtype: str) -> Address:
+def address_of(context: Context, scratch: TemporaryMemory, spot: Spot, dtype: str) -> Address:
     """The first element of some bytes of the memory of temporaries."""
     flat = context.temporary(scratch.memory, dtype) if scratch.memory else None
     return Address(flat, Index.of(spot.offset // itemsize(dtype)))
@@ -353,7 +353,7 @@ def tir_number(context: Context, value: Any, dtype: str) -> Any:
     return found if str(found.ty.dtype) == wide else tirx.Cast(wide, found)
 
 
-def _in_c(number: Number, dtype: str) -> bool:
+def _in_c(number: UniformValue, dtype: str) -> bool:
     """Whether C, or nothing at all, converts a number as the language does."""
     if isinstance(number.value, bool | int | float | Index):
         return True

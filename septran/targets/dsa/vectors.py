@@ -23,8 +23,8 @@ from septran.targets.dsa.tiles import (
     Operation,
     Planner,
     Point,
-    Scratch,
     StridedTile,
+    TemporaryMemory,
     address_of,
     broadcast,
 )
@@ -73,14 +73,14 @@ def _bytes(context: Context, node: Compute) -> int:
     return sum(math.prod(b.shape) * itemsize(b.dtype) for b in _steps(context, node)[1])
 
 
-def scratch_of(context: Context, node: Compute) -> Scratch:
+def scratch_of(context: Context, node: Compute) -> TemporaryMemory:
     """The memory where the temporaries of a node's instruction are."""
     name = context.machine.instruction(node.instruction).options.get("temporaries")
     if name is None:
-        return Scratch("", 0, 8)
+        return TemporaryMemory("", 0, 8)
     memory = context.machine.memory(str(name))
     capacity = (memory.capacity_bytes or 1 << 30) - context.starts.get(memory.name, 0)
-    return Scratch(memory.name, capacity, max(8, memory.alignment))
+    return TemporaryMemory(memory.name, capacity, max(8, memory.alignment))
 
 
 @dataclass
@@ -90,7 +90,7 @@ class _Strips:
     context: Context
     node: Compute
     queue: int
-    scratch: Scratch
+    scratch: TemporaryMemory
     statement: Statement
     high: int = 1
     wide: int = 1

@@ -22,7 +22,7 @@ Place = TypeVar("Place", bound=Hashable)
 """Where an expression is evaluated, as a target says it."""
 
 
-class Surroundings(Protocol):
+class ExpressionContext(Protocol):
     """The part of a target's context that expressions need."""
 
     @property
@@ -38,7 +38,7 @@ class Surroundings(Protocol):
 class Evaluation(ABC, Generic[Place]):
     """The values of expressions; what occurs twice at one place is computed once."""
 
-    context: Surroundings
+    context: ExpressionContext
     known: dict[tuple[int, Place], Expr] = field(default_factory=dict, kw_only=True)
     """By the expression's identity and where it was evaluated."""
 

@@ -205,7 +205,7 @@ class Indices:
 
 
 @dataclass
-class Scope:
+class WritingScope:
     """The writer and the indices at the place where an emitter writes."""
 
     writer: Writer

@@ -46,7 +46,7 @@ Suspects = frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True, eq=False)
-class Marks:
+class UnwrittenElements:
     """The elements of one temporary that nobody has written yet."""
 
     name: str
@@ -54,21 +54,21 @@ class Marks:
     missing: Array
 
     @staticmethod
-    def of(statement: Allocate) -> Marks:
+    def of(statement: Allocate) -> UnwrittenElements:
         """Return the marks of a new temporary: no element is written."""
-        return Marks(statement.name, statement.location, np.ones(statement.shape, bool))
+        return UnwrittenElements(statement.name, statement.location, np.ones(statement.shape, bool))
 
 
 @dataclass(frozen=True)
-class Part:
+class FollowedView:
     """A tensor of a task, as a view of a temporary that is followed."""
 
-    marks: Marks
+    marks: UnwrittenElements
     view: View
 
-    def part(self, view: View) -> Part:
+    def part(self, view: View) -> FollowedView:
         """Return a view of this part."""
-        return Part(self.marks, self.view.compose(view))
+        return FollowedView(self.marks, self.view.compose(view))
 
     def missing(self, values: Mapping[Var, int]) -> Array | None:
         """Return the marks of the part's elements; None where all are written."""
@@ -199,7 +199,9 @@ class _Run:
     """The number of elements that may still be followed."""
     values: dict[Var, int] = field(default_factory=dict)
 
-    def body(self, task: TaskNode, body: tuple[Statement, ...], env: dict[str, Part]) -> None:
+    def body(
+        self, task: TaskNode, body: tuple[Statement, ...], env: dict[str, FollowedView]
+    ) -> None:
         for statement in body:
             match statement:
                 case Loop():
@@ -207,7 +209,7 @@ class _Run:
                 case Allocate() if (task.path, statement.name) in self.suspects:
                     self.spend(math.prod(statement.shape))  # before there are marks of it
                     whole = View.whole(statement.name, statement.shape, statement.valid)
-                    env[statement.name] = Part(Marks.of(statement), whole)
+                    env[statement.name] = FollowedView(UnwrittenElements.of(statement), whole)
                 case Launch():
                     self.launch(statement, env)
                 case Primitive():
@@ -221,7 +223,7 @@ class _Run:
         if self.left < 0:
             raise _TooMany
 
-    def loop(self, task: TaskNode, loop: Loop, env: dict[str, Part]) -> None:
+    def loop(self, task: TaskNode, loop: Loop, env: dict[str, FollowedView]) -> None:
         follows = any(name in env for name in _named(loop.body))
         if not follows and not self.holds(task, loop.body):
             return
@@ -246,13 +248,13 @@ class _Run:
         start = f"{task.path}/"
         return any(path == task.path or path.startswith(start) for path in self.paths)
 
-    def launch(self, launch: Launch, env: dict[str, Part]) -> None:
+    def launch(self, launch: Launch, env: dict[str, FollowedView]) -> None:
         pairs = zip(launch.task.params, launch.arguments, strict=True)
         inner = {p.name: env[v.tensor].part(v) for p, v in pairs if v.tensor in env}
         if inner or self.below(launch.task):
             self.body(launch.task, launch.task.body, inner)
 
-    def part(self, view: View, env: dict[str, Part]) -> Part | None:
+    def part(self, view: View, env: dict[str, FollowedView]) -> FollowedView | None:
         held = env.get(view.tensor)
         if held is None:
             return None
@@ -260,7 +262,7 @@ class _Run:
         self.spend(found.marks.missing.size)
         return found
 
-    def primitive(self, statement: Primitive, env: dict[str, Part]) -> None:
+    def primitive(self, statement: Primitive, env: dict[str, FollowedView]) -> None:
         target, *rest = (self.part(view, env) for view in statement.operands)
         if PRIMITIVES[statement.name].accumulates:
             rest.insert(0, target)
@@ -271,7 +273,7 @@ class _Run:
         if target:
             target.set(self.values)
 
-    def assign(self, statement: Assign, env: dict[str, Part]) -> None:
+    def assign(self, statement: Assign, env: dict[str, FollowedView]) -> None:
         for view in _surely_read(statement.value):
             part = self.part(view, env)
             missing = part.missing(self.values) if part else None

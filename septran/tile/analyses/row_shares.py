@@ -23,14 +23,14 @@ class IndivisibleError(ValueError):
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowShares:
     """For each buffer, the axis that counts the rows, and the number of parts."""
 
     axes: Mapping[str, int]
     parts: int
 
     @staticmethod
-    def of(body: tuple[Node, ...], own: frozenset[str], parts: int, machine: Machine) -> Rows:
+    def of(body: tuple[Node, ...], own: frozenset[str], parts: int, machine: Machine) -> RowShares:
         """Follow the rows of every gemm's result through all nodes; raises IndivisibleError.
 
         `own` are the buffers that only this body uses.
@@ -50,7 +50,7 @@ class Rows:
                 for region, at in _along(node, axes):
                     if at is not None:
                         _note(region, at, own, axes)
-        rows = Rows(axes, parts)
+        rows = RowShares(axes, parts)
         for node in work:
             rows._check(node, machine)
         return rows

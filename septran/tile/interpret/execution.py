@@ -83,7 +83,7 @@ ADVERSARIES: tuple[Schedule, ...] = tuple(
 
 
 @dataclass
-class Frame:
+class ThreadState:
     """The state that a thread sees: loop indices, buffers, rings."""
 
     thread: Thread
@@ -92,7 +92,7 @@ class Frame:
     memory: Any = None
     """The effects' own data, such as the storage of buffers."""
 
-    def fork(self, thread: Thread) -> Frame:
+    def fork(self, thread: Thread) -> ThreadState:
         """Return the same frame for another thread, with indices and rings of its own."""
         return replace(self, thread=thread, values=dict(self.values), rings=dict(self.rings))
 
@@ -100,31 +100,31 @@ class Frame:
 class Effects(Protocol):
     """The effects of copies, computations and handshakes."""
 
-    def enter(self, block: Block, frame: Frame) -> Frame:
+    def enter(self, block: Block, frame: ThreadState) -> ThreadState:
         """Begin a body, and return the frame in which its buffers exist."""
 
-    def born(self, buffers: tuple[str, ...], frame: Frame) -> None:
+    def born(self, buffers: tuple[str, ...], frame: ThreadState) -> None:
         """Make the content of buffers undefined just before their first use."""
 
-    def copy(self, node: Copy, frame: Frame) -> None:
+    def copy(self, node: Copy, frame: ThreadState) -> None:
         """Carry out a synchronous copy."""
 
-    def issue(self, node: Copy, frame: Frame, land_now: bool) -> Flight:
+    def issue(self, node: Copy, frame: ThreadState, land_now: bool) -> Flight:
         """Start an asynchronous copy, which may happen at any time until it is waited for."""
 
-    def compute(self, node: Compute, frame: Frame) -> None:
+    def compute(self, node: Compute, frame: ThreadState) -> None:
         """Carry out a primitive or an expression."""
 
-    def trips(self, node: For, extent: int, frame: Frame) -> Iterable[int]:
+    def trips(self, node: For, extent: int, frame: ThreadState) -> Iterable[int]:
         """Return the iterations to run."""
 
-    def absorb(self, node: For, frame: Frame) -> bool:
+    def absorb(self, node: For, frame: ThreadState) -> bool:
         """Return whether the effects dealt with a whole loop at once."""
 
-    def unit(self, node: For | Role, frame: Frame) -> Frame:
+    def unit(self, node: For | Role, frame: ThreadState) -> ThreadState:
         """Return the frame of one more unit of the loop's or role's processor level."""
 
-    def hand_over(self, kind: str, fill: Fill, frame: Frame) -> None:
+    def hand_over(self, kind: str, fill: Fill, frame: ThreadState) -> None:
         """Note a ``commit``, ``wait``, ``release`` or ``acquire`` of a fill."""
 
     def fork(self, parent: Thread, children: list[Thread]) -> None:
@@ -186,12 +186,12 @@ class Execution:
         `values` are those of variables that no loop counts.
         """
         main = Thread("the program")
-        frame = Frame(main, memory=memory, values=dict(values or {}))
+        frame = ThreadState(main, memory=memory, values=dict(values or {}))
         for blocked in self._block(self.top or blocks(self.program), frame, None):
             if blocked:
                 raise _deadlock(blocked)
 
-    def _block(self, block: Block, frame: Frame, team: _Team | None) -> Run:
+    def _block(self, block: Block, frame: ThreadState, team: _Team | None) -> Run:
         if block.buffers:
             frame = self.effects.enter(block, frame)
         if block.channels:
@@ -209,7 +209,7 @@ class Execution:
         releasers, acquires = self.handshake.get(channel.name, (0, False))
         return ChannelState(channel, releasers, acquires)
 
-    def _step(self, step: Step, frame: Frame, team: _Team | None) -> Run:
+    def _step(self, step: Step, frame: ThreadState, team: _Team | None) -> Run:
         node = step.nodes[0]
         match node:
             case For():
@@ -235,7 +235,7 @@ class Execution:
         if not self.alone and (self.shuffled or not isinstance(node, Copy | Compute)):
             yield ()
 
-    def _check_reads(self, node: Node, frame: Frame) -> None:
+    def _check_reads(self, node: Node, frame: ThreadState) -> None:
         for region in reads(node):
             for name in self.filled.get(region.buffer, ()):
                 ring = frame.rings.get(name)
@@ -243,13 +243,13 @@ class Execution:
                     stage = region.stage.evaluate(frame.values)
                     ring.check_read(region, stage, frame.thread, node)
 
-    def _work(self, node: Copy | Compute, frame: Frame) -> None:
+    def _work(self, node: Copy | Compute, frame: ThreadState) -> None:
         if isinstance(node, Copy):
             self._copy(node, frame)
         else:
             self.effects.compute(node, frame)
 
-    def _copy(self, node: Copy, frame: Frame) -> None:
+    def _copy(self, node: Copy, frame: ThreadState) -> None:
         if node.channel is None:
             self.effects.copy(node, frame)
             return
@@ -270,7 +270,7 @@ class Execution:
                 flight.arrive()
         self.flying = [f for f in self.flying if not f.landed]
 
-    def _hand_over(self, node: Acquire | Commit | Wait | Release, frame: Frame) -> Run:
+    def _hand_over(self, node: Acquire | Commit | Wait | Release, frame: ThreadState) -> Run:
         ring, thread = frame.rings[node.channel], frame.thread
         ring.users.add(thread.name)
         # The verifier skips iterations with their fills, so later fills have smaller numbers in
@@ -300,7 +300,7 @@ class Execution:
                 if before is not None:
                     self.effects.hand_over("acquire", before, frame)
 
-    def _loop(self, node: For, block: Block | None, frame: Frame, team: _Team | None) -> Run:
+    def _loop(self, node: For, block: Block | None, frame: ThreadState, team: _Team | None) -> Run:
         assert block is not None
         extent = max(0, node.extent.evaluate(frame.values))
         trips: Iterable[int] = self.effects.trips(node, extent, frame)
@@ -322,7 +322,7 @@ class Execution:
             self.random.shuffle(order)
         return order
 
-    def _together(self, node: For, block: Block, frame: Frame, trips: Iterable[int]) -> Run:
+    def _together(self, node: For, block: Block, frame: ThreadState, trips: Iterable[int]) -> Run:
         """Run iterations that have a barrier in common beside each other."""
         values = list(trips)
         team = _Team(node.processor, len(values))
@@ -335,7 +335,7 @@ class Execution:
         team.threads = [thread for thread, _ in runs]
         yield from self._beside(frame.thread, runs)
 
-    def _roles(self, step: Step, frame: Frame) -> Run:
+    def _roles(self, step: Step, frame: ThreadState) -> Run:
         runs: list[tuple[Thread, Run]] = []
         for node, block in zip(step.nodes, step.inner, strict=True):
             assert isinstance(node, Role)
@@ -374,7 +374,7 @@ class Execution:
             yield ()
         self.effects.join(parent, children)
 
-    def _barrier(self, node: Barrier, frame: Frame, team: _Team | None) -> Run:
+    def _barrier(self, node: Barrier, frame: ThreadState, team: _Team | None) -> Run:
         if team is None or team.processor != node.processor:
             return
         team.arrived += 1

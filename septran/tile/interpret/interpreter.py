@@ -21,7 +21,7 @@ from septran.ir.views import View
 from septran.task.check.definedness import joined, missing_of
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import Fill, Flight, Thread, located
-from septran.tile.interpret.execution import Execution, Frame, Schedule
+from septran.tile.interpret.execution import Execution, Schedule, ThreadState
 from septran.tile.interpret.storage import (
     NEVER,
     Array,
@@ -153,7 +153,7 @@ class _Numbers:
         self.accesses: dict[int, PreparedRegion] = {}
         self.unwritten = Unwritten()
 
-    def enter(self, block: Block, frame: Frame) -> Frame:
+    def enter(self, block: Block, frame: ThreadState) -> ThreadState:
         world: _World = frame.memory
         arenas = dict(world.arenas)
         stores = dict(world.stores)
@@ -168,11 +168,11 @@ class _Numbers:
             stores[name] = Store.of(self.buffers[name], room)
         return replace(frame, memory=_World(stores, arenas))
 
-    def born(self, buffers: tuple[str, ...], frame: Frame) -> None:
+    def born(self, buffers: tuple[str, ...], frame: ThreadState) -> None:
         for name in buffers:
             frame.memory.stores[name].poison()
 
-    def unit(self, node: For | Role, frame: Frame) -> Frame:
+    def unit(self, node: For | Role, frame: ThreadState) -> ThreadState:
         """Return a frame in which the unit has its own of each memory that it does not share.
 
         Roles of one unit share the memories of that unit.
@@ -188,10 +188,10 @@ class _Numbers:
         }
         return replace(frame, memory=_World(frame.memory.stores, shared))
 
-    def trips(self, node: For, extent: int, frame: Frame) -> Iterable[int]:
+    def trips(self, node: For, extent: int, frame: ThreadState) -> Iterable[int]:
         return range(extent)
 
-    def absorb(self, node: For, frame: Frame) -> bool:
+    def absorb(self, node: For, frame: ThreadState) -> bool:
         return False
 
     def _access(self, region: Region, node: Copy | Compute) -> PreparedRegion:
@@ -200,14 +200,14 @@ class _Numbers:
             found = self.accesses[id(region)] = PreparedRegion(region, node.origin)
         return found
 
-    def _read(self, region: Region, node: Copy | Compute, frame: Frame) -> Array:
+    def _read(self, region: Region, node: Copy | Compute, frame: ThreadState) -> Array:
         store = frame.memory.stores[region.buffer]
         return self._access(region, node).read(store, frame.values)
 
-    def copy(self, node: Copy, frame: Frame) -> None:
+    def copy(self, node: Copy, frame: ThreadState) -> None:
         self._deliver(node, frame, self._read(node.source, node, frame))
 
-    def _deliver(self, node: Copy, frame: Frame, data: Array) -> None:
+    def _deliver(self, node: Copy, frame: ThreadState, data: Array) -> None:
         access = self._access(node.target, node)
         store = frame.memory.stores[node.target.buffer]
         extents = access.extents(frame.values)
@@ -225,7 +225,9 @@ class _Numbers:
         access.write(store, frame.values, data, clip=True)
         self._mark_copy(node, frame, access, data)
 
-    def _mark_copy(self, node: Copy, frame: Frame, access: PreparedRegion, data: Array) -> None:
+    def _mark_copy(
+        self, node: Copy, frame: ThreadState, access: PreparedRegion, data: Array
+    ) -> None:
         """Mark a copy's target as written, except for elements that its source did not have."""
         target = frame.memory.stores[node.target.buffer]
         moved = self._marks(node.source, node, frame)
@@ -249,7 +251,7 @@ class _Numbers:
         if store.marks is not None and not store.marks.array().any():
             store.marks = None
 
-    def _missing(self, region: Region, node: Copy | Compute, frame: Frame) -> Array | None:
+    def _missing(self, region: Region, node: Copy | Compute, frame: ThreadState) -> Array | None:
         """Return the marks of the elements a node reads, numbered where nobody has written."""
         found = self._marks(region, node, frame)
         if found is None:
@@ -257,7 +259,7 @@ class _Numbers:
         buffer = self.buffers[region.buffer]
         return self.unwritten.seen(found, buffer, region, node, frame.values)
 
-    def _marks(self, region: Region, node: Copy | Compute, frame: Frame) -> Array | None:
+    def _marks(self, region: Region, node: Copy | Compute, frame: ThreadState) -> Array | None:
         """Return the marks of a region; None where all of it is written."""
         marks = frame.memory.stores[region.buffer].marks
         if marks is None:
@@ -270,7 +272,7 @@ class _Numbers:
         full = View.whole("", node.target.shape).valid
         return PreparedRegion(replace(node.target, valid=full), node.origin)
 
-    def issue(self, node: Copy, frame: Frame, land_now: bool) -> Flight:
+    def issue(self, node: Copy, frame: ThreadState, land_now: bool) -> Flight:
         # The copy may land after the loops have gone on, so it keeps the indices of its issue.
         frozen = replace(frame, values=dict(frame.values))
         if not land_now:  # bounds are checked, and the target is undefined from now on
@@ -283,7 +285,7 @@ class _Numbers:
                 access.write(store.marks, frame.values, np.zeros((), np.int32))
         return Flight(node, lambda: self.copy(node, frozen))
 
-    def compute(self, node: Compute, frame: Frame) -> None:
+    def compute(self, node: Compute, frame: ThreadState) -> None:
         target = node.operands[0]
         store = frame.memory.stores[target.buffer]
         value = self._map(node, frame) if node.expression is not None else self._call(node, frame)
@@ -297,7 +299,7 @@ class _Numbers:
         self._access(target, node).write(store.marks, frame.values, marks)
         self._forget(store)
 
-    def _missing_of(self, node: Compute, frame: Frame) -> Array | None:
+    def _missing_of(self, node: Compute, frame: ThreadState) -> Array | None:
         """Return the elements of a result that depend on one that nobody has written."""
         if node.expression is not None:
             return missing_of(
@@ -319,11 +321,11 @@ class _Numbers:
         columns = None if b is None else b.max(axis=-2, keepdims=True)
         return joined(c, joined(rows, columns))
 
-    def _map(self, node: Compute, frame: Frame) -> Array:
+    def _map(self, node: Compute, frame: ThreadState) -> Array:
         assert node.expression is not None
         return self._value(node.expression, node, frame)
 
-    def _value(self, expression: Expr, node: Compute, frame: Frame) -> Array:
+    def _value(self, expression: Expr, node: Compute, frame: ThreadState) -> Array:
         def read(view: View) -> Array:
             return self._read(_region(view), node, frame)
 
@@ -332,7 +334,7 @@ class _Numbers:
 
         return np.asarray(evaluate(expression, read, frame.values, self.scalars, position))
 
-    def _call(self, node: Compute, frame: Frame) -> Array:
+    def _call(self, node: Compute, frame: ThreadState) -> Array:
         operands = [self._read(region, node, frame) for region in node.operands]
         attributes: dict[str, Any] = dict(node.attributes)
         first = attributes.pop(FIRST, None)
@@ -347,7 +349,7 @@ class _Numbers:
             message = f"{node.primitive} cannot take {shapes}"
             raise located(ExtentError, message, node.origin) from error
 
-    def hand_over(self, kind: str, fill: Fill, frame: Frame) -> None:
+    def hand_over(self, kind: str, fill: Fill, frame: ThreadState) -> None:
         """Do nothing: wrong numbers show when an order was broken."""
 
     def fork(self, parent: Thread, children: list[Thread]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from septran.ir.index import Index
 from septran.tile.interpret.channel_state import ChannelState
-from septran.tile.interpret.execution import Frame
+from septran.tile.interpret.execution import ThreadState
 from septran.tile.nodes import Acquire, Commit, For, Release, TileProgram, Wait, nodes, regions
 
 SHORT = 3
@@ -32,7 +32,7 @@ class SkippedIterations:
     _steps: dict[int, tuple[For, Mapping[str, int | None]]] = field(default_factory=dict)
     _touched: dict[int, ChannelState] = field(default_factory=dict)
 
-    def trips(self, node: For, extent: int, frame: Frame) -> Iterable[int]:
+    def trips(self, node: For, extent: int, frame: ThreadState) -> Iterable[int]:
         """Return the first and last iterations, with fill numbers counted on across the gap."""
         if self.full:
             return range(extent)
@@ -62,7 +62,7 @@ class SkippedIterations:
         return (0, extent - 1)
 
     def _counted(
-        self, node: For, extent: int, frame: Frame, steps: Mapping[str, int | None]
+        self, node: For, extent: int, frame: ThreadState, steps: Mapping[str, int | None]
     ) -> Iterator[int]:
         """The iterations to walk: each thread of these rings skips equally many in this loop."""
         thread = frame.thread.name

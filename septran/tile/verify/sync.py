@@ -17,7 +17,7 @@ from septran.ir.index import Range, Var
 from septran.tile.analyses.loops import ends, walk
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import Fill, Flight, Thread, located
-from septran.tile.interpret.execution import Execution, Frame, Schedule
+from septran.tile.interpret.execution import Execution, Schedule, ThreadState
 from septran.tile.interpret.storage import PreparedRegion
 from septran.tile.nodes import (
     Acquire,
@@ -138,14 +138,14 @@ class _Clocks:
         self.summaries: dict[int, _Summary | None] = {}
         self.pages: dict[str, list[_Event]] = {name: [] for name in program.params}
 
-    def enter(self, block: Block, frame: Frame) -> Frame:
+    def enter(self, block: Block, frame: ThreadState) -> ThreadState:
         fresh: dict[str, list[_Event]] = {n: [] for n in block.buffers if n in self.shared}
         return replace(frame, memory={**frame.memory, **fresh}) if fresh else frame
 
-    def born(self, buffers: tuple[str, ...], frame: Frame) -> None:
+    def born(self, buffers: tuple[str, ...], frame: ThreadState) -> None:
         """Do nothing: content does not matter here."""
 
-    def unit(self, node: For | Role, frame: Frame) -> Frame:
+    def unit(self, node: For | Role, frame: ThreadState) -> ThreadState:
         return frame
 
     def _clock(self, thread: Thread) -> _Clock:
@@ -153,24 +153,24 @@ class _Clocks:
             self.clocks[thread] = _Clock({thread: 1})
         return self.clocks[thread]
 
-    def copy(self, node: Copy, frame: Frame) -> None:
+    def copy(self, node: Copy, frame: ThreadState) -> None:
         self._touch(node.source, node, False, frame, frame.thread)
         self._touch(node.target, node, True, frame, frame.thread)
 
-    def compute(self, node: Compute, frame: Frame) -> None:
+    def compute(self, node: Compute, frame: ThreadState) -> None:
         for region in reads(node):
             self._touch(region, node, False, frame, frame.thread)
         for region in writes(node):
             self._touch(region, node, True, frame, frame.thread)
 
-    def issue(self, node: Copy, frame: Frame, land_now: bool) -> Flight:
+    def issue(self, node: Copy, frame: ThreadState, land_now: bool) -> Flight:
         flight = Flight(node, lambda: None)
         self._touch(node.source, node, False, frame, flight)
         self._touch(node.target, node, True, frame, flight)
         return flight
 
     def _touch(
-        self, region: Region, node: Node, written: bool, frame: Frame, actor: Thread | Flight
+        self, region: Region, node: Node, written: bool, frame: ThreadState, actor: Thread | Flight
     ) -> None:
         if region.buffer not in self.shared:
             return
@@ -186,7 +186,7 @@ class _Clocks:
         now = self._clock(frame.thread).seen[frame.thread]
         self._note(_Event(actor, now, stage, box, written, region, node, cells), frame)
 
-    def _note(self, event: _Event, frame: Frame) -> None:
+    def _note(self, event: _Event, frame: ThreadState) -> None:
         page = frame.memory.get(event.region.buffer)
         if page is None:
             page = self.pages.setdefault(event.region.buffer, [])
@@ -205,7 +205,7 @@ class _Clocks:
         kept.append(event)
         page[:] = kept
 
-    def hand_over(self, kind: str, fill: Fill, frame: Frame) -> None:
+    def hand_over(self, kind: str, fill: Fill, frame: ThreadState) -> None:
         clock = self._clock(frame.thread)
         if fill.data is None:
             fill.data = _Handed()
@@ -244,7 +244,7 @@ class _Clocks:
             self.clocks[thread].join(together)
             self.clocks[thread].seen[thread] += 1
 
-    def absorb(self, node: For, frame: Frame) -> bool:
+    def absorb(self, node: For, frame: ThreadState) -> bool:
         """Treat a loop without handshakes as one access to all that it touches."""
         if id(node) not in self.summaries:
             self.summaries[id(node)] = self._summary(node)
@@ -283,7 +283,7 @@ class _Clocks:
                     uses += [(region, inner, True)] if region in writes(inner) else []
         return _Summary(tuple(dict.fromkeys(uses)), spans)
 
-    def trips(self, node: For, extent: int, frame: Frame) -> Iterable[int]:
+    def trips(self, node: For, extent: int, frame: ThreadState) -> Iterable[int]:
         """Return the first and last iterations, with fill numbers counted on across the gap."""
         return self.skipped.trips(node, extent, frame)
 

@@ -14,7 +14,7 @@ from septran.ir.index import Range, Var, axis
 from septran.tile.analyses.loops import ranges, used, walk
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import Fill, Flight, Thread
-from septran.tile.interpret.execution import Execution, Frame, Schedule
+from septran.tile.interpret.execution import Execution, Schedule, ThreadState
 from septran.tile.nodes import Compute, Copy, For, Node, Region, Role, TileProgram, nodes, regions
 
 MOST = 400_000
@@ -66,7 +66,7 @@ class _Recorder:
         self.numbers = {id(node): n for n, (node, _) in enumerate(around)}
         self.loops = {id(node): [x.variable for x in loops] for node, loops in around}
 
-    def _note(self, node: Copy | Compute, frame: Frame) -> None:
+    def _note(self, node: Copy | Compute, frame: ThreadState) -> None:
         if len(self.events) >= MOST:
             raise TooManyEventsError(
                 f"{self.program.name} carries out more than {MOST:,} nodes",
@@ -77,37 +77,37 @@ class _Recorder:
         values = {v: frame.values[v] for v in self.loops[id(node)]}  # not of loops that are over
         self.events.append(Event(number, node, values, frame.memory, thread))
 
-    def enter(self, block: Block, frame: Frame) -> Frame:
+    def enter(self, block: Block, frame: ThreadState) -> ThreadState:
         homes = dict(frame.memory)
         for name in block.buffers:
             self.born_count += 1
             homes[name] = self.born_count
         return replace(frame, memory=homes)
 
-    def trips(self, node: For, extent: int, frame: Frame) -> Iterable[int]:
+    def trips(self, node: For, extent: int, frame: ThreadState) -> Iterable[int]:
         chosen = self.keep(node, frame.values) if node.kind == "parallel" else None
         return range(extent) if chosen is None else [n for n in chosen if n < extent]
 
-    def copy(self, node: Copy, frame: Frame) -> None:
+    def copy(self, node: Copy, frame: ThreadState) -> None:
         self._note(node, frame)
 
-    def issue(self, node: Copy, frame: Frame, land_now: bool) -> Flight:
+    def issue(self, node: Copy, frame: ThreadState, land_now: bool) -> Flight:
         self._note(node, frame)
         return Flight(node, lambda: None)
 
-    def compute(self, node: Compute, frame: Frame) -> None:
+    def compute(self, node: Compute, frame: ThreadState) -> None:
         self._note(node, frame)
 
-    def absorb(self, node: For, frame: Frame) -> bool:
+    def absorb(self, node: For, frame: ThreadState) -> bool:
         return False
 
-    def unit(self, node: For | Role, frame: Frame) -> Frame:
+    def unit(self, node: For | Role, frame: ThreadState) -> ThreadState:
         return frame
 
-    def born(self, buffers: tuple[str, ...], frame: Frame) -> None:
+    def born(self, buffers: tuple[str, ...], frame: ThreadState) -> None:
         """Contents do not matter here."""
 
-    def hand_over(self, kind: str, fill: Fill, frame: Frame) -> None:
+    def hand_over(self, kind: str, fill: Fill, frame: ThreadState) -> None:
         """The order is the walk's own."""
 
     def fork(self, parent: Thread, children: list[Thread]) -> None:

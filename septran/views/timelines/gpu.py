@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from septran.views.timelines.timeline import Timeline, TimelineRecord
 
 if TYPE_CHECKING:
-    from septran.targets.cuda.run.instrumented_run import Mark
+    from septran.targets.cuda.run.instrumented_run import WarpgroupMark
 
 BLOCKS = 4
 """Of one multiprocessor that are shown."""
 
 
-def timeline(marks: Sequence[Mark], title: str, unit: str = "us") -> Timeline:
+def timeline(marks: Sequence[WarpgroupMark], title: str, unit: str = "us") -> Timeline:
     """Return the timeline of the first block's multiprocessor, in microseconds or `unit`."""
     scale = 1e-3 if unit == "us" else 1
     shown = _shown(marks)
@@ -32,9 +32,9 @@ def timeline(marks: Sequence[Mark], title: str, unit: str = "us") -> Timeline:
     return Timeline(title, unit, end, records, tuple(_notes(marks, shown, unit)))
 
 
-def _shown(marks: Sequence[Mark]) -> list[Mark]:
+def _shown(marks: Sequence[WarpgroupMark]) -> list[WarpgroupMark]:
     """Return the first blocks of each kernel on the multiprocessor of its first block."""
-    found: list[Mark] = []
+    found: list[WarpgroupMark] = []
     for kernel in dict.fromkeys(mark.kernel for mark in marks):
         mine = [mark for mark in marks if mark.kernel == kernel]
         near = [mark for mark in mine if mark.multiprocessor == mine[0].multiprocessor]
@@ -43,7 +43,9 @@ def _shown(marks: Sequence[Mark]) -> list[Mark]:
     return found
 
 
-def _notes(marks: Sequence[Mark], shown: Sequence[Mark], unit: str) -> Iterator[str]:
+def _notes(
+    marks: Sequence[WarpgroupMark], shown: Sequence[WarpgroupMark], unit: str
+) -> Iterator[str]:
     if unit == "us" and shown:
         readings = [time for mark in shown for time in (mark.start, mark.end)]
         grain = math.gcd(*(time - readings[0] for time in readings))

@@ -10,7 +10,7 @@ import pytest
 import septran
 from septran.machine.loader import mappings_root
 from septran.targets.cpu import lowering, simd
-from septran.targets.cpu.emitter_table import EMITTERS, Instruction
+from septran.targets.cpu.emitter_table import EMITTERS, InstructionEmitter
 from septran.targets.cpu.gemm.results import RegisterTile, Shape, first_step, update
 from septran.targets.cpu.map.elements import read
 from septran.targets.cpu.target import TARGET
@@ -148,7 +148,7 @@ def test_a_new_instruction_is_an_entry_in_the_machine_file_and_one_in_the_table(
 ):
     entry = "down_columns: {primitive: gemm, dtypes: [[float32, float32, float32]]}"
     file, _ = machine_with(tmp_path, "instructions", entry)
-    new = {"down_columns": Instruction("gemm", down_columns)}
+    new = {"down_columns": InstructionEmitter("gemm", down_columns)}
     table = replace(EMITTERS, computes=MappingProxyType({**EMITTERS.computes, **new}))
     monkeypatch.setattr(lowering, "EMITTERS", table)
     kernel = septran.compile("gemm", bound("down_columns"), machine=file, shapes=RAGGED)

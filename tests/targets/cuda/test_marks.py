@@ -11,7 +11,7 @@ from septran.targets.cuda.run.compile import compile_text
 from septran.targets.cuda.run.emulated import EmulatedExecutable
 from septran.targets.cuda.run.instrumentation import RECORDS, ROOM, WORDS, Site
 from septran.targets.cuda.run.instrumented_run import (
-    Mark,
+    WarpgroupMark,
     marked_program,
     read,
     record,
@@ -207,7 +207,7 @@ def test_times_go_on_where_the_clock_begins_anew():
 
 def test_one_multiprocessor_is_shown_and_the_clocks_grain_is_told():
     marks = [
-        Mark(site(), "producer", "k", block, block % 2, 64 * block, 64 * block + 32)
+        WarpgroupMark(site(), "producer", "k", block, block % 2, 64 * block, 64 * block + 32)
         for block in range(20)
     ]
     told = timeline(marks, "k")
@@ -234,7 +234,7 @@ def test_a_gpus_timeline_is_that_of_its_marks(monkeypatch):
 
     def recorded(program, arguments, zeros):
         seen.append((program, arguments))
-        return (Mark(site(), "producer", "gemm_kernel", 0, 3, 0, 2000),)
+        return (WarpgroupMark(site(), "producer", "gemm_kernel", 0, 3, 0, 2000),)
 
     monkeypatch.setattr(marked_run, "record", recorded)
 

@@ -11,7 +11,7 @@ from septran.ir.index import Index, Var, ceil_div
 from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import Engine, Instruction, Machine, Memory, Processor
-from septran.mapping.resolved import Instance, Place, ResolvedMapping, Setting, Settings
+from septran.mapping.resolved import Instance, ResolvedMapping, Setting, Settings, TensorMemory
 from septran.task.tree import Launch, Loop, Param, Primitive, TaskNode, TaskTree
 from septran.tile.nodes import Compute, Copy, For, nodes
 from septran.tile.passes.copies.eliminate_copies import eliminate_copies
@@ -86,7 +86,7 @@ def resolved(tree, mems, *, on=None, level="gemm/block"):
     for task in tree.tasks():
         mine = mems if task.path == level else {}
         mapped = {
-            p.name: Place(mine.get(p.name, "NONE"), "test", HERE, memory="DRAM")
+            p.name: TensorMemory(mine.get(p.name, "NONE"), "test", HERE, memory="DRAM")
             for p in task.params
         }
         settings = Settings({"proc": Setting("HOST" if task.level == 0 else "CORE")})

@@ -17,7 +17,7 @@ from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.gemm.computed import Part, Rows, emit_computed_sums
 from septran.targets.cpu.gemm.dot_instructions import VPDPBUSD
-from septran.targets.cpu.gemm.group_dots import WORD, Product
+from septran.targets.cpu.gemm.group_dots import WORD, GroupProduct
 from septran.targets.cpu.gemm.microkernel import register_tile, tiles
 from septran.targets.cpu.gemm.results import RegisterTile, Shape, prefetch, update
 from septran.targets.lower.writer import Expr
@@ -38,7 +38,7 @@ def emit_computed_dots(context: Context, gemm: Compute, rows: Rows) -> None:
 
 
 @dataclass
-class _Product(Product):
+class _Product(GroupProduct):
     """One gemm whose B is nowhere."""
 
     rows: Rows

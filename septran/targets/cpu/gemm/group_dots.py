@@ -103,7 +103,7 @@ def _emit(
     for node in nodes:
         c, a, b = _oriented(context, node)
         if in_groups(b, dot):
-            Product(context, dot, node, c, a, b).emit()
+            GroupProduct(context, dot, node, c, a, b).emit()
         else:
             otherwise(context, [node], private)
 
@@ -131,7 +131,7 @@ def _oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
 
 
 @dataclass
-class Product:
+class GroupProduct:
     """One gemm whose B is packed in groups."""
 
     context: Context

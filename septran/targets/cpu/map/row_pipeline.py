@@ -48,7 +48,7 @@ Run = Sequence[Statement]
 
 
 @dataclass(frozen=True)
-class Stage:
+class RowStage:
     """What is done with a row in one step: a loop over columns, and single numbers around it."""
 
     before: tuple[Statement, ...]
@@ -68,13 +68,13 @@ class Stage:
         return {region.buffer for region in self.regions}
 
 
-def stages_of(loops: Sequence[Run], depth: int, rows: int) -> tuple[Stage, ...]:
+def stages_of(loops: Sequence[Run], depth: int, rows: int) -> tuple[RowStage, ...]:
     """The stages of rows that `row_loops` found; none where there is no use for them."""
-    found: list[Stage] = []
+    found: list[RowStage] = []
     before: tuple[Statement, ...] = ()
     for run in loops:
         if not alone_in_row(run[0], depth):
-            found.append(Stage(before, run, ()))
+            found.append(RowStage(before, run, ()))
             before = ()
         elif run[0].function is not None:
             return ()  # along another axis than the columns
@@ -87,7 +87,7 @@ def stages_of(loops: Sequence[Run], depth: int, rows: int) -> tuple[Stage, ...]:
     return tuple(found) if alike and few and rows >= LEAST_ROWS else ()
 
 
-def worthwhile(context: Context, stages: tuple[Stage, ...], depth: int) -> tuple[Stage, ...]:
+def worthwhile(context: Context, stages: tuple[RowStage, ...], depth: int) -> tuple[RowStage, ...]:
     """The stages, where rows gain by doing them beside each other; none otherwise.
 
     They do where the rows at work fit into the nearest cache. Where they do not, loads of more of
@@ -102,7 +102,7 @@ def worthwhile(context: Context, stages: tuple[Stage, ...], depth: int) -> tuple
     return stages if costly or (streamed and len(stages) == 2) else ()
 
 
-def _bytes_at_work(context: Context, stages: Sequence[Stage], depth: int) -> int:
+def _bytes_at_work(context: Context, stages: Sequence[RowStage], depth: int) -> int:
     """Of all rows that one step reads or writes by columns."""
     found: dict[tuple[str, int], int] = {}
     for number, stage in enumerate(stages):
@@ -114,7 +114,7 @@ def _bytes_at_work(context: Context, stages: Sequence[Stage], depth: int) -> int
     return sum(found.values())
 
 
-def rows_kept(stages: Sequence[Stage], name: str) -> int:
+def rows_kept(stages: Sequence[RowStage], name: str) -> int:
     """Of how many rows a buffer holds what one stage leaves for another.
 
     In a step later stages go first, vector by vector, so that what they take makes room for what
@@ -131,7 +131,7 @@ def rows_kept(stages: Sequence[Stage], name: str) -> int:
 
 def emit_steps(
     context: Context,
-    stages: Sequence[Stage],
+    stages: Sequence[RowStage],
     at: tuple[Index, ...],
     rows: Index,
     accesses: Accesses,
@@ -161,7 +161,7 @@ def _exists(context: Context, row: Index, rows: Index) -> Expr:
 @dataclass(frozen=True)
 class _Steps:
     context: Context
-    stages: Sequence[Stage]
+    stages: Sequence[RowStage]
     at: tuple[Index, ...]
     accesses: Accesses
     passed: Collection[str]

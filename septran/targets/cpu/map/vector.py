@@ -20,7 +20,13 @@ from septran.targets.cpu.context import Context
 from septran.targets.cpu.map.columns import emit_row, passing, row_loops
 from septran.targets.cpu.map.elements import held_dtype
 from septran.targets.cpu.map.narrowing import narrowed
-from septran.targets.cpu.map.row_pipeline import Stage, emit_steps, rows_kept, stages_of, worthwhile
+from septran.targets.cpu.map.row_pipeline import (
+    RowStage,
+    emit_steps,
+    rows_kept,
+    stages_of,
+    worthwhile,
+)
 from septran.targets.cpu.map.statements import RowRange, independent, recomputed
 from septran.targets.cpu.simd import fence
 from septran.targets.cpu.writer import LARGEST_ON_STACK
@@ -101,7 +107,7 @@ class _Fusion:
                 if spread and any(self._streamed(s.target) for s in part):
                     fence(self.context.writer, self.context.unit)  # on each of the cores
 
-    def _stages(self, part: list[Statement], depth: int, rows: Index) -> tuple[Stage, ...]:
+    def _stages(self, part: list[Statement], depth: int, rows: Index) -> tuple[RowStage, ...]:
         """The loops of a row, where those of several rows are worth doing beside each other."""
         inner = _parts(part, depth)
         if len(inner) > 1 or inner[0][1] is not None:

@@ -22,7 +22,7 @@ HALF = 16
 
 
 @dataclass(frozen=True)
-class Operand:
+class LdmatrixOperand:
     """An operand of mma.sync in SHARED, of which warps load 8 x 32-byte pieces."""
 
     context: Context

@@ -11,7 +11,7 @@ from septran.dtypes import itemsize
 from septran.ir import expressions as ex
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragment.fragments import Fragment, register, thread
-from septran.targets.cuda.gemm.ldmatrix import Operand
+from septran.targets.cuda.gemm.ldmatrix import LdmatrixOperand
 from septran.targets.cuda.gemm.masks import cleared
 from septran.targets.cuda.shared import tile
 from septran.targets.cuda.text.ptx import ptx, sums, words
@@ -164,13 +164,13 @@ class _Product:
             "column", number % self.warps.across * (self.across * COLUMNS)
         )
 
-    def operand(self, position: int, summed: int) -> Operand:
+    def operand(self, position: int, summed: int) -> LdmatrixOperand:
         """An operand in SHARED."""
         region = self.node.operands[position]
         found = tile(self.context, region)
         if isinstance(found, str):
             raise unsupported(self.node.origin, f"mma_sync cannot read {region}: {found}")
-        return Operand(self.context, found, summed, region.valid[1 - summed])
+        return LdmatrixOperand(self.context, found, summed, region.valid[1 - summed])
 
     def clear(self) -> None:
         """Set the sums to 0 where nothing is to be added to."""

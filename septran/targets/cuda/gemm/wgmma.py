@@ -68,7 +68,7 @@ def demands(context: Context, node: Compute) -> dict[str, Fragment]:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class SharedOperand:
     """An operand in SHARED as descriptors address it."""
 
     tile: SharedTile
@@ -133,7 +133,7 @@ __forceinline__ __device__ unsigned long long septran_descriptor(unsigned low, u
 """
 
 
-def matrix(context: Context, node: Compute, region: Region, summed: int) -> Matrix:
+def matrix(context: Context, node: Compute, region: Region, summed: int) -> SharedOperand:
     """An operand in SHARED; raises UnsupportedByCudaError where descriptors cannot say it."""
     found = tile(context, region)
     if isinstance(found, str):
@@ -143,7 +143,7 @@ def matrix(context: Context, node: Compute, region: Region, summed: int) -> Matr
         raise unsupported(node.origin, f"wgmma cannot read {region}: {what}")
     if divisor(found.row) % 8 or divisor(found.byte) % found.swizzle:
         raise unsupported(node.origin, f"wgmma reads whole panels of eight rows, not {region}")
-    result = Matrix(found, found.along, summed)
+    result = SharedOperand(found, found.along, summed)
     if result.transposed and itemsize(found.storage.dtype) != 2:
         message = f"wgmma reads {found.storage.dtype} along the summed axis only, not {region}"
         raise unsupported(node.origin, message, "give the operand transposed, or bind mma_sync")
@@ -158,7 +158,7 @@ def gemm(context: Context, node: Compute) -> None:
 
 def issue(context: Context, node: Compute) -> None:
     """Start a product and commit it as a group."""
-    work = Product.of(context, node)
+    work = WgmmaProduct.of(context, node)
     _tell_of_sums(context, node)
     ptx(context, "wgmma.fence.sync.aligned")
     for block in range(work.blocks):
@@ -182,16 +182,16 @@ def _tell_of_sums(context: Context, node: Compute) -> None:
 
 
 @dataclass
-class Product:
+class WgmmaProduct:
     """One gemm: how many instructions, and their operands."""
 
     context: Context
     node: Compute
     target: Any
     """The accumulator's local array."""
-    left: Matrix | Any
+    left: SharedOperand | Any
     """A: descriptors, or the local array of its registers as words."""
-    right: Matrix
+    right: SharedOperand
     blocks: int
     """Parts of 64 rows of each warpgroup."""
     parts: tuple[tuple[int, int], ...]
@@ -199,7 +199,7 @@ class Product:
     steps: int
 
     @staticmethod
-    def of(context: Context, node: Compute) -> Product:
+    def of(context: Context, node: Compute) -> WgmmaProduct:
         """Check shapes and places."""
         target, left, right = node.operands
         rows, columns = target.shape
@@ -216,7 +216,7 @@ class Product:
         )
         b = matrix(context, node, right, 0)
         least = b.tile.swizzle // size if b.transposed else 16 if size == 1 else 8
-        return Product(
+        return WgmmaProduct(
             context,
             node,
             sums(context, context.storages[target.buffer].flat),
@@ -243,16 +243,19 @@ class Product:
         """Return what issues an instruction of so many columns, by its name and text."""
         dtypes = [self.context.buffer(r.buffer).dtype for r in self.node.operands]
         size = itemsize(dtypes[2])
-        turned = (isinstance(self.left, Matrix) and self.left.transposed, self.right.transposed)
+        turned = (
+            isinstance(self.left, SharedOperand) and self.left.transposed,
+            self.right.transposed,
+        )
         shape = f"m64n{width}k{STEP // size}"
         return function(
             f"{shape}.{TYPES[dtypes[0], dtypes[2]]}", width // 2,
-            isinstance(self.left, Matrix), turned if size == 2 else None,
+            isinstance(self.left, SharedOperand), turned if size == 2 else None,
         )  # fmt: skip
 
     def a(self, block: int, step: int) -> Expr:
         """The descriptor of A, or a pointer to its four registers."""
-        if isinstance(self.left, Matrix):
+        if isinstance(self.left, SharedOperand):
             group = self.context.thread // GROUP
             rows = self.blocks * ROWS
             offset = self.left.offset(block * ROWS, step)
@@ -261,13 +264,13 @@ class Product:
 
     def group_offset(self, group: Index, rows: int) -> Index:
         """Bytes from one warpgroup's rows of A to the next one's."""
-        assert isinstance(self.left, Matrix)
+        assert isinstance(self.left, SharedOperand)
         lying = self.left.tile
         if not self.left.transposed:
             return group * (rows * lying.pitch)
         return group * (rows * itemsize(lying.storage.dtype) // lying.swizzle * lying.panel)
 
-    def descriptor(self, operand: Matrix, offset: Index) -> Expr:
+    def descriptor(self, operand: SharedOperand, offset: Index) -> Expr:
         """A matrix descriptor for the part at a byte of shared memory."""
         context = self.context
         offset = context.indices.simplify(offset)

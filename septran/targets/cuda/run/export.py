@@ -14,7 +14,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from septran.emulator.launch import KernelLaunch
-from septran.targets.cuda.run.launcher import HERE, CArgument, CProgram
+from septran.targets.cuda.run.launcher import HERE, CArgument, LauncherProgram
 
 if TYPE_CHECKING:
     from septran.targets.cuda.run.executable import CudaExecutable
@@ -200,7 +200,7 @@ def _launcher() -> tuple[str, str]:
     return "\n".join(includes), "\n".join(rest)
 
 
-def _program(table: CProgram) -> str:
+def _program(table: LauncherProgram) -> str:
     """The table as a C++ initialiser, with the names of its fields."""
     tensors = "".join(
         f"        {{.name = {_text(t.name)}, .code = {t.code}, .bits = {t.bits}, "

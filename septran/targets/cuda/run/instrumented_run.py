@@ -28,7 +28,7 @@ TIME_BITS = 64 - SITE_BITS
 
 
 @dataclass(frozen=True)
-class Mark:
+class WarpgroupMark:
     """Something that a warpgroup did."""
 
     site: Site
@@ -73,13 +73,13 @@ def marked_program(tile: TileProgram) -> MarkedProgram:
     return MarkedProgram(program, (*specs, room), tuple(notes), tile)
 
 
-class Recorded(tuple[Mark, ...]):
+class RecordedRun(tuple[WarpgroupMark, ...]):
     """All that was noted in one call."""
 
 
 def record(
     tile: TileProgram, arguments: Sequence[Any], zeros: Callable[[int], Any]
-) -> tuple[Mark, ...]:
+) -> tuple[WarpgroupMark, ...]:
     """Run on a GPU twice (the first time warms caches) and tell what happened when.
 
     `arguments` are tensors in the order of the parameters, then the scalars; what the program
@@ -97,7 +97,7 @@ def record(
     return read(made, room.cpu().numpy())
 
 
-def record_emulated(tile: TileProgram, arguments: Sequence[Any]) -> tuple[Mark, ...]:
+def record_emulated(tile: TileProgram, arguments: Sequence[Any]) -> tuple[WarpgroupMark, ...]:
     """The same in the emulator, whose clock counts steps; arrays are NumPy's."""
     made = marked_program(tile)
     room = np.zeros(made.words, np.int64)
@@ -111,14 +111,14 @@ def _with(room: Any, tile: TileProgram, arguments: Sequence[Any]) -> tuple[Any, 
     return (*arguments[:count], room, *arguments[count:])
 
 
-def read(made: MarkedProgram, room: Any) -> tuple[Mark, ...]:
+def read(made: MarkedProgram, room: Any) -> tuple[WarpgroupMark, ...]:
     """The marks in the order of kernels, blocks, lanes and times."""
     found = tuple(_read(made, room.view(np.uint64)))
     least = min((mark.start for mark in found), default=0)
     return tuple(replace(m, start=m.start - least, end=m.end - least) for m in found)
 
 
-def _read(made: MarkedProgram, words: Any) -> Iterator[Mark]:
+def _read(made: MarkedProgram, words: Any) -> Iterator[WarpgroupMark]:
     """With times since any of them."""
     first = None
     for marks, launch in zip(made.marks, made.program.launches, strict=True):
@@ -134,7 +134,7 @@ def _read(made: MarkedProgram, words: Any) -> Iterator[Mark]:
                     continue
                 first = begun if first is None else first
                 times = _since(first, begun), _since(first, end)
-                yield Mark(site, name, launch.kernel, block, where, *times)
+                yield WarpgroupMark(site, name, launch.kernel, block, where, *times)
 
 
 def _since(first: int, now: int) -> int:

@@ -110,7 +110,7 @@ class CLaunch(ctypes.Structure):
     )  # fmt: skip
 
 
-class CProgram(ctypes.Structure):
+class LauncherProgram(ctypes.Structure):
     """``Program`` of launcher.h."""
 
     _fields_ = (
@@ -126,13 +126,13 @@ class CProgram(ctypes.Structure):
 
 def table(
     name: str, program: CudaProgram, tensors: Sequence[TensorSpec], device_type: int = CUDA
-) -> CProgram:
+) -> LauncherProgram:
     """Description of a program for the C launcher; raises LauncherError where it is too large."""
     _limit(name, "tensors", len(tensors), MAX_TENSORS)
     _limit(name, "scalars", len(program.scalars), MAX_SCALARS)
     _limit(name, "scratch buffers", len(program.scratch), MAX_SCRATCH)
     _limit(name, "kernels", len(program.launches), MAX_LAUNCHES)
-    result = CProgram(
+    result = LauncherProgram(
         name.encode()[: MAX_NAME - 1], program.arch.encode(), device_type, len(tensors),
         len(program.scalars), len(program.scratch), len(program.launches),
     )  # fmt: skip
@@ -204,7 +204,9 @@ def _argument(argument: Argument, buffers: Sequence[str], scalars: Sequence[str]
             return CArgument(2, scalars.index(argument.name))
 
 
-def make_function(name: str, table: CProgram, cubin: bytes, library: Path | None = None) -> Any:
+def make_function(
+    name: str, table: LauncherProgram, cubin: bytes, library: Path | None = None
+) -> Any:
     """A `tvm_ffi.Function` that launches; the driver is opened when it is first called."""
     module = _module(library or compile_launcher())
     size = ctypes.sizeof(table)

@@ -60,7 +60,7 @@ COUNTED = frozenset(a.name for c in COMMANDS.values() for a in c.arguments if a.
 
 
 @dataclass(frozen=True)
-class Parameter:
+class VendorParameter:
     """One parameter of a vendor function: its C type, and which of our arguments it is."""
 
     type: str
@@ -73,7 +73,7 @@ class Function:
 
     result: str
     name: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[VendorParameter, ...]
 
     def named(self, function: str, dtype: str = "") -> str:
         """The name of one member."""
@@ -101,7 +101,7 @@ def parse_prototype(text: str) -> Function:
         one = _PARAMETER.fullmatch(part)
         if one is None:
             raise ValueError(f"{part.strip()!r} in {text!r} is not a type and a name")
-        parameters.append(Parameter(one["type"].strip(), one["name"]))
+        parameters.append(VendorParameter(one["type"].strip(), one["name"]))
     return Function(match["result"].strip(), match["name"], tuple(parameters))
 
 

@@ -19,7 +19,7 @@ _NEXT = memory_address(1) - memory_address(0)
 
 
 @dataclass(frozen=True)
-class Movement:
+class CommandTexts:
     """One text for each command of a stream; empty for all that an engine does not carry out."""
 
     edge: Array
@@ -30,7 +30,7 @@ class Movement:
     """The channel of the tile program that the copy belongs to."""
 
 
-def movement(stream: Array, machine: Machine, program: TileProgram | None = None) -> Movement:
+def movement(stream: Array, machine: Machine, program: TileProgram | None = None) -> CommandTexts:
     """Read the addresses of all copies of `stream`."""
     edge, tensor, channel = (np.full(len(stream), "", object) for _ in range(3))
     for name in COPIES:
@@ -49,7 +49,7 @@ def movement(stream: Array, machine: Machine, program: TileProgram | None = None
             tensor[at[mine]] = word
         for mine, word in _channels(program, values[:, columns.index("queue")], source, target):
             channel[at[mine]] = word
-    return Movement(edge, tensor, channel)
+    return CommandTexts(edge, tensor, channel)
 
 
 def _memories(machine: Machine, addresses: Array) -> Iterator[tuple[Array, str]]:

@@ -15,7 +15,7 @@ from septran.machine.model import Machine
 from septran.simulator import CAUSES, Run
 from septran.stage import Displayable, view
 from septran.targets.dsa.profiles.lanes import Lane, lanes
-from septran.targets.dsa.profiles.movement import Movement, movement
+from septran.targets.dsa.profiles.movement import CommandTexts, movement
 from septran.tile.analyses.cycle_bound import CycleBound, cycle_bound
 from septran.tile.nodes import TileProgram
 
@@ -115,7 +115,7 @@ class DsaProfile(Displayable):
         return int(self.run.trace["flops"].sum())
 
     @cached_property
-    def movement(self) -> Movement:
+    def movement(self) -> CommandTexts:
         """Edge, tensor and channel of each copy."""
         return movement(self.stream, self.run.machine, self.program)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from septran.ir.index import Index
 from septran.machine.model import Machine
 from septran.mapping.keys import CONSUMERS, REGISTERS, WARPSPECIALIZE
-from septran.tile.analyses.row_shares import IndivisibleError, Rows
+from septran.tile.analyses.row_shares import IndivisibleError, RowShares
 from septran.tile.nodes import (
     Channel,
     Compute,
@@ -24,7 +24,7 @@ from septran.tile.nodes import (
     rewrite,
     writes,
 )
-from septran.tile.substitution import Names, on_channels, repeated, with_stage
+from septran.tile.substitution import FreshNames, on_channels, repeated, with_stage
 
 NAME = "assign_roles"
 
@@ -69,8 +69,8 @@ class _Roles:
     remarks: list[Remark] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.indices = Names.of_loops(self.program.body)
-        self.names = Names({c.name for c in self.program.channels})
+        self.indices = FreshNames.of_loops(self.program.body)
+        self.names = FreshNames({c.name for c in self.program.channels})
 
     def body(self, body: tuple[Node, ...], outer: tuple[For, ...]) -> tuple[Node, ...]:
         """Split the body that holds a specialised loop, or loops around one; search the others.
@@ -238,7 +238,7 @@ class _Roles:
             if name not in self.program.params and count == _uses(self.program.body)[name]
         )
         try:
-            rows = Rows.of(work, own, asked, self.program.machine)
+            rows = RowShares.of(work, own, asked, self.program.machine)
         except IndivisibleError as reason:
             message = f"`consumers: {asked}` is not applied: {reason}"
             request = self.program.request(loop.origin.task)

@@ -12,7 +12,7 @@ from septran.mapping.keys import CLUSTER
 from septran.tile.analyses.clusters import grid, same_for_all, shareable
 from septran.tile.analyses.loops import bytes_of, walk
 from septran.tile.nodes import Copy, For, Node, Remark, Role, TileProgram
-from septran.tile.substitution import Names, substitute
+from septran.tile.substitution import FreshNames, substitute
 
 NAME = "form_clusters"
 
@@ -23,14 +23,14 @@ def form_clusters(program: TileProgram) -> TileProgram:
     A parallel loop is cut in two: one over clusters, and innermost in the nest one over the
     blocks of a cluster. Loops of whose blocks no two copy the same are left as they are.
     """
-    work = _Clusters(program, Names.of_loops(program.body))
+    work = _Clusters(program, FreshNames.of_loops(program.body))
     return replace(program, body=tuple(map(work.node, program.body))).remark(*work.remarks)
 
 
 @dataclass
 class _Clusters:
     program: TileProgram
-    names: Names
+    names: FreshNames
 
     def __post_init__(self) -> None:
         self.remarks: list[Remark] = []

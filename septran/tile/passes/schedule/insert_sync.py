@@ -31,7 +31,7 @@ from septran.tile.nodes import (
     regions,
     writes,
 )
-from septran.tile.substitution import Names, simplified
+from septran.tile.substitution import FreshNames, simplified
 
 NAME = "insert_sync"
 
@@ -39,7 +39,7 @@ NAME = "insert_sync"
 def insert_sync(program: TileProgram) -> TileProgram:
     """Put every acquire, commit, wait, release and barrier that the copies need, none twice."""
     body = program.body
-    indices = Names.of_loops(body)
+    indices = FreshNames.of_loops(body)
     outward = [c for c in program.channels if not _is_load(c, body)]
     inward = [c for c in program.channels if _is_load(c, body)]
     for channel in outward:
@@ -341,7 +341,7 @@ class _Outward(_Handshake):
         """Whether the channel begins anew: also in each role, which waits for its own stores."""
         return isinstance(node, Role) or super().opens(node)
 
-    def __init__(self, channel: Channel, program: TileProgram, indices: Names) -> None:
+    def __init__(self, channel: Channel, program: TileProgram, indices: FreshNames) -> None:
         super().__init__(channel, program)
         self.indices = indices
 

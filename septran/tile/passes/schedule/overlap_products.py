@@ -26,7 +26,7 @@ from septran.tile.nodes import (
     writes,
 )
 from septran.tile.passes.layout.plan_memory import capacity, peak, placements
-from septran.tile.substitution import FIRST, Names, substitute
+from septran.tile.substitution import FIRST, FreshNames, substitute
 
 NAME = "overlap_products"
 
@@ -82,8 +82,8 @@ class _Overlaps:
     remarks: list[Remark] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.indices = Names.of_loops(self.program.body)
-        self.names = Names({b.name for b in self.program.buffers})
+        self.indices = FreshNames.of_loops(self.program.body)
+        self.names = FreshNames({b.name for b in self.program.buffers})
         self.known: dict[Var, Range] = ranges(self.program.body)
         self.uses = _uses(self.program.body)
 

@@ -10,7 +10,7 @@ from septran.ir.index import Index, Var
 from septran.mapping.keys import PERSISTENT
 from septran.tile.analyses.clusters import grid
 from septran.tile.nodes import For, Node, Remark, Role, TileProgram
-from septran.tile.substitution import Names, substitute
+from septran.tile.substitution import FreshNames, substitute
 
 NAME = "persist"
 
@@ -22,13 +22,13 @@ def persist(program: TileProgram) -> TileProgram:
     over the turns of each, iteration ``turn * P + unit`` of the nest in each turn: the
     turns are one unit's own, so that copies can go ahead from one to the next.
     """
-    work = _Persisting(program, Names.of_loops(program.body))
+    work = _Persisting(program, FreshNames.of_loops(program.body))
     body = work.body(program.body)
     return replace(program, body=body, buffers=work.buffers).remark(*work.remarks)
 
 
 class _Persisting:
-    def __init__(self, program: TileProgram, names: Names) -> None:
+    def __init__(self, program: TileProgram, names: FreshNames) -> None:
         self.program, self.names = program, names
         self.buffers = program.buffers
         self.remarks: list[Remark] = []

@@ -43,7 +43,7 @@ from septran.tile.passes.schedule.assign_roles import assign_roles, role_level
 from septran.tile.passes.schedule.insert_sync import insert_sync
 from septran.tile.substitution import (
     FIRST,
-    Names,
+    FreshNames,
     on_channels,
     repeated,
     substitute,
@@ -105,8 +105,8 @@ class _Pipelining:
         self.buffers = {b.name: b for b in program.buffers}
         self.known: dict[Var, Range] = ranges(program.body)
         self.homes = homes(program.body)
-        self.indices = Names.of_loops(program.body)
-        self.names = Names({c.name for c in program.channels})
+        self.indices = FreshNames.of_loops(program.body)
+        self.names = FreshNames({c.name for c in program.channels})
         body = self.expose(self.inner(program.body, ()), None)
         if not self.channels:
             return program

@@ -9,7 +9,7 @@ from septran.ir.index import Index, Var
 from septran.mapping.keys import RASTER
 from septran.tile.analyses.clusters import grid
 from septran.tile.nodes import For, Node, Remark, Role, TileProgram
-from septran.tile.substitution import Names, substitute
+from septran.tile.substitution import FreshNames, substitute
 
 NAME = "rasterise"
 
@@ -20,14 +20,14 @@ def rasterise(program: TileProgram) -> TileProgram:
     Iterations next to each other then read few rows of one operand and few columns of the
     other, which stay in the cache that all units share.
     """
-    work = _Rasters(program, Names.of_loops(program.body))
+    work = _Rasters(program, FreshNames.of_loops(program.body))
     body = tuple(work.node(node) for node in program.body)
     changed = replace(program, body=body, buffers=work.buffers).remark(*work.remarks)
     return changed if work.remarks else program
 
 
 class _Rasters:
-    def __init__(self, program: TileProgram, names: Names) -> None:
+    def __init__(self, program: TileProgram, names: FreshNames) -> None:
         self.program, self.names = program, names
         self.buffers = program.buffers
         self.remarks: list[Remark] = []

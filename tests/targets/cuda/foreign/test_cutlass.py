@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from septran.emulator import MODES, emulate
-from septran.emulator.launch import CudaProgram, ShapedLaunch, Structure
+from septran.emulator.launch import CudaProgram, ShapedLaunch, StructArgument
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
@@ -58,7 +58,7 @@ def launch_of(kernel, host, sizes, cluster):
         return ctypes.string_at(place, count), list(shape)
 
     _, (x, y, z, threads, shared, align) = asked(256, 512, 768)
-    fill = Structure("params", lambda at: asked(at("a"), at("b"), at("c"))[0], align)
+    fill = StructArgument("params", lambda at: asked(at("a"), at("b"), at("c"))[0], align)
     return ShapedLaunch(
         kernel, x * y * z, threads, cluster, shared, (fill,), (x, y, z), (threads, 1, 1)
     )

@@ -15,7 +15,7 @@ from septran.targets.dsa.channels import flags
 from septran.targets.dsa.context import UnsupportedByDsaError
 from septran.targets.dsa.dependences import orders
 from septran.targets.dsa.lowering import lower_program
-from septran.targets.dsa.steps import Fence, Loop, Stepper, Work, walk
+from septran.targets.dsa.steps import Fence, QueuedWork, StepLoop, Stepper, walk
 from septran.tile.nodes import Role
 
 MACHINES = ("dsa-sim", "npu-cube")
@@ -92,8 +92,8 @@ def test_what_one_nest_writes_and_another_reads_is_ordered_once_in_front_of_it()
     program = program_of("gemm_bias_act", "dsa-sim")
     steps, needed, queues = steps_of(program)
     second = steps[-1]
-    assert isinstance(second, Loop)
-    first = next(step for step in walk((second,)) if isinstance(step, Work))
+    assert isinstance(second, StepLoop)
+    first = next(step for step in walk((second,)) if isinstance(step, QueuedWork))
     pairs = {(queues.names[o.before], queues.names[o.after]) for o in needed[first]}
     assert ("dma_out", "dma_in") in pairs
 
