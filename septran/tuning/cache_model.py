@@ -37,7 +37,7 @@ MOST_STRIPS = 3
 """Strips of rows for which what they are multiplied by is computed where it is used."""
 STARTED = 1 << 15
 """Elements of a step outside of loops over cores from which on all cores share it."""
-ROOM = (0.75, 1.25)
+ROOM = (0.75, 1.0)
 """Parts of a cache's capacity: what is touched between two uses is kept below the first, gone
 above the second. Caches are not filled in the order of use alone, so neither is sharp."""
 HIDDEN = 0.5
