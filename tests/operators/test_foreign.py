@@ -63,6 +63,20 @@ def test_it_fits_with_all_sizes_and_types(name, machine, dtype):
         verify(stages.tile_program)
 
 
+def test_rows_that_are_longer_than_a_box_are_copied_by_another_engine():
+    shapes = sizes("distances")[2]  # rows of 300 elements, and a box of TMA has 256
+    stages = septran.produce_stages(LOGIC["distances"], "nvidia-h200", shapes=shapes)
+    assert stages.tensor_ir is not None
+
+
+def test_tiles_leave_room_for_what_threads_exchange():
+    shapes = sizes("kmeans_step")[2]
+    stages = septran.produce_stages(LOGIC["kmeans_step"], "nvidia-a100", shapes=shapes)
+    assert stages.tensor_ir is not None
+    told = [d.message for d in stages.mapping.decisions]
+    assert any("is made smaller" in m and "SHARED would have to hold" in m for m in told)
+
+
 def check(name, machine, shapes, dtype, **how):
     """Compiled, run and compared with float64 by the bound of its own rounding."""
     kernel = septran.compile(LOGIC[name], machine, shapes=shapes, dtypes=dtype, **how)
