@@ -257,13 +257,14 @@ def preferred(table: Mapping[str, Preference], name: str) -> Preference | None:
 def pick(preference: Preference, facts: Facts, name: str) -> TunableCase | None:
     """Return the first case whose condition holds and that fits, else the last that holds.
 
-    A size fits when it is at most the dimension that it blocks (``block_N`` blocks ``N``;
-    the task's greatest extent where the name tells nothing), rounded up to a power of two.
+    A size fits when it is at most the dimension that it cuts, rounded up to a power of two: of a
+    tunable that is called after a dimension (``block_N``) the axis that the task partitions by
+    it, of others the task's greatest extent.
     """
     holding = [c for c in preference.cases if c.when is None or c.when.holds(facts.values())]
     if not holding:
         return None
-    limit = _limit(facts, name)
+    limit = _limit(facts, name) if len(holding) > 1 else None
     for case in holding:
         sized = isinstance(case.value, int) and not isinstance(case.value, bool)
         if not sized or limit is None or int(case.value) <= limit:
@@ -273,7 +274,11 @@ def pick(preference: Preference, facts: Facts, name: str) -> TunableCase | None:
 
 def _limit(facts: Facts, name: str) -> int | None:
     extents = [extent for shape in facts.shapes.values() for extent in shape]
-    blocked = facts.dims.get(name.rpartition("_")[2], max(extents, default=None))
+    last, structure = name.rpartition("_")[2], None
+    if len(last) == 1 or last in facts.dims:
+        structure = facts.look()
+    cut = structure.cut_by(name) if structure is not None else None
+    blocked = facts.dims.get(last, max(extents, default=None)) if cut is None else cut
     return None if blocked is None else 1 << max(0, blocked - 1).bit_length()
 
 

@@ -8,6 +8,7 @@ has a dot is a name of a task's structure.
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -63,10 +64,15 @@ class Condition:
     named: Mapping[str, Condition] = field(default_factory=dict, hash=False)
     """What the file's `conditions` call by a name that occurs in it."""
 
+    @functools.cached_property
+    def tree(self) -> ast.expr:
+        """Its syntax tree."""
+        return _parse(self.text, self.where)
+
     @property
     def names(self) -> frozenset[str]:
         """The names that it depends on."""
-        found = _names(_parse(self.text, self.where))
+        found = _names(self.text)
         inner = (c.names for n, c in self.named.items() if n in found)
         return (found - self.named.keys()).union(*inner)
 
@@ -74,7 +80,7 @@ class Condition:
         """Return its value; raises ConditionError for unknown names and impossible arithmetic."""
         known = _Over(values, self.named) if self.named else values
         try:
-            result: Value = _evaluate(_parse(self.text, self.where), known)
+            result: Value = _evaluate(self.tree, known)
         except KeyError as error:
             name = str(error.args[0])
             message = f"unknown name {name!r} in {self.text!r}"
@@ -111,13 +117,16 @@ class _Over(Mapping[str, Value]):
 
 def condition(node: Node, named: Mapping[str, Condition] | None = None) -> Condition:
     """The condition in a text, with those that it names; raises ConditionError."""
-    names = _names(_parse(node.text, node.where))
+    _parse(node.text, node.where)
+    names = _names(node.text) if named else ()
     used = {name: found for name, found in (named or {}).items() if name in names}
     return Condition(node.text, node.where, used)
 
 
-def _names(tree: ast.expr) -> frozenset[str]:
-    """The names in an expression, those of structure with their dot."""
+@functools.lru_cache(maxsize=1024)
+def _names(text: str) -> frozenset[str]:
+    """The names in an expression that can be read, those of structure with their dot."""
+    tree = _read(_plain(text))
     dotted = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
     inside = {id(n.value) for n in dotted}
     plain = (n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in inside)
@@ -146,14 +155,24 @@ class Formula:
         return {"type": ["string", "boolean"], "maxLength": LONGEST}
 
 
+@functools.lru_cache(maxsize=1024)
+def _read(text: str) -> ast.expr:
+    """Python's tree of an expression, which nobody changes; raises SyntaxError."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # such as of "1 is 1", which is refused when checked
+        return ast.parse(text, mode="eval").body
+
+
+def _plain(text: str) -> str:
+    """The text as Python reads it."""
+    return {"true": "True", "false": "False"}.get(text, text).strip()
+
+
 def _parse(text: str, where: Location) -> ast.expr:
-    text = {"true": "True", "false": "False"}.get(text, text)
     if len(text) > LONGEST:
         raise ConditionError(f"a condition of more than {LONGEST} characters", where)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # such as of "1 is 1", which is refused below
-            tree = ast.parse(text.strip(), mode="eval").body
+        tree = _read(_plain(text))
         _check(tree, where)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         hint = "write a comparison such as M * N < 2**20"

@@ -137,7 +137,7 @@ def facts_of_site(site: LaunchSite, caller: Facts | None = None) -> Facts:
     @functools.cache
     def look() -> Structure | None:
         draft = site.draft("")
-        around = Surroundings(site.homes, site.ranges, site.iterations)
+        around = Surroundings(site.homes, site.ranges, site.opened, site.iterations)
         return None if draft is None else structure_of(draft, site.shapes, around)
 
     return Facts(

@@ -112,6 +112,18 @@ class ScalarParam:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """An axis that is partitioned in tiles as long as a tunable says."""
+
+    tunable: str
+    tensor: str
+    axis: int | None
+    """The axis of the task's tensor; None where a view merges several."""
+    extent: int
+    """Its nominal extent in the draft that found it."""
+
+
+@dataclass(frozen=True)
 class TaskNode:
     """One task as specialised for one launch."""
 
@@ -134,6 +146,8 @@ class TaskNode:
     doc: str = field(default="", compare=False)
     builtin: bool = False
     """Whether it is the language's own `fill` or `copy`, not an author's task of that name."""
+    cuts: tuple[Cut, ...] = field(default=(), compare=False, repr=False)
+    """What its tunables cut; of a draft alone."""
 
     def launches(self) -> Iterator[Launch]:
         """Yield the launches in the task's own body, in program order."""

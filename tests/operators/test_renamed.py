@@ -11,11 +11,13 @@ import pytest
 import septran
 from septran import operators
 from septran.fuzz.renaming import renamed
-from septran.mapping.keys import MEMS
+from septran.mapping.keys import COPY, LAYOUTS, MEMS
 from septran.mapping.loader import load_mapping
+from septran.mapping.structure.structure import NAMES
 
 OPENING, CLOSING = "zq0", "0qz"
 """Around each old name, so that all are others, in another order, and can be found again."""
+CPU = ("cpu-x86", "cpu-arm")
 DSA = ("dsa-sim", "npu-cube")
 
 
@@ -66,19 +68,43 @@ def test_names_mean_nothing_on_a_dsa(operator, machine, foreign):
     same(operator, machine, foreign, cases_of(operator)[:1])
 
 
+@pytest.mark.parametrize("operator", operators.names())
+def test_names_mean_nothing_on_a_cpu(operator, foreign):
+    same(operator, "cpu-x86", foreign, (cases_of(operator)[0], cases_of(operator)[2]))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("machine", DSA)
+@pytest.mark.parametrize("machine", [*CPU, *DSA])
 @pytest.mark.parametrize("operator", operators.names())
 def test_names_mean_nothing(operator, machine, foreign):
     same(operator, machine, foreign, cases_of(operator))
 
 
-@pytest.mark.parametrize("machine", [*DSA, "nvidia-a100", "nvidia-h200", "amd-mi300x"])
+def conditions_of(rule):
+    """The conditions of a rule: its own, those of callers, and those of tunables."""
+    match = rule.match
+    while match is not None:
+        yield match.when
+        match = match.below
+    yield from (case.when for p in rule.plan.tunables.values() for case in p.cases)
+
+
+@pytest.mark.parametrize("machine", [*CPU, *DSA, "nvidia-a100", "nvidia-h200", "amd-mi300x"])
 def test_no_mapping_names_what_a_logic_names(machine):
-    """Tasks, their variants and instances; tensors in `mems`, but for words of the language."""
+    """Tasks, their variants and instances; tensors, dimensions and flags."""
     words = {"*", "accumulators", "temporaries", "reads", "writes"}
-    for rule in load_mapping(machine).rules:
-        assert (*rule.match.task, *rule.match.variant, *rule.match.within) == (), rule.plan.where
+    known = {"dtype", "level", "longest_row", *NAMES}
+    mapping = load_mapping(machine)
+    for rule in mapping.rules:
+        match = rule.match
+        while match is not None:
+            assert (*match.task, *match.variant, *match.within) == (), rule.plan.where
+            match = match.below
         assert rule.plan.variant is None, rule.plan.where
-        named = {name for name in rule.plan.table(MEMS) if "." not in name}
+        tables = (rule.plan.table(key) for key in (MEMS, LAYOUTS, COPY))
+        named = {name for table in tables for name in table if "." not in name}
         assert named <= words, rule.plan.where
+        used = {name for c in conditions_of(rule) if c is not None for name in c.names}
+        assert used <= known, rule.plan.where
+    cases = (case.when for p in mapping.tunables.values() for case in p.cases)
+    assert {name for c in cases if c is not None for name in c.names} <= known

@@ -11,20 +11,24 @@ from septran.ir.bounds import greatest
 from septran.ir.index import Index, Range, Var, axis, is_axis
 from septran.ir.views import View
 from septran.mapping.structure.products import Place, Product
-from septran.task.tree import Launch, Loop, Statement, TaskNode
+from septran.task.tree import Allocate, Launch, Loop, Statement, TaskNode, statements
 
 
 @dataclass(frozen=True)
 class Window:
-    """An operand that is read through a window: neighbouring results share elements, or skip."""
+    """An operand that is read through a window, of one element where it is a plain image.
 
-    size: int
+    Its rows (or columns) are positions on several axes of the tensor, or neighbouring ones share
+    elements, or skip some. A number is None where the window is made below the task itself.
+    """
+
+    size: int | None = None
     """Elements of the window: 9 for 3 x 3."""
-    stride: int
+    stride: int | None = None
     """Elements from one window to the next."""
-    padding: int
+    padding: int | None = None
     """Zeros before the tensor's first element."""
-    channels: int
+    channels: int | None = None
     """Elements that are summed for each element of the window."""
 
 
@@ -36,15 +40,19 @@ class Surroundings:
     """Each parameter as a view of the entry's tensor, or of a caller's temporary."""
     ranges: Mapping[Var, Range] = field(default_factory=lambda: MappingProxyType({}))
     """Ranges of the loop indices in them."""
-    iterations: int = 1
-    """Of the parallel loops of its caller around it."""
+    opened: Mapping[str, frozenset[Var]] = field(default_factory=lambda: MappingProxyType({}))
+    """Loops around the launch that are inside of where the tensor of each home was allocated."""
+    iterations: int = 0
+    """Of the parallel loops of its caller around it; 0 where there are none."""
 
 
 def window_of(product: Product, role: str, around: Surroundings) -> Window | None:
     """The window through which an operand is read; None where it is a plain tensor."""
     for place in product.operands[role].places:
         home = around.homes.get(place.tensor)
-        if place.exact and home is not None and len(home.index) and not _mixed(place):
+        if place.exact and any({"rows", "columns"} & k and "sum" in k for k in place.axes):
+            return Window()
+        if place.exact and home is not None and home.index:
             return _window(home, place, product, role, around)
     return None
 
@@ -63,10 +71,6 @@ def is_turned(product: Product, role: str, around: Surroundings) -> bool:
             )
         return bool(kinds) and wanted not in kinds and "batch" not in kinds
     return False
-
-
-def _mixed(place: Place) -> bool:
-    return any(len(kinds) > 1 for kinds in place.axes)
 
 
 def _window(
@@ -90,7 +94,9 @@ def _window(
     apart = len(sizes) == 1 and sizes[0][0] <= sizes[0][1] and not padding
     if apart:  # one axis in equal parts side by side: rows that were merged with columns
         return None
-    if not sizes and max(strides) == 1 and not padding:
+    places = [v for entry in home.index for v in entry.variables() & kept]
+    image = len(places) > len(set(places))  # positions along one axis are some along several
+    if not (sizes or image or padding) and max(strides) == 1:
         return None
     return Window(math.prod(n for n, _ in sizes), max(strides), padding, channels)
 
@@ -104,7 +110,9 @@ def _variables(
     kept = {v for v, kinds in own.items() if kinds and kinds <= {"rows", "columns"}}
     outer = {r: frozenset(_outer(product, r, around)) for r in ("left", "right", "result")}
     other = "right" if role == "left" else "left"
-    summed |= (outer[role] & outer[other]) - outer["result"]
+    result = [p.tensor for p in product.operands["result"].places if p.tensor in around.opened]
+    inside = around.opened[result[0]] if result else outer[role]  # no other loop sums into it
+    summed |= (outer[role] & outer[other] & inside) - outer["result"]
     kept |= outer[role] - outer[other]
     return frozenset(summed), frozenset(kept)
 
@@ -155,22 +163,32 @@ def below(
     task: TaskNode, around: Surroundings, launch: Launch, ranges: Mapping[Var, Range]
 ) -> Surroundings:
     """What is around a launch of a task with these surroundings."""
-    homes = {}
+    loops = _around(task.body, launch) or ()
+    homes, opened = dict[str, View](), dict[str, frozenset[Var]]()
     for param, view in zip(launch.task.params, launch.arguments, strict=True):
-        held = around.homes.get(view.tensor)
+        held, own = around.homes.get(view.tensor), _variables_of(loops)
         homes[param.name] = held.compose(view) if held is not None else view
-    extents = _spread(task.body, launch) or ()
-    count = math.prod(greatest(extent, ranges) for extent in extents)
-    return Surroundings(homes, ranges, count)
+        if held is None:
+            made = (s for s in statements(task.body) if isinstance(s, Allocate))
+            at = next((s for s in made if s.name == view.tensor), None)
+            own -= _variables_of(_around(task.body, at) or ()) if at else frozenset()
+        opened[param.name] = own | around.opened.get(view.tensor, frozenset())
+    extents = [extent for loop in loops if loop.parallel for extent in loop.extents]
+    count = math.prod(greatest(extent, ranges) for extent in extents) if extents else 0
+    return Surroundings(homes, ranges, opened, count)
 
 
-def _spread(body: tuple[Statement, ...], launch: Launch) -> tuple[Index, ...] | None:
-    """The extents of the parallel loops around a launch; None where it is not in the body."""
+def _variables_of(loops: tuple[Loop, ...]) -> frozenset[Var]:
+    return frozenset(v for loop in loops for v in loop.variables)
+
+
+def _around(body: tuple[Statement, ...], wanted: Statement) -> tuple[Loop, ...] | None:
+    """The loops around a statement, outermost first; None where it is not in the body."""
     for statement in body:
-        if statement is launch:
+        if statement is wanted:
             return ()
         if isinstance(statement, Loop):
-            inner = _spread(statement.body, launch)
+            inner = _around(statement.body, wanted)
             if inner is not None:
-                return (*(statement.extents if statement.parallel else ()), *inner)
+                return (statement, *inner)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from septran.mapping.structure.lying import (
     window_of,
 )
 from septran.mapping.structure.products import AXES, ROLES, Product, Products, products_of
-from septran.task.tree import Allocate, TaskNode, statements
+from septran.task.tree import Allocate, Cut, TaskNode, statements
 
 PRODUCTS = ("product", "first", "second", "last")
 """How conditions and memories call products; `product` is the first in conditions, any in roles."""
@@ -38,13 +39,14 @@ class Structure:
     temporaries: Mapping[str, tuple[int, ...]]
     """Extents of its temporaries, which count where no parameter tells."""
     around: Surroundings
+    cuts: tuple[Cut, ...] = ()
 
     @property
     def products(self) -> tuple[Product, ...]:
         """The products that it and the tasks below it compute, in program order."""
         return self.parts.products
 
-    @property
+    @functools.cached_property
     def window(self) -> tuple[str, Window] | None:
         """The first operand that is read through a window, and the window."""
         for product in self.products:
@@ -54,14 +56,14 @@ class Structure:
                     return role, found
         return None
 
-    @property
+    @functools.cached_property
     def computed(self) -> frozenset[str]:
         """The operands that are computed beforehand, of any product."""
         return frozenset(
             role for p in self.products for role in ("left", "right") if p.operands[role].computed
         )
 
-    @property
+    @functools.cached_property
     def turned(self) -> frozenset[str]:
         """The operands that lie in memory as their transpose, of any product."""
         return frozenset(
@@ -69,7 +71,7 @@ class Structure:
             if is_turned(p, role, self.around)
         )  # fmt: skip
 
-    @property
+    @functools.cached_property
     def one_right(self) -> bool:
         """Whether the first and the last of several products have one right operand."""
         if len(self.products) < 2:
@@ -84,19 +86,38 @@ class Structure:
         at = {"first": slice(0, 1), "second": slice(1, 2), "last": slice(-1, None)}
         return self.products[at.get(name, slice(None))]
 
+    @functools.cached_property
+    def _values(self) -> dict[str, int | None]:
+        """What was asked for so far."""
+        return {}
+
     def value(self, name: str) -> int | None:
         """What a condition calls `name`; None where the task has no such thing."""
+        if name not in self._values:
+            self._values[name] = self._found(name)
+        return self._values[name]
+
+    def _found(self, name: str) -> int | None:
         what, _, which = name.partition(".")
         if what == "loops":
             return self.around.iterations
         if what == "window":
             window = self.window
-            return None if window is None else int(getattr(window[1], which))
+            number: int | None = getattr(window[1], which) if window else None
+            return number
         found = self.named(what)
         if not found:
             return None
         extent = found[0].extent(which, self.shapes)
         return found[0].extent(which, self.temporaries) if extent is None else extent
+
+    def cut_by(self, tunable: str) -> int | None:
+        """The extent of what a tunable cuts first; None where it is not known."""
+        for cut in self.cuts:
+            if cut.tunable == tunable:
+                shape = self.shapes.get(cut.tensor) or self.temporaries.get(cut.tensor)
+                return shape[cut.axis] if shape and cut.axis is not None else cut.extent
+        return None
 
     def parts_of(self, tensor: str) -> tuple[str, ...]:
         """The parts that a tensor plays, the most particular first: `second.right`."""
@@ -127,4 +148,4 @@ def structure_of(
 ) -> Structure:
     """The structure of a task with parameters of these extents."""
     own = {s.name: s.shape for s in statements(task.body) if isinstance(s, Allocate)}
-    return Structure(products_of(task), shapes, own, around)
+    return Structure(products_of(task), shapes, own, around, task.cuts)

@@ -35,7 +35,7 @@ from septran.task.trace.dtype_rules import element_type, require_number
 from septran.task.trace.indirect import gathered
 from septran.task.trace.operands import check_axes, check_dtypes
 from septran.task.trace.symbols import Expression, Symbol, as_index
-from septran.task.trace.tensors import Partition, Tile, windowed
+from septran.task.trace.tensors import Cutting, Partition, Tile, windowed
 from septran.task.trace.tracing import Frame, Home, current, launch
 from septran.task.tree import Allocate, Loop, Primitive, TunableValue
 
@@ -258,7 +258,7 @@ def _allocate(shape: Any, dtype: str | None, name: str, fill: float | int | None
     apart = fill is not None and not frame.task.leaf and (entry or not _shared_out())
     frame.body.append(Allocate(unique, sizes, valid, kind, None if apart else fill, where))
     whole = View.whole(unique, sizes, valid)
-    frame.homes[unique] = Home(whole, sizes, temporary=True)
+    frame.homes[unique] = Home(whole, sizes, True, len(frame.tracer.open))
     tile = Tile(frame, whole, kind)
     if apart:
         _spread(FILL, tile, value=fill)
@@ -284,6 +284,8 @@ def tunable(name: str, default: TunableValue | None = None) -> Any:
         value = frame.tunables[name] = _fallback(frame, name)
     if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
         raise TunableError(f"tunable {name} of {frame.task.name} is {value}, not positive", _here())
+    if frame.tracer.drafting and isinstance(value, int) and not isinstance(value, bool):
+        return Cutting(value, name)
     return value
 
 

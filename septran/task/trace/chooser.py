@@ -58,8 +58,10 @@ class LaunchSite:
     """Each tensor parameter as a view of the entry's tensor, or of a caller's temporary."""
     ranges: Mapping[Var, Range] = field(default_factory=dict)
     """Ranges of the loop indices in them."""
-    iterations: int = 1
-    """Of the caller's parallel loops around it."""
+    opened: Mapping[str, frozenset[Var]] = field(default_factory=dict)
+    """The loops around the launch that are inside of where each tensor was allocated."""
+    iterations: int = 0
+    """Of the caller's parallel loops around it; 0 where there are none."""
     draft: Callable[[str], TaskNode | None] = field(default=no_draft, compare=False)
     """The task, or the variant of that name, traced before anything is chosen below it."""
 

@@ -31,6 +31,7 @@ from septran.task.trace.symbols import (
     nominal,
     symbol,
 )
+from septran.task.tree import Cut
 
 if TYPE_CHECKING:
     from septran.task.trace.tracing import Frame
@@ -48,6 +49,18 @@ class Padded(int):
         """Return `extent` as one that is rounded up in multiples of `multiple`."""
         made = super().__new__(cls, extent)
         made.multiple = multiple
+        return made
+
+
+class Cutting(int):
+    """A tunable's value in a draft, which finds out what is cut by it."""
+
+    tunable: str
+
+    def __new__(cls, value: int, tunable: str) -> Cutting:
+        """Make `value`, of the tunable of that name."""
+        made = super().__new__(cls, value)
+        made.tunable = tunable
         return made
 
 
@@ -181,6 +194,9 @@ class Partition:
         self.tile = tile
         pairs = zip(block, tile.view.shape, strict=True)
         self.block = tuple(fitted(b, n) for b, n in pairs)
+        for at, size in enumerate(block):
+            if isinstance(size, Cutting):
+                tile.frame.cuts.append(_cut(tile, at, size.tunable))
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -272,6 +288,12 @@ class Partition:
 
     def __repr__(self) -> str:
         return f"{self.tile.view} in tiles of {self.block}"
+
+
+def _cut(tile: Tile, at: int, tunable: str) -> Cut:
+    """Return what a tunable cuts: an axis of a task's tensor, or of a view that merges several."""
+    whole = (n for n, entry in enumerate(tile.view.index) if entry.coefficient(axis(at)) == 1)
+    return Cut(tunable, tile.name, next(whole, None), tile.view.shape[at])
 
 
 def _sure(gap: Index, ranges: Mapping[Var, Range]) -> bool:

@@ -58,6 +58,7 @@ from septran.task.trace.symbols import BROADCAST, Expression, operand
 from septran.task.trace.tensors import Tile
 from septran.task.tree import (
     Assign,
+    Cut,
     Launch,
     Param,
     Statement,
@@ -81,6 +82,8 @@ class Home:
     """The extents of the entry's tensor or the temporary."""
     temporary: bool = False
     """Whether it is a temporary of a task, not a tensor of the kernel's caller."""
+    opened: int = 0
+    """How many loops were open where it was allocated."""
 
 
 @dataclass
@@ -97,6 +100,8 @@ class Frame:
     """How often each index of those turns."""
     tunables: dict[str, TunableValue] = field(default_factory=dict)
     launched: dict[str, int] = field(default_factory=dict)
+    cuts: list[Cut] = field(default_factory=list)
+    """What its tunables cut, in a draft."""
     names: set[str] = field(default_factory=set)
     types: dict[str, TensorType] = field(default_factory=dict)
     homes: dict[str, Home] = field(default_factory=dict)
@@ -328,7 +333,7 @@ class Tracer:
             body.builtin,
         )  # fmt: skip
         if self.drafting:
-            return node
+            return replace(node, cuts=tuple(frame.cuts))
         check_scopes(node.body, frozenset(self.open))
         node = with_privileges(node, self.ranges)
         if self.check:
@@ -392,13 +397,17 @@ class Tracer:
             homes=dict(zip(names, (home.view for home in homes), strict=False))
             or {n: View.whole(n, v[0], v[1]) for n, v in zip(names, views, strict=True)},
             ranges=self.ranges,
+            opened={
+                n: frozenset(self.open[home.opened :])
+                for n, home in zip(names, homes, strict=False)
+            },
             iterations=self._iterations(caller),
         )  # fmt: skip
 
     def _iterations(self, caller: Frame | None) -> int:
-        """How often the parallel loops turn in which a task is launched now."""
+        """How often the parallel loops turn in which a task is launched now; 0 without any."""
         extents = caller.spread if caller else []
-        return math.prod(greatest(extent, self.ranges) for extent in extents)
+        return math.prod(greatest(extent, self.ranges) for extent in extents) if extents else 0
 
     def _chosen(self, task: Task, site: LaunchSite, where: Location) -> Task:
         if task.base is not None:  # the author launches this very decomposition
