@@ -402,3 +402,10 @@ def test_a_machine_without_a_code_generator_interprets_a_kernel_of_given_shapes(
     assert np.array_equal(kernel.reference(a, b), a.astype(np.float64) @ b)
     with pytest.raises(NoTargetError):
         _ = kernel.stages.executable
+
+
+def test_a_call_without_a_code_generator_says_so_and_asks_for_no_gpu():
+    kernel = septran.compile("gemm", "amd-mi300x", shapes={"M": 16, "N": 32, "K": 32})
+    a, b = np.ones((16, 32), np.float16), np.ones((32, 32), np.float16)
+    with pytest.raises(NoTargetError):
+        kernel(a, b)
