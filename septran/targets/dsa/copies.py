@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from septran.ir.index import Index, axis, ceil_div, maximum, minimum
 from septran.targets.dsa.context import Access, Context, unsupported
-from septran.targets.dsa.runs import ELEMENTS, Cut, Runs, runs, slope
+from septran.targets.dsa.runs import ELEMENTS, RunCut, Runs, runs, slope
 from septran.targets.lower.indices import with_axes
 from septran.tile.nodes import Copy
 
@@ -288,7 +288,7 @@ def run_loop(context: Context, found: Runs, extent: Index) -> Iterator[tuple[Ind
 
 @contextmanager
 def _pieces(
-    context: Context, cut: Cut, start: Index, length: Index
+    context: Context, cut: RunCut, start: Index, length: Index
 ) -> Iterator[tuple[Index, Index]]:
     """A loop over the pieces that one cut makes of a run."""
     step, shift = cut.step, cut.shift + start

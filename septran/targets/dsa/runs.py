@@ -21,7 +21,7 @@ class Runs:
     No cut means that all of the axis is one run, `ELEMENTS` that each element is its own.
     """
 
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[RunCut, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -34,18 +34,18 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class Cut:
+class RunCut:
     """Wherever ``coordinate + shift`` is a multiple of `step`."""
 
     step: int
     shift: Index = ZERO
 
-    def finer(self, other: Cut) -> bool:
+    def finer(self, other: RunCut) -> bool:
         """Whether all places of `other` are places of this one."""
         return other.step % self.step == 0 and (other.shift - self.shift) % self.step == Index()
 
 
-ELEMENTS = Runs((Cut(1),))
+ELEMENTS = Runs((RunCut(1),))
 MOST_CUTS = 3
 """Cuts that are nested; where an axis has more, each element is a run."""
 
@@ -73,7 +73,7 @@ def slope(offset: Index, variable: Var) -> int | None:
 
 def runs(offsets: Iterable[Index], variable: Var) -> Runs:
     """The runs in which every one of `offsets` is affine in `variable`."""
-    cuts: list[Cut] = []
+    cuts: list[RunCut] = []
     for offset in offsets:
         if slope(offset, variable) is None:
             return ELEMENTS
@@ -81,7 +81,7 @@ def runs(offsets: Iterable[Index], variable: Var) -> Runs:
             rest = value - Index.of(variable)
             if variable in rest.variables():
                 return ELEMENTS
-            fresh = Cut(divisor, rest % divisor)
+            fresh = RunCut(divisor, rest % divisor)
             if not any(cut.finer(fresh) for cut in cuts):
                 cuts = [cut for cut in cuts if not fresh.finer(cut)] + [fresh]
     if len(cuts) > MOST_CUTS or any(cut.step == 1 for cut in cuts):
