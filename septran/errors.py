@@ -57,7 +57,7 @@ class SepTranError(Exception):
 
 @dataclass(frozen=True)
 class Shortage:
-    """A memory that is to hold more than it has."""
+    """A memory that would have to hold more than its capacity, in bytes."""
 
     memory: str
     needed: int
@@ -66,7 +66,7 @@ class Shortage:
 
     @property
     def excess(self) -> float:
-        """How often what there is would have to be doubled."""
+        """The binary logarithm of the needed bytes over the capacity."""
         return math.log2(self.needed / max(1, self.limit))
 
     def __str__(self) -> str:
@@ -74,12 +74,12 @@ class Shortage:
 
 
 class CapacityRefusal:
-    """Of an error: a memory is too small, so that smaller tiles may be a way out."""
+    """Mixin of errors about a memory that is too small, so that smaller tiles may help."""
 
     shortage: Shortage | None = None
 
     def of(self, memory: str, needed: int, limit: int) -> Self:
-        """The error itself, with which memory it is about."""
+        """Return the error itself, with the memory that it is about."""
         self.shortage = Shortage(memory, needed, limit)
         return self
 

@@ -1,10 +1,10 @@
-"""Tiles that fit: tunables are made smaller until every memory holds what it is to hold.
+"""Tiles that fit: tunables are made smaller until no memory has to hold more than it can.
 
-What a mapping's rules say of tunables is for any logic. Where a memory would have to hold more
-than it has, the compiler looks for smaller values by itself, and says which ones and why. It
-takes them down a step at a time (to the power of two below), each time the one after which
-least is too much; of several after which all fits, the one with the fewest cycles, where the
-machine file tells cycles. What is given with the call, or by an instance, stays as it is.
+A mapping's rules set tunables for any logic. Where a memory would have to hold more than it has,
+the compiler searches smaller values itself, and reports which ones and why. It makes them smaller
+step by step (to the power of two below), at each step the one that leaves the smallest excess.
+Among several that fit it takes the one with the fewest cycles, where the machine file has cycles.
+Values of the call or of an instance stay as they are.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from septran.tile.passes.layout.plan_memory import peak
 
 REGISTERS = "REGISTER"
 MOST_STEPS = 24
-"""Of one search: four tunables from 64 down to 1."""
+"""The greatest number of steps of one search: four tunables from 64 down to 1."""
 
 Key = tuple[str, str]
-"""Of a tunable: the name of the task that asks, and its own."""
+"""A tunable: the name of the task that reads it, and its own."""
 S = TypeVar("S", bound=Stages)
 
 
 def fit(request: CompileRequest, make: Callable[..., S]) -> S:
-    """The stages of `request`, with smaller tunables where its own do not fit a memory.
+    """Return the stages of `request`, with smaller tunables where its own do not fit a memory.
 
-    `make` gives the stages of a request, and takes as `refusal` the error that says that no
-    tiles fit. Other mistakes are left for the stage that raises them.
+    `make` returns the stages of a request, and takes as `refusal` the error that no tiles fit.
+    Other mistakes are left for the stage that raises them.
     """
     first = _Attempt(request, make(request), {})
     if not first.shortages:
@@ -66,7 +66,7 @@ class _Attempt(Generic[S]):
 
     @cached_property
     def error(self) -> SepTranError | None:
-        """What its tile program is refused for, or its code, where that needs room of its own."""
+        """The error of its tile program, or of its code if that needs memory, too; else None."""
         try:
             if _exchange_may_not_fit(self.stages.tile_program):
                 _ = self.stages.tensor_ir
@@ -83,19 +83,19 @@ class _Attempt(Generic[S]):
 
     @property
     def excess(self) -> tuple[bool, float]:
-        """How far it is from fitting: what the first look refuses is further than the plan's."""
+        """The distance from fitting: the first estimate's refusals are further than later ones."""
         early = any(isinstance(e, MappedCapacityError) for e in _each(self.error))
         return early, sum(shortage.excess for shortage in self.shortages)
 
     @property
     def cycles(self) -> int:
-        """The least that it takes; 0 where the machine file tells no cycles."""
+        """The lower bound on its cycles; 0 where the machine file has no cycles."""
         bound = cycle_bound(self.stages.tile_program)
         return 0 if bound is None else bound.cycles
 
     @cached_property
     def form(self) -> _Form:
-        """What its tunables make of the logic."""
+        """The form that its tunables give the logic."""
         return _Form.of(self.request)
 
 
@@ -106,7 +106,7 @@ class _Form:
     sizes: Mapping[Key, Setting[int]]
     """The tunables that may be made smaller, with their values."""
     shapes: tuple[object, ...]
-    """Of every task's tensors: where they stay the same, a tunable has no effect."""
+    """The shapes of every task's tensors: where they stay the same, a tunable has no effect."""
 
     @staticmethod
     def of(request: CompileRequest) -> _Form:
@@ -119,13 +119,13 @@ class _Form:
 
 @dataclass(frozen=True)
 class _Search(Generic[S]):
-    """The way down from a first attempt that does not fit."""
+    """The descent from a first attempt that does not fit."""
 
     make: Callable[..., S]
     first: _Attempt[S]
 
     def run(self) -> _Attempt[S]:
-        """The best of the first attempts that fit; else the one that is nearest to it."""
+        """Return the best of the first attempts that fit, else the nearest to it."""
         here = self.first
         for _ in range(MOST_STEPS):
             around = list(self._around(here, _groups(here.form.sizes)))
@@ -142,20 +142,20 @@ class _Search(Generic[S]):
 
     @staticmethod
     def _nearer(attempt: _Attempt[S], here: _Attempt[S]) -> bool:
-        """Whether less is too much for the memories, and nothing else is wrong."""
+        """Return whether the excess is smaller, and nothing else is wrong."""
         return bool(attempt.shortages) and attempt.excess < here.excess
 
     def _around(
         self, here: _Attempt[S], groups: Iterable[tuple[Key, ...]]
     ) -> Iterator[_Attempt[S]]:
-        """Attempts with the tunables of each group a step smaller."""
+        """Yield attempts with the tunables of each group a step smaller."""
         for keys in groups:
             attempt = self._smaller(here, keys)
             if attempt is not None:
                 yield attempt
 
     def _smaller(self, here: _Attempt[S], keys: tuple[Key, ...]) -> _Attempt[S] | None:
-        """With some tunables as far down as makes a difference; None where nothing does."""
+        """An attempt with some tunables as far down as makes a difference, None without one."""
         why = str(max(here.shortages, key=lambda s: s.excess))
         values = {key: here.form.sizes[key].value for key in keys}
         while any(value > 1 for value in values.values()):
@@ -172,12 +172,12 @@ class _Search(Generic[S]):
         return None
 
     def _fit(self, here: _Attempt[S], key: Key, value: int, why: str) -> Fit:
-        """A tunable made smaller, told beside what it was at first."""
+        """Return the record of a tunable made smaller, with its first value."""
         before, known = self.first.form.sizes[key], here.fits.get(key)
         return Fit(*key, value, before.value, known.why if known else why, before.where)
 
     def refused(self, here: _Attempt[S]) -> S:
-        """The stages of the nearest attempt, whose error says that no tiling fits."""
+        """Return the stages of the nearest attempt, whose error says that no tiling fits."""
         tried = ", ".join(
             f"{key[1]} of {key[0]} ({size.value} to {here.form.sizes[key].value})"
             for key, size in self.first.form.sizes.items()
@@ -191,7 +191,7 @@ class _Search(Generic[S]):
 
 
 def _exchange_may_not_fit(program: TileProgram) -> bool:
-    """Whether threads may have no room to exchange what they hold in registers."""
+    """Return whether threads may lack room to exchange the buffers that they hold in registers."""
     memory = backend_of(program.machine.backend).exchange
     limit = program.machine.memory(memory).capacity_bytes if memory else None
     if limit is None:
@@ -201,21 +201,21 @@ def _exchange_may_not_fit(program: TileProgram) -> bool:
 
 
 def _each(error: SepTranError | None) -> tuple[SepTranError, ...]:
-    """The single mistakes of an error."""
+    """Return the single mistakes of an error."""
     if error is None:
         return ()
     return error.errors if isinstance(error, Errors) else (error,)
 
 
 def _below(value: int) -> int:
-    """The power of two below a value; 1 at least."""
+    """Return the power of two below a value, at least 1."""
     return max(1, 1 << ((value - 1).bit_length() - 1)) if value > 1 else 1
 
 
 def _groups(sizes: Mapping[Key, Setting[int]]) -> list[tuple[Key, ...]]:
-    """What is made smaller at one time: a tunable alone, or one of several tasks in all of them.
+    """Return the tunables made smaller in one step: one alone, or one name in all of its tasks.
 
-    The largest goes first. Tasks may rely upon what they ask for by one name being the same.
+    The largest goes first. Tasks may rely on tunables of one name being equal.
     """
     alone = sorted(sizes, key=lambda key: (-sizes[key].value, key))
     by_name = groupby(sorted(sizes, key=lambda key: key[1]), key=lambda key: key[1])

@@ -1,4 +1,4 @@
-"""Where a user wrote something: a file, a line and, if known, a column."""
+"""Places in users' files: a file, a line and, if known, a column."""
 
 from __future__ import annotations
 

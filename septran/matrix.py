@@ -21,7 +21,7 @@ from septran.targets.base import Untimed
 MACHINES = ("cpu-x86", "cpu-arm", "dsa-sim", "npu-cube")
 """The machines that run here: this processor, one that QEMU emulates, and the simulated ones."""
 EMULATED = ("nvidia-h200", "nvidia-a100")
-"""Those whose generated code an emulator runs."""
+"""The machines whose generated code an emulator runs."""
 SAMPLES = 5
 """The number of timed calls; cycles need one, as a simulator always counts the same."""
 _WIDTH = 28
@@ -43,7 +43,7 @@ class Cell:
     cycles: int | None
     """Simulated cycles of a call; None on real machines, and on emulated ones, without time."""
     message: str
-    """What went wrong, or why it was not run; empty when right."""
+    """The mistake, or the reason why it was not run; empty when right."""
     ran: bool = True
     """Whether the kernel was executed; what was only compiled is neither right nor wrong."""
 

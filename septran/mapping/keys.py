@@ -77,8 +77,11 @@ class Optionally:
 
 OPERANDS = tuple(f"gemm.{operand}" for operand in PRIMITIVES["gemm"].operands)
 GROUPS = ("*", "accumulators", "temporaries", "reads", "writes", *OPERANDS, *PARTS)
-"""What `mems` may name besides tensors; `gemm.A` is what a leaf passes to gemm as A, and
-`product.right` what is the right operand of a product below, however it gets there."""
+"""The names that `mems` may use besides tensors.
+
+`gemm.A` is what a leaf passes to gemm as A, `product.right` the right operand of a product below,
+however it gets there.
+"""
 
 WORD = Text(r"[A-Za-z0-9_.+-]{1,64}", "a word")
 TASK = Text(IDENTIFIER, "a task's name")

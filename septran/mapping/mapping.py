@@ -50,10 +50,10 @@ class Preference:
 
 @dataclass(frozen=True)
 class Manner:
-    """A variant by how it computes, whatever it is called."""
+    """A variant by the way it computes, whatever its name."""
 
     order: tuple[str, ...] | None = None
-    """What its loops walk, outermost first: rows, columns, sum, batch."""
+    """The kinds of its loops, outermost first: rows, columns, sum, batch."""
     sums_apart: bool | None = None
     """Whether each step along the sum has sums of its own, which are added later."""
 
@@ -68,7 +68,7 @@ class TaskMapping:
     variant: Setting[str] | None = None
     """The variant to trace; for instances their `task_name`."""
     manner: Setting[Manner] | None = None
-    """Instead of its name, how the variant to trace computes; rules only."""
+    """The way in which the variant to trace computes, instead of its name; rules only."""
     settings: Table[str, Setting[Any]] = field(default_factory=_empty)
     """Keys with one value, by path: ``proc``, ``roles.consumers``."""
     tables: Table[str, Table[str, Setting[Any]]] = field(default_factory=_empty)
@@ -110,7 +110,7 @@ class Match:
     dtype: tuple[str, ...] = ()
     machine_feature: tuple[str, ...] = ()
     below: Match | None = None
-    """What a task that launches it, directly or not, is like."""
+    """A match for a task that launches it, directly or not."""
     products: tuple[int, ...] = ()
     order: tuple[str, ...] | None = None
     between_products: str = ""
@@ -125,7 +125,7 @@ class Match:
 
     @property
     def structural(self) -> bool:
-        """Whether it asks what the task computes, by a draft where the body is not known."""
+        """Whether it is about the task's computation, which a draft shows before the trace."""
         flags = (self.order, self.masked, self.carried, self.reduces, self.shared_right)
         words = (self.products, self.between_products, self.window, self.computed, self.turned)
         return any(words) or any(flag is not None for flag in flags)
@@ -152,17 +152,17 @@ class Fit:
     task: str
     name: str
     value: int
-    """The most that it is."""
+    """The greatest value that it takes."""
     before: int
-    """What the mapping or the logic says."""
+    """The value of the mapping or the logic."""
     why: str
     """The memory that would have to hold too much."""
     where: Location | None = field(default=None, compare=False)
-    """The line that says so."""
+    """The line that gives the value."""
 
     @property
     def line(self) -> str:
-        """The rule that says the smaller value at once."""
+        """The rule that gives the smaller value at once."""
         return f"- {{match: {{task: {self.task}}}, tunables: {{{self.name}: {self.value}}}}}"
 
 
@@ -180,9 +180,9 @@ class MappingFile:
     """The places that are still `!tune`; their plans hold the first candidate."""
     constraints: tuple[Condition, ...] = ()
     conditions: Table[str, Condition] = field(default_factory=_empty)
-    """Those that other conditions call by name."""
+    """The named conditions, which others may use."""
     fits: tuple[Fit, ...] = ()
-    """The tunables that are smaller than the file says, as a memory would not hold all of it."""
+    """The tunables made smaller than the file says, as a memory could not hold all tensors."""
     few_stages: bool = False
     """Whether pipelines may be shorter than the file says, as no tiles fit otherwise."""
     assumed: str = ""

@@ -96,7 +96,7 @@ class _Resolution:
     bound: set[Location | None] = field(default_factory=set)
     """The places of the bindings that leaves have taken."""
     ranges: Mapping[Var, Range] = field(default_factory=dict)
-    """Of all loop indices of the tree."""
+    """The ranges of all loop indices of the tree."""
 
     def __post_init__(self) -> None:
         self.ranges = ranges_of(self.tree.root)
@@ -292,7 +292,7 @@ class _Task:
         return structure.parts_of(tensor) if structure is not None else ()
 
     def _of_tensors(self, table: Mapping[str, Setting[Any]]) -> dict[str, Setting[Any]]:
-        """What a plan says for this task's tensors, by their names or the parts that they play."""
+        """Return a plan's settings of this task's tensors, by their names or their roles."""
         named = {name: setting for name, setting in table.items() if name in self.tensors}
         structure = self.facts.look() if any("." in name for name in table) else None
         if structure is None:
@@ -385,7 +385,7 @@ class _Task:
         return found
 
     def _unset(self, name: str, value: int) -> None:
-        """Say what the compiler has chosen where neither mapping nor logic gives a value."""
+        """Report the value that the compiler chose where neither mapping nor logic gives one."""
         task = self.task.name
         self.work.decide(
             "decision", self.task.path, f"{name} of {task} is {value}, as nobody gives it a value",

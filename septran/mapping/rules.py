@@ -125,14 +125,14 @@ class Facts:
         return Known({**self.static, **known, **self.dims, **own}, self.look)
 
     def callers(self) -> Iterator[Facts]:
-        """The tasks that launch it, the nearest first."""
+        """Yield the tasks that launch it, the nearest first."""
         if self.caller is not None:
             yield self.caller
             yield from self.caller.callers()
 
 
 def facts_of_site(site: LaunchSite, caller: Facts | None = None) -> Facts:
-    """What is known before the body is traced; of its structure what a draft says."""
+    """Return the facts that are known before the body is traced, with the structure of a draft."""
 
     @functools.cache
     def look() -> Structure | None:
@@ -155,7 +155,7 @@ def facts_of_task(
     around: Surroundings | None = None,
     caller: Facts | None = None,
 ) -> Facts:
-    """What is known of a traced task; of its structure what its draft says, where there is one."""
+    """Return the facts about a traced task, with the structure of its draft if there is one."""
 
     @functools.cache
     def look() -> Structure:
@@ -229,12 +229,12 @@ def _computes(match: Match, facts: Facts) -> bool:
 
 
 def _is_below(match: Match, facts: Facts, machine: Machine) -> bool:
-    """Whether a task that launches it matches; what is built in may be one, too."""
+    """Return whether a task that launches it matches, built-in ones included."""
     return any(matches(match, caller, machine) for caller in facts.callers())
 
 
 def structure_matches(match: Match, structure: Structure | None) -> bool:
-    """Whether a task's structure is as a rule asks; never where it is not known."""
+    """Return whether a task's structure is as a match asks; False where it is not known."""
     if structure is None:
         return False
     parts, count = structure.parts, len(structure.products)
@@ -255,7 +255,7 @@ def structure_matches(match: Match, structure: Structure | None) -> bool:
 
 
 def _are(wanted: tuple[str, ...], found: Callable[[], Iterable[str]]) -> bool:
-    """Whether all operands that are named are among those found, or none is, as `none` says."""
+    """Return whether all named operands are among those found, or none is found for `none`."""
     if not wanted:
         return True
     have = set(found())

@@ -1,1 +1,1 @@
-"""What a task computes, whatever its names: products, their operands' roles, loops and windows."""
+"""The structure of a task, whatever its names: products, operands' roles, loops and windows."""

@@ -1,7 +1,7 @@
-"""What a task and those below it do, in program order and in the task's own words.
+"""The data flow of a task and those below it, in program order, on the task's own tensors.
 
-Views of launched tasks' parameters are written as views of the task's own tensors. A temporary
-of a launched task is called by that task's path and its name, so that it is nobody else's.
+Views of launched tasks' parameters are written as views of the task's own tensors. A temporary of
+a launched task is named by that task's path and its name, so that it is unique.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from septran.ir.views import View
 from septran.task.tree import Allocate, Assign, Launch, Loop, Primitive, Statement, TaskNode
 
 Loops = tuple[tuple[Var, bool], ...]
-"""Loops around a statement, outermost first, and whether each is parallel."""
+"""The loops around a statement, outermost first, and whether each is parallel."""
 _INSIDE = ":"
-"""Between a launched task's path and its temporary's name; no name has it."""
+"""The separator of a launched task's path and its temporary's name; no name contains it."""
 
 
 @dataclass(frozen=True)
 class Multiply:
-    """``result += left @ right`` on tiles."""
+    """The product ``result += left @ right`` on tiles."""
 
     result: View
     left: View
@@ -39,13 +39,13 @@ class ComputedView:
     sources: tuple[View, ...]
     loops: Loops
     aligned: tuple[View, ...] = ()
-    """Sources whose elements become the target's element by element."""
+    """The sources whose elements become the target's element by element."""
     copies: bool = False
     """Whether it is the one source, perhaps in another type."""
     reduces: bool = False
     """Whether it reduces along an axis."""
     positions: bool = False
-    """Whether it asks where elements lie, as a mask by index does."""
+    """Whether it reads positions of elements, as a mask by index does."""
 
 
 Event = Union[Multiply, ComputedView]
@@ -53,7 +53,7 @@ Event = Union[Multiply, ComputedView]
 
 @dataclass(frozen=True)
 class Flow:
-    """A task's events in program order."""
+    """The events of a task in program order."""
 
     events: tuple[Event, ...]
     allocated: Mapping[str, Loops]
@@ -95,7 +95,7 @@ class _Walk:
 
 
 def flow_of(task: TaskNode) -> Flow:
-    """What a task does, with the tasks below it."""
+    """Return the data flow of a task, with the tasks below it."""
     walk = _Walk()
     plain = {p.name: View.whole(p.name, p.shape, p.valid) for p in task.params}
     walk.body(task.body, plain, "", ())
@@ -103,12 +103,12 @@ def flow_of(task: TaskNode) -> Flow:
 
 
 def is_own(tensor: str) -> bool:
-    """Whether a name is of the task's own tensor, not of one below it."""
+    """Return whether a name is of the task's own tensor, not of one below it."""
     return _INSIDE not in tensor
 
 
 def loop_variables(view: View) -> frozenset[Var]:
-    """The loop indices that say which part of a tensor a view is."""
+    """Return the loop indices that select the part of a tensor that a view is."""
     found = frozenset(v for entry in view.index for v in entry.variables())
     return frozenset(v for v in found if not is_axis(v))
 
@@ -126,7 +126,7 @@ def _computation(
 
 
 def _aligned(value: ex.Expr, rank: int) -> Iterator[View]:
-    """The views of which an element makes that element of the value."""
+    """Yield the views of which an element makes the same element of the value."""
     match value:
         case ex.Load(view):
             if view.rank == rank:

@@ -1,4 +1,4 @@
-"""Which outputs are written past the caches."""
+"""Outputs that are written past the caches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from septran.tile.nodes import Buffer, Compute, TileProgram, reads, writes
 
 
 def streamed(program: TileProgram, buffer: Buffer) -> bool:
-    """Whether a buffer is only written, by vectors, and more than the caches hold."""
+    """Return whether a buffer is only written, by vectors, and exceeds the caches."""
     caches = [m.capacity_bytes or 0 for m in program.machine.memories if m.cached]
     if math.prod(buffer.shape) * itemsize(buffer.dtype) < max(caches, default=math.inf):
         return False

@@ -31,7 +31,7 @@ class _Order:
 
     extents: tuple[int, ...]
     weights: tuple[int, ...]
-    """Steps of the logic's own order from one value of a digit to the next."""
+    """The distance in the logic's own steps from one value of a digit to the next."""
 
     def step(self, number: int) -> Index:
         """The logic's step at each step of this order, counted by the axis of that number."""
@@ -58,7 +58,7 @@ def order_sums(program: TileProgram) -> TileProgram:
 
 
 def _ordered(program: TileProgram, panel: Buffer) -> TileProgram:
-    """The program with a panel, and all products that read it, in one other order."""
+    """Return the program with a panel, and all products that read it, in one other order."""
     readers = [n for n in nodes(program.body) if any(r.buffer == panel.name for r in reads(n))]
     makers = [n for n in nodes(program.body) if any(r.buffer == panel.name for r in writes(n))]
     known = ranges(program.body)
@@ -88,7 +88,7 @@ def _ordered(program: TileProgram, panel: Buffer) -> TileProgram:
 
 
 def _wanted(program: TileProgram, panel: Buffer, node: Node) -> _Order | None:
-    """The order for a product that reads a panel; None where it has none or needs none."""
+    """Return the order for a product that reads a panel; None where it has or needs none."""
     place = _place(node, panel)
     if place == 0 or not isinstance(node, Compute):
         return None
@@ -107,7 +107,7 @@ def _wanted(program: TileProgram, panel: Buffer, node: Node) -> _Order | None:
 
 
 def _place(node: Node, panel: Buffer) -> int:
-    """Which operand of a product a panel is, 1 or 2; 0 where it is neither, or both."""
+    """Return which operand of a product a panel is, 1 or 2; 0 where it is neither, or both."""
     if not isinstance(node, Compute) or node.primitive != "gemm":
         return 0
     found = [n for n in SUMMED if node.operands[n].buffer == panel.name]
@@ -117,7 +117,7 @@ def _place(node: Node, panel: Buffer) -> int:
 def _contiguous(
     program: TileProgram, region: Region, along: int, steps: int, group: int
 ) -> _Order | None:
-    """The steps of a region in the order of memory, where groups of them are then contiguous."""
+    """Return the order of a region's steps in memory, if groups of them are then contiguous."""
     cuts = _cuts(region, along, steps)
     if cuts is None or len(cuts) < 3:
         return None
@@ -144,7 +144,7 @@ def _contiguous(
 
 
 def _cuts(region: Region, along: int, steps: int) -> tuple[int, ...] | None:
-    """Where a region's map divides the steps into digits: 1, 3, 9 and all of them for 3 x 3.
+    """Return where a region's map divides the steps into digits: 1, 3, 9 and all for 3 x 3.
 
     None where one is no multiple of the one before, so that they are no digits.
     """
@@ -159,7 +159,7 @@ def _cuts(region: Region, along: int, steps: int) -> tuple[int, ...] | None:
 
 
 def _add_cuts(atom: object, variable: Var, found: set[int]) -> int | bool:
-    """Steps to one of the atom's, once its cuts are in `found`; False where it has no digits."""
+    """Return the steps to one of the atom's, once its cuts are in `found`; False without digits."""
     if atom == variable or not isinstance(atom, FloorDiv | Mod):
         return True
     if variable not in atom.value.variables():
@@ -175,7 +175,7 @@ def _add_cuts(atom: object, variable: Var, found: set[int]) -> int | bool:
 
 
 def _fills(node: Node, panel: Buffer, order: _Order) -> bool:
-    """Whether a node copies into all steps of a panel, so that it may do so in another order."""
+    """Return whether a node copies into all steps of a panel, so that any order of them will do."""
     if not isinstance(node, Copy) or node.target.buffer != panel.name or node.zero_fill:
         return False
     along = _along(node.target, math.prod(order.extents))
@@ -183,7 +183,7 @@ def _fills(node: Node, panel: Buffer, order: _Order) -> bool:
 
 
 def _along(target: Region, steps: int) -> int:
-    """The axis of a copy that counts all the steps of the panel that it writes; else -1."""
+    """Return the axis of a copy that counts all the steps of the panel that it writes; else -1."""
     for number, extent in enumerate(target.shape):
         if extent == steps and target.valid[number] == Index.of(steps):
             mine = [e for e in target.index if axis(number) in e.variables()]
@@ -193,7 +193,7 @@ def _along(target: Region, steps: int) -> int:
 
 
 def _reordered(region: Region, along: int, order: _Order, known: dict[Var, Range]) -> Region:
-    """A region whose steps are counted in another order."""
+    """Return a region whose steps are counted in another order."""
     own = known | {axis(n): (0, max(0, e - 1)) for n, e in enumerate(region.shape)}
     values = {axis(along): order.step(along)}
     index = tuple(e.substitute(values).simplify(own) for e in region.index)
