@@ -261,6 +261,21 @@ def _embedding(_: Mapping[str, Any]) -> _Named:
     return "torch.nn.functional.embedding", lambda w, index: function(index, w)
 
 
+def _paged_attention(static: Mapping[str, Any]) -> _Named:
+    import torch
+
+    def paged(q: Any, k: Any, v: Any, pages: Any, length: Any) -> Any:
+        there = torch.arange(pages.shape[1] * k.shape[1]) < length[:, None]
+        keys, values = (x[pages].flatten(1, 2).transpose(1, 2) for x in (k, v))
+        found = torch.nn.functional.scaled_dot_product_attention(
+            q[:, :, None], keys, values, attn_mask=there[:, None, None],
+            scale=static.get("scale"), enable_gqa=q.shape[1] != k.shape[2],
+        )  # fmt: skip
+        return found[:, :, 0]
+
+    return "torch.nn.functional.scaled_dot_product_attention of gathered pages", paged
+
+
 _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _Named]] = {
     "attention": _attention,
     "attention_bias": _attention,
@@ -278,6 +293,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _Named]] = {
     "layer_norm": _layer_norm,
     "linear_attention": _linear_attention,
     "mla_decode": _mla_decode,
+    "paged_attention": _paged_attention,
     "reduce": _reduce,
     "rms_norm": _rms_norm,
     "rope": _rope,

@@ -1,4 +1,4 @@
-"""A mapping whose tiles do not fit; tiles that do, and do not move too much."""
+"""A mapping of tiny tiles; tiles that just fit, and do not move too much."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ rules:
   - {match: {level: entry}, proc: HOST, mems: {"*": GLOBAL}}
   - {match: {loops: parallel}, proc: CORE, mems: {C: ACC}, pipeline: 2}
   - {match: {primitive: gemm}, mems: {A: SPM, B: SPM}}
-tunables: {block_M: 128, block_N: 256, block_K: 128}
+tunables: {block_M: 32, block_N: 64, block_K: 128}
 """
 
 LESSON = Lesson(
     title="Fit the scratchpad",
-    story="These tiles are too large for the memories of the machine. Tiny ones would fit, and "
-    "would fetch the same elements again and again. Find some that fit and move little.",
+    story="These tiles are small, and fetch the same elements again and again. Find some that "
+    "still fit into the memories of the machine, and move little.",
     logic="gemm",
     mapping=START,
     goals=(
@@ -28,6 +28,6 @@ LESSON = Lesson(
             "how much is there at one time",
         ),
     ),
-    solution=START.replace("block_N: 256", "block_N: 128").replace("block_K: 128", "block_K: 64"),
+    solution=START.replace("block_M: 32, block_N: 64", "block_M: 128, block_N: 128"),
     shapes={"M": 256, "N": 384, "K": 512},
 )

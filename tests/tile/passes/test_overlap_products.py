@@ -89,7 +89,9 @@ def test_without_the_key_nothing_changes():
 )
 def test_why_it_has_no_effect_is_said(operator, shapes, why):
     mapping = MAPPING.replace(
-        "{task: [attention_block, attention_bias_block]}", "{loops: parallel}"
+        "{between_products: reduction, shared_right: false, loops: parallel, holds: nothing}\n"
+        "    overlap: true",
+        "{loops: parallel}\n    overlap: true",
     )
     mapping = mapping.replace(
         "    pingpong: true",
