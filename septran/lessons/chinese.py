@@ -44,8 +44,8 @@ SENTENCES = {
     "brought again and again. Mend both, within the L2 cache.": "微内核以很大的跨距读 B；"
     "而且块太小，同样的数据一搬再搬。请把两处都修好，并且不超出 L2 缓存。",
     "These tiles are small, and fetch the same elements again and again. Find some that "
-    "still fit into the memories of the machine, and move little.": "这些小块太小，同样的元素会被反复取来。"
-    "请找出仍然放得进机器各级存储、搬得又少的小块。",
+    "still fit into the memories of the machine, and move little.": "这些小块太小，同样的"
+    "元素会被反复取来。请找出仍然放得进机器各级存储、搬得又少的小块。",
     "The logarithm of a sum of exponentials, a block of columns at a time: one pass over X, as "
     "flash attention does it. Each block may bring a new maximum, and the sum so far belongs to "
     "the old one. The fold forgets that.": "指数之和的对数，每次处理一块列：只读一遍 X，和 flash "
