@@ -119,7 +119,7 @@ def run(
 def _print_versions() -> None:
     print(f"SepTran {septran.__version__} (TVM {importlib.metadata.version('apache-tvm')})", end="")
     print(f" beside torch {torch.__version__} on {platform.machine()} {host_arch()},", end=" ")
-    print(f"{usable_cores()} cores\n")
+    print(f"{usable_cores()} cores, {str(torch.get_default_dtype()).removeprefix('torch.')}\n")
 
 
 def use_threads(count: int) -> None:
@@ -194,8 +194,13 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="torch.compile's ways count, too")
     parser.add_argument("--spinning", type=int, default=0, help="processes beside mixed calls")
     parser.add_argument("--on", default=Machine.name, help="a machine or its file, for both")
+    parser.add_argument(
+        "--dtype", default="float32", choices=("float32", "float16", "bfloat16"),
+        help="of tensors, in the families whose name has no type of its own",
+    )  # fmt: skip
     options = parser.parse_args()
     Machine.name = options.on
+    torch.set_default_dtype(getattr(torch, options.dtype))
     mixed = options.operators[:1] == ["mixed"]
     named = options.operators[1:] if mixed else options.operators
     threads = options.threads or sorted({1, min(2, usable_cores())})
