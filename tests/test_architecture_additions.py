@@ -154,8 +154,9 @@ def emit(context, nodes, private):
                     "from septran.targets.cpu import own_scalar\nfrom septran.targets.cpu.context",
                 ),
                 (
-                    '"scalar": Instruction',
-                    '"own_scalar": Instruction("gemm", own_scalar.emit), "scalar": Instruction',
+                    '"scalar": InstructionEmitter',
+                    '"own_scalar": InstructionEmitter("gemm", own_scalar.emit),\n    '
+                    '"scalar": InstructionEmitter',
                 ),
             ),
             "mappings/machines/cpu-x86.yaml": (
