@@ -269,6 +269,11 @@ def _text(kernel: Kernel, check: Check, profile: Profile, beside: Beside | None)
     first, *rest = str(profile).splitlines()
     lines += [f"  {alone}{first.partition(': ')[2]}", *(f"  {line.strip()}" for line in rest)]
     lines += _notes(kernel)
+    if (profile.fraction_of_peak or 0.0) > 1.0:
+        lines.append(
+            "  note: more than the machine file's peak; `septran machines --measure -o here.yaml` "
+            "writes this host's figures, and `--on here.yaml` uses them"
+        )
     if beside is not None:
         duel = beside.duel
         lines += [

@@ -119,6 +119,16 @@ def test_run_says_what_each_of_its_times_is_of():
     assert re.search(r"^  simulated: [\d,]+ cycles", text, re.M)
 
 
+def test_run_faster_than_the_machine_file_says_how_to_measure_the_host(tmp_path):
+    slow = tmp_path / "slow.yaml"
+    slow.write_text("name: cpu-x86\nextends: cpu-x86\nclock_mhz: 1\n", encoding="utf-8")
+    text = septran("run", "gemm", "--on", slow, *SMALL, "--no-torch").output
+    assert "septran machines --measure -o here.yaml" in text
+    fast = tmp_path / "fast.yaml"
+    fast.write_text("name: cpu-x86\nextends: cpu-x86\nclock_mhz: 90000\n", encoding="utf-8")
+    assert "--measure" not in septran("run", "gemm", "--on", fast, *SMALL, "--no-torch").output
+
+
 def test_run_prints_json():
     data = json.loads(septran("run", "gemm", *SMALL, "--json", "--dtype", "float64").output)
     assert data["right"] is True
