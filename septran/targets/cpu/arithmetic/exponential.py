@@ -36,6 +36,8 @@ _EXP2 = (1.5326464e-4, 1.3390806e-3, 9.618506e-3, 5.55036e-2, 0.24022648, 0.6931
 """Of (2^r - 1) / r where |r| <= 1/2, so that exp2 errs by at most 2^-28 (Remez)."""
 _TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -0.33333281942)
 _ERF_SMALL = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 0.112819925, -0.376125336, 0.128379166)
+# ln2 in two parts, after Cody and Waite: the high one is 355/512, of 9 bits, so that n times it
+# is exact in float32.
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _LOG2_E = 1.4426950408889634
 
@@ -106,10 +108,12 @@ def exp(writer: Writer, x: Expr) -> Expr:
         return _raised(writer, _near_zero(writer, r), raw)
 
     def careful() -> Expr:
+        # exp(-104) is below 2^-150, half of the least denormal, and rounds to 0; exp(89) is inf.
         clamped = writer.bind("x", _clamp(writer, x, -104.0, 89.0))
         raw, r = _reduced(writer, clamped, _MAGIC + _BIASES)
         return _scale(writer, _near_zero(writer, r), raw)
 
+    # Results are normal numbers from -87.33 to 88.72; one limit serves both signs.
     return _in_range(writer, x, 87.0, plain, careful)
 
 
@@ -127,6 +131,7 @@ def exp2(writer: Writer, x: Expr) -> Expr:
     def reduced(x: Expr, shift: float) -> tuple[Expr, Expr]:
         biased = writer.bind("n", x + like(x, shift))
         n = writer.bind("n", biased - like(x, shift))
+        # Exact, as the difference is at most 1/2 and a multiple of the last place of x.
         return simd.bits(biased, "int32"), writer.bind("r", x - n)
 
     def plain() -> Expr:
@@ -134,6 +139,7 @@ def exp2(writer: Writer, x: Expr) -> Expr:
         return _raised(writer, _near_half(writer, r), raw)
 
     def careful() -> Expr:
+        # 2^-151 is below half of the least denormal, and so rounds to 0; 2^129 overflows.
         clamped = writer.bind("x", _clamp(writer, x, -151.0, 129.0))
         raw, r = reduced(clamped, _MAGIC + _BIASES)
         return _scale(writer, _near_half(writer, r), raw)
@@ -197,15 +203,18 @@ def tanh(writer: Writer, x: Expr) -> Expr:
     """The hyperbolic tangent."""
     size = writer.bind("t", magnitude_of(x))
     e = writer.bind("e", exp(writer, writer.bind("x2", size + size)))
+    # Where exp overflows, 2 / inf is 0 and leaves 1. Near 0 the difference would cancel.
     large = like(x, 1.0) - like(x, 2.0) / (e + like(x, 1.0))
     square = writer.bind("s", x * x)
     p = _polynomial(writer, square, _TANH)
     small = writer.bind("y", simd.fma(p * square, x, x))
+    # NaN fails the comparison and so takes the polynomial, which keeps it.
     return tirx.Select(size >= like(x, 0.625), _signed(large, x), small)
 
 
 def sigmoid(writer: Writer, x: Expr) -> Expr:
     """1 / (1 + exp(-x))."""
+    # Of -|x|, exp is at most 1, so that neither sign overflows.
     e = writer.bind("e", exp(writer, writer.bind("m", -magnitude_of(x))))
     one = like(x, 1.0)
     above = tirx.Select(x < like(x, 0.0), e, one)
@@ -224,6 +233,7 @@ def erf(writer: Writer, x: Expr) -> Expr:
     large = like(x, 1.0) - exp(writer, writer.bind("r", simd.fma(r, t, -t)))
     p = writer.bind("p", _polynomial(writer, s, _ERF_SMALL))
     small = simd.fma(p, x, x)
+    # NaN fails the comparison and so takes the polynomial, which keeps it.
     return tirx.Select(t > like(x, 0.927734375), _signed(writer.bind("y", large), x), small)
 
 

@@ -59,10 +59,13 @@ class Dot:
 
 def _vpdpbusd(lanes: int, have: frozenset[str]) -> str:
     """Four products of unsigned and signed bytes each, and their sum, which wraps."""
+    # The EVEX forms of 128 and 256 bits need AVX512VL as well; AVX-VNNI has VEX forms of them.
     real = {"avx512vnni"} if lanes == 16 else {"avx512vnni", "avx512vl"}
     if real <= have or (lanes < 16 and "avxvnni" in have):
         return _call(f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", "vpdpbusd", lanes)
     word, half = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+    # Bytes are widened to 16 bits first, even ones (0) and odd ones (1) apart, as VPMADDUBSW on
+    # bytes would saturate its sums of pairs.
     eight = "<" + ", ".join(["i16 8"] * 2 * lanes) + ">"
     lines = [
         "declare <8 x i32> @llvm.x86.avx2.pmadd.wd(<16 x i16>, <16 x i16>)",
