@@ -181,7 +181,9 @@ class CacheModel:
         self.start(self.machine.processors[1].name, math.prod(most_iterations(step.loops)))
         return self.units, 1 / self.units
 
-    def rate(self, memory: Memory, active: int, writing: bool, past: bool = False) -> float | None:
+    def rate(
+        self, memory: Memory, active: int, *, writing: bool, past: bool = False
+    ) -> float | None:
         """Bytes a second that each of some active units draws from a level."""
         whole = memory.bytes_per_second
         if past and memory.stream_bytes_per_second:
@@ -255,7 +257,7 @@ class _Work:
                 total += self._streamed(size * scale)
                 continue
             for use in self.model.reuse.uses(region, self.step, self.around):
-                total += self._moved(use.size * scale, use.distance, writing)
+                total += self._moved(use.size * scale, use.distance, writing=writing)
         for node in self.step.nodes:
             if isinstance(node, Compute) and node.primitive == "gemm":
                 total += self._again(node)
@@ -289,7 +291,7 @@ class _Work:
         }  # fmt: skip
         return (mine - set(self.model.program.params)) | handed_on
 
-    def _moved(self, size: float, distance: float, writing: bool) -> float:
+    def _moved(self, size: float, distance: float, *, writing: bool) -> float:
         """Seconds of bytes that were last used so far back.
 
         Those of the innermost cache are free here, as loads and stores count as instructions.
@@ -298,7 +300,7 @@ class _Work:
         model = self.model
         first = model.machine.memories[-1]
         for memory, part in model.placed(size, distance, self.active):
-            rate = model.rate(memory, self.active, writing)
+            rate = model.rate(memory, self.active, writing=writing)
             if memory is first or not rate or not part:
                 continue
             name = f"compute -> {memory.name}" if writing else f"{memory.name} -> compute"
@@ -310,7 +312,7 @@ class _Work:
     def _streamed(self, size: float) -> float:
         """Seconds of bytes that are written past the caches."""
         model, memory = self.model, self.model.machine.main_memory
-        rate = model.rate(memory, self.active, True, past=True)
+        rate = model.rate(memory, self.active, writing=True, past=True)
         if not rate:
             return 0.0
         model.times.add("edge", f"compute -> {memory.name}", size * self.active, size / rate)
@@ -322,10 +324,10 @@ class _Work:
         return self.share * amount(region, self.step.loops)[1] / full if full else 0.0
 
     # ------------------------------------------------------------ instructions
-    def _line(self, size: float, writing: bool) -> float:
+    def _line(self, size: float, *, writing: bool) -> float:
         """Seconds of bytes between registers and the innermost cache."""
         memory = self.model.machine.memories[-1]
-        rate = self.model.rate(memory, self.active, writing)
+        rate = self.model.rate(memory, self.active, writing=writing)
         if not size or not rate:
             return 0.0
         name = f"compute -> {memory.name}" if writing else f"{memory.name} -> compute"
@@ -349,7 +351,8 @@ class _Work:
         lanes = self.model.registers.bytes // max(4, self._width(node.source))
         count = self._elements(node.source, min(lanes, max(1, node.source.shape[-1])))
         width = max(4, self._width(node.source))
-        return self._line(count * width, False) + self._line(count * width, True)
+        read = self._line(count * width, writing=False)
+        return read + self._line(count * width, writing=True)
 
     def _mapped(self, node: Compute) -> float:
         """Operations on vectors, or the loads and stores around them."""
@@ -367,9 +370,10 @@ class _Work:
             busy = ops / rate
             self.model.times.add("compute", node.instruction, ops * self.active, busy)
         read = sum(self._elements(r) * width for r in dict.fromkeys(reads(node)))
-        held = self._line(read, False)
+        held = self._line(read, writing=False)
         if node.operands[0].buffer not in self._handed_on:
-            held += self._line(self._elements(node.operands[0]) * width, True)
+            written = self._elements(node.operands[0]) * width
+            held += self._line(written, writing=True)
         return max(busy, held)
 
     def _dtype(self, node: Compute) -> str:
@@ -415,7 +419,8 @@ class _Work:
             )
         held = 0 if self._handed_on else vectors * strips
         loads = turns * (held + m * panels)
-        return max(busy, self._line(loads * calls * self.model.registers.bytes, False))
+        loaded = loads * calls * self.model.registers.bytes
+        return max(busy, self._line(loaded, writing=False))
 
     def _again(self, node: Compute) -> float:
         """What a product reads again in a call: panels of B for each strip, A for each panel."""
@@ -428,8 +433,8 @@ class _Work:
         block = m * k * a + k * min(n, columns) * b + m * min(n, columns) * c
         total = 0.0
         if not self._handed_on:
-            total += self._moved((strips - 1) * k * n * b * calls, panel, False)
-        return total + self._moved((panels - 1) * m * k * a * calls, block, False)
+            total += self._moved((strips - 1) * k * n * b * calls, panel, writing=False)
+        return total + self._moved((panels - 1) * m * k * a * calls, block, writing=False)
 
 
 def _multiplies(node: Compute | Copy) -> bool:

@@ -201,7 +201,7 @@ def spans(machine: Machine, sizes: Sequence[Size], most: int) -> Iterator[Span]:
         shared = machine.depth(machine.memory(size.name).visible_to) == 0
         yield Span(size.name, held // 2 if before else held // 4, way, shared, size)
         before = held
-    yield Span(machine.main_memory.name, most, most, True)
+    yield Span(machine.main_memory.name, most, most, shared=True)
 
 
 def memory_probes(spans: Sequence[Span], loops: Any, cores: int, most: int) -> dict[str, Probe]:
