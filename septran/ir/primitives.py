@@ -60,20 +60,20 @@ def _gemm_dtype(dtypes: Sequence[str]) -> str:
 
 
 GEMM = Contract(
-    "gemm", ("C", "A", "B"), ("mn", "mk", "kn"), True, _gemm,
-    lambda n: 2 * n["m"] * n["n"] * n["k"], result=_gemm_dtype,
+    "gemm", ("C", "A", "B"), ("mn", "mk", "kn"), accumulates=True, reference=_gemm,
+    flops=lambda n: 2 * n["m"] * n["n"] * n["k"], result=_gemm_dtype,
 )  # fmt: skip
 """The matrix product C += A @ B; transposed operands are transposed views."""
 
 FILL = Contract(
-    "fill", ("X",), ("*",), False,
-    lambda x, value=0: np.full_like(x, value), lambda n: 0, {"value": 0},
+    "fill", ("X",), ("*",), accumulates=False, attributes={"value": 0},
+    reference=lambda x, value=0: np.full_like(x, value), flops=lambda n: 0,
 )  # fmt: skip
 """Sets every element of X to `value`."""
 
 COPY = Contract(
-    "copy", ("Y", "X"), ("*", "*"), False,
-    lambda y, x: convert(x, y.dtype), lambda n: 0,
+    "copy", ("Y", "X"), ("*", "*"), accumulates=False,
+    reference=lambda y, x: convert(x, y.dtype), flops=lambda n: 0,
 )  # fmt: skip
 """Y = X, converted to Y's dtype."""
 

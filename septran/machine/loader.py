@@ -333,7 +333,7 @@ def _memory(name: str, node: Node, clock: float | None) -> Memory:
         stream_bytes_per_second=_per_second(node.get("stream_bandwidth"), clock),
         unit_bytes_per_second=_per_second(node.get("unit_bandwidth"), clock),
         alignment=int(alignment.value) if alignment else 1,  # type: ignore[arg-type]
-        cached=_flag(node, "cached", False),
+        cached=_flag(node, "cached", default=False),
     )
 
 
@@ -351,7 +351,7 @@ def _nanoseconds(node: Node | None, clock: float | None) -> float | None:
     return time / (clock or 1) * 1e3 if unit == "cycles" else time
 
 
-def _flag(node: Node, key: str, default: bool) -> bool:
+def _flag(node: Node, key: str, *, default: bool) -> bool:
     found = node.get(key)
     return bool(found.value) if found else default
 
@@ -361,7 +361,7 @@ def _engine(name: str, node: Node, memories: tuple[str, ...], clock: float | Non
     latency = _nanoseconds(node.get("latency"), clock or 1)
     depth, alignment = node.get("queue_depth"), node.get("alignment")
     layouts = node.get("layouts")
-    asynchronous = _flag(node, "asynchronous", False)
+    asynchronous = _flag(node, "asynchronous", default=False)
     return Engine(
         name,
         moves=_moves(node.items["moves"], memories),
@@ -372,7 +372,7 @@ def _engine(name: str, node: Node, memories: tuple[str, ...], clock: float | Non
         alignment=int(alignment.value) if alignment else 1,  # type: ignore[arg-type]
         queue_depth=int(depth.value) if depth else None,  # type: ignore[arg-type]
         layouts=tuple(e.text for e in layouts.elements) if layouts else ("row",),
-        transposes=_flag(node, "transposes", True),
+        transposes=_flag(node, "transposes", default=True),
         location=node.where,
     )
 

@@ -201,9 +201,9 @@ def every(mask: Expr) -> Expr:
     return call("bool", 1, "llvm.vector.reduce.and", mask)
 
 
-def expected(condition: Expr, value: bool) -> Expr:
-    """A condition that nearly always is `value`: the other way gets no registers."""
-    return call("bool", 1, "llvm.expect", condition, tirx.const(value, "bool"))
+def unlikely(condition: Expr) -> Expr:
+    """A condition that seldom holds: what it guards gets no registers."""
+    return call("bool", 1, "llvm.expect", condition, tirx.const(0, "bool"))
 
 
 def unequal(left: Expr, right: Expr) -> Expr:

@@ -76,7 +76,7 @@ def _in_range(
         return careful()
     zero, result = writer.index(0), writer.allocate("e", lanes, "float32")
     simd.store(writer, result, zero, plain(), lanes)
-    with writer.when(simd.expected(tirx.Not(_none_beyond(writer, x, limit)), False)):
+    with writer.when(simd.unlikely(tirx.Not(_none_beyond(writer, x, limit)))):
         simd.store(writer, result, zero, careful(), lanes)
     return simd.load(result, zero, lanes)
 

@@ -106,7 +106,7 @@ class _Move:
         if turned is not None and strides[0] == 1 != strides[1]:
             self._turned_rows(turned, size)
             return
-        self._outer(lambda at: self._row(at, self.lanes(0)), self.parallel)
+        self._outer(lambda at: self._row(at, self.lanes(0)), parallel=self.parallel)
 
     def _row(self, at: Spot, lanes: int) -> None:
         whole = self.context.variable("vectors", self.extent // lanes)
@@ -128,16 +128,16 @@ class _Move:
             _Gather(self, pieces, width).emit()
             return
         if self.source.stride(self.along) == 1:  # read along rows, write across panels
-            self._outer(lambda at: self._across(at, width), self.parallel)
+            self._outer(lambda at: self._across(at, width), parallel=self.parallel)
             return
         whole = self.context.variable("panels", self.extent // width)
         with self.context.loop("panel", whole, self.parallel) as panel:
             turned = self._turned_axis(width)
             if turned is None:
-                self._outer(lambda at: self._panel(at, panel, width), False)
+                self._outer(lambda at: self._panel(at, panel, width))
             else:
-                self._outer(lambda at: self._turned(at, panel, width, turned), False, turned)
-        self._outer(lambda at: self._last_panel(at, whole, width), False)
+                self._outer(lambda at: self._turned(at, panel, width, turned), skip=turned)
+        self._outer(lambda at: self._last_panel(at, whole, width))
 
     def _turned_axis(self, width: int) -> int | None:
         """An axis of the source to read along, where blocks can be turned in registers."""
@@ -185,7 +185,7 @@ class _Move:
                 with self.context.loop("i", tall - down * size) as row:
                     self._row({**at, axis: down * size + row}, self.lanes(0))
 
-        self._outer(rows, self.parallel, axis)
+        self._outer(rows, parallel=self.parallel, skip=axis)
 
     def _block(self, at: Spot, axis: int) -> None:
         context, size = self.context, self.context.unit.lanes("float32")
@@ -249,7 +249,9 @@ class _Move:
         big = math.prod(self.source.region.shape) >= PARALLEL_ELEMENTS
         return big and not self.context.parallel
 
-    def _outer(self, body: Callable[[Spot], None], parallel: bool, skip: int | None = None) -> None:
+    def _outer(
+        self, body: Callable[[Spot], None], *, parallel: bool = False, skip: int | None = None
+    ) -> None:
         """Loop over all axes but the vectors' and `skip`, the outermost on all cores if asked."""
         axes = [n for n in range(self.source.region.rank) if n not in (self.along, skip)]
 

@@ -52,7 +52,7 @@ def emit_groups(context: Context, target: Access, source: Access) -> None:
 def _one_by_one(context: Context, target: Access, source: Access) -> None:
     """Zeros everywhere, then each element that exists."""
 
-    def nest(at: tuple[Index, ...], zeros: bool) -> None:
+    def nest(at: tuple[Index, ...], *, zeros: bool) -> None:
         number = len(at)
         if number == target.region.rank:
             zero = simd.constant(0, "float64")
@@ -60,10 +60,10 @@ def _one_by_one(context: Context, target: Access, source: Access) -> None:
             return
         extent = target.region.shape[number] if zeros else source.region.valid[number]
         with context.loop("i", extent) as i:
-            nest((*at, i), zeros)
+            nest((*at, i), zeros=zeros)
 
-    nest((), True)
-    nest((), False)
+    nest((), zeros=True)
+    nest((), zeros=False)
 
 
 @dataclass

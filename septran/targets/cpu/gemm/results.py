@@ -116,14 +116,11 @@ def update(
     rows: list[Any],
 ) -> None:
     """Put the tile into C: over it where `first` is 0, else onto it."""
-    if first is None:
-        _put(context, c, shape, tile, rows, onto=True)
+    if first is None or first == Index():
+        _put(context, c, shape, tile, rows, onto=first is None)
         return
     with context.writer.body() as over:
         _put(context, c, shape, tile, rows, onto=False)
-    if first == Index():
-        context.writer.choose(True, over, [])
-        return
     with context.writer.body() as onto:
         _put(context, c, shape, tile, rows, onto=True)
     context.writer.choose(context.lower(first) == 0, over, onto)
