@@ -22,7 +22,7 @@ def require_gpu() -> Any:
 
     if not torch.cuda.is_available():
         raise NoGpuError(
-            "this kernel runs on an NVIDIA GPU, and torch finds none here",
+            "this kernel runs on a GPU, and torch finds none here",
             hint="compile with emulate=True (septran run --emulate) to run its code on the CPU, or "
             "kernel.export(folder) and run it where a GPU is",
         )
