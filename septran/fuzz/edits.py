@@ -11,6 +11,7 @@ import yaml
 from septran.backends import backend_of
 from septran.fuzz.choices import Choices
 from septran.machine.loader import mappings_root
+from septran.targets.registry import has_emulator
 
 _WHERE = (
     "{loops: parallel}",
@@ -107,7 +108,7 @@ def _alignment(c: Choices, document: dict[str, Any]) -> None:
 
 def _units(c: Choices, document: dict[str, Any]) -> None:
     levels = [p for p in document["processors"].values() if isinstance(p, dict) and "of" in p]
-    if backend_of(document["backend"]).device == "cpu":
+    if not has_emulator(document["backend"]):
         levels[0]["count"] = c.of((1, 2, 3, 5))
 
 

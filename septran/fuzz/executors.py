@@ -20,9 +20,8 @@ from septran.machine.loader import load_machine
 from septran.runtime.accuracy import WrongResultError, compare, error_bounds
 from septran.runtime.kernel import Kernel
 from septran.simulator.timing.random_delays import VARIABLE
-from septran.targets.base import Emulating
 from septran.targets.cpu.run.isa import NATIVE_IS, other_width
-from septran.targets.registry import target_for
+from septran.targets.registry import has_emulator
 from septran.tile.interpret.interpreter import interpret
 
 ADVERSARIES = 2
@@ -97,7 +96,7 @@ def executors(case: RandomCase, ways: Ways) -> Mapping[str, Run]:
     backend = load_machine(case.machine).backend
     if backend_of(backend).simulated:
         found["simulator"] = _simulator
-    elif ways.emulate and isinstance(target_for(backend), Emulating):
+    elif ways.emulate and has_emulator(backend):
         found["emulator"] = _emulator
     return found
 

@@ -13,7 +13,7 @@ _PAGES = (1, 2, 3, 5, 8, 16, 32)
 
 def gathers(c: Choices) -> RandomLogic:
     """Products of chosen rows with chosen matrices, or expressions of what is chosen."""
-    return c.of((_expressions, _products, _pages))(c)
+    return c.of((_expressions, _products, _paged))(c)
 
 
 def _index(c: Choices) -> str:
@@ -60,16 +60,7 @@ def {entry}(
     return RandomLogic(text, inputs, kind="gathers")
 
 
-def _products(c: Choices) -> RandomLogic:
-    """Each block of gathered rows times the matrix of its group."""
-    n, dtype = Names(c), c.of(_TYPES)
-    size, groups, matrices = c.of(_PAGES), c.between(1, 4), c.between(1, 5)
-    rows, deep, width = c.of(EXTENTS), c.of(EXTENTS), c.of(EXTENTS)
-    C, X, W, of, by, i, j, k = (n[x] for x in ("C", "X", "W", "of", "by", "i", "j", "k"))
-    tile, block, entry, acc = n["tile"], n["block"], n["whole"], n["acc"]
-    turned = c.chance(30)
-    dims = '"E", "N", "K"' if turned else '"E", "K", "N"'
-    text = f"""{HEAD}@task.define(leaf=True)
+_PRODUCTS = """@task.define(leaf=True)
 def {tile}({C}, {X}, {W}):
     task.call_primitive("gemm", {C}, {X}, {W})
 
@@ -91,7 +82,7 @@ def {block}({C}, {X}, {W}):
 
 
 @task.define
-def {entry}(
+def {whole}(
     {C}: task.Tensor["T", "N"],
     {X}: task.Tensor["M", "K"],
     {W}: task.Tensor[{dims}],
@@ -102,40 +93,47 @@ def {entry}(
     Cp = task.partition({C}, shape=({size}, width))
     Ap = task.partition({X}[{by}], shape=({size}, {X}.shape[1]))
     for {i}, {j} in task.parallel_range(Cp.shape):
-        chosen = {W}[{of}[{i}]]{".T" if turned else ""}
+        chosen = {W}[{of}[{i}]]{transpose}
         Wp = task.partition(chosen, shape=(chosen.shape[0], width))
         task.launch({block}, Cp[{i}, {j}], Ap[{i}, 0], Wp[0, {j}])
 """
-    matrix = (width, deep) if turned else (deep, width)
+
+
+def _products(c: Choices) -> RandomLogic:
+    """Each block of gathered rows times the matrix of its group."""
+    n, dtype = Names(c), c.of(_TYPES)
+    size, groups, matrices = c.of(_PAGES), c.between(1, 4), c.between(1, 5)
+    rows, deep, width = c.of(EXTENTS), c.of(EXTENTS), c.of(EXTENTS)
+    names = n.of("C", "X", "W", "of", "by", "i", "j", "k", "tile", "block", "whole", "acc")
+    transposed = c.chance(30)
+    text = HEAD + _PRODUCTS.format(
+        **names, size=size, transpose=".T" if transposed else "",
+        dims='"E", "N", "K"' if transposed else '"E", "K", "N"',
+    )  # fmt: skip
+    matrix = (width, deep) if transposed else (deep, width)
     inputs = (
-        Input(X, (rows, deep), dtype), Input(W, (matrices, *matrix), dtype),
-        Input(by, (size * groups,), _index(c), rows), Input(of, (groups,), _index(c), matrices),
+        Input(names["X"], (rows, deep), dtype), Input(names["W"], (matrices, *matrix), dtype),
+        Input(names["by"], (size * groups,), _index(c), rows),
+        Input(names["of"], (groups,), _index(c), matrices),
     )  # fmt: skip
     return RandomLogic(text, inputs, kind="gathers")
 
 
-def _pages(c: Choices) -> RandomLogic:
-    """Sums over pages in an order that a table says, page by page, in a sequential loop."""
-    n, dtype = Names(c), c.of(_TYPES)
-    size, pages, used = c.of(_PAGES), c.between(1, 6), c.between(1, 5)
-    batch, deep, width = c.between(1, 3), c.of(EXTENTS), c.of(EXTENTS)
-    C, Q, K, table, b, p = (n[x] for x in ("C", "Q", "K", "table", "b", "p"))
-    tile, entry, one, scores = n["tile"], n["whole"], n["one"], n["S"]
-    text = f"""{HEAD}@task.define(leaf=True)
+_PAGED = """@task.define(leaf=True)
 def {tile}({C}, {Q}, {K}):
     task.call_primitive("gemm", {C}, {Q}, {K}.T)
 
 
 @task.define(leaf=True)
-def add({C}, {scores}):
-    {C}[:, :] = {C} + task.max({scores}, axis=1)[:, None]
+def add({C}, {S}):
+    {C}[:, :] = {C} + task.max({S}, axis=1)[:, None]
 
 
 @task.define
 def {one}({C}, {Q}, {K}):
-    {scores} = task.zeros(({Q}.shape[0], {K}.shape[0]), task.float32, name="{scores}")
-    task.launch({tile}, {scores}, {Q}, {K})
-    task.launch(add, {C}, {scores})
+    {S} = task.zeros(({Q}.shape[0], {K}.shape[0]), task.float32, name="{S}")
+    task.launch({tile}, {S}, {Q}, {K})
+    task.launch(add, {C}, {S})
 
 
 @task.define
@@ -146,7 +144,7 @@ def each({C}, {Q}, {K}, {table}):
 
 
 @task.define
-def {entry}(
+def {whole}(
     {C}: task.Tensor["B", "M", 1, task.float32],
     {Q}: task.Tensor["B", "M", "D"],
     {K}: task.Tensor["P", "S", "D"],
@@ -155,8 +153,17 @@ def {entry}(
     for {b} in task.parallel_range({C}.shape[0]):
         task.launch(each, {C}[{b}], {Q}[{b}], {K}, {table}[{b}])
 """
+
+
+def _paged(c: Choices) -> RandomLogic:
+    """Sums over pages in an order that a table says, page by page, in a sequential loop."""
+    n, dtype = Names(c), c.of(_TYPES)
+    size, pages, used = c.of(_PAGES), c.between(1, 6), c.between(1, 5)
+    batch, deep, width = c.between(1, 3), c.of(EXTENTS), c.of(EXTENTS)
+    names = n.of("C", "Q", "K", "table", "b", "p", "tile", "whole", "one", "S")
     inputs = (
-        Input(Q, (batch, width, deep), dtype), Input(K, (pages, size, deep), dtype),
-        Input(table, (batch, used), _index(c), pages),
-    )  # fmt: skip
-    return RandomLogic(text, inputs, kind="gathers")
+        Input(names["Q"], (batch, width, deep), dtype),
+        Input(names["K"], (pages, size, deep), dtype),
+        Input(names["table"], (batch, used), _index(c), pages),
+    )
+    return RandomLogic(HEAD + _PAGED.format(**names), inputs, kind="gathers")

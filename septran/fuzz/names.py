@@ -28,6 +28,10 @@ class Names:
             self._of[role] = self._new(role)
         return self._of[role]
 
+    def of(self, *roles: str) -> dict[str, str]:
+        """Return the names by role, new ones chosen in the order of `roles`."""
+        return {role: self[role] for role in roles}
+
     def _new(self, role: str) -> str:
         taken = set(self._of.values())
         if self._odd and self._choices.chance(70):

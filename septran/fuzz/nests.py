@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from septran.fuzz.choices import Choices
 from septran.fuzz.expressions import ExpressionParts, expression
 from septran.fuzz.names import Names
@@ -12,6 +14,37 @@ _LEVELS = ("only", "tiles", "chunks")
 
 They launch the next task only, launch it for tiles of the result, or for long parts of the sum.
 """
+
+
+_GRAM_LEAVES = """@task.define(leaf=True)
+def {step}({G}, {given}):
+    task.call_primitive("gemm", {G}, {operands})
+
+
+@task.define(leaf=True)
+def {finish}({G}, acc):
+    {G}[:, :] = acc
+
+
+"""
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """Where a product's sum begins among its tasks, and what it is of."""
+
+    levels: tuple[str, ...]
+    """The kinds of the tasks from the entry inwards, without the innermost loop's."""
+    begins: int
+    """The number of the level whose task fills the result with zeros."""
+    total: str
+    """The element type of the sum."""
+    own: bool
+    """Whether the sum is a temporary of that level, stored by a leaf, not the caller's result."""
+    one: bool
+    """Whether a single operand is passed on, of which both factors are views."""
+    by_rows: bool
+    """Whether a single operand is summed along its rows."""
 
 
 def grams(c: Choices) -> RandomLogic:
@@ -25,48 +58,49 @@ def grams(c: Choices) -> RandomLogic:
     M, N = c.of(EXTENTS), c.of(EXTENTS)
     shape = (M, N) if left != right else (N, N)
     one = left != right and c.chance(50)
-    levels = [c.of(_LEVELS[:: 2 if one else 1]) for _ in range(c.between(0, 3))]
+    # A tile of the result takes rows of one factor and columns of the other: two operands.
+    levels = tuple(c.of(_LEVELS[:: 2 if one else 1]) for _ in range(c.between(0, 3)))
     first = next((at for at, level in enumerate(levels) if level == "chunks"), len(levels))
     begins, own = c.between(0, first), c.chance(35)
-    G, X, step, finish, entry = (n[x] for x in ("G", "X", "step", "finish", "whole"))
-    given = f"{X}" if one else "L, R"
+    names = n.of("G", "X", "step", "finish", "whole")
+    G, X, *_, entry = names.values()
     operands = f"{X}{left}, {X}{right}"
-    text = f"""{HEAD}@task.define(leaf=True)
-def {step}({G}, {given}):
-    task.call_primitive("gemm", {G}, {operands if one else "L, R"})
-
-
-@task.define(leaf=True)
-def {finish}({G}, acc):
-    {G}[:, :] = acc
-
-
-"""
-    below, work = step, list[str]()
-    for at in range(len(levels), -1, -1):
-        if work:  # of the level before, which the entry does not write itself
-            below, inside = n[f"level{at}"], "\n    ".join(work)
-            text += f"@task.define\ndef {below}({G}, {given}):\n    {inside}\n\n\n"
-        kind = "sum" if at == len(levels) else levels[at]
-        cut = _cut_one(X, kind, bool(left)) if one else _cut_two(kind)
-        target = "acc" if own and at == begins else G
-        work = _level(kind, below, target, cut)
-        if at == begins and own:
-            work = [f"acc = task.zeros({G}.shape, task.{total}, name='acc')", *work]
-            work += [f"task.launch({finish}, {G}, acc)"]
-        elif at == begins:
-            work = [f"task.fill({G}, 0)", *work]
-    dims = "N" if left == right else "M"
-    side = "N" if left == right or left else "M"
+    text = HEAD + _GRAM_LEAVES.format(
+        **names, given=X if one else "L, R", operands=operands if one else "L, R"
+    )
+    tasks, work = _tasks(n, _Sum(levels, begins, total, own, one, bool(left)))
     head = [] if one else [f"L, R = {operands}"]
     if "tiles" not in levels or c.chance(50):  # some machines refuse a whole without units
         work = ["for i in task.parallel_range(1):", *(f"    {line}" for line in work)]
     lines = "\n    ".join((*head, *work))
-    text += f"""@task.define
+    dims = "N" if left == right else "M"
+    side = "N" if left == right or left else "M"
+    text += f"""{tasks}@task.define
 def {entry}({G}: task.Tensor["{side}", "{side}", task.{total}], {X}: task.Tensor["{dims}", "N"]):
     {lines}
 """
     return RandomLogic(text, (Input(X, shape, dtype),), kind="grams")
+
+
+def _tasks(n: Names, plan: _Sum) -> tuple[str, list[str]]:
+    """Return the text of the tasks between the leaf and the entry, and the entry's lines."""
+    G, X, levels = n["G"], n["X"], plan.levels
+    text, below, work = "", n["step"], list[str]()
+    for at in range(len(levels), -1, -1):
+        if work:  # of the level before, which the entry does not write itself
+            below, inside = n[f"level{at}"], "\n    ".join(work)
+            given = X if plan.one else "L, R"
+            text += f"@task.define\ndef {below}({G}, {given}):\n    {inside}\n\n\n"
+        kind = "sum" if at == len(levels) else levels[at]
+        cut = _cut_one(X, kind, plan.by_rows) if plan.one else _cut_two(kind)
+        target = "acc" if plan.own and at == plan.begins else G
+        work = _level(kind, below, target, cut)
+        if at == plan.begins and plan.own:
+            work = [f"acc = task.zeros({G}.shape, task.{plan.total}, name='acc')", *work]
+            work += [f"task.launch({n['finish']}, {G}, acc)"]
+        elif at == plan.begins:
+            work = [f"task.fill({G}, 0)", *work]
+    return text, work
 
 
 def _cut_one(x: str, kind: str, by_rows: bool) -> tuple[list[str], str]:
@@ -116,44 +150,29 @@ _FOLDS = (
 )  # fmt: skip
 
 
-def scans(c: Choices) -> RandomLogic:
-    """Return states of a tile's shape that each step of a loop reads, changes, and outputs.
-
-    The outputs are all states and, besides, the last one.
-    """
-    n, dtype = Names(c), c.of(FLOATS)
-    E, M, N = c.between(1, 5), c.of(EXTENTS), c.of(EXTENTS)
-    start, fold = c.of(_FOLDS)
-    Y, Z, X, s = (n[x] for x in ("Y", "Z", "X", "s"))
-    change, tell, walk, entry = n["change"], n["tell"], n["walk"], n["whole"]
-    fold = fold.format(s=s, x=f"task.tanh({expression(c, ExpressionParts([X]), 1)})")
-    given, late = c.chance(50), c.chance(50)
-    told = f"        task.launch({tell}, {Y}[e], {s})"
-    changed = f"        task.launch({change}, {s}, {X}[e])"
-    steps = "\n".join((told, changed) if late else (changed, told))
-    text = f"""{HEAD}@task.define(leaf=True)
+_SCANS = """@task.define(leaf=True)
 def {change}({s}, {X}):
-    {s}[:, :] = {fold}
+    {s}[:, :] = {changed}
 
 
 @task.define(leaf=True)
 def {tell}({Y}, {s}):
-    {Y}[:, :] = {expression(c, ExpressionParts([s]), 1)}
+    {Y}[:, :] = {told}
 
 
 @task.define
 def {walk}({Y}, {Z}, {X}):
-    {s} = {Z if given else f"task.empty({Z}.shape, task.{_wide(dtype)}, name='{s}')"}
+    {s} = {state}
     task.fill({s}, {start})
     for e in task.sequential_range({X}.shape[0]):
-{steps}
-    {"pass" if given else f"task.launch({tell}, {Z}, {s})"}
+        {steps}
+    {end}
 
 
 @task.define
-def {entry}(
+def {whole}(
     {Y}: task.Tensor["E", "M", "N"],
-    {Z}: task.Tensor["M", "N", task.{_wide(dtype)}],
+    {Z}: task.Tensor["M", "N", task.{wide}],
     {X}: task.Tensor["E", "M", "N"],
 ):
     tile = (task.tunable("block_M"), task.tunable("block_N"))
@@ -162,6 +181,30 @@ def {entry}(
     for i, j in task.parallel_range(Zp.shape):
         task.launch({walk}, Yp[0, i, j], Zp[i, j], Xp[0, i, j])
 """
+
+
+def scans(c: Choices) -> RandomLogic:
+    """Return states of a tile's shape that each step of a loop reads, changes, and outputs.
+
+    The outputs are all states and, besides, the last one.
+    """
+    n, dtype = Names(c), c.of(FLOATS)
+    E, M, N = c.between(1, 5), c.of(EXTENTS), c.of(EXTENTS)
+    start, fold = c.of(_FOLDS)
+    names = n.of("Y", "Z", "X", "s", "change", "tell", "walk", "whole")
+    Y, Z, X, s, change, tell, *_ = names.values()
+    changed = fold.format(s=s, x=f"task.tanh({expression(c, ExpressionParts([X]), 1)})")
+    # A state that is the caller's tensor needs no output of its own after the loop.
+    given, late = c.chance(50), c.chance(50)
+    output = f"task.launch({tell}, {Y}[e], {s})"
+    update = f"task.launch({change}, {s}, {X}[e])"
+    text = HEAD + _SCANS.format(
+        **names, start=start, changed=changed, wide=_wide(dtype),
+        told=expression(c, ExpressionParts([s]), 1),
+        state=Z if given else f"task.empty({Z}.shape, task.{_wide(dtype)}, name='{s}')",
+        steps="\n        ".join((output, update) if late else (update, output)),
+        end="pass" if given else f"task.launch({tell}, {Z}, {s})",
+    )  # fmt: skip
     return RandomLogic(text, (Input(X, (E, M, N), dtype),), kind="scans")
 
 
@@ -169,27 +212,7 @@ def _wide(dtype: str) -> str:
     return "float64" if dtype == "float64" else "float32"
 
 
-def statistics(c: Choices) -> RandomLogic:
-    """Return statistics of rows, part by part, then a second pass over the same rows.
-
-    A state of rows is read and changed by every step; the first output is made from it, the second
-    from the first.
-    """
-    n, dtype = Names(c), c.of(FLOATS)
-    M, N = c.of(EXTENTS), c.of(EXTENTS)
-    Y, Z, X, m, s = (n[x] for x in ("Y", "Z", "X", "m", "s"))
-    gather, use, again, between = n["gather"], n["use"], n["again"], n["between"]
-    rows, entry = n["rows"], n["whole"]
-    value = expression(c, ExpressionParts([X]), 1)
-    value = f"task.tanh({value} - {m}[:, None])" if c.chance(50) else f"task.tanh({value})"
-    used = expression(c, ExpressionParts([X], (f"{m}[:, None]", f"{s}[:, None]")), 2)
-    wide, nested = _wide(dtype), c.chance(50)
-    cut = f"""Xp = task.partition({X}, shape=({X}.shape[0], task.tunable("block_N")))
-    for j in task.sequential_range(Xp.shape[1]):
-        task.launch({gather}, {m}, {s}, Xp[0, j])"""
-    inner = f"@task.define\ndef {between}({m}, {s}, {X}):\n    {cut}\n\n\n" if nested else ""
-    first = f"task.launch({between}, {m}, {s}, {X})" if nested else cut
-    text = f"""{HEAD}@task.define(leaf=True)
+_STATISTICS = """@task.define(leaf=True)
 def {gather}({m}, {s}, {X}):
     {m}[:] = task.maximum({m}, task.max({X}, axis=1))
     {s}[:] = {s} * 0.5 + task.sum({value}, axis=1)
@@ -202,7 +225,7 @@ def {use}({Y}, {X}, {m}, {s}):
 
 @task.define(leaf=True)
 def {again}({Z}, {Y}):
-    {Z}[:] = task.{c.of(("sum", "max", "min"))}({Y}, axis=1)
+    {Z}[:] = task.{reduction}({Y}, axis=1)
 
 
 {inner}@task.define
@@ -217,7 +240,7 @@ def {rows}({Y}, {X}):
 
 
 @task.define
-def {entry}({Y}: task.Tensor["M", "N"], {Z}: task.Tensor["M"], {X}: task.Tensor["M", "N"]):
+def {whole}({Y}: task.Tensor["M", "N"], {Z}: task.Tensor["M"], {X}: task.Tensor["M", "N"]):
     height = task.tunable("block_rows", 8)
     Yp, Xp = (task.partition(t, shape=(height, t.shape[1])) for t in ({Y}, {X}))
     Zp = task.partition({Z}, shape=(height,))
@@ -225,6 +248,30 @@ def {entry}({Y}: task.Tensor["M", "N"], {Z}: task.Tensor["M"], {X}: task.Tensor[
         task.launch({rows}, Yp[i, 0], Xp[i, 0])
         task.launch({again}, Zp[i], Yp[i, 0])
 """
+_FIRST_PASS = """Xp = task.partition({X}, shape=({X}.shape[0], task.tunable("block_N")))
+    for j in task.sequential_range(Xp.shape[1]):
+        task.launch({gather}, {m}, {s}, Xp[0, j])"""
+
+
+def statistics(c: Choices) -> RandomLogic:
+    """Return statistics of rows, part by part, then a second pass over the same rows.
+
+    A state of rows is read and changed by every step; the first output is made from it, the second
+    from the first.
+    """
+    n, dtype = Names(c), c.of(FLOATS)
+    M, N = c.of(EXTENTS), c.of(EXTENTS)
+    names = n.of("Y", "Z", "X", "m", "s", "gather", "use", "again", "between", "rows", "whole")
+    X, m, s, between = (names[x] for x in ("X", "m", "s", "between"))
+    value = expression(c, ExpressionParts([X]), 1)
+    value = f"task.tanh({value} - {m}[:, None])" if c.chance(50) else f"task.tanh({value})"
+    used = expression(c, ExpressionParts([X], (f"{m}[:, None]", f"{s}[:, None]")), 2)
+    nested, cut = c.chance(50), _FIRST_PASS.format(**names)
+    text = HEAD + _STATISTICS.format(
+        **names, value=value, used=used, wide=_wide(dtype), reduction=c.of(("sum", "max", "min")),
+        inner=f"@task.define\ndef {between}({m}, {s}, {X}):\n    {cut}\n\n\n" if nested else "",
+        first=f"task.launch({between}, {m}, {s}, {X})" if nested else cut,
+    )  # fmt: skip
     return RandomLogic(text, (Input(X, (M, N), dtype),), kind="statistics")
 
 

@@ -37,11 +37,32 @@ class RandomLogic:
     """The name of its family, for statistics."""
 
 
+_ROWS = """@task.define(leaf=True)
+def {rows}({Y}, {X}, {W}, {r}, {b}):
+    {lines}
+
+
+@task.define
+def {whole}(
+    {Y}: task.Tensor["M", "N"],
+    {X}: task.Tensor["M", "N"],
+    {W}: task.Tensor["M", "N"],
+    {r}: task.Tensor["M"],
+    {b}: task.Tensor["N"],
+):
+    height = task.tunable("{tunable}", 8)
+    parts = [task.partition(t, shape=(height, t.shape[1])) for t in ({Y}, {X}, {W})]
+    rp = task.partition({r}, shape=(height,))
+    for {i} in task.parallel_range(parts[0].shape[0]):
+        task.launch({rows}, *(p[{i}, 0] for p in parts), rp[{i}], {b})
+"""
+
+
 def rows(c: Choices) -> RandomLogic:
     """Return a leaf of expressions and reductions over rows, with temporaries written in parts."""
     n, dtype = Names(c), c.of(FLOATS[:2])
     height, width = c.of(EXTENTS), c.of(EXTENTS)
-    Y, X, W, r, b = (n[x] for x in ("Y", "X", "W", "r", "b"))
+    Y, X, W, r, b = n.of("Y", "X", "W", "r", "b").values()
     rows_, columns = [f"{r}[:, None]"], f"{b}[None, :]"
     tiles, body = [X, W], list[str]()
     for number in range(c.between(0, 4)):
@@ -59,27 +80,9 @@ def rows(c: Choices) -> RandomLogic:
     body.append(
         f"{Y}[:, :] = task.tanh({expression(c, ExpressionParts(tiles, (*rows_, columns)), 2)})"
     )
-    leaf, entry, i = n["rows"], n["whole"], n["i"]
-    lines = "\n    ".join(body)
-    text = f"""{HEAD}@task.define(leaf=True)
-def {leaf}({Y}, {X}, {W}, {r}, {b}):
-    {lines}
-
-
-@task.define
-def {entry}(
-    {Y}: task.Tensor["M", "N"],
-    {X}: task.Tensor["M", "N"],
-    {W}: task.Tensor["M", "N"],
-    {r}: task.Tensor["M"],
-    {b}: task.Tensor["N"],
-):
-    height = task.tunable("{c.of(("block_rows", "block_M", "rows_of_mine"))}", 8)
-    parts = [task.partition(t, shape=(height, t.shape[1])) for t in ({Y}, {X}, {W})]
-    rp = task.partition({r}, shape=(height,))
-    for {i} in task.parallel_range(parts[0].shape[0]):
-        task.launch({leaf}, *(p[{i}, 0] for p in parts), rp[{i}], {b})
-"""
+    names = n.of("rows", "whole", "i", "Y", "X", "W", "r", "b")
+    tunable = c.of(("block_rows", "block_M", "rows_of_mine"))
+    text = HEAD + _ROWS.format(**names, lines="\n    ".join(body), tunable=tunable)
     whole = (height, width)
     inputs = (
         Input(X, whole, dtype), Input(W, whole, dtype), Input(r, whole[:1], dtype),
@@ -157,22 +160,9 @@ PRODUCTS = (
 )  # fmt: skip
 
 
-def products(c: Choices) -> RandomLogic:
-    """Return products summed over one or two nested loops, transposed, batched, with an end."""
-    n, (dtype, total) = Names(c), c.of(PRODUCTS)
-    M, N, K = (c.of(EXTENTS) for _ in range(3))
-    E, several = c.between(1, 3), c.between(1, 2)
-    trans_a, trans_b, batch = c.chance(30), c.chance(30), c.chance(25)
-    C, A, B, b = (n[x] for x in ("C", "A", "B", "b"))
-    end, floats = c.of(_ENDS), dtype not in ("int8", "uint8")
-    end = end.format(acc="acc", b=f"{b}[None, :]") if floats else "acc"
-    out = c.of((dtype, total)) if floats else total
-    leaf, finish, block, entry = n["multiply"], n["finish"], n["block"], n["whole"]
-    dims_a = '"K", "M"' if trans_a else '"M", "K"'
-    dims_b = '"N", "K"' if trans_b else '"K", "N"'
-    again = f"\n            task.launch({leaf}, acc, Ap[0, k], Bp[k, 0])" * (several - 1)
-    text = f"""{HEAD}@task.define(leaf=True)
-def {leaf}({C}, {A}, {B}):
+_ENDS = ("{acc}", "task.relu({acc})", "{acc} + {b}", "task.tanh({acc} * 0.1)")
+_PRODUCTS = """@task.define(leaf=True)
+def {multiply}({C}, {A}, {B}):
     task.call_primitive("gemm", {C}, {A}, {B})
 
 
@@ -189,28 +179,48 @@ def {block}({C}, {A}, {B}, {b}):
         Ap = task.partition({A}[e], shape=({A}.shape[1], step))
         Bp = task.partition({B}[e], shape=(step, {B}.shape[2]))
         for k in task.sequential_range(Ap.shape[1]):
-            task.launch({leaf}, acc, Ap[0, k], Bp[k, 0]){again}
+            task.launch({multiply}, acc, Ap[0, k], Bp[k, 0]){again}
     task.launch({finish}, {C}, acc, {b})
 
 
 @task.define
-def {entry}(
+def {whole}(
     {C}: task.Tensor["G", "M", "N", task.{out}],
     {A}: task.Tensor["G", "E", {dims_a}],
     {B}: task.Tensor["E", {dims_b}],
     {b}: task.Tensor["N"],
 ):
     m, n_ = task.tunable("block_M"), task.tunable("block_N")
-    right = {f"{B}.transpose(0, 2, 1)" if trans_b else B}
+    right = {B}{transpose_b}
     Bp = task.partition(right, shape=(right.shape[0], right.shape[1], n_))
     bp = task.partition({b}, shape=(n_,))
     for g in task.parallel_range({C}.shape[0]):
-        left = {f"{A}[g].transpose(0, 2, 1)" if trans_a else f"{A}[g]"}
+        left = {A}[g]{transpose_a}
         Cp = task.partition({C}[g], shape=(m, n_))
         Ap = task.partition(left, shape=(left.shape[0], m, left.shape[2]))
         for i, j in task.parallel_range(Cp.shape):
             task.launch({block}, Cp[i, j], Ap[0, i, 0], Bp[0, 0, j], bp[j])
 """
+
+
+def products(c: Choices) -> RandomLogic:
+    """Return products summed over one or two nested loops, transposed, batched, with an end."""
+    n, (dtype, total) = Names(c), c.of(PRODUCTS)
+    M, N, K = (c.of(EXTENTS) for _ in range(3))
+    E, several = c.between(1, 3), c.between(1, 2)
+    trans_a, trans_b, batch = c.chance(30), c.chance(30), c.chance(25)
+    _, A, B, b = n.of("C", "A", "B", "b").values()
+    end, floats = c.of(_ENDS), dtype not in ("int8", "uint8")
+    end = end.format(acc="acc", b=f"{b}[None, :]") if floats else "acc"
+    out = c.of((dtype, total)) if floats else total
+    names = n.of("multiply", "finish", "block", "whole", "C", "A", "B", "b")
+    again = f"\n            task.launch({names['multiply']}, acc, Ap[0, k], Bp[k, 0])"
+    swapped = ".transpose(0, 2, 1)"
+    text = HEAD + _PRODUCTS.format(
+        **names, end=end, total=total, out=out, again=again * (several - 1),
+        dims_a='"K", "M"' if trans_a else '"M", "K"', transpose_a=swapped if trans_a else "",
+        dims_b='"N", "K"' if trans_b else '"K", "N"', transpose_b=swapped if trans_b else "",
+    )  # fmt: skip
     G = 2 if batch else 1
     inputs = (
         Input(A, (G, E, *((K, M) if trans_a else (M, K))), dtype),
@@ -219,20 +229,8 @@ def {entry}(
     return RandomLogic(text, inputs, kind="products")
 
 
-_ENDS = ("{acc}", "task.relu({acc})", "{acc} + {b}", "task.tanh({acc} * 0.1)")
-
-
-def chains(c: Choices) -> RandomLogic:
-    """Return two products with a function between them, over keys in order, some masked."""
-    n, dtype = Names(c), c.of(("float32", "float16", "bfloat16"))
-    M, N = c.of(EXTENTS), c.of(EXTENTS)
-    D, F = c.of((8, 16, 20, 32, 64)), c.of((8, 16, 24, 40))
-    causal, between = c.chance(35), c.of(_BETWEEN)
-    O, Q, K, V, S, P = (n[x] for x in ("O", "Q", "K", "V", "S", "P"))
-    scores, middle, values, end = n["scores"], n["middle"], n["values"], n["end"]
-    block, entry = n["block"], n["whole"]
-    seen = f"task.least({K}.shape[0], task.start({Q}, 0) + {Q}.shape[0])"
-    text = f"""{HEAD}@task.define(leaf=True)
+_BETWEEN = ("{}", "task.tanh({})", "task.relu({}) * 0.25", "task.minimum({}, 1.0)")
+_CHAINS = """@task.define(leaf=True)
 def {scores}({S}, {Q}, {K}):
     task.fill({S}, 0)
     task.call_primitive("gemm", {S}, {Q}, {K}.T)
@@ -241,7 +239,7 @@ def {scores}({S}, {Q}, {K}):
 @task.define(leaf=True)
 def {middle}({P}, {S}, {Q}, {K}):
     seen = task.index({K}, 0)[None, :] <= task.index({Q}, 0)[:, None]
-    {P}[:, :] = {between.format(f"task.where(seen, {S}, 0.0)" if causal else S)}
+    {P}[:, :] = {probabilities}
 
 
 @task.define(leaf=True)
@@ -256,7 +254,7 @@ def {end}({O}, acc):
 
 @task.define
 def {block}({O}, {Q}, {K}, {V}):
-    seen = {seen if causal else f"{K}.shape[0]"}
+    seen = {seen}
     keys = task.tunable("block_N")
     Kp = task.partition({K}[:seen], shape=(keys, {K}.shape[1]))
     Vp = task.partition({V}[:seen], shape=(keys, {V}.shape[1]))
@@ -271,7 +269,7 @@ def {block}({O}, {Q}, {K}, {V}):
 
 
 @task.define
-def {entry}(
+def {whole}(
     {O}: task.Tensor["M", "F"],
     {Q}: task.Tensor["M", "D"],
     {K}: task.Tensor["N", "D"],
@@ -283,11 +281,26 @@ def {entry}(
     for i in task.parallel_range(Op.shape[0]):
         task.launch({block}, Op[i, 0], Qp[i, 0], {K}, {V})
 """
+
+
+def chains(c: Choices) -> RandomLogic:
+    """Return two products with a function between them, over keys in order, some masked."""
+    n, dtype = Names(c), c.of(("float32", "float16", "bfloat16"))
+    M, N = c.of(EXTENTS), c.of(EXTENTS)
+    D, F = c.of((8, 16, 20, 32, 64)), c.of((8, 16, 24, 40))
+    causal, between = c.chance(35), c.of(_BETWEEN)
+    names = n.of(
+        "O", "Q", "K", "V", "S", "P", "scores", "middle", "values", "end", "block", "whole"
+    )
+    Q, K, V, S = (names[x] for x in ("Q", "K", "V", "S"))
+    # A block of rows sees no key after its last row; the mask cuts off those after each row.
+    causal_keys = f"task.least({K}.shape[0], task.start({Q}, 0) + {Q}.shape[0])"
+    text = HEAD + _CHAINS.format(
+        **names, seen=causal_keys if causal else f"{K}.shape[0]",
+        probabilities=between.format(f"task.where(seen, {S}, 0.0)" if causal else S),
+    )  # fmt: skip
     inputs = (Input(Q, (M, D), dtype), Input(K, (N, D), dtype), Input(V, (N, F), dtype))
     return RandomLogic(text, inputs, kind="chains")
-
-
-_BETWEEN = ("{}", "task.tanh({})", "task.relu({}) * 0.25", "task.minimum({}, 1.0)")
 
 
 def moves(c: Choices) -> RandomLogic:

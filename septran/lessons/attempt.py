@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from septran.backends import backend_of
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import MappingFile
 
@@ -55,8 +54,9 @@ class Attempt:
     def kernel(self) -> Kernel:
         """Something to run: the host's code, a simulated DSA, an emulated GPU."""
         from septran.compiler import compile
+        from septran.targets.registry import has_emulator
 
-        emulate = backend_of(self.plan.machine.backend).device != "cpu"
+        emulate = has_emulator(self.plan.machine.backend)
         return compile(self.logic, self.plan, emulate=emulate, **self.settings)
 
     @cached_property

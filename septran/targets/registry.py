@@ -81,6 +81,11 @@ def target_for(backend: str) -> Target:
     return target
 
 
+def has_emulator(backend: str) -> bool:
+    """Whether an emulator runs the backend's code on a CPU, where its processor is missing."""
+    return backend in with_code() and isinstance(target_for(backend), Emulating)
+
+
 def emulator_for(backend: str) -> Emulating:
     """The target, where it can emulate; raises NoEmulatorError, NoTargetError."""
     target = target_for(backend)
