@@ -8,12 +8,7 @@ from typing import Any
 from tvm import tirx
 
 from septran.dtypes import itemsize
-from septran.targets.lower.values import bits as bits
-from septran.targets.lower.values import broadcast as broadcast
-from septran.targets.lower.values import cast as cast
-from septran.targets.lower.values import element_of as element_of
-from septran.targets.lower.values import lanes_of as lanes_of
-from septran.targets.lower.values import vector_type as vector_type
+from septran.targets.lower.values import bits, broadcast, cast, element_of, lanes_of, vector_type
 from septran.targets.lower.writer import Expr, Writer
 
 

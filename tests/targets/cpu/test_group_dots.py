@@ -11,6 +11,7 @@ from septran.mapping.mistakes import NoBindingError
 from septran.runtime.accuracy import compare, error_bounds
 from septran.targets.cpu.gemm.dot_instructions import VDPBF16PS, VPDPBUSD, VPMADDWD
 from septran.targets.cpu.run.isa import NATIVE_IS, features, host_arch, lacking, native
+from septran.targets.lower.values import vector_type
 
 SIZES = [(8, 48, 64), (3, 35, 19), (33, 50, 30), (70, 1, 7)]
 """M, N, K."""
@@ -243,7 +244,7 @@ def run_dot(dot, lanes, have, c, a, b):
     kinds = zip("CAB", (dot.sums, "int32", "int32"), strict=True)
     bufs = [tirx.decl_buffer((c.size,), kind, name) for name, kind in kinds]
     writer.functions["dot"] = dot.text(lanes, have)
-    kind = simd.vector_type(dot.sums, lanes)
+    kind = vector_type(dot.sums, lanes)
     with writer.loop("i", writer.index(c.size // lanes)) as i:
         given = (simd.load(x, i * lanes, lanes) for x in bufs)
         value = simd.external(kind, dot.function(lanes), *given)

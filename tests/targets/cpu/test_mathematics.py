@@ -14,6 +14,7 @@ from septran.targets.cpu.arithmetic.mathematics import VectorArithmetic
 from septran.targets.cpu.run.build import compile_module
 from septran.targets.cpu.run.isa import native
 from septran.targets.cpu.writer import CpuWriter
+from septran.targets.lower.values import cast
 from septran.targets.lower.writer import flat_buffer
 
 ERRORS = {"exp": 1, "exp2": 1, "tanh": 2, "sigmoid": 3, "erf": 1}
@@ -37,7 +38,7 @@ def compiled(function: str, dtype: str, operands: int, count: int, lanes: int = 
         arithmetic = VectorArithmetic(writer)
         made = arithmetic.apply(function, *values, dtype) if operands == 1 else None
         made = arithmetic.combine(function, *values) if made is None else made
-        simd.store(writer, buffers[-1], i * lanes, simd.cast(made, dtype), lanes)
+        simd.store(writer, buffers[-1], i * lanes, cast(made, dtype), lanes)
     module = tvm.IRModule({"f": writer.function("f", buffers)})
     return compile_module(module, native().arch)["f"]
 

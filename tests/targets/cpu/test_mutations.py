@@ -18,6 +18,7 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.lowering import lower_program
 from septran.targets.cpu.run.build import compile_module
 from septran.targets.cpu.run.isa import native
+from septran.targets.lower.values import element_of, lanes_of
 from septran.targets.lower.writer import Writer
 
 CASES = {
@@ -46,7 +47,7 @@ def spoiled(node):
     """Another number is stored; a masked store, which is into an output, is left out."""
     if isinstance(node, tirx.Evaluate):
         return tirx.Evaluate(0)
-    element, lanes = simd.element_of(node.value), simd.lanes_of(node.value)
+    element, lanes = element_of(node.value), lanes_of(node.value)
     if element.startswith("float"):
         other = simd.constant(1e9, element, lanes)
     else:

@@ -21,7 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from tvm import tirx
 
 from septran.targets.cpu import simd
-from septran.targets.cpu.simd import constant, lanes_of, like
+from septran.targets.cpu.simd import constant, like
+from septran.targets.lower.values import bits, lanes_of
 from septran.targets.lower.writer import Expr, Writer
 
 _MAGIC = 12582912.0
@@ -59,7 +60,7 @@ def _scale(writer: Writer, value: Expr, raw: Expr) -> Expr:
     lanes = lanes_of(raw)
     half = writer.bind("h", raw >> constant(1, "int32", lanes))
     mantissa = constant(23, "int32", lanes)
-    powers = [simd.bits(p << mantissa, "float32") for p in (half, raw - half)]
+    powers = [bits(p << mantissa, "float32") for p in (half, raw - half)]
     return tirx.Mul(writer.bind("q", tirx.Mul(value, powers[0])), powers[1])
 
 
@@ -87,7 +88,7 @@ def _none_beyond(writer: Writer, x: Expr, limit: float) -> Expr:
     As integers, magnitudes are ordered like floats, and NaN is above infinity: whole
     registers are joined first, so that one comparison is left.
     """
-    sizes, lanes = simd.bits(magnitude_of(x), "int32"), lanes_of(x)
+    sizes, lanes = bits(magnitude_of(x), "int32"), lanes_of(x)
     while lanes > FEWEST_LANES:
         spare = writer.allocate("size", lanes, "int32")
         simd.store(writer, spare, writer.index(0), sizes, lanes)
@@ -97,7 +98,7 @@ def _none_beyond(writer: Writer, x: Expr, limit: float) -> Expr:
             for start in (0, lanes)
         )
         sizes = writer.bind("size", tirx.Select(low > high, low, high))
-    return simd.every(simd.bits(sizes, "float32") <= constant(limit, "float32", lanes))
+    return simd.every(bits(sizes, "float32") <= constant(limit, "float32", lanes))
 
 
 def exp(writer: Writer, x: Expr) -> Expr:
@@ -122,7 +123,7 @@ def _reduced(writer: Writer, x: Expr, shift: float) -> tuple[Expr, Expr]:
     biased = writer.bind("n", simd.fma(x, like(x, _LOG2_E), like(x, shift)))
     n = writer.bind("n", biased - like(x, shift))
     r = writer.bind("r", simd.fma(n, like(x, -_LN2_HIGH), x))
-    return simd.bits(biased, "int32"), writer.bind("r", simd.fma(n, like(x, -_LN2_LOW), r))
+    return bits(biased, "int32"), writer.bind("r", simd.fma(n, like(x, -_LN2_LOW), r))
 
 
 def exp2(writer: Writer, x: Expr) -> Expr:
@@ -132,7 +133,7 @@ def exp2(writer: Writer, x: Expr) -> Expr:
         biased = writer.bind("n", x + like(x, shift))
         n = writer.bind("n", biased - like(x, shift))
         # Exact, as the difference is at most 1/2 and a multiple of the last place of x.
-        return simd.bits(biased, "int32"), writer.bind("r", x - n)
+        return bits(biased, "int32"), writer.bind("r", x - n)
 
     def plain() -> Expr:
         raw, r = reduced(x, _MAGIC)
@@ -152,8 +153,8 @@ def _raised(writer: Writer, value: Expr, raw: Expr) -> Expr:
 
     n is added to the exponent; what else the bits hold is shifted out.
     """
-    raised = simd.bits(value, "int32") + (raw << constant(23, "int32", lanes_of(raw)))
-    return writer.bind("q", simd.bits(raised, "float32"))
+    raised = bits(value, "int32") + (raw << constant(23, "int32", lanes_of(raw)))
+    return writer.bind("q", bits(raised, "float32"))
 
 
 def _near_zero(writer: Writer, r: Expr) -> Expr:
@@ -190,13 +191,13 @@ def _or_nan(x: Expr, value: Expr) -> Expr:
 def magnitude_of(x: Expr) -> Expr:
     """A float32 without its sign."""
     mask = constant(0x7FFFFFFF, "int32", lanes_of(x))
-    return simd.bits(simd.bits(x, "int32") & mask, "float32")
+    return bits(bits(x, "int32") & mask, "float32")
 
 
 def _signed(value: Expr, sign_of: Expr) -> Expr:
     """`value`, which is not negative, with the sign of another."""
-    sign = simd.bits(sign_of, "uint32") & constant(0x80000000, "uint32", lanes_of(value))
-    return simd.bits(simd.bits(value, "uint32") | sign, "float32")
+    sign = bits(sign_of, "uint32") & constant(0x80000000, "uint32", lanes_of(value))
+    return bits(bits(value, "uint32") | sign, "float32")
 
 
 def tanh(writer: Writer, x: Expr) -> Expr:

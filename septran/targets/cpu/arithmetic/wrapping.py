@@ -11,7 +11,8 @@ from __future__ import annotations
 from tvm import tirx
 
 from septran.dtypes import is_float, itemsize
-from septran.targets.cpu.simd import element_of, fma, lanes_of, like, vector_type
+from septran.targets.cpu.simd import fma, like
+from septran.targets.lower.values import element_of, lanes_of, vector_type
 from septran.targets.lower.writer import Expr, Writer
 
 _PLAIN = {"add": tirx.Add, "sub": tirx.Sub, "mul": tirx.Mul}

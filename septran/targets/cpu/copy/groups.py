@@ -23,6 +23,7 @@ from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copy.transpose import transposed
 from septran.targets.cpu.map.elements import read, write
+from septran.targets.lower.values import cast, vector_type
 from septran.targets.lower.writer import Expr
 
 PARALLEL_ELEMENTS = 1 << 15
@@ -186,7 +187,7 @@ class _Move:
 
     def _held(self, value: Expr) -> Expr:
         """Elements of the source as the target holds them."""
-        return simd.cast(value, self.target.storage.held)
+        return cast(value, self.target.storage.held)
 
     def _store(self, first: Index, group: Index, value: Expr) -> None:
         """Write a group of all columns of a panel."""
@@ -216,7 +217,7 @@ class _Move:
             at = context.lower(source.at(self._spot(first + n, group * self.size)))
             row = simd.words(self._held(simd.load(source.storage.flat, at, lanes)))
             rows.append(context.writer.bind("t", row))
-        kind = simd.vector_type(self.target.storage.held, lanes)
+        kind = vector_type(self.target.storage.held, lanes)
         for n, column in enumerate(transposed(context.writer, rows)):
             at = context.lower(self.target.at(self._spot(first, (group + n) * self.size)))
             value = tirx.reinterpret(kind, column)
@@ -275,7 +276,7 @@ class _Move:
                     value = simd.masked_load(flat, at, mask)
                 group.append(context.writer.bind("r", self._held(value)))
             rows.append(context.writer.bind("t", simd.words(tirx.Shuffle(group, lanes))))
-        kind = simd.vector_type(self.target.storage.held, words * self.size)
+        kind = vector_type(self.target.storage.held, words * self.size)
         for n, column in enumerate(transposed(context.writer, rows)[:count]):
             at = context.lower(self.target.at(self._spot(first, deep + (start + n) * apart)))
             value = tirx.reinterpret(kind, column)

@@ -18,6 +18,7 @@ from septran.ir.index import Index, Var, axis, ceil_div, maximum, minimum
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
+from septran.targets.lower.values import broadcast, lanes_of
 from septran.targets.lower.writer import Expr
 
 MOST_PIECES = 2
@@ -186,8 +187,8 @@ class Pieces:
 
         def mask(start: int) -> Expr:
             ramp = tirx.Ramp(writer.index(start), writer.index(1), width)
-            above = ramp >= simd.broadcast(first, width)
-            return tirx.And(above, ramp < simd.broadcast(end, width))
+            above = ramp >= broadcast(first, width)
+            return tirx.And(above, ramp < broadcast(end, width))
 
         offset = self.context.variable("from", piece.offset)
         masks = tuple(mask(start) for start in range(0, lanes * self.step, width))
@@ -202,7 +203,7 @@ class Pieces:
         """A vector; `whole`: all of it is known to be in the first piece."""
         flat, values = self.access.storage.flat, None
         for piece, offset in zip(pieces, offsets, strict=True):
-            width, at = simd.lanes_of(piece.masks[0]), self.context.lower(offset)
+            width, at = lanes_of(piece.masks[0]), self.context.lower(offset)
             if whole and self.step == 1:
                 return simd.load(flat, at, width * len(piece.masks))
             values = [
@@ -212,7 +213,7 @@ class Pieces:
             if whole:
                 break
         assert values is not None
-        size = sum(map(simd.lanes_of, values))
+        size = sum(map(lanes_of, values))
         return (
             values[0]
             if self.step == 1 == len(values)

@@ -36,6 +36,7 @@ from septran.targets.cpu.gemm.results import (
 from septran.targets.cpu.map.elements import held_dtype, narrow, widen
 from septran.targets.cpu.map.values import VectorEvaluation
 from septran.targets.lower.statements import Point, Statement, operand_point, statements
+from septran.targets.lower.values import broadcast, cast
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Compute, Node, Region, TileProgram
 
@@ -164,7 +165,7 @@ class Rows:
             count = tile.columns - chunk if short and tile.columns is not None else None
             point = Point((k, tile.column + chunk), 1, shape.lanes, count)
             made = evaluation.value(value, operand_point(point, value, target.shape))
-            found.append(simd.broadcast(_as_held(context, made, self.held), shape.lanes))
+            found.append(broadcast(_as_held(context, made, self.held), shape.lanes))
         return found
 
     def ask(self, k: Index, shape: Shape, tile: RegisterTile) -> None:
@@ -204,7 +205,7 @@ class _Tiles:
             self.b.ask(k, shape, tile)
             for part in self.b.parts:
                 made = self.b.at(part, k, shape, tile)
-                vectors = [writer.bind("b", simd.cast(v, shape.dtype)) for v in made]
+                vectors = [writer.bind("b", cast(v, shape.dtype)) for v in made]
                 step = context.variable("k", k + part.first)
                 add_products(writer, shape, rows, vectors, scalars(step), add)
         update(context, self.c, self.first, shape, tile, rows)

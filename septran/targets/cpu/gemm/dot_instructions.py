@@ -13,7 +13,7 @@ from functools import partial
 from septran.targets.cpu import simd
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.run.isa import features, llvm_arch
-from septran.targets.cpu.simd import lanes_of, vector_type
+from septran.targets.lower.values import lanes_of, vector_type
 from septran.targets.lower.writer import Expr
 
 

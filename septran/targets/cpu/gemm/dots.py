@@ -18,6 +18,7 @@ from septran.targets.cpu.copy.transpose import transposed
 from septran.targets.cpu.gemm.k_loop import panels
 from septran.targets.cpu.gemm.results import RegisterTile, Shape, update
 from septran.targets.cpu.map.elements import read
+from septran.targets.lower.values import cast
 from septran.targets.lower.writer import Expr
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _vector(
     left: Expr | None,
 ) -> Expr:
     """Elements along the summed axis; zero behind its end, where a buffer holds anything."""
-    value = simd.cast(read(context, access, spot, lanes, along, left), dtype)
+    value = cast(read(context, access, spot, lanes, along, left), dtype)
     if left is not None and access.storage.owned:
         none = simd.constant(0, dtype, lanes)
         value = simd.select(simd.first_lanes(left, lanes), value, none)

@@ -50,6 +50,7 @@ from septran.targets.cpu.gemm.results import (
 from septran.targets.cpu.map.elements import inside, read
 from septran.targets.cpu.simd import AVX2, NEON
 from septran.targets.lower.indices import with_axes
+from septran.targets.lower.values import bits, broadcast, cast
 from septran.targets.lower.writer import Expr, both
 from septran.tile.nodes import Buffer, Compute
 
@@ -183,7 +184,7 @@ class GroupProduct:
 
         def start(number: int) -> Expr:
             at = context.lower(tile.row + number)
-            return writer.bind("start", simd.broadcast(simd.load(offsets, at, 1), shape.lanes))
+            return writer.bind("start", broadcast(simd.load(offsets, at, 1), shape.lanes))
 
         return accumulators(writer, shape, tile.rows, None if offsets is None else start)
 
@@ -238,22 +239,22 @@ class GroupProduct:
         return load
 
     def _widened(self, value: Expr) -> Expr:
-        return simd.cast(value, self.dot.element) if self.dot.element else value
+        return cast(value, self.dot.element) if self.dot.element else value
 
     def _gathered(self, row: Index, first: Index, count: int | Index) -> Expr:
         """A group from single elements, of which `count` exist, and zeros."""
         context = self.context
-        bits = 8 * itemsize(self.dot.element or self.a.storage.held)
+        width = 8 * itemsize(self.dot.element or self.a.storage.held)
         total = context.writer.index(0)
         for n in range(self.dot.size if isinstance(count, Index) else count):
             left = None
             if isinstance(count, Index) and context.indices.bounds(count)[0] <= n:
                 left = context.lower(count - n)
             element = self._widened(self._element((row, first + n), left))
-            element = simd.bits(element, f"uint{bits}")
-            word = simd.cast(element, "uint32") << simd.constant(bits * n, "uint32")
+            element = bits(element, f"uint{width}")
+            word = cast(element, "uint32") << simd.constant(width * n, "uint32")
             total = word if n == 0 else total | word
-        return simd.bits(context.writer.bind("group", total), WORD)
+        return bits(context.writer.bind("group", total), WORD)
 
     def _element(self, spot: tuple[Index, Index], left: Expr | None) -> Expr:
         """One element as it is held; zero, unread, where there is none."""
@@ -297,7 +298,7 @@ class GroupProduct:
             simd.store(writer, total, writer.index(0), simd.constant(0, WORD), 1)
             done = self._sum_vectors(row, total)
             with context.loop("k", self.length - done) as k:
-                element = simd.cast(read(context, self.a, (row, done + k)), WORD)
+                element = cast(read(context, self.a, (row, done + k)), WORD)
                 added = wrapping.add(writer, simd.load(total, writer.index(0), 1), element)
                 simd.store(writer, total, writer.index(0), added, 1)
             made_up = wrapping.multiply(writer, simd.load(total, writer.index(0), 1), factor)

@@ -22,6 +22,7 @@ from septran.targets.cpu.gemm.prefetch import Prefetch
 from septran.targets.cpu.gemm.results import Shape
 from septran.targets.cpu.map.elements import contiguity, fully_readable, read, widen
 from septran.targets.lower.indices import with_axes
+from septran.targets.lower.values import cast
 from septran.targets.lower.writer import Expr
 
 MOST_HEIGHTS = 2
@@ -229,9 +230,9 @@ def stream(
         step = contiguity(access, spot, across, lanes)
         whole = count is None or fully_readable(access, step)
         if not whole or place is None or step is None:
-            return simd.cast(read(context, access, spot, lanes, across, count), dtype)
+            return cast(read(context, access, spot, lanes, across, count), dtype)
         value = simd.load(access.storage.flat, context.lower(place(k, number)), lanes, step)
-        return simd.cast(widen(value, access.storage.dtype), dtype)
+        return cast(widen(value, access.storage.dtype), dtype)
 
     return load
 

@@ -16,6 +16,7 @@ from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copy.transpose import transposed
 from septran.targets.cpu.map.elements import read, write
+from septran.targets.lower.values import broadcast, cast, element_of, lanes_of
 from septran.targets.lower.writer import Expr, Writer
 from septran.tile.nodes import Compute
 
@@ -81,7 +82,7 @@ def add_products(
 ) -> None:
     """Each row's scalar times all vectors, added to the row: ``add(a, b, sum)`` is the new sum."""
     for number, row in enumerate(rows):
-        a = writer.bind("a", simd.broadcast(scalar(number), shape.lanes))
+        a = writer.bind("a", broadcast(scalar(number), shape.lanes))
         for chunk, b in zip(shape.chunks, vectors, strict=True):
             old = simd.load(row, writer.index(chunk), shape.lanes)
             simd.store(writer, row, writer.index(chunk), add(a, b, old), shape.lanes)
@@ -149,7 +150,7 @@ def _put(
 def _summed(value: Expr, c: Access) -> Expr:
     """A sum that is exact in float32, and so one of C's integers."""
     dtype = c.storage.dtype
-    return value if is_float(dtype) else simd.cast(value, dtype)
+    return value if is_float(dtype) else cast(value, dtype)
 
 
 def _turned(c: Access) -> bool:
@@ -187,7 +188,7 @@ def _put_column(
     context: Context, c: Access, spot: tuple[Index, Index], column: Expr, count: int, onto: bool
 ) -> None:
     """The first `count` lanes, in vectors of a power of two: stores under a mask are slow."""
-    done, lanes = 0, simd.lanes_of(column)
+    done, lanes = 0, lanes_of(column)
     while done < count:
         size = 1 << ((count - done).bit_length() - 1)
         part = column
@@ -215,6 +216,6 @@ def left(context: Context, shape: Shape, tile: RegisterTile, chunk: int) -> Expr
 
 def _sum(context: Context, old: Expr, value: Expr) -> Expr:
     """`old` plus the tile's sum, in the type of C's arithmetic."""
-    dtype = simd.element_of(old)
-    total = wrapping.add(context.writer, old, simd.cast(value, dtype))
+    dtype = element_of(old)
+    total = wrapping.add(context.writer, old, cast(value, dtype))
     return context.writer.bind("c", total)

@@ -10,6 +10,7 @@ from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.gemm.results import RegisterTile, Shape, first_step, update
 from septran.targets.cpu.map.elements import read
+from septran.targets.lower.values import cast
 from septran.tile.nodes import Buffer, Compute
 
 
@@ -29,8 +30,8 @@ def _emit(context: Context, node: Compute) -> None:
         total = writer.allocate("acc", 1, dtype)
         simd.store(writer, total, zero, simd.constant(0, dtype, 1), 1)
         with context.loop("k", a.region.valid[1]) as k:
-            x = writer.bind("a", simd.cast(read(context, a, (i, k)), dtype))
-            y = writer.bind("b", simd.cast(read(context, b, (k, j)), dtype))
+            x = writer.bind("a", cast(read(context, a, (i, k)), dtype))
+            y = writer.bind("b", cast(read(context, b, (k, j)), dtype))
             added = wrapping.multiply_add(writer, x, y, simd.load(total, zero, 1))
             simd.store(writer, total, zero, added, 1)
         update(context, c, first_step(context, node), shape, RegisterTile(i, 1, j, None), [total])

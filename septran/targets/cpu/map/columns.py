@@ -15,8 +15,9 @@ from septran.targets.cpu.context import Context
 from septran.targets.cpu.map.elements import stored, write
 from septran.targets.cpu.map.statements import Columns
 from septran.targets.cpu.map.values import VectorEvaluation
-from septran.targets.cpu.simd import constant, lanes_of
+from septran.targets.cpu.simd import constant
 from septran.targets.lower.statements import Point, Statement, identity, operand_point, regions_of
+from septran.targets.lower.values import broadcast, cast, element_of, lanes_of
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Region
 
@@ -299,14 +300,14 @@ class RowLoop:
         for statement, total in zip(self.run, self.sums, strict=True):
             value = evaluation.value(statement.value, self._point(statement, start, lanes, count))
             if total is not None:
-                total.add(simd.broadcast(simd.cast(value, total.dtype), lanes), left)
+                total.add(broadcast(cast(value, total.dtype), lanes), left)
                 continue
             target = self.accesses[statement.target]
-            value = simd.broadcast(value, lanes)
+            value = broadcast(value, lanes)
             if statement.target.buffer in self.passed:
                 evaluation.keep(statement.target.buffer, stored(context, value, target.storage))
                 continue
-            if _keeps_some(statement) and simd.element_of(value) == target.storage.held:
+            if _keeps_some(statement) and element_of(value) == target.storage.held:
                 value = simd.settled(value)
             spot = (*self.at, start)
             shown = None if _alone(target) else left
@@ -398,6 +399,6 @@ class _Vertical:
             at = (*spot[: statement.axis], r, *spot[statement.axis :])
             point = Point(at, len(at) - 1, lanes, count)
             value = VectorEvaluation(context, self.accesses).value(statement.value, point)
-            total.add(simd.broadcast(simd.cast(value, total.dtype), lanes))
+            total.add(broadcast(cast(value, total.dtype), lanes))
         left: Expr | None = None if count is None else context.lower(count)
         write(context, self.accesses[statement.target], spot, total.vector(), len(self.at), left)

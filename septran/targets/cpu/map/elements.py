@@ -11,6 +11,7 @@ from septran.ir.index import Index, Var, axis
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.context import Context
+from septran.targets.lower.values import bits, broadcast, cast, element_of, lanes_of
 from septran.targets.lower.writer import Expr
 
 HELD = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "bool": "uint8"}
@@ -24,14 +25,14 @@ def held_dtype(dtype: str) -> str:
 
 def widen(value: Expr, dtype: str) -> Expr:
     """Return what was loaded from a buffer of `dtype`, in the type that arithmetic is done in."""
-    if dtype == "bfloat16" and simd.element_of(value) == "uint16":
-        wide = simd.cast(value, "uint32")
-        return simd.bits(wide << simd.constant(16, "uint32", simd.lanes_of(value)), "float32")
-    if dtype == "float8_e4m3fn" and simd.element_of(value) == "uint8":
+    if dtype == "bfloat16" and element_of(value) == "uint16":
+        wide = cast(value, "uint32")
+        return bits(wide << simd.constant(16, "uint32", lanes_of(value)), "float32")
+    if dtype == "float8_e4m3fn" and element_of(value) == "uint8":
         return _from_e4m3(value)
     if dtype == "bool":
-        return simd.unequal(value, simd.constant(0, simd.element_of(value), simd.lanes_of(value)))
-    return simd.cast(value, compute_dtype(dtype))
+        return simd.unequal(value, simd.constant(0, element_of(value), lanes_of(value)))
+    return cast(value, compute_dtype(dtype))
 
 
 def narrow(context: Context, value: Expr, dtype: str, held: str) -> Expr:
@@ -42,8 +43,8 @@ def narrow(context: Context, value: Expr, dtype: str, held: str) -> Expr:
         return _round_to_e4m3(context, value)
     if dtype == "bool":
         value = context.arithmetic.convert(value, "bool")
-    if simd.element_of(value) == "bool":
-        lanes = simd.lanes_of(value)
+    if element_of(value) == "bool":
+        lanes = lanes_of(value)
         one, none = simd.constant(1, held, lanes), simd.constant(0, held, lanes)
         return tirx.Select(value, one, none)
     return context.arithmetic.convert(value, held)
@@ -51,7 +52,7 @@ def narrow(context: Context, value: Expr, dtype: str, held: str) -> Expr:
 
 def stored(context: Context, value: Expr, storage: Storage) -> Expr:
     """Return what would be read again, had `value` been written."""
-    if simd.element_of(value) == storage.dtype == storage.held:
+    if element_of(value) == storage.dtype == storage.held:
         return value
     short = narrow(context, value, storage.dtype, storage.held)
     return widen(context.writer.bind("s", short), storage.dtype)
@@ -59,36 +60,36 @@ def stored(context: Context, value: Expr, storage: Storage) -> Expr:
 
 def _round_to_bfloat16(context: Context, value: Expr) -> Expr:
     """To nearest, ties to even; NaN stays NaN."""
-    lanes = simd.lanes_of(value)
+    lanes = lanes_of(value)
 
     def number(n: int) -> Expr:
         return simd.constant(n, "uint32", lanes)
 
     value = context.writer.bind("x", context.arithmetic.single(value, "bfloat16"))
-    raw = context.writer.bind("u", simd.bits(value, "uint32"))
+    raw = context.writer.bind("u", bits(value, "uint32"))
     odd = (raw >> number(16)) & number(1)
     rounded = (raw + number(0x7FFF) + odd) >> number(16)
     kept = tirx.Select(value == value, rounded, number(0x7FC0))
-    return simd.cast(kept, "uint16")
+    return cast(kept, "uint16")
 
 
 def _from_e4m3(value: Expr) -> Expr:
     """Its seven bits as the upper ones of a float32's exponent and fraction, times 2**120."""
-    lanes = simd.lanes_of(value)
+    lanes = lanes_of(value)
 
     def number(n: int) -> Expr:
         return simd.constant(n, "uint32", lanes)
 
-    raw = simd.cast(value, "uint32")
-    small = simd.bits((raw & number(0x7F)) << number(20), "float32")
-    size = simd.bits(small * simd.constant(2.0**120, "float32", lanes), "uint32")
+    raw = cast(value, "uint32")
+    small = bits((raw & number(0x7F)) << number(20), "float32")
+    size = bits(small * simd.constant(2.0**120, "float32", lanes), "uint32")
     size = tirx.Select((raw & number(0x7F)) == number(0x7F), number(0x7FC00000), size)
-    return simd.bits(size | ((raw & number(0x80)) << number(24)), "float32")
+    return bits(size | ((raw & number(0x80)) << number(24)), "float32")
 
 
 def _round_to_e4m3(context: Context, value: Expr) -> Expr:
     """To nearest, ties to even; NaN where it is beyond the largest, 448."""
-    lanes = simd.lanes_of(value)
+    lanes = lanes_of(value)
 
     def number(n: int) -> Expr:
         return simd.constant(n, "uint32", lanes)
@@ -97,16 +98,16 @@ def _round_to_e4m3(context: Context, value: Expr) -> Expr:
         return simd.constant(x, "float32", lanes)
 
     value = context.writer.bind("x", context.arithmetic.single(value, "float8_e4m3fn"))
-    raw = context.writer.bind("u", simd.bits(value, "uint32"))
-    size = context.writer.bind("size", simd.bits(raw & number(0x7FFFFFFF), "float32"))
-    scaled = context.writer.bind("u", simd.bits(size * real(2.0**-120), "uint32"))
+    raw = context.writer.bind("u", bits(value, "uint32"))
+    size = context.writer.bind("size", bits(raw & number(0x7FFFFFFF), "float32"))
+    scaled = context.writer.bind("u", bits(size * real(2.0**-120), "uint32"))
     odd = (scaled >> number(20)) & number(1)
     normal = (scaled + number(0x7FFFF) + odd) >> number(20)
     # Below 2**-6 numbers are multiples of 2**-9: one unit of what 2**14 is added to.
-    tiny = simd.bits(size + real(2.0**14), "uint32") - simd.bits(real(2.0**14), "uint32")
+    tiny = bits(size + real(2.0**14), "uint32") - bits(real(2.0**14), "uint32")
     found = tirx.Select(size < real(2.0**-6), tiny, normal)
     kept = tirx.Select(size <= real(464.0), found, number(0x7F))
-    return simd.cast(kept | ((raw >> number(24)) & number(0x80)), "uint8")
+    return cast(kept | ((raw >> number(24)) & number(0x80)), "uint8")
 
 
 def read(
@@ -131,7 +132,7 @@ def read(
         at_one = context.lower(offset)
         if count is not None and lanes == 1:
             at_one = tirx.Select(simd.first_lanes(count, 1), at_one, context.writer.index(0))
-        value = simd.broadcast(simd.load(storage.flat, at_one, 1), lanes)
+        value = broadcast(simd.load(storage.flat, at_one, 1), lanes)
     elif step == 1 and count is not None and not fully_readable(access, step):
         mask = simd.first_lanes(count, lanes)
         value = simd.masked_load(storage.flat, context.lower(offset), mask)
@@ -178,7 +179,7 @@ def inside(
             conditions.append(context.lower(entry) < context.writer.index(extent))
     if not conditions:
         return None
-    total, *rest = (simd.broadcast(c, lanes) for c in conditions)
+    total, *rest = (broadcast(c, lanes) for c in conditions)
     for condition in rest:
         total = tirx.And(total, condition)
     return total
@@ -221,8 +222,8 @@ def _padded(
     if lanes == 1:
         index = context.lower(access.at(at))
     else:
-        index = simd.broadcast(scattered(context, access, at, along, lanes), lanes)
-    first = simd.broadcast(context.writer.index(0), lanes)
+        index = broadcast(scattered(context, access, at, along, lanes), lanes)
+    first = broadcast(context.writer.index(0), lanes)
     value = tirx.BufferLoad(flat, [tirx.Select(exists, index, first)])
     return tirx.Select(exists, value, zero)
 
@@ -236,7 +237,7 @@ def write(
     count: Expr | None = None,
 ) -> None:
     """Store a vector from `at` on along an axis; only its first `count` lanes if given."""
-    storage, lanes = access.storage, simd.lanes_of(value)
+    storage, lanes = access.storage, lanes_of(value)
     value = narrow(context, value, storage.dtype, storage.held)
     step = contiguity(access, at, along, lanes)
     offset = context.lower(access.at(at))
@@ -261,10 +262,10 @@ def _write_lanes(
     context: Context, access: Access, at: Sequence[Index], value: Expr, along: int, count: Expr
 ) -> None:
     """Store the first `count` lanes, all if it is more, one by one through a small buffer."""
-    lanes = simd.lanes_of(value)
+    lanes = lanes_of(value)
     spare = context.writer.scratch("lanes", lanes, access.storage.held)
     simd.store(context.writer, spare, context.writer.index(0), value, lanes)
-    count = tirx.min(count, simd.constant(lanes, simd.element_of(count)))
+    count = tirx.min(count, simd.constant(lanes, element_of(count)))
     with context.writer.loop("lane", count) as lane:
         number = context.indices.fresh(lane, 0, lanes - 1)
         spot = list(at)

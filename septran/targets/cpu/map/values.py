@@ -14,9 +14,10 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.map.elements import held_dtype, narrow, read, widen
-from septran.targets.cpu.simd import constant, element_of, lanes_of
+from septran.targets.cpu.simd import constant
 from septran.targets.lower.expressions import Evaluation
 from septran.targets.lower.statements import Point, operand_point
+from septran.targets.lower.values import broadcast, element_of, lanes_of
 from septran.targets.lower.writer import Expr, Writer
 from septran.tile.nodes import Region
 
@@ -50,7 +51,7 @@ class Reciprocal:
         ways = []
         for way, other in ((tirx.Mul, self.value), (tirx.Div, divisor)):
             with writer.body() as body:
-                value = way(dividend, simd.broadcast(other, lanes))
+                value = way(dividend, broadcast(other, lanes))
                 simd.store(writer, result, zero, value, lanes)
             ways.append(body)
         writer.choose(self.normal != zero, *ways)
@@ -134,7 +135,7 @@ class VectorEvaluation(Evaluation[Point]):
         rest = Index.of(LANE) * step - difference
         if not self.context.indices.holds(rest):
             return None
-        other = simd.broadcast(self.context.lower(rest), lanes)
+        other = broadcast(self.context.lower(rest), lanes)
         return self.context.arithmetic.combine(function, self._lanes(step, lanes), other)
 
     def number(self, index: Index, place: Point) -> Expr:
@@ -143,7 +144,7 @@ class VectorEvaluation(Evaluation[Point]):
         start = self.context.lower(index - Index.of(LANE) * step)
         if step == 0:
             return start
-        return simd.broadcast(start, place.lanes) + self._lanes(step, place.lanes)
+        return broadcast(start, place.lanes) + self._lanes(step, place.lanes)
 
     def _lanes(self, step: int, lanes: int) -> Expr:
         """0, `step`, ...: a constant, as LLVM would put a ramp together lane by lane."""

@@ -31,6 +31,7 @@ from septran.targets.cpu.run.isa import features, host_arch, is_foreign, native
 from septran.targets.cpu.run.threads import set_threads, usable_cores
 from septran.targets.cpu.simd import AVX2
 from septran.targets.cpu.writer import CpuWriter
+from septran.targets.lower.values import broadcast, vector_type
 from septran.targets.lower.writer import Expr, flat_buffer
 
 LINE = 64
@@ -72,7 +73,7 @@ def sums(instruction: str, threads: int = 1, dtype: str = "") -> tuple[Run, int]
 
         def add(writer: CpuWriter, a: Expr, b: Expr, total: Expr) -> Expr:
             del writer
-            kind = simd.vector_type(dot.sums, lanes)
+            kind = vector_type(dot.sums, lanes)
             return simd.external(kind, dot.function(lanes), total, simd.words(a), simd.words(b))
 
         return _sums(lanes, dot.sums, add, threads, SUMS, text), SUMS * lanes * dot.size * threads
@@ -200,7 +201,7 @@ class Buffers:
             for one in totals:
                 simd.store(writer, one, zero, simd.constant(0, "float32", lanes), lanes)
             with writer.loop("r", times) as r, writer.loop("i", steps) as i:
-                number = simd.broadcast(tirx.Cast("float32", r), lanes)
+                number = broadcast(tirx.Cast("float32", r), lanes)
                 for n, one in enumerate(totals):
                     at = start + i * (READS * lanes) + n * lanes
                     if name == "read":
