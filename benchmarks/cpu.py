@@ -23,7 +23,7 @@ import torch
 import septran
 from benchmarks import cpu_attention, cpu_llama, cpu_mixed, cpu_peak, cpu_products, cpu_rows
 from benchmarks.cpu_case import BARS, NEAR, Case, Machine, Run, near, predicted_seconds
-from septran.runtime.interleaved_timing import Duel, duel, timed
+from septran.runtime.interleaved_timing import InterleavedTiming, seconds_of, time_interleaved
 from septran.targets.cpu.run.isa import host_arch
 from septran.targets.cpu.run.threads import set_threads, usable_cores
 
@@ -64,7 +64,7 @@ def fastest(ways: tuple[Run, ...], compiling: bool = False) -> tuple[Run, str]:
 
     def shortest(way: Run) -> float:
         way()
-        return min(timed(way) for _ in range(TRIALS))
+        return min(seconds_of(way) for _ in range(TRIALS))
 
     return named[0] if len(named) == 1 else min(named, key=lambda one: shortest(one[0]))
 
@@ -92,7 +92,7 @@ def run(
     print("| --- |" + " --- |" * 10)
     # With one round, a case and its tensors are gone before the next is made.
     chosen = cases(operators) if rounds == 1 else list(cases(operators))
-    found: dict[tuple[str, str, str, int], list[Duel]] = {}
+    found: dict[tuple[str, str, str, int], list[InterleavedTiming]] = {}
     predicted: dict[tuple[str, str, int], tuple[str, float]] = {}
     for number in range(rounds):
         for case in chosen:
@@ -102,7 +102,7 @@ def run(
                 some = found.setdefault(key, [])
                 theirs, way = fastest(case.theirs, compiling and not case.peer)
                 way = case.peer or way
-                some.append(duel(case.ours, theirs, seconds))
+                some.append(time_interleaved(case.ours, theirs, seconds))
                 if number == rounds - 1:
                     one = middle(some)
                     share = predicted_seconds(case.kernel, count) / one.ours_seconds
@@ -139,7 +139,7 @@ def run_mixed(
             cpu_mixed.run((c for c in cases(operators) if not c.peer), count, seconds)
 
 
-def middle(some: Sequence[Duel]) -> Duel:
+def middle(some: Sequence[InterleavedTiming]) -> InterleavedTiming:
     """The one with the median ratio (of an even number, the lower one)."""
     return sorted(some, key=lambda one: one.ratio)[(len(some) - 1) // 2]
 
@@ -171,7 +171,7 @@ def _print_predictions(predicted: Sequence[tuple[str, float]]) -> None:
         )
 
 
-def _line(case: Case, count: int, result: Duel, way: str) -> str:
+def _line(case: Case, count: int, result: InterleavedTiming, way: str) -> str:
     ours, theirs = (case.work / t / 1e9 for t in (result.ours_seconds, result.theirs_seconds))
     return (
         f"| {case.operator} | {case.shape} | {count} | {result.ratio:.3f} | {ours:.1f} "

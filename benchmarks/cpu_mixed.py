@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks.cpu_case import Case, Run
-from septran.runtime.interleaved_timing import WARM_CALLS, timed
+from septran.runtime.interleaved_timing import WARM_UP_CALLS, seconds_of
 
 MOST = 1.1
 """A call in turns with torch's may take so many times as long as alone, and torch's after it."""
@@ -66,13 +66,13 @@ def in_turns(side: Run, other: Run, seconds: float) -> Turns:
 
 def _series(runs: Sequence[Run], found: Sequence[list[float]]) -> None:
     """Call `runs` in turns for a moment; the first calls find what another series left."""
-    for _ in range(WARM_CALLS):
+    for _ in range(WARM_UP_CALLS):
         for run in runs:
             run()
     end = time.perf_counter() + SERIES_SECONDS
     while True:
         for run, times in zip(runs, found, strict=True):
-            times.append(timed(run))
+            times.append(seconds_of(run))
         if time.perf_counter() >= end:
             return
 

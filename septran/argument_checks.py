@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from septran.errors import CallError
 
 T = TypeVar("T")
-_SHOWN = 80
+_REPR_LENGTH = 80
 """The number of characters of a value that a message repeats."""
 
 
@@ -26,38 +26,39 @@ class WrongArgumentError(CallError):
     code = "SEP616"
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return ``repr(value)``, shortened to what a message repeats."""
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _REPR_LENGTH else f"{text[:_REPR_LENGTH]}..."
 
 
 def require(name: str, value: Any, kind: type[T], hint: str) -> T:
     """Return `value` if it is an instance of `kind`; raises WrongArgumentError otherwise."""
     if isinstance(value, kind):
         return value
-    raise WrongArgumentError(f"{name} is {shown(value)}, not a {_words(kind)}", hint=hint)
+    raise WrongArgumentError(f"{name} is {short_repr(value)}, not a {_words(kind)}", hint=hint)
 
 
-def whole(name: str, value: Any, least: int | None = None) -> int:
-    """Return `value` as an integer of at least `least`; raises WrongArgumentError."""
-    bound = "" if least is None else f" of at least {least}"
+def as_int(name: str, value: Any, minimum: int | None = None) -> int:
+    """Return `value` as an integer of at least `minimum`; raises WrongArgumentError."""
+    bound = "" if minimum is None else f" of at least {minimum}"
     try:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
         number = None
-    if number is None or (least is not None and number < least):
-        message = f"{name} is {shown(value)}, not an integer{bound}"
-        raise WrongArgumentError(message, hint=f"write {name}={1 if least is None else least + 1}")
+    if number is None or (minimum is not None and number < minimum):
+        message = f"{name} is {short_repr(value)}, not an integer{bound}"
+        example = 1 if minimum is None else minimum + 1
+        raise WrongArgumentError(message, hint=f"write {name}={example}")
     return number
 
 
-def amount(name: str, value: Any, *, zero: bool = False) -> float:
+def as_positive(name: str, value: Any, *, allow_zero: bool = False) -> float:
     """Return `value` as a number above zero (or not below it); raises WrongArgumentError."""
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    if not numeric or math.isnan(value) or value < 0 or (value == 0 and not zero):
-        wanted = "a number from 0 on" if zero else "a number above 0"
-        message = f"{name} is {shown(value)}, not {wanted}"
+    if not numeric or math.isnan(value) or value < 0 or (value == 0 and not allow_zero):
+        wanted = "a number from 0 on" if allow_zero else "a number above 0"
+        message = f"{name} is {short_repr(value)}, not {wanted}"
         raise WrongArgumentError(message, hint=f"write {name}=60")
     return float(value)
 
@@ -66,12 +67,12 @@ def as_path(name: str, value: Any) -> Path:
     """Return `value` as a path; raises WrongArgumentError where no file can have that name."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str) or not text:
-        message = f"{name} is {shown(value)}, which is no path"
+        message = f"{name} is {short_repr(value)}, which is no path"
         raise WrongArgumentError(message, hint=f"write {name}='build/kernel', or a pathlib.Path")
     return Path(text)
 
 
-def writable(name: str, value: Any) -> Path:
+def as_writable_path(name: str, value: Any) -> Path:
     """Return `value` as a path that seems writable; raises WrongArgumentError.
 
     Only the folders are looked at: writing can still fail, for lack of rights or space.
@@ -83,28 +84,29 @@ def writable(name: str, value: Any) -> Path:
     elif not file.parent.is_dir():
         reason = f"there is no folder {file.parent}"
     if reason is not None:
-        message = f"{name} is {shown(str(file))}, which cannot be written: {reason}"
+        message = f"{name} is {short_repr(str(file))}, which cannot be written: {reason}"
         raise WrongArgumentError(message, hint="name a file in a folder that is there")
     return file
 
 
 def write_text(path: Any, text: str) -> Path:
     """Write `text` to `path` for the caller and return the path; raises WrongArgumentError."""
-    file = writable("path", path)
+    file = as_writable_path("path", path)
     try:
         file.write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise unwritable(shown(str(file)), error, "name a file that can be written") from error
+        hint = "name a file that can be written"
+        raise write_error(short_repr(str(file)), error, hint) from error
     return file
 
 
-def unwritable(path: object, error: Exception, hint: str) -> WrongArgumentError:
+def write_error(path: object, error: Exception, hint: str) -> WrongArgumentError:
     """Return the error for a path that the system would not write, with the system's reason."""
     reason = getattr(error, "strerror", None) or error
     return WrongArgumentError(f"{path} cannot be written: {reason}", hint=hint)
 
 
-def table(
+def as_mapping(
     name: str, value: Any, example: str, error: type[CallError] = WrongArgumentError
 ) -> dict[str, Any]:
     """Return `value` as a dictionary with string keys, empty for None; raises `error`."""
@@ -112,10 +114,10 @@ def table(
         return {}
     hint = f"write {name}={example}"
     if not isinstance(value, Mapping):
-        raise error(f"{name} is {shown(value)}, not a dictionary", hint=hint)
+        raise error(f"{name} is {short_repr(value)}, not a dictionary", hint=hint)
     for key in value:
         if not isinstance(key, str):
-            raise error(f"{name} has the key {shown(key)}, not a name", hint=hint)
+            raise error(f"{name} has the key {short_repr(key)}, not a name", hint=hint)
     return dict(value)
 
 
@@ -124,19 +126,19 @@ def shapes(value: Any) -> dict[str, tuple[int, ...]]:
     example = "{'A': (128, 64)}"
     return {
         name: tuple(
-            whole(f"an extent of {name}", extent, 0)
-            for extent in several(f"the shape of {name}", extents, "(128, 64)")
+            as_int(f"an extent of {name}", extent, 0)
+            for extent in as_tuple(f"the shape of {name}", extents, "(128, 64)")
         )
-        for name, extents in table("shapes", value, example).items()
+        for name, extents in as_mapping("shapes", value, example).items()
     }
 
 
-def several(name: str, value: Any, example: str) -> tuple[Any, ...]:
+def as_tuple(name: str, value: Any, example: str) -> tuple[Any, ...]:
     """Return `value` as a tuple, empty for None; raises WrongArgumentError."""
     if value is None:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        message = f"{name} is {shown(value)}, not a list"
+        message = f"{name} is {short_repr(value)}, not a list"
         raise WrongArgumentError(message, hint=f"write {name}={example}")
     return tuple(value)
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from septran import argument_checks as given
-from septran import operators
+from septran import argument_checks, operators
 from septran.dtypes import ALL
 from septran.errors import CallError, nearest
 from septran.machine.loader import load_machine
@@ -228,7 +227,7 @@ def _check_names(
 def table(name: str, value: Any) -> dict[str, Any]:
     """Return an argument that is a dictionary or None as one; raises UnsuitableRequestError."""
     examples = {"shapes": "{'M': 128}", "tunables": "{'block_M': 64}", "static": "{'flag': True}"}
-    return given.table(name, value, examples[name], UnsuitableRequestError)
+    return argument_checks.as_mapping(name, value, examples[name], UnsuitableRequestError)
 
 
 def _whole(name: str, extent: Any) -> int:

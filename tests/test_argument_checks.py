@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import septran
-from septran import argument_checks as given
-from septran import operators, task
+from septran import argument_checks, operators, task
 from septran.argument_checks import WrongArgumentError
 from septran.errors import SepTranError
 from septran.request import UnsuitableRequestError
@@ -240,5 +239,5 @@ def test_a_launched_leaf_writes_something():
 
 def test_a_long_value_is_cut_short():
     with pytest.raises(WrongArgumentError) as caught:
-        given.whole("seed", "x" * 5000)
+        argument_checks.as_int("seed", "x" * 5000)
     assert len(str(caught.value)) < 200

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from septran.argument_checks import WrongArgumentError, writable
+from septran.argument_checks import WrongArgumentError, as_writable_path
 
 if TYPE_CHECKING:
     from septran.mapping.mapping import MappingFile
@@ -179,7 +179,7 @@ def require_writable(output: Path | None, option: str) -> None:
     if output is None:
         return
     try:
-        writable(option, output)
+        as_writable_path(option, output)
     except WrongArgumentError as error:
         raise typer.BadParameter(error.message, param_hint=option) from None
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from septran.runtime.checks import Check
     from septran.runtime.kernel import Kernel
     from septran.runtime.profile import Profile
-    from septran.runtime.torch_baseline import Beside
+    from septran.runtime.torch_baseline import TorchTiming
     from septran.targets.base import CycleProfile
 
 ORDERS: tuple[str | int, ...] = ("early", "late", 0)
@@ -246,14 +246,14 @@ def _use_threads(backend: str, count: int) -> None:
 
 def _beside(
     asked: CommandOptions, logic: str, kernel: Kernel, inputs: dict[str, Any], threads: int | None
-) -> Beside | None:
+) -> TorchTiming | None:
     from septran import operators
-    from septran.runtime.torch_baseline import beside_torch
+    from septran.runtime.torch_baseline import time_against_torch
 
     if logic not in operators.names():
         return None  # a file may call its task gemm and compute something else
     arrays = list(inputs.values())
-    return beside_torch(logic, kernel, arrays, asked.static, threads=threads)
+    return time_against_torch(logic, kernel, arrays, asked.static, threads=threads)
 
 
 def _sizes(kernel: Kernel) -> str:
@@ -263,7 +263,7 @@ def _sizes(kernel: Kernel) -> str:
     return ", ".join([*named, " and ".join(dtypes)])
 
 
-def _text(kernel: Kernel, check: Check, profile: Profile, beside: Beside | None) -> str:
+def _text(kernel: Kernel, check: Check, profile: Profile, beside: TorchTiming | None) -> str:
     lines = _head(kernel, check)
     alone = "measured alone, call after call: " if beside is not None else "measured: "
     first, *rest = str(profile).splitlines()
@@ -275,14 +275,14 @@ def _text(kernel: Kernel, check: Check, profile: Profile, beside: Beside | None)
             "writes this host's figures, and `--on here.yaml` uses them"
         )
     if beside is not None:
-        duel = beside.duel
+        timing = beside.timing
         lines += [
-            f"  measured beside {beside.function} of torch {beside.version}: {duel.ratio:.2f}x its "
-            f"speed (median of {duel.pairs} pairs)",
+            f"  measured beside {beside.function} of torch {beside.version}: {timing.ratio:.2f}x "
+            f"its speed (median of {timing.pairs} pairs)",
             "    single calls in turns, both on torch's threads: times to compare with each other, "
             "not with those alone",
-            f"    {_rate(profile, duel.ours_seconds)} septran",
-            f"    {_rate(profile, duel.theirs_seconds)} torch",
+            f"    {_rate(profile, timing.ours_seconds)} septran",
+            f"    {_rate(profile, timing.theirs_seconds)} torch",
         ]
     return "\n".join(lines)
 
@@ -334,16 +334,18 @@ def _rate(profile: Profile, seconds: float) -> str:
     return f"{profile.flops / seconds / 1e9:7.2f} GFLOP/s, {seconds * 1e3:.3g} ms"
 
 
-def _data(kernel: Kernel, check: Check, profile: Profile, beside: Beside | None) -> dict[str, Any]:
+def _data(
+    kernel: Kernel, check: Check, profile: Profile, beside: TorchTiming | None
+) -> dict[str, Any]:
     data = {**_facts(kernel, check), "profile": profile.to_dict(), "torch": None}
     if beside is not None:
         data["torch"] = {
             "function": beside.function,
             "version": beside.version,
-            "ratio": beside.duel.ratio,
-            "ours_s": beside.duel.ours_seconds,
-            "theirs_s": beside.duel.theirs_seconds,
-            "pairs": beside.duel.pairs,
+            "ratio": beside.timing.ratio,
+            "ours_s": beside.timing.ours_seconds,
+            "theirs_s": beside.timing.theirs_seconds,
+            "pairs": beside.timing.pairs,
         }
     return data
 

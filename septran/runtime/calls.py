@@ -23,12 +23,12 @@ def call_key(tensors: Sequence[Any], out: Any) -> Hashable:
         key = tuple([(type(x), x.shape, x.dtype) for x in tensors])
         if out is None:
             return key or None
-        return key, tuple([(type(x), x.shape, x.dtype) for x in several(out)])
+        return key, tuple([(type(x), x.shape, x.dtype) for x in outputs_of(out)])
     except (AttributeError, RuntimeError):  # no array, or nested: such a tensor has no shape
         return None
 
 
-def several(out: Any) -> tuple[Any, ...]:
+def outputs_of(out: Any) -> tuple[Any, ...]:
     """Return the outputs passed to a call as a tuple: one, or a tuple or list of them."""
     if out is None:
         return ()
@@ -56,14 +56,14 @@ class FastCall:
     # Written for speed: with what `ready` does, this is what a call costs beside the kernel.
     def __call__(self, tensors: tuple[Any, ...], out: Any, named: Mapping[str, Any]) -> Any:
         """Return the result, or NotImplemented where the call must take the slow path."""
-        if not self.library.ready(tensors, several(out), self.device):
+        if not self.library.ready(tensors, outputs_of(out), self.device):
             return NotImplemented
         self.use.recent = True
         return self.launch(tensors, out, named)
 
     def launch(self, tensors: tuple[Any, ...], out: Any, named: Mapping[str, Any]) -> Any:
         """Run on arrays that are ready, and return the result."""
-        results = several(out) or tuple([allocate() for allocate in self.allocators])
+        results = outputs_of(out) or tuple([allocate() for allocate in self.allocators])
         arguments = results + tensors
         if self.order is not None:
             arguments = tuple([arguments[place] for place in self.order])

@@ -14,7 +14,7 @@ from septran.tile.nodes import TileProgram
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class InstrumentedCall:
     """The arguments of an executable, in order; the caller's arrays stay as they are."""
 
     name: str
@@ -35,9 +35,9 @@ class Rehearsal:
         return told
 
 
-def rehearsal(
+def instrumented_call(
     name: str, specialisation: Specialisation, bound: Bound, scalars: Sequence[Scalar], device: str
-) -> Rehearsal:
+) -> InstrumentedCall:
     """Return the call on copies; raises NothingToProfileError where it would launch nothing."""
     if any(0 in (t.shape or ()) for t in specialisation.tensors):
         raise NothingToProfileError(
@@ -52,4 +52,4 @@ def rehearsal(
         elif tensor.writes or library.awkward(x):
             x = library.copied(x)
         arguments.append(library.passed(x))
-    return Rehearsal(name, specialisation, (*arguments, *scalars))
+    return InstrumentedCall(name, specialisation, (*arguments, *scalars))

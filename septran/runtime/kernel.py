@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from septran import argument_checks as given
+from septran import argument_checks
 from septran.runtime.archive import write_archive
 from septran.runtime.arguments import (
     Bound,
@@ -21,12 +21,12 @@ from septran.runtime.arguments import (
     scalar_values,
 )
 from septran.runtime.arrays import NUMPY, Library
-from septran.runtime.calls import FastCall, call_key, direct_call, plan_for, several
+from septran.runtime.calls import FastCall, call_key, direct_call, outputs_of, plan_for
 from septran.runtime.checks import Check, check, sample
 from septran.runtime.errors import NoLogicError, NotSpecialisedError, NotTimedError
 from septran.runtime.gpu import measure_on_gpu, on_device, to_device
 from septran.runtime.guard.check import run_guarded
-from septran.runtime.instrumented_call import rehearsal
+from septran.runtime.instrumented_call import instrumented_call
 from septran.runtime.profile import Profile, measure, profile
 from septran.runtime.signature import Signature, Specialisation, export_source
 from septran.runtime.stages import Stages
@@ -69,7 +69,9 @@ class Kernel(Displayable):
         `compiled` are ready compilations; a kernel with them and without `logic` was
         loaded from a file.
         """
-        self.signature = given.require("signature", signature, Signature, "call septran.compile")
+        self.signature = argument_checks.require(
+            "signature", signature, Signature, "call septran.compile"
+        )
         self.logic = logic
         self.device = device
         self._specialise = specialise
@@ -190,7 +192,7 @@ class Kernel(Displayable):
 
     def sample(self, seed: int = 0) -> dict[str, Any]:
         """Return random inputs by name, as NumPy arrays, for the latest compilation."""
-        return sample(self._latest(), given.whole("seed", seed, 0))
+        return sample(self._latest(), argument_checks.as_int("seed", seed, 0))
 
     def profile(
         self,
@@ -208,12 +210,13 @@ class Kernel(Displayable):
         tensors, random ones of the latest compilation's shapes are used. Raises NotTimedError on
         an emulator, which has no times.
         """
-        repeat = None if repeat is None else given.whole("repeat", repeat, 1)
+        repeat = None if repeat is None else argument_checks.as_int("repeat", repeat, 1)
         tensors, named = self._inputs(tensors, named)
         specialisation, bound, scalars = self._bound(tensors, out, named)
         executable = specialisation.stages.executable
         if isinstance(executable, SelfProfiling):
-            return rehearsal(self.name, specialisation, bound, scalars, self.device).profile()
+            run = instrumented_call(self.name, specialisation, bound, scalars, self.device)
+            return run.profile()
         if isinstance(executable, Untimed):
             raise NotTimedError(
                 f"{self.name} is run by {executable.emulator}, which tells no times of the "
@@ -248,7 +251,7 @@ class Kernel(Displayable):
         `profile`. Raises NoTimelineError elsewhere.
         """
         tensors, named = self._inputs(tensors, named)
-        run = rehearsal(self.name, *self._bound(tensors, None, named), self.device)
+        run = instrumented_call(self.name, *self._bound(tensors, None, named), self.device)
         return view(run, "timeline")
 
     def export(self, folder: str | Path) -> Path:
@@ -258,7 +261,7 @@ class Kernel(Displayable):
         CPUs: an object file with its C header and an example. Returns the main file's path; raises
         NotExportableError where the target cannot.
         """
-        return export_source(self.name, self._latest(), given.as_path("folder", folder))
+        return export_source(self.name, self._latest(), argument_checks.as_path("folder", folder))
 
     def save(self, path: str | Path) -> None:
         """Write all compilations to a folder, or to one file where `path` ends in ``.zip``.
@@ -268,7 +271,7 @@ class Kernel(Displayable):
         """
         self._latest()
         write_archive(
-            given.as_path("path", path), self.signature, self.device, self.specialisations
+            argument_checks.as_path("path", path), self.signature, self.device, self.specialisations
         )
 
     def explore(self) -> Any:
@@ -282,7 +285,8 @@ class Kernel(Displayable):
         self, shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]
     ) -> Specialisation:
         """Return the compilation for these shapes and dtypes, made at the first request."""
-        shapes, dtypes = given.shapes(shapes), given.table("dtypes", dtypes, "{'A': 'float16'}")
+        shapes = argument_checks.shapes(shapes)
+        dtypes = argument_checks.as_mapping("dtypes", dtypes, "{'A': 'float16'}")
         request = (tuple(sorted(shapes.items())), tuple(sorted(dtypes.items())))
         with self._lock:
             known = self._requests.get(request)
@@ -421,7 +425,7 @@ class Kernel(Displayable):
     ) -> None:
         """Leave a plan for later calls of this kind."""
         key = call_key(tensors, out)
-        outputs = several(out)
+        outputs = outputs_of(out)
         if key is None or len(tensors) != len(self.signature.inputs):
             return
         if len(outputs) not in (0, len(self.signature.outputs)):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from septran.argument_checks import WrongArgumentError, unwritable
+from septran.argument_checks import WrongArgumentError, write_error
 from septran.runtime.errors import NotExportableError
 from septran.runtime.roofline import Roofline
 from septran.runtime.stages import Stages
@@ -158,7 +158,7 @@ def export_source(name: str, specialisation: Specialisation, folder: Path) -> Pa
     try:
         return exporting.export(folder, roles)
     except (OSError, ValueError) as error:
-        raise unwritable(folder, error, "pass a folder that can be written to") from error
+        raise write_error(folder, error, "pass a folder that can be written to") from error
 
 
 def _exporting(name: str, stages: Stages) -> Exporting:

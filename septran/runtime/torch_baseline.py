@@ -7,23 +7,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.runtime.arrays import TORCH
-from septran.runtime.interleaved_timing import Duel, duel
+from septran.runtime.interleaved_timing import InterleavedTiming, time_interleaved
 
 SECONDS = 1.0
 """The number of seconds for which the two sides alternate."""
 
 
 @dataclass(frozen=True)
-class Beside:
+class TorchTiming:
     """A kernel and torch's function for the same operator, timed alternately."""
 
     function: str
     """The name of torch's function: ``torch.mm``."""
     version: str
-    duel: Duel
+    """The version of torch that was timed."""
+    timing: InterleavedTiming
+    """The times of both, torch's as `theirs`."""
 
 
-def beside_torch(
+def time_against_torch(
     operator: str,
     ours: Callable[..., Any],
     inputs: Sequence[Any],
@@ -31,7 +33,7 @@ def beside_torch(
     *,
     threads: int | None = None,
     seconds: float = SECONDS,
-) -> Beside | None:
+) -> TorchTiming | None:
     """Time `ours` and torch's function on the same tensors; None where torch has none.
 
     `inputs` are NumPy arrays in the order of the operator's parameters. torch keeps to `threads`
@@ -54,14 +56,16 @@ def beside_torch(
         return None  # torch does not take these dtypes or sizes on this device
     result = ours(*tensors)
     with torch.inference_mode():
-        timed = duel(lambda: ours(*tensors, out=result), lambda: function(*tensors), seconds)
-    return Beside(name, torch.__version__, timed)
+        timing = time_interleaved(
+            lambda: ours(*tensors, out=result), lambda: function(*tensors), seconds
+        )
+    return TorchTiming(name, torch.__version__, timing)
 
 
-_Named = tuple[str, Callable[..., Any]]
+_NamedFunction = tuple[str, Callable[..., Any]]
 
 
-def _gemm(static: Mapping[str, Any]) -> _Named:
+def _gemm(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     def call(a: Any, b: Any) -> Any:
@@ -71,7 +75,7 @@ def _gemm(static: Mapping[str, Any]) -> _Named:
     return "torch.mm", call
 
 
-def _batched_gemm(_: Mapping[str, Any]) -> _Named:
+def _batched_gemm(_: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     def call(a: Any, b: Any) -> Any:
@@ -86,7 +90,7 @@ def _require_floats(tensor: Any) -> None:
         raise TypeError("torch sums int8 in int8, which is another operator")
 
 
-def _gemm_bias_act(static: Mapping[str, Any]) -> _Named:
+def _gemm_bias_act(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     act = static.get("act", "relu")
@@ -98,13 +102,13 @@ def _gemm_bias_act(static: Mapping[str, Any]) -> _Named:
     return f"torch.addmm, {act}", lambda a, b, bias: activation(torch.addmm(bias, a, b))
 
 
-def _softmax(_: Mapping[str, Any]) -> _Named:
+def _softmax(_: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     return "torch.softmax", lambda x: torch.softmax(x, 1)
 
 
-def _attention(static: Mapping[str, Any]) -> _Named:
+def _attention(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     def call(q: Any, k: Any, v: Any, bias: Any = None) -> Any:
@@ -119,12 +123,12 @@ def _attention(static: Mapping[str, Any]) -> _Named:
     return "torch scaled_dot_product_attention", call
 
 
-def _attention_decode(static: Mapping[str, Any]) -> _Named:
+def _attention_decode(static: Mapping[str, Any]) -> _NamedFunction:
     name, attend = _attention(static)
     return name, lambda q, k, v: attend(q[:, :, None], k, v)[:, :, 0]
 
 
-def _mla_decode(static: Mapping[str, Any]) -> _Named:
+def _mla_decode(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     scale = static.get("scale") or 192**-0.5
@@ -140,11 +144,11 @@ def _mla_decode(static: Mapping[str, Any]) -> _Named:
     return "torch.cat, scaled_dot_product_attention", call
 
 
-def _linear_attention(_: Mapping[str, Any]) -> _Named:
+def _linear_attention(_: Mapping[str, Any]) -> _NamedFunction:
     return "torch.matmul, tril", lambda q, k, v: (q @ k.transpose(-1, -2)).tril() @ v
 
 
-def _conv2d(static: Mapping[str, Any]) -> _Named:
+def _conv2d(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     def call(x: Any, f: Any) -> Any:
@@ -153,7 +157,7 @@ def _conv2d(static: Mapping[str, Any]) -> _Named:
     return "torch conv2d", call
 
 
-def _conv2d_nhwc(static: Mapping[str, Any]) -> _Named:
+def _conv2d_nhwc(static: Mapping[str, Any]) -> _NamedFunction:
     name, convolve = _conv2d(static)
 
     def call(x: Any, f: Any) -> Any:
@@ -162,7 +166,7 @@ def _conv2d_nhwc(static: Mapping[str, Any]) -> _Named:
     return f"{name}, channels last", call
 
 
-def _dequant_gemm(static: Mapping[str, Any]) -> _Named:
+def _dequant_gemm(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     bits, group = static.get("bits", 4), static.get("group", 64)
@@ -179,7 +183,7 @@ def _dequant_gemm(static: Mapping[str, Any]) -> _Named:
     return "dequantised, then torch.mm", call
 
 
-def _w4a8_gemm(static: Mapping[str, Any]) -> _Named:
+def _w4a8_gemm(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     group = static.get("group", 64)
@@ -194,7 +198,7 @@ def _w4a8_gemm(static: Mapping[str, Any]) -> _Named:
     return "rounded, dequantised, then torch.mm", call
 
 
-def _elementwise(static: Mapping[str, Any]) -> _Named:
+def _elementwise(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     name = static.get("function", "silu")
@@ -202,7 +206,7 @@ def _elementwise(static: Mapping[str, Any]) -> _Named:
     return f"torch {name}", found
 
 
-def _elementwise_binary(static: Mapping[str, Any]) -> _Named:
+def _elementwise_binary(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     name = static.get("function", "silu_mul")
@@ -211,7 +215,7 @@ def _elementwise_binary(static: Mapping[str, Any]) -> _Named:
     return f"torch.{name}", getattr(torch, name)
 
 
-def _reduce(static: Mapping[str, Any]) -> _Named:
+def _reduce(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     name = static.get("function", "sum")
@@ -221,7 +225,7 @@ def _reduce(static: Mapping[str, Any]) -> _Named:
     return f"torch.{function.__name__}", lambda x: function(x, 1)
 
 
-def _rms_norm(static: Mapping[str, Any]) -> _Named:
+def _rms_norm(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     eps = static.get("eps", 1e-6)
@@ -229,7 +233,7 @@ def _rms_norm(static: Mapping[str, Any]) -> _Named:
     return "torch rms_norm", lambda x, w: norm(x, x.shape[1:], w, eps)
 
 
-def _layer_norm(static: Mapping[str, Any]) -> _Named:
+def _layer_norm(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     eps = static.get("eps", 1e-5)
@@ -237,7 +241,7 @@ def _layer_norm(static: Mapping[str, Any]) -> _Named:
     return "torch layer_norm", lambda x, w, bias: norm(x, x.shape[1:], w, bias, eps)
 
 
-def _rope(_: Mapping[str, Any]) -> _Named:
+def _rope(_: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     def call(x: Any, cos: Any, sin: Any) -> Any:
@@ -248,20 +252,20 @@ def _rope(_: Mapping[str, Any]) -> _Named:
     return "torch.mul, cat", call
 
 
-def _topk(static: Mapping[str, Any]) -> _Named:
+def _topk(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     return "torch.topk", lambda x: torch.topk(x, static.get("k", 4), 1)
 
 
-def _embedding(_: Mapping[str, Any]) -> _Named:
+def _embedding(_: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     function = torch.nn.functional.embedding
     return "torch.nn.functional.embedding", lambda w, index: function(index, w)
 
 
-def _paged_attention(static: Mapping[str, Any]) -> _Named:
+def _paged_attention(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     def paged(q: Any, k: Any, v: Any, pages: Any, length: Any) -> Any:
@@ -276,7 +280,7 @@ def _paged_attention(static: Mapping[str, Any]) -> _Named:
     return "torch.nn.functional.scaled_dot_product_attention of gathered pages", paged
 
 
-_FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _Named]] = {
+_FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "attention": _attention,
     "attention_bias": _attention,
     "attention_decode": _attention_decode,
@@ -303,6 +307,6 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _Named]] = {
 }
 
 
-def torch_function(operator: str, static: Mapping[str, Any]) -> _Named | None:
+def torch_function(operator: str, static: Mapping[str, Any]) -> _NamedFunction | None:
     """Return the name of torch's function for an operator, and the function; None without one."""
     return _FUNCTIONS[operator](static) if operator in _FUNCTIONS else None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.argument_checks import WrongArgumentError, require, shown
+from septran.argument_checks import WrongArgumentError, require, short_repr
 from septran.dtypes import is_float, numpy_dtype
 from septran.ir import expressions as ex
 from septran.ir.atoms import ElementRangeError, tables
@@ -101,7 +101,9 @@ def run_tree(
     read of an undefined element.
     """
     if dtype not in (None, "float64"):
-        message = f"dtype is {shown(dtype)}, and a reference run is in float64 or the logic's own"
+        message = (
+            f"dtype is {short_repr(dtype)}, and a reference run is in float64 or the logic's own"
+        )
         raise WrongArgumentError(message, hint="write dtype='float64', or dtype=None")
     wide = dtype == "float64"
     require("tree", tree, TaskTree, "pass what septran.trace or stages.task_tree gives")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.argument_checks import WrongArgumentError, shown, table
+from septran.argument_checks import WrongArgumentError, as_mapping, short_repr
 from septran.dtypes import ALL, bits_dtype, numpy_dtype
 from septran.errors import CallError, nearest
 from septran.task.tree import TaskTree
@@ -28,10 +28,12 @@ def as_array(name: str, value: Any) -> Array:
     try:
         array = _from_torch(value) if hasattr(value, "detach") else np.asarray(value)
     except (TypeError, ValueError, RuntimeError, AttributeError) as error:
-        message = f"{name} is {shown(value)}, which is no array: {error}"
+        message = f"{name} is {short_repr(value)}, which is no array: {error}"
         raise WrongArgumentError(message, hint=_HINT) from None
     if str(array.dtype) not in ALL:
-        message = f"{name} is {shown(value)}, whose elements ({array.dtype}) are of no type here"
+        message = (
+            f"{name} is {short_repr(value)}, whose elements ({array.dtype}) are of no type here"
+        )
         raise WrongArgumentError(message, hint=_HINT)
     return array
 
@@ -40,9 +42,9 @@ def require_array(name: str, value: Any) -> None:
     """Refuse a value without shape or element type; raises WrongArgumentError."""
     shape, dtype = getattr(value, "shape", None), str(getattr(value, "dtype", ""))
     if isinstance(value, type) or not hasattr(shape, "__len__"):
-        raise WrongArgumentError(f"{name} is {shown(value)}, which is no array", hint=_HINT)
+        raise WrongArgumentError(f"{name} is {short_repr(value)}, which is no array", hint=_HINT)
     if dtype.removeprefix("torch.") not in ALL:
-        message = f"{name} is {shown(value)}, whose elements ({dtype}) are of no type here"
+        message = f"{name} is {short_repr(value)}, whose elements ({dtype}) are of no type here"
         raise WrongArgumentError(message, hint=_HINT)
 
 
@@ -50,7 +52,7 @@ def checked_arrays(tree: TaskTree, arrays: Any) -> dict[str, Array]:
     """Return arrays by parameter, each of its parameter's shape; raises WrongArgumentError."""
     params = {p.name: p for p in tree.root.params}
     found: dict[str, Array] = {}
-    for name, value in table("arrays", arrays, "{'A': a}").items():
+    for name, value in as_mapping("arrays", arrays, "{'A': a}").items():
         if name not in params:
             message = f"{tree.name} has no parameter {name!r}"
             raise WrongArgumentError(message, hint=nearest(name, params))
@@ -69,14 +71,14 @@ def checked_scalars(tree: TaskTree, scalars: Mapping[str, Any] | None) -> dict[s
     ReferenceArgumentCountError for missing ones.
     """
     values = {s.name: s.default for s in tree.scalars if s.default is not None}
-    values |= table("scalars", scalars, "{'eps': 1e-6}")
+    values |= as_mapping("scalars", scalars, "{'eps': 1e-6}")
     names = [s.name for s in tree.scalars]
     for name, value in values.items():
         if name not in names:
             message = f"{tree.name} has no scalar {name!r}"
             raise WrongArgumentError(message, hint=nearest(name, names))
         if not isinstance(value, int | float | np.number | np.bool_):
-            message = f"{name} of {tree.name} is {shown(value)}, not a number"
+            message = f"{name} of {tree.name} is {short_repr(value)}, not a number"
             raise WrongArgumentError(message, hint=f"write {name}=0.5")
     missing = [name for name in names if name not in values]
     if missing:

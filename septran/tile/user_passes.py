@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from septran.argument_checks import several, shown
+from septran.argument_checks import as_tuple, short_repr
 from septran.errors import TileError, nearest
 from septran.tile.nodes import TileProgram
 
@@ -76,17 +76,17 @@ def tile_pass(
     if function is not None or (before is None) == (after is None):
         raise PassPlaceError("a pass goes either before or after another one", hint=example)
     if not isinstance(before or after, str):
-        named = shown(before or after)
+        named = short_repr(before or after)
         raise PassPlaceError(f"{named} is no name of a pass", hint=example)
     return lambda function: UserPass(_function(function), before, after)
 
 
 def user_passes(passes: Any) -> tuple[UserPass, ...]:
     """Return the argument `passes=` as a tuple; raises WrongArgumentError, PassPlaceError."""
-    found = several("passes", passes, "[mine]")
+    found = as_tuple("passes", passes, "[mine]")
     for one in found:
         if not isinstance(one, UserPass):
-            name = getattr(one, "__name__", shown(one))
+            name = getattr(one, "__name__", short_repr(one))
             raise PassPlaceError(
                 f"it is not said where the pass {name} goes",
                 hint='write @septran.tile_pass(after="...") above it',
@@ -96,7 +96,7 @@ def user_passes(passes: Any) -> tuple[UserPass, ...]:
 
 def _function(function: Any) -> Transform:
     if not callable(function):
-        message = f"{shown(function)} is no function, and a pass is one"
+        message = f"{short_repr(function)} is no function, and a pass is one"
         raise PassPlaceError(message, hint="write @septran.tile_pass(...) above a function")
     made: Transform = function
     return made

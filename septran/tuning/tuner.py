@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from septran import argument_checks as given
-from septran.argument_checks import WrongArgumentError, amount, several, whole
+from septran import argument_checks
+from septran.argument_checks import WrongArgumentError, as_int, as_positive, as_tuple
 from septran.compiler import Compilation, compile_request, fitted
 from septran.dtypes import numpy_dtype
 from septran.errors import CallError, SepTranError, nearest
@@ -68,10 +68,10 @@ class SearchLimits:
     """The number of seconds that one candidate may run."""
 
     def __post_init__(self) -> None:
-        whole("runs", self.runs, 1)
-        amount("patience", self.patience)
+        as_int("runs", self.runs, 1)
+        as_positive("patience", self.patience)
         if self.seconds is not None:
-            amount("seconds", self.seconds, zero=True)
+            as_positive("seconds", self.seconds, allow_zero=True)
 
 
 @dataclass
@@ -319,9 +319,9 @@ def search(
 def _to_try(tried: Any) -> dict[str, tuple[Candidate, ...]]:
     """Return values to try by tunable, at least one each; raises WrongArgumentError."""
     example = "{'block_M': [32, 64]}"
-    found = given.table("tried", tried, example)
+    found = argument_checks.as_mapping("tried", tried, example)
     lists = {
-        name: several(f"tried[{name!r}]", values, "[32, 64]") for name, values in found.items()
+        name: as_tuple(f"tried[{name!r}]", values, "[32, 64]") for name, values in found.items()
     }
     for name, values in lists.items():
         if not values:
@@ -333,7 +333,7 @@ def _to_try(tried: Any) -> dict[str, tuple[Candidate, ...]]:
 def _scalars(entry: Task, scalars: Any) -> dict[str, Any]:
     """Return values of the logic's scalars; raises WrongArgumentError."""
     known = [keyword.name for keyword in entry.keywords if not keyword.static]
-    found = given.table("scalars", scalars, "{'eps': 1e-6}")
+    found = argument_checks.as_mapping("scalars", scalars, "{'eps': 1e-6}")
     for name in found:
         if name not in known:
             message = f"scalars names {name!r}, which {entry.name} does not have"

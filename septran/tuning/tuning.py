@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from septran.argument_checks import writable, write_text
+from septran.argument_checks import as_writable_path, write_text
 from septran.errors import CallError
 from septran.format_units import time_text
 from septran.mapping.loader import load_mapping
@@ -144,7 +144,7 @@ class Tuning(Displayable):
 
     def save(self, path: str | Path) -> Path:
         """Write the best as a mapping file; raises FileExistsError for a file that differs."""
-        target, text = writable("path", path), self.to_yaml()
+        target, text = as_writable_path("path", path), self.to_yaml()
         if target.exists() and target.read_text("utf-8") != text:
             raise FileExistsError(f"{target} exists; save under another name")
         return write_text(target, text)

@@ -29,7 +29,7 @@ VIEWS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "live": "live.explore_kernel",
         },
         "septran.runtime.profile.Profile": {"html": "panels.kernel.profile_panel"},
-        "septran.runtime.instrumented_call.Rehearsal": {
+        "septran.runtime.instrumented_call.InstrumentedCall": {
             "timeline": "timelines.kernels.timeline_of"
         },
         "septran.targets.cpu.run.instrumentation.Recorded": {

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.argument_checks import WrongArgumentError, shown, table
+from septran.argument_checks import WrongArgumentError, as_mapping, short_repr
 from septran.dtypes import ALL, is_float
 from septran.errors import nearest
 from septran.ir import expressions as ex
@@ -82,7 +82,7 @@ def checked_static(logic: Task, static: Mapping[str, Any] | None) -> dict[str, A
 
     A word would be true wherever a flag is read, even the word ``no``.
     """
-    given = table("static", static, "{'flag': True}")
+    given = as_mapping("static", static, "{'flag': True}")
     for keyword in logic.keywords:
         if not keyword.static or keyword.name not in given:
             continue
@@ -172,7 +172,7 @@ def require_task(logic: Any) -> Task:
     if isinstance(logic, Task):
         return logic
     raise LaunchArgumentsError(
-        f"{shown(logic)} is not a task", Location.of_caller(),
+        f"{short_repr(logic)} is not a task", Location.of_caller(),
         hint="pass a function with @task.define, or task.load_entry(file)",
     )  # fmt: skip
 
@@ -184,17 +184,17 @@ def require_chooser(chooser: Any) -> Chooser:
     asked = [getattr(chooser, name, None) for name in ("variant", "tunable")]
     if isinstance(chooser, type) or not all(map(callable, asked)):
         hint = "write chooser=task.DefaultChooser({'block_M': 64}), or None"
-        raise WrongArgumentError(f"chooser is {shown(chooser)}, not a chooser", hint=hint)
+        raise WrongArgumentError(f"chooser is {short_repr(chooser)}, not a chooser", hint=hint)
     chosen: Chooser = chooser
     return chosen
 
 
 def checked_dtypes(logic: Task, dtypes: Any) -> dict[str, str]:
     """Return element types by parameter, empty for None; raises WrongArgumentError, DtypeError."""
-    known = table("dtypes", dtypes, "{'A': 'float16'}")
+    known = as_mapping("dtypes", dtypes, "{'A': 'float16'}")
     for name, dtype in known.items():
         if dtype not in ALL:
-            message = f"{name} of {logic.name} is of {shown(dtype)}, which is no element type"
+            message = f"{name} of {logic.name} is of {short_repr(dtype)}, which is no element type"
             hint = nearest(dtype, ALL) if isinstance(dtype, str) else f"known: {', '.join(ALL)}"
             raise DtypeError(message, logic.location, hint=hint)
     return known

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.argument_checks import several
+from septran.argument_checks import as_tuple
 from septran.dtypes import accumulator_dtype, is_float, promote
 from septran.errors import LogicError
 from septran.ir.bounds import loop_range
@@ -58,7 +58,7 @@ def infer_outputs(
         SizeMismatchError: inputs disagree about a named dimension.
     """
     require_task(logic)
-    arrays = several("arrays", arrays, "[a, b]")
+    arrays = as_tuple("arrays", arrays, "[a, b]")
     for number, array in enumerate(arrays):
         require_array(f"array {number}", array)
     sizes = [tuple(int(e) for e in a.shape) for a in arrays]

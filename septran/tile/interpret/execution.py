@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from septran.argument_checks import WrongArgumentError, shown
+from septran.argument_checks import WrongArgumentError, short_repr
 from septran.ir.atoms import ElementRangeError
 from septran.ir.index import Var
 from septran.task.errors import IndexRangeError
@@ -69,7 +69,7 @@ class Schedule:
                 return Schedule("late", "last", "reversed")
             case int() if not isinstance(order, bool):
                 return Schedule("random", "random", "shuffled", order)
-        message = f"an order is 'early', 'late' or a seed, not {shown(order)}"
+        message = f"an order is 'early', 'late' or a seed, not {short_repr(order)}"
         raise WrongArgumentError(message, hint="write order='late', or order=3")
 
 

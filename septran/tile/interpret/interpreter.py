@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.argument_checks import require, several, shown, table
+from septran.argument_checks import as_mapping, as_tuple, require, short_repr
 from septran.dtypes import is_float, numpy_dtype
 from septran.errors import TileError, nearest
 from septran.ir.atoms import tables
@@ -85,7 +85,7 @@ def _by_name(
                 hint=f"parameters: {', '.join(program.params)}",
             )
         return dict(arrays)
-    arrays = several("arrays", arrays, "[a, b]")
+    arrays = as_tuple("arrays", arrays, "[a, b]")
     inputs = tuple(n for n in program.params if n not in program.outputs)
     names = program.params if len(arrays) == len(program.params) else inputs
     if len(arrays) != len(names):
@@ -99,7 +99,7 @@ def _by_name(
 def _scalars(program: TileProgram, scalars: Scalars | None) -> dict[str, float | int]:
     """Return values of all scalars, by default or given; raises ArgumentError."""
     values = {s.name: s.default for s in program.scalars if s.default is not None}
-    values |= table("scalars", scalars, "{'eps': 1e-6}")
+    values |= as_mapping("scalars", scalars, "{'eps': 1e-6}")
     names = [s.name for s in program.scalars]
     for name in (*values, *names):
         if name not in names:
@@ -109,7 +109,7 @@ def _scalars(program: TileProgram, scalars: Scalars | None) -> dict[str, float |
             hint = f"pass scalars={{{name!r}: ...}}"
             raise ArgumentError(f"{program.name} needs the scalar {name}", hint=hint)
         if not isinstance(values[name], int | float | np.number | np.bool_):
-            raise ArgumentError(f"scalar {name} is {shown(values[name])}, not a number")
+            raise ArgumentError(f"scalar {name} is {short_repr(values[name])}, not a number")
     return values
 
 
@@ -123,7 +123,7 @@ def _argument(program: TileProgram, name: str, array: Array | None) -> Store:
         return store
     if not isinstance(array, np.ndarray):
         hint = "pass a NumPy array, such as x.numpy() of a torch tensor on the CPU"
-        raise ArgumentError(f"{name} is {shown(array)}, not a NumPy array", hint=hint)
+        raise ArgumentError(f"{name} is {short_repr(array)}, not a NumPy array", hint=hint)
     wanted = (buffer.shape, numpy_dtype(buffer.dtype))
     if (array.shape, array.dtype) != wanted:
         raise ArgumentError(

@@ -12,7 +12,7 @@ from septran.targets.registry import marking_for
 from septran.views.timelines.timeline import Timeline, TimelineRecord, covered
 
 if TYPE_CHECKING:
-    from septran.runtime.instrumented_call import Rehearsal
+    from septran.runtime.instrumented_call import InstrumentedCall
     from septran.targets.cpu.run.instrumentation import Mark
 
 
@@ -49,7 +49,7 @@ class NoTimelineError(CallError):
     code = "SEP660"
 
 
-def timeline_of(run: Rehearsal) -> Timeline:
+def timeline_of(run: InstrumentedCall) -> Timeline:
     """When each engine, warp or block worked."""
     if isinstance(run.specialisation.stages.executable, SelfProfiling):
         told: Timeline = view(run.profile(), "timeline")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from septran.argument_checks import require, several
+from septran.argument_checks import as_tuple, require
 from septran.errors import TargetError
 from septran.stage import Displayable, view
 from septran.targets.dsa.profiles.profile import DsaProfile
@@ -61,12 +61,12 @@ def compare_profiles(
 ) -> ProfileComparison:
     """Set profiles beside each other; `titles` default to their kernels' names, numbered."""
     hint = "write [one.profile(), other.profile()], with kernels of simulated machines"
-    given = several("profiles", profiles, "[one.profile(), other.profile()]")
+    given = as_tuple("profiles", profiles, "[one.profile(), other.profile()]")
     for profile in given:
         require("a profile", profile, DsaProfile, hint)
     if not given:
         raise NothingToCompareError("no profiles are given", hint=hint)
-    names = several("titles", titles, "['before', 'after']") or [
+    names = as_tuple("titles", titles, "['before', 'after']") or [
         f"{n}: {profile.name}" for n, profile in enumerate(given, 1)
     ]
     if len(names) != len(given):
