@@ -129,60 +129,72 @@ def _vdpbf16ps(lanes: int, have: frozenset[str]) -> str:
     """
     if "avx512bf16" in have and (lanes == 16 or "avx512vl" in have):
         return _call(f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", "vdpbf16ps", lanes)
-    word, real, truth = f"<{lanes} x i32>", f"<{lanes} x float>", f"<{lanes} x i1>"
-
-    def all_of(kind: str, value: str) -> str:
-        return "<" + ", ".join([f"{kind} {value}"] * lanes) + ">"
-
-    size, sign = all_of("i32", "2147483647"), all_of("i32", "-2147483648")
-    least, up = all_of("i32", "8388608"), all_of("i32", "16")
-    # LLVM takes a float as the bits of a double: 2**60, and 2**-66, which is 2**60 * 2**-126.
-    scale, bound = all_of("float", "0x43B0000000000000"), all_of("float", "0x3BD0000000000000")
+    word, real = f"<{lanes} x i32>", f"<{lanes} x float>"
     fma, fabs = f"@llvm.fma.v{lanes}f32", f"@llvm.fabs.v{lanes}f32"
-
-    def flushed(name: str, words: str) -> list[str]:
-        """Zero of the same sign for an operand that is subnormal."""
-        return [
-            f"  %{name}s = and {word} {words}, {size}",
-            f"  %{name}z = icmp ult {word} %{name}s, {least}",
-            f"  %{name}n = and {word} {words}, {sign}",
-            f"  %{name}k = select {truth} %{name}z, {word} %{name}n, {word} {words}",
-            f"  %{name} = bitcast {word} %{name}k to {real}",
-        ]
-
-    def step(name: str, a: str, b: str, c: str) -> list[str]:
-        """An FMA; zero where it is tiny once rounded as if exponents had no end."""
-        return [
-            f"  %{name}r = call {real} {fma}({real} {a}, {real} {b}, {real} {c})",
-            f"  %{name}a = fmul {real} {a}, {scale}",
-            f"  %{name}c = fmul {real} {c}, {scale}",
-            f"  %{name}l = call {real} {fma}({real} %{name}a, {real} {b}, {real} %{name}c)",
-            f"  %{name}m = call {real} {fabs}({real} %{name}l)",
-            f"  %{name}t = fcmp olt {real} %{name}m, {bound}",
-            f"  %{name}i = bitcast {real} %{name}r to {word}",
-            f"  %{name}n = and {word} %{name}i, {sign}",
-            f"  %{name}o = select {truth} %{name}t, {word} %{name}n, {word} %{name}i",
-            f"  %{name} = bitcast {word} %{name}o to {real}",
-        ]
-
+    up = _splat("i32", "16", lanes)
     lines = [
         f"declare {real} {fma}({real}, {real}, {real})",
         f"declare {real} {fabs}({real})",
         f"define {real} @septran_vdpbf16ps_{lanes}({real} %c, {word} %a, {word} %b) "
         "alwaysinline {",
         f"  %ci = bitcast {real} %c to {word}",
-        f"  %upper = shl {word} {all_of('i32', '-1')}, {up}",
-        *flushed("cf", "%ci"),
+        f"  %upper = shl {word} {_splat('i32', '-1', lanes)}, {up}",
+        *_flushed("cf", "%ci", lanes),
     ]
     for name in "ab":
+        # A bfloat16 is the upper half of a float32, so each half is shifted or masked into place.
         lines += [
             f"  %{name}hi = and {word} %{name}, %upper",
             f"  %{name}lo = shl {word} %{name}, {up}",
-            *flushed(f"{name}h", f"%{name}hi"),
-            *flushed(f"{name}l", f"%{name}lo"),
+            *_flushed(f"{name}h", f"%{name}hi", lanes),
+            *_flushed(f"{name}l", f"%{name}lo", lanes),
         ]
-    lines += step("x", "%ah", "%bh", "%cf") + step("y", "%al", "%bl", "%x")
+    lines += _flushing_fma("x", "%ah", "%bh", "%cf", lanes)
+    lines += _flushing_fma("y", "%al", "%bl", "%x", lanes)
     return "\n".join([*lines, f"  ret {real} %y", "}"])
+
+
+def _splat(kind: str, value: str, lanes: int) -> str:
+    """LLVM's text of a vector whose lanes are all the same constant."""
+    return "<" + ", ".join([f"{kind} {value}"] * lanes) + ">"
+
+
+def _flushed(name: str, words: str, lanes: int) -> list[str]:
+    """``%name``: the float32 numbers of these words, zeros of the same sign where subnormal."""
+    word, real, truth = f"<{lanes} x i32>", f"<{lanes} x float>", f"<{lanes} x i1>"
+    size, sign = _splat("i32", "2147483647", lanes), _splat("i32", "-2147483648", lanes)
+    least = _splat("i32", "8388608", lanes)  # the bits of 2**-126, the least normal number
+    return [
+        f"  %{name}s = and {word} {words}, {size}",
+        f"  %{name}z = icmp ult {word} %{name}s, {least}",
+        f"  %{name}n = and {word} {words}, {sign}",
+        f"  %{name}k = select {truth} %{name}z, {word} %{name}n, {word} {words}",
+        f"  %{name} = bitcast {word} %{name}k to {real}",
+    ]
+
+
+def _flushing_fma(name: str, a: str, b: str, c: str, lanes: int) -> list[str]:
+    """``%name``: an FMA; zero where it is tiny once rounded as if exponents had no end."""
+    word, real, truth = f"<{lanes} x i32>", f"<{lanes} x float>", f"<{lanes} x i1>"
+    fma, fabs = f"@llvm.fma.v{lanes}f32", f"@llvm.fabs.v{lanes}f32"
+    # Times 2**60 a result that would be subnormal is normal, so that it is rounded to 24 bits
+    # before it is compared, as the instruction does it, and not to fewer.
+    # LLVM takes a float as the bits of a double: 2**60, and 2**-66, which is 2**60 * 2**-126.
+    scale = _splat("float", "0x43B0000000000000", lanes)
+    bound = _splat("float", "0x3BD0000000000000", lanes)
+    sign = _splat("i32", "-2147483648", lanes)
+    return [
+        f"  %{name}r = call {real} {fma}({real} {a}, {real} {b}, {real} {c})",
+        f"  %{name}a = fmul {real} {a}, {scale}",
+        f"  %{name}c = fmul {real} {c}, {scale}",
+        f"  %{name}l = call {real} {fma}({real} %{name}a, {real} {b}, {real} %{name}c)",
+        f"  %{name}m = call {real} {fabs}({real} %{name}l)",
+        f"  %{name}t = fcmp olt {real} %{name}m, {bound}",
+        f"  %{name}i = bitcast {real} %{name}r to {word}",
+        f"  %{name}n = and {word} %{name}i, {sign}",
+        f"  %{name}o = select {truth} %{name}t, {word} %{name}n, {word} %{name}i",
+        f"  %{name} = bitcast {word} %{name}o to {real}",
+    ]
 
 
 def _neon(name: str, lanes: int, have: frozenset[str]) -> str:
