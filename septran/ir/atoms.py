@@ -123,21 +123,25 @@ def tables(arrays: Mapping[str, Any]) -> dict[Var, Any]:
 Atom = Union[Var, FloorDiv, Mod, Min, Max, Element]
 
 
+def parts_of(atom: Atom) -> tuple[Index, ...]:
+    """The indices that an atom is made of; a variable is made of none."""
+    match atom:
+        case FloorDiv(value) | Mod(value):
+            return (value,)
+        case Min(operands) | Max(operands):
+            return operands
+        case Element(at=at):
+            return at
+    return ()
+
+
 def variables_of(atom: Atom) -> Iterator[Var]:
     """Yield every variable in an atom, also those inside of divisions and minima."""
-    match atom:
-        case Var():
-            yield atom
-        case FloorDiv(value) | Mod(value):
-            parts: tuple[Index, ...] = (value,)
-        case Min(operands) | Max(operands):
-            parts = operands
-        case Element(at=at):
-            parts = at
-    if not isinstance(atom, Var):
-        for part in parts:
-            for inner, _ in part.terms:
-                yield from variables_of(inner)
+    if isinstance(atom, Var):
+        yield atom
+    for part in parts_of(atom):
+        for inner, _ in part.terms:
+            yield from variables_of(inner)
 
 
 def _bracket(index: Index) -> str:

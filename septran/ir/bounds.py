@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from septran.ir.atoms import Atom, Element, FloorDiv, Max, Min, Mod, Var, variables_of
+from septran.ir.atoms import Atom, Element, FloorDiv, Max, Min, Mod, Var, parts_of, variables_of
 
 if TYPE_CHECKING:
     from septran.ir.index import Index
@@ -151,16 +151,7 @@ def _magnitude(index: Index, ranges: Ranges) -> int:
     total, most = abs(index.constant), 0
     for atom, factor in index.terms:
         total += abs(factor) * max(map(abs, _atom(atom, ranges, NO_LOOPS)))
-        most = max(most, abs(factor), *_parts(atom, ranges))
+        divisor = atom.divisor if isinstance(atom, FloorDiv | Mod) else 0
+        parts = (_magnitude(part, ranges) for part in parts_of(atom))
+        most = max(most, abs(factor), divisor, *parts)
     return max(total, most)
-
-
-def _parts(atom: Atom, ranges: Ranges) -> tuple[int, ...]:
-    match atom:
-        case FloorDiv(value, divisor) | Mod(value, divisor):
-            return divisor, _magnitude(value, ranges)
-        case Min(operands) | Max(operands):
-            return tuple(_magnitude(operand, ranges) for operand in operands)
-        case Element(at=at):
-            return tuple(_magnitude(coordinate, ranges) for coordinate in at)
-    return ()

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Union
 
-from septran.ir.atoms import Atom, Element, FloorDiv, Max, Min, Mod, variables_of
+from septran.ir.atoms import Atom, Element, FloorDiv, Max, Min, Mod, parts_of, variables_of
 from septran.ir.atoms import Var as Var  # part of this module's interface
 from septran.ir.bounds import Range as Range
 from septran.ir.bounds import bounds, bounds_if_known
@@ -128,7 +128,10 @@ class Index:
     def elements(self) -> Iterator[Element]:
         """The elements of tensors in it, those of coordinates before the ones they lead to."""
         for atom, _ in self.terms:
-            yield from _elements(atom)
+            for part in parts_of(atom):
+                yield from part.elements()
+            if isinstance(atom, Element):
+                yield atom
 
     def coefficient(self, var: Var) -> int:
         """Return the coefficient of `var` itself (not of divisions or minima that contain it)."""
@@ -272,22 +275,6 @@ def _substitute(atom: Atom, values: Mapping[Any, IndexLike]) -> Index:
         case Element():
             at = tuple(c.substitute(values) for c in atom.at)
             return Index(((replace(atom, at=at), 1),))
-
-
-def _elements(atom: Atom) -> Iterator[Element]:
-    match atom:
-        case Var():
-            return
-        case FloorDiv(value) | Mod(value):
-            parts: tuple[Index, ...] = (value,)
-        case Min(operands) | Max(operands):
-            parts = operands
-        case Element(at=at):
-            parts = at
-    for part in parts:
-        yield from part.elements()
-    if isinstance(atom, Element):
-        yield atom
 
 
 def _evaluate(atom: Atom, values: Mapping[Var, int]) -> int:

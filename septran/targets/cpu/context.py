@@ -23,6 +23,8 @@ from septran.tile.nodes import Region
 if TYPE_CHECKING:
     from septran.targets.cpu.gemm.prefetch import NextPack
 
+PARALLEL_ELEMENTS = 1 << 15
+"""Elements from which on copying or computing outside of a parallel loop is spread over cores."""
 MOST_VALUES = 4096
 """Combinations of loop indices that are tried to list an index's values."""
 
@@ -80,6 +82,10 @@ class Context(WritingScope):
         with super().loop(stem, extent, parallel and not outer, unrolled) as index:
             yield index
         self.parallel = outer
+
+    def spreads(self, elements: int) -> bool:
+        """Whether a loop over so many elements is to be spread over the cores."""
+        return elements >= PARALLEL_ELEMENTS and not self.parallel
 
     def divides(self, divisor: int, value: Index) -> bool:
         """Whether every value of an index is certainly a multiple of `divisor`."""

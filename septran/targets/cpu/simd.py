@@ -30,6 +30,8 @@ class VectorUnit:
         return self.bytes // itemsize(dtype)
 
 
+CACHE_LINE = 64
+"""Bytes of a cache line, which is what one prefetch brings."""
 AVX2 = VectorUnit(32, 16, (6, 16), "llvm.x86.sse.sfence")
 AVX512 = VectorUnit(64, 32, (8, 48), "llvm.x86.sse.sfence")
 NEON = VectorUnit(16, 32, (6, 16))

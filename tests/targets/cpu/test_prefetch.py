@@ -12,16 +12,17 @@ from septran.machine.loader import load_machine
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.gemm.prefetch import LINE, NextColumnPanel, NextPack, NextRowStrip
+from septran.targets.cpu.gemm.prefetch import NextColumnPanel, NextPack, NextRowStrip
 from septran.targets.cpu.run.isa import vector_unit
 from septran.targets.cpu.run.threads import set_threads, usable_cores
+from septran.targets.cpu.simd import CACHE_LINE
 from septran.targets.cpu.writer import CpuWriter
 from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Region
 
-ELEMENTS = LINE // 4
+ELEMENTS = CACHE_LINE // 4
 HEAVY = {"B": 1, "C": 256, "H": 7, "W": 7, "O": 270, "R": 3, "S": 3}
 """Weights of 2.4 MiB for 49 pixels."""
 

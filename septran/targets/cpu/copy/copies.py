@@ -19,8 +19,6 @@ from septran.targets.cpu.map.elements import read, widen, write
 from septran.targets.cpu.simd import constant
 from septran.tile.nodes import Copy
 
-PARALLEL_ELEMENTS = 1 << 15
-"""A copy of at least that many elements outside of a parallel loop is spread over the cores."""
 Spot = dict[int, Index]
 """Coordinates by axis."""
 
@@ -246,8 +244,7 @@ class _Move:
 
     @property
     def parallel(self) -> bool:
-        big = math.prod(self.source.region.shape) >= PARALLEL_ELEMENTS
-        return big and not self.context.parallel
+        return self.context.spreads(math.prod(self.source.region.shape))
 
     def _outer(
         self, body: Callable[[Spot], None], *, parallel: bool = False, skip: int | None = None

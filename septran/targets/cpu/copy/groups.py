@@ -10,6 +10,7 @@ multiplied as a whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,13 +24,10 @@ from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copy.transpose import transposed
 from septran.targets.cpu.map.elements import read, write
+from septran.targets.cpu.simd import CACHE_LINE
 from septran.targets.lower.values import cast, vector_type
 from septran.targets.lower.writer import Expr
 
-PARALLEL_ELEMENTS = 1 << 15
-"""A copy of at least that many elements outside of a parallel loop is spread over the cores."""
-LINE = 64
-"""Bytes of a cache line."""
 LINES = 4
 """Cache lines of a row of the source that are read one after another."""
 WORD = "int32"
@@ -95,8 +93,7 @@ class _Move:
     @property
     def _spread(self) -> bool:
         """Whether the cores share the panels."""
-        large = self.source.region.shape[0] * self.source.region.shape[1] >= PARALLEL_ELEMENTS
-        return large and not self.context.parallel
+        return self.context.spreads(math.prod(self.source.region.shape))
 
     def lines(self) -> None:
         """Panels from rows that lie along them, some cache lines of each row after another.
@@ -105,7 +102,7 @@ class _Move:
         memory is faster where lines follow one another.
         """
         context, extent = self.context, self.source.region.valid[self.across]
-        beside = max(1, LINE // (self.width * itemsize(self.source.storage.held)))
+        beside = max(1, CACHE_LINE // (self.width * itemsize(self.source.storage.held)))
         step = beside * self.width
         whole = context.variable("lines", extent // step)
         chunks = context.variable("chunks", ceil_div(whole, LINES))

@@ -22,7 +22,7 @@ from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.gemm.k_loop import KLoopNest, stream
 from septran.targets.cpu.gemm.microkernel import EXACT_STEPS, register_tile, tiles
-from septran.targets.cpu.gemm.prefetch import LINE, NextPack
+from septran.targets.cpu.gemm.prefetch import NextPack
 from septran.targets.cpu.gemm.results import (
     RegisterTile,
     Shape,
@@ -35,6 +35,7 @@ from septran.targets.cpu.gemm.results import (
 )
 from septran.targets.cpu.map.elements import held_dtype, narrow, widen
 from septran.targets.cpu.map.values import VectorEvaluation
+from septran.targets.cpu.simd import CACHE_LINE
 from septran.targets.lower.statements import Point, Statement, operand_point, statements
 from septran.targets.lower.values import broadcast, cast
 from septran.targets.lower.writer import Expr
@@ -146,8 +147,8 @@ class Rows:
         """A tile as wide as a cache line of what B is made from, where few rows leave registers."""
         unit, rows = self.context.unit, gemm.operands[0].shape[0]
         register = unit.lanes(shape.dtype)
-        size = min((itemsize(a.storage.held) for a in self.accesses.values()), default=LINE)
-        count = LINE // size // register
+        size = min((itemsize(a.storage.held) for a in self.accesses.values()), default=CACHE_LINE)
+        count = CACHE_LINE // size // register
         # Vectors of a register: LLVM widens bytes from memory then, and cuts up no longer vectors.
         shape = replace(shape, lanes=register)
         if count <= shape.registers or rows * count + SPARE > unit.registers:
@@ -173,7 +174,7 @@ class Rows:
         if self.ahead is None or self.ahead.along != 1:
             return
         access = self.ahead.access
-        line = LINE // itemsize(access.storage.held)
+        line = CACHE_LINE // itemsize(access.storage.held)
         for column in range(0, shape.columns, line):
             at = self.context.lower(access.at((k, tile.column + column)))
             simd.prefetch(self.context.writer, access.storage.flat, at, 2)

@@ -20,7 +20,6 @@ from septran.targets.cpu.context import Context
 from septran.targets.cpu.gemm.dots import emit_dots, lie_along
 from septran.targets.cpu.gemm.k_loop import KLoopNest, panels, stream, strips, walk
 from septran.targets.cpu.gemm.prefetch import (
-    LINE,
     MAX_INTERVAL,
     MIN_INTERVAL,
     NextColumnPanel,
@@ -39,6 +38,7 @@ from septran.targets.cpu.gemm.results import (
     prefetch,
     update,
 )
+from septran.targets.cpu.simd import CACHE_LINE
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Buffer, Compute
 
@@ -268,7 +268,7 @@ def _next_rows(
     a, panels = operands.a, -(-operands.c.region.shape[1] // shape.columns)
     if panels > MOST_PANELS or not far(context, a):
         return None
-    line = LINE // itemsize(a.storage.held) // operands.elements
+    line = CACHE_LINE // itemsize(a.storage.held) // operands.elements
     return Prefetch(NextRowStrip(a, tile.row + tile.rows, tile.rows), Index(), line)
 
 

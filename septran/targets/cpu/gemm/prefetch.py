@@ -19,11 +19,10 @@ from septran.ir.index import ZERO, Index, Var, minimum
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
+from septran.targets.cpu.simd import CACHE_LINE
 from septran.tile.analyses.loops import walk
 from septran.tile.nodes import Compute, Copy, Node, Region, TileProgram, regions
 
-LINE = 64
-"""Bytes of a cache line, which is prefetched at once."""
 MIN_INTERVAL = 4
 """Steps between two lines below which prefetching takes more time than it saves."""
 MAX_INTERVAL = 64
@@ -44,7 +43,7 @@ class NextPack:
     @property
     def _wide(self) -> int:
         """Lines of a row."""
-        return -(-self.access.region.shape[self.along] * self._size // LINE)
+        return -(-self.access.region.shape[self.along] * self._size // CACHE_LINE)
 
     @property
     def _size(self) -> int:
@@ -64,7 +63,7 @@ class NextPack:
         number = context.variable("line", minimum(number, self.lines - 1))
         high = self.access.region.shape[1 - self.along]
         line = context.variable("column", number // high)
-        row, column = number - line * high, line * (LINE // self._size)
+        row, column = number - line * high, line * (CACHE_LINE // self._size)
         spot = (row, column) if self.along else (column, row)
         at = context.lower(self.access.at(spot))
         simd.prefetch(context.writer, self.access.storage.flat, at, 2)
@@ -99,7 +98,7 @@ class NextRowStrip:
 
     def issue(self, context: Context, number: Index) -> None:
         """Prefetch a line of each of the rows."""
-        column = number * (LINE // itemsize(self.access.storage.held))
+        column = number * (CACHE_LINE // itemsize(self.access.storage.held))
         for row in range(self.rows):
             at = context.lower(self.access.at((self.row + row, column)))
             simd.prefetch(context.writer, self.access.storage.flat, at, 2)

@@ -100,7 +100,7 @@ def prefetch(context: Context, c: Access, shape: Shape, tile: RegisterTile) -> N
     """Ask for a whole tile of C now, so that it is in L1 when the k loop ends."""
     if tile.columns is not None:
         return
-    line = 64 // itemsize(c.storage.held)
+    line = simd.CACHE_LINE // itemsize(c.storage.held)
     high, wide = (line, 1) if _turned(c) else (1, line)
     for row in range(0, tile.rows, high):
         for column in range(0, shape.columns, wide):

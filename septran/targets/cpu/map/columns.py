@@ -15,7 +15,7 @@ from septran.targets.cpu.context import Context
 from septran.targets.cpu.map.elements import stored, write
 from septran.targets.cpu.map.statements import Columns
 from septran.targets.cpu.map.values import VectorEvaluation
-from septran.targets.cpu.simd import constant
+from septran.targets.cpu.simd import CACHE_LINE, constant
 from septran.targets.lower.statements import Point, Statement, identity, operand_point, regions_of
 from septran.targets.lower.values import broadcast, cast, element_of, lanes_of
 from septran.targets.lower.writer import Expr
@@ -67,8 +67,6 @@ COSTLY = {"exp", "exp2", "tanh", "sigmoid", "erf", "log", "log2", "sin", "cos", 
 AHEAD_BYTES = 2048
 """How far before its use a row's only loop asks for a line: half a page. Sums of rows from a third
 level or from memory gain a tenth on Zen 5, as they do with half and twice of it."""
-LINE = 64
-"""Bytes of a cache line."""
 
 
 def emit_row(
@@ -274,7 +272,7 @@ class RowLoop:
             at = (*at[:-1], at[-1] + ahead.rows)
         for access in ahead.accesses:
             size = itemsize(access.storage.held)
-            for further in range(0, lanes, LINE // size):
+            for further in range(0, lanes, CACHE_LINE // size):
                 spot = (*at, start + further + ahead.bytes // size)
                 offset = self.context.lower(access.at(spot))
                 simd.prefetch(self.context.writer, access.storage.flat, offset, ahead.level)

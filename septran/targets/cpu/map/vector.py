@@ -34,10 +34,6 @@ from septran.targets.lower.statements import Statement, regions_of, statements
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Buffer, Compute, Region
 
-PARALLEL_ELEMENTS = 1 << 15
-"""Rows with at least that many elements are spread over the cores where none is busy yet."""
-
-
 Kept = Mapping[str, Mapping[int, int]]
 """For each buffer the axes of which it holds fewer elements than it has, and how many: an element
 lies where its coordinate's remainder is."""
@@ -162,8 +158,7 @@ class _Fusion:
         return storage is not None and storage.streamed
 
     def _worth(self, part: list[Statement]) -> bool:
-        work = max(math.prod(s.value.shape) for s in part)
-        return work >= PARALLEL_ELEMENTS and not self.context.parallel
+        return self.context.spreads(max(math.prod(s.value.shape) for s in part))
 
 
 def _passing(run: list[Statement], private: Collection[str], depth: int = 0) -> set[str]:

@@ -29,13 +29,11 @@ from septran.targets.cpu.gemm.dot_instructions import (
 from septran.targets.cpu.run.build import compile_module
 from septran.targets.cpu.run.isa import features, host_arch, is_foreign, native
 from septran.targets.cpu.run.threads import set_threads, usable_cores
-from septran.targets.cpu.simd import AVX2
+from septran.targets.cpu.simd import AVX2, CACHE_LINE
 from septran.targets.cpu.writer import CpuWriter
 from septran.targets.lower.values import broadcast, vector_type
 from septran.targets.lower.writer import Expr, flat_buffer
 
-LINE = 64
-"""Bytes that caches bring at once."""
 SUMS = 12
 """Independent ones: more than are in flight, and as many as every processor has registers for."""
 READS = 8
@@ -225,16 +223,16 @@ class Links:
 
     def __init__(self, size: int) -> None:
         """At most `size` bytes, in large pages where the system has them: of NumPy's memory."""
-        raw = np.zeros((size + LINE) // 4, "int32")
-        first = -raw.ctypes.data % LINE // 4
+        raw = np.zeros((size + CACHE_LINE) // 4, "int32")
+        first = -raw.ctypes.data % CACHE_LINE // 4
         self._links = raw[first : first + size // 4]
         self._end = np.zeros(1, "int32")
         self._run = _linked()
 
     def lay(self, size: int) -> None:
         """Link the lines of the first `size` bytes to a ring, and stand at its first."""
-        each = LINE // 4
-        order = np.random.default_rng(size).permutation(size // LINE).astype("int32")
+        each = CACHE_LINE // 4
+        order = np.random.default_rng(size).permutation(size // CACHE_LINE).astype("int32")
         ring = self._links[: len(order) * each].reshape(-1, each)
         ring[order, 0] = np.roll(order, -1) * each
         self._end[0] = 0
@@ -260,7 +258,7 @@ def _linked() -> Any:
 def _any_size(name: str, dtype: str) -> Any:
     """A buffer whose size is known when the loop runs."""
     size = tirx.Var(f"{name}_size", "int32")
-    return tirx.decl_buffer((size,), dtype, name, data_alignment=LINE, layout=None)
+    return tirx.decl_buffer((size,), dtype, name, data_alignment=CACHE_LINE, layout=None)
 
 
 def cores() -> int:
