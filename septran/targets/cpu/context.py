@@ -38,7 +38,7 @@ class Context(WritingScope):
     unit: VectorUnit
     storages: dict[str, Storage] = field(default_factory=dict)
     scalars: dict[str, Any] = field(default_factory=dict)
-    coming: dict[str, NextPack] = field(default_factory=dict)
+    next_packs: dict[str, NextPack] = field(default_factory=dict)
     """What the next iteration of the loop around packs, by the buffer it goes to."""
     dtypes: dict[str, str] = field(default_factory=dict)
     """The element types of the program's buffers, also of those that are never stored."""

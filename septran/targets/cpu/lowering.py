@@ -21,7 +21,7 @@ from septran.targets.cpu.addresses import Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.emitter_table import EMITTERS
 from septran.targets.cpu.gemm.computed import Part, Rows, computed_parts, few_rows
-from septran.targets.cpu.gemm.prefetch import NextPack, coming
+from septran.targets.cpu.gemm.prefetch import NextPack, next_packs
 from septran.targets.cpu.map.elements import held_dtype
 from septran.targets.cpu.run.guards import emit_guards
 from septran.targets.cpu.run.isa import vector_unit
@@ -214,20 +214,20 @@ class _Lowering:
         if _spreads(loop) and not self.context.parallel:
             self._parallel(loop)
             return
-        around, nest, number = self.context.coming, self.nest, self.number
+        around, nest, number = self.context.next_packs, self.nest, self.number
         with self.context.loop(loop.variable.name, loop.extent) as index:
             self.context.alias(loop.variable, index)
             if loop.extent.is_constant:
-                turns = loop.extent.constant
-                inside = {name: a.within(index, turns) for name, a in around.items()}
-                self.nest, self.number = (*nest, loop), number * turns + index
-                self.context.coming = inside | self._coming(loop)
+                count = loop.extent.constant
+                inside = {name: a.within(index, count) for name, a in around.items()}
+                self.nest, self.number = (*nest, loop), number * count + index
+                self.context.next_packs = inside | self._next_packs(loop)
             else:
-                self.context.coming, self.nest, self.number = {}, (), Index()
+                self.context.next_packs, self.nest, self.number = {}, (), Index()
             self._body(loop.body)
-        self.context.coming, self.nest, self.number = around, nest, number
+        self.context.next_packs, self.nest, self.number = around, nest, number
 
-    def _coming(self, loop: For) -> dict[str, NextPack]:
+    def _next_packs(self, loop: For) -> dict[str, NextPack]:
         """Return the operand that the next iteration packs, of the loops that end with `loop`."""
         total = math.prod(around.extent.as_int() for around in self.nest)
 
@@ -235,7 +235,7 @@ class _Lowering:
             after = self.context.variable("next", minimum(self.number + 1, total - 1))
             return self._digits(self.nest, after)
 
-        return coming(self.context, self.program, loop.body, following)
+        return next_packs(self.context, self.program, loop.body, following)
 
     def _parallel(self, loop: For) -> None:
         """A nest of parallel loops, as one loop whose iterations the threads share."""
@@ -245,16 +245,16 @@ class _Lowering:
         with self.context.loop(UNIT, total, spread) as unit:
             for inner, index in self._digits(nest, unit).items():
                 self.context.alias(inner, index)
-            self.context.coming, self.nest, self.number = {}, (), Index()
+            self.context.next_packs, self.nest, self.number = {}, (), Index()
             if total.is_constant:
                 self.nest, self.number = tuple(nest), unit
-                self.context.coming = self._coming(nest[-1])
+                self.context.next_packs = self._next_packs(nest[-1])
             elsewhere = {n for names in self.temporary.values() for n in names}
             for name in self.private.get(loop, ()):
                 if name not in elsewhere:
                     self._allocate(name)
             self._body(nest[-1].body)
-        self.context.coming, self.nest, self.number = {}, (), Index()
+        self.context.next_packs, self.nest, self.number = {}, (), Index()
 
     def _digits(self, nest: Sequence[For], unit: Index) -> dict[Var, Index]:
         """The indices of a nest's loops at one of its iterations."""

@@ -71,7 +71,7 @@ def test_runs_in_inner_loops_are_counted_through():
     held = context()
     outer = NextPack(rows_of(held, (64, 64), (4, 32)), 1).within(Index.of(2), 3)
     inner = outer.within(Index.of(1), 4)
-    assert (inner.turn, inner.turns) == (Index.of(9), 12)
+    assert (inner.run, inner.runs) == (Index.of(9), 12)
 
 
 def test_the_next_panel_and_the_next_strip_lie_beside_and_below(asked):

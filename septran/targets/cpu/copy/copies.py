@@ -99,10 +99,10 @@ class _Move:
     def rows(self) -> None:
         """Vectors along contiguous rows; square blocks where the source's rows are others."""
         size = self.context.unit.lanes("float32")
-        turned = self._turned_axis(size)
+        along = self._transposed_axis(size)
         strides = self.target.stride(self.along), self.source.stride(self.along)
-        if turned is not None and strides[0] == 1 != strides[1]:
-            self._turned_rows(turned, size)
+        if along is not None and strides[0] == 1 != strides[1]:
+            self._transposed_rows(along, size)
             return
         self._outer(lambda at: self._row(at, self.lanes(0)), parallel=self.parallel)
 
@@ -130,15 +130,15 @@ class _Move:
             return
         whole = self.context.variable("panels", self.extent // width)
         with self.context.loop("panel", whole, self.parallel) as panel:
-            turned = self._turned_axis(width)
-            if turned is None:
+            along = self._transposed_axis(width)
+            if along is None:
                 self._outer(lambda at: self._panel(at, panel, width))
             else:
-                self._outer(lambda at: self._turned(at, panel, width, turned), skip=turned)
+                self._outer(lambda at: self._transposed_panel(at, panel, width, along), skip=along)
         self._outer(lambda at: self._last_panel(at, whole, width))
 
-    def _turned_axis(self, width: int) -> int | None:
-        """An axis of the source to read along, where blocks can be turned in registers."""
+    def _transposed_axis(self, width: int) -> int | None:
+        """An axis of the source to read along, where blocks can be transposed in registers."""
         register = self.context.unit.lanes("float32")
         kinds = {(a.storage.dtype, a.storage.held) for a in (self.target, self.source)}
         same = (
@@ -151,7 +151,7 @@ class _Move:
         axes = (n for n in range(self.source.region.rank) if n != self.along)
         return next((n for n in axes if self.source.stride(n) == 1), None)
 
-    def _turned(self, at: Spot, panel: Index, width: int, axis: int) -> None:
+    def _transposed_panel(self, at: Spot, panel: Index, width: int, axis: int) -> None:
         """A panel in square blocks, then what is left of `axis` a vector at a time."""
         size, extent = self.context.unit.lanes("float32"), self.source.region.valid[axis]
         whole = self.context.variable("blocks", extent // size)
@@ -162,8 +162,8 @@ class _Move:
             with self.context.loop("i", extent - whole * size) as i:
                 self._panel({**at, axis: whole * size + i}, panel, width)
 
-    def _turned_rows(self, axis: int, size: int) -> None:
-        """Blocks turned in registers, then what is left of either axis."""
+    def _transposed_rows(self, axis: int, size: int) -> None:
+        """Blocks transposed in registers, then what is left of either axis."""
         tall, wide = self.source.region.valid[axis], self.extent
         down = self.context.variable("blocks", tall // size)
         across = self.context.variable("blocks", wide // size)
@@ -302,8 +302,8 @@ class _Gather:
                 return
             size = period(self.move.source, rest[0])
             extent = self.move.source.region.valid[rest[0]]
-            turns = minimum(size, extent)
-            with self.move.context.loop("t", turns) as t:
+            residues = minimum(size, extent)
+            with self.move.context.loop("t", residues) as t:
                 nest({**at, rest[0]: t}, rest[1:])
 
         nest({}, axes)
@@ -343,8 +343,8 @@ class _Gather:
                 return
             number, size = rest[0], period(self.move.source, rest[0])
             extent = self.move.source.region.valid[number]
-            turns = context.variable("turns", ceil_div(extent - at[number], size))
-            with context.loop("k", turns) as k:
+            rounds = context.variable("turns", ceil_div(extent - at[number], size))
+            with context.loop("k", rounds) as k:
                 spot = {**full, number: at[number] + k * size}
                 nest(spot, rest[1:], [*grown, (k, number)])
 

@@ -2,10 +2,10 @@
 
 A panel of such a layout (``panels(axis, w, g)``) has, group after group, for each of its w rows
 or columns g elements along the other axis. Rows of the source that lie along the panel are
-interleaved by vectors, rows that lie along the groups are turned by words of a whole group, and
-where each element of a group begins a row of its own, as many rows are interleaved and turned; what
-lies elsehow goes element by element. The last group of each is filled up with zeros, as it is
-multiplied as a whole.
+interleaved by vectors, rows that lie along the groups are transposed by words of a whole group,
+and where each element of a group begins a row of its own, as many rows are interleaved and
+transposed; what lies elsehow goes element by element. The last group of each is filled up with
+zeros, as it is multiplied as a whole.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def emit_groups(context: Context, target: Access, source: Access) -> None:
     elif source.stride(move.across) == 1:
         move.lines()
     elif source.stride(move.deep) == 1:
-        move.panels(move.turned)
+        move.panels(move.transposed_panel)
     elif move.strided is not None:
-        move.panels(move.interleaved)
+        move.panels(move.interleaved_panel)
     else:
-        move.panels(move.gathered)
+        move.panels(move.gathered_panel)
 
 
 def _one_by_one(context: Context, target: Access, source: Access) -> None:
@@ -192,11 +192,11 @@ class _Move:
         at = self.context.lower(self.target.at(self._spot(first, group * self.size)))
         simd.store(self.context.writer, flat, at, value, self.width * self.size)
 
-    def turned(self, first: Index, columns: Index | None) -> None:
-        """A panel from rows that lie along its groups: blocks of words are turned."""
+    def transposed_panel(self, first: Index, columns: Index | None) -> None:
+        """A panel from rows that lie along its groups: blocks of words are transposed."""
         context, words = self.context, self.context.unit.lanes(WORD)
         if columns is not None or self.width % words:
-            self.gathered(first, columns)
+            self.gathered_panel(first, columns)
             return
         length = self.source.region.valid[self.deep]
         step = words * self.size
@@ -240,12 +240,12 @@ class _Move:
                 return apart if even and full and steps == 1 else None
         return None
 
-    def interleaved(self, first: Index, columns: Index | None) -> None:
+    def interleaved_panel(self, first: Index, columns: Index | None) -> None:
         """A panel of rows whose groups have their elements apart: see `strided`."""
         context, words, apart = self.context, self.context.unit.lanes(WORD), self.strided
         length = self.source.region.valid[self.deep]
         if columns is not None or self.width % words or apart is None or not length.is_constant:
-            self.gathered(first, columns)
+            self.gathered_panel(first, columns)
             return
         near = length.constant // apart
         for start in range(0, near, words):
@@ -279,7 +279,7 @@ class _Move:
             value = tirx.reinterpret(kind, column)
             simd.store(context.writer, self.target.storage.flat, at, value, words * self.size)
 
-    def gathered(self, first: Index, columns: Index | None) -> None:
+    def gathered_panel(self, first: Index, columns: Index | None) -> None:
         """A panel element by element."""
         self._gather(first, columns, Index())
 

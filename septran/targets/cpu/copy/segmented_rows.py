@@ -94,14 +94,14 @@ class Pieces:
 
     def growth(self, number: int) -> int | None:
         """Elements of the buffer for one period of another axis; None where that differs."""
-        turn, entries = Var("@turn"), list(self.access.region.index)
-        spot = {axis(number): Index.of(axis(number)) + Index.of(turn) * period(self.access, number)}
+        step, entries = Var("@turn"), list(self.access.region.index)
+        spot = {axis(number): Index.of(axis(number)) + Index.of(step) * period(self.access, number)}
         for entry, leaves in zip(entries, self.access.leaving, strict=True):
-            if leaves and turn in entry.substitute(spot).variables():
+            if leaves and step in entry.substitute(spot).variables():
                 return None
         offset = self.access.offset.substitute(spot)
-        size = offset.coefficient(turn)
-        return size if turn not in (offset - Index.of(turn) * size).variables() else None
+        size = offset.coefficient(step)
+        return size if step not in (offset - Index.of(step) * size).variables() else None
 
     def place(self, start: Index) -> tuple[Index, Index]:
         """The number of the piece that a vector starts in, and where in it."""

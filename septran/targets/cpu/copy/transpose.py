@@ -1,4 +1,4 @@
-"""Square blocks of registers turned: the columns of as many vectors as each has lanes."""
+"""Square blocks of registers transposed: the columns of as many vectors as each has lanes."""
 
 from __future__ import annotations
 

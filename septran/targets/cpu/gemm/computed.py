@@ -126,7 +126,7 @@ class Rows:
     """What they are made from."""
     held: str
     """B's element type, which its values are rounded to."""
-    ahead: NextPack | None
+    next_pack: NextPack | None
     """What the next iteration of the loops around makes B from."""
 
     @staticmethod
@@ -135,8 +135,8 @@ class Rows:
         regions = dict.fromkeys(v for p in parts for v in ex.loads(p.statement.value))
         accesses = {r: context.access(r) for r in regions if isinstance(r, Region)}
         name = gemm.operands[2].buffer
-        ahead = context.coming.pop(name, None)
-        return Rows(context, parts, accesses, context.dtypes[name], ahead)
+        next_pack = context.next_packs.pop(name, None)
+        return Rows(context, parts, accesses, context.dtypes[name], next_pack)
 
     @property
     def count(self) -> int:
@@ -169,11 +169,11 @@ class Rows:
             found.append(broadcast(_as_held(context, made, self.held), shape.lanes))
         return found
 
-    def ask(self, k: Index, shape: Shape, tile: RegisterTile) -> None:
+    def prefetch(self, k: Index, shape: Shape, tile: RegisterTile) -> None:
         """Ask for the lines that the next iteration makes row `k` of all parts from."""
-        if self.ahead is None or self.ahead.along != 1:
+        if self.next_pack is None or self.next_pack.along != 1:
             return
-        access = self.ahead.access
+        access = self.next_pack.access
         line = CACHE_LINE // itemsize(access.storage.held)
         for column in range(0, shape.columns, line):
             at = self.context.lower(access.at((k, tile.column + column)))
@@ -203,7 +203,7 @@ class _Tiles:
             return lambda i: column_of_a(step, i, 1, shape.dtype, None)
 
         with context.loop("k", self.b.count) as k:
-            self.b.ask(k, shape, tile)
+            self.b.prefetch(k, shape, tile)
             for part in self.b.parts:
                 made = self.b.at(part, k, shape, tile)
                 vectors = [writer.bind("b", cast(v, shape.dtype)) for v in made]

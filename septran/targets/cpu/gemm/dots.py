@@ -1,6 +1,6 @@
 """``gemm`` whose operands both lie along the summed axis: products of whole vectors of it.
 
-Each sum has a register of its own, and as many sums as a register has lanes are turned and
+Each sum has a register of its own, and as many sums as a register has lanes are transposed and
 added up at the end. Nothing is packed or gathered, which is worth it for few rows: the scores of
 one query, or one token times weights that are stored by their outputs.
 """

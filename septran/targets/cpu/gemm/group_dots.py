@@ -33,9 +33,9 @@ from septran.targets.cpu.gemm.microkernel import (
     Operands,
     emit_exact_sums,
     emit_multiply_adds,
-    packed_ahead,
     register_tile,
     sum_up,
+    take_next_pack,
     tiles,
 )
 from septran.targets.cpu.gemm.results import (
@@ -127,8 +127,8 @@ def _oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
     c, a, b = map(context.access, node.operands)
     if b.storage.layout.group > 1 or a.storage.layout.group == 1:
         return c, a, b
-    turned = [context.access(r.transposed((1, 0))) for r in node.operands]
-    return turned[0], turned[2], turned[1]
+    transposed = [context.access(r.transposed((1, 0))) for r in node.operands]
+    return transposed[0], transposed[2], transposed[1]
 
 
 @dataclass
@@ -152,7 +152,7 @@ class GroupProduct:
         way = walk(context, ((self.grouped, 1),), steps) if self.grouped else KLoopNest()
         self.operands = Operands(
             self.c, self.a, self.b, steps, first_step(context, self.node),
-            way, packed_ahead(context, self.a, self.b), self.dot.sums, self.dot.size,
+            way, take_next_pack(context, self.a, self.b), self.dot.sums, self.dot.size,
         )  # fmt: skip
 
     def emit(self) -> None:

@@ -127,7 +127,7 @@ class KLoopNest:
         for n in self.order[split:]:
             inner = [{**step, n: Index.of(i)} for step in inner for i in range(self.extents[n])]
         outer: dict[int, Index] = {}
-        turn = Index()
+        iteration = Index()
         with ExitStack() as opened:
             for n in self.order[:split]:
                 size = 1
@@ -135,9 +135,9 @@ class KLoopNest:
                     size = _divisor(self.extents[n], prefetch.every // len(inner))
                 count = self.extents[n] // size
                 index = opened.enter_context(context.loop("k", count))
-                turn, outer[n] = turn * count + index, index * size
+                iteration, outer[n] = iteration * count + index, index * size
                 if prefetch and n == self.order[split - 1]:
-                    prefetch.issue(context, turn)
+                    prefetch.issue(context, iteration)
                     outer[n] += opened.enter_context(context.loop("k", size))
             yield [self.number({**outer, **step}) for step in inner]
 

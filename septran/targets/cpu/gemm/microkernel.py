@@ -47,7 +47,7 @@ EXACT_STEPS = {"int8": 1024, "uint8": 256}
 MOST_PANELS = 2
 """Of B that a block of A is read in place for with its next rows prefetched in each."""
 UNROLLED = 4
-"""Steps of k in one turn of a loop that only computes, where the machine file says nothing:
+"""Steps of k in one iteration of a loop that only computes, where the machine file says nothing:
 a core whose front end another thread shares then keeps its two multipliers busy."""
 MOST_COUNTED = 2**31 - 1
 """Lines times rows that are counted in the kernel's integers."""
@@ -66,7 +66,7 @@ class Operands:
     """C is overwritten where this is 0 and summed into elsewhere; None: always summed."""
     walk: KLoopNest
     """How the steps are counted."""
-    ahead: NextPack | None
+    next_pack: NextPack | None
     """What is prefetched meanwhile."""
     sums: str
     """The type that products are summed in."""
@@ -99,8 +99,8 @@ def _emit(context: Context, node: Compute, sums: str) -> None:
     c, a, b = _oriented(context, node)
     steps = context.variable("steps", node.operands[1].valid[1])
     way = walk(context, ((a, 1), (b, 0)), steps)
-    first, ahead = first_step(context, node), packed_ahead(context, a, b)
-    operands = Operands(c, a, b, steps, first, way, ahead, sums)
+    first, next_pack = first_step(context, node), take_next_pack(context, a, b)
+    operands = Operands(c, a, b, steps, first, way, next_pack, sums)
     if sums[0] == "f" and lie_along(a, b):
         emit_dots(context, operands)
         return
@@ -130,10 +130,10 @@ def tiles(
     panels(context, wide, shape.columns, panel)
 
 
-def packed_ahead(context: Context, a: Access, b: Access) -> NextPack | None:
+def take_next_pack(context: Context, a: Access, b: Access) -> NextPack | None:
     """Return what the next iteration packs; another gemm need not prefetch it again."""
-    found = [context.coming.pop(o.region.buffer, None) for o in (a, b)]
-    return next((ahead for ahead in found if ahead), None)
+    found = [context.next_packs.pop(o.region.buffer, None) for o in (a, b)]
+    return next((next_pack for next_pack in found if next_pack), None)
 
 
 def _oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
@@ -144,8 +144,8 @@ def _oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
     c, a, b = map(context.access, node.operands)
     if b.run(1) > 1 or a.run(0) <= 1:
         return c, a, b
-    turned = [context.access(r.transposed((1, 0))) for r in node.operands]
-    return turned[0], turned[2], turned[1]
+    transposed = [context.access(r.transposed((1, 0))) for r in node.operands]
+    return transposed[0], transposed[2], transposed[1]
 
 
 def register_tile(context: Context, node: Compute, dtype: str) -> Shape:
@@ -233,19 +233,21 @@ def _prefetch(
     context: Context, operands: Operands, shape: Shape, tile: RegisterTile
 ) -> Prefetch | None:
     """So often that all tiles together prefetch every line."""
-    ahead = operands.ahead
-    if ahead is None:
+    next_pack = operands.next_pack
+    if next_pack is None:
         columns = _next_columns(context, operands, shape, tile)
         return columns or _next_rows(context, operands, shape, tile)
     high, wide = operands.c.region.shape
     panels = -(-wide // shape.columns)
-    total = ahead.turns * panels * high
+    total = next_pack.runs * panels * high
     steps = operands.a.region.shape[1] // operands.elements
-    every = steps * total // (ahead.lines * shape.rows)
-    if not MIN_INTERVAL <= every <= MAX_INTERVAL or total * ahead.lines > MOST_COUNTED:
+    every = steps * total // (next_pack.lines * shape.rows)
+    if not MIN_INTERVAL <= every <= MAX_INTERVAL or total * next_pack.lines > MOST_COUNTED:
         return None
-    done = (ahead.turn * panels + tile.column // shape.columns) * high + tile.row
-    return Prefetch(ahead, context.variable("line", done * ahead.lines // total), _rounded(every))
+    done = (next_pack.run * panels + tile.column // shape.columns) * high + tile.row
+    return Prefetch(
+        next_pack, context.variable("line", done * next_pack.lines // total), _rounded(every)
+    )
 
 
 def _next_columns(

@@ -36,8 +36,8 @@ class NextPack:
     access: Access
     along: int
     """The axis with adjacent elements."""
-    turn: Index = ZERO
-    turns: int = 1
+    run: Index = ZERO
+    runs: int = 1
     """Which of how many runs of the gemm this is."""
 
     @property
@@ -54,9 +54,9 @@ class NextPack:
         """The cache lines of the whole source."""
         return self.access.region.shape[1 - self.along] * self._wide
 
-    def within(self, turn: Index, turns: int) -> NextPack:
+    def within(self, run: Index, runs: int) -> NextPack:
         """The same inside of another loop."""
-        return replace(self, turn=self.turn * turns + turn, turns=self.turns * turns)
+        return replace(self, run=self.run * runs + run, runs=self.runs * runs)
 
     def issue(self, context: Context, number: Index) -> None:
         """Prefetch the line of that number, or for the last."""
@@ -108,15 +108,15 @@ class NextRowStrip:
 class Prefetch:
     """The lines that a register tile prefetches while it is summed."""
 
-    ahead: NextPack | NextRowStrip | NextColumnPanel
+    source: NextPack | NextRowStrip | NextColumnPanel
     first: Index
     """The number of the first line."""
     every: int
     """Steps from one line to the next."""
 
-    def issue(self, context: Context, turn: Index) -> None:
+    def issue(self, context: Context, number: Index) -> None:
         """Prefetch the next line."""
-        self.ahead.issue(context, self.first + turn)
+        self.source.issue(context, self.first + number)
 
 
 def far(context: Context, access: Access) -> bool:
@@ -127,7 +127,7 @@ def far(context: Context, access: Access) -> bool:
     return access.stride(1) == 1 and access.stride(0) is not None
 
 
-def coming(
+def next_packs(
     context: Context,
     program: TileProgram,
     body: Sequence[Node],

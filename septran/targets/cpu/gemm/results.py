@@ -1,4 +1,4 @@
-"""A gemm's register tile, and how it gets into C: along C's rows, or turned, down its columns."""
+"""A gemm's register tile, and how it gets into C: along its rows, or transposed, down columns."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def prefetch(context: Context, c: Access, shape: Shape, tile: RegisterTile) -> N
     if tile.columns is not None:
         return
     line = simd.CACHE_LINE // itemsize(c.storage.held)
-    high, wide = (line, 1) if _turned(c) else (1, line)
+    high, wide = (line, 1) if _column_major(c) else (1, line)
     for row in range(0, tile.rows, high):
         for column in range(0, shape.columns, wide):
             at = context.lower(c.at((tile.row + row, tile.column + column)))
@@ -130,8 +130,8 @@ def update(
 def _put(
     context: Context, c: Access, shape: Shape, tile: RegisterTile, rows: list[Any], onto: bool
 ) -> None:
-    if _turned(c) and shape.columns > 1:
-        _put_turned(context, c, shape, tile, rows, onto)
+    if _column_major(c) and shape.columns > 1:
+        _put_transposed(context, c, shape, tile, rows, onto)
         return
     writer = context.writer
     exact = tile.columns.constant if tile.columns and tile.columns.is_constant else shape.columns
@@ -153,15 +153,15 @@ def _summed(value: Expr, c: Access) -> Expr:
     return value if is_float(dtype) else cast(value, dtype)
 
 
-def _turned(c: Access) -> bool:
+def _column_major(c: Access) -> bool:
     """Whether C is contiguous down its columns, and not along its rows."""
     return c.stride(1) != 1 and c.stride(0) == 1
 
 
-def _put_turned(
+def _put_transposed(
     context: Context, c: Access, shape: Shape, tile: RegisterTile, rows: list[Any], onto: bool
 ) -> None:
-    """Blocks of the tile, turned in registers so that they are written down C's columns."""
+    """Blocks of the tile, transposed in registers so that they are written down C's columns."""
     size = context.unit.lanes(shape.dtype)
     for chunk in range(0, shape.columns, size):
         for top in range(0, tile.rows, size):

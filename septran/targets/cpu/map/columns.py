@@ -64,7 +64,7 @@ class Accumulator:
 Accesses = Mapping[Region, Access]
 COSTLY = {"exp", "exp2", "tanh", "sigmoid", "erf", "log", "log2", "sin", "cos", "power"}
 """Functions whose loops wait for the processor more than for memory."""
-AHEAD_BYTES = 2048
+PREFETCH_DISTANCE = 2048
 """How far before its use a row's only loop asks for a line: half a page. Sums of rows from a third
 level or from memory gain a tenth on Zen 5, as they do with half and twice of it."""
 
@@ -78,14 +78,14 @@ def emit_row(
 ) -> None:
     """Do what `row_loops` found in order; the buffers in `passed` are never stored."""
     wide = [run for run in loops if not alone_in_row(run[0], len(at))]
-    asking, ahead = _asking(wide), _ahead(context, wide, at, accesses)
+    prefetching, prefetches = _prefetching_loop(wide), _row_prefetch(context, wide, at, accesses)
     for run in loops:
         if alone_in_row(run[0], len(at)):
             emit_alone(context, run[0], at, accesses)
             continue
-        asked = ahead if run is asking else Ahead()
+        own = prefetches if run is prefetching else RowPrefetch()
         lanes = vector_lanes(context, run, accesses)
-        emit_loop(RowLoop(context, run, at, accesses, asked, passed), lanes)
+        emit_loop(RowLoop(context, run, at, accesses, own, passed), lanes)
 
 
 def emit_alone(
@@ -99,7 +99,7 @@ def emit_alone(
     write(context, accesses[statement.target], at, value)
 
 
-def _asking(loops: Sequence[Sequence[Statement]]) -> Sequence[Statement] | None:
+def _prefetching_loop(loops: Sequence[Sequence[Statement]]) -> Sequence[Statement] | None:
     """The one of a row's loops that prefetches the next row.
 
     One that computes for long hides it; else the last: results go to memory beside it. A row's
@@ -151,7 +151,7 @@ def _vertical(statement: Statement) -> bool:
 
 
 @dataclass(frozen=True)
-class Ahead:
+class RowPrefetch:
     """The prefetches of a loop: data that it reads soon and that comes from far away."""
 
     accesses: tuple[Access, ...] = ()
@@ -163,22 +163,24 @@ class Ahead:
     """To which it is brought: 3 is L1, 2 is L2."""
 
 
-def _ahead(
+def _row_prefetch(
     context: Context, wide: Sequence[Sequence[Statement]], at: tuple[Index, ...], accesses: Accesses
-) -> Ahead:
-    """For one of a row's loops, `wide`: see `_asking`.
+) -> RowPrefetch:
+    """For one of a row's loops, `wide`: see `_prefetching_loop`.
 
     What the first loop has to bring, a later one finds near: it can ask for the next row's.
     Where there is no later one, the loop asks for its own columns some lines before it is there:
     the processor's own prefetch begins anew at each page and stays behind.
     """
     if len(wide) == 1:
-        return Ahead(far_columns(context, wide[0], at, accesses), bytes=AHEAD_BYTES, level=3)
+        return RowPrefetch(
+            far_columns(context, wide[0], at, accesses), bytes=PREFETCH_DISTANCE, level=3
+        )
     if not wide or not at:
-        return Ahead()
+        return RowPrefetch()
     far = far_columns(context, wide[0], at, accesses)
     moving = tuple(access for access in far if access.stride(len(at) - 1))
-    return Ahead(moving, rows=1)
+    return RowPrefetch(moving, rows=1)
 
 
 def far_columns(
@@ -245,7 +247,7 @@ class RowLoop:
     run: Sequence[Statement]
     at: tuple[Index, ...]
     accesses: Accesses
-    ahead: Ahead
+    prefetches: RowPrefetch
     """What is asked for meanwhile."""
     passed: Collection[str]
     """Buffers of which each vector is used at once, and never again."""
@@ -265,17 +267,17 @@ class RowLoop:
             if total is not None:
                 write(self.context, self.accesses[statement.target], self.at, total.result())
 
-    def ask(self, start: Index, lanes: int) -> None:
+    def prefetch(self, start: Index, lanes: int) -> None:
         """Ask for every line of what is `ahead` of these columns."""
-        ahead, at = self.ahead, self.at
-        if ahead.rows:
-            at = (*at[:-1], at[-1] + ahead.rows)
-        for access in ahead.accesses:
+        prefetches, at = self.prefetches, self.at
+        if prefetches.rows:
+            at = (*at[:-1], at[-1] + prefetches.rows)
+        for access in prefetches.accesses:
             size = itemsize(access.storage.held)
             for further in range(0, lanes, CACHE_LINE // size):
-                spot = (*at, start + further + ahead.bytes // size)
+                spot = (*at, start + further + prefetches.bytes // size)
                 offset = self.context.lower(access.at(spot))
-                simd.prefetch(self.context.writer, access.storage.flat, offset, ahead.level)
+                simd.prefetch(self.context.writer, access.storage.flat, offset, prefetches.level)
 
     def _accumulator(self, statement: Statement, lanes: int) -> Accumulator | None:
         if statement.function is None:
@@ -325,7 +327,7 @@ def emit_loops(context: Context, loops: Sequence[RowLoop], lanes: tuple[int, int
     whole = context.variable("vectors", extent // wide)
     with context.loop("v", whole) as v:
         for one in loops:
-            one.ask(v * wide, wide)
+            one.prefetch(v * wide, wide)
         for one in loops:
             one.vector(v * wide, wide, None)
     rest = context.indices.simplify(extent - whole * wide)

@@ -19,8 +19,8 @@ from septran.ir.index import Index
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.map.columns import (
     Accesses,
-    Ahead,
     RowLoop,
+    RowPrefetch,
     alone_in_row,
     columns_of,
     emit_alone,
@@ -38,7 +38,7 @@ LEAST_ROWS = 8
 """Of fewer rows too many are first and last ones to be worth code of their own."""
 MOST_STAGES = 3
 """Normalisations have two or three; each has code of its own beside that of all."""
-AHEAD_BYTES = 8192
+PREFETCH_DISTANCE = 8192
 """How far before its use a line is asked for. Softmax of rows from memory on Zen 5: 20 GB/s
 without,
 31, 40 and 45 with 2, 4 and 8 KiB, not more with twice as much."""
@@ -171,8 +171,8 @@ class _Steps:
         for stage, row in zip(self.stages, rows, strict=True):
             self._alone(stage.before, row)
         loops = [
-            self._loop(stage.run, row, ahead)
-            for stage, row, ahead in zip(self.stages, rows, self._ahead(), strict=True)
+            self._loop(stage.run, row, prefetches)
+            for stage, row, prefetches in zip(self.stages, rows, self._row_prefetch(), strict=True)
         ]
         emit_loops(self.context, loops[::-1], self._lanes())
         for stage, loop, row in reversed([*zip(self.stages, loops, rows, strict=True)]):
@@ -184,28 +184,28 @@ class _Steps:
         for stage, row, condition in reversed([*zip(self.stages, rows, exists, strict=True)]):
             with self.context.writer.when(condition):
                 self._alone(stage.before, row)
-                emit_loop(self._loop(stage.run, row, Ahead()), self._lanes())
+                emit_loop(self._loop(stage.run, row, RowPrefetch()), self._lanes())
                 self._alone(stage.after, row)
 
     def _alone(self, statements: Sequence[Statement], row: Index) -> None:
         for statement in statements:
             emit_alone(self.context, statement, (*self.at, row), self.accesses)
 
-    def _loop(self, run: Run, row: Index, ahead: Ahead) -> RowLoop:
+    def _loop(self, run: Run, row: Index, prefetches: RowPrefetch) -> RowLoop:
         at = (*self.at, row)
-        return RowLoop(self.context, run, at, self.accesses, ahead, self.passed)
+        return RowLoop(self.context, run, at, self.accesses, prefetches, self.passed)
 
     def _lanes(self) -> tuple[int, int]:
         """The same for all loops and rows, so that equal rows give equal results."""
         every = [statement for stage in self.stages for statement in stage.run]
         return vector_lanes(self.context, every, self.accesses)
 
-    def _ahead(self) -> list[Ahead]:
+    def _row_prefetch(self) -> list[RowPrefetch]:
         """For each stage what it asks for: columns that no stage has brought before."""
-        found, seen = list[Ahead](), set[str]()
+        found, seen = list[RowPrefetch](), set[str]()
         for stage in self.stages:
             far = far_columns(self.context, stage.run, (*self.at, Index()), self.accesses)
             fresh = tuple(access for access in far if access.storage.name not in seen)
-            found.append(Ahead(fresh, bytes=AHEAD_BYTES, level=3))
+            found.append(RowPrefetch(fresh, bytes=PREFETCH_DISTANCE, level=3))
             seen |= stage.buffers
         return found

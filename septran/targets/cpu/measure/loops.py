@@ -34,10 +34,12 @@ from septran.targets.cpu.writer import CpuWriter
 from septran.targets.lower.values import broadcast, vector_type
 from septran.targets.lower.writer import Expr, flat_buffer
 
+LINE = CACHE_LINE
+"""Bytes of a link, a line of the caches."""
 SUMS = 12
 """Independent ones: more than are in flight, and as many as every processor has registers for."""
 READS = 8
-"""Vectors that one turn of a loop over a buffer takes, each with a sum of its own."""
+"""Vectors that one iteration of a loop over a buffer takes, each with a sum of its own."""
 Run = Callable[[int], object]
 """Runs a loop so many times."""
 
@@ -58,9 +60,9 @@ _PLAIN = {
 
 
 def sums(instruction: str, threads: int = 1, dtype: str = "") -> tuple[Run, int] | None:
-    """Turns of a loop of independent sums in registers, and the multiply-adds of one turn.
+    """Iterations of a loop of independent sums in registers, and the multiply-adds of each.
 
-    None where nothing is known of the instruction. The turns of all threads count.
+    None where nothing is known of the instruction. The iterations of all threads count.
     """
     unit = native().unit
     lanes = unit.lanes("float32")
@@ -105,12 +107,12 @@ def _sums(
     count: int,
     text: str = "",
 ) -> Run:
-    """A loop that adds to `count` registers a turn, in each of some threads."""
+    """A loop that adds to `count` registers an iteration, in each of some threads."""
     writer = CpuWriter()
     if text:
         writer.functions["dot"] = text
     buffers = [flat_buffer(name, threads * count * lanes, dtype) for name in "CA"]
-    turns = tirx.Var("turns", "int32")
+    iterations = tirx.Var("turns", "int32")
     zero = writer.index(0)
     with writer.loop("t", threads, parallel=True) as thread:
         a = writer.bind("x", simd.load(buffers[1], zero, lanes))
@@ -118,49 +120,49 @@ def _sums(
         starts = [thread * (count * lanes) + n * lanes for n in range(count)]
         for start, one in zip(starts, totals, strict=True):
             simd.store(writer, one, zero, simd.load(buffers[0], start, lanes), lanes)
-        with writer.loop("i", turns):
+        with writer.loop("i", iterations):
             for one, beside in zip(totals, [*totals[1:], totals[0]], strict=True):
-                # What is multiplied differs from turn to turn, or LLVM would do it before them.
+                # What is multiplied differs each time, or LLVM would do it before the loop.
                 total, other = (simd.load(x, zero, lanes) for x in (one, beside))
                 simd.store(writer, one, zero, add(writer, a, other, total), lanes)
         for start, one in zip(starts, totals, strict=True):
             simd.store(writer, buffers[0], start, simd.load(one, zero, lanes), lanes)
-    run = _compiled(writer, [*buffers, turns])
+    run = _compiled(writer, [*buffers, iterations])
     given = [tvm.runtime.tensor(np.zeros(threads * count * lanes, dtype)) for _ in buffers]
-    return lambda turns: run(*given, turns)
+    return lambda iterations: run(*given, iterations)
 
 
 @functools.cache
 def clock() -> Run:
-    """Turns of operations that wait for one another, `CHAIN` cycles each."""
+    """Iterations of operations that wait for one another, `CHAIN` cycles each."""
     writer = CpuWriter()
-    total, turns = flat_buffer("total", 2, "int32"), tirx.Var("turns", "int32")
+    total, iterations = flat_buffer("total", 2, "int32"), tirx.Var("turns", "int32")
     chain = writer.allocate("chain", 1, "int32")
     writer.store(chain, 0, writer.load(total, 0))
     mask = writer.bind("mask", writer.load(total, 1))
-    with writer.loop("i", turns) as i:
+    with writer.loop("i", iterations) as i:
         for _ in range(CHAIN // 2):
             writer.store(chain, 0, tirx.bitwise_xor(writer.load(chain, 0) + i, mask))
     writer.store(total, 0, writer.load(chain, 0))
-    run = _compiled(writer, [total, turns])
+    run = _compiled(writer, [total, iterations])
     given = tvm.runtime.tensor(np.ones(2, "int32"))
-    return lambda turns: run(given, turns)
+    return lambda iterations: run(given, iterations)
 
 
 CHAIN = 32
-"""Cycles of a turn of `clock`: sums and exclusive ors in turns, a cycle each on every processor."""
+"""Cycles of an iteration of `clock`: sums and exclusive ors alternate, a cycle each everywhere."""
 
 
 @functools.cache
 def launch(threads: int) -> Run:
-    """Turns of parallel loops with nothing to do but one store in each thread."""
+    """Iterations of parallel loops with nothing to do but one store in each thread."""
     writer = CpuWriter()
-    out, turns = flat_buffer("out", threads * 16, "int32"), tirx.Var("turns", "int32")
-    with writer.loop("i", turns) as i, writer.loop("t", threads, parallel=True) as thread:
+    out, iterations = flat_buffer("out", threads * 16, "int32"), tirx.Var("turns", "int32")
+    with writer.loop("i", iterations) as i, writer.loop("t", threads, parallel=True) as thread:
         writer.store(out, thread * 16, i)
-    run = _compiled(writer, [out, turns])
+    run = _compiled(writer, [out, iterations])
     given = tvm.runtime.tensor(np.zeros(threads * 16, "int32"))
-    return lambda turns: run(given, turns)
+    return lambda iterations: run(given, iterations)
 
 
 class Buffers:
@@ -171,7 +173,7 @@ class Buffers:
         self.threads = threads
         self.lanes = native().unit.lanes("float32")
         self.step = READS * self.lanes * 4
-        """Bytes of one turn of the inner loop."""
+        """Bytes of one iteration of the inner loop."""
         self.apart = -(-size // self.step) * self.step
         elements = threads * self.apart // 4
         self._given = [tvm.runtime.tensor(np.zeros(elements, "float32")) for _ in range(2)]
@@ -223,16 +225,16 @@ class Links:
 
     def __init__(self, size: int) -> None:
         """At most `size` bytes, in large pages where the system has them: of NumPy's memory."""
-        raw = np.zeros((size + CACHE_LINE) // 4, "int32")
-        first = -raw.ctypes.data % CACHE_LINE // 4
+        raw = np.zeros((size + LINE) // 4, "int32")
+        first = -raw.ctypes.data % LINE // 4
         self._links = raw[first : first + size // 4]
         self._end = np.zeros(1, "int32")
         self._run = _linked()
 
     def lay(self, size: int) -> None:
         """Link the lines of the first `size` bytes to a ring, and stand at its first."""
-        each = CACHE_LINE // 4
-        order = np.random.default_rng(size).permutation(size // CACHE_LINE).astype("int32")
+        each = LINE // 4
+        order = np.random.default_rng(size).permutation(size // LINE).astype("int32")
         ring = self._links[: len(order) * each].reshape(-1, each)
         ring[order, 0] = np.roll(order, -1) * each
         self._end[0] = 0
@@ -258,7 +260,7 @@ def _linked() -> Any:
 def _any_size(name: str, dtype: str) -> Any:
     """A buffer whose size is known when the loop runs."""
     size = tirx.Var(f"{name}_size", "int32")
-    return tirx.decl_buffer((size,), dtype, name, data_alignment=CACHE_LINE, layout=None)
+    return tirx.decl_buffer((size,), dtype, name, data_alignment=LINE, layout=None)
 
 
 def cores() -> int:
