@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -103,14 +104,14 @@ def _types(stream: Stream, group: Commands, name: str = "type") -> Array:
 
 def _dma_copy(table: AccessTable, group: Commands) -> tuple[Array, Array]:
     rows, width = group["rows"], group["row_bytes"]
-    source = table.add(group, "src", (rows, group["src_stride"]), (1, 0), width, False)
-    target = table.add(group, "dst", (rows, group["dst_stride"]), (1, 0), width, True)
+    source = table.add(group, "src", (rows, group["src_stride"]), (1, 0), width, write=False)
+    target = table.add(group, "dst", (rows, group["dst_stride"]), (1, 0), width, write=True)
     return source, target
 
 
 def _dma_zero(table: AccessTable, group: Commands) -> tuple[Array, Array]:
     rows, width = group["rows"], group["row_bytes"]
-    target = table.add(group, "dst", (rows, group["dst_stride"]), (1, 0), width, True)
+    target = table.add(group, "dst", (rows, group["dst_stride"]), (1, 0), width, write=True)
     return np.full(target.size, -1), target
 
 
@@ -122,12 +123,14 @@ def _blocks(stream: Stream, group: Commands) -> tuple[Array, Array]:
     return high, wide
 
 
-def _whole(table: AccessTable, group: Commands, name: str, write: bool) -> Array:
+def _whole(table: AccessTable, group: Commands, name: str, *, write: bool) -> Array:
     """All bytes of all blocks that a matrix has a part in."""
     high, wide = _blocks(table.stream, group)
     block = high * wide * group["item_bytes"]
     rows, columns = -(-group["rows"] // high), -(-group["cols"] // wide)
-    return table.add(group, name, (rows, group[f"{name}_stride"]), (columns, block), block, write)
+    return table.add(
+        group, name, (rows, group[f"{name}_stride"]), (columns, block), block, write=write
+    )
 
 
 def _masked(
@@ -137,6 +140,7 @@ def _masked(
     extents: tuple[Array, Array],
     block: tuple[Any, Any],
     item: Array,
+    *,
     write: bool,
     where: Array | None = None,
 ) -> Array:
@@ -147,28 +151,29 @@ def _masked(
     down, across, below, beside = n // high, m // wide, n % high, m % wide
     right, bottom = across * size, down * pitch
     whole = (-(-n // high), pitch), (-(-m // wide), size)
-    space = table.add(group, name, *whole, size, False, noted=False)
-    table.add(group, name, (down, pitch), (across, size), size, write, where)
-    table.add(group, name, (down, pitch), (high, line), beside * item, write, where, right)
-    table.add(group, name, (1, 0), (across, size), below * line, write, where, bottom)
-    table.add(group, name, (below, line), (1, 0), beside * item, write, where, bottom + right)
+    space = table.add(group, name, *whole, size, write=False, noted=False)
+    add = partial(table.add, group, name, write=write, where=where)
+    add((down, pitch), (across, size), size)
+    add((down, pitch), (high, line), beside * item, shift=right)
+    add((1, 0), (across, size), below * line, shift=bottom)
+    add((below, line), (1, 0), beside * item, shift=bottom + right)
     return space
 
 
-def _plain(table: AccessTable, group: Commands, name: str, write: bool) -> Array:
+def _plain(table: AccessTable, group: Commands, name: str, *, write: bool) -> Array:
     item = group["item_bytes"]
     rows = (group["rows"], group[f"{name}_stride"])
-    return table.add(group, name, rows, (group["cols"], item), item, write)
+    return table.add(group, name, rows, (group["cols"], item), item, write=write)
 
 
 def _dma_block(table: AccessTable, group: Commands) -> tuple[Array, Array]:
-    return _plain(table, group, "src", False), _whole(table, group, "dst", True)
+    return _plain(table, group, "src", write=False), _whole(table, group, "dst", write=True)
 
 
 def _dma_unblock(table: AccessTable, group: Commands) -> tuple[Array, Array]:
     extents, block = (group["rows"], group["cols"]), _blocks(table.stream, group)
-    source = _masked(table, group, "src", extents, block, group["item_bytes"], False)
-    return source, _plain(table, group, "dst", True)
+    source = _masked(table, group, "src", extents, block, group["item_bytes"], write=False)
+    return source, _plain(table, group, "dst", write=True)
 
 
 _DMA = {
@@ -306,11 +311,11 @@ def _matrix(
     if form.kind == "fractal":
         high, wide = form.parameters
         if name == "c":
-            _masked(table, group, name, (n, m), (high, wide), item, False, adds)
-        return _masked(table, group, name, (n, m), (high, wide), item, name == "c")
+            _masked(table, group, name, (n, m), (high, wide), item, write=False, where=adds)
+        return _masked(table, group, name, (n, m), (high, wide), item, write=name == "c")
     if name == "c":
-        table.add(group, name, (n, stride), (m, item), item, False, adds)
-    return table.add(group, name, (n, stride), (m, item), item, name == "c")
+        table.add(group, name, (n, stride), (m, item), item, write=False, where=adds)
+    return table.add(group, name, (n, stride), (m, item), item, write=name == "c")
 
 
 def _vector(table: AccessTable, group: Commands) -> dict[str, tuple[Array, Array]]:
@@ -330,11 +335,12 @@ def _vector(table: AccessTable, group: Commands) -> dict[str, tuple[Array, Array
         size = items.get(name, item)
         outer = (rows, group[f"{name}_row"])
         if reduces and name == "dst":
-            touched[name] = group.at, table.add(group, name, outer, (1, 0), size, True)
-            table.add(group, name, outer, (1, 0), size, False, group["accumulate"] != 0)
+            touched[name] = group.at, table.add(group, name, outer, (1, 0), size, write=True)
+            adds = group["accumulate"] != 0
+            table.add(group, name, outer, (1, 0), size, write=False, where=adds)
             continue
         inner = (columns, group[f"{name}_col"])
-        touched[name] = group.at, table.add(group, name, outer, inner, size, name == "dst")
+        touched[name] = group.at, table.add(group, name, outer, inner, size, write=name == "dst")
     return touched
 
 

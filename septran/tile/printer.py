@@ -33,7 +33,7 @@ _INDENT = "    "
 
 def to_text(program: TileProgram, *, origins: bool = False) -> str:
     """Return the text of a program; `origins` adds to each line, as a comment, why it is there."""
-    printer = _Printer(program, origins)
+    printer = _Printer(program, origins=origins)
     lines = [f"program {program.name} on {program.machine.name}:"]
     lines += [f"{_INDENT}{line}" for line in printer.declarations()]
     if lines[1:] and program.body:
@@ -44,7 +44,7 @@ def to_text(program: TileProgram, *, origins: bool = False) -> str:
 
 def node_text(node: Node, program: TileProgram) -> str:
     """Return one node on one line, without its body."""
-    return _Printer(program, False).head(node)
+    return _Printer(program, origins=False).head(node)
 
 
 @dataclass(frozen=True)

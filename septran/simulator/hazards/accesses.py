@@ -74,6 +74,7 @@ class AccessTable:
         outer: tuple[Any, Any],
         inner: tuple[Any, Any],
         item: Any,
+        *,
         write: bool,
         where: Array | None = None,
         shift: Any = 0,

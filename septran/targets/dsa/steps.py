@@ -138,16 +138,18 @@ class Stepper:
 
     def uses(self, node: Copy | Compute) -> tuple[MemoryUse, ...]:
         """Return what a node reads and writes, with the memory of its temporaries."""
-        found = [self._use(r.buffer, False) for r in reads(node)]
-        found += [self._use(r.buffer, True) for r in writes(node)]
+        found = [self._use(r.buffer, written=False) for r in reads(node)]
+        found += [self._use(r.buffer, written=True) for r in writes(node)]
         if isinstance(node, Compute):
             memory = self.program.machine.instruction(node.instruction).options.get("temporaries")
             if memory is not None:
                 name = self.program.machine.memory(str(memory)).name
-                found.append(MemoryUse(name, self._starts.get(name, 0), 1 << 62, True, ""))
+                found.append(
+                    MemoryUse(name, self._starts.get(name, 0), 1 << 62, written=True, buffer="")
+                )
         return tuple(dict.fromkeys(found))
 
-    def _use(self, name: str, written: bool) -> MemoryUse:
+    def _use(self, name: str, *, written: bool) -> MemoryUse:
         place = self._places.get(name)
         if place is None:
             mark = ":" if name in self.program.params else "@"

@@ -158,7 +158,7 @@ class Planner:
         address = access.at(dict(enumerate(point)))
         return StridedTile(address, access.dtype, strides[ROW], strides[COL], has[ROW], has[COL])
 
-    def fresh(self, dtype: str, rows: bool, cols: bool) -> StridedTile:
+    def fresh(self, dtype: str, *, rows: bool, cols: bool) -> StridedTile:
         """A temporary for a strip."""
         item = itemsize(dtype)
         pitch = item * (self.wide if cols else 1)
@@ -186,7 +186,7 @@ class Planner:
             if operand.spot and same and itemsize(operand.dtype) == itemsize(dtype):
                 self.drop(*(o for o in operands if o is not operand))
                 return replace(operand, address=self.address(operand.spot, dtype), dtype=dtype)
-        found = self.fresh(dtype, rows, cols)
+        found = self.fresh(dtype, rows=rows, cols=cols)
         self.drop(*operands)
         return found
 
@@ -254,7 +254,7 @@ class Planner:
         """A value as a tile: a number is written once, and repeated."""
         if isinstance(value, StridedTile):
             return value
-        one = self.fresh(value.dtype, False, False)
+        one = self.fresh(value.dtype, rows=False, cols=False)
         return self.operation("fill", value.dtype, {"dst": one}, value=value.value)
 
     def position(self, expr: ex.Position, point: Point) -> Operand:
@@ -265,7 +265,7 @@ class Planner:
         moving = [v for v in (ROW, COL) if v in point[0].variables()]
         if not moving:
             return self.cast(UniformValue(at, "int64"), expr.dtype)
-        found = self.fresh("int64", moving == [ROW], moving == [COL])
+        found = self.fresh("int64", rows=moving == [ROW], cols=moving == [COL])
         # Rows are numbered as the columns of a tile that is turned.
         turned = replace(found, row=found.col, col=found.row) if found.rows else found
         step = (slope(entries[0], own) or 0) if entries else 0

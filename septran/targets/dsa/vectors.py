@@ -222,7 +222,7 @@ class _Strips:
         dtype = self._dtype
         result = target
         if dtype != target.dtype:
-            result = planner.fresh(dtype, target.rows, False)
+            result = planner.fresh(dtype, rows=target.rows, cols=False)
         value = planner.cast(planner.value(self.statement.value, self.point), dtype)
         operand = planner.elements(value)
         function = self.statement.function

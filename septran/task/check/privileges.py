@@ -47,20 +47,23 @@ def accesses(statement: Statement) -> Iterator[ViewUse]:
         case Primitive():
             contract = PRIMITIVES[statement.name]
             for view in statement.operands[1:]:
-                yield ViewUse(view, True, False)
-            yield ViewUse(statement.operands[0], contract.accumulates, True, contract.accumulates)
+                yield ViewUse(view, reads=True, writes=False)
+            adds = contract.accumulates
+            yield ViewUse(statement.operands[0], reads=adds, writes=True, accumulates=adds)
         case Assign():
             for view in ex.loads(statement.value):
-                yield ViewUse(view, True, False)
-            yield ViewUse(statement.target, False, True)
+                yield ViewUse(view, reads=True, writes=False)
+            yield ViewUse(statement.target, reads=False, writes=True)
         case Launch():
             pairs = list(zip(statement.task.params, statement.arguments, strict=True))
             for param, view in pairs:
                 if param.reads and not param.writes:
-                    yield ViewUse(view, True, False)
+                    yield ViewUse(view, reads=True, writes=False)
             for param, view in pairs:
                 if param.writes:
-                    yield ViewUse(view, param.reads, True, param.accumulates)
+                    yield ViewUse(
+                        view, reads=param.reads, writes=True, accumulates=param.accumulates
+                    )
 
 
 def with_privileges(task: TaskNode, ranges: Mapping[Var, Range]) -> TaskNode:

@@ -173,7 +173,7 @@ def _loop(extents: tuple[Any, ...], parallel: bool) -> Iterations:
 def _once(
     frame: Frame, sizes: tuple[Index, ...], parallel: bool, single: bool, where: Location
 ) -> Iterator[Any]:
-    with _open(frame, sizes, parallel, where) as variables:
+    with _open(frame, sizes, where, parallel=parallel) as variables:
         indices = tuple(Symbol(v) for v in variables)
         try:
             yield indices[0] if single else indices
@@ -190,7 +190,7 @@ def _extent(value: Any) -> Index:
 
 @contextmanager
 def _open(
-    frame: Frame, sizes: tuple[Index, ...], parallel: bool, where: Location
+    frame: Frame, sizes: tuple[Index, ...], where: Location, *, parallel: bool
 ) -> Iterator[tuple[Var, ...]]:
     letters = _LETTERS[parallel]
     names = [letters[min(n, len(letters) - 1)] for n in range(len(sizes))]
@@ -258,7 +258,7 @@ def _allocate(shape: Any, dtype: str | None, name: str, fill: float | int | None
     apart = fill is not None and not frame.task.leaf and (entry or not _shared_out())
     frame.body.append(Allocate(unique, sizes, valid, kind, None if apart else fill, where))
     whole = View.whole(unique, sizes, valid)
-    frame.homes[unique] = Home(whole, sizes, True, len(frame.tracer.open))
+    frame.homes[unique] = Home(whole, sizes, temporary=True, opened=len(frame.tracer.open))
     tile = Tile(frame, whole, kind)
     if apart:
         _spread(FILL, tile, value=fill)
@@ -440,7 +440,7 @@ def _spread(leaf: Task, *tiles: Tile, **keywords: Any) -> None:
     last = (side * side,) if len(shape) == 1 else (side, side)
     cut = (*(1,) * (len(shape) - len(last)), *last)
     grids = [Partition(tile, cut) for tile in tiles]
-    with _open(frame, tuple(map(as_index, grids[0].shape)), True, _here()) as variables:
+    with _open(frame, tuple(map(as_index, grids[0].shape)), _here(), parallel=True) as variables:
         indices = tuple(map(Symbol, variables))
         launch(leaf, *(grid[indices] for grid in grids), **keywords)
 

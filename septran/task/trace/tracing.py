@@ -225,7 +225,9 @@ class Frame:
         self.types[name] = kind
         self.homes[name] = home or Home(View.whole(name, shape, valid), shape)
         dims = tuple(str(d) if d is not None else "" for d in kind.dims or ())
-        return Param(name, shape, valid, dtype, False, False, place, dims)
+        return Param(
+            name, shape, valid, dtype, reads=False, writes=False, location=place, dims=dims
+        )
 
     def home(self, view: View) -> Home:
         """Return the place of a view of this task's tensor."""

@@ -154,23 +154,29 @@ class _Clocks:
         return self.clocks[thread]
 
     def copy(self, node: Copy, frame: ThreadState) -> None:
-        self._touch(node.source, node, False, frame, frame.thread)
-        self._touch(node.target, node, True, frame, frame.thread)
+        self._touch(node.source, node, frame, frame.thread, written=False)
+        self._touch(node.target, node, frame, frame.thread, written=True)
 
     def compute(self, node: Compute, frame: ThreadState) -> None:
         for region in reads(node):
-            self._touch(region, node, False, frame, frame.thread)
+            self._touch(region, node, frame, frame.thread, written=False)
         for region in writes(node):
-            self._touch(region, node, True, frame, frame.thread)
+            self._touch(region, node, frame, frame.thread, written=True)
 
     def issue(self, node: Copy, frame: ThreadState, land_now: bool) -> Flight:
         flight = Flight(node, lambda: None)
-        self._touch(node.source, node, False, frame, flight)
-        self._touch(node.target, node, True, frame, flight)
+        self._touch(node.source, node, frame, flight, written=False)
+        self._touch(node.target, node, frame, flight, written=True)
         return flight
 
     def _touch(
-        self, region: Region, node: Node, written: bool, frame: ThreadState, actor: Thread | Flight
+        self,
+        region: Region,
+        node: Node,
+        frame: ThreadState,
+        actor: Thread | Flight,
+        *,
+        written: bool,
     ) -> None:
         if region.buffer not in self.shared:
             return
