@@ -74,18 +74,9 @@ def _unescaped(text: str) -> str:
 
 def matching(text: str, opening: int) -> int:
     """Offset of the bracket that closes the one at `opening`; strings are skipped."""
-    depth, at = 0, opening
-    while at < len(text):
-        character = text[at]
-        if character == '"':
-            at = _STRING.match(text, at).end() - 1  # type: ignore[union-attr]
-        elif character in "([{":
-            depth += 1
-        elif character in ")]}":
-            depth -= 1
-            if not depth:
-                return at
-        at += 1
+    for at, character, depth in _outside_strings(text, opening):
+        if character in ")]}" and not depth:
+            return at
     raise ValueError("a bracket is not closed")
 
 
@@ -94,17 +85,22 @@ def split(text: str, separator: str) -> list[str]:
 
     In a list of sections (`separator` ``:``) two colons are two separators.
     """
-    parts, depth, start, at = [], 0, 0, 0
+    parts, start = [], 0
+    for at, character, depth in _outside_strings(text, 0):
+        if character == separator and not depth:
+            parts.append(text[start:at])
+            start = at + 1
+    return [*parts, text[start:]]
+
+
+def _outside_strings(text: str, at: int) -> Iterator[tuple[int, str, int]]:
+    """Yield each character from `at` on with its offset, and the depth of brackets behind it."""
+    depth = 0
     while at < len(text):
         character = text[at]
         if character == '"':
-            at = _STRING.match(text, at).end() - 1  # type: ignore[union-attr]
-        elif character in "([{":
-            depth += 1
-        elif character in ")]}":
-            depth -= 1
-        elif character == separator and not depth:
-            parts.append(text[start:at])
-            start = at + 1
+            at = _STRING.match(text, at).end()  # type: ignore[union-attr]
+            continue
+        depth += (character in "([{") - (character in ")]}")
+        yield at, character, depth
         at += 1
-    return [*parts, text[start:]]

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from septran.errors import SepTranError
-from septran.fuzz.affordable import affordable
-from septran.fuzz.cases import RandomCase, make_case
+from septran.fuzz.cases import RandomCase, affordable, make_case
 from septran.fuzz.choices import Trace, simpler
 from septran.fuzz.executors import Files, Ways, executors
 from septran.runtime.accuracy import WrongResultError

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from septran import operators
 from septran.dtypes import is_float, numpy_dtype
-from septran.errors import LogicError
+from septran.errors import LogicError, SepTranError
 from septran.fuzz import edits, gathers, nests, programs, slices
 from septran.fuzz.choices import Choices, Trace
 from septran.fuzz.programs import EXTENTS, Input, RandomLogic
 from septran.fuzz.renaming import renamed
 from septran.request import extents
+from septran.runtime.work import steps
 from septran.task.frontend.definition import Task
+from septran.task.frontend.loader import load_entry
+from septran.task.trace.chooser import DefaultChooser
 from septran.task.trace.inference import complete, written
 from septran.task.trace.tracing import trace
 
@@ -149,3 +154,35 @@ def _array(rng: np.random.Generator, tensor: Input, values: str) -> np.ndarray[A
     if values == "exact":
         return rng.integers(-3, 3, tensor.shape, endpoint=True).astype(kind)
     return rng.standard_normal(tensor.shape).astype(kind)
+
+
+MOST_STEPS = 1500
+"""The greatest number of reference steps of a case: about a second."""
+LARGEST_TILE = 256
+"""The size of a tile that no tensor of a case exceeds."""
+
+
+def affordable(case: RandomCase) -> RandomCase:
+    """Double the smallest tiles of a case until the reference takes at most `MOST_STEPS` steps."""
+    tunables = dict(case.tunables)
+    while tunables and _steps(case, tunables) > MOST_STEPS:
+        smallest = min(tunables, key=lambda name: tunables[name])
+        if tunables[smallest] >= LARGEST_TILE:
+            break
+        tunables[smallest] *= 2
+    return replace(case, tunables=tunables)
+
+
+def _steps(case: RandomCase, tunables: Mapping[str, int]) -> int:
+    """Return the steps of the logic with these tiles; 0 where it is refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "logic.py"
+        file.write_text(case.logic, encoding="utf-8")
+        try:
+            task, chooser = load_entry(file), DefaultChooser(dict(tunables))
+            shapes = {i.name: i.shape for i in case.inputs}
+            kinds = {i.name: i.dtype for i in case.inputs}
+            full, types = complete(task, shapes, kinds, chooser, case.static)
+            return steps(trace(task, full, types, chooser, case.static, check=False))
+        except SepTranError:
+            return 0

@@ -38,7 +38,7 @@ from septran.tile.analyses.loops import most_iterations, ranges_of, trips, walk
 from septran.tile.interpret.storage import evaluate_index
 from septran.tile.ledger import amount as exact_amount
 from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
-from septran.tuning.cache_model import CacheModel, has_caches
+from septran.tuning.cache_model import CacheModel, Times, has_caches
 from septran.tuning.operations import instruction_of, operations, rate_of, space
 
 MOST = 1 << 22
@@ -171,23 +171,30 @@ def predict(program: TileProgram) -> Prediction:
             usage.compute(node, loops)
         elif isinstance(node, Copy):
             usage.copy(node, loops)
-    limits = sorted(usage.limits(), key=lambda limit: (-limit.seconds, limit.kind, limit.name))
-    notes = NOTES + tuple(f"no figure for {what}: left out" for what in sorted(usage.unknown))
+    limits = _limits(usage.times)
+    notes = NOTES + _left_out(usage.unknown)
     cycles = cycle_bound(program) if backend_of(program.machine.backend).simulated else None
     hertz = (program.machine.clock_mhz or 0.0) * 1e6
-    return Prediction(tuple(limits), usage.units, usage.most_used, notes, cycles, hertz)
+    return Prediction(limits, usage.units, usage.most_used, notes, cycles, hertz)
 
 
 def _in_caches(program: TileProgram) -> Prediction:
     """The answer for a machine with caches, whose steps take turns."""
     model = CacheModel(program)
     times = model.run()
-    limits = [Limit(*key, times.amounts[key], seconds) for key, seconds in times.seconds.items()]
-    limits.sort(key=lambda limit: (-limit.seconds, limit.kind, limit.name))
-    notes = CACHE_NOTES + tuple(f"no figure for {what}: left out" for what in sorted(model.unknown))
-    return Prediction(
-        tuple(limits), model.units, model.most_used, notes, total=times.total if limits else 0.0
-    )
+    limits, notes = _limits(times), CACHE_NOTES + _left_out(model.unknown)
+    total = times.total if limits else 0.0
+    return Prediction(limits, model.units, model.most_used, notes, total=total)
+
+
+def _limits(times: Times) -> tuple[Limit, ...]:
+    """The resources with what they do, the busiest first."""
+    found = (Limit(*key, times.amounts[key], seconds) for key, seconds in times.seconds.items())
+    return tuple(sorted(found, key=lambda limit: (-limit.seconds, limit.kind, limit.name)))
+
+
+def _left_out(unknown: set[str]) -> tuple[str, ...]:
+    return tuple(f"no figure for {what}: left out" for what in sorted(unknown))
 
 
 @dataclass
@@ -195,8 +202,7 @@ class _Usage:
     """The sums of amounts and seconds by resource."""
 
     program: TileProgram
-    amounts: dict[tuple[str, str], float] = field(default_factory=dict)
-    seconds: dict[tuple[str, str], float] = field(default_factory=dict)
+    times: Times = field(default_factory=Times)
     unknown: set[str] = field(default_factory=set)
     most_used: int = 1
 
@@ -209,15 +215,6 @@ class _Usage:
         """The number of units next to the host, over which parallel loops are spread."""
         inner = self.machine.processors[1:2]
         return max(1, inner[0].count) if inner else 1
-
-    def limits(self) -> Iterator[Limit]:
-        for (kind, name), amount in self.amounts.items():
-            yield Limit(kind, name, amount, self.seconds[kind, name])
-
-    def add(self, kind: str, name: str, amount: float, seconds: float) -> None:
-        key = (kind, name)
-        self.amounts[key] = self.amounts.get(key, 0.0) + amount
-        self.seconds[key] = self.seconds.get(key, 0.0) + seconds
 
     def busiest(self, loops: tuple[For, ...]) -> float:
         """Return the share of all iterations that the unit with the most of them runs."""
@@ -242,7 +239,8 @@ class _Usage:
         if rate is None:
             self.unknown.add(f"the throughput of {node.instruction}")
         else:
-            self.add("compute", node.instruction, work, work * self.busiest(loops) / rate)
+            seconds = work * self.busiest(loops) / rate
+            self.times.add("compute", node.instruction, work, seconds)
         for region in reads(node):
             self._direct(region, loops, "{} -> compute")
         for region in writes(node):
@@ -298,7 +296,7 @@ class _Usage:
         if amount and known:
             # What each unit has for itself is as busy as the unit with the most iterations.
             seconds = max(amount * (share if alone else 1.0) / rate for rate, alone in known)
-            self.add("edge", name, amount, seconds)
+            self.times.add("edge", name, amount, seconds)
 
 
 def _spaces(node: Compute, instruction: Instruction | None) -> Iterator[tuple[float, Region]]:

@@ -58,14 +58,14 @@ def test_cpu_code_runs_between_guard_pages():
 
 def test_a_case_of_too_many_steps_gets_larger_tiles():
     """Tiles of one element for a product that takes 70,000 of them."""
-    from septran.fuzz.affordable import MOST, _steps, affordable
+    from septran.fuzz.cases import MOST_STEPS, _steps, affordable
 
     tiles = dict.fromkeys(("block_M", "block_N", "block_K"), 1)
     case = dataclasses.replace(make_case(10023), tunables=tiles)
     assert case.kind == "products"
-    assert _steps(case, case.tunables) > 30 * MOST
+    assert _steps(case, case.tunables) > 30 * MOST_STEPS
     smaller = affordable(case)
-    assert _steps(smaller, smaller.tunables) <= MOST
+    assert _steps(smaller, smaller.tunables) <= MOST_STEPS
     assert {n for n in case.tunables if smaller.tunables[n] < case.tunables[n]} == set()
     assert affordable(smaller) == smaller
 

@@ -139,9 +139,12 @@ def _memory(i: PtxInstruction, number: int, how: str, size: int) -> str:
 
 def _width(i: PtxInstruction) -> tuple[str, int]:
     """The element's C++ type, and how many."""
-    words = i.opcode.split(".")
-    many = next((int(w[1:]) for w in words if w in ("v2", "v4", "v8")), 1)
-    return TYPES[words[-1]], many
+    return TYPES[i.opcode.split(".")[-1]], _many(i)
+
+
+def _many(i: PtxInstruction) -> int:
+    """Elements of a vector access: ``.v2``, ``.v4``, ``.v8``, else one."""
+    return next((int(w[1:]) for w in i.opcode.split(".") if w in ("v2", "v4", "v8")), 1)
 
 
 @INSTRUCTIONS(rf"ld{_HINTS}{_SPACE}{_CACHE}(\.v[248])?{_VALUE}")
@@ -199,7 +202,7 @@ def _atomic(i: PtxInstruction) -> str:
     if i.has("async"):
         raise i.fail("with an mbarrier")
     type_, change = _change(i)
-    many, size = _width_of_atomic(i), size_of(type_)
+    many, size = _many(i), size_of(type_)
     gives = i.opcode.startswith("atom")
     values = i.group(int(gives) + 1)
     lines = [f"char* at_ = (char*){_memory(i, int(gives), 'atomic', size * many)};"]
@@ -214,7 +217,3 @@ def _atomic(i: PtxInstruction) -> str:
     if gives:
         lines += [i.set_to(m, f"x{n}_") for n, m in enumerate(i.group(0))]
     return " ".join(lines)
-
-
-def _width_of_atomic(i: PtxInstruction) -> int:
-    return next((int(w[1:]) for w in i.opcode.split(".") if w in ("v2", "v4", "v8")), 1)

@@ -10,11 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from septran.emulator.inline_asm import split
 from septran.emulator.ptx.instructions import TYPES, BasicBlock, PtxInstruction, size_of
 from septran.emulator.ptx.parse import PtxFunction, PtxStatement, Variable
-
-_RANGE = re.compile(r"(.+?)<(\d+)>$")
 
 
 @dataclass(frozen=True)
@@ -70,20 +67,10 @@ class FunctionScope(BasicBlock):
                 return f"L{scope.number}_{identifier(name)}"
         raise where.fail(f"no label {name!r} is here")
 
-    def declare(self, text: str) -> list[tuple[str, str]]:
-        """The registers of ``.reg .b32 %r<4>, a``, as names and C++ types."""
-        words = text.split(None, 2)
-        type_ = TYPES.get(words[1].lstrip("."))
-        if type_ is None or len(words) < 3:
-            kind = words[1].lstrip(".")
-            raise PtxInstruction(text, (), self).fail(f"registers of type {kind!r}")
-        found: list[tuple[str, str]] = []
-        for name in (n.strip() for n in split(words[2], ",")):
-            many = _RANGE.match(name)
-            names = [f"{many[1]}{k}" for k in range(int(many[2]))] if many else [name]
-            found += [(n, type_) for n in names]
-        self.scopes[-1].registers.update(found)
-        return found
+    @property
+    def innermost(self) -> dict[str, str]:
+        """The registers of the innermost scope."""
+        return self.scopes[-1].registers
 
     def symbol(self, name: str) -> PtxSymbol | None:
         """The variable of that name."""

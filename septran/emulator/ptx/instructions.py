@@ -20,6 +20,8 @@ TYPES = {
 KINDS = {"r": "uint32_t", "l": "uint64_t", "f": "float", "d": "double", "h": "uint16_t",
           "n": "int64_t", "c": "uint8_t"}  # fmt: skip
 _SIZES = {"float": 4, "double": 8, "bool": 1, "unsigned __int128": 16}
+_RANGE = re.compile(r"(.+?)<(\d+)>$")
+"""Registers that are numbered: ``%r<4>`` declares ``%r0`` to ``%r3``."""
 _REFERENCE = re.compile(r"%(\d+|\[\w+\])$")
 _NUMBER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
 _BITS = re.compile(r"0[fFdD]([0-9a-fA-F]{8}|[0-9a-fA-F]{16})$")
@@ -166,6 +168,39 @@ class BasicBlock:
     """Of the statement, which makes its labels unique."""
     registers: dict[str, str] = field(default_factory=dict)
     """C++ types of the registers it declares."""
+
+    def declare(self, text: str) -> list[tuple[str, str]]:
+        """The registers of ``.reg .b32 %r<4>, a``, as names and C++ types."""
+        _, kind, names = (*text.split(None, 2), "", "")[:3]
+        type_ = TYPES.get(kind.lstrip("."))
+        if type_ is None or not names:
+            raise PtxInstruction(text, (), self).fail(f"registers of type {kind.lstrip('.')!r}")
+        found: list[tuple[str, str]] = []
+        for name in (n.strip() for n in split(names, ",")):
+            many = _RANGE.match(name)
+            numbered = [f"{many[1]}{k}" for k in range(int(many[2]))] if many else [name]
+            found += [(n, type_) for n in numbered]
+        self.innermost.update(found)
+        return found
+
+    @property
+    def innermost(self) -> dict[str, str]:
+        """Where registers are declared now, by name."""
+        return self.registers
+
+    def instruction(self, text: str) -> PtxInstruction:
+        """An instruction without its predicate, taken apart."""
+        opcode, _, rest = text.partition(" ")
+        operands = tuple(o.strip() for o in split(rest, ",")) if rest.strip() else ()
+        return PtxInstruction(opcode, operands, self)
+
+    def guarded(self, text: str) -> tuple[str, PtxInstruction]:
+        """Its predicate as the head of an ``if``, empty without one, and the instruction."""
+        guard = ""
+        if text.startswith("@"):
+            predicate, _, text = text[1:].partition(" ")
+            guard = f"if ({self.value(predicate, 'bool', self.instruction(text))}) "
+        return guard, self.instruction(text.strip())
 
     def reference(self, text: str) -> int | None:
         """The number of the operand that ``%3`` or ``%[name]`` means."""

@@ -127,7 +127,7 @@ class _Writer:
             self.block.close()
             return "}"
         if s.kind == "label":
-            return f"{self.block.label(s.text, self.instruction(s.text))}:;"
+            return f"{self.block.label(s.text, self.block.instruction(s.text))}:;"
         if s.kind == "directive":
             return self.directive(s)
         return self.guarded(s.text)
@@ -172,18 +172,9 @@ class _Writer:
         return f"alignas({max(16, v.align)}) uint8_t {name}[{max(1, v.bytes)}];"
 
     # -------------------------------------------------------------- instructions
-    def instruction(self, text: str) -> PtxInstruction:
-        opcode, _, rest = text.partition(" ")
-        operands = tuple(o.strip() for o in split(rest, ",")) if rest.strip() else ()
-        return PtxInstruction(opcode, operands, self.block)
-
     def guarded(self, text: str) -> str:
         """An instruction with its predicate."""
-        guard = ""
-        if text.startswith("@"):
-            predicate, _, text = text[1:].partition(" ")
-            guard = f"if ({self.block.value(predicate, 'bool', self.instruction(text))}) "
-        found = self.instruction(text.strip())
+        guard, found = self.block.guarded(text)
         control = _CONTROL.get(found.opcode.split(".")[0])
         return f"{guard}{{ {control(self, found) if control else emit(found)} }}"
 

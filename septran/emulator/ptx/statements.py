@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from septran.emulator.inline_asm import AsmStatement, split
+from septran.emulator.inline_asm import AsmStatement
 from septran.emulator.ptx import (
     barriers,
     copies,
@@ -19,7 +19,7 @@ from septran.emulator.ptx import (
     tensor_cores,
     tensor_maps,
 )
-from septran.emulator.ptx.instructions import KINDS, TYPES, BasicBlock, Emitter, PtxInstruction
+from septran.emulator.ptx.instructions import KINDS, BasicBlock, Emitter, PtxInstruction
 
 TABLE: tuple[tuple[re.Pattern[str], Emitter], ...] = (
     *barriers.INSTRUCTIONS,
@@ -75,29 +75,13 @@ def _pieces(body: str) -> Iterator[tuple[str, str]]:
 
 
 def _declaration(block: BasicBlock, text: str) -> str:
-    _, type_, names = text.split(None, 2)
-    declared = TYPES[type_.lstrip(".")]
-    result = []
-    for name in (n.strip() for n in names.split(",")):
-        found = re.match(r"(.+)<(\d+)>$", name)
-        many = [f"{found[1]}{k}" for k in range(int(found[2]))] if found else [name]
-        block.registers |= dict.fromkeys(many, declared)
-        result += [f"{declared} {block.variable(n)};" for n in many]
-    return " ".join(result)
+    return " ".join(f"{type_} {block.variable(name)};" for name, type_ in block.declare(text))
 
 
 def _guarded(block: BasicBlock, text: str) -> str:
-    guard = ""
-    if text.startswith("@"):
-        predicate, _, text = text[1:].partition(" ")
-        where = PtxInstruction(text, (), block)
-        guard = f"if ({block.value(predicate, 'bool', where)}) "
-        text = text.strip()
-    opcode, _, rest = text.partition(" ")
-    operands = tuple(o.strip() for o in split(rest, ",")) if rest.strip() else ()
-    found = PtxInstruction(opcode, operands, block)
-    if opcode.split(".")[0] == "bra":
-        return f"{guard}goto {operands[0]}_{block.number};"
+    guard, found = block.guarded(text)
+    if found.opcode.split(".")[0] == "bra":
+        return f"{guard}goto {found.operands[0]}_{block.number};"
     return f"{guard}{{ {emit(found)} }}"
 
 

@@ -23,7 +23,7 @@ from septran.tile.layouts import Layout
 from septran.tile.nodes import Buffer, Remark, TileProgram
 
 if TYPE_CHECKING:
-    from septran.targets.cuda.emitters import CudaEmitters
+    from septran.targets.cuda.emitter_table import CudaEmitters
     from septran.targets.cuda.sync.clusters import Cluster
 
 LARGEST_SHARED = 1 << 18

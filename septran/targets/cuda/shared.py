@@ -10,12 +10,10 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.dtypes import itemsize
 from septran.ir.index import Index, IndexLike, axis, is_axis
+from septran.targets.cuda.addresses import CHUNK
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Region
-
-CHUNK = 16
-"""Bytes that a swizzle moves together."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def arrays():
 
 
 def function(given, **more):
-    return make_function("gemm", table("gemm", given, TENSORS, HOST), b"CUBINxyz", **more)
+    return make_function(table("gemm", given, TENSORS, HOST), b"CUBINxyz", **more)
 
 
 def test_a_call_loads_encodes_and_launches(driver, arrays):

@@ -24,7 +24,7 @@ from septran.targets.lower.writer import Expr
 from septran.tile.analyses.engine_limits import Box, box, strides
 from septran.tile.analyses.loops import used
 from septran.tile.layouts import Layout
-from septran.tile.nodes import Buffer, Copy, Node, Role, TileProgram, Wait, nodes, regions
+from septran.tile.nodes import Buffer, Copy, Node, Role, Wait, nodes, regions
 from septran.tile.records import Placement
 
 ALIGNMENT = 1024
@@ -44,7 +44,7 @@ def idle(context: Context, node: Copy, size: int) -> int | None:
     role, later = held
     beside = [n for n in body if isinstance(n, Role) and n is not role] if role else []
     ours = role.body if role else body
-    busy = used(later) | _shared_with(context.program, ours, beside)
+    busy = used(later) | _shared_with(ours, beside)
     mine = used(body)
     plan = [p for p in context.program.plan if p.memory == "SHARED" and p.buffer in mine]
     for place in sorted(plan, key=lambda p: -p.size_bytes):
@@ -74,9 +74,7 @@ def _holders(body: tuple[Node, ...], node: Copy) -> tuple[Role | None, tuple[Nod
     return None
 
 
-def _shared_with(
-    program: TileProgram, ours: tuple[Node, ...], beside: list[Role]
-) -> frozenset[str]:
+def _shared_with(ours: tuple[Node, ...], beside: list[Role]) -> frozenset[str]:
     """Tiles that other roles may use still: all but those that they filled, as we waited for."""
     waited = {n.channel for n in nodes(ours) if isinstance(n, Wait)}
     found: set[str] = set()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from septran.dtypes import compute_dtype
 from septran.ir import expressions as ex
 from septran.ir.index import Index, Var
 from septran.ir.views import View
 from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.fragment.conversions import stage
-from septran.targets.cuda.fragment.expressions import ElementEvaluation
 from septran.targets.cuda.fragment.fragments import Digit, Fragment
 from septran.targets.cuda.fragment.registers import (
     RegisterLoop,
@@ -22,11 +22,52 @@ from septran.targets.cuda.fragment.registers import (
     reachable,
     register_digits,
 )
-from septran.targets.cuda.fragment.statements import Places, reads
-from septran.targets.lower.expressions import axes_of
+from septran.targets.cuda.fragment.statements import Places, inner, reads
+from septran.targets.lower.expressions import Evaluation, axes_of
 from septran.targets.lower.indices import divisor
 from septran.targets.lower.statements import Statement
+from septran.targets.lower.values import element_of
 from septran.targets.lower.writer import Expr, both
+
+Reader = Callable[[ex.Load, Places], Expr]
+"""The element of a view that a statement's element needs, in the view's own dtype."""
+
+
+@dataclass
+class ElementEvaluation(Evaluation[Places]):
+    """The value of expressions at one element."""
+
+    context: Context
+    at: tuple[Index, ...]
+    """The element: a coordinate for each of the statement's axes."""
+    read: Reader
+
+    def load(self, expr: ex.Load, place: Places) -> Expr:
+        """Return what was read, widened."""
+        value = self.read(expr, place)
+        return self.context.arithmetic.convert(value, compute_dtype(element_of(value)))
+
+    def number(self, index: Index, place: Places) -> Expr:
+        """As indices are."""
+        return self.context.lower(index)
+
+    def compare(self, function: str, left: Index, right: Index, place: Places) -> Expr:
+        """Each side as what unrolled loops make constant, and the rest."""
+        return self.context.arithmetic.combine(function, *self.context.indices.sides(left, right))
+
+    def operand(self, parent: ex.Expr, child: ex.Expr, place: Places) -> Places:
+        """The statement's axes that an operand's go along."""
+        return inner(parent, child, place)
+
+    def coordinate(self, place: Places) -> Index:
+        """Return the element's coordinate along the statement's axis."""
+        return Index() if place[0] is None else self.at[place[0]]
+
+    def named(self, expr: ex.Expr, value: Expr) -> Expr:
+        """Return what is read or computed is a variable."""
+        computed = isinstance(expr, ex.Unary | ex.Binary | ex.Select | ex.Load)
+        return self.context.writer.bind("v", value) if computed else value
+
 
 Key = tuple[View, Places]
 
@@ -183,14 +224,14 @@ def _keep(
     inside = None
     if target.name not in context.state.uniform:
         at = walk.coordinates
-        inside = exists(context, at, statement.valid, _ragged(statement, target))
+        inside = exists(context, at, statement.valid, _ragged(statement))
     places = tuple(range(len(statement.shape)))
     number = context.lower(walk.register(target, statement.target, places))
     with context.writer.when(inside):
         context.writer.store(target.flat, number, value)
 
 
-def _ragged(statement: Statement, target: Storage) -> list[int]:
+def _ragged(statement: Statement) -> list[int]:
     """Axes of a statement along which its target may have more elements than it writes."""
     return [
         n

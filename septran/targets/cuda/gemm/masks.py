@@ -1,4 +1,4 @@
-"""Zeros in registers beyond what exists, in what a product sums over."""
+"""Zeros in registers: before a product's first step, and beyond what exists in its sums."""
 
 from __future__ import annotations
 
@@ -11,6 +11,18 @@ from septran.ir.index import Index
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragment.registers import RegisterLoop, exists, register_digits
 from septran.tile.nodes import Compute, Region
+
+
+def clear_accumulator(context: Context, node: Compute) -> None:
+    """Set the sums to 0 where a product overwrites what its accumulator holds."""
+    first = context.first(dict(node.attributes))
+    if first is False:
+        return
+    target, writer = context.storages[node.operands[0].buffer], context.writer
+    assert target.fragment is not None
+    zero = context.arithmetic.constant(0, target.dtype)
+    with writer.when(first), context.loop("r", target.fragment.registers, unrolled=True) as number:
+        writer.store(target.flat, context.lower(number), zero)
 
 
 def cleared(context: Context, node: Compute) -> Any:

@@ -12,7 +12,7 @@ from septran.ir import expressions as ex
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragment.fragments import Fragment, register, thread
 from septran.targets.cuda.gemm.ldmatrix import LdmatrixOperand
-from septran.targets.cuda.gemm.masks import cleared
+from septran.targets.cuda.gemm.masks import clear_accumulator, cleared
 from septran.targets.cuda.shared import tile
 from septran.targets.cuda.text.ptx import ptx, sums, words
 from septran.targets.cuda.unsupported import unsupported
@@ -127,7 +127,7 @@ def demands(context: Context, node: Compute) -> dict[str, Fragment]:
 def gemm(context: Context, node: Compute) -> None:
     """C += A @ B."""
     work = _Product(context, node)
-    work.clear()
+    clear_accumulator(context, node)
     for step in range(work.steps):
         work.step(step)
 
@@ -145,8 +145,7 @@ class _Product:
         self.steps = depth // STEP
         self.down = target.shape[0] // ROWS // self.warps.down
         self.across = target.shape[1] // COLUMNS // self.warps.across
-        self.sums = context.storages[target.buffer].flat
-        self.registers = sums(context, self.sums)
+        self.registers = sums(context, context.storages[target.buffer].flat)
         self.b = self.operand(2, 0)
         self.in_registers = context.buffer(left.buffer).memory == "REGISTER"
         self.a: Any
@@ -171,18 +170,6 @@ class _Product:
         if isinstance(found, str):
             raise unsupported(self.node.origin, f"mma_sync cannot read {region}: {found}")
         return LdmatrixOperand(self.context, found, summed, region.valid[1 - summed])
-
-    def clear(self) -> None:
-        """Set the sums to 0 where nothing is to be added to."""
-        first = self.context.first(dict(self.node.attributes))
-        if first is False:
-            return
-        writer, dtype = self.context.writer, str(self.sums.dtype)
-        count = self.down * self.across * 4
-        with writer.when(first), self.context.loop("r", count, unrolled=True) as number:
-            writer.store(
-                self.sums, self.context.lower(number), self.context.arithmetic.constant(0, dtype)
-            )
 
     def step(self, step: int) -> None:
         """One step along the summed axis: load what it needs, multiply all pairs."""

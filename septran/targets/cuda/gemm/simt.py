@@ -18,6 +18,7 @@ from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.fragment.conversions import stage
 from septran.targets.cuda.fragment.fragments import Digit, Fragment, power_of_two, register, thread
 from septran.targets.cuda.fragment.registers import RegisterLoop, register_digits
+from septran.targets.cuda.gemm.masks import clear_accumulator
 from septran.targets.lower.indices import divisor
 from septran.tile.nodes import Compute
 
@@ -98,7 +99,7 @@ def emit_simt(context: Context, node: Compute) -> None:
         context, target, RegisterLoop(context, target.fragment), (rows, columns, steps),
         accumulator_dtype(target.dtype),
     )  # fmt: skip
-    _clear(context, node, target)
+    clear_accumulator(context, node)
     size = max(itemsize(a.storage.dtype), itemsize(b.storage.dtype))
     chunk = math.gcd(divisor(steps), min(MOST_STEPS, 16 // size))
     with context.loop("step", context.indices.simplify(steps // chunk)) as trip:
@@ -116,19 +117,6 @@ def _operands(context: Context, node: Compute) -> tuple[Access, Access]:
     places = [staged.get(s.name, s) for s in held]
     first, second = (Access(context, s, r) for s, r in zip(places, regions, strict=True))
     return first, second
-
-
-def _clear(context: Context, node: Compute, target: Storage) -> None:
-    """Set the accumulator to 0 where nothing is to be added to."""
-    first = context.first(dict(node.attributes))
-    if first is False:
-        return
-    assert target.fragment is not None
-    writer = context.writer
-    with writer.when(first), context.loop("r", target.fragment.registers, unrolled=True) as number:
-        writer.store(
-            target.flat, context.lower(number), context.arithmetic.constant(0, target.dtype)
-        )
 
 
 def _load(gemm: _Gemm, access: Access, axis: int, step: Index, count: int) -> Any:

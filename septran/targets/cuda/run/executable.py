@@ -7,13 +7,20 @@ import ctypes.util
 import functools
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from septran.emulator.launch import CudaProgram
+from septran.emulator.launch import (
+    Argument,
+    CudaProgram,
+    KernelLaunch,
+    Pointer,
+    ScalarArgument,
+    TensorMap,
+)
 from septran.errors import TargetError
 from septran.machine.as_json import from_json, to_json
 from septran.machine.model import Machine
@@ -28,7 +35,6 @@ from septran.targets.cuda.run.launcher import (
     make_function,
     table,
 )
-from septran.targets.cuda.run.records import program_from, program_to
 from septran.targets.cuda.run.toolchain import NoCompilerError
 from septran.tile.nodes import TileProgram
 
@@ -71,7 +77,7 @@ class CudaExecutable:
                 f"{self.name} was built where there was no compiler for CUDA",
                 hint="compile it again",
             )
-        return make_function(self.name, self.table(), self.compiled.cubin, self.library)
+        return make_function(self.table(), self.compiled.cubin, self.library)
 
     def table(self) -> Any:
         """Launch description passed to the C launcher."""
@@ -175,3 +181,43 @@ def missing() -> str | None:
     if status or not count.value:
         return f"the NVIDIA driver finds no GPU (error {status})"
     return None
+
+
+_KINDS: Mapping[str, type[Argument]] = {
+    "map": TensorMap,
+    "pointer": Pointer,
+    "scalar": ScalarArgument,
+}
+
+
+def program_to(program: CudaProgram) -> dict[str, Any]:
+    """`program` as JSON-ready data."""
+    data = asdict(program)
+    for launch, record in zip(data["launches"], program.launches, strict=True):
+        for argument, given in zip(launch["arguments"], record.arguments, strict=True):
+            argument["kind"] = next(k for k, kind in _KINDS.items() if isinstance(given, kind))
+    return data
+
+
+def program_from(data: Mapping[str, Any]) -> CudaProgram:
+    """Return what `program_to` gave."""
+    launches = (
+        KernelLaunch(**{**launch, "arguments": tuple(map(_argument, launch["arguments"]))})
+        for launch in data["launches"]
+    )
+    return CudaProgram(
+        **{
+            **data,
+            "launches": tuple(launches),
+            "scratch": tuple((name, size) for name, size in data["scratch"]),
+            "params": tuple(data["params"]),
+            "scalars": tuple((name, dtype) for name, dtype in data["scalars"]),
+        }
+    )
+
+
+def _argument(data: Mapping[str, Any]) -> Argument:
+    fields: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "kind"
+    }
+    return _KINDS[data["kind"]](**fields)

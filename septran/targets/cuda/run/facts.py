@@ -9,6 +9,7 @@ from typing import Any
 
 from septran.emulator.launch import CudaProgram, KernelLaunch
 from septran.machine.model import Machine
+from septran.targets.cuda.fragment.fragments import WARP
 from septran.targets.cuda.run.compile import Compiled, KernelFigures
 
 SASS = (
@@ -20,8 +21,8 @@ PTX = (
     "wgmma.mma_async", "mma.sync", "cp.async.bulk.tensor", "cp.async.cg", "cp.async.ca", "ldmatrix",
     "stmatrix", "mbarrier.try_wait", "setmaxnreg", "bar.sync", "barrier.cluster",
 )  # fmt: skip
-WARP, REGISTER_UNIT, SHARED_UNIT, RESERVED = 32, 256, 128, 1024
-"""Threads of a warp; registers and bytes that are handed out at once; the driver's own bytes."""
+REGISTER_UNIT, SHARED_UNIT, RESERVED = 256, 128, 1024
+"""Registers and bytes that are handed out at once; the driver's own bytes."""
 
 
 def kernel_facts(

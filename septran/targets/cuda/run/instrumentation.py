@@ -19,6 +19,7 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.emulator.launch import Pointer
 from septran.targets.cuda.context import Context, Threads
+from septran.targets.cuda.fragment.fragments import GROUP, WARP
 from septran.targets.lower.writer import both
 from septran.tile.nodes import Acquire, Barrier, Compute, Copy, Node, Wait
 
@@ -30,7 +31,6 @@ WORDS = 2
 """Words of a record: start and site, end."""
 SITE_BITS = 16
 """Bits of the first word that hold the number of the site in place of the start's upper bits."""
-WARPGROUP, WARP = 128, 32
 
 NOW = """\
 __forceinline__ __device__ int64_t septran_now() {
@@ -80,7 +80,7 @@ class Marks:
     """Lanes of a block that have room: one for a unit, one for its thread that issues."""
     blocks: int = 0
     """Whose marks are kept."""
-    unit: int = WARPGROUP
+    unit: int = GROUP
     """Threads of a lane."""
     sites: dict[Site, int] = field(default_factory=dict)
     """With their numbers, from 1."""
@@ -107,7 +107,7 @@ def begin(context: Context, marks: Marks | None, block: Any, grid: int) -> list[
     if marks is None:
         return []
     roles = [t.count for t in context.state.roles.values()]
-    marks.unit = WARPGROUP if all(count % WARPGROUP == 0 for count in roles) else WARP
+    marks.unit = GROUP if all(count % GROUP == 0 for count in roles) else WARP
     marks.rows, marks.blocks = 2 * -(-context.block // marks.unit), min(grid, BLOCKS)
     marks.block = block if grid > marks.blocks else None
     pointer = tirx.Var(context.writer.name("marks"), tvm.ir.PointerType(tvm.ir.PrimType("int64")))

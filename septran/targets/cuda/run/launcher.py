@@ -137,7 +137,7 @@ def table(
         len(program.scalars), len(program.scratch), len(program.launches),
     )  # fmt: skip
     for place, tensor in enumerate(tensors):
-        result.tensors[place] = _tensor(name, tensor, program)
+        result.tensors[place] = _tensor(name, tensor)
     for place, (_, dtype) in enumerate(program.scalars):
         result.scalar_codes[place], result.scalar_bits[place] = _scalar(name, dtype)
     for place, (_, size) in enumerate(program.scratch):
@@ -154,7 +154,7 @@ def _limit(name: str, what: str, count: int, most: int) -> None:
         raise LauncherError(f"{name} has {count} {what}; the launcher holds {most}")
 
 
-def _tensor(name: str, tensor: TensorSpec, program: CudaProgram) -> CTensor:
+def _tensor(name: str, tensor: TensorSpec) -> CTensor:
     _limit(name, f"axes in {tensor.name}", len(tensor.shape), MAX_AXES)
     code, bits = dl_type(tensor.dtype)
     # Copies by 16 bytes, and TMA, want 16; a tensor of torch starts at a multiple of 512.
@@ -204,9 +204,7 @@ def _argument(argument: Argument, buffers: Sequence[str], scalars: Sequence[str]
             return CArgument(2, scalars.index(argument.name))
 
 
-def make_function(
-    name: str, table: LauncherProgram, cubin: bytes, library: Path | None = None
-) -> Any:
+def make_function(table: LauncherProgram, cubin: bytes, library: Path | None = None) -> Any:
     """A `tvm_ffi.Function` that launches; the driver is opened when it is first called."""
     module = _module(library or compile_launcher())
     size = ctypes.sizeof(table)

@@ -7,14 +7,13 @@ from dataclasses import replace
 from septran.ir.index import Index
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.gemm import wgmma
+from septran.targets.cuda.gemm.wgmma_scoreboard import WAIT
 from septran.targets.cuda.lowering import describe
 from septran.targets.cuda.lowering import emit_for as plain_for
 from septran.targets.cuda.run.instrumentation import marked
 from septran.targets.cuda.sync import channels
 from septran.targets.cuda.text.ptx import ptx
 from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Node, Release, Wait
-
-WAIT = "wgmma.wait_group.sync.aligned"
 
 
 def emit_for(context: Context, loop: For) -> None:

@@ -191,7 +191,7 @@ def _run(context: Context, role: Role, threads: Threads) -> None:
             enter(context, threads, role.body, role)
         return
     first = context.number < context.writer.index(threads.first + 32)
-    with context.writer.when(first), context.writer.when(elected(context)):
+    with context.writer.when(first), context.writer.when(elected()):
         channels.enter(context, role.body)
         context.state.one_thread = True
         with lane(context, role.name, threads, single=True):

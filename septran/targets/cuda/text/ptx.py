@@ -34,7 +34,7 @@ def proxy_fence(context: Context) -> None:
     ptx(context, FENCES["SHARED"])
 
 
-def elected(context: Context) -> Expr:
+def elected() -> Expr:
     """Whether this thread is the one of its warp that acts for all; warps must be converged."""
     return T.cuda.elect_sync()
 
