@@ -36,7 +36,7 @@ from septran.machine.model import Machine
 from septran.simulator import TRACE
 
 Array = np.ndarray[Any, Any]
-NOBODY = 0xFFFFFFFF
+NO_BLOCK = 0xFFFFFFFF
 """The block of what no thread did."""
 TENSOR_MAP_ALIGNMENT = 64
 """Bytes; `CUtensorMap` is declared so."""
@@ -186,10 +186,10 @@ class _Run:
         memory = self.memory
         request = {
             "library": str(self.sites.library), "memory": memory.base,
-            "memory_bytes": memory.shared.size, "buffers": memory.table,
+            "memory_bytes": memory.file.size, "buffers": memory.table,
             "launches": [self._request(n, launch) for n, launch in enumerate(launches)],
         }  # fmt: skip
-        found = run(request, memory.shared, self.options.seconds)
+        found = run(request, memory.file, self.options.seconds)
         if isinstance(found, Crash):
             raise self._crashed(found, launches)
         head, blobs = found
@@ -261,7 +261,7 @@ class _Run:
         said = message = result["message"]
         message = re.sub(r"<buffer (\d+)>", lambda m: self.memory.names[int(m[1])], message)
         message = re.sub(r"<site (\d+)>", lambda m: places[int(m[1])].brief, message)
-        block = -1 if result["block"] == NOBODY else result["block"]
+        block = -1 if result["block"] == NO_BLOCK else result["block"]
         told = "<site 0>" in said
         return _located(kind, message, places[:1], block, result["thread"], told)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from septran.emulator.errors import MisuseError
 from septran.emulator.launch import CudaProgram
-from septran.emulator.process import ADDRESS, Shared
+from septran.emulator.process import ADDRESS, MemoryFile
 
 Array = np.ndarray[Any, Any]
 GAP = 1 << 16
@@ -33,8 +33,8 @@ class GlobalMemory:
             self.offsets[name] = at
             at += (size + GAP + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
         self.names, self.sizes = tuple(sizes), sizes
-        self.shared = Shared(at)
-        self.bytes = np.frombuffer(self.shared.bytes, np.uint8)
+        self.file = MemoryFile(at)
+        self.bytes = np.frombuffer(self.file.bytes, np.uint8)
         self.base = ADDRESS
         for name, size in sizes.items():
             self._view(name)[:] = self.arrays.get(name, np.full(size, POISON, np.uint8))
@@ -60,7 +60,7 @@ class GlobalMemory:
     def close(self) -> None:
         """Give the memory back."""
         del self.bytes
-        self.shared.close()
+        self.file.close()
 
 
 def _as_bytes(name: str, arrays: Mapping[str, Array]) -> Array:

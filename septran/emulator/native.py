@@ -61,7 +61,7 @@ PLAIN = (
 """Fields of a `Request` that are numbers of a launch."""
 
 
-def placed(data: bytes, align: int) -> Any:
+def aligned_copy(data: bytes, align: int) -> Any:
     """A copy of `data` at a multiple of `align` bytes.
 
     ctypes aligns by malloc, at 16 bytes; with AVX-512 the compiler copies a tensor map, which is
@@ -106,7 +106,7 @@ class NativeLibrary:
         ctypes.CDLL(None).dladdr(c_void_p(anchor), ctypes.byref(info))
         return int(info.base or 0)
 
-    def told(self, result: int, base: int) -> dict[str, Any]:
+    def outcome(self, result: int, base: int) -> dict[str, Any]:
         """Return what a launch did, as plain data; addresses are counted from `base`."""
         counts = self.c.emu_counts(result)
         sites = [self.c.emu_site(result, n) for n in range(self.c.emu_sites(result))]

@@ -36,9 +36,9 @@ MOST_LIBRARIES = 64
 CRASH = struct.Struct("<Qqqqqqq")
 """What a fault leaves at the start of the memory, as ``Crash`` in runtime/interface.h."""
 CRASH_MAGIC = 0x5E97A4DEAD
-GLANCE = 0.5
+POLL_SECONDS = 0.5
 """Seconds between looks at signals, which may come to another thread than the one that waits."""
-LAST_WORDS = 1.0
+DUMP_SECONDS = 1.0
 """Seconds that a worker has to say where it is when it is stopped."""
 
 
@@ -61,7 +61,7 @@ class Crash:
     """Addresses in the kernel's library: of the fault, and of the last known instruction."""
 
 
-class Shared:
+class MemoryFile:
     """A file of memory without a name, mapped here; a worker maps it at `ADDRESS`."""
 
     def __init__(self, size: int) -> None:
@@ -123,7 +123,9 @@ class _Worker:
     def _read(self, size: int, until: float | None) -> bytes:
         data = bytearray()
         while len(data) < size:
-            left = GLANCE if until is None else min(GLANCE, max(0.0, until - time.monotonic()))
+            left = POLL_SECONDS
+            if until is not None:
+                left = min(left, max(0.0, until - time.monotonic()))
             if not select.select([self.channel], [], [], left)[0]:
                 if until is not None and time.monotonic() >= until:
                     raise TimeoutError
@@ -188,7 +190,7 @@ os.register_at_fork(after_in_child=_pool.forget)
 
 
 def run(
-    request: dict[str, Any], memory: Shared, seconds: float | None
+    request: dict[str, Any], memory: MemoryFile, seconds: float | None
 ) -> tuple[Any, list[bytes]] | Crash:
     """Return what a worker answers, or what is known of its death."""
     data = json.dumps({**request, "crash": ADDRESS}).encode()
@@ -198,9 +200,9 @@ def run(
     except TimeoutError:
         return _stopped(worker, memory, f"it did not end within {seconds:g} s")
     except (EOFError, ConnectionError):
-        code = _waited(worker)
+        code = _return_code(worker)
         why = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return _left(memory, f"its native code ended the emulator's process: {why}")
+        return _crash_record(memory, f"its native code ended the emulator's process: {why}")
     except BaseException:  # Ctrl-C: nobody wants the answer any more
         _pool.drop(worker)
         raise
@@ -212,23 +214,23 @@ def run(
     return head, blobs
 
 
-def _stopped(worker: _Worker, memory: Shared, why: str) -> Crash:
+def _stopped(worker: _Worker, memory: MemoryFile, why: str) -> Crash:
     """Stop a worker by a signal that makes it say where it is."""
     worker.process.send_signal(signal.SIGABRT)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        worker.process.wait(LAST_WORDS)
+        worker.process.wait(DUMP_SECONDS)
     _pool.drop(worker)
-    return _left(memory, why)
+    return _crash_record(memory, why)
 
 
-def _waited(worker: _Worker) -> int:
+def _return_code(worker: _Worker) -> int:
     """The return code of a worker that hung up."""
     with contextlib.suppress(subprocess.TimeoutExpired):
-        worker.process.wait(LAST_WORDS)
+        worker.process.wait(DUMP_SECONDS)
     return _pool.drop(worker)
 
 
-def _left(memory: Shared, why: str) -> Crash:
+def _crash_record(memory: MemoryFile, why: str) -> Crash:
     """Return what the signal handler wrote down."""
     magic, launch, block, thread, base, *sites = CRASH.unpack_from(memory.bytes, 0)
     if magic != CRASH_MAGIC:

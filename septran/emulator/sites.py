@@ -12,7 +12,7 @@ from pathlib import Path
 from septran.emulator.errors import CudaPlace
 
 _COMMENT = re.compile(r"//\s?(.*)$")
-_FAR = 60
+_MOST_LINES_ABOVE = 60
 
 
 def origin_of(lines: Sequence[str], line: int) -> str:
@@ -23,7 +23,7 @@ def origin_of(lines: Sequence[str], line: int) -> str:
     if not 1 <= line <= len(lines):
         return ""
     depth = _indent(lines[line - 1])
-    for at in range(line - 2, max(-1, line - 2 - _FAR), -1):
+    for at in range(line - 2, max(-1, line - 2 - _MOST_LINES_ABOVE), -1):
         text = lines[at]
         if not text.strip():
             continue
@@ -56,7 +56,7 @@ class Sites:
         """The outermost line of each address: where the kernel calls, not inside a helper."""
         missing = sorted({a for a in addresses if a} - self.known.keys())
         if missing:
-            self.known |= self._asked(missing)
+            self.known |= self._resolved(missing)
         return self.known
 
     def place(self, address: int) -> CudaPlace:
@@ -67,7 +67,7 @@ class Sites:
             return CudaPlace(0, "")
         return CudaPlace(line, text[line - 1].strip()[:160], self.origin(text, line))
 
-    def _asked(self, addresses: list[int]) -> dict[int, int]:
+    def _resolved(self, addresses: list[int]) -> dict[int, int]:
         tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
         if tool is None:
             return dict.fromkeys(addresses, 0)

@@ -91,7 +91,9 @@ class EmulatorWorker:
         self, library: Any, request: dict[str, Any], launch: dict[str, Any]
     ) -> tuple[dict[str, Any], list[bytes]]:
         """One kernel: what it did as plain data, its bank conflicts and its trace as bytes."""
-        values = [self.native.placed(bytes.fromhex(d), align) for d, align in launch["arguments"]]
+        values = [
+            self.native.aligned_copy(bytes.fromhex(d), align) for d, align in launch["arguments"]
+        ]
         pointers = (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values))
         buffers = [self.native.EmulatedArray(*b) for b in request["buffers"]]
         table = (self.native.EmulatedArray * max(1, len(buffers)))(*buffers)
@@ -105,7 +107,7 @@ class EmulatorWorker:
         )  # fmt: skip
         result = library.c.emu_launch(ctypes.addressof(asked))
         try:
-            return library.told(result, base), library.blobs(result)
+            return library.outcome(result, base), library.blobs(result)
         finally:
             library.c.emu_free(result)
 

@@ -3,7 +3,7 @@
 from septran.fuzz.campaign import Campaign, CampaignSettings, CaseOutcome, run_campaign, run_case
 from septran.fuzz.cases import RandomCase, make_case
 from septran.fuzz.choices import Choices, simpler
-from septran.fuzz.executors import Ways
+from septran.fuzz.executors import ExecutorOptions
 from septran.fuzz.renaming import Renamed, renamed
 
 __all__ = [
@@ -11,9 +11,9 @@ __all__ = [
     "CampaignSettings",
     "CaseOutcome",
     "Choices",
+    "ExecutorOptions",
     "RandomCase",
     "Renamed",
-    "Ways",
     "make_case",
     "renamed",
     "run_campaign",

@@ -14,7 +14,7 @@ from pathlib import Path
 from septran.errors import SepTranError
 from septran.fuzz.cases import RandomCase, affordable, make_case
 from septran.fuzz.choices import Trace, simpler
-from septran.fuzz.executors import Files, Ways, executors
+from septran.fuzz.executors import CaseFiles, ExecutorOptions, executors
 from septran.runtime.accuracy import WrongResultError
 from septran.tuning.measuring import MeasuringWorker
 
@@ -105,23 +105,23 @@ def run_campaign(
     with MeasuringWorker(settings.command) as worker:
         for number in range(seed, seed + programs):
             emulate = settings.emulate_each > 0 and number % settings.emulate_each == 0
-            ways = Ways(emulate, settings.guard)
-            outcome = _asked(worker, number, None, ways)
+            options = ExecutorOptions(emulate, settings.guard)
+            outcome = _answer(worker, number, None, options)
             if outcome.kind in FAILURES and settings.keep is not None:
-                outcome = _kept(worker, outcome, settings, ways)
+                outcome = _reduced(worker, outcome, settings, options)
             outcomes.append(outcome)
             if progress is not None:
                 progress(outcome)
     return Campaign(tuple(outcomes))
 
 
-def run_case(case: RandomCase, ways: Ways | None = None) -> CaseOutcome:
+def run_case(case: RandomCase, options: ExecutorOptions | None = None) -> CaseOutcome:
     """Run one case on each of its executors, in this process."""
-    case, ways, ran = affordable(case), ways or Ways(), list[str]()
+    case, options, ran = affordable(case), options or ExecutorOptions(), list[str]()
     refused, worst = "", 0.0
     with tempfile.TemporaryDirectory() as folder:
-        files = Files.write(case, Path(folder))
-        for name, run in executors(case, ways).items():
+        files = CaseFiles.write(case, Path(folder))
+        for name, run in executors(case, options).items():
             try:
                 worst = max(worst, run(files))
                 ran.append(name)
@@ -144,9 +144,11 @@ def _refuses(error: SepTranError) -> bool:
     return all(e.where is not None and not getattr(e, "of_passes", False) for e in inner)
 
 
-def _asked(worker: MeasuringWorker, seed: int, trace: Trace | None, ways: Ways) -> CaseOutcome:
+def _answer(
+    worker: MeasuringWorker, seed: int, trace: Trace | None, options: ExecutorOptions
+) -> CaseOutcome:
     """Return the worker's answer for a case, or what became of the worker."""
-    answer = worker.ask({"seed": seed, "trace": trace, **asdict(ways)}, SECONDS)
+    answer = worker.ask({"seed": seed, "trace": trace, **asdict(options)}, SECONDS)
     case = affordable(make_case(seed, trace))
     if answer["kind"] in ("crashed", "timed out"):
         kind = "crash" if answer["kind"] == "crashed" else "hang"
@@ -157,8 +159,11 @@ def _asked(worker: MeasuringWorker, seed: int, trace: Trace | None, ways: Ways) 
     )  # fmt: skip
 
 
-def _kept(
-    worker: MeasuringWorker, outcome: CaseOutcome, settings: CampaignSettings, ways: Ways
+def _reduced(
+    worker: MeasuringWorker,
+    outcome: CaseOutcome,
+    settings: CampaignSettings,
+    options: ExecutorOptions,
 ) -> CaseOutcome:
     """Return the outcome with its case reduced and written where a person can read it."""
     seed, end = outcome.case.seed, time.monotonic() + settings.patience
@@ -166,13 +171,13 @@ def _kept(
     def fails(trace: Trace) -> bool:
         if time.monotonic() > end:
             return False
-        found = _asked(worker, seed, trace, ways)
+        found = _answer(worker, seed, trace, options)
         return (found.kind, found.executor) == (outcome.kind, outcome.executor)
 
     small = affordable(make_case(seed, simpler(outcome.case.trace, fails, settings.tries)))
     assert settings.keep is not None
     folder = settings.keep / f"seed-{seed}"
-    Files.write(small, folder)
-    told = _asked(worker, seed, small.trace, ways)
+    CaseFiles.write(small, folder)
+    told = _answer(worker, seed, small.trace, options)
     (folder / "outcome.txt").write_text(f"{told}\n{small.values} values\n", encoding="utf-8")
     return replace(outcome, kept=str(folder))

@@ -24,12 +24,12 @@ from septran.targets.cpu.run.isa import NATIVE_IS, other_width
 from septran.targets.registry import has_emulator
 from septran.tile.interpret.interpreter import interpret
 
-ADVERSARIES = 2
+DELAY_SEEDS = 2
 """The number of seeds of random delays with which a simulated DSA runs a case, besides none."""
 
 
 @dataclass(frozen=True)
-class Files:
+class CaseFiles:
     """A case in a folder, as files that a person would compile."""
 
     case: RandomCase
@@ -52,7 +52,7 @@ class Files:
         return str(self.folder / f"{self.case.machine}.yaml")
 
     @classmethod
-    def write(cls, case: RandomCase, folder: Path) -> Files:
+    def write(cls, case: RandomCase, folder: Path) -> CaseFiles:
         """Write logic, mappings and machine into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         files = cls(case, folder)
@@ -68,7 +68,7 @@ class Files:
 
 
 @dataclass(frozen=True)
-class Ways:
+class ExecutorOptions:
     """The ways to run a case besides those of every case."""
 
     emulate: bool = False
@@ -77,18 +77,18 @@ class Ways:
     """Whether CPU code runs between guard pages, in a process of its own."""
 
 
-Run = Callable[[Files], float]
+Run = Callable[[CaseFiles], float]
 """Runs a case in one way, and returns the greatest error as a fraction of the error bound.
 
 Raises WrongResultError, or another SepTranError where the case is refused.
 """
 
 
-def executors(case: RandomCase, ways: Ways) -> Mapping[str, Run]:
+def executors(case: RandomCase, options: ExecutorOptions) -> Mapping[str, Run]:
     """Return the executors of `case` by name."""
     found: dict[str, Run] = {
-        "cpu": partial(_cpu, guard=ways.guard),
-        "cpu, other width": partial(_other_width, guard=ways.guard),
+        "cpu": partial(_cpu, guard=options.guard),
+        "cpu, other width": partial(_other_width, guard=options.guard),
     }
     if case.machine == "cpu-x86":
         return found | {"interpreter": _interpreter}
@@ -96,12 +96,12 @@ def executors(case: RandomCase, ways: Ways) -> Mapping[str, Run]:
     backend = load_machine(case.machine).backend
     if backend_of(backend).simulated:
         found["simulator"] = _simulator
-    elif ways.emulate and has_emulator(backend):
+    elif options.emulate and has_emulator(backend):
         found["emulator"] = _emulator
     return found
 
 
-def _kernel(files: Files, name: str, machine: str, **options: Any) -> Kernel:
+def _kernel(files: CaseFiles, name: str, machine: str, **options: Any) -> Kernel:
     """Return a kernel compiled for the case's inputs, so that refusals are raised here."""
     case = files.case
     kernel = compile(
@@ -131,21 +131,21 @@ def _accepted() -> Iterator[None]:
         raise WrongResultError(f"after it was accepted: {error}") from error
 
 
-def _cpu(files: Files, guard: bool) -> float:
+def _cpu(files: CaseFiles, guard: bool) -> float:
     return _checked(_kernel(files, "cpu-x86", _cpu_machine(files)), files.case, guard)
 
 
-def _cpu_machine(files: Files) -> str:
+def _cpu_machine(files: CaseFiles) -> str:
     return files.machine if files.case.machine == "cpu-x86" else "cpu-x86"
 
 
-def _other_width(files: Files, guard: bool) -> float:
+def _other_width(files: CaseFiles, guard: bool) -> float:
     """Run the CPU's code for vectors of the width that the host's own do not have."""
     with _environment(NATIVE_IS, other_width()):
         return _cpu(files, guard)
 
 
-def _interpreter(files: Files) -> float:
+def _interpreter(files: CaseFiles) -> float:
     """Interpret the tile program under three schedules of its copies."""
     case, arrays = files.case, files.case.arrays()
     stages = produce_stages(
@@ -166,17 +166,17 @@ def _interpreter(files: Files) -> float:
     return worst
 
 
-def _simulator(files: Files) -> float:
+def _simulator(files: CaseFiles) -> float:
     """Run generated C on the simulated machine, with no delays and with random ones."""
     kernel = _kernel(files, files.case.machine, files.machine)
     worst = _checked(kernel, files.case)
-    for seed in range(ADVERSARIES):
+    for seed in range(DELAY_SEEDS):
         with _environment(VARIABLE, str(files.case.seed + seed)):
             worst = max(worst, _checked(kernel, files.case))
     return worst
 
 
-def _emulator(files: Files) -> float:
+def _emulator(files: CaseFiles) -> float:
     """Run generated CUDA on the emulator: asynchronous work at once, late, and at random."""
     from septran.emulator import MODES, emulation
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from septran.fuzz.campaign import run_case
 from septran.fuzz.cases import make_case
-from septran.fuzz.executors import Ways
+from septran.fuzz.executors import ExecutorOptions
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Return the outcome of the case that `request` names."""
     trace = request["trace"]
     case = make_case(request["seed"], None if trace is None else tuple(trace))
-    outcome = run_case(case, Ways(request["emulate"], request["guard"]))
+    outcome = run_case(case, ExecutorOptions(request["emulate"], request["guard"]))
     return {
         "kind": outcome.kind, "executor": outcome.executor, "message": outcome.message,
         "worst": outcome.worst, "ran": list(outcome.ran),

@@ -35,12 +35,12 @@ from septran.tuning.reuse import Nest, Reuse, TimedStep, nest_of, steps_of
 
 MOST_STRIPS = 3
 """Strips of rows for which what they are multiplied by is computed where it is used."""
-STARTED = 1 << 15
+PARALLEL_ELEMENTS = 1 << 15
 """Elements of a step outside of loops over cores from which on all cores share it."""
-ROOM = (0.75, 1.0)
+RETAINED = (0.75, 1.0)
 """Parts of a cache's capacity: what is touched between two uses is kept below the first, gone
 above the second. Caches are not filled in the order of use alone, so neither is sharp."""
-HIDDEN = 0.5
+OVERLAP = 0.5
 """The part of the shorter of instructions and data that the longer one hides."""
 
 
@@ -96,11 +96,11 @@ class CacheModel:
         for step, _ in steps_of(self.tree):
             for region in (r for node in step.nodes for r in _all(node)):
                 self.users.setdefault(region.buffer, set()).add(id(step))
-        self.handed_on = {id(step): names for step, names in self._handed_on()}
+        self.fused = {id(step): names for step, names in self._fused()}
         self.ranges = ranges(program.body)
         self.spread = list(_spread(self.tree))
-        self.turns = self._turns()
-        self.reuse = Reuse(program, self.turns)
+        self.trip_counts = self._trip_counts()
+        self.reuse = Reuse(program, self.trip_counts)
         self.streams = {n for n in program.outputs if streamed(program, self.buffers[n])}
         self.everything = sum(math.prod(b.shape) * itemsize(b.dtype) for b in program.buffers)
 
@@ -122,7 +122,7 @@ class CacheModel:
             self.times.add("start", processor, count, seconds)
             self.times.total += seconds
 
-    def _handed_on(self) -> Iterator[tuple[TimedStep, frozenset[str]]]:
+    def _fused(self) -> Iterator[tuple[TimedStep, frozenset[str]]]:
         """Steps with what few rows are multiplied by: computed where it is used, not stored."""
         every = list(steps_of(self.tree))
         for (first, _), (second, _) in itertools.pairwise(every):
@@ -136,7 +136,7 @@ class CacheModel:
                 yield first, frozenset((name,))
                 yield second, frozenset((name,))
 
-    def _turns(self) -> dict[Var, int]:
+    def _trip_counts(self) -> dict[Var, int]:
         """Iterations of each loop that the busiest unit runs: inner loops as a whole."""
         found: dict[Var, int] = {}
         for node, loops in walk(self.program.body):
@@ -164,18 +164,18 @@ class CacheModel:
         active, share = self._sharing(step)
         work = _Work(self, step, around, active, share)
         busy, moved = work.instructions(), work.data()
-        self.times.total += max(busy, moved) + (1 - HIDDEN) * min(busy, moved)
+        self.times.total += max(busy, moved) + (1 - OVERLAP) * min(busy, moved)
 
     def _sharing(self, step: TimedStep) -> tuple[int, float]:
-        """How many units run a step, and the part that is one's of what `turns` has."""
+        """How many units run a step, and the part that is one's of what `trip_counts` has."""
         nest = next((x for x, _ in self.spread if x[0] in step.loops), None)
         if nest is not None:
             active = self._used(nest)
             every = math.prod(most_iterations(nest))
-            mine = math.prod(self.turns[x.variable] for x in nest)
+            mine = math.prod(self.trip_counts[x.variable] for x in nest)
             return active, -(-every // active) / mine if mine else 0.0
         largest = max(math.prod(r.shape) for node in step.nodes for r in _all(node))
-        if self.units == 1 or largest < STARTED or not _shared(step):
+        if self.units == 1 or largest < PARALLEL_ELEMENTS or not _shared(step):
             return 1, 1.0
         self.most_used = self.units
         self.start(self.machine.processors[1].name, math.prod(most_iterations(step.loops)))
@@ -200,7 +200,9 @@ class CacheModel:
             alone *= whole / memory.bytes_per_second
         return min(alone, whole / active)
 
-    def placed(self, size: float, distance: float, active: int) -> Iterator[tuple[Memory, float]]:
+    def levels_of(
+        self, size: float, distance: float, active: int
+    ) -> Iterator[tuple[Memory, float]]:
         """Where bytes are found that were last used so many bytes ago, level by level."""
         levels = [m for m in reversed(self.machine.memories) if m.cached]
         for memory in levels:
@@ -209,7 +211,7 @@ class CacheModel:
             apart = distance
             if self.machine.depth(memory.visible_to) == 0:
                 apart = min(distance * active, max(self.everything, distance))
-            least, most = (part * memory.capacity_bytes for part in ROOM)
+            least, most = (part * memory.capacity_bytes for part in RETAINED)
             kept = min(1.0, max(0.0, (most - apart) / (most - least)))
             if kept:
                 yield memory, size * kept
@@ -228,12 +230,12 @@ class _Work:
     around: tuple[Nest, ...]
     active: int
     share: float
-    """Of what the iterations of `CacheModel.turns` do, where these are more than a unit's."""
+    """Of what the iterations of `CacheModel.trip_counts` do, where these are more than a unit's."""
 
     @property
-    def _handed_on(self) -> frozenset[str]:
+    def _fused(self) -> frozenset[str]:
         """What the step computes for the next one, or takes from the one before, in registers."""
-        return self.model.handed_on.get(id(self.step), frozenset())
+        return self.model.fused.get(id(self.step), frozenset())
 
     def instructions(self) -> float:
         """Seconds of what is computed."""
@@ -254,13 +256,13 @@ class _Work:
             scale = self._part(region)
             if writing and region.buffer in self.model.streams:
                 size = sum(u.size for u in self.model.reuse.uses(region, self.step, self.around))
-                total += self._streamed(size * scale)
+                total += self._streamed_out(size * scale)
                 continue
             for use in self.model.reuse.uses(region, self.step, self.around):
-                total += self._moved(use.size * scale, use.distance, writing=writing)
+                total += self._transfer(use.size * scale, use.distance, writing=writing)
         for node in self.step.nodes:
             if isinstance(node, Compute) and node.primitive == "gemm":
-                total += self._again(node)
+                total += self._reread(node)
         return total
 
     def _regions(self) -> Iterator[tuple[Region, bool]]:
@@ -282,16 +284,16 @@ class _Work:
 
     def _own(self) -> set[str]:
         """Buffers that only this step of tensor expressions uses: rows of them stay in L1."""
-        handed_on = set(self._handed_on)
+        fused = set(self._fused)
         if not all(isinstance(n, Compute) and n.primitive != "gemm" for n in self.step.nodes):
-            return handed_on
+            return fused
         mine = {
             name for name in {r.buffer for node in self.step.nodes for r in _all(node)}
             if self.model.users[name] == {id(self.step)}
         }  # fmt: skip
-        return (mine - set(self.model.program.params)) | handed_on
+        return (mine - set(self.model.program.params)) | fused
 
-    def _moved(self, size: float, distance: float, *, writing: bool) -> float:
+    def _transfer(self, size: float, distance: float, *, writing: bool) -> float:
         """Seconds of bytes that were last used so far back.
 
         Those of the innermost cache are free here, as loads and stores count as instructions.
@@ -299,7 +301,7 @@ class _Work:
         total = 0.0
         model = self.model
         first = model.machine.memories[-1]
-        for memory, part in model.placed(size, distance, self.active):
+        for memory, part in model.levels_of(size, distance, self.active):
             rate = model.rate(memory, self.active, writing=writing)
             if memory is first or not rate or not part:
                 continue
@@ -309,7 +311,7 @@ class _Work:
             total += seconds
         return total
 
-    def _streamed(self, size: float) -> float:
+    def _streamed_out(self, size: float) -> float:
         """Seconds of bytes that are written past the caches."""
         model, memory = self.model, self.model.machine.main_memory
         rate = model.rate(memory, self.active, writing=True, past=True)
@@ -324,7 +326,7 @@ class _Work:
         return self.share * amount(region, self.step.loops)[1] / full if full else 0.0
 
     # ------------------------------------------------------------ instructions
-    def _line(self, size: float, *, writing: bool) -> float:
+    def _innermost_transfer(self, size: float, *, writing: bool) -> float:
         """Seconds of bytes between registers and the innermost cache."""
         memory = self.model.machine.memories[-1]
         rate = self.model.rate(memory, self.active, writing=writing)
@@ -336,7 +338,7 @@ class _Work:
 
     def _calls(self) -> float:
         """Calls of the step by one unit."""
-        return math.prod(self.model.turns[x.variable] for x in self.step.loops) * self.share
+        return math.prod(self.model.trip_counts[x.variable] for x in self.step.loops) * self.share
 
     def _elements(self, region: Region, lanes: int = 1) -> float:
         """Elements of all calls of one unit, the last axis in whole vectors."""
@@ -351,8 +353,8 @@ class _Work:
         lanes = self.model.registers.bytes // max(4, self._width(node.source))
         count = self._elements(node.source, min(lanes, max(1, node.source.shape[-1])))
         width = max(4, self._width(node.source))
-        read = self._line(count * width, writing=False)
-        return read + self._line(count * width, writing=True)
+        read = self._innermost_transfer(count * width, writing=False)
+        return read + self._innermost_transfer(count * width, writing=True)
 
     def _mapped(self, node: Compute) -> float:
         """Operations on vectors, or the loads and stores around them."""
@@ -370,10 +372,10 @@ class _Work:
             busy = ops / rate
             self.model.times.add("compute", node.instruction, ops * self.active, busy)
         read = sum(self._elements(r) * width for r in dict.fromkeys(reads(node)))
-        held = self._line(read, writing=False)
-        if node.operands[0].buffer not in self._handed_on:
+        held = self._innermost_transfer(read, writing=False)
+        if node.operands[0].buffer not in self._fused:
             written = self._elements(node.operands[0]) * width
-            held += self._line(written, writing=True)
+            held += self._innermost_transfer(written, writing=True)
         return max(busy, held)
 
     def _dtype(self, node: Compute) -> str:
@@ -406,23 +408,23 @@ class _Work:
         m, n, k = self._shape(node)
         group = instruction.panels[1] if instruction and len(instruction.panels) > 1 else 1
         vectors, strips, panels = math.ceil(n / lanes), math.ceil(m / rows), math.ceil(n / columns)
-        turns = math.ceil(k / group)
+        steps = math.ceil(k / group)
         rate = rate_of(self.model.machine, instruction, accumulator_dtype(self._dtype(node)))
         calls = self._calls()
         busy = 0.0
         if rate is None:
             self.model.unknown.add(f"the throughput of {node.instruction}")
         else:
-            busy = 2 * m * vectors * lanes * turns * group / rate * calls
+            busy = 2 * m * vectors * lanes * steps * group / rate * calls
             self.model.times.add(
                 "compute", node.instruction, 2 * m * n * k * calls * self.active, busy
             )
-        held = 0 if self._handed_on else vectors * strips
-        loads = turns * (held + m * panels)
+        held = 0 if self._fused else vectors * strips
+        loads = steps * (held + m * panels)
         loaded = loads * calls * self.model.registers.bytes
-        return max(busy, self._line(loaded, writing=False))
+        return max(busy, self._innermost_transfer(loaded, writing=False))
 
-    def _again(self, node: Compute) -> float:
+    def _reread(self, node: Compute) -> float:
         """What a product reads again in a call: panels of B for each strip, A for each panel."""
         rows, columns, _ = self._tile(node)
         m, n, k = self._shape(node)
@@ -432,9 +434,9 @@ class _Work:
         panel = k * min(n, columns) * b + min(m, rows) * k * a
         block = m * k * a + k * min(n, columns) * b + m * min(n, columns) * c
         total = 0.0
-        if not self._handed_on:
-            total += self._moved((strips - 1) * k * n * b * calls, panel, writing=False)
-        return total + self._moved((panels - 1) * m * k * a * calls, block, writing=False)
+        if not self._fused:
+            total += self._transfer((strips - 1) * k * n * b * calls, panel, writing=False)
+        return total + self._transfer((panels - 1) * m * k * a * calls, block, writing=False)
 
 
 def _multiplies(node: Compute | Copy) -> bool:

@@ -16,13 +16,13 @@ SMALLEST, LARGEST = 4 << 10, 256 << 20
 """Bytes of the buffers in which caches are looked for."""
 MOST_STEPS = 40_000
 """Links of a way through lines; none of a cache's levels takes more to tell."""
-STEP = 1.6
+LATENCY_STEP = 1.6
 """A latency that is so many times that of a level is of the next one."""
-CONFIRMED = 1.6
+AGREEMENT = 1.6
 """Where what is found differs from what the system says by less, the system's size counts."""
-MOST_OF_ONE = 8 << 20
+LARGEST_OF_ONE_CORE = 8 << 20
 """Bytes that no cache of one core is larger than."""
-SLOPE = 1.3
+BANDWIDTH_STEP = 1.3
 """How many times as fast a shared cache must be as main memory to be told from it."""
 KINDS = ("read", "write", "copy")
 STREAM = "stream"
@@ -49,7 +49,7 @@ class Level:
     """Bytes, of a cache; None of main memory."""
     found: int | None
     """The size that the times of this survey show."""
-    told: int | None
+    reported: int | None
     """The size that the system tells."""
     latency: Figure
     """Seconds from one load to the next that waits for it."""
@@ -63,15 +63,15 @@ class Size:
 
     name: str
     found: int | None
-    told: int | None
+    reported: int | None
 
     @property
     def bytes(self) -> int | None:
         """The system's size where the times do not speak against it, else that of the times."""
-        if self.found is None or self.told is None:
-            return self.found or self.told
-        near = max(self.found, self.told) <= CONFIRMED * min(self.found, self.told)
-        return self.told if near else self.found
+        if self.found is None or self.reported is None:
+            return self.found or self.reported
+        near = max(self.found, self.reported) <= AGREEMENT * min(self.found, self.reported)
+        return self.reported if near else self.found
 
 
 def cache_sizes(machine: Machine, loops: Any, largest: int) -> list[Size]:
@@ -80,18 +80,20 @@ def cache_sizes(machine: Machine, loops: Any, largest: int) -> list[Size]:
     Those of one core end where a chain of loads waits longer; the one that cores share where
     reading gets slower, as a way through random lines may miss long before.
     """
-    told = told_sizes()
+    reported = reported_sizes()
     caches = [m for m in reversed(machine.memories) if m.cached]
     own = [m for m in caches if machine.depth(m.visible_to) > 0]
-    waits = _waits(loops, [n for n in sizes_between(SMALLEST, largest) if n <= MOST_OF_ONE])
-    ends = ends_of_plateaus(waits, len(own))
+    latencies = _latencies(
+        loops, [n for n in sizes_between(SMALLEST, largest) if n <= LARGEST_OF_ONE_CORE]
+    )
+    ends = ends_of_plateaus(latencies, len(own))
     found = [
-        Size(m.name, e, told.get(n)) for n, (m, e) in enumerate(zip(own, ends, strict=True), 1)
+        Size(m.name, e, reported.get(n)) for n, (m, e) in enumerate(zip(own, ends, strict=True), 1)
     ]
     for memory in caches[len(own) :][:1]:
         start = 2 * max((size.bytes or 0 for size in found), default=SMALLEST)
         reads = _reads(loops, [n for n in sizes_between(SMALLEST, largest) if n >= start])
-        found.append(Size(memory.name, end_of_slope(reads), told.get(len(own) + 1)))
+        found.append(Size(memory.name, end_of_slope(reads), reported.get(len(own) + 1)))
     return found
 
 
@@ -105,14 +107,16 @@ def sizes_between(least: int, most: int) -> Iterator[int]:
         size *= 2
 
 
-def ends_of_plateaus(waits: dict[int, float], count: int) -> list[int | None]:
+def ends_of_plateaus(latencies: dict[int, float], count: int) -> list[int | None]:
     """The last size of each of the first levels, by the seconds that a load takes there."""
     found: list[int | None] = []
-    sizes = list(waits)
+    sizes = list(latencies)
     start = 0
     for _ in range(count):
-        base = waits[sizes[start]] if start < len(sizes) else 0.0
-        beyond = next((n for n in range(start, len(sizes)) if waits[sizes[n]] > STEP * base), None)
+        base = latencies[sizes[start]] if start < len(sizes) else 0.0
+        beyond = next(
+            (n for n in range(start, len(sizes)) if latencies[sizes[n]] > LATENCY_STEP * base), None
+        )
         found.append(None if beyond is None else sizes[max(0, beyond - 1)])
         # One size further all of the way is of the next level.
         start = len(sizes) if beyond is None else beyond + 1
@@ -122,14 +126,14 @@ def ends_of_plateaus(waits: dict[int, float], count: int) -> list[int | None]:
 def end_of_slope(reads: dict[int, float]) -> int | None:
     """The last size that is read faster than half-way, by ratio, from the first to the last."""
     first, last = next(iter(reads.values())), list(reads.values())[-1]
-    if first < last * SLOPE:
+    if first < last * BANDWIDTH_STEP:
         return None
     middle = math.sqrt(first * last)
     below = next((n for n, rate in enumerate(reads.values()) if rate < middle), len(reads))
     return list(reads)[max(0, below - 1)]
 
 
-def told_sizes(folder: Path = SYSTEM) -> dict[int, int]:
+def reported_sizes(folder: Path = SYSTEM) -> dict[int, int]:
     """Bytes of each level of caches for data, as the system tells; empty where it does not."""
     found: dict[int, int] = {}
     units = {"K": 1 << 10, "M": 1 << 20}
@@ -146,7 +150,7 @@ def told_sizes(folder: Path = SYSTEM) -> dict[int, int]:
     return found
 
 
-def _waits(loops: Any, sizes: Sequence[int]) -> dict[int, float]:
+def _latencies(loops: Any, sizes: Sequence[int]) -> dict[int, float]:
     """Seconds of a load that waits for the one before it, by the bytes of the way."""
     links = loops.Links(sizes[-1])
     return {size: _latency(loops, links, size).value for size in sizes}
@@ -180,7 +184,7 @@ class Span:
     level: str
     bytes: int
     """Of all cores together where they share the level, of each where not."""
-    way: int
+    chase_bytes: int
     """Bytes of the way of loads that wait for one another."""
     shared: bool
     size: Size | None = None
@@ -197,9 +201,9 @@ def spans(machine: Machine, sizes: Sequence[Size], most: int) -> Iterator[Span]:
         held = size.bytes
         if not held:
             continue
-        way = int(math.sqrt(before * held)) if before else held // 4
+        chase_bytes = int(math.sqrt(before * held)) if before else held // 4
         shared = machine.depth(machine.memory(size.name).visible_to) == 0
-        yield Span(size.name, held // 2 if before else held // 4, way, shared, size)
+        yield Span(size.name, held // 2 if before else held // 4, chase_bytes, shared, size)
         before = held
     yield Span(machine.main_memory.name, most, most, shared=True)
 
@@ -223,13 +227,13 @@ def levels(
     spans: Sequence[Span], memory: dict[str, Probe], loops: Any, cores: int
 ) -> Iterator[Level]:
     """What was found of each level, the smallest first."""
-    links = loops.Links(max(span.way for span in spans))
+    links = loops.Links(max(span.chase_bytes for span in spans))
     loops.use_threads(1)
     for span in spans:
         one, every = (_rates(memory, f"{span.level}/{threads}") for threads in (1, cores))
         size = span.size or Size(span.level, None, None)
-        latency = _latency(loops, links, span.way)
-        yield Level(span.level, size.bytes, size.found, size.told, latency, one, every)
+        latency = _latency(loops, links, span.chase_bytes)
+        yield Level(span.level, size.bytes, size.found, size.reported, latency, one, every)
 
 
 def _rates(memory: dict[str, Probe], key: str) -> Rates:

@@ -55,9 +55,9 @@ def _level(level: Level, machine: Machine, cores: int) -> Iterator[str]:
     shared = machine.depth(machine.memory(level.name).visible_to) == 0
     rates = level.all if shared else level.one
     if level.size is not None:
-        told = "nothing" if level.told is None else size_text(level.told)
+        reported = "nothing" if level.reported is None else size_text(level.reported)
         found = "nothing" if level.found is None else size_text(level.found)
-        yield f"  # {level.name}: capacity: the times show {found}, the system tells {told}"
+        yield f"  # {level.name}: capacity: the times show {found}, the system tells {reported}"
     else:
         yield f"  # {level.name}:"
     yield f"  #   latency: loads in random order that wait for each other; {_spread(level.latency)}"

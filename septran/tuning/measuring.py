@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-EACH = 0.1
+POLL_SECONDS = 0.1
 """The number of seconds between checks whether someone asked to stop."""
 COMMAND = (sys.executable, "-m", "septran.tuning.worker")
 
@@ -97,7 +97,7 @@ class MeasuringWorker:
                     raise Stopped
                 if time.monotonic() > end:
                     return None
-                if ready.select(EACH):
+                if ready.select(POLL_SECONDS):
                     some = os.read(process.stdout.fileno(), 1 << 16)
                     if not some:
                         break

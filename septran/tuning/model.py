@@ -41,7 +41,7 @@ from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, w
 from septran.tuning.cache_model import CacheModel, Times, has_caches
 from septran.tuning.operations import instruction_of, operations, rate_of, space
 
-MOST = 1 << 22
+MOST_ENUMERATED = 1 << 22
 """The number of iterations up to which they are enumerated; of more, no reuse is counted."""
 
 
@@ -52,12 +52,12 @@ def distinct_share(region: Region, loops: Sequence[For], units: int, level: str)
     processor of their own are the turns of persistent units.
     """
     spread = [loop for loop in loops if loop.processor == level]
-    turns = [loop for loop in loops if loop.kind == "parallel" and loop.processor is None]
-    order = [*turns, *spread]
+    persistent = [loop for loop in loops if loop.kind == "parallel" and loop.processor is None]
+    order = [*persistent, *spread]
     known = ranges_of(tuple(loops))
     sizes = [known[loop.variable][1] + 1 for loop in order]
     total = math.prod(sizes)
-    if not spread or total > MOST:
+    if not spread or total > MOST_ENUMERATED:
         return 1.0
     flat = np.arange(total)
     values: dict[Var, Any] = {loop.variable: np.zeros(total, np.int64) for loop in loops}
@@ -66,7 +66,7 @@ def distinct_share(region: Region, loops: Sequence[For], units: int, level: str)
     runs = np.ones(total, bool)
     for loop in order:
         runs &= values[loop.variable] < evaluate_index(loop.extent, values)
-    width = math.prod(sizes[len(turns) :])
+    width = math.prod(sizes[len(persistent) :])
     # A wave is one turn of all units: its reads of one start come from main memory once.
     waves = flat // width * -(-width // units) + flat % width // units
     keys = [np.broadcast_to(evaluate_index(e, values), (total,)) for e in _starts(region)]

@@ -91,10 +91,10 @@ def _mapped(node: Node) -> bool:
 
 @dataclass
 class Reuse:
-    """Distances of one program, where a unit runs `turns` of each loop's iterations."""
+    """Distances of one program, where a unit runs `trip_counts` of each loop's iterations."""
 
     program: TileProgram
-    turns: Mapping[Var, int]
+    trip_counts: Mapping[Var, int]
     """Iterations of each loop that one unit runs."""
     _touched: dict[tuple[int, tuple[Var, ...]], dict[str, float]] = field(default_factory=dict)
     _buffers: dict[str, Buffer] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Reuse:
         own: Nest | TimedStep = step
         missing = before = self.size(region, ())
         inside: list[Var] = []
-        times = math.prod(self.turns[loop.variable] for loop in step.loops)
+        times = math.prod(self.trip_counts[loop.variable] for loop in step.loops)
         for nest in reversed(around):
             earlier, distance = self._earlier(nest, own, region.buffer)
             found = min(missing, earlier)
@@ -116,7 +116,7 @@ class Reuse:
             missing -= found
             if nest.loop is None or missing <= 0:
                 break
-            count = self.turns[nest.loop.variable]
+            count = self.trip_counts[nest.loop.variable]
             inside.append(nest.loop.variable)
             distinct = self.size(region, inside)
             times //= max(1, count)
@@ -136,7 +136,8 @@ class Reuse:
         """Different bytes of a region in all iterations over some indices."""
         buffer = self._buffers[region.buffer]
         known: dict[Var, Range] = {
-            v: (0, max(0, (self.turns[v] if v in varying else 1) - 1)) for v in self.turns
+            v: (0, max(0, (self.trip_counts[v] if v in varying else 1) - 1))
+            for v in self.trip_counts
         }
         shape = [
             max(0, min(n, greatest(v, known)))
@@ -147,7 +148,7 @@ class Reuse:
             _distinct(entry, extent, known)
             for entry, extent in zip(region.index, buffer.shape, strict=True)
         )
-        most = math.prod(shape) * math.prod(self.turns[v] for v in varying)
+        most = math.prod(shape) * math.prod(self.trip_counts[v] for v in varying)
         return min(count, most) * itemsize(buffer.dtype)
 
     def _earlier(self, nest: Nest, own: Nest | TimedStep, name: str) -> tuple[float, float]:

@@ -99,25 +99,27 @@ def loops_of(machine: Machine) -> Any:
 # ------------------------------------------------------------ instructions, functions, starts
 def _probes(machine: Machine, loops: Any, cores: int) -> dict[str, Probe]:
     """Everything but caches, by name; of instructions with the number of threads."""
-    found = {"clock": Probe(_turns(loops.clock(), loops.CHAIN))}
+    found = {"clock": Probe(_counted(loops.clock(), loops.CHAIN))}
     for instruction in machine.instructions:
         for threads in sorted({1, cores}):
             made = loops.sums(instruction.name, threads) if _has(machine, instruction) else None
             if made:
                 run, work = made
-                found[f"{instruction.name}/{threads}"] = Probe(_turns(run, work / threads), threads)
+                found[f"{instruction.name}/{threads}"] = Probe(
+                    _counted(run, work / threads), threads
+                )
     wide = loops.sums("fma_microkernel", 1, "float64")
     if wide:
-        found["float64"] = Probe(_turns(*wide))
+        found["float64"] = Probe(_counted(*wide))
     if cores > 1:
-        found["launch"] = Probe(_turns(loops.launch(cores), 1), cores)
+        found["launch"] = Probe(_counted(loops.launch(cores), 1), cores)
     found["call"] = Probe(_call(machine))
     for name, probe in _functions(machine):
         found[name] = probe
     return found
 
 
-def _turns(run: Callable[[int], object], amount: float) -> Callable[[int], float]:
+def _counted(run: Callable[[int], object], amount: float) -> Callable[[int], float]:
     def counted(times: int) -> float:
         run(times)
         return times * amount

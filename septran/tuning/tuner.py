@@ -46,7 +46,7 @@ The fastest round counts, as other work on the machine only ever adds time.
 SEED = 0
 """The seed of the inputs, and of the points drawn from very large spaces."""
 
-Told = Callable[["Search", Trial, int], None]
+Progress = Callable[["Search", Trial, int], None]
 """A function called with each trial, and with the greatest number that there will be."""
 
 
@@ -85,12 +85,12 @@ class Search:
     limits: SearchLimits
     measured: bool
     scalars: Mapping[str, Any]
-    told: Told
+    told: Progress
     trials: dict[int, Trial] = field(default_factory=dict)
     before: Trial | None = None
     """The trial of the unchanged mapping, where it leaves nothing open."""
     worker: MeasuringWorker = field(default_factory=MeasuringWorker)
-    asked: set[str] = field(default_factory=set)
+    read_tunables: set[str] = field(default_factory=set)
     """The tunables that the tasks of some candidate read."""
     folder: Path = field(default_factory=Path)
     """The folder of the compiled candidates, by number, while it runs."""
@@ -124,7 +124,7 @@ class Search:
         for number, point in enumerate(points):
             if self.worker.stopped():
                 raise Stopped
-            trial, rank = self._looked_at(Trial(number, point, "ranked"), programs)
+            trial, rank = self._screened(Trial(number, point, "ranked"), programs)
             self.trials[number] = trial
             if rank is not None:
                 found.append((rank, trial))
@@ -132,13 +132,15 @@ class Search:
         self._require_effect()
         return [trial for _, trial in sorted(found, key=lambda pair: pair[0])]
 
-    def _looked_at(
+    def _screened(
         self, trial: Trial, programs: dict[str, int]
     ) -> tuple[Trial, tuple[float, float] | None]:
         try:
             stages = self.stages(trial.point)
             text = str(stages.tile_program)
-            self.asked |= {name for task in stages.task_tree.tasks() for name, _ in task.tunables}
+            self.read_tunables |= {
+                name for task in stages.task_tree.tasks() for name, _ in task.tunables
+            }
         except Exception as error:  # also a mistake of SepTran itself must not end the search
             kind = "invalid" if isinstance(error, SepTranError) else "failed"
             return replace(trial, kind=kind, message=_reason(error)), None
@@ -154,11 +156,11 @@ class Search:
 
     def _require_effect(self) -> None:
         """Raise NothingToTuneError for a tunable to try that no candidate's tasks read."""
-        for name in self.choices.extra if self.asked else ():
-            if name not in self.asked:
+        for name in self.choices.extra if self.read_tunables else ():
+            if name not in self.read_tunables:
                 raise NothingToTuneError(
                     f"no task of {self.request.entry.name} reads tunable {name!r}",
-                    hint=nearest(name, self.asked),
+                    hint=nearest(name, self.read_tunables),
                 )
 
     def stages(self, point: Point) -> Stages:
@@ -292,7 +294,7 @@ def search(
     tried: Mapping[str, Sequence[Candidate]] | None = None,
     limits: SearchLimits,
     measured: bool | None = None,
-    told: Told = lambda search, trial, total: None,
+    told: Progress = lambda search, trial, total: None,
 ) -> Search:
     """Return a search that is ready to run; raises SepTranError for what cannot be searched."""
     request = CompileRequest.of(

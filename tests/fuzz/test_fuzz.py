@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from septran import operators, task
-from septran.fuzz import CampaignSettings, Ways, executors, make_case, run_campaign, run_case
+from septran.fuzz import (
+    CampaignSettings,
+    ExecutorOptions,
+    executors,
+    make_case,
+    run_campaign,
+    run_case,
+)
 from septran.fuzz.cases import MACHINES
 from septran.runtime.accuracy import WrongResultError
 from septran.tile.nodes import Copy, rewrite
@@ -44,7 +51,7 @@ def test_code_for_gpus_is_emulated():
     seeds = (s for s in range(FIRST, FIRST + 1000) if make_case(s).machine.startswith("nvidia"))
     ran = {
         (o.case.machine, name)
-        for o in (run_case(make_case(next(seeds)), Ways(emulate=True)) for _ in range(8))
+        for o in (run_case(make_case(next(seeds)), ExecutorOptions(emulate=True)) for _ in range(8))
         for name in o.ran
         if o.kind in ("right", "rejected")
     }
@@ -52,7 +59,7 @@ def test_code_for_gpus_is_emulated():
 
 
 def test_cpu_code_runs_between_guard_pages():
-    found = run_case(make_case(FIRST + 1), Ways(guard=True))
+    found = run_case(make_case(FIRST + 1), ExecutorOptions(guard=True))
     assert {"cpu", "cpu, other width"} <= set(found.ran), str(found)
 
 
@@ -112,7 +119,7 @@ def test_sums_that_pass_through_two_memories_are_drawn(monkeypatch, tmp_path):
         before, loop, after = hoist(self, loop, outer)
         return before, loop, after[::-1]
 
-    files = executors.Files.write(make_case(3_000_053), tmp_path)
+    files = executors.CaseFiles.write(make_case(3_000_053), tmp_path)
     assert executors._interpreter(files) <= 1
     monkeypatch.setattr(eliminate_copies._Elimination, "_hoist", forwards)
     with pytest.raises(LostWriteError):

@@ -109,7 +109,7 @@ def test_every_byte_that_is_used_is_found_somewhere(operator):
     """The distances of all uses together are as many bytes as the calls use."""
     model = CacheModel(septran.produce_stages(operator, "cpu-x86").tile_program)
     for step, around in steps_of(model.tree):
-        calls = math.prod(model.turns[x.variable] for x in step.loops)
+        calls = math.prod(model.trip_counts[x.variable] for x in step.loops)
         for node in step.nodes:
             for operand in (*node.operands,) if isinstance(node, Compute) else (node.source,):
                 uses = list(model.reuse.uses(operand, step, around))

@@ -1,4 +1,4 @@
-"""The machine measured: how levels are told apart, what is written, and that it is a machine."""
+"""The machine measured: how levels are reported apart, what is written, and that it is a machine."""
 
 from __future__ import annotations
 
@@ -114,11 +114,11 @@ def test_a_shared_cache_ends_half_way_down():
 
 
 @pytest.mark.parametrize(
-    ("found", "told", "size"),
+    ("found", "reported", "size"),
     [(768, 1024, 1024), (256, 1024, 256), (768, None, 768), (None, 1024, 1024), (None, None, None)],
 )
-def test_the_system_is_believed_where_the_times_do_not_speak_against_it(found, told, size):
-    assert Size("L2", found, told).bytes == size
+def test_the_system_is_believed_where_the_times_do_not_speak_against_it(found, reported, size):
+    assert Size("L2", found, reported).bytes == size
 
 
 def test_what_the_system_tells_is_read_level_by_level(tmp_path):
@@ -129,8 +129,8 @@ def test_what_the_system_tells_is_read_level_by_level(tmp_path):
         folder.mkdir()
         for name, value in (("type", kind), ("level", level), ("size", size)):
             (folder / name).write_text(f"{value}\n")
-    assert caches.told_sizes(tmp_path) == {1: 48 * KIB, 3: 32 << 20}
-    assert caches.told_sizes(tmp_path / "nothing") == {}
+    assert caches.reported_sizes(tmp_path) == {1: 48 * KIB, 3: 32 << 20}
+    assert caches.reported_sizes(tmp_path / "nothing") == {}
 
 
 # ------------------------------------------------------------ loops

@@ -30,14 +30,14 @@ def _wgmma(i: PtxInstruction) -> str:
     flags = [i.u32(j) for j in rest]
     accumulate = flags.pop(0) if flags else "1"
     signs = [flags.pop(0), flags.pop(0)] if len(flags) >= 2 else ["1", "1"]
-    turns = [*(["0"] if registers else []), *flags, "0", "0"][:2]
+    transposed = [*(["0"] if registers else []), *flags, "0", "0"][:2]
     fragment = f"const uint32_t a_[] = {i.values(i.group(1))};" if registers else ""
     first = "0, a_" if registers else f"{i.value(1, 'uint64_t')}, nullptr"
     return (
         f"static const emu::Wgmma shape_ = {{{n}, {k}, {_type(result)}, {_type(a)}, {_type(b)}}}; "
         f"uint32_t* const d_[] = {i.pointers(d)}; {fragment} "
         f"emu::wgmma(shape_, d_, {first}, {i.value(2, 'uint64_t')}, ({accumulate}) != 0, "
-        f"(int)({signs[0]}), (int)({signs[1]}), ({turns[0]}) != 0, ({turns[1]}) != 0);"
+        f"(int)({signs[0]}), (int)({signs[1]}), ({transposed[0]}) != 0, ({transposed[1]}) != 0);"
     )
 
 
@@ -81,12 +81,12 @@ def _mma(i: PtxInstruction) -> str:
 @INSTRUCTIONS(r"ldmatrix\.sync\.aligned\.x[124](\.trans)?\.m8n8(\.shared(::cta)?)?\.b16")
 def _load(i: PtxInstruction) -> str:
     members = i.group(0)
-    turned = "true" if i.has("trans") else "false"
+    transposed = "true" if i.has("trans") else "false"
     if not i.has(f"x{len(members)}"):
         raise i.fail(f"with {len(members)} registers")
     return (
         f"uint32_t* const d_[] = {i.pointers(members)}; "
-        f"emu::ldmatrix(d_, {len(members)}, {i.shared(1)}, {turned});"
+        f"emu::ldmatrix(d_, {len(members)}, {i.shared(1)}, {transposed});"
     )
 
 
@@ -94,10 +94,10 @@ def _load(i: PtxInstruction) -> str:
 @INSTRUCTIONS(r"stmatrix\.sync\.aligned\.x[124](\.trans)?\.m8n8(\.shared(::cta)?)?\.b16")
 def _store(i: PtxInstruction) -> str:
     members = i.group(1)
-    turned = "true" if i.has("trans") else "false"
+    transposed = "true" if i.has("trans") else "false"
     if not i.has(f"x{len(members)}"):
         raise i.fail(f"with {len(members)} registers")
     return (
         f"const uint32_t v_[] = {i.values(members)}; "
-        f"emu::stmatrix(v_, {len(members)}, {i.shared(0)}, {turned});"
+        f"emu::stmatrix(v_, {len(members)}, {i.shared(0)}, {transposed});"
     )

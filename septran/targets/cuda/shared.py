@@ -77,10 +77,10 @@ class SharedTile:
         along = indices.simplify(along)
         base = base + along // self.swizzle * self.panel
         inside = indices.simplify(along % self.swizzle)
-        turn = indices.simplify(at // (128 // self.swizzle) % (self.swizzle // CHUNK))
-        if turn.is_constant and turn.constant == 0:
+        phase = indices.simplify(at // (128 // self.swizzle) % (self.swizzle // CHUNK))
+        if phase.is_constant and phase.constant == 0:
             return indices.lower(base + inside)
-        chunk = indices.lower(inside // CHUNK) ^ indices.lower(turn)
+        chunk = indices.lower(inside // CHUNK) ^ indices.lower(phase)
         return indices.lower(base + inside % CHUNK) + chunk * indices.writer.index(CHUNK)
 
     def address(self, row: IndexLike, byte: IndexLike) -> Expr:

@@ -21,7 +21,7 @@ class InFlight:
 
     products: list[Compute] = field(default_factory=list)
     """The oldest first."""
-    beside: dict[str, None] = field(default_factory=dict)
+    overlapped: dict[str, None] = field(default_factory=dict)
     """Buffers in registers that were computed since a product was issued."""
 
 

@@ -123,7 +123,7 @@ def test_a_filter_of_one_row_is_packed_into_its_own_panel():
 def test_random_programs_stay_within_their_buffers(tmp_path):
     ran = 0
     for seed in range(SEEDS):
-        files = executors.Files.write(make_case(seed), tmp_path / str(seed))
+        files = executors.CaseFiles.write(make_case(seed), tmp_path / str(seed))
         try:
             kernel = executors._kernel(files, "cpu-x86", executors._cpu_machine(files))
         except SepTranError:

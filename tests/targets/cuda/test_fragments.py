@@ -43,7 +43,7 @@ def test_a_wgmma_accumulator_lies_as_the_manual_says() -> None:
 def test_rows_of_an_accumulator_are_the_same_in_the_lanes_of_a_quad() -> None:
     rows = ACCUMULATOR.without(1)
     assert rows.registers == 2
-    assert rows.idle == ((1, 4),)
+    assert rows.replicated == ((1, 4),)
     assert held(rows)[9,] == {(4 + n, 1) for n in range(4)}
 
 
@@ -92,7 +92,7 @@ def test_rows_of_products_of_equal_height_lie_alike() -> None:
 
 
 def test_a_long_row_goes_over_all_threads_and_short_ones_over_a_warp_each() -> None:
-    assert spread((1, 4096), 256, 4).idle == ()
+    assert spread((1, 4096), 256, 4).replicated == ()
     assert [d.stride for d in spread((64, 256), 256, 4).axes[0] if d.place == "thread"] == [32]
 
 

@@ -24,7 +24,7 @@ from septran.tile.nodes import Copy
 
 UNROLLED = 16
 """Chunks of a thread whose addresses are known beside each other, at most."""
-KEPT, EACH = 24, 4
+RESERVED, PER_CHUNK = 24, 4
 """Registers of a role's thread for all else, and for one chunk."""
 
 
@@ -84,7 +84,9 @@ class _Chunks:
         """Loops over a thread's chunks, of which so many are unrolled that registers suffice."""
         context, digits = self.context, register_digits(walk.fragment)
         given = context.state.registers
-        most = UNROLLED if given is None else min(UNROLLED, max(1, (given - KEPT) // EACH))
+        most = UNROLLED
+        if given is not None:
+            most = min(UNROLLED, max(1, (given - RESERVED) // PER_CHUNK))
         if prod(d.extent for d in digits) <= most:
             with walk.over(digits):
                 yield

@@ -31,7 +31,7 @@ ALIGNMENT = 1024
 """Bytes; the pattern of the widest swizzle repeats after so many (`layouts.SWIZZLE_PERIOD`)."""
 
 
-def idle(context: Context, node: Copy, size: int) -> int | None:
+def free_offset(context: Context, node: Copy, size: int) -> int | None:
     """A byte of shared memory from which on `size` of them are free from `node` on.
 
     Free are the tiles of which every fill has been waited for: those of a kernel whose `node`
@@ -150,7 +150,7 @@ def _base(context: Context, node: Copy, panels: int) -> int | None:
         if panels < PANELS and _base(context, node, panels + 1) is not None:
             return held[key][0]
         if size > room - 1024:
-            free = idle(context, node, size)
+            free = free_offset(context, node, size)
             if free is None:
                 return None
             held[key] = (free, panels)

@@ -26,8 +26,8 @@ from septran.targets.cuda.copy.unaligned import (
     FETCH,
     FETCH_WHOLE,
     FETCH_WORD,
-    HERE,
-    TURN,
+    OPAQUE,
+    TRANSPOSE,
     follows,
 )
 from septran.targets.cuda.writer import ROLLED
@@ -38,9 +38,9 @@ from septran.tile.nodes import Copy
 
 WORD = 4
 """Bytes of a register."""
-KEPT, KEPT_AT_EDGES = 32, 48
+RESERVED, RESERVED_AT_EDGES = 32, 48
 """Registers of a thread that hold no data: addresses, loop indices, what is put together."""
-PLENTY = 64
+DEFAULT_REGISTERS = 64
 """Registers for data where no role says how many a thread has."""
 
 
@@ -58,7 +58,7 @@ def copy(context: Context, node: Copy) -> None:
     elif follows(context, node, source, along, lanes):
         _Rows(context, node, source, target, along).issue()
     elif lanes == CHUNK and across is not None:
-        _Turned(context, node, source, target, along, across).issue()
+        _TransposedBlocks(context, node, source, target, along, across).issue()
     else:
         _Elements(context, node, source, target, along).issue()
 
@@ -98,17 +98,17 @@ class _Units(ABC):
         """All units of a copy, of a whole tile without a look at where it ends."""
         writer, whole = self.context.writer, self.whole()
         if whole is None:
-            self._loops(self, KEPT_AT_EDGES)
+            self._loops(self, RESERVED_AT_EDGES)
             return
         condition, quick = whole
         with writer.body() as inner:
-            self._loops(quick, KEPT)
+            self._loops(quick, RESERVED)
         if condition is None:
             for statement in inner:
                 writer.emit(statement)
             return
         with writer.body() as edge:
-            self._loops(self, KEPT_AT_EDGES)
+            self._loops(self, RESERVED_AT_EDGES)
         writer.choose(condition, inner, edge)
 
     def whole(self) -> tuple[Expr | None, _Units] | None:
@@ -120,7 +120,7 @@ class _Units(ABC):
         context, threads = self.context, self.context.threads.count
         counts = [-(-self.node.target.shape[n] // self.steps.get(n, 1)) for n in self.order]
         rounds = -(-prod(counts) // threads)
-        batch = min(_power(rounds), _power(max(1, self._room(kept) // self.words)))
+        batch = _rounded_down(min(rounds, max(1, self._room(kept) // self.words)))
         if batch < rounds:
             context.writer.note(ROLLED)
         with context.loop("part", Index.of(-(-rounds // batch))) as part:
@@ -136,7 +136,7 @@ class _Units(ABC):
         context = self.context
         array = context.writer.allocate("mine", 1, "int32")
         context.writer.store(array, 0, T.Cast("int32", context.lower(context.thread)))
-        _call(context, "septran_here", HERE, array[0])
+        _call(context, "septran_here", OPAQUE, array[0])
         value = T.Cast(context.writer.index_dtype, array[0])
         mine = context.writer.bind("mine", value)
         return context.indices.fresh(mine, 0, context.threads.count - 1)
@@ -144,7 +144,7 @@ class _Units(ABC):
     def _room(self, kept: int) -> int:
         """Registers that a thread has for data."""
         given = self.context.state.registers
-        return PLENTY if given is None else max(0, given - kept)
+        return DEFAULT_REGISTERS if given is None else max(0, given - kept)
 
     def _place(self, unit: Index, counts: Sequence[int]) -> tuple[Index, ...]:
         """The coordinates of a unit's first element."""
@@ -262,7 +262,7 @@ class _Whole(_Rows):
 
 
 @dataclass
-class _Turned(_Units):
+class _TransposedBlocks(_Units):
     """16 rows of four bytes, which become four rows of 16 bytes."""
 
     across: int
@@ -301,7 +301,7 @@ class _Turned(_Units):
         context = self.context
         for first in range(0, self.words, 4):
             words = self.registers(held, number, first, 4)
-            _call(context, "septran_turn", TURN, *words)
+            _call(context, "septran_turn", TRANSPOSE, *words)
         row = context.writer.allocate("row", 4, "uint32")
         for part in range(WORD):
             here = tuple(c + part if n == self.across else c for n, c in enumerate(at))
@@ -357,7 +357,7 @@ class _Elements(_Units):
             context.writer.store(self.target.storage.flat, place, value, self.words)
 
 
-def _power(number: int) -> int:
+def _rounded_down(number: int) -> int:
     """The greatest power of two that is not above a number."""
     return 1 << number.bit_length() - 1
 

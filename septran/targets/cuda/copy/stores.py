@@ -46,7 +46,7 @@ def whole_matrices(source: Storage, region: Region) -> bool:
         return False
     if not region.is_plain or region.shape != source.shape or fragment.extents != source.shape:
         return False
-    if fragment.idle:
+    if fragment.replicated:
         return False
     rows, columns = fragment.axes
     return rows[-1:] == LANES[:1] and columns[-2:] == LANES[1]

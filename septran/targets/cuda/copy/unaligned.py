@@ -125,7 +125,7 @@ __forceinline__ __device__ void septran_fetch_word(unsigned& word, const void* f
 """
 """Bytes `skip` to `count` of the four from an address on; zeros for the others."""
 
-TURN = """\
+TRANSPOSE = """\
 __forceinline__ __device__ void septran_turn(unsigned& a, unsigned& b, unsigned& c, unsigned& d) {
   unsigned low = __byte_perm(a, b, 0x5140), high = __byte_perm(a, b, 0x7362);
   unsigned low2 = __byte_perm(c, d, 0x5140), high2 = __byte_perm(c, d, 0x7362);
@@ -137,7 +137,7 @@ __forceinline__ __device__ void septran_turn(unsigned& a, unsigned& b, unsigned&
 """
 """Four by four bytes: rows become columns."""
 
-HERE = """\
+OPAQUE = """\
 __forceinline__ __device__ void septran_here(int& value) { asm volatile("" : "+r"(value)); }
 """
 """A value that the compiler takes for new here."""

@@ -86,7 +86,7 @@ class Fragment:
             yield digit, weight
 
     @cached_property
-    def idle(self) -> tuple[tuple[int, int], ...]:
+    def replicated(self) -> tuple[tuple[int, int], ...]:
         """``(stride, extent)`` of thread digits that no axis uses: those threads hold copies."""
         found: list[tuple[int, int]] = []
         at = 1
@@ -183,7 +183,7 @@ class Holding:
     @property
     def copies(self) -> int:
         """Threads that hold the same element."""
-        return math.prod(extent for _, extent in self.fragment.idle)
+        return math.prod(extent for _, extent in self.fragment.replicated)
 
 
 def spread(shape: Sequence[int], threads: int, vector: int) -> Fragment:

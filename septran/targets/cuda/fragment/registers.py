@@ -95,7 +95,7 @@ def primary(context: Context, fragment: Fragment) -> Expr | None:
     """Whether this thread is the first of those that hold copies; None without copies."""
     conditions = [
         context.lower(context.thread // stride % extent) == context.writer.index(0)
-        for stride, extent in fragment.idle
+        for stride, extent in fragment.replicated
         if stride < fragment.threads
     ]
     return both(*conditions)

@@ -159,7 +159,7 @@ def gemm(context: Context, node: Compute) -> None:
 def issue(context: Context, node: Compute) -> None:
     """Start a product and commit it as a group."""
     work = WgmmaProduct.of(context, node)
-    _tell_of_sums(context, node)
+    _remark_on_sums(context, node)
     ptx(context, "wgmma.fence.sync.aligned")
     for block in range(work.blocks):
         for start, width in work.parts:
@@ -168,7 +168,7 @@ def issue(context: Context, node: Compute) -> None:
     ptx(context, "wgmma.commit_group.sync.aligned")
 
 
-def _tell_of_sums(context: Context, node: Compute) -> None:
+def _remark_on_sums(context: Context, node: Compute) -> None:
     """Say where the hardware adds with fewer bits than the accumulator has."""
     bits = context.program.machine.instruction(node.instruction).options.get("sum_bits")
     if bits is not None:
@@ -243,14 +243,14 @@ class WgmmaProduct:
         """Return what issues an instruction of so many columns, by its name and text."""
         dtypes = [self.context.buffer(r.buffer).dtype for r in self.node.operands]
         size = itemsize(dtypes[2])
-        turned = (
+        transposed = (
             isinstance(self.left, SharedOperand) and self.left.transposed,
             self.right.transposed,
         )
         shape = f"m64n{width}k{STEP // size}"
         return function(
             f"{shape}.{TYPES[dtypes[0], dtypes[2]]}", width // 2,
-            isinstance(self.left, SharedOperand), turned if size == 2 else None,
+            isinstance(self.left, SharedOperand), transposed if size == 2 else None,
         )  # fmt: skip
 
     def a(self, block: int, step: int) -> Expr:
@@ -297,13 +297,13 @@ class WgmmaProduct:
 
 @functools.cache
 def function(
-    kind: str, count: int, in_shared: bool, turned: tuple[bool, bool] | None
+    kind: str, count: int, in_shared: bool, transposed: tuple[bool, bool] | None
 ) -> tuple[str, str]:
     """A device function that issues ``wgmma.mma_async`` of a `kind`: its name and text.
 
     The accumulator's `count` registers, and A's where it is not `in_shared`, go by a pointer: an
-    operand each would be most of what there is to lower and to print. `turned` says whether A (in
-    shared memory) and B are transposed, for types that can be.
+    operand each would be most of what there is to lower and to print. `transposed` says of A (in
+    shared memory) and of B whether they are, for types that can be.
     """
     whole = kind.endswith(".s8.s8")
     register, letter = ("uint32_t", "r") if whole else ("float", "f")
@@ -311,8 +311,8 @@ def function(
     places = [f"%{n}" for n in range(count + len(a) + 2)]
     left, right, scale = places[count : count + len(a)], places[-2], places[-1]
     flags = [] if whole else [1, 1]
-    if turned is not None:
-        flags += [int(t) for t in (turned if in_shared else turned[1:])]
+    if transposed is not None:
+        flags += [int(t) for t in (transposed if in_shared else transposed[1:])]
     operands = [
         f"{{{', '.join(places[:count])}}}", left[0] if in_shared else f"{{{', '.join(left)}}}",
         right, "add", *map(str, flags),

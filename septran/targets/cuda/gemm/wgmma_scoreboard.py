@@ -21,9 +21,9 @@ from septran.tile.analyses.asynchronous_products import touches
 from septran.tile.nodes import Compute, Copy, Node, Release, Wait, writes
 
 WAIT = "wgmma.wait_group.sync.aligned"
-FEW = 4
+MOST_ROW_REGISTERS = 4
 """Registers of a thread that hold a row's value, not a tile."""
-NEVER = 0xFFFFDEAD
+IMPOSSIBLE_BITS = 0xFFFFDEAD
 """Bits that no arithmetic gives: a NaN other than the hardware's own."""
 
 
@@ -31,14 +31,14 @@ def add(context: Context, node: Compute) -> None:
     """A product has been issued."""
     found = context.state.flight
     found.products.append(node)
-    found.beside.clear()
+    found.overlapped.clear()
 
 
 def note(context: Context, node: Node) -> None:
     """A node was written; it runs beside the products under way."""
     found = context.state.flight
     if found.products and isinstance(node, Copy | Compute) and node not in found.products:
-        found.beside.update(dict.fromkeys(r.buffer for r in writes(node)))
+        found.overlapped.update(dict.fromkeys(r.buffer for r in writes(node)))
 
 
 def settle(context: Context, node: Node | None = None) -> None:
@@ -73,8 +73,8 @@ def _pin(context: Context, found: InFlight) -> None:
     ptxas moves a wait up over arithmetic, which then no longer runs beside them. It does not
     move it over a store to shared memory; this one depends on the results and never happens.
     """
-    values = [v for name in found.beside for v in _values(context, name)]
-    found.beside.clear()
+    values = [v for name in found.overlapped for v in _values(context, name)]
+    found.overlapped.clear()
     if not values:
         return
     at = context.state.pin
@@ -82,7 +82,7 @@ def _pin(context: Context, found: InFlight) -> None:
         at = context.state.pin = context.reserve(4, 4)
     odd: Any = None
     for value in values:
-        same = tirx.reinterpret("uint32", value) == T.uint32(NEVER)
+        same = tirx.reinterpret("uint32", value) == T.uint32(IMPOSSIBLE_BITS)
         odd = same if odd is None else tirx.Or(odd, same)
     place = pointer(context, context.lower(Index.of(at)))
     ptx(context, "st.shared.b32", place, T.uint32(0), pred=odd)
@@ -94,6 +94,6 @@ def _values(context: Context, name: str) -> list[Expr]:
     if storage is None or storage.fragment is None or storage.dtype != "float32":
         return []
     count = storage.fragment.registers
-    if count > FEW:
+    if count > MOST_ROW_REGISTERS:
         return []
     return [storage.flat[context.writer.index(n)] for n in range(count)]

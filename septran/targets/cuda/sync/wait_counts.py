@@ -12,7 +12,7 @@ from septran.ir.index import Var
 from septran.targets.cuda.context import Context
 from septran.tile.nodes import Commit, For, Node, Role, Wait
 
-MOST = 7
+MOST_YOUNGER = 7
 """Younger groups that a wait leaves under way at most. A smaller count is right as well: it
 only waits longer."""
 TRIPS = 24
@@ -43,7 +43,7 @@ def _counts(context: Context) -> dict[tuple[str, object], int]:
             if number in issued:
                 behind = len(issued) - 1 - _last(issued, number)
             key = (node.channel, node.index)
-            found[key] = min(found.get(key, MOST), behind)
+            found[key] = min(found.get(key, MOST_YOUNGER), behind)
     return found
 
 
