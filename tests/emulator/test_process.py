@@ -217,9 +217,9 @@ def test_an_argument_lies_where_its_type_wants_it(size):
     """By chance malloc gives a multiple of 64 now and then: many at once do not all get one."""
     import ctypes
 
-    from septran.emulator.native import placed
+    from septran.emulator.native import aligned_copy
 
-    kept = [placed(bytes([n % 256]) * size, 64) for n in range(64)]
+    kept = [aligned_copy(bytes([n % 256]) * size, 64) for n in range(64)]
     assert not [x for x in kept if ctypes.addressof(x) % 64]
     assert [bytes(x) for x in kept] == [bytes([n]) * size for n in range(64)]
 

@@ -1,4 +1,4 @@
-"""The machine measured: how levels are reported apart, what is written, and that it is a machine."""
+"""The machine measured: how levels are told apart, what is written, and that it is a machine."""
 
 from __future__ import annotations
 
