@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from septran.emulator.errors import EmulationError
-from septran.targets.cuda.copy.unaligned import ALIGN, FETCH, FETCH_WHOLE, FETCH_WORD, TURN
+from septran.targets.cuda.copy.unaligned import ALIGN, FETCH, FETCH_WHOLE, FETCH_WORD, TRANSPOSE
 
 VECTOR = """
 extern "C" __global__ void k(const unsigned char* data, const int* cases, unsigned* out) {
@@ -87,7 +87,7 @@ def test_bytes_behind_the_end_are_not_there_to_read(launch):
 
 def test_four_rows_of_four_bytes_are_turned(launch):
     text = (
-        TURN
+        TRANSPOSE
         + """
     extern "C" __global__ void k(unsigned* words) {
       septran_turn(words[0], words[1], words[2], words[3]);
