@@ -72,20 +72,24 @@ class Access:
     def width(self, at: Sequence[Index], lane: Var, lanes: int) -> int:
         """Return how many elements along `lane` can be moved at once: side by side, and aligned."""
         entries = self.region.at(tuple(at))
+        # A vector is of elements side by side: the lane has to step along the last axis, by one.
         if any(lane in e.variables() for e in entries[:-1]):
             return 1
         last = entries[-1]
         rest = last - Index.of(lane) * last.coefficient(lane)
         if last.coefficient(lane) != 1 or lane in rest.variables():
             return 1
+        # In other layouts neighbours along the last axis need not be neighbours in memory.
         if self.storage.layout.kind not in ("row", "padded", "swizzle"):
             return 1
         if self.storage.dtype == "bool":  # TVM prints a vector of them as one of 16-bit integers
             return 1
+        # One condition guards a whole vector, so none may lie half beyond the edge.
         if self.region.padded and not self._within(entries):
             return 1
         base = self.flat([c.substitute({lane: 0}) for c in at])
         most = CHUNK // itemsize(self.storage.dtype)
+        # `most` is a power of two, so this is one, too; and every address is a multiple of it.
         return math.gcd(divisor(base), lanes, most)
 
     def _within(self, entries: Sequence[Index]) -> bool:

@@ -137,6 +137,8 @@ class Context(WritingScope):
         elif threads.count <= 32:
             self.writer.evaluate(T.cuda.warp_sync())
         else:
+            # Barrier 0 is that of all threads (PTX ISA, bar): those of a role have one of their
+            # own.
             bar, count = T.uint32(threads.barrier), T.uint32(threads.count)
             self.writer.evaluate(T.ptx["bar.sync"](bar, count))
         if self.scratch is not None:
@@ -156,6 +158,7 @@ class Context(WritingScope):
         if threads.first:
             number = self.writer.bind("thread", number - self.writer.index(threads.first))
         self.thread = self.indices.fresh(number, 0, threads.count - 1)
+        # Only a name for now: how much the role needs, and where that lies, is known at the end.
         name = self.writer.name("scratch")
         self.scratch = Scratch(Var(f"@{name}"), tirx.Var(name, "int32"))
         self.indices.bind(self.scratch.base, self.scratch.variable, 0, LARGEST_SHARED // 16)
@@ -223,6 +226,7 @@ def shared_storage(context: Context, buffer: Buffer, offset_bytes: int) -> Stora
     size = itemsize(buffer.dtype)
     alignment = context.program.machine.memory(buffer.memory).alignment
     stage = buffer.layout.elements(buffer.shape, size) * size
+    # Swizzles, boxes and descriptors count from a stage's start as from the buffer's.
     if buffer.stages > 1:
         stage = -(-stage // alignment) * alignment
     return Storage(

@@ -134,12 +134,14 @@ class _Kernel:
     def lower(self, taken: marks.Marks | None = None) -> LoweredNest:
         """Write it."""
         context, names = self.context, used(self.body)
+        # Index maps read them where no node names them: they are parameters, too.
         tables = indirect(self.body)
         head = self._parameters(names.union(tables))
         for name in tables:
             held = context.storages[name]
             context.indices.tables[name] = held.flat, held.shape
         grid = self._decode()
+        # Before `prepare`, which reserves the mbarriers behind the last tile of the plan.
         self._place_shared(names)
         prepare(context, self.body)
         head += marks.begin(context, taken, self.block, grid)
@@ -192,6 +194,7 @@ class _Kernel:
         total = math.prod(sizes)
         rest = context.indices.fresh(self.block, 0, total - 1)
         values: list[Index] = []
+        # The innermost loop goes fastest: the blocks of a cluster have neighbouring numbers.
         for size in reversed(sizes):
             values.insert(0, rest % size)
             rest = rest // size
@@ -285,6 +288,7 @@ def threads(program: TileProgram, body: tuple[Node, ...]) -> int:
     groups = [p.count for p in program.machine.processors if p.name == "WARPGROUP"]
     most = GROUP * (groups[0] if groups else 1)
     count = GROUP
+    # Powers of two, as fragments share out no other number of threads (`spread`).
     while count < most and elements(held) > MOST_HELD * count:
         count *= 2
     return count

@@ -72,6 +72,7 @@ def emit_body(context: Context, body: tuple[Node, ...]) -> None:
             context.emitters.of(context, node)(context, node)
         pingpong.after(context, body, position)
         inflight.note(context, node)
+        # Some thread may still read what the last iteration left in scratch memory.
         if isinstance(node, For):
             context.unsettle()
     with marked(context, "wait for products"):
@@ -171,6 +172,7 @@ def _demanded(
         used.update(dict.fromkeys(n for n in names if context.buffer(n).memory == "REGISTER"))
         if isinstance(node, Compute) and node.instruction in context.emitters.demands:
             for name, fragment in context.emitters.demands[node.instruction](context, node).items():
+                # The first demand wins: where another contradicts it, that statement converts.
                 strict.setdefault(name, fragment)
                 by.setdefault(name, node.instruction)
     return strict, by, used

@@ -77,6 +77,8 @@ class SharedTile:
         along = indices.simplify(along)
         base = base + along // self.swizzle * self.panel
         inside = indices.simplify(along % self.swizzle)
+        # The hardware xors bits 4 and up of an address with bits 7 and up: the number of a chunk
+        # with that of its 128 bytes, as far as the swizzle is wide.
         phase = indices.simplify(at // (128 // self.swizzle) % (self.swizzle // CHUNK))
         if phase.is_constant and phase.constant == 0:
             return indices.lower(base + inside)

@@ -66,6 +66,7 @@ def _emit_through_scratch(
     context.storages[room.name] = room
     whole = Region.whole(room.name, region.shape, statement.valid)
     out = Region(room.name, whole.index, whole.shape, whole.valid)
+    # `keep`: operands that have to be staged, too, go behind the room that was just taken.
     emit_statement(context, replace(statement, target=out), fragment, keep=True)
     finish(context)
     fetch(context, room, target, replace(region, valid=statement.valid))

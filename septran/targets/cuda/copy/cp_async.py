@@ -93,7 +93,9 @@ class _Chunks:
             return
         first, rest = digits[0], digits[1:]
         room = max(1, most // prod(d.extent for d in rest))
+        # A divisor of the extent: no part of the loop is left over for code of its own.
         step = max(n for n in range(1, room + 1) if first.extent % n == 0)
+        # Unrolled by the compiler, all its addresses would be in registers at one time.
         context.writer.note(ROLLED)
         parts = context.loop("part", Index.of(first.extent // step))
         with (
@@ -114,6 +116,7 @@ class _Chunks:
             there = T.Select(exists, there, context.writer.index(0))
             count = T.Select(exists, count, T.uint32(0))
         pointer = self.source.storage.flat.ptr_to([there])
+        # PTX ISA, cp.async: `.cg`, which leaves L1 out, is for 16 bytes; 4 and 8 go by `.ca`.
         kind = "cp.async.cg.shared.global.L2::128B" if self.size == 16 else \
             "cp.async.ca.shared.global"  # fmt: skip
         ptx(context, kind, place, pointer, self.size, count)
@@ -124,5 +127,6 @@ class _Chunks:
         left = indices.simplify(self.node.source.valid[self.along] - at[self.along])
         if self.lanes == 1 or indices.bounds(left)[0] >= self.lanes:
             return T.uint32(self.size)
+        # PTX ISA, cp.async: the bytes of the chunk beyond the source's count become zero.
         some = T.max(T.min(indices.lower(left), self.lanes), 0) * self.width
         return T.Cast("uint32", some)

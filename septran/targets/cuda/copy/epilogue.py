@@ -81,6 +81,8 @@ def _shared_with(ours: tuple[Node, ...], beside: list[Role]) -> frozenset[str]:
     for role in beside:
         for node in nodes(role.body):
             fills = isinstance(node, Copy) and node.channel in waited
+            # A copy's first region is its target: we waited for it, so that nobody writes there
+            # now.
             touched = regions(node)[1:] if fills else regions(node)
             found.update(r.buffer for r in touched)
     return frozenset(found)
@@ -147,9 +149,12 @@ def _base(context: Context, node: Copy, panels: int) -> int | None:
         size = context.threads.count // GROUP * panels * ROWS * SPAN
         memory = context.program.machine.memory("SHARED")
         room = (memory.capacity_bytes or 0) - SPARE - context.shared_bytes
+        # The place is chosen once: who asks for one panel gets that of two, where two fit.
         if panels < PANELS and _base(context, node, panels + 1) is not None:
             return held[key][0]
+        # `reserve` may lose up to 1024 bytes to the alignment.
         if size > room - 1024:
+            # There is none behind the plan's tiles: those that nobody needs any more will do.
             free = free_offset(context, node, size)
             if free is None:
                 return None
@@ -197,6 +202,7 @@ class _Epilogue:
             self.fill(source, at, group, row, column, width, count)
             self.store(at, group * rows + row, column, width)
         with context.writer.when(self.first):
+            # TMA may still read: a block that ends gives up its shared memory.
             ptx(context, "cp.async.bulk.wait_group.read", 0)
 
     @property
@@ -223,6 +229,7 @@ class _Epilogue:
         """Put one panel into shared memory once its last store has been read."""
         context = self.context
         with context.writer.when(self.first):
+            # Bulk groups are counted by thread (PTX ISA): the one that commits them waits for them.
             ptx(context, "cp.async.bulk.wait_group.read", count - 1)
         self.meet(group)
         fragment = source.fragment
@@ -240,6 +247,7 @@ class _Epilogue:
             Index(), at,
         )  # fmt: skip
         put(context, source, tile, mine, GROUP)
+        # Each thread's fence orders its own writes; behind the barrier TMA sees those of all.
         proxy_fence(context)
         self.meet(group)
 

@@ -57,6 +57,7 @@ def copy(context: Context, node: Copy) -> None:
         _Elements(context, node, source, target, along).issue()
     elif follows(context, node, source, along, lanes):
         _Rows(context, node, source, target, along).issue()
+    # For single bytes alone: `septran_turn` permutes the bytes of four registers.
     elif lanes == CHUNK and across is not None:
         _TransposedBlocks(context, node, source, target, along, across).issue()
     else:
@@ -125,6 +126,7 @@ class _Units(ABC):
             context.writer.note(ROLLED)
         with context.loop("part", Index.of(-(-rounds // batch))) as part:
             held, thread = self.hold(batch), self._thread()
+            # Both phases loop over the batch: no write waits before the last read is issued.
             for phase in (units.read, units.write):
                 with context.loop("r", Index.of(batch), unrolled=True) as number:
                     unit = (part * batch + number) * threads + thread
@@ -239,6 +241,7 @@ class _Rows(_Units):
             return None
         last = [Index.of(extent - 1) for extent in region.shape]
         ends = [indices.below(at, valid) for at, valid in zip(last, region.valid, strict=True)]
+        # `septran_fetch_whole` reads the aligned vector behind the last element's, too.
         spare = self.source.flat(last) + CHUNK // self.width
         ends.append(indices.below(spare, int(self.source.storage.flat.shape[0])))
         return both(*ends), _Whole(**vars(self))

@@ -90,6 +90,7 @@ def put(
         group = group[:count]
         numbers = [at.pop(p) for p in group]
 
+        # PTX ISA, stmatrix: lanes 8n to 8n + 7 have the addresses of the rows of matrix n.
         number = context.thread % 32 // 8 % count
         here = base[0] + row + number % 2 * 8 + context.thread % 8
         address = target.address(here, (base[1] + column + number // 2 * 8) * 2)

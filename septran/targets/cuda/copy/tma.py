@@ -81,6 +81,7 @@ def plan(context: Context, copy: Copy) -> TmaLayout:
     )
     if len(axes) == 1:  # a map has at least rows
         row = tensor.shape[axes[0]] * itemsize(tensor.dtype)
+        # The driver wants a multiple of 16, though of a single row no stride is ever used.
         wide = -(-row // 16) * 16
         shape = ((*wanted.extents, 1), (wide,), (*wanted.box, 1))
         wanted = TensorMap(wanted.buffer, wanted.dtype, *shape, swizzle, wanted.name)
@@ -103,6 +104,7 @@ def _deal(pieces: list[tuple[int, int]], parts: int, tile: Buffer, swizzle: int)
     for number, (_, count) in enumerate(pieces):
         if count % parts == 0:
             return number
+    # A part begins where a swizzle's pattern does, after eight rows, or at 128 bytes, as TMA asks.
     width = swizzle or tile.shape[-1] * itemsize(tile.dtype)
     pitch, unit = width, 8 * swizzle or 128
     for number, (size, _) in list(enumerate(pieces))[1:]:
@@ -131,6 +133,7 @@ def _pieces(found: Box, far: Region, tile: Buffer, number: int, swizzle: int) ->
     if number == 0 and swizzle:
         width = swizzle // itemsize(tile.dtype)
         return width, -(-extent // width)
+    # A divisor of the extent, as all boxes of one map have the same size.
     size = max(n for n in range(1, min(extent, LONGEST) + 1) if extent % n == 0)
     return size, extent // size
 
@@ -246,6 +249,7 @@ def _start(context: Context, copy: Copy, near: Region) -> Index:
     if swizzle:
         panel = origin[-1] * size
         byte = byte + panel // pitch * storage.layout.panel_bytes(storage.shape)
+        # TMA permutes chunks by bits of the address in shared memory, whatever the box is.
         if divisor(panel) % pitch or divisor(row) % 8:
             raise unsupported(copy.origin, f"{near} begins inside of a swizzle's pattern")
     else:

@@ -125,6 +125,8 @@ __forceinline__ __device__ void septran_fetch_word(unsigned& word, const void* f
 """
 """Bytes `skip` to `count` of the four from an address on; zeros for the others."""
 
+# CUDA, __byte_perm(x, y, s): digit n of s, from the right, says which byte becomes byte n of the
+# result: 0 to 3 are those of x, 4 to 7 those of y.
 TRANSPOSE = """\
 __forceinline__ __device__ void septran_turn(unsigned& a, unsigned& b, unsigned& c, unsigned& d) {
   unsigned low = __byte_perm(a, b, 0x5140), high = __byte_perm(a, b, 0x7362);

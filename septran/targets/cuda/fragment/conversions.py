@@ -43,6 +43,7 @@ def finish(context: Context) -> None:
     """Let all threads see what was put into the scratch memory."""
     assert context.scratch is not None
     context.sync()
+    # Threads read it from here on: who writes there next has to meet them first (`begin`).
     context.scratch.dirty = True
 
 
@@ -51,6 +52,7 @@ def scratch(context: Context, name: str, shape: tuple[int, ...], dtype: str) -> 
     held = context.scratch
     assert held is not None
     size = itemsize(dtype)
+    # `base` counts chunks of 16 bytes, so that one symbol serves every element type.
     offset = Index.of(held.base) * (16 // size) + held.used // size
     held.used += -(-math.prod(shape) * size // 16) * 16
     held.size = max(held.size, held.used)
@@ -102,6 +104,7 @@ def _inverse(
             same = context.lower(coordinate) == context.lower(entry)
             conditions.append(same)
             continue
+        # `invertible` has refused entries of several axes.
         (number,) = axes
         offset = entry - axis(number)
         at[number] = context.indices.simplify(coordinate - offset)

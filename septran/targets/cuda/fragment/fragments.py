@@ -156,6 +156,7 @@ class Fragment:
 
     def agrees(self, axis: int, other: Fragment, other_axis: int) -> bool:
         """Whether equal coordinates along two axes lie in equal threads, step by step."""
+        # Registers may be numbered otherwise: `RegisterLoop.register` translates digit by digit.
         mine = [(d.extent, d.place, d.place == "thread" and d.stride) for d in self.axes[axis]]
         its = [
             (d.extent, d.place, d.place == "thread" and d.stride) for d in other.axes[other_axis]
@@ -193,10 +194,12 @@ def spread(shape: Sequence[int], threads: int, vector: int) -> Fragment:
     """
     if not shape:
         return Fragment((), threads)
+    # Digits are powers of two; threads beyond the greatest hold copies (`replicated`).
     usable = 1 << threads.bit_length() - 1
     vector = math.gcd(vector, shape[-1])
     chunks = -(-shape[-1] // vector)
     rows = math.prod(shape[:-1])
+    # A warp goes along a row, so that its accesses are neighbours; more only where rows are few.
     wanted = max(WARP, usable // power_of_two(rows))
     lanes = min(power_of_two(chunks), wanted, usable)
     outer = -(-chunks // lanes)

@@ -73,6 +73,7 @@ def infer(
     for split in splits:
         for statement in split.statements:
             work.add(statement)
+    # What is demanded spreads first: only what it does not reach is free.
     for name in strict:
         work.spread_from(name)
     while (largest := work.largest()) is not None:
@@ -129,6 +130,8 @@ class _Inference:
         pins = self.pinned.get(key, set())
         rest = spread([n for a, n in enumerate(shape) if a not in pins], self.threads, self.vector)
         free = iter(rest.axes)
+        # Where statements touch single coordinates of an axis, all of it is in one thread's
+        # registers: spread over threads, most of those that need a coordinate would not hold it.
         axes = [(register(n, FAR << a),) if a in pins else next(free) for a, n in enumerate(shape)]
         self.found.buffers[key] = Fragment.of(axes, self.threads).packed()
         self.spread_from(key)
@@ -166,6 +169,7 @@ class _Inference:
         axes: list[Sequence[Digit]] = [()] * len(shape)
         open_axes = {n for n, extent in enumerate(shape) if extent > 1}
         for mine, its in link.axes:
+            # Only a part of the buffer: this layout would leave the rest of it without a place.
             if shape[its] != self.shapes[link.domain][mine]:
                 return None
             axes[its] = domain.axes[mine]
@@ -187,4 +191,5 @@ class _Inference:
                 return None
             axes[mine] = layout.axes[its]
             open_axes.discard(mine)
+        # An operand that is broadcast tells nothing of the axes that it lacks.
         return None if open_axes else Fragment.of(axes, self.threads).packed()

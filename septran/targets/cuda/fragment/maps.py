@@ -144,6 +144,7 @@ def pieces(
         return [(0, 1, at(Index()))]
     before = walk.steps.get(lane)
     indices = walk.context.indices
+    # A symbol in the place of the lane: what holds of it holds of every vector.
     variable = Var("@lane")
     indices.bind(variable, None, 0, lane.extent - 1)
     general = at(Index.of(variable))
@@ -183,6 +184,7 @@ def emit_statement(
     sources.lane = lane
     outer = [d for d in register_digits(fragment) if d != lane]
     in_memory = target.memory != "REGISTER"
+    # Threads that hold copies each update their own register; memory is written by one.
     with context.writer.when(primary(context, fragment) if in_memory else None), walk.over(outer):
         sources.fetch(statement)
         out = context.writer.allocate("y", lane.extent if lane else 1, target.dtype) \
@@ -222,6 +224,7 @@ def _keep(
 ) -> None:
     """Store into the thread's own register, unless that would spoil elements that exist."""
     inside = None
+    # Where every node touches the same extents nobody reads what lies beyond: no condition.
     if target.name not in context.state.uniform:
         at = walk.coordinates
         inside = exists(context, at, statement.valid, _ragged(statement))

@@ -94,6 +94,7 @@ class CudaArithmetic(Arithmetic):
             name = f"septran_{function}"
             code = EXTREME.format(name=name, function=function)
             return T.cuda.func_call(name, x, y, source_code=code, return_type="float32")
+        # NaN wins: where x is one the condition says so, where y is one the comparison is false.
         x, y = self.writer.bind("a", x), self.writer.bind("b", y)
         first = x > y if function == "max" else x < y
         return tirx.Select(tirx.Or(first, tirx.NE(x, x)), x, y)

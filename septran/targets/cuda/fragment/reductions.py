@@ -52,6 +52,7 @@ def _over_registers(
     neutral = arithmetic.constant(identity(function, target.dtype), target.dtype)
     walk = RegisterLoop(context, fragment)
     lane = lane_digit(fragment)
+    # A vector's elements have to go into one result.
     if lane is not None and lane not in fragment.axes[statement.axis]:
         lane = None
     sources = Sources(context, walk, staged, lane=lane)
@@ -85,7 +86,9 @@ def _lanes(fragment: Fragment, axis: int) -> tuple[list[int], list[Digit]]:
     for digit in fragment.axes[axis]:
         if digit.place != "thread":
             continue
+        # Shuffles stay inside of a warp: the rest of the digit goes through shared memory.
         within = max(1, min(digit.extent, WARP // digit.stride)) if digit.stride < WARP else 1
+        # A butterfly: partners differ in one bit, so after one exchange a bit all have the whole.
         inside += [digit.stride << n for n in range(within.bit_length() - 1)]
         if digit.extent > within:
             across.append(Digit(digit.extent // within, "thread", digit.stride * within))
@@ -109,6 +112,7 @@ def _over_lanes(
 def shuffle(context: Context, value: Expr, stride: int) -> Expr:
     """The value of the lane whose number differs in one bit."""
     dtype = str(value.ty.dtype)
+    # CUDA shuffles integers of 32 and 64 bits only.
     short = dtype in ("bool", "int8", "uint8", "int16", "uint16")
     moved = context.arithmetic.convert(value, "int32") if short else value
     kind = "int32" if short else dtype
@@ -133,6 +137,7 @@ def _over_warps(
     room = scratch(context, "%warps", (registers, threads), target.dtype)
     base = Index.of(room.offset)
     with context.loop("r", registers, unrolled=True) as number:
+        # A row for each register: neighbouring threads write neighbouring words.
         spot = context.lower(base + number * threads + context.thread)
         writer.store(room.flat, spot, writer.load(target.flat, context.lower(number)))
     finish(context)

@@ -47,10 +47,12 @@ class LdmatrixOperand:
 
         `wide` orders the matrices: ``A`` by rows first, ``B`` by the summed axis first.
         """
+        # PTX ISA, ldmatrix: `.trans` exchanges elements of 16 bits.
         if not self.direct and self.size != 2:
             self._gather(target, first, count, other, step, wide)
             return
         lane = self.context.thread % 32
+        # PTX ISA, ldmatrix: lanes 8n to 8n + 7 have the addresses of the rows of matrix n.
         number = lane // 8 % count
         across, along = (number % 2, number // 2) if wide == "A" else (number // 2, number % 2)
         row, byte = self._place(other, step, across, along, lane % 8)
@@ -74,6 +76,7 @@ class LdmatrixOperand:
         lane = self.context.thread % 32
         for n in range(count):
             across, along = (n % 2, n // 2) if wide == "A" else (n // 2, n % 2)
+            # PTX ISA, mma: lane l holds row (of B: column) l / 4, and of the sum the word l % 4.
             place = other + across * 8 + lane // 4
             k = (lane % 4 + along * 4) * packed + step * 8 * packed
             value: Expr = None

@@ -63,6 +63,8 @@ class Warps:
         for down in (n for n in range(1, down_most + 1) if down_most % n == 0):
             across = math.gcd(columns // COLUMNS, count // down)
             traffic = rows // down + columns // across
+            # As many warps as can have a part; then the least that each loads: its rows and
+            # columns.
             choices.append((-down * across, traffic, down, across))
         _, _, down, across = min(choices)
         return Warps(down, across, count // down)
@@ -71,6 +73,7 @@ class Warps:
         """The accumulator; with `whole` what each warp needs of A: all of its rows."""
         across = 1 if whole else self.across
         width = columns // COLUMNS // across
+        # PTX ISA, mma.m16n8: a lane holds rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the next.
         row = [
             thread(self.down, 32 * self.abreast),
             register(rows // ROWS // self.down, width * 4),
@@ -175,6 +178,7 @@ class _Product:
         """One step along the summed axis: load what it needs, multiply all pairs."""
         for i in range(0 if self.in_registers else self.down):
             self.a.load(self.lefts, i * 4, 4, self.row + i * ROWS, step, "A")
+        # One ldmatrix brings two blocks of columns; of an odd number the last comes alone.
         for j in range(0, self.across, 2):
             count = 4 if j + 1 < self.across else 2
             self.b.load(self.rights, j * 2, count, self.column + j * COLUMNS, step, "B")

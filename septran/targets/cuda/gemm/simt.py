@@ -38,6 +38,7 @@ def thread_tiles(shape: tuple[int, ...], threads: int) -> Fragment:
     """Rows go round the threads, columns in vectors of up to four."""
     rows, columns = shape[-2:]
     usable = 1 << threads.bit_length() - 1
+    # From rows and threads alone: products with as many rows have them in the same threads.
     down = min(power_of_two(rows), 1 << usable.bit_length() // 2)
     across = usable // down
     inner = min(4, power_of_two(-(-columns // across)))
@@ -77,6 +78,8 @@ class _Gemm:
         at, limit = self.walk.coordinate(axis), self.valid[axis]
         if self.context.indices.surely_below(at, limit):
             return at
+        # Threads beyond the edge do the last one once more, and nobody stores that: no condition
+        # around loads.
         return minimum(at, limit - 1)
 
     def register(self) -> Index:
@@ -101,6 +104,7 @@ def emit_simt(context: Context, node: Compute) -> None:
     )  # fmt: skip
     clear_accumulator(context, node)
     size = max(itemsize(a.storage.dtype), itemsize(b.storage.dtype))
+    # It divides the number of steps, so that none are left over.
     chunk = math.gcd(divisor(steps), min(MOST_STEPS, 16 // size))
     with context.loop("step", context.indices.simplify(steps // chunk)) as trip:
         left = _load(gemm, a, 0, trip * chunk, chunk)

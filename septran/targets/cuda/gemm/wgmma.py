@@ -49,6 +49,7 @@ def accumulator(rows: int, columns: int, threads: int) -> Fragment:
     """Return wgmma's fragment of a product, and of A: equal parts of the rows a warpgroup."""
     groups = threads // GROUP
     blocks = rows // (ROWS * groups)
+    # PTX ISA, wgmma, fragment D: a warp has 16 rows, a lane rows l / 4 and l / 4 + 8 of them.
     row = [
         thread(groups, GROUP),
         register(blocks, columns // 2),
@@ -141,6 +142,7 @@ def matrix(context: Context, node: Compute, region: Region, summed: int) -> Shar
     if not found.swizzle or found.step != 1:
         what = f"{region.buffer} is laid out as {found.storage.layout}"
         raise unsupported(node.origin, f"wgmma cannot read {region}: {what}")
+    # A pattern that begins elsewhere would need the descriptor's base offset, which is 0 here.
     if divisor(found.row) % 8 or divisor(found.byte) % found.swizzle:
         raise unsupported(node.origin, f"wgmma reads whole panels of eight rows, not {region}")
     result = SharedOperand(found, found.along, summed)
@@ -160,6 +162,7 @@ def issue(context: Context, node: Compute) -> None:
     """Start a product and commit it as a group."""
     work = WgmmaProduct.of(context, node)
     _remark_on_sums(context, node)
+    # PTX ISA: before the first wgmma, and after any other access to the registers of the sums.
     ptx(context, "wgmma.fence.sync.aligned")
     for block in range(work.blocks):
         for start, width in work.parts:
@@ -274,6 +277,7 @@ class WgmmaProduct:
         """A matrix descriptor for the part at a byte of shared memory."""
         context = self.context
         offset = context.indices.simplify(offset)
+        # Without the constant: descriptors of one operand then differ by what is added last.
         at = address(context, context.lower(offset - offset.constant))
         fixed = (offset.constant >> 4) + (operand.leading >> 4 << 16)
         low = ((at & T.uint32(WINDOW - 1)) >> T.uint32(4)) + T.uint32(fixed)

@@ -50,6 +50,7 @@ def settle(context: Context, node: Node | None = None) -> None:
     needed = [n for n, p in enumerate(products) if node is None or _needs(context, node, p)]
     if needed:
         _pin(context, found)
+        # Those younger than the last one that is needed may go on.
         ptx(context, WAIT, len(products) - 1 - needed[-1])
         del products[: needed[-1] + 1]
 
@@ -61,6 +62,7 @@ def _needs(context: Context, node: Node, product: Compute) -> bool:
         case Release():
             buffers = context.program.channel(node.channel).buffers
             return any(r.buffer in buffers for r in product.operands)
+        # A wait for a copy touches no operand; what a loop or a barrier does is not looked into.
         case Wait():
             return False
         case _:

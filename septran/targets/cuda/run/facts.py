@@ -76,6 +76,7 @@ def blocks_per_unit(launch: KernelLaunch, figures: KernelFigures, machine: Machi
     limits = unit_limits(machine)
     if not limits or not launch.block:
         return None
+    # Registers go to whole warps; the system keeps some shared memory of each block.
     warps = -(-launch.block // WARP)
     each = -(-figures.registers * WARP // REGISTER_UNIT) * REGISTER_UNIT
     shared = launch.shared_bytes + figures.static_shared_bytes + RESERVED

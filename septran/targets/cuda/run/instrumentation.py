@@ -156,6 +156,7 @@ def marked(context: Context, what: Node | str) -> Iterator[None]:
         return
     with context.writer.body() as inside:
         yield
+    # A wait that turned out to be none has no time.
     if not inside:
         return
     now = T.cuda.func_call("septran_now", source_code=NOW, return_type="int64")

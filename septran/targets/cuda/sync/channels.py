@@ -110,6 +110,7 @@ def begin(context: Context, body: tuple[Node, ...]) -> None:
                 ptx(context, init, ring.full(context, slot), T.uint32(ring.arrivals))
                 arrivals = ring.readers * max(1, len(ring.peers))
                 ptx(context, init, ring.empty(context, slot), T.uint32(arrivals))
+        # The first fence is for arrivals of other blocks, the second one for TMA.
         ptx(context, "fence.mbarrier_init.release.cluster")
         ptx(context, "fence.proxy.async.shared::cta")
     if any(r.peers for r in made):
@@ -173,6 +174,7 @@ def _ring(context: Context, channel: Channel, body: tuple[Node, ...]) -> Barrier
     found.readers = (GROUP * sum(r.count for r in readers) or context.block) // WARP
     if not boxes:
         found.arrivals = GROUP * sum(r.count for r in fillers) if fillers else context.block
+    # A warp arrives once for all its lanes (`_gathered`).
     if found.gathers:
         found.arrivals //= WARP
     found.fills = dict(_fills(channel.name, body))
@@ -290,6 +292,8 @@ def place(context: Context, found: BarrierRing, index: Index, side: str) -> tupl
         shift = T.Cast("uint32", context.lower(slot))
         parity = T.Cast("int32", T.bitwise_and(T.shift_right(bits, shift), T.uint32(1)))
         return slot, parity ^ T.int32(1) if side == "empty" else parity
+    # PTX ISA, mbarrier: a wait for the parity of the phase before the current one passes at once,
+    # so the first fill of each stage waits for nobody.
     turn = context.indices.simplify(index // stages + (1 if side == "empty" else 0))
     return slot, context.lower(turn % 2)
 
@@ -319,9 +323,11 @@ def wait(context: Context, node: Wait) -> None:
     found = ring(context, node.channel)
     if found.mbarriers:
         await_barrier(context, found, node.index, "full")
+        # Threads wrote it, by cp.async or themselves, and wgmma reads it by the async proxy.
         if not found.boxes and read_by_proxy(context.program, found.channel.buffers):
             proxy_fence(context)
     elif found.inward:
+        # A group is complete for the thread that issued it; the barrier tells all.
         ptx(context, "cp.async.wait_group", pending(context, node))
         if read_by_proxy(context.program, found.channel.buffers):
             proxy_fence(context)
@@ -338,6 +344,7 @@ def release(context: Context, node: Release) -> None:
     if not found.mbarriers:
         return  # who fills the stage again meets its readers first
     slot = context.indices.simplify(node.index % found.channel.stages)
+    # All lanes have read before one of them arrives for the warp.
     context.writer.evaluate(T.cuda.warp_sync())
     if found.peers:
         told = context.lower(context.thread % WARP) < context.writer.index(len(found.peers))
@@ -372,6 +379,7 @@ def acquire(context: Context, node: Acquire) -> None:
         return
     with leader(context):
         slot = await_barrier(context, found, node.index, "empty")
+        # The one arrival of the phase, and the bytes after which it is complete.
         expect = "mbarrier.arrive.expect_tx.shared.b64"
         size = sum(fill_bytes(context, c) for c in found.fills[node.channel, node.index])
         ptx(context, expect, found.full(context, slot), T.uint32(size))
@@ -379,6 +387,7 @@ def acquire(context: Context, node: Acquire) -> None:
 
 def _meet_readers(context: Context, found: BarrierRing, node: Acquire) -> None:
     """A barrier before a stage is filled again, where the one of a wait does not do."""
+    # Before its first fill nobody reads a stage.
     fresh = not found.restarts and context.indices.bounds(node.index)[1] < found.channel.stages
     if not fresh and id(node) not in context.state.covered:
         context.sync()
@@ -396,6 +405,7 @@ def commit(context: Context, node: Commit) -> None:
         _gathered(context, found, node)
     elif found.mbarriers:
         slot = context.indices.simplify(node.index % found.channel.stages)
+        # `noinc`: the arrivals of all filling threads are in the barrier's count from the start.
         arrive = "cp.async.mbarrier.arrive.noinc.shared.b64"
         ptx(context, arrive, found.full(context, slot))
     else:

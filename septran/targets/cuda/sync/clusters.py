@@ -85,6 +85,7 @@ class Cluster:
         pattern = 0
         for digits in itertools.product(*(range(extent) for _, extent in over)):
             steps = (strides[v] * n for v, n in zip(names, digits, strict=True))
+            # PTX ISA, `.multicast::cluster`: bit r stands for the block of rank r.
             pattern |= 1 << sum(steps)
         shift = Index()
         for variable, _ in self.loops:

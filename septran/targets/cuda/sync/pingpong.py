@@ -59,6 +59,7 @@ def _edge(context: Context, body: tuple[Node, ...], position: int, step: int) ->
     if context.state.pingpong is None or not asynchronous(program, body[position]):
         return False
     position += step
+    # Waits and releases between two products do not end a run.
     while 0 <= position < len(body) and isinstance(body[position], Wait | Release):
         position += step
     return not (0 <= position < len(body) and asynchronous(program, body[position]))

@@ -32,6 +32,7 @@ def emit_for(context: Context, loop: For) -> None:
     context.loops.pop(loop.variable.name, None)
     with marked(context, "wait for products"):
         ptx(context, WAIT, 0)
+    # The last product's stages: each iteration released those of the one before.
     last = context.indices.simplify(loop.extent - 1)
     for node in loop.body:
         if isinstance(node, Release):
@@ -77,6 +78,7 @@ def _steady(context: Context, loop: For, node: Node, index: Index) -> None:
             channels.wait(context, node)
         case Compute():
             wgmma.issue(context, node)
+            # All but the product just issued are complete: what the one before it read is free.
             ptx(context, WAIT, 1)
             releases = [n for n in loop.body if isinstance(n, Release)]
             begun = context.lower(index) > context.writer.index(0)

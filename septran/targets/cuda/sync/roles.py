@@ -106,6 +106,7 @@ def _place(context: Context, body: tuple[Node, ...]) -> None:
         for number, at in enumerate(group):
             role = body[at]
             assert isinstance(role, Role)
+            # Named barrier 0 is the whole block's.
             context.state.roles[id(role)] = Threads(first, _size(role), number + 1)
             first += _size(role)
     for node in body:
@@ -129,6 +130,8 @@ def emit_role(context: Context, role: Role) -> None:
         if role.registers is not None and any(n is role for n in context.state.body):
             context.state.alone = True
             count = _registers(context, role)
+            # PTX ISA, setmaxnreg: `.dec` gives registers to the block's pool, `.inc` waits for
+            # them.
             change = "dec" if count < _at_launch(context) else "inc"
             ptx(context, f"setmaxnreg.{change}.sync.aligned.u32", count)
             context.state.registers = count
@@ -190,6 +193,7 @@ def _run(context: Context, role: Role, threads: Threads) -> None:
         with lane(context, role.name, threads):
             enter(context, threads, role.body, role)
         return
+    # elect.sync wants a converged warp: one enters, and one of its lanes goes on.
     first = context.number < context.writer.index(threads.first + 32)
     with context.writer.when(first), context.writer.when(elected()):
         channels.enter(context, role.body)

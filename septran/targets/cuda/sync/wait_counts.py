@@ -29,6 +29,7 @@ def pending(context: Context, node: Wait) -> int:
 def _counts(context: Context) -> dict[tuple[str, object], int]:
     found: dict[tuple[str, object], int] = {}
     for values in _corners(context):
+        # Groups of cp.async and bulk groups are counted apart.
         order: dict[bool, list[tuple[str, int]]] = {True: [], False: []}
         for node, known in _run(context, context.state.body, dict(values)):
             inward = _inward(context, node.channel)
