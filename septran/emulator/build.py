@@ -26,6 +26,7 @@ from septran.user_folder import unsafe, user_folder
 _HERE = Path(__file__).parent
 NAMES = ("g++", "c++", "clang++")
 SECONDS = 600
+# CUDA text reads the same bytes as several types, and its warnings are not the user's to mend.
 COMMON = ("-std=c++17", "-fPIC", "-w", "-fno-strict-aliasing", "-fno-math-errno", "-pthread")
 KERNEL = (
     "-O1", "-g1", "-fsanitize=thread", "-fno-tree-sra", "-fno-tree-loop-distribute-patterns",
@@ -162,6 +163,7 @@ def _sources() -> str:
 @functools.cache
 def _fingerprint() -> str:
     """Return what else than its text a library depends on: processor and compiler."""
+    # With -march=native a library is of this processor alone.
     processor = ""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -186,6 +188,8 @@ def _kept(name: str, make: Callable[[Path], object]) -> Path:
         make(fresh)
         digest = Path(staging) / "digest"
         digest.write_text(hashlib.sha256(fresh.read_bytes()).hexdigest(), encoding="ascii")
+        # Renaming is atomic: another process sees all of a file or none. What is replaced between
+        # the file and its digest does not fit, and is made anew.
         fresh.replace(found)
         digest.replace(seal)
     return found

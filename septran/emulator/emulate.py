@@ -46,6 +46,8 @@ DOCUMENTED = 2
 """``Checks`` of runtime/interface.h: what documents ask for, and not all hardware does."""
 RECORDS = 1 << 18
 """Records of a trace that are kept of one launch."""
+# Bytes that a block can ask for by compute capability: 163, 227 and, of others, 99 KiB (CUDA
+# programming guide, technical specifications).
 _SHARED = {"80": 166912, "87": 166912, "90": 232448, "100": 232448, "103": 232448}
 _NUMPY = {"bool": "uint8"}
 
@@ -250,6 +252,7 @@ class _Run:
             np.frombuffer(blob, dtype).copy()
             for blob, dtype in zip(blobs, (CONFLICT, RECORD), strict=True)
         )
+        # From addresses of the worker, where the library lay anywhere, to those of the file.
         for found in (conflicts, records):
             found["site"][found["site"] > 0] -= np.uint64(result["base"])
         self.conflicts.append(conflicts)

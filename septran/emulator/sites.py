@@ -27,6 +27,7 @@ def origin_of(lines: Sequence[str], line: int) -> str:
         text = lines[at]
         if not text.strip():
             continue
+        # A comment inside of a nested block that has ended is of other statements.
         if _indent(text) <= depth and (found := _COMMENT.match(text.strip())):
             return found[1].strip()
         if re.match(r"\}?\s*(extern|__global__|__device__|__forceinline__|static)\b", text):

@@ -79,6 +79,7 @@ def _assembly(source: str) -> str:
             code = translate(statement, number)
         except UnknownInstructionError as error:
             raise _located(error, source, statement.start) from None
+        # The C++ is in one line: as many line ends as before keep the numbers of those below.
         lines = source.count("\n", statement.start, statement.end)
         parts += [source[at : statement.start], code, "\n" * lines]
         at = statement.end

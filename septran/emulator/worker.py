@@ -149,6 +149,7 @@ def _end_with_the_parent(channel: socket.socket) -> None:
 def main() -> None:
     """Answer requests until there are no more."""
     channel = socket.socket(fileno=int(sys.argv[1]))
+    # A thread, as the kernel may keep this one busy for ever.
     watch = threading.Thread(target=_end_with_the_parent, args=(channel.dup(),), daemon=True)
     watch.start()
     worker = EmulatorWorker()

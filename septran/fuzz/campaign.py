@@ -125,6 +125,7 @@ def run_case(case: RandomCase, options: ExecutorOptions | None = None) -> CaseOu
             try:
                 worst = max(worst, run(files))
                 ran.append(name)
+            # Before its base class: a result that is wrong is no refusal.
             except WrongResultError as error:
                 return CaseOutcome(case, "wrong", name, str(error), worst, tuple(ran))
             except SepTranError as error:

@@ -166,6 +166,7 @@ def affordable(case: RandomCase) -> RandomCase:
     """Double the smallest tiles of a case until the reference takes at most `MOST_STEPS` steps."""
     tunables = dict(case.tunables)
     while tunables and _steps(case, tunables) > MOST_STEPS:
+        # The smallest tile costs most steps, and doubling it halves their number.
         smallest = min(tunables, key=lambda name: tunables[name])
         if tunables[smallest] >= LARGEST_TILE:
             break

@@ -37,6 +37,7 @@ class Choices:
         else:
             position = len(self._drawn)
             number = self._given[position] if position < len(self._given) else 0
+            # Shortened traces answer other questions than they were drawn for, of other bounds.
             number = min(number, bound - 1)
         self._drawn.append(number)
         return number
@@ -51,6 +52,7 @@ class Choices:
 
     def chance(self, percent: int) -> bool:
         """Return whether something happens that does so in `percent` of a hundred programs."""
+        # So that the draw 0, the simplest, is always no.
         return self.below(100) >= 100 - percent
 
     def some(self, options: Sequence[T], most: int) -> list[T]:
@@ -86,6 +88,7 @@ def simpler(trace: Trace, fails: Callable[[Trace], bool], tries: int = 300) -> T
 def _candidates(trace: Trace) -> Iterator[Trace]:
     """Yield simpler neighbours, the greatest simplifications first."""
     size = len(trace)
+    # Halves first, as delta debugging does: few tries take most of a trace away.
     step = max(1, size // 2)
     while step:
         for start in range(size - step, -1, -step):

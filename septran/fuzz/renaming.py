@@ -51,6 +51,7 @@ def renamed(operator: str, name: Callable[[str], str] = "my_{}".format) -> Renam
         if word not in flags and not keyword.iskeyword(word)
     }
     renamer = _Renamer(tasks, dims, flags, name)
+    # A file's last composite is its entry.
     last = [d for d in definitions if isinstance(d, ast.FunctionDef) and d.name == entry]
     others = [d for d in definitions if d not in last]
     body = [renamer.visit(d) for d in (*others, *last)]

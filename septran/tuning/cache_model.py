@@ -143,6 +143,7 @@ class CacheModel:
             if isinstance(node, For):
                 found[node.variable] = most_iterations((*loops, node))[-1]
         for loops, _ in self.spread:
+            # A unit gets a run of iterations: all of the inner loops', then of the outer ones.
             left = -(-math.prod(found[x.variable] for x in loops) // self._used(loops))
             for loop in reversed(loops):
                 mine = min(found[loop.variable], left)
@@ -173,6 +174,8 @@ class CacheModel:
             active = self._used(nest)
             every = math.prod(most_iterations(nest))
             mine = math.prod(self.trip_counts[x.variable] for x in nest)
+            # `trip_counts` are rounded up loop by loop, which together may be more than a unit's
+            # part.
             return active, -(-every // active) / mine if mine else 0.0
         largest = max(math.prod(r.shape) for node in step.nodes for r in _all(node))
         if self.units == 1 or largest < PARALLEL_ELEMENTS or not _shared(step):
@@ -193,10 +196,12 @@ class CacheModel:
         if whole is None:
             self.unknown.add(f"the bandwidth of {memory.name}")
             return None
+        # What one core has for itself it shares with nobody.
         if self.machine.depth(memory.visible_to) > 0:
             return whole
         alone = memory.unit_bytes_per_second or whole
         if writing and memory.bytes_per_second:
+            # The file has what one unit reads: it writes as much slower as all units together do.
             alone *= whole / memory.bytes_per_second
         return min(alone, whole / active)
 
@@ -210,6 +215,8 @@ class CacheModel:
                 continue
             apart = distance
             if self.machine.depth(memory.visible_to) == 0:
+                # Others touch as much in a shared cache meanwhile, but no more than the program
+                # has.
                 apart = min(distance * active, max(self.everything, distance))
             least, most = (part * memory.capacity_bytes for part in RETAINED)
             kept = min(1.0, max(0.0, (most - apart) / (most - least)))
@@ -415,11 +422,15 @@ class _Work:
         if rate is None:
             self.model.unknown.add(f"the throughput of {node.instruction}")
         else:
+            # What instructions do, in whole vectors and groups; the amount is what the product
+            # needs.
             busy = 2 * m * vectors * lanes * steps * group / rate * calls
             self.model.times.add(
                 "compute", node.instruction, 2 * m * n * k * calls * self.active, busy
             )
         held = 0 if self._fused else vectors * strips
+        # In each step vectors of B for every strip, and an element of each row of A for every
+        # panel.
         loads = steps * (held + m * panels)
         loaded = loads * calls * self.model.registers.bytes
         return max(busy, self._innermost_transfer(loaded, writing=False))

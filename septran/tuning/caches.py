@@ -158,6 +158,7 @@ def _latencies(loops: Any, sizes: Sequence[int]) -> dict[int, float]:
 
 def _latency(loops: Any, links: Any, size: int) -> Figure:
     links.lay(size)
+    # Once before it is timed, so that lines are where they will be found again.
     links.follow(min(MOST_STEPS * 4, size // loops.LINE))
 
     def follow(times: int) -> float:
@@ -201,6 +202,7 @@ def spans(machine: Machine, sizes: Sequence[Size], most: int) -> Iterator[Span]:
         held = size.bytes
         if not held:
             continue
+        # Half-way, by ratio, from the end of the cache before to that of this one.
         chase_bytes = int(math.sqrt(before * held)) if before else held // 4
         shared = machine.depth(machine.memory(size.name).visible_to) == 0
         yield Span(size.name, held // 2 if before else held // 4, chase_bytes, shared, size)

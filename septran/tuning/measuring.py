@@ -78,6 +78,8 @@ class MeasuringWorker:
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             folders = os.pathsep.join(path for path in sys.path if path)
+            # A session of its own, so that `close` ends what it started, too; the same packages as
+            # here.
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": folders},

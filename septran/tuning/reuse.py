@@ -108,6 +108,7 @@ class Reuse:
         missing = before = self.size(region, ())
         inside: list[Var] = []
         times = math.prod(self.trip_counts[loop.variable] for loop in step.loops)
+        # Outwards: what is found near in an inner loop is not looked for in an outer one.
         for nest in reversed(around):
             earlier, distance = self._earlier(nest, own, region.buffer)
             found = min(missing, earlier)
@@ -120,10 +121,12 @@ class Reuse:
             inside.append(nest.loop.variable)
             distinct = self.size(region, inside)
             times //= max(1, count)
+            # The part that is new in each iteration; the rest was touched one iteration before.
             kept = min(1.0, distinct / (before * count)) if before and count else 1.0
             if kept < 1:
                 yield Use(missing * count * (1 - kept) * times, self.footprint(nest))
             missing, before, own = missing * count * kept, distinct, nest
+        # Nothing in the program touched it before: the last call of the kernel did.
         if missing > 0:
             yield Use(missing, self.footprint(around[0]))
 
@@ -148,6 +151,7 @@ class Reuse:
             _distinct(entry, extent, known)
             for entry, extent in zip(region.index, buffer.shape, strict=True)
         )
+        # Bounds of single coordinates may allow more than there are calls for.
         most = math.prod(shape) * math.prod(self.trip_counts[v] for v in varying)
         return min(count, most) * itemsize(buffer.dtype)
 

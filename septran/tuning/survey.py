@@ -62,6 +62,7 @@ def survey(machine: Machine, rounds: int = ROUNDS, largest: int = caches.LARGEST
     memory = caches.memory_probes(spans, loops, cores, largest)
     sample([*probes.values(), *memory.values()], rounds, loops.use_threads)
     levels = tuple(caches.levels(spans, memory, loops, cores))
+    # The latencies above were measured on one thread.
     loops.use_threads(cores)
     rates = {name: probe.rate for name, probe in probes.items()}
     found = {

@@ -105,6 +105,7 @@ def _cluster_wait(_: PtxInstruction) -> str:
 
 @INSTRUCTIONS(r"fence\.proxy\.async(\.(global|shared::(cta|cluster)))?")
 def _proxy(i: PtxInstruction) -> str:
+    # Of global memory nobody keeps who wrote it: docs/emulator.md, limits.
     return "emu::fence_proxy_async();" if not i.has("global") else ";"
 
 
@@ -118,6 +119,7 @@ def _init_fence(_: PtxInstruction) -> str:
     r"|fence\.proxy\.(alias|tensormap\S*)|prefetch\S*|griddepcontrol\.\w+|applypriority\S*)"
 )
 def _nothing(_: PtxInstruction) -> str:
+    # Threads of a block are fibers, one at a time: only the host compiler could reorder.
     return '__asm__ volatile("" ::: "memory");'
 
 

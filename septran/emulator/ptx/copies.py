@@ -39,6 +39,7 @@ def _wait(i: PtxInstruction) -> str:
 
 @INSTRUCTIONS(r"cp\.async\.wait_all")
 def _wait_all(_: PtxInstruction) -> str:
+    # PTX ISA, cp.async.wait_all: as a commit and a wait for all groups.
     return "emu::copy_commit(); emu::copy_wait(0);"
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from septran.emulator.errors import UnknownInstructionError
 from septran.emulator.inline_asm import AsmOperand, split
 
+# Floats of 16 bits are held as their bits: only the operations of `floats` convert them.
 TYPES = {
     "pred": "bool", "b8": "uint8_t", "u8": "uint8_t", "s8": "int8_t", "b16": "uint16_t",
     "u16": "uint16_t", "s16": "int16_t", "f16": "uint16_t", "bf16": "uint16_t",
@@ -46,6 +47,8 @@ _RUNTIME = {
     "%cluster_nctaid.x": "cluster_blocks", "%clusterid.x": "cluster",
     "%nclusterid.x": "clusters", "%smid": "sm", "%dynamic_smem_size": "shared_bytes",
 }  # fmt: skip
+# Clusters lie along x, so that y and z are those of blocks. An H200 has 132 multiprocessors, and
+# the system keeps 1024 bytes of shared memory.
 _CONSTANTS = {
     "%cluster_ctaid.y": "0u", "%cluster_ctaid.z": "0u", "%cluster_nctaid.y": "1u",
     "%cluster_nctaid.z": "1u", "%clusterid.y": "emu::block_index().y",

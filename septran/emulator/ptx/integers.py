@@ -59,6 +59,7 @@ def _multiply_24(i: PtxInstruction) -> str:
 
 
 def _product_24(i: PtxInstruction) -> str:
+    # Up and down by eight bits: the lower 24 are left, with their sign where they have one.
     wide = "int64_t" if typed(i).startswith("int") else "uint64_t"
     a, b = (f"({wide})({i.value(n, typed(i))} << 8) / 256" for n in (1, 2))
     return f"({typed(i)})((({a}) * ({b})) >> {16 if i.has('hi') else 0})"
@@ -139,6 +140,7 @@ def _extreme_pairs(i: PtxInstruction) -> str:
 
 @INSTRUCTIONS(r"abs\.s(16|32|64)")
 def _absolute(i: PtxInstruction) -> str:
+    # Negated as unsigned: C++ leaves the negative of the least number undefined.
     value, unsigned = i.value(1, typed(i)), _unsigned(typed(i))
     return i.set(0, f"{value} < 0 ? ({unsigned})-({unsigned})({value}) : ({unsigned}){value}")
 

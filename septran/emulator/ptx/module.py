@@ -163,6 +163,7 @@ class _Writer:
         name = f"v{scope.number}_{identifier(v.name)}"
         if v.space == "shared":
             self.statics += 1
+            # Not the number of another function's variable: headers stand on lines of their own.
             number = 1000 * (self.function.line + 1) + self.statics
             scope.symbols[v.name] = PtxSymbol("uint32_t", name)
             call = f"emu::static_shared({number}, {v.bytes}, {v.align})"

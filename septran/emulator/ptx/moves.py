@@ -64,6 +64,7 @@ def _comparison(i: PtxInstruction, name: str, a: int, b: int, part: int | None =
         left, right = (f"emu::{half}::of((uint16_t)({i.value(n, type_)}{shift}))" for n in (a, b))
     else:
         type_ = TYPES[kind]
+        # PTX ISA, setp: these four compare as unsigned, whatever the type says.
         if name in ("lo", "ls", "hi", "hs"):
             type_ = type_.replace("int", "uint").replace("uuint", "uint")
         left, right = i.value(a, type_), i.value(b, type_)
@@ -73,6 +74,7 @@ def _comparison(i: PtxInstruction, name: str, a: int, b: int, part: int | None =
         test = _COMPARISONS[name[:-1]].format(a=left, b=right)
         return f"(emu::unordered({left}, {right}) || {test})"
     test = _COMPARISONS[name].format(a=left, b=right)
+    # PTX ISA, setp: `ne` is false where an operand is NaN; C++'s != is true.
     if name == "ne" and "f" in kind:
         return f"(!emu::unordered({left}, {right}) && {test})"
     return f"({test})"

@@ -216,6 +216,7 @@ def _end_of_piece(text: str, at: int) -> tuple[int, int | None]:
             initial = True
         elif character == ";" and depth == 0:
             return n, None
+        # Behind `=` brackets are around the elements of an array, not around a body.
         elif character == "{" and initial:
             depth += 1
         elif character == "}" and initial:
@@ -243,6 +244,7 @@ def variable_of(text: str, line: int) -> Variable | None:
     extents = re.findall(r"\[\s*(\d*)\s*\]", found["extents"])
     count = 1
     for extent in extents:
+        # Without an extent: as many as its elements say, or 0, which is dynamic shared memory.
         count *= int(extent) if extent else 0
     initial = (found["initial"] or "").replace("{", " ").replace("}", " ")
     elements = tuple(e.strip() for e in initial.split(",") if e.strip())

@@ -45,6 +45,7 @@ def translate(statement: AsmStatement, number: int) -> str:
     ]
     if re.search(r"\.cc\b|\b(addc|subc|madc)\b", statement.body):
         lines.append("uint32_t carry_ = 0;")
+    # In inline assembly with operands `%%` stands for a single %.
     for kind, text in _pieces(_COMMENT.sub("", statement.body).replace("%%", "%")):
         if kind == "label":
             lines.append(f"{text}_{number}:;")

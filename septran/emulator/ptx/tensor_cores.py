@@ -21,8 +21,10 @@ def _wgmma(i: PtxInstruction) -> str:
     n, k = map(int, re.search(r"m64n(\d+)k(\d+)", i.opcode).groups())  # type: ignore[union-attr]
     result, a, b = i.opcode.split(".")[-3:]
     d = i.group(0)
+    # PTX ISA, wgmma: one instruction sums 32 bytes of a row, whatever the type.
     if a not in _INPUTS or b not in _INPUTS or k * _SIZE.get(a, 1) != 32:
         raise i.fail("of these types")
+    # 128 threads hold the 64 x n sums.
     if n % 8 or n > 256 or len(d) != n // 2:
         raise i.fail(f"with {len(d)} registers")
     registers = i.operands[1].startswith("{")
@@ -61,6 +63,7 @@ def _mma(i: PtxInstruction) -> str:
     k = int(re.search(r"k(\d+)", i.opcode)[1])  # type: ignore[index]
     result, a, b, c = i.opcode.split(".")[-4:]
     groups = [i.group(j) for j in range(4)]
+    # Four lanes of one register each hold 16 bytes of k; an instruction sums that or twice it.
     per = 4 // _SIZE.get(a, 1)
     halves = k // (4 * per)
     expected = {"f16": (2, 2), "f32": (4, 4), "s32": (4, 4)}.get(result)
