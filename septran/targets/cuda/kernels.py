@@ -29,7 +29,7 @@ from septran.targets.cuda.unsupported import unsupported
 from septran.targets.cuda.writer import CudaWriter
 from septran.targets.index_width import index_dtype
 from septran.targets.lower.indices import Indices
-from septran.targets.lower.writer import flat_buffer, sequence
+from septran.targets.lower.writer import both, flat_buffer, sequence
 from septran.targets.registry import require_emitters
 from septran.tile.analyses.indirect import indirect
 from septran.tile.analyses.loops import used
@@ -150,8 +150,7 @@ class _Kernel:
             enter(context, context.threads, self.body)
             with marks.marked(context, "wait for stores"):
                 end(context)
-        condition = next((g for g in guards if g is not None), None)
-        with self.writer.when(condition):
+        with self.writer.when(both(*guards)):
             for statement in inside:
                 self.writer.emit(statement)
         head += self._tail()

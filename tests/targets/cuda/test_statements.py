@@ -56,3 +56,25 @@ def test_the_target_may_be_read_elsewhere(way):
         with emulation(mode):
             kernel(z, out=found)
         np.testing.assert_array_equal(found, wanted)
+
+
+@task.define(leaf=True)
+def copy_tile(Y, X):
+    """One element."""
+    Y[:, :, :] = X
+
+
+@task.define
+def tetrahedron(Y: task.Tensor["A", "A", "A"], X: task.Tensor["A", "A", "A"]):
+    """The elements with k <= j <= i: two of three loops have an extent of their own each time."""
+    task.fill(Y, 0)
+    Yp, Xp = (task.partition(t, shape=(1, 1, 1)) for t in (Y, X))
+    for i in task.parallel_range(Y.shape[0]):
+        for j in task.parallel_range(i + 1):
+            for k in task.parallel_range(j + 1):
+                task.launch(copy_tile, Yp[i, j, k], Xp[i, j, k])
+
+
+def test_every_loop_whose_extent_depends_on_others_is_guarded():
+    kernel = septran.compile(tetrahedron, "nvidia-a100", shapes={"A": 4}, emulate=True)
+    kernel.check().raise_if_wrong()
