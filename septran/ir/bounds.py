@@ -120,6 +120,7 @@ def _atom(atom: Atom, ranges: Ranges, extents: Extents) -> Range:
             return low // divisor, high // divisor
         case Mod(value, divisor):
             low, high = bounds(value, ranges, extents)
+            # Without a multiple of the divisor between them, remainders rise as the values do.
             if low // divisor == high // divisor:
                 return low % divisor, high % divisor
             return 0, divisor - 1

@@ -155,6 +155,7 @@ def _slices(
             continue
         size = sizes[own]
         stop = start + (size - 1) * step + 1 if size else start
+        # NumPy would count a negative start from the end, and cut the slice off at the limit.
         if start < 0 or stop > limit:
             return None
         keys.append(slice(start, stop, step))

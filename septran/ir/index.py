@@ -212,6 +212,7 @@ def _normal(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:
     for atom, coefficient in terms:
         sums[atom] = sums.get(atom, 0) + coefficient
     kept = [(a, c) for a, c in sums.items() if c]
+    # One order, whatever was added first, so that equal sums are equal tuples.
     if len(kept) > 1:
         kept.sort(key=lambda term: str(term[0]))
     return Index(tuple(kept), constant)
@@ -297,6 +298,7 @@ def _evaluate(atom: Atom, values: Mapping[Var, int]) -> int:
 def _simplify(atom: Atom, ranges: Mapping[Var, Range]) -> Index:
     match atom:
         case Var():
+            # What has no range counts as free: it is not replaced by a value.
             low, high = ranges.get(atom, (0, 1))
             return Index((), low) if low == high else Index.of(atom)
         case FloorDiv(value, divisor):
@@ -351,6 +353,7 @@ def _decide(
     kept = list(operands)
     for candidate in operands:
         for other in kept:
+            # Compared with those that are left, so that of two equal ones not both go.
             if other is candidate or candidate not in kept:
                 continue
             gap = bounds_if_known(candidate - other, ranges)

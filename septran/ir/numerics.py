@@ -82,6 +82,7 @@ def is_short(dtype: np.dtype[Any]) -> bool:
 def _whole(x: Array, dtype: np.dtype[Any]) -> Array:
     """Return the integer part, modulo the type's power of two; 0 for infinities and NaN."""
     x = x.astype(np.float64)
+    # C leaves the conversion of what does not fit undefined, and processors differ.
     if not np.all(np.abs(x) < _NEAR):
         x = np.where(np.isfinite(x), x, 0.0)
         x = np.fmod(x, 2.0**64)

@@ -90,6 +90,7 @@ def compare(name: str, found: Array, expected: Bounded) -> Accuracy:
     with np.errstate(all="ignore"):
         same = same | (np.isnan(actual) & np.isnan(value))
         difference = np.where(same, 0.0, np.abs(actual - value))
+        # NaN on one side only is as wrong as can be.
         difference = np.where(np.isnan(difference), np.inf, difference)
         unknown = np.isinf(allowed)
         fraction = np.where(same | unknown, 0.0, difference / allowed)
@@ -168,6 +169,7 @@ class _Tensor:
             error = error + terms * rounding.smallest(accumulator_dtype(self.dtype))
             overflows = rounding.overflows(value, magnitude, accumulator_dtype(self.dtype))
             error = np.where(overflows & (terms > 0), np.inf, error)
+            # A type shorter than its sums is rounded at each store, too.
             if self.dtype != compute_dtype(self.dtype):
                 stores = read(self.stores, view, values)
                 error = error + gamma(stores, self.dtype) * magnitude
@@ -268,6 +270,7 @@ class _Run:
     def allocate(self, statement: Allocate) -> _Held:
         fill = statement.fill
         if fill is None:
+            # What depends on an element that was never written becomes NaN, and is seen.
             fill = np.nan if is_float(statement.dtype) else 0
         start = cast(exact(np.full(statement.shape, fill)), statement.dtype)
         view = View.whole(statement.name, statement.shape, statement.valid)

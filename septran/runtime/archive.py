@@ -282,10 +282,12 @@ def _unzip(path: Path, folder: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             entries = [e for e in archive.infolist() if not e.is_dir()]
+            # A few bytes of an archive can claim to unpack to any size.
             if sum(e.file_size for e in entries) > _LIMIT_BYTES:
                 raise ArchiveError(f"{path} unpacks to more than {_LIMIT_BYTES >> 20} MiB")
             for entry in entries:
                 name = PurePosixPath(entry.filename)
+                # A name in an archive may lead out of the folder that it is unpacked into.
                 if name.is_absolute() or ".." in name.parts or "\\" in entry.filename:
                     raise ArchiveError(f"{path} holds a file outside of itself: {entry.filename}")
                 target = folder / name

@@ -355,6 +355,7 @@ def _scalar(kernel: str, scalar: ScalarParam, value: Any) -> Scalar:
         raise ScalarError(f"{kernel}: scalar {scalar.name} must be a number, not a {what}")
     if is_float(scalar.dtype):
         return float(value)
+    # Infinity and NaN have no integer part: int() would raise an error of its own.
     if value != int(value) if abs(value) != float("inf") and value == value else True:
         raise ScalarError(f"{kernel}: scalar {scalar.name} is {scalar.dtype}, but got {value}")
     low, high = _RANGES.get(scalar.dtype, (0, 1))

@@ -254,6 +254,7 @@ class TorchLibrary:
                     x.requires_grad
                     or not address  # its storage was resized to nothing
                     or not x.is_contiguous()
+                    # No element has more than 8 bytes, so most addresses need no division.
                     or (address & 7 and address % x.itemsize)
                     or x.is_neg()
                     or not (x.is_cpu if host else x.device.type == device)

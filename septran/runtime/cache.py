@@ -116,6 +116,7 @@ class Cache:
         if found is not None:
             return found
         with self._locked(key):
+            # Another process may have built it while this one waited for the lock.
             found = self._load(key, load)
             if found is not None:
                 return found
@@ -239,6 +240,7 @@ def load_or_build(
     key = cache_key(
         tensor_ir=without_notes(ir.complete_text),
         mapping=without_places(str(mapping)),
+        # Where a machine file lies, and what its keys were called, changes no code.
         machine=repr(replace(program.machine, location=None, former_keys=())),
         target=target.fingerprint(),
     )

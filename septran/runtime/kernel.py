@@ -122,6 +122,7 @@ class Kernel(Displayable):
         septran/runtime/errors.py, all mistakes of a call together as Errors.
         """
         plan = self._plans.get(call_key(tensors, out))
+        # A plan is for tensors by position; those by name are put into order on the slow path.
         if plan is not None and (not named or self._scalars.issuperset(named)):
             result = plan(tensors, out, named)
             if result is not NotImplemented:
@@ -329,6 +330,7 @@ class Kernel(Displayable):
             oldest = kept.pop(0)
             if oldest.use.recent:
                 oldest.use.recent = False
+                # Before the latest, which has to stay the last.
                 kept.insert(-1, oldest)
                 continue
             self._requests = {k: s for k, s in self._requests.items() if s is not oldest}
@@ -443,6 +445,7 @@ class Kernel(Displayable):
         call = None
         if len(self._specialisations) == 1 and not self._refused:
             call = direct_call(plan, specialisation, self.signature, Kernel.__call__)
+        # Python looks `__call__` up in the class, not in the instance.
         self.__class__ = type("Kernel", (Kernel,), {"__call__": call}) if call else Kernel
 
     @property

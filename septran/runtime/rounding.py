@@ -89,6 +89,7 @@ def gamma(count: Array | float, dtype: str) -> Any:
     Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, lemma 3.1.
     """
     product = np.asarray(count) * unit_roundoff(dtype)
+    # The lemma needs n*u < 1; from 1/2 on its bound is the whole value, and promises nothing.
     return np.where(product < 0.5, product / (1 - np.minimum(product, 0.5)), np.inf)
 
 
@@ -136,6 +137,7 @@ def cast(x: Bounded, dtype: str) -> Bounded:
     if dtype == "bool":
         unsure = (np.abs(x.value) <= x.error) & (x.error > 0)
         return Bounded(convert(x.value, target), _unknown(unsure), dtype)
+    # Truncation is monotone, so the ends of the interval decide.
     whole, low, high = (np.trunc(x.value + e) for e in (0, -x.error, x.error))
     error = np.where(low != high, np.fmax(whole - low, high - whole), 0.0)
     error = np.where(np.isnan(x.value), np.where(x.error == 0, 0.0, np.inf), error)
@@ -332,6 +334,7 @@ _UNARY: Mapping[str, Callable[[Array, Array], Ends]] = {
     "tanh": _slope(np.tanh, lambda x: 1 - np.tanh(x) ** 2),
     "sigmoid": _slope(lambda x: 1 / (1 + np.exp(-x)), lambda x: np.exp(-x) / (1 + np.exp(-x)) ** 2),
     "erf": _slope(_erf, lambda x: 2 / math.sqrt(math.pi) * np.exp(-(x**2))),
+    # No slope is above 1, and no two values are more than 2 apart.
     "sin": lambda v, e: (np.sin(v), np.minimum(e, 2.0)),
     "cos": lambda v, e: (np.cos(v), np.minimum(e, 2.0)),
     "floor": _ends(np.floor),
@@ -370,6 +373,7 @@ def _floor_divide(x: Bounded, y: Bounded) -> Ends:
 def _remainder(x: Bounded, y: Bounded) -> Ends:
     whole, jump = _floor_divide(x, y)
     error = x.error + size(whole) * y.error
+    # Where the quotient may jump, the remainder may be anything below the divisor.
     reach = np.abs(y.value) + y.error
     return np.remainder(x.value, y.value), np.where(jump > 0, reach, error)
 

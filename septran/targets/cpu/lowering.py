@@ -75,6 +75,7 @@ def lower_program(program: TileProgram, writer: CpuWriter | None = None) -> Any:
 def _parameter(context: Context, program: TileProgram, buffer: Buffer) -> Any:
     """Declare a parameter in its own shape, and flat beside it for what is generated."""
     name = context.writer.name(buffer.name)
+    # Callers' arrays lie anywhere: nothing may be concluded from their addresses.
     param = tirx.decl_buffer(buffer.shape, buffer.dtype, name, data_alignment=1)
     held = held_dtype(buffer.dtype)
     flat = flat_buffer(f"{name}_flat", math.prod(buffer.shape), held, alignment=1)

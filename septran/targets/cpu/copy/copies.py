@@ -89,6 +89,7 @@ class _Move:
     @property
     def _short(self) -> bool:
         """Whether elements are too short for masks."""
+        # AVX2 has masked moves of 4 and 8 bytes only (VMASKMOVPS and VPMASKMOV, Intel SDM vol. 2).
         return any(itemsize(a.storage.held) < 4 for a in (self.target, self.source))
 
     def lanes(self, width: int) -> int:
@@ -104,6 +105,7 @@ class _Move:
         if along is not None and strides[0] == 1 != strides[1]:
             self._transposed_rows(along, size)
             return
+        # gcd(0, n) is n: rows, unlike panels, have no width that vectors must divide.
         self._outer(lambda at: self._row(at, self.lanes(0)), parallel=self.parallel)
 
     def _row(self, at: Spot, lanes: int) -> None:
@@ -325,6 +327,7 @@ class _Gather:
         for pieces in vectors:
             whole = tirx.And(whole, tirx.And(pieces[0].low <= 0, pieces[0].high >= lanes))
         bodies = []
+        # Where each vector lies in its first piece, plain loads do: that is code of its own.
         for plain in (True, False):
             with context.writer.body() as body:
                 self._steps(at, starts, vectors, plain)

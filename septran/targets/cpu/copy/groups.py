@@ -170,6 +170,7 @@ class _Move:
         left = None if columns is None else context.lower(columns)
         exists = None
         if rest is not None:
+            # No last group has as many elements: this row is zeros in each, and is not read.
             if context.indices.bounds(rest)[1] <= n:
                 return simd.constant(0, self.target.storage.held, self.width)
             if context.indices.bounds(rest)[0] <= n:

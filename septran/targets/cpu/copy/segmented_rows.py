@@ -79,6 +79,7 @@ class Pieces:
         if found is None:
             return None
         length, start = found
+        # From the last element of a piece on, lanes - 1 elements lie in the pieces that follow.
         most = (lanes + length - 2) // length + 1
         if length % lanes == 0 and start % lanes == Index():
             most = 1  # vectors start at multiples of their lanes
@@ -138,8 +139,10 @@ class Pieces:
             if not leaves:
                 continue
             if factor == 0:
+                # The same coordinate for all lanes: all exist, or none.
                 within.append((entry, extent))
             else:
+                # 0 <= entry + factor * (lane - begin) < extent, solved for the lane.
                 low = maximum(low, begin + ceil_div(-entry, factor))
                 high = minimum(high, begin + ceil_div(extent - entry, factor))
         return Piece(offset - begin * self.step, low, high, tuple(within))

@@ -71,12 +71,15 @@ def computed_parts(program: TileProgram, nodes: Sequence[Node]) -> tuple[Part, .
         return ()
     found, made = statements(maps, lambda name: program.buffer(name).dtype)
     views = {v.tensor for s in found for v in ex.loads(s.value)}
+    # B is computed anew for each strip, when parts of C are written already: it may not be made of
+    # C.
     if made or any(s.function for s in found) or views & {b.buffer, c.buffer}:
         return ()
     parts = sorted((_part(s) for s in found), key=lambda part: part.first)
     height = found[0].target.shape[0]
     whole = [p.first for p in parts] == list(range(0, b.shape[0], height))
     same = all(p.statement.target.shape == (height, b.shape[1]) for p in parts)
+    # `Rows.at` masks columns only, so all rows have to exist.
     certain = a.valid[1] == Index.of(b.shape[0]) == Index.of(len(parts) * height)
     return tuple(parts) if whole and same and certain else ()
 

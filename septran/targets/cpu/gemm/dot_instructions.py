@@ -37,10 +37,14 @@ class Dot:
 
     def flipped(self, a: str, b: str) -> bool:
         """Whether B's signs are changed: those of A and of what it is multiplied by differ."""
+        # The instruction multiplies unsigned bytes by signed ones; operands of different signs are
+        # as it wants them.
         return bool(self.flip) and (a == "int8") == (b == "int8")
 
     def undone(self, a: str) -> int:
         """Return what the sum of A's row is multiplied by to make up for changed signs of B."""
+        # B's bytes are 128 more as unsigned numbers, or 128 less as signed ones, and so is each
+        # product by A's byte.
         return -128 if a == "int8" else 128
 
     def add(self, context: Context, sums: Expr, a: Expr, b: Expr, dtype: str) -> Expr:
@@ -225,6 +229,7 @@ define {sums} @septran_{name}_{lanes}({sums} %c, {word} %a, {word} %b) alwaysinl
 }}"""
 
 
+# 0x80808080 as a signed number: the sign bit of each byte.
 VPDPBUSD = Dot("vpdpbusd", 4, "int32", -0x7F7F7F80, _vpdpbusd)
 """AVX512_VNNI's and AVX-VNNI's product of unsigned bytes with signed ones."""
 VPMADDWD = Dot("vpmaddwd", 2, "int32", 0, _vpmaddwd, "int16")

@@ -74,6 +74,7 @@ def emit_short_vector_byte_dots(
     context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]
 ) -> None:
     """As `emit_byte_dots`, with vectors of 256 bits on any processor."""
+    # AVX-VNNI is encoded by VEX, which knows no registers of 512 bits (Intel SDM vol. 2, VPDPBUSD).
     emit_byte_dots(replace(context, unit=AVX2), nodes, private)
 
 
@@ -159,6 +160,7 @@ class GroupProduct:
         """All tiles, after what makes up for signs."""
         shape = register_tile(self.context, self.node, self.operands.sums)
         register = self.context.unit.lanes(self.dot.sums)
+        # A vector is one register here: the instruction has no longer form that LLVM could split.
         shape = replace(shape, lanes=register)
         self.offsets = self._row_sums() if self.flipped else None
         tiles(self.context, self.c, shape, self._tile)
@@ -252,6 +254,8 @@ class GroupProduct:
                 left = context.lower(count - n)
             element = self._widened(self._element((row, first + n), left))
             element = bits(element, f"uint{width}")
+            # The first element goes into the lowest bits, as a load of the whole group puts it
+            # there.
             word = cast(element, "uint32") << simd.constant(width * n, "uint32")
             total = word if n == 0 else total | word
         return bits(context.writer.bind("group", total), WORD)
@@ -263,6 +267,7 @@ class GroupProduct:
         at = context.lower(self.a.at(spot))
         if exists is None:
             return simd.load(flat, at, 1)
+        # Where there is no such element the tensor's first is read, which is there, and not used.
         held = simd.load(flat, simd.select(exists, at, context.writer.index(0)), 1)
         return simd.select(exists, held, simd.constant(0, str(flat.dtype)))
 
@@ -321,6 +326,7 @@ class GroupProduct:
         with context.loop("k", whole) as k:
             at = context.lower(vectors.at((row, k)))
             vector = simd.words(simd.load(flat, at, lanes))
+            # Times one in every byte, so that the instruction itself adds up the bytes of a row.
             ones = simd.constant(0x01010101, WORD, words)
             old = simd.load(sums, writer.index(0), words)
             added = self.dot.add(context, old, vector, ones, self.a.storage.dtype)

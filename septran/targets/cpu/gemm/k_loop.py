@@ -39,6 +39,8 @@ def panels(
     rest = context.indices.simplify(extent - whole * size)
     if not context.divides(size, extent) and context.indices.bounds(rest)[1] > 0:
         rest = context.variable("rest", rest)
+        # A rest that is the same for every ragged extent is a constant: one register tile then
+        # does, not one for each number of columns.
         values = [v for v in context.values(extent) or () if v % size]
         known = Index.of(values[0] % size) if len({v % size for v in values}) == 1 else rest
         with context.writer.when(rest.is_constant or context.lower(rest) > 0):
@@ -62,6 +64,7 @@ def strips(
     whole = context.variable("strips", extent // size)
     with context.loop("strip", whole) as strip:
         body(strip * size, size)
+    # Rows are written out, as each has a buffer of sums, so each number of them is code of its own.
     rests = sorted({v % size for v in values} if values is not None else range(size))
     left = context.lower(extent - whole * size)
     for rest in rests:
@@ -122,6 +125,8 @@ class KLoopNest:
 
         The innermost is cut in two where something is to be prefetched in between.
         """
+        # Digits that are written out are constants, so that divisions and remainders of them are
+        # folded.
         split = len(self.order) - self.unrolled()
         inner: list[dict[int, Index]] = [{}]
         for n in self.order[split:]:
@@ -132,6 +137,8 @@ class KLoopNest:
             for n in self.order[:split]:
                 size = 1
                 if prefetch and n == self.order[split - 1]:
+                    # An iteration is len(inner) steps; a divisor of the extent needs no code for a
+                    # rest.
                     size = _divisor(self.extents[n], prefetch.every // len(inner))
                 count = self.extents[n] // size
                 index = opened.enter_context(context.loop("k", count))
@@ -153,6 +160,7 @@ def walk(context: Context, operands: tuple[tuple[Access, int], ...], steps: Inde
         return KLoopNest()
     cuts = {c for access, number in operands for c in _cuts(access.offset, axis(number))}
     chain = [*sorted(c for c in cuts if 1 < c < steps.constant), steps.constant]
+    # Digits as of a mixed-radix number: each cut has to be a multiple of the one before.
     if len(chain) == 1 or any(b % a for a, b in pairwise(chain)):
         return KLoopNest()
     extents = tuple(b // a for a, b in zip([1, *chain], chain, strict=False))[::-1]
@@ -161,6 +169,7 @@ def walk(context: Context, operands: tuple[tuple[Access, int], ...], steps: Inde
         (_parts(context, access, number, digits), _parts(context, access, number, KLoopNest()))
         for access, number in operands
     ]
+    # Nested loops only pay where they take apart an address that a single loop does not.
     if not any(by_digits and not at_once for by_digits, at_once in found):
         return KLoopNest()
     return replace(digits, order=_order(found[0][0], digits))
@@ -198,6 +207,8 @@ def _parts(
     known = with_axes(access.region, context.indices.ranges)
     digits = [_digit(n) for n in range(max(1, len(steps.extents)))]
     extents = steps.extents or (max(2, access.region.shape[number]),)
+    # At least two values for each digit: `simplify` would put a single one in its place, and hide
+    # what depends on it.
     known |= {d: (0, max(1, e - 1)) for d, e in zip(digits, extents, strict=True)}
     k = Index.of(digits[0])
     if steps.extents:

@@ -42,6 +42,7 @@ from septran.targets.cpu.simd import CACHE_LINE
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Buffer, Compute
 
+# 2**24 / 128**2, and the power of two below 2**24 / 255**2: partial sums stay within 24 bits.
 EXACT_STEPS = {"int8": 1024, "uint8": 256}
 """Products of these types that sum exactly in float32's 24 bits."""
 MOST_PANELS = 2
@@ -101,6 +102,7 @@ def _emit(context: Context, node: Compute, sums: str) -> None:
     way = walk(context, ((a, 1), (b, 0)), steps)
     first, next_pack = first_step(context, node), take_next_pack(context, a, b)
     operands = Operands(c, a, b, steps, first, way, next_pack, sums)
+    # Dot products along k are written with FMAs, which integers have not.
     if sums[0] == "f" and lie_along(a, b):
         emit_dots(context, operands)
         return
@@ -153,8 +155,10 @@ def register_tile(context: Context, node: Compute, dtype: str) -> Shape:
     instruction = context.machine.instruction(node.instruction)
     rows, columns = instruction.tile[:2] or context.unit.tile
     register = context.unit.lanes(dtype)
+    # Half as many columns of float64 take as many registers.
     columns = max(register, columns * 4 // itemsize(dtype) // register * register)
     lanes = register
+    # LLVM splits longer vectors into registers; fewer statements pass through TVM faster.
     while columns % (lanes * 2) == 0:
         lanes *= 2
     unroll = int(instruction.options.get("unroll", 0))
@@ -210,6 +214,7 @@ def sum_up(
     """All steps of k, between which something is prefetched."""
     prefetch = _prefetch(context, operands, shape, tile)
     every = prefetch.every if prefetch else 1
+    # A loop that prefetches is cut into groups of steps anyway.
     unroll = shape.unroll or (1 if prefetch else UNROLLED)
     if operands.walk.extents:
         with operands.walk.loops(context, prefetch) as steps:

@@ -60,6 +60,7 @@ class NextPack:
 
     def issue(self, context: Context, number: Index) -> None:
         """Prefetch the line of that number, or for the last."""
+        # Intervals are rounded down to powers of two, so that tiles may count past the last line.
         number = context.variable("line", minimum(number, self.lines - 1))
         high = self.access.region.shape[1 - self.along]
         line = context.variable("column", number // high)
@@ -146,6 +147,7 @@ def next_packs(
         entries = tuple(e.substitute(moved) for e in source.index)
         access = context.access(replace(source, index=entries))
         strides = [access.stride(n) for n in range(2)]
+        # What the next iteration packs from the same place has been read just now.
         still = entries == source.index
         if not still and 1 in strides and None not in strides and not any(access.leaving):
             found[name] = NextPack(access, strides.index(1))

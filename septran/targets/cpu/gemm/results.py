@@ -120,6 +120,7 @@ def update(
     if first is None or first == Index():
         _put(context, c, shape, tile, rows, onto=first is None)
         return
+    # Before its first step C may hold anything, NaN too, so it is not read there.
     with context.writer.body() as over:
         _put(context, c, shape, tile, rows, onto=False)
     with context.writer.body() as onto:

@@ -51,6 +51,7 @@ class Accumulator:
         """All lanes reduced to one."""
         writer, lanes = self.context.writer, self.lanes
         value = simd.load(self.buffer, writer.index(0), lanes)
+        # By halves: LLVM's own reduction adds floats lane after lane where it may not reorder them.
         while lanes > 1:
             half = writer.allocate("half", lanes, self.dtype)
             simd.store(writer, half, writer.index(0), value, lanes)

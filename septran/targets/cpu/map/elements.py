@@ -67,6 +67,8 @@ def _round_to_bfloat16(context: Context, value: Expr) -> Expr:
 
     value = context.writer.bind("x", context.arithmetic.single(value, "bfloat16"))
     raw = context.writer.bind("u", bits(value, "uint32"))
+    # Half a unit of the last place, less one bit where the number is even. NaN apart: its bits
+    # could carry into those of infinity, or into the sign.
     odd = (raw >> number(16)) & number(1)
     rounded = (raw + number(0x7FFF) + odd) >> number(16)
     kept = tirx.Select(value == value, rounded, number(0x7FC0))
@@ -81,6 +83,8 @@ def _from_e4m3(value: Expr) -> Expr:
         return simd.constant(n, "uint32", lanes)
 
     raw = cast(value, "uint32")
+    # E4M3's exponents have the bias 7, float32's 127, and the product makes up for the difference,
+    # of subnormal numbers, too. All ones is its only NaN.
     small = bits((raw & number(0x7F)) << number(20), "float32")
     size = bits(small * simd.constant(2.0**120, "float32", lanes), "uint32")
     size = tirx.Select((raw & number(0x7F)) == number(0x7F), number(0x7FC00000), size)
@@ -106,6 +110,7 @@ def _round_to_e4m3(context: Context, value: Expr) -> Expr:
     # Below 2**-6 numbers are multiples of 2**-9: one unit of what 2**14 is added to.
     tiny = bits(size + real(2.0**14), "uint32") - bits(real(2.0**14), "uint32")
     found = tirx.Select(size < real(2.0**-6), tiny, normal)
+    # 464 is half way from 448 to where 480 would be, and ties go to 448, which is even.
     kept = tirx.Select(size <= real(464.0), found, number(0x7F))
     return cast(kept | ((raw >> number(24)) & number(0x80)), "uint8")
 
@@ -130,6 +135,7 @@ def read(
     step = contiguity(access, at, along, lanes)
     if lanes == 1 or step == 0:
         at_one = context.lower(offset)
+        # Where the one lane does not exist the tensor's first element is read, which is there.
         if count is not None and lanes == 1:
             at_one = tirx.Select(simd.first_lanes(count, 1), at_one, context.writer.index(0))
         value = broadcast(simd.load(storage.flat, at_one, 1), lanes)
@@ -223,6 +229,7 @@ def _padded(
         index = context.lower(access.at(at))
     else:
         index = broadcast(scattered(context, access, at, along, lanes), lanes)
+    # Lanes outside read the first element, which is there, and become zeros then.
     first = broadcast(context.writer.index(0), lanes)
     value = tirx.BufferLoad(flat, [tirx.Select(exists, index, first)])
     return tirx.Select(exists, value, zero)

@@ -24,6 +24,8 @@ def recomputed(found: Sequence[Statement], private: Mapping[str, Buffer]) -> lis
         place = next(n for n, s in enumerate(rest) if s.target == statement.target)
         value, following = rest[place].value, rest[place + 1 :]
         own, sources = statement.target.buffer, {v.tensor for v in ex.loads(value)}
+        # Written more than once, or made from what changes later: its value at a use is another
+        # one.
         if any(s.target.buffer == own for s in rest[:place]):
             continue
         if any(s.target.buffer in sources | {own} for s in following):

@@ -78,6 +78,7 @@ class Spans:
         value, function = self.of(statement.value), statement.function
         least, greatest = self._extent(statement)
         if function == "sum":
+            # Partial sums count as well, in any order and from no term at all on.
             total = min(0, value[0] * greatest), max(0, value[1] * greatest)
             return self._within(total, accumulator_dtype(statement.value.dtype))
         if least > 0:
@@ -135,6 +136,7 @@ def _product(x: Span, y: Span) -> Span:
 
 
 def _quotient(x: Span, y: Span) -> Span | None:
+    # Of a positive divisor the quotient is monotone in either, so the ends of both decide.
     ends = [a // b for a in x for b in y] if y[0] > 0 else []
     return (min(ends), max(ends)) if ends else None
 

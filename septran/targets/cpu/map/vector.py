@@ -133,6 +133,7 @@ class _Fusion:
         buffer = self.private[name]
         shape = shrink(buffer.shape, shrunk.get(name, {}))
         dtype = compute_dtype(buffer.dtype) if name.startswith("%") else buffer.dtype
+        # A register's vector may go past the end: 64 lanes has the longest, of bytes in AVX-512.
         return shape, dtype, math.prod(shape) + (0 if math.prod(shape) == 1 else 64)
 
     def _on_stack(self, name: str, shrunk: Kept) -> bool:
