@@ -11,7 +11,7 @@ from septran.dtypes import compute_dtype, numpy_dtype, promote
 from septran.ir import expressions as ex
 from septran.ir.gather import evaluate as evaluate_index
 from septran.ir.index import Var
-from septran.ir.numerics import BINARY, UNARY, convert
+from septran.ir.numerics import BINARY, UNARY, convert, identity
 from septran.ir.views import View
 
 Array = np.ndarray[Any, Any]
@@ -100,15 +100,5 @@ class _Evaluation:
         if expr.function == "sum":
             # Without a dtype NumPy sums int32 in int64, which does not wrap around.
             return np.sum(operand, axis=expr.axis, dtype=operand.dtype)
-        least = _identity(expr.function, operand.dtype)
+        least = identity(expr.function, operand.dtype)
         return _REDUCE[expr.function](operand, axis=expr.axis, initial=least)
-
-
-def _identity(function: str, dtype: np.dtype[Any]) -> Any:
-    """Return the result of an empty maximum or minimum."""
-    if dtype.kind == "b":
-        return function == "min"
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        return info.min if function == "max" else info.max
-    return -np.inf if function == "max" else np.inf

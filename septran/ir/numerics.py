@@ -60,6 +60,16 @@ BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
+def identity(function: str, dtype: np.dtype[Any]) -> Any:
+    """Return the result of an empty maximum or minimum."""
+    if dtype.kind == "b":
+        return function == "min"
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return info.min if function == "max" else info.max
+    return -np.inf if function == "max" else np.inf
+
+
 def convert(values: Any, dtype: np.dtype[Any]) -> Array:
     """Return `values` converted to `dtype`, unchanged if they have it."""
     array = np.asarray(values)

@@ -140,7 +140,7 @@ class View:
 
     def __str__(self) -> str:
         parts = ", ".join(_entry(self, n) for n in range(len(self.index)))
-        return f"{self.tensor}[{parts}]{turned(self)}"
+        return f"{self.tensor}[{parts}]{transposition_text(self)}"
 
 
 def _clip(extent: int, remaining: Index) -> Index:
@@ -161,7 +161,7 @@ def _entry(view: View, position: int) -> str:
     return str(entry)
 
 
-def turned(view: View) -> str:
+def transposition_text(view: View) -> str:
     """Return ``.T`` or ``.transpose(...)`` where the view's axes are not in the buffer's order."""
     axes = {axis(n): n for n in range(view.rank)}
     order = [axes[v] for entry in view.index for v in axes if entry.coefficient(v) == 1]

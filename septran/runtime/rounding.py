@@ -24,7 +24,7 @@ from septran.dtypes import (
     unit_roundoff,
 )
 from septran.ir.expressions import COMPARISONS
-from septran.ir.numerics import convert, power
+from septran.ir.numerics import BINARY, UNARY, convert, identity
 
 Array = np.ndarray[Any, Any]
 
@@ -166,7 +166,7 @@ def unary(function: str, x: Bounded, dtype: str) -> Bounded:
         return Bounded(np.logical_not(x.value), _unknown(x.error > 0), dtype)
     x = cast(x, dtype)
     if not is_float(dtype):
-        return Bounded(_EXACT.get(function, np.array)(x.value), x.error, dtype)
+        return Bounded(UNARY[function](x.value), x.error, dtype)
     value, error = _UNARY[function](x.value, x.error)
     if function in ("sin", "cos"):  # relative to 1: near a root no kernel keeps digits
         return rounded(value, error + UNITS[function] * unit_roundoff(dtype), dtype, 0.0)
@@ -182,9 +182,9 @@ def binary(function: str, x: Bounded, y: Bounded, dtype: str, common: str) -> Bo
     if function in COMPARISONS:
         near = np.abs(_real(x.value) - _real(y.value)) <= x.error + y.error
         unsure = near & ((x.error > 0) | (y.error > 0))
-        return Bounded(_COMPARE[function](x.value, y.value), _unknown(unsure), dtype)
+        return Bounded(BINARY[function](x.value, y.value), _unknown(unsure), dtype)
     if not is_float(dtype):
-        whole = np.asarray(_INTEGER[function](x.value, y.value))
+        whole = np.asarray(BINARY[function](x.value, y.value))
         return Bounded(whole, _unknown((x.error > 0) | (y.error > 0)), dtype)
     value, error = _BINARY[function](x, y)
     choice = function in ("maximum", "minimum")
@@ -210,7 +210,7 @@ def reduce(function: str, x: Bounded, axis: int, dtype: str) -> Bounded:
     x = cast(x, dtype)
     if function != "sum":
         pick = np.maximum if function == "max" else np.minimum
-        value = pick.reduce(x.value, axis=axis, initial=_identity(function, x.value.dtype))
+        value = pick.reduce(x.value, axis=axis, initial=identity(function, x.value.dtype))
         return Bounded(value, x.error.max(axis=axis, initial=0.0), dtype)
     if not is_float(dtype):
         value = np.sum(x.value, axis=axis, dtype=x.value.dtype)
@@ -254,15 +254,6 @@ def _settled(value: Array, error: Array) -> Array:
     finite = np.isfinite(value)
     error = np.where(np.isnan(error), np.where(finite, np.inf, 0.0), error)
     return np.where(finite | np.isinf(error), error, 0.0)
-
-
-def _identity(function: str, dtype: np.dtype[Any]) -> Any:
-    if dtype.kind == "b":
-        return function == "min"
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        return info.min if function == "max" else info.max
-    return -np.inf if function == "max" else np.inf
 
 
 Ends = tuple[Array, Array]
@@ -404,16 +395,3 @@ _BINARY: Mapping[str, Callable[[Bounded, Bounded], Ends]] = {
     "maximum": lambda x, y: (np.maximum(x.value, y.value), np.maximum(x.error, y.error)),
     "minimum": lambda x, y: (np.minimum(x.value, y.value), np.maximum(x.error, y.error)),
 }
-_INTEGER: Mapping[str, Callable[[Any, Any], Any]] = {
-    "add": np.add, "subtract": np.subtract, "multiply": np.multiply,
-    "floor_divide": np.floor_divide, "remainder": np.remainder, "power": power,
-    "maximum": np.maximum, "minimum": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "left_shift": np.left_shift, "right_shift": np.right_shift,
-}  # fmt: skip
-_EXACT: Mapping[str, Callable[[Any], Any]] = {
-    "neg": np.negative, "abs": np.abs, "invert": np.invert
-}  # fmt: skip
-_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
-    "less": np.less, "less_equal": np.less_equal, "greater": np.greater,
-    "greater_equal": np.greater_equal, "equal": np.equal, "not_equal": np.not_equal,
-}  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from septran.ir.expression_text import expression_text
 from septran.ir.index import Index, axis
-from septran.ir.views import View, turned
+from septran.ir.views import View, transposition_text
 from septran.task.tree import (
     Allocate,
     Assign,
@@ -94,4 +94,4 @@ class _Body:
         held = self.sizes.get(view.tensor, ())
         if tuple(held[n] for n in order) != view.valid:
             return str(view)
-        return f"{view.tensor}{turned(view)}"
+        return f"{view.tensor}{transposition_text(view)}"

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from septran.ir.expression_text import expression_text
 from septran.ir.index import Index, axis, is_axis
-from septran.ir.views import View, turned
+from septran.ir.views import View, transposition_text
 from septran.tile.layouts import ROW
 from septran.tile.nodes import (
     Acquire,
@@ -147,7 +147,7 @@ class _Printer:
         parts = [_part(region, n, extent) for n, extent in enumerate(shape)]
         inside = "" if set(parts) <= {":"} else f"[{', '.join(parts)}]"
         stage = "" if region.stage == Index() else f"@{_bracket(region.stage)}"
-        return f"{region.buffer}{inside}{stage}{turned(region)}"
+        return f"{region.buffer}{inside}{stage}{transposition_text(region)}"
 
 
 def _part(region: Region, position: int, size: int) -> str:

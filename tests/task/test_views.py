@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from septran import task
 from septran.ir.index import Index, Var, axis
-from septran.ir.views import View, turned
+from septran.ir.views import View, transposition_text
 
 STEP = Var("i")
 
@@ -262,7 +262,7 @@ def test_the_algebra_of_views():
     assert tile.substitute({STEP: 1}).valid == (Index.of(4), Index.of(4))
     turn = tile.transposed((1, 0))
     assert turn.index == (Index.of(axis(1)) + Index.of(STEP) * 4, Index.of(axis(0)) + 2)
-    assert turned(turn) == ".T"
+    assert transposition_text(turn) == ".T"
     assert turn.transposed((1, 0)) == tile
     assert tile.without(0, 3).origin() == (Index.of(STEP) * 4 + 3, Index.of(2))
     assert tile.strides() == ({0: 1}, {1: 1})

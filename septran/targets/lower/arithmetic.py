@@ -154,9 +154,10 @@ class Arithmetic(ABC):
         if element_of(x) == "float64" and size == 32:  # what is larger has no fraction elsewhere
             x = self.call("trunc", x)
         x = self.writer.bind("x", x)
-        turns = self.call("rint", x * self.like(x, 1 / modulus))
-        rest = self.writer.bind("rest", self.fma(turns, self.like(x, -modulus), x))
+        multiples = self.call("rint", x * self.like(x, 1 / modulus))
+        rest = self.writer.bind("rest", self.fma(multiples, self.like(x, -modulus), x))
         least = self.like(x, -half)
+        # A tie that was rounded down leaves 2**(size - 1), which wraps to the least number.
         rest = self.writer.bind("rest", tirx.Select(rest >= self.like(x, half), least, rest))
         fitting = tirx.Select(tirx.EQ(rest, rest), rest, self.like(x, 0))
         return cast(fitting, f"int{size}")
@@ -299,6 +300,7 @@ class Arithmetic(ABC):
             away = tirx.Or(away, tirx.EQ(y, self.like(y, -1)))
         safe = bind("safe", tirx.Select(away, one, y))
         rest = bind("rest", tirx.truncmod(x, safe))
+        # The exclusive or has its sign bit set where the signs of the two differ.
         wrong = tirx.And(tirx.NE(rest, zero), (rest ^ safe) < zero)
         if function == "remainder":
             return tirx.Select(wrong, rest + safe, rest) if signed else rest
@@ -319,6 +321,7 @@ class Arithmetic(ABC):
         count = self.writer.bind("count", tirx.Select(fits, y, zero))
         if function == "left_shift":
             return tirx.Select(fits, self.shifted_left(x, count), zero)
+        # Of a signed number the sign is left, as in Python and NumPy, however far it is shifted.
         rest = x >> self.like(x, size - 1) if signed else zero
         return tirx.Select(fits, x >> count, rest)
 
@@ -332,6 +335,7 @@ class Arithmetic(ABC):
         power, base = (writer.allocate(stem, lanes, dtype) for stem in ("power", "base"))
         writer.store(power, 0, one, lanes)
         writer.store(base, 0, x, lanes)
+        # All bits, as each lane has an exponent of its own.
         with writer.loop("bit", itemsize(dtype) * 8) as bit:
             total, square = (writer.load(buffer, 0, lanes) for buffer in (power, base))
             odd = tirx.NE((y >> broadcast(cast(bit, dtype), lanes)) & one, zero)

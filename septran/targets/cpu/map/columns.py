@@ -308,11 +308,12 @@ class RowLoop:
             if statement.target.buffer in self.passed:
                 evaluation.keep(statement.target.buffer, stored(context, value, target.storage))
                 continue
+            # LLVM would make a masked store of the choice: see `simd.settled`.
             if _keeps_some(statement) and element_of(value) == target.storage.held:
                 value = simd.settled(value)
             spot = (*self.at, start)
-            shown = None if _alone(target) else left
-            write(context, target, spot, value, len(self.at), shown)
+            written = None if _alone(target) else left
+            write(context, target, spot, value, len(self.at), written)
 
 
 def emit_loops(context: Context, loops: Sequence[RowLoop], lanes: tuple[int, int]) -> None:
