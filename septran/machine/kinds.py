@@ -110,6 +110,7 @@ class Text:
             report.wrong(f"{quoted(node.text)} is not {self.what}", node.where)
 
     def schema(self) -> Schema:
+        # JSON Schema looks for a pattern anywhere in the text, where `check` matches all of it.
         return {"type": "string", "pattern": f"^({self.pattern})$"}
 
 
@@ -167,6 +168,7 @@ class Whole:
         return f"an integer of at least {self.least}"
 
     def accepts(self, node: Node) -> bool:
+        # Python counts True among the integers.
         return isinstance(node.value, int) and not isinstance(node.value, bool)
 
     def check(self, node: Node, report: Report) -> None:
@@ -322,6 +324,7 @@ class Record:
         meant: set[str] = set()
         for key, value in node.items.items():
             if key not in self.fields:
+                # A required key that is misspelt is reported once, not also as missing.
                 meant.add(self._unknown(key, node, report))
             elif value.value is None and value.tag == "":
                 wanted = self.fields[key].kind.expected
@@ -338,6 +341,7 @@ class Record:
         hint = nearest(key, self.fields)
         message = f"unknown key {key!r} in {self.what}"
         report.errors.append(report.family.unknown_key(message, node.keys[key], hint=hint))
+        # The hint, where there is one, has the nearest key in quotes.
         return hint.partition("'")[2].rpartition("'")[0]
 
     def schema(self) -> Schema:

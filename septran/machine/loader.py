@@ -68,6 +68,7 @@ def _stamp(path: Path) -> tuple[int, int]:
     try:
         status = path.stat()
     except (OSError, ValueError):
+        # What is wrong with the file is reported when it is read.
         return (0, 0)
     return (status.st_mtime_ns, status.st_size)
 
@@ -89,6 +90,7 @@ def read_machine(text: str, file: str) -> Machine:
     report = Report(FAMILY, names, node.get("name").text if node.get("name") else "the machine")  # type: ignore[union-attr]
     check(MACHINE, node, report)
     report.errors += _across(node)
+    # In the order of the file, whichever check found them.
     raise_all(sorted(report.errors, key=_place))
     return _machine(node)
 
@@ -357,6 +359,7 @@ def _flag(node: Node, key: str, *, default: bool) -> bool:
 
 
 def _engine(name: str, node: Node, memories: tuple[str, ...], clock: float | None) -> Engine:
+    # An engine's figures are kept in cycles; without a clock, which cancels out, any one does.
     rate = _per_second(node.get("bandwidth"), clock or 1)
     latency = _nanoseconds(node.get("latency"), clock or 1)
     depth, alignment = node.get("queue_depth"), node.get("alignment")
@@ -396,6 +399,7 @@ def _throughput(node: Node | None, arch: str) -> float | None:
     if not isinstance(node.value, Mapping):
         return THROUGHPUT.read(node)[0]
     wanted = _host_level(tuple(node.items)) if arch == "native" else arch
+    # An arch that the table lacks counts as the widest, which is listed first.
     return THROUGHPUT.read(node.items.get(wanted, next(iter(node.items.values()))))[0]
 
 
@@ -406,6 +410,7 @@ def _host_level(levels: tuple[str, ...]) -> str:
     except OSError:
         return levels[0]
     names = {"avx512": "avx512f"}
+    # Widest first, so the first that the processor has; the narrowest where none is named there.
     return next((level for level in levels if names.get(level, level) in flags), levels[-1])
 
 

@@ -98,6 +98,7 @@ def read_text(path: Path, kind: type[SepTranError], missing: type[SepTranError])
         if path.exists() and not path.is_file():  # a device or pipe may never end
             raise missing(f"{path} is not a file")
         with path.open("rb") as file:
+            # One byte more than is allowed says that the file is too large, however long it is.
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise missing(f"cannot read {path}: {error.strerror or error}") from None
@@ -132,6 +133,7 @@ def _remember(text: str, name: str) -> None:
     them all, and the lines of others are read from the disk again.
     """
     lines = [line + "\n" for line in re.split(r"\r\n|\n|\r", text)]
+    # Without a time of change linecache takes the entry for good, and does not look at the disk.
     linecache.cache[name] = (len(text), None, lines, name)
     if not name.startswith("<"):
         _files.pop(name, None)
@@ -296,9 +298,12 @@ def _resolve(text: str) -> Scalar:
         return None
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
+    # Most scalars are words, on which no pattern needs to be tried.
     if not text[:1].isascii() or not (text[0].isdigit() or text[0] in "+-."):
         return text
     if _INTEGER.fullmatch(text) or _OTHER_BASE.fullmatch(text):
+        # int() takes time by the square of a text's length, so a long one counts as too large
+        # unread.
         number = int(text, 0 if text[:2] in ("0x", "0o") else 10) if len(text) <= 40 else 1 << 64
         if abs(number) >= 1 << 63:
             raise ValueError("a number beyond 64 bits")

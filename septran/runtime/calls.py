@@ -171,6 +171,7 @@ def plan_for(
     """Return the plan of later calls by position; None where each must take the slow path."""
     tensors = specialisation.tensors
     empty = any(0 in (t.shape or ()) for t in tensors)
+    # Empty tensors launch nothing, and a call without tensors has no key.
     if empty or not signature.inputs:
         return None
     scalars = specialisation.scalars

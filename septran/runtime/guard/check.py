@@ -88,6 +88,7 @@ class _Worker:
             process = self._running()
             assert process.stdin is not None
             assert process.stdout is not None
+            # A process that has just ended: reading its answer below tells so.
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(request).encode() + b"\n")
                 process.stdin.flush()

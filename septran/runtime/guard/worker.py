@@ -56,6 +56,7 @@ class Rooms:
 
 def main() -> None:
     """Answer requests until there are no more."""
+    # What kernels and libraries print must not come between the answers.
     answers = os.dup(1)
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)

@@ -72,6 +72,8 @@ class Access:
         layout = self.storage.layout
         if layout.kind != "panels" or layout.group > 1:
             return 1
+        # A panel is contiguous along its own axis only, from a multiple of its width on, and only
+        # where no other coordinate of the buffer moves along.
         along, width = layout.parameters
         start = self.region.index[along] - axis(number)
         mine = self.region.index[along].coefficient(axis(number)) == 1

@@ -250,6 +250,7 @@ class _Lowering:
             if total.is_constant:
                 self.nest, self.number = tuple(nest), unit
                 self.context.next_packs = self._next_packs(nest[-1])
+            # Inside the loop, as each of the threads needs a buffer of its own.
             elsewhere = {n for names in self.temporary.values() for n in names}
             for name in self.private.get(loop, ()):
                 if name not in elsewhere:

@@ -172,6 +172,7 @@ def address(buffer: Any, offset: Expr) -> Expr:
 
 def prefetch(writer: Writer, buffer: Any, offset: Expr, level: int, write: bool = False) -> None:
     """Ask for the line of an element; `level` 3 is L1, 2 is L2."""
+    # llvm.prefetch's rw, locality and cache type, of which 1 is the data cache (LLVM LangRef).
     flags = [tirx.const(n, "int32") for n in (int(write), level, 1)]
     writer.evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", address(buffer, offset), *flags))
 

@@ -9,6 +9,7 @@ from tvm.ir.expr import TensorLoad
 
 from septran.targets.lower.writer import Expr, Writer
 
+# kMaxStackAlloca in TVM's lower_tvm_builtin.cc.
 LARGEST_ON_STACK = 1024
 """Bytes below which TVM keeps an allocation on the stack (and LLVM in registers)."""
 

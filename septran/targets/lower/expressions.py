@@ -152,6 +152,7 @@ class Evaluation(ABC, Generic[Place]):
                 return Index.of(value)
             case ex.Expand():
                 return self._index(expr.operand, self.operand(expr, expr.operand, place))
+            # Shorter integers may wrap, which an index does not.
             case ex.Binary(function="add" | "subtract", dtype="int64" | "int32"):
                 left, right = (
                     self._index(side, self.operand(expr, side, place))

@@ -195,6 +195,7 @@ class Indices:
         if power is not None:
             return quick(dividend, self.writer.index(power))
         if value.bounds(self.ranges)[0] < 0:
+            # Truncated, a negative number less divisor - 1 gives its quotient rounded down.
             low = dividend - self.writer.index(divisor - 1)
             dividend = tirx.Select(dividend < self.writer.index(0), low, dividend)
         return exact(dividend, self.writer.index(divisor))

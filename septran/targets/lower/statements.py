@@ -130,6 +130,7 @@ class _Split:
         else:
             filled = isinstance(node, Copy) and node.zero_fill
             statement = Statement(target, self._without(value), filled=filled)
+        # Elements that are still to be read would be overwritten, so the result waits beside them.
         if _reads_elsewhere(statement):
             kind = statement.value.dtype or self.dtype(target.buffer)  # a copy's is not known
             spare = self._temporary(target.shape, target.valid, kind)

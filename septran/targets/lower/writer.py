@@ -132,6 +132,7 @@ class Writer:
 
     def function(self, name: str, params: Sequence[Any]) -> Any:
         """The PrimFunc of all that was written."""
+        # Callers check that no output shares memory with another tensor (runtime/arguments.py).
         attributes = tvm.ir.make_node(
             "ir.DictAttrs", **{"global_symbol": name, "tirx.noalias": True}
         )

@@ -73,6 +73,7 @@ class _Product(GroupProduct):
         """Group `k` of a part for each register of columns, by its first column."""
         size, lanes = self.dot.size, shape.lanes
         made = [self.rows.at(part, k * size + n, shape, tile) for n in range(size)]
+        # Element n of each column's group is that column's lane of vector n.
         order = [lane + n * lanes for lane in range(lanes) for n in range(size)]
         found = {}
         for chunk, bytes_of in zip(shape.chunks, zip(*made, strict=True), strict=True):

@@ -77,6 +77,7 @@ class _Fusion:
         """Do `run` for the elements whose first `depth` coordinates are `at`."""
         parts = _parts(run, depth)
         homes = self._homes(parts)
+        # What several parts use has to outlive each of them.
         self._allocate([n for n, home in homes.items() if home is None], shrunk)
         for number, (part, axes) in enumerate(parts):
             mine = [n for n, home in homes.items() if home == number]
@@ -97,6 +98,8 @@ class _Fusion:
                 emit_steps(self.context, stages, at, extent, accesses, self.passed)
                 continue
             if not spread:
+                # One call of the runtime before the loop, not one for each row; iterations that run
+                # at once each need their own.
                 self._allocate([n for n in mine if not self._on_stack(n, deeper)], deeper)
             with self.context.loop("row", extent, spread) as row:
                 self.level(part, depth + 1, (*at, row), deeper)
@@ -197,6 +200,7 @@ def _starts_no_loop(rest: list[Statement], depth: int) -> bool:
     outer = next((n for n, s in enumerate(rest) if not s.inner(depth)), None)
     if outer is None:
         return True
+    # Where all up to the first statement with more axes can share that one's loop, a loop begins.
     return len(_fusable(rest[: outer + 1], depth)[0]) <= outer
 
 

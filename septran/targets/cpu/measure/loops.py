@@ -139,6 +139,7 @@ def clock() -> Run:
     total, iterations = flat_buffer("total", 2, "int32"), tirx.Var("turns", "int32")
     chain = writer.allocate("chain", 1, "int32")
     writer.store(chain, 0, writer.load(total, 0))
+    # LLVM would join a chain of sums to one; with a mask that it does not know it cannot.
     mask = writer.bind("mask", writer.load(total, 1))
     with writer.loop("i", iterations) as i:
         for _ in range(CHAIN // 2):
@@ -157,6 +158,7 @@ CHAIN = 32
 def launch(threads: int) -> Run:
     """Iterations of parallel loops with nothing to do but one store in each thread."""
     writer = CpuWriter()
+    # A cache line for each thread, so that none waits for another one's store.
     out, iterations = flat_buffer("out", threads * 16, "int32"), tirx.Var("turns", "int32")
     with writer.loop("i", iterations) as i, writer.loop("t", threads, parallel=True) as thread:
         writer.store(out, thread * 16, i)
@@ -234,6 +236,7 @@ class Links:
     def lay(self, size: int) -> None:
         """Link the lines of the first `size` bytes to a ring, and stand at its first."""
         each = LINE // 4
+        # In random order, which prefetchers do not foresee: each step then takes a load's latency.
         order = np.random.default_rng(size).permutation(size // LINE).astype("int32")
         ring = self._links[: len(order) * each].reshape(-1, each)
         ring[order, 0] = np.roll(order, -1) * each
