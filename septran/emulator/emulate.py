@@ -123,6 +123,7 @@ def emulate(
         raise ValueError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
     kernels = _compiled(program.source, program.arch or "sm_90a")
     memory = GlobalMemory(program, arrays)
+    # Our own text keeps to the documents; of others that is asked for by `strict` alone.
     checks = strict | DOCUMENTED * (strict or not is_ptx(program.source))
     options = _Options(
         MODES.index(mode), seed or 0, threads, RECORDS if trace else 0, checks,

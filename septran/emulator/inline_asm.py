@@ -20,7 +20,7 @@ class AsmOperand:
     """Its type: r, l, f, d, h or n; outputs start with = or +."""
     expression: str
     name: str = ""
-    """Of ``%[name]``."""
+    """The name by which ``%[name]`` refers to it; empty where only its number does."""
 
     @property
     def written(self) -> bool:
@@ -55,6 +55,7 @@ def statements(text: str) -> Iterator[AsmStatement]:
         while text[at : at + 1].isspace():
             at += 1
         at += text[at : at + 1] == ";"
+        # GCC, extended assembly: the template, outputs, inputs, and what is overwritten besides.
         sections = split(text[found.end() : close], ":")
         operands = [_operand(o) for part in sections[1:3] for o in split(part, ",") if o.strip()]
         body = "".join(_unescaped(s) for s in _STRING.findall(sections[0]))

@@ -72,9 +72,9 @@ class KernelLaunch:
     kernel: str
     """The ``extern "C" __global__`` function's name in the source."""
     grid: int
-    """Blocks."""
+    """The number of blocks."""
     block: int
-    """Threads a block."""
+    """The number of threads of a block."""
     cluster: int
     """Blocks that share a cluster; 1 without clusters."""
     shared_bytes: int

@@ -21,7 +21,7 @@ COUNTS = (
 
 
 CONFLICT_BYTES, RECORD_BYTES = 32, 88
-"""Of ``Conflict`` and ``Record``."""
+"""The sizes of ``Conflict`` and ``Record`` in runtime/interface.h."""
 
 
 class EmulatedArray(ctypes.Structure):
@@ -80,6 +80,7 @@ class NativeLibrary:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.c = ctypes.CDLL(str(path))
+        # ctypes takes a result for an int of 32 bits, which would cut pointers, unless it is told.
         results = {
             "emu_launch": c_void_p, "emu_free": None, "emu_fault": c_int32,
             "emu_message": ctypes.c_char_p, "emu_block": c_int64, "emu_thread": c_int64,

@@ -28,7 +28,7 @@ class EmulatorSettings:
 
 _DEFAULT = EmulatorSettings()
 current: ContextVar[EmulatorSettings] = ContextVar("emulation", default=_DEFAULT)
-"""Those of this thread."""
+"""The settings of emulated calls in this thread."""
 
 
 @contextlib.contextmanager

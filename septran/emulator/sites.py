@@ -75,6 +75,7 @@ class Sites:
         # A return address is behind the call.
         asked = "\n".join(hex(a - 1) for a in addresses)
         done = subprocess.run(
+            # -i: inlined frames as well, of which the last one is in the kernel's own text.
             [tool, "-i", "-a", "-e", str(self.library)],
             input=asked, capture_output=True, text=True, check=False,
         )  # fmt: skip

@@ -47,9 +47,11 @@ def blocks_beside(source: str, kernel: str) -> int:
 def to_cpp(source: str, arch: str = "sm_90a") -> Translation:
     """`source` as C++; raises UnknownInstructionError with the line."""
     number = re.sub(r"\D", "", arch) or "90"
+    # First, as the offsets of assembly are those of the source.
     text = _assembly(source)
     text = _DYNAMIC.sub(_dynamic, text)
     ids = iter(range(1 << 20))
+    # Behind the assembly, whose C++ has the addresses that are looked for.
     text = _arrays(text)
     text = _STATIC.sub(lambda m: _static(m, next(ids)), text)
     kernels = tuple(dict.fromkeys(_GLOBAL.findall(source)))

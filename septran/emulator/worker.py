@@ -81,6 +81,7 @@ class EmulatorWorker:
                 result, found = self.launch(library, request, launch)
                 results.append(result)
                 blobs += found
+                # As on a GPU: behind a fault nothing of a stream runs any more.
                 if result["fault"]:
                     break
             return {"results": results, "libraries": len(self.libraries)}, blobs

@@ -140,6 +140,7 @@ def _array(rng: np.random.Generator, tensor: Input, values: str) -> np.ndarray[A
     kind = numpy_dtype(tensor.dtype)
     if not is_float(tensor.dtype):
         limits = np.iinfo(kind)
+        # An index of a short type reaches no further than its type does.
         if tensor.places is not None:
             return rng.integers(0, min(tensor.places, limits.max + 1), tensor.shape).astype(kind)
         corners = [limits.min, limits.max, limits.min + 1, limits.max - 1, 0, 1, 2]

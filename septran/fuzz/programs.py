@@ -72,6 +72,7 @@ def rows(c: Choices) -> RandomLogic:
             if c.chance(35)
             else _temporary(c, name, ExpressionParts(tiles, (*rows_, columns)), X, width)
         )
+        # A reduction gives a value a row, which later expressions broadcast along the columns.
         if "axis=1" in body[-1]:
             rows_.append(f"{name}[:, None]")
         else:

@@ -19,6 +19,7 @@ from septran.fuzz.executors import ExecutorOptions
 def main() -> None:
     """Answer requests until there are no more."""
     os.environ.setdefault("SEPTRAN_CACHE", "0")  # no program comes a second time
+    # Answers go by a copy of standard output, as programs may print to it.
     answers = os.fdopen(os.dup(1), "w")
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)

@@ -189,7 +189,7 @@ class Span:
     """Bytes of the way of loads that wait for one another."""
     shared: bool
     size: Size | None = None
-    """None of main memory."""
+    """Where the cache ends; None of main memory."""
 
 
 def spans(machine: Machine, sizes: Sequence[Size], most: int) -> Iterator[Span]:

@@ -188,6 +188,7 @@ class Reuse:
             for region in every:
                 found[region.buffer] = found.get(region.buffer, 0.0) + self.size(region, varying)
         for name, size in found.items():
+            # Regions may overlap: no part touches more than all of a buffer.
             buffer = self._buffers[name]
             found[name] = min(
                 size, math.prod(buffer.shape) * itemsize(buffer.dtype) * buffer.stages

@@ -144,6 +144,7 @@ class Search:
         except Exception as error:  # also a mistake of SepTran itself must not end the search
             kind = "invalid" if isinstance(error, SepTranError) else "failed"
             return replace(trial, kind=kind, message=_reason(error)), None
+        # Values may be rounded or unused: what gives the same program is run once.
         first = programs.setdefault(text, trial.number)
         if first != trial.number:
             message = f"the same program as that of {first}"

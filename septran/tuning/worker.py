@@ -28,6 +28,7 @@ SPARE_BYTES = 4 << 30
 
 def main() -> None:
     """Answer requests until there are no more."""
+    # Answers go by a copy of standard output, as candidates may print to it.
     answers = os.fdopen(os.dup(1), "w")
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)

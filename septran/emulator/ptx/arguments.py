@@ -96,6 +96,7 @@ def _value(word: str, random: np.random.Generator) -> Array | bytes:
         return bytes(8)
     if word.endswith(".npy"):
         try:
+            # A pickled array would run code of whoever wrote the file.
             return np.ascontiguousarray(np.load(Path(word), allow_pickle=False))
         except (OSError, ValueError) as error:
             raise MisuseError(f"{word} cannot be read: {error}") from None

@@ -130,6 +130,7 @@ def _registers(i: PtxInstruction) -> str:
 
 @INSTRUCTIONS(r"elect\.sync")
 def _elect(i: PtxInstruction) -> str:
+    # PTX ISA leaves open which lane it is; here it is the lowest of the mask.
     lane, _, predicate = (x.strip() for x in i.operands[0].partition("|"))
     leader = i.set_to(lane, "(uint32_t)__builtin_ctz(m_)") if lane != "_" else ""
     return f"uint32_t m_ = {i.u32(1)}; {leader} {i.set_to(predicate, 'emu::elect(m_)')}"

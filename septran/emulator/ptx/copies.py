@@ -204,6 +204,7 @@ def _atomic(i: PtxInstruction) -> str:
         raise i.fail("with an mbarrier")
     type_, change = _change(i)
     many, size = _many(i), size_of(type_)
+    # `atom` has the old value for its first operand, `red` has none.
     gives = i.opcode.startswith("atom")
     values = i.group(int(gives) + 1)
     lines = [f"char* at_ = (char*){_memory(i, int(gives), 'atomic', size * many)};"]

@@ -90,6 +90,7 @@ class _Writer:
         body = self.function.body
         assert body is not None
         block = self.block
+        # All labels of a scope first: branches go forwards, too.
         block.scopes[0].labels = _labels(body, 0)
         for v in (*self.function.results, *self.function.parameters):
             where = f"(uint64_t)p_{identifier(v.name)}"

@@ -48,6 +48,7 @@ def _names(text: str) -> dict[str, str]:
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LABEL = re.compile(r"([$%\w]+)\s*:(?!:)")
+# These end with their line; all other directives end with a semicolon or a body.
 _LINEWISE = re.compile(r"\.(loc|file|version|target|address_size)\b[^\n]*")
 _HEADER = re.compile(r"((\.(visible|weak|extern|common)\s+)*)\.(entry|func)\b")
 _VARIABLE = re.compile(
@@ -69,7 +70,7 @@ class PtxStatement:
     text: str
     """Without its semicolon, with single spaces."""
     line: int
-    """1-based: where it starts."""
+    """The line where it starts, 1-based."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Variable:
     bytes: int
     """0 of an array without an extent: dynamic shared memory."""
     initial: tuple[str, ...] = ()
-    """Elements, in order."""
+    """The elements that it starts with, in order; empty where none are given."""
     line: int = 0
 
 
@@ -94,7 +95,7 @@ class PtxFunction:
     name: str
     kernel: bool
     line: int
-    """Of its header."""
+    """The line of its header, 1-based."""
     opens: int
     """The line of the bracket that opens its body."""
     parameters: tuple[Variable, ...]
@@ -102,7 +103,7 @@ class PtxFunction:
     directives: str
     """``.maxntid`` and others, as they stand in the text."""
     body: tuple[PtxStatement, ...] | None
-    """None of a declaration."""
+    """The statements in order; None where it is only declared."""
 
     def numbers(self, directive: str) -> tuple[int, ...]:
         """The numbers after a performance directive, such as ``.maxntid``; empty without it."""

@@ -81,7 +81,7 @@ class Context(WritingScope):
     program: TileProgram
     threads: Threads
     block: int
-    """Threads a block."""
+    """The number of threads of a block."""
     number: Any
     """The thread's number in its block."""
     shared: Any
@@ -97,7 +97,7 @@ class Context(WritingScope):
     scratch: Scratch | None = None
     """Scratch memory of the threads that run the current body."""
     scratches: list[Scratch] = field(default_factory=list)
-    """All of the kernel's."""
+    """The scratch memory of all bodies of the kernel, which gets its place behind all else."""
     loops: dict[str, Index] = field(default_factory=dict)
     """The loop indices of the program that are in scope, by name."""
     remarks: list[Remark] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Context(WritingScope):
     views: dict[str, Any] = field(default_factory=dict)
     """Typed views of shared memory."""
     shared_bytes: int = 0
-    """Handed out so far."""
+    """Bytes of shared memory that have been handed out so far."""
     thread: Index = field(default_factory=Index)
     """The number of the thread in `threads`."""
     _parts: dict[tuple[Fragment, int], Index] = field(default_factory=dict)

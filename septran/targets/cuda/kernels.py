@@ -70,7 +70,7 @@ class LoweredNest:
     """A lowered nest."""
 
     function: Any
-    """The device PrimFunc."""
+    """The kernel as a TensorIR PrimFunc that runs on the device."""
     launch: KernelLaunch
     remarks: tuple[Remark, ...] = ()
     """What the code generator decided, or could not do."""
@@ -225,6 +225,7 @@ class _Kernel:
         """Return the declarations known only at the end: shared memory, its views, scratch."""
         context, found = self.context, []
         for scratch in context.scratches:
+            # Bodies are all written: how much each role puts there is known.
             at = context.reserve(scratch.size)
             found.append(tirx.Bind(scratch.variable, tirx.IntImm("int32", at // 16)))
         limit = context.program.machine.memory("SHARED").capacity_bytes
@@ -249,6 +250,7 @@ class _Kernel:
             "global_symbol": self.name, "tirx.noalias": True, "calling_conv": 2,
             "target": self.target, "tirx.is_global_func": True,
         }  # fmt: skip
+        # `setmaxnreg` counts on one block to a multiprocessor, with all of its registers.
         beside = 1 if context.state.alone else self._beside()
         if beside is not None:
             attributes["tirx.launch_bounds_min_blocks_per_sm"] = beside

@@ -137,6 +137,7 @@ def _lay_out(context: Context, body: tuple[Node, ...]) -> None:
     splits = _split(context, body)
     strict, demanded, used = _demanded(context, body)
     buffers |= {b.name: b for split in splits for b in split.made}
+    # For the whole body at once, as layouts of buffers that meet depend on each other.
     found = infer(splits, buffers, strict, context.threads.count, _vector(context))
     context.state.domains.update(found.domains)
     for name in used:

@@ -60,6 +60,7 @@ def _with_parts(program: TileProgram, buffer: Buffer, loops: list[For]) -> TileP
             return region
         return replace(region, index=(part, *region.index))
 
+    # The part comes first, so that what a block has is in one piece.
     wider = replace(buffer, shape=(math.prod(sizes), *buffer.shape), layout=ROW)
     buffers = tuple(wider if b.name == buffer.name else b for b in program.buffers)
     body = tuple(change_regions(node, change) for node in program.body)

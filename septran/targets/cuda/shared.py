@@ -107,6 +107,7 @@ def tile(context: Context, region: Region) -> SharedTile | str:
         return f"{region} has more than two axes"
     step = row.coefficient(axis(others[0])) if others else 1
     first = row - (Index.of(axis(others[0])) * step if others else Index())
+    # The axes that are left have one element.
     first = first.substitute({axis(n): 0 for n in range(region.rank) if n not in others})
     if any(is_axis(v) for v in first.variables()):
         return f"the rows of {region} do not follow each other in {region.buffer}"

@@ -20,7 +20,7 @@ class InFlight:
     """Asynchronous work that the code so far has issued and not waited for."""
 
     products: list[Compute] = field(default_factory=list)
-    """The oldest first."""
+    """The products that are under way, the oldest first."""
     overlapped: dict[str, None] = field(default_factory=dict)
     """Buffers in registers that were computed since a product was issued."""
 
@@ -38,7 +38,7 @@ class KernelState:
     """The fragment over which a statement's iterations are spread, by its identity."""
     # roles
     body: tuple[Node, ...] = ()
-    """The whole kernel's."""
+    """The nodes of the whole kernel."""
     roles: dict[int, Threads] = field(default_factory=dict)
     """The threads of each role, by its identity; empty where all threads do the same."""
     alone: bool = False

@@ -39,6 +39,7 @@ class KernelIR(TensorIR):
         assert self.program is not None
         arch = self.program.machine.arch or "sm_80"
         target = target_of(arch)
+        # A temporary that no kernel takes gets no memory.
         used = {a.buffer for n in self.launches for a in n.arguments if hasattr(a, "buffer")}
         scratch = tuple(
             (b.name, math.prod(b.shape) * itemsize(b.dtype) * b.stages)
@@ -108,6 +109,7 @@ class CudaTarget:
         """TVM's version, the compiler's, and the code that prints, compiles and launches."""
         from septran.targets.cuda.run.toolchain import available
 
+        # All of this backend's files: a change of any may change the code that a cache would keep.
         folder, digest = Path(__file__).parent, hashlib.sha256()
         for file in sorted(p for p in folder.rglob("*") if p.suffix in (".py", ".h", ".c")):
             digest.update(file.read_bytes())

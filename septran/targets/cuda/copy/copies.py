@@ -54,6 +54,7 @@ def _emit_through_scratch(
 ) -> None:
     """Compute into shared memory, from where the threads take what they hold."""
     region = statement.target
+    # Each thread has to find the element of the region that a register of its own is.
     if not invertible(region):
         raise unsupported(
             node.origin,

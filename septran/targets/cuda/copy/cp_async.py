@@ -57,6 +57,7 @@ class _Chunks:
         self.target = Access(context, target, node.target)
         self.width = itemsize(source.dtype)
         self.lanes = max(1, size // self.width)
+        # A chunk lies along the tile's rows, whichever axis of the copy that is.
         near = node.target.index[-1]
         axes = (n for n in range(node.target.rank) if near.coefficient(axis(n)) == 1)
         self.along = next(axes, node.target.rank - 1)

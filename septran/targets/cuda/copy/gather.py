@@ -53,6 +53,7 @@ def copy(context: Context, node: Copy) -> None:
     lanes = CHUNK // itemsize(target.storage.dtype)
     others = (n for n in range(node.target.rank) if n != along)
     across = next((n for n in others if follows(context, node, source, n, WORD)), None)
+    # Rows of no whole vectors: one of 16 bytes would reach into the next row.
     if target.storage.shape[-1] % lanes:
         _Elements(context, node, source, target, along).issue()
     elif follows(context, node, source, along, lanes):

@@ -48,6 +48,7 @@ def whole_matrices(source: Storage, region: Region) -> bool:
         return False
     if fragment.replicated:
         return False
+    # PTX ISA, stmatrix: lane l holds of row l / 4 the columns 2 (l % 4) and the next one.
     rows, columns = fragment.axes
     return rows[-1:] == LANES[:1] and columns[-2:] == LANES[1]
 

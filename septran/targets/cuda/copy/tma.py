@@ -101,6 +101,7 @@ def _deal(pieces: list[tuple[int, int]], parts: int, tile: Buffer, swizzle: int)
     """The axis along which boxes are dealt out; boxes are cut where there are too few of them."""
     if parts == 1:
         return None
+    # Whole boxes where their number allows it: smaller boxes are more instructions.
     for number, (_, count) in enumerate(pieces):
         if count % parts == 0:
             return number

@@ -31,7 +31,7 @@ class Digit:
 
     extent: int
     place: str
-    """``thread`` or ``register``."""
+    """Whose number it is a digit of: ``thread`` or ``register``."""
     stride: int
 
 

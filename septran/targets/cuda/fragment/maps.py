@@ -186,6 +186,7 @@ def emit_statement(
     in_memory = target.memory != "REGISTER"
     # Threads that hold copies each update their own register; memory is written by one.
     with context.writer.when(primary(context, fragment) if in_memory else None), walk.over(outer):
+        # All loads of a vector before its lanes are computed: one access each.
         sources.fetch(statement)
         out = context.writer.allocate("y", lane.extent if lane else 1, target.dtype) \
             if in_memory else None  # fmt: skip

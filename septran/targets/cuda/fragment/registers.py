@@ -80,6 +80,7 @@ def register_digits(fragment: Fragment, axes: Sequence[int] | None = None) -> li
     """Register digits of some axes (all where None), those of the greatest stride first."""
     chosen = range(fragment.rank) if axes is None else axes
     digits = [d for n in chosen for d in fragment.axes[n] if d.place == "register"]
+    # The innermost loop then goes over neighbouring registers.
     return sorted(digits, key=lambda d: -d.stride)
 
 
@@ -112,6 +113,7 @@ def declare_one(
     context: Context, name: str, shape: tuple[int, ...], dtype: str, fragment: Fragment
 ) -> Storage:
     """An array for one fragment."""
+    # Temporaries have these signs in their names, so that no buffer of a program has one.
     label = name.replace("%", "t_").replace(".", "_")
     flat = context.writer.allocate(label, fragment.registers, dtype)
     storage = Storage(name, "REGISTER", shape, dtype, ROW, flat, fragment=fragment)

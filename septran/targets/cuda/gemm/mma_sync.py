@@ -96,6 +96,7 @@ def _whole_rows(program: TileProgram) -> frozenset[str]:
         if isinstance(node, Compute):
             found |= set(_reduced(node))
     found = {name for name in found if program.buffer(name).memory == "REGISTER"}
+    # Backwards through what they are computed from, until nothing is added.
     while more := {b for results, inputs in made if results & found for b in inputs} - found:
         found |= more
     return frozenset(found)

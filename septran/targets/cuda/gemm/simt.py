@@ -194,6 +194,7 @@ def _multiply(gemm: _Gemm, left: Any, right: Any, count: int) -> None:
     """Multiply and add what was loaded for `count` steps."""
     context, writer, flat = gemm.context, gemm.context.writer, gemm.target.flat
     arithmetic = context.arithmetic
+    # Each accumulator is loaded and stored once for all steps of the chunk.
     with gemm.walk.over([*gemm.digits(0), *gemm.digits(1)]):
         spot = context.lower(gemm.register())
         row, column = gemm.ordinal(0) * count, gemm.ordinal(1) * count

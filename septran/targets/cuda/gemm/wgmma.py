@@ -314,6 +314,7 @@ def function(
     a = ["%0"] if in_shared else [f"%{n}" for n in range(4)]
     places = [f"%{n}" for n in range(count + len(a) + 2)]
     left, right, scale = places[count : count + len(a)], places[-2], places[-1]
+    # PTX ISA, wgmma: integers have no signs of A and B, and only 16-bit types a transposition.
     flags = [] if whole else [1, 1]
     if transposed is not None:
         flags += [int(t) for t in (transposed if in_shared else transposed[1:])]

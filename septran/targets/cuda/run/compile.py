@@ -61,7 +61,7 @@ class Compiled:
     ptx: str = field(repr=False)
     log: str = field(repr=False)
     compiler: str
-    """With its version."""
+    """The compiler's name with its version."""
     seconds: float
 
     @property
@@ -107,6 +107,7 @@ def _by_nvrtc(tool: Nvrtc, text: str, arch: str, name: str) -> tuple[bytes, str,
     title = f"{name}.cu".encode()
     library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), title, 0, None, None)
     try:
+        # `read_figures` lives by -v: without it ptxas tells neither registers nor spills.
         words = [f"-arch={arch}", STANDARD, "--ptxas-options=-v", f"-diag-suppress={UNUSED}"]
         options = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
         status = library.nvrtcCompileProgram(program, len(words), options)

@@ -79,9 +79,9 @@ class Marks:
     rows: int = 0
     """Lanes of a block that have room: one for a unit, one for its thread that issues."""
     blocks: int = 0
-    """Whose marks are kept."""
+    """The number of blocks whose marks are kept, from the first on."""
     unit: int = GROUP
-    """Threads of a lane."""
+    """The number of threads that a lane stands for: a warpgroup's or a warp's."""
     sites: dict[Site, int] = field(default_factory=dict)
     """With their numbers, from 1."""
     lanes: dict[int, str] = field(default_factory=dict)
@@ -107,6 +107,7 @@ def begin(context: Context, marks: Marks | None, block: Any, grid: int) -> list[
     if marks is None:
         return []
     roles = [t.count for t in context.state.roles.values()]
+    # One size for all lanes of a block, the warp's where a role is less than warpgroups.
     marks.unit = GROUP if all(count % GROUP == 0 for count in roles) else WARP
     marks.rows, marks.blocks = 2 * -(-context.block // marks.unit), min(grid, BLOCKS)
     marks.block = block if grid > marks.blocks else None

@@ -127,6 +127,7 @@ def _read(made: MarkedProgram, words: Any) -> Iterator[WarpgroupMark]:
         mine = mine.reshape(marks.blocks, marks.rows, RECORDS, WORDS)
         for block, (row, name) in product(range(marks.blocks), sorted(marks.lanes.items())):
             where = 0
+            # Records that nobody wrote are still zero.
             for start, end in mine[block, row][mine[block, row, :, 0] > 0].tolist():
                 site, begun = sites[start % (1 << SITE_BITS)], start >> SITE_BITS
                 if site.kind == "begin":

@@ -33,7 +33,7 @@ from septran.temporary import TemporaryFolder
 MAX_TENSORS, MAX_AXES, MAX_ARGUMENTS, MAX_LAUNCHES = 24, 8, 24, 12
 MAX_SCALARS, MAX_SCRATCH, MAX_NAME, MAP_AXES = 16, 16, 128, 5
 CUDA = 2
-"""kDLCUDA."""
+"""The number of kDLCUDA in DLPack's DLDeviceType."""
 HERE = Path(__file__).parent
 LIBRARY = "launcher.so"
 
@@ -44,7 +44,7 @@ _MAP_TYPES = {
 }  # fmt: skip
 """CUtensorMapDataType; what has no own entry is copied by its bytes."""
 _KINDS = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
-"""DLDataTypeCode."""
+"""DLPack's DLDataTypeCode by the name of an element type without its bits."""
 
 
 class LauncherError(TargetError):
@@ -141,6 +141,7 @@ def table(
     for place, (_, dtype) in enumerate(program.scalars):
         result.scalar_codes[place], result.scalar_bits[place] = _scalar(name, dtype)
     for place, (_, size) in enumerate(program.scratch):
+        # CUDA driver API, cuMemAlloc: an allocation of 0 bytes is an error.
         result.scratch_bytes[place] = max(size, 1)
     buffers = [tensor.name for tensor in tensors] + [buffer for buffer, _ in program.scratch]
     scalars = [scalar for scalar, _ in program.scalars]
@@ -179,6 +180,7 @@ def _scalar(name: str, dtype: str) -> tuple[int, int]:
 
 def _launch(launch: KernelLaunch, buffers: Sequence[str], scalars: Sequence[str]) -> CLaunch:
     _limit(launch.kernel, "arguments", len(launch.arguments), MAX_ARGUMENTS)
+    # One less, as the name ends in a zero there.
     _limit(launch.kernel, "letters", len(launch.kernel), MAX_NAME - 1)
     result = CLaunch(
         launch.kernel.encode(), launch.grid, launch.block, launch.cluster, launch.shared_bytes,

@@ -93,6 +93,7 @@ class Cluster:
                 shift = shift + Index.of(variable) * strides[variable]
         if shift.is_constant:
             return T.uint16(pattern)
+        # The pattern is that of rank 0's neighbours; the loops that do not share shift it.
         moved = T.shift_left(T.uint32(pattern), T.Cast("uint32", context.lower(shift)))
         return T.Cast("uint16", moved)
 
