@@ -286,6 +286,7 @@ class _Run:
         traces, start = [], 0
         for part in self.traces:
             traces.append(trace_of(part, lines, start))
+            # The launches of a stream follow one another.
             start = int(traces[-1]["end"].max()) if len(part) else start
         trace = np.concatenate([*traces, np.zeros(0, TRACE)])
         text = {a: self.sites.place(a) for a in np.unique(records["site"]).tolist()}

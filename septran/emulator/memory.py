@@ -28,6 +28,7 @@ class GlobalMemory:
     def __init__(self, program: CudaProgram, arrays: Mapping[str, Array]) -> None:
         self.arrays = {name: _as_bytes(name, arrays) for name in program.params}
         sizes = {name: a.size for name, a in self.arrays.items()} | dict(program.scratch)
+        # The gap before the first array is where a crash is written down (`process.CRASH`).
         at, self.offsets = GAP, {}
         for name, size in sizes.items():
             self.offsets[name] = at

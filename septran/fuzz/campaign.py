@@ -173,6 +173,7 @@ def _reduced(
         if time.monotonic() > end:
             return False
         found = _answer(worker, seed, trace, options)
+        # The same failure: another one that is met on the way is not what is made small.
         return (found.kind, found.executor) == (outcome.kind, outcome.executor)
 
     small = affordable(make_case(seed, simpler(outcome.case.trace, fails, settings.tries)))

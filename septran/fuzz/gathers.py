@@ -110,6 +110,7 @@ def _products(c: Choices) -> RandomLogic:
         **names, size=size, transpose=".T" if transposed else "",
         dims='"E", "N", "K"' if transposed else '"E", "K", "N"',
     )  # fmt: skip
+    # Rows are gathered in blocks of `size`, each of which is one group's.
     matrix = (width, deep) if transposed else (deep, width)
     inputs = (
         Input(names["X"], (rows, deep), dtype), Input(names["W"], (matrices, *matrix), dtype),

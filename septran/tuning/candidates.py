@@ -60,6 +60,7 @@ class CandidateValues:
         """Yield the points that differ by one step in one dimension."""
         for name, some in self.values.items():
             place = some.index(point[name])
+            # Values are in the order of the mapping, in which neighbours are alike.
             for other in (place - 1, place + 1):
                 if 0 <= other < len(some):
                     yield {**point, name: some[other]}

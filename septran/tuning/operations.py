@@ -54,6 +54,7 @@ def operations(
                 cost, shape = 1.0, (operand.shape, operand.valid)
             case _:
                 continue
+        # Short floats are computed with in float32, as wide as the others; integers are not.
         narrow = short and "int" in part.dtype
         yield cost * (min(1.0, itemsize(part.dtype) / 4) if narrow else 1.0), space(*shape)
 

@@ -106,6 +106,7 @@ def _probes(machine: Machine, loops: Any, cores: int) -> dict[str, Probe]:
             made = loops.sums(instruction.name, threads) if _has(machine, instruction) else None
             if made:
                 run, work = made
+                # Each core's part, so that one core alone and one of all can be compared.
                 found[f"{instruction.name}/{threads}"] = Probe(
                     _counted(run, work / threads), threads
                 )
@@ -179,6 +180,8 @@ def _costs(probes: dict[str, Probe], adds: float) -> dict[str, Figure]:
     return {
         name: Figure.of(
             [
+                # Seconds that one function adds to an element, times operations of the unit a
+                # second.
                 max(1.0, (1 / each - 1 / none) / len(SCALES) * adds)
                 for each, none in zip(probes[f"function {name}"].samples, plain, strict=True)
             ]

@@ -108,6 +108,7 @@ class Tuning(Displayable):
         """The trials with a time, the fastest first."""
         kind = "measured" if self.measured else "ranked"
         some = [t for t in self.trials if t.kind == kind and t.cost is not None]
+        # Equal costs stay in the order of the space, so that a search repeats.
         return tuple(sorted(some, key=lambda t: (t.cost or 0.0, t.number)))
 
     @property

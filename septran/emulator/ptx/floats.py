@@ -125,6 +125,7 @@ def _as_float(i: PtxInstruction, source: str) -> str:
 @INSTRUCTIONS(rf"cvt\.(rni|rzi|rmi|rpi)(\.ftz)?(\.sat)?\.{_INTEGER}\.(f32|f64|b?f16)")
 def _to_integer(i: PtxInstruction) -> str:
     how, (to, source) = i.opcode.split(".")[1], _ends(i)
+    # PTX ISA, cvt: to the nearest even, to zero, down, up.
     call = {"rni": "nearbyint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}[how]
     value = _as_float(i, source)
     if i.has("ftz"):

@@ -260,6 +260,8 @@ class BasicBlock:
         elif self.operands[number].written:
             found = f"({have})({self.operands[number].expression})"
         else:
+            # Inputs were all read before the first instruction, which may write what one is made
+            # of.
             found = f"in_{number}"
         floats = {"float", "double"}
         if have != type_ and (have in floats or type_ in floats):

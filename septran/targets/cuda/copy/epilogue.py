@@ -130,6 +130,7 @@ def plan(context: Context, node: Copy) -> Box | str:
         return "its rows are not a multiple of 128 bytes"
     if _base(context, node, panels=1) is None:
         return "there is no shared memory left for it"
+    # As a tile of rows: the layout of the panels is chosen here, and not by the program.
     near = Buffer(source.name, source.memory, source.shape, source.dtype)
     found = box(replace(program, buffers=_with(program.buffers, near)), node, engine)
     if isinstance(found, str):

@@ -45,6 +45,7 @@ __forceinline__ __device__ void septran_fetch_whole(
 """
 """Two aligned vectors from an address on, both of which exist."""
 
+# Words move by conditions: an array with an index that varies would not be in registers.
 ALIGN = """\
 __forceinline__ __device__ unsigned septran_first(unsigned word, int count) {
   return count >= 4 ? word : count <= 0 ? 0u : word & (0xffffffffu >> (32 - 8 * count));
@@ -178,6 +179,7 @@ def _parted_atom(atom: Atom, lane: Var, lanes: int) -> Index:
         return Index(((atom, 1),), 0)
     value = _parted(atom.value, lane, lanes)
     rest = value - Index.of(lane)
+    # A multiple of the lanes: none of them carries over into the quotient.
     steady = lane not in rest.variables() and divisor(rest) % lanes == 0
     if not steady or atom.divisor % lanes:
         lane_part, rest = Index(), value

@@ -76,6 +76,7 @@ def infer(
     # What is demanded spreads first: only what it does not reach is free.
     for name in strict:
         work.spread_from(name)
+    # The largest first: what it meets is then laid out alike, and not the other way round.
     while (largest := work.largest()) is not None:
         work.choose(largest)
     return work.found

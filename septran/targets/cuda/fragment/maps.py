@@ -215,6 +215,7 @@ def stage_unreachable(
     needed: dict[str, Storage] = {}
     for load, places in reads(statement):
         storage = context.storages[load.view.tensor]
+        # The lane, the warp or the axis differs: registers of other threads cannot be read.
         if storage.memory == "REGISTER" and not reachable(fragment, storage, load.view, places):
             needed[storage.name] = storage
     return stage(context, needed.values(), keep) if needed else {}

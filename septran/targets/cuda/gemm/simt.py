@@ -129,6 +129,7 @@ def _load(gemm: _Gemm, access: Access, axis: int, step: Index, count: int) -> An
     held = math.prod(d.extent for d in digits)
     array = gemm.context.writer.allocate("ab"[axis], held * count, gemm.dtype)
     lane = digits[-1] if digits and digits[-1].stride == 1 else None
+    # Vectors along the steps where memory lets them, else along neighbouring rows or columns.
     if lane is None or _width(gemm, access, axis, step, count, None) > 1:
         with gemm.walk.over(digits):
             _vectors(gemm, access, axis, (step, count), array, None)

@@ -233,6 +233,7 @@ class WgmmaProduct:
     def instruction(self, block: int, start: int, width: int, step: int) -> None:
         """One wgmma.mma_async."""
         columns = self.parts[-1][0] + self.parts[-1][1]
+        # 128 threads hold 64 rows: each has half as many registers as there are columns.
         first = (block * columns + start) // 2
         a = self.a(block, step)
         b = self.descriptor(self.right, self.right.offset(start, step))
@@ -263,6 +264,7 @@ class WgmmaProduct:
             rows = self.blocks * ROWS
             offset = self.left.offset(block * ROWS, step)
             return self.descriptor(self.left, offset + self.group_offset(group, rows))
+        # Of 64 rows and 32 bytes each thread has four words.
         return self.left.ptr_to([(block * self.steps + step) * 4])
 
     def group_offset(self, group: Index, rows: int) -> Index:

@@ -88,6 +88,7 @@ def _compile(tool: Compiler, text: str, arch: str, name: str) -> Compiled:
         cubin, ptx, log = _by_nvrtc(tool, text, arch, name)
     else:
         cubin, ptx, log = _by_nvcc(tool, text, arch, name)
+    # nvcc and NVRTC write `warning #177-D:`, ptxas writes `warning :`.
     warned = [line for line in log.splitlines() if re.search(r"warning( #\d+(-D)?)?\s*:", line)]
     if warned:
         raise _refused(tool, name, "\n".join(warned))

@@ -89,6 +89,7 @@ def blocks_per_unit(launch: KernelLaunch, figures: KernelFigures, machine: Machi
 
 def count_ptx(ptx: str) -> Counter[str]:
     """Return how often the text has each of the instructions that tell what a kernel is."""
+    # Instructions stand behind a line's start, or in inline assembly behind ; and {.
     heads = re.findall(r"(?:^|[;{}])\s*(?:@!?%?\w+\s+)?([a-z]\w*\.[a-z0-9_.:]+)", ptx, re.M)
     found: Counter[str] = Counter()
     for head in heads:

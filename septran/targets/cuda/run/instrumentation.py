@@ -141,6 +141,7 @@ def lane(context: Context, name: str, threads: Threads, single: bool = False) ->
     few = None if marks.block is None else tirx.LT(marks.block, marks.blocks)
     kept = both(None if single else first, few)
     marks.kept = tirx.IntImm("bool", 1) if kept is None else context.writer.bind("kept", kept)
+    # A lane's first record says on which multiprocessor its block is.
     where = T.cuda.func_call("septran_multiprocessor", source_code=WHERE, return_type="int64")
     _write(context, marks, Site("begin", "multiprocessor"), context.writer.bind("where", where))
     yield

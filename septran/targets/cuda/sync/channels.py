@@ -102,6 +102,7 @@ def begin(context: Context, body: tuple[Node, ...]) -> None:
         return
     for ring in made:
         ring.barriers = context.reserve(2 * ring.channel.stages * 8, 8)
+    # One thread makes them, and no other goes on before the barrier below.
     with context.writer.when(context.number == context.writer.index(0)):
         for ring in made:
             for stage in range(ring.channel.stages):
@@ -142,6 +143,7 @@ def enter(context: Context, body: tuple[Node, ...]) -> None:
             found.peer = _peer(context, found)
         if not (found.mbarriers and found.restarts):
             continue
+        # Who reads keeps the parities of the full barriers, who fills those of the empty ones.
         sides: dict[str, type[Wait | Acquire]] = {"full": Wait, "empty": Acquire}
         for side, kind in sides.items():
             if any(isinstance(n, kind) and n.channel == found.channel.name for n in nodes(body)):
@@ -153,6 +155,7 @@ def enter(context: Context, body: tuple[Node, ...]) -> None:
 def _peer(context: Context, found: BarrierRing) -> Expr:
     """The rank of the block that each lane's number stands for."""
     ranks = [context.lower(context.cluster.rank(steps)) for steps in found.peers]
+    # Lane n tells peer n, so that a warp tells all by one instruction.
     lane, value = context.number % context.writer.index(WARP), ranks[-1]
     for number, rank in reversed(list(enumerate(ranks[:-1]))):
         value = T.if_then_else(lane == context.writer.index(number), rank, value)

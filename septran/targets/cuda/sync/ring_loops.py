@@ -19,6 +19,7 @@ from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Node, Releas
 def emit_for(context: Context, loop: For) -> None:
     """A loop of waits, one product and releases keeps a product in flight; others as they are."""
     product = _only_product(loop.body)
+    # Only where nothing else of the body could need the product is it left in flight.
     if product is None or not _divisible(context, loop):
         plain_for(context, replace(loop, body=in_order(context, loop.body)))
         return

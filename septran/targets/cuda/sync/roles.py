@@ -101,6 +101,7 @@ def _check_around(body: tuple[Node, ...]) -> None:
 
 
 def _place(context: Context, body: tuple[Node, ...]) -> None:
+    # Groups follow one another, so that each begins with the block's first thread.
     for group in role_groups(body):
         first = 0
         for number, at in enumerate(group):
