@@ -70,6 +70,7 @@ class Memory:
     bytes_per_second: float | None = None
     """Peak bandwidth of one instance; None when unknown."""
     latency_ns: float | None = None
+    """Nanoseconds from a request to its data; None when unknown."""
     write_bytes_per_second: float | None = None
     """Bandwidth of stores, where it differs."""
     stream_bytes_per_second: float | None = None
@@ -94,13 +95,17 @@ class Engine:
     moves: tuple[tuple[str, str], ...]
     """The memory edges ``(from, to)``."""
     asynchronous: bool = False
+    """Whether it goes on by itself once a copy is issued, so that somebody has to wait for it."""
     completes_by: str = "return"
     """The way in which completion is seen: ``return``, ``mbarrier``, ``group``, ``event``, ..."""
     bytes_per_cycle: float | None = None
+    """Bandwidth in bytes a cycle of the machine's clock; None when unknown."""
     latency_cycles: int = 0
+    """The latency of a copy in cycles, beside the time that its bytes take."""
     alignment: int = 1
     """The number of bytes of which addresses and row lengths must be a multiple."""
     queue_depth: int | None = None
+    """How many copies may be under way at once; None for any number."""
     layouts: tuple[str, ...] = ("row",)
     """The kinds of layout that it can write while it copies (layouts.py)."""
     transposes: bool = True

@@ -325,6 +325,7 @@ def _overlap_errors(
     names = list(arrays)
     for output in (t.name for t in signature.outputs if t.name in arrays):
         for other in names:
+            # Of two outputs one order is enough.
             if other == output or (signature.tensor(other).writes and other < output):
                 continue
             if _share(library, arrays[output], arrays[other]):

@@ -63,6 +63,7 @@ def lower_program(program: TileProgram, writer: CpuWriter | None = None) -> Any:
     context = Context(writer, Indices(writer), program.machine, vector_unit(program.machine))
     params = [_parameter(context, program, program.buffer(name)) for name in program.params]
     scalars = [tirx.Var(writer.name(s.name), s.dtype) for s in program.scalars]
+    # Of all buffers, as some of them never get a storage.
     context.dtypes.update((b.name, b.dtype) for b in program.buffers)
     context.scalars.update(zip((s.name for s in program.scalars), scalars, strict=True))
     emit_guards(context, program)
@@ -102,6 +103,8 @@ class _Lowering:
 
     def run(self) -> None:
         """The whole body, after the buffers that no loop or neighbourhood has to itself."""
+        # Before anything is written: it decides which buffers are allocated here, outside of all
+        # loops.
         self._find_private(self.program.body, None)
         inside = {n for names in (*self.private.values(), *self.temporary.values()) for n in names}
         for buffer in self.program.buffers:
@@ -220,6 +223,7 @@ class _Lowering:
             self.context.alias(loop.variable, index)
             if loop.extent.is_constant:
                 count = loop.extent.constant
+                # What a loop around packs next is prefetched a part in each iteration of this one.
                 inside = {name: a.within(index, count) for name, a in around.items()}
                 self.nest, self.number = (*nest, loop), number * count + index
                 self.context.next_packs = inside | self._next_packs(loop)

@@ -17,7 +17,7 @@ class VectorUnit:
     """The vector registers of a processor."""
 
     bytes: int
-    """Size of one register."""
+    """Bytes of one register."""
     registers: int
     tile: tuple[int, int]
     """Rows and columns of float32 that a microkernel sums in registers, where a machine file gives

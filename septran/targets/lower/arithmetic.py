@@ -94,7 +94,7 @@ class Arithmetic(ABC):
         return truth
 
     def from_truth(self, truth: Expr, dtype: str) -> Expr:
-        """1 or 0."""
+        """A truth value as a number of a type, 1 or 0."""
         return tirx.Select(truth, self.constant(1, dtype), self.constant(0, dtype))
 
     def level(self, *values: Expr) -> tuple[Expr, ...]:

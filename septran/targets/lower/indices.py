@@ -162,6 +162,7 @@ class Indices:
             flat, stride = flat + coordinate * stride, stride * extent
         size, at = math.prod(shape), self.lower(flat)
         lanes = lanes_of(at)
+        # The caller's numbers may be anything: a wrong one must not lead outside of any buffer.
         if self.bounds(flat)[1] >= size:
             at = tirx.Min(at, broadcast(self.writer.index(max(0, size - 1)), lanes))
         value, kind = tirx.BufferLoad(buffer, [at]), np.iinfo(buffer.dtype)
@@ -223,6 +224,7 @@ class WritingScope:
             return simple
         low, high = self.indices.bounds(simple)
         found = self.indices.fresh(self.writer.bind(stem, self.lower(simple)), low, high)
+        # What it stands for stays known: `expand` decides divisions that the variable hides.
         self.indices.meanings.update(dict.fromkeys(found.variables(), simple))
         return found
 
@@ -232,6 +234,7 @@ class WritingScope:
 
         Elements that differ along a region are loaded where they are used.
         """
+        # A variable ends with the block that it is in, so what was loaded is forgotten behind it.
         before = dict(self.indices.loaded)
         for element in dict.fromkeys(e for region in regions for e in region.elements()):
             simple = self.indices.simplify(Index(((element, 1),)))

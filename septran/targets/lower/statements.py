@@ -51,11 +51,11 @@ class Statement:
 
     target: Region
     value: ex.Expr
-    """Without reductions inside."""
+    """The expression that is stored or reduced, without reductions inside."""
     function: str | None = None
     """The reduction; None for an elementwise statement."""
     axis: int = 0
-    """Of `value`, reduced away."""
+    """The axis of `value` that a reduction goes along, and its target does not have."""
     filled: bool = False
     """Whether what does not exist is written, too: as zeros, by a copy that fills its target."""
 
@@ -195,6 +195,7 @@ def touched(
     statement: Statement, depth: int, summed: Var = SUMMED
 ) -> Iterator[tuple[Region, tuple[Index, ...]]]:
     """Yield what is written, then all that is read: elements of buffers for one row at `depth`."""
+    # Names that `row_axis` tells apart: coordinates that are fixed, and those that loops run over.
     at = tuple(
         Index.of(ROW if n == depth else Var(f"@fixed{n}" if n < depth else f"@free{n}"))
         for n in range(statement.target.rank)

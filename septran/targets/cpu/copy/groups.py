@@ -130,6 +130,7 @@ class _Move:
         """Run `body` on each panel from `done` on, the last one with the number of its columns."""
         context, extent = self.context, self.source.region.valid[self.across]
         whole = context.variable("panels", extent // self.width)
+        # What is left behind `done` is less than a line of panels, too little to share.
         spread = self._spread and done == ZERO
         with context.loop("panel", whole - done, spread) as panel:
             body((done + panel) * self.width, None)
@@ -157,6 +158,7 @@ class _Move:
     ) -> None:
         """A group of a panel, by its first column, from rows that lie along it."""
         rows = [self._row(first, group * self.size + n, columns, n, rest) for n in range(self.size)]
+        # Column after column, each with the elements of its group side by side.
         kinds = [n * self.width + lane for lane in range(self.width) for n in range(self.size)]
         mixed = tirx.Shuffle(rows, [tirx.const(n, "int32") for n in kinds])
         self._store(first, group, mixed)
@@ -199,6 +201,7 @@ class _Move:
         if columns is not None or self.width % words:
             self.gathered_panel(first, columns)
             return
+        # Transposed as words: a whole group of each row moves as one number.
         length = self.source.region.valid[self.deep]
         step = words * self.size
         whole = context.variable("blocks", length // step)
@@ -296,6 +299,8 @@ class _Move:
                 value = self._held(simd.load(self.source.storage.flat, at, 1))
                 simd.store(context.writer, flat, context.lower(self.target.at(spot)), value, 1)
             if not context.divides(self.size, length):
+                # The instruction multiplies whole groups, so that what follows the last element
+                # must be zeros.
                 room = ceil_div(length, self.size) * self.size - length
                 with context.loop("k", room) as k:
                     spot = self._spot(first + column, length + k)

@@ -22,9 +22,9 @@ class Dot:
     """One instruction, whatever the width of its registers."""
 
     name: str
-    """What assembly calls it."""
+    """The instruction's mnemonic in assembly."""
     size: int
-    """Elements of a group."""
+    """The number of elements of a group, whose products go into one sum."""
     sums: str
     """The type of a sum."""
     flip: int

@@ -68,7 +68,7 @@ class Operands:
     walk: KLoopNest
     """How the steps are counted."""
     next_pack: NextPack | None
-    """What is prefetched meanwhile."""
+    """The next source of a packed operand, prefetched meanwhile; None where there is none."""
     sums: str
     """The type that products are summed in."""
     elements: int = 1

@@ -56,13 +56,14 @@ class RegisterTile:
     rows: int
     column: Index
     columns: Index | None
-    """None when all do."""
+    """How many of the tile's columns exist; None when all do."""
 
 
 def accumulators(
     writer: Writer, shape: Shape, rows: int, start: Callable[[int], Expr] | None = None
 ) -> list[Any]:
     """The sums of a tile, a buffer a row; each row begins with a vector of its own, or with 0."""
+    # One small buffer for each row: LLVM makes registers of those below TVM's limit for the stack.
     found = [writer.allocate("acc", shape.columns, shape.dtype) for _ in range(rows)]
     zero = simd.constant(0, shape.dtype, shape.lanes)
     for number, row in enumerate(found):

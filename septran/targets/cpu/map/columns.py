@@ -237,6 +237,7 @@ def vector_lanes(context: Context, run: Sequence[Statement], accesses: Accesses)
             elif isinstance(node, ex.Unary | ex.Select | ex.Cast):
                 widest = max(widest, itemsize(compute_dtype(node.dtype)))
     lanes = context.unit.bytes // widest
+    # All statements of a loop have equally many lanes, so the longest of their elements decides.
     return lanes, lanes * 4
 
 
@@ -325,6 +326,7 @@ def emit_loops(context: Context, loops: Sequence[RowLoop], lanes: tuple[int, int
     narrow, wide = lanes
     for one in loops:
         one.begin(narrow, wide)
+    # All loops have the same columns: `row_loops` and `stages_of` see to it.
     extent = context.variable("columns", columns_of(loops[0].run[0]))
     whole = context.variable("vectors", extent // wide)
     with context.loop("v", whole) as v:
@@ -359,6 +361,7 @@ def _keeps_some(statement: Statement) -> bool:
 
 def _alone(target: Access) -> bool:
     """Whether nothing that exists lies behind a row, so that whole vectors may be written."""
+    # An owned buffer has room for a whole vector, and a single row has no next one to spoil.
     shape, region = target.storage.shape, target.region
     whole = region.index[-1] == Index.of(axis(region.rank - 1)) and region.shape[-1] == shape[-1]
     return target.storage.owned and whole and 1 < math.prod(shape) == shape[-1]

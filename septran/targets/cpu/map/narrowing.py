@@ -51,7 +51,7 @@ def _stored(
 class _Narrowing:
     spans: Spans
     short: Collection[str]
-    """Buffers that become short."""
+    """Names of the buffers whose elements become 32-bit integers."""
     made: dict[int, ex.Expr] = field(default_factory=dict)
     """New expressions by the identity of the former ones: what was shared stays shared."""
 

@@ -39,9 +39,8 @@ LEAST_ROWS = 8
 MOST_STAGES = 3
 """Normalisations have two or three; each has code of its own beside that of all."""
 PREFETCH_DISTANCE = 8192
-"""How far before its use a line is asked for. Softmax of rows from memory on Zen 5: 20 GB/s
-without,
-31, 40 and 45 with 2, 4 and 8 KiB, not more with twice as much."""
+"""How far before its use a line is prefetched, in bytes. Softmax of rows from memory on Zen 5:
+20 GB/s without, 31, 40 and 45 with 2, 4 and 8 KiB, not more with twice as much."""
 
 
 Run = Sequence[Statement]
@@ -140,6 +139,7 @@ def emit_steps(
     """All stages of `rows` rows, whose coordinates begin with `at`."""
     last, most = len(stages) - 1, context.indices.bounds(rows)[1] - 1
     shared = _Steps(context, stages, at, accesses, passed)
+    # Stage n of row r is done in step r + n, so the last row's last stage needs `last` more steps.
     with context.loop("step", rows + last) as step:
         exists = [_exists(context, step - number, rows) for number in range(len(stages))]
         numbers = [
@@ -147,9 +147,10 @@ def emit_steps(
             for number in range(len(stages))
         ]
         with context.writer.body() as beside:
-            shared.beside(numbers)
+            shared.interleaved(numbers)
         with context.writer.body() as apart:
-            shared.apart(numbers, exists)
+            shared.sequential(numbers, exists)
+        # The rows of all stages are neighbours: where the first and the last exist, all do.
         context.writer.choose(tirx.And(exists[0], exists[-1]), beside, apart)
 
 
@@ -166,7 +167,7 @@ class _Steps:
     accesses: Accesses
     passed: Collection[str]
 
-    def beside(self, rows: Sequence[Index]) -> None:
+    def interleaved(self, rows: Sequence[Index]) -> None:
         """Each stage of its own row, in one loop over the columns."""
         for stage, row in zip(self.stages, rows, strict=True):
             self._alone(stage.before, row)
@@ -174,13 +175,15 @@ class _Steps:
             self._loop(stage.run, row, prefetches)
             for stage, row, prefetches in zip(self.stages, rows, self._row_prefetch(), strict=True)
         ]
+        # Later stages first: see `rows_kept`.
         emit_loops(self.context, loops[::-1], self._lanes())
         for stage, loop, row in reversed([*zip(self.stages, loops, rows, strict=True)]):
             loop.end()
             self._alone(stage.after, row)
 
-    def apart(self, rows: Sequence[Index], exists: Sequence[Expr]) -> None:
+    def sequential(self, rows: Sequence[Index], exists: Sequence[Expr]) -> None:
         """One stage after another, as far as their rows exist."""
+        # Later stages first here, too.
         for stage, row, condition in reversed([*zip(self.stages, rows, exists, strict=True)]):
             with self.context.writer.when(condition):
                 self._alone(stage.before, row)

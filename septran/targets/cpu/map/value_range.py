@@ -45,7 +45,7 @@ class Spans:
     """Spans of expressions, where loop indices and some buffers are bounded."""
 
     ranges: Mapping[Var, Range]
-    """Ranges of loop indices."""
+    """The inclusive range of each loop index that is in scope."""
     buffers: Mapping[str, Span]
     """The span of all that is stored in a buffer."""
     known: dict[int, Span] = field(default_factory=dict)

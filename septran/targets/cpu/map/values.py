@@ -48,6 +48,7 @@ class Reciprocal:
         lanes, zero = lanes_of(dividend), writer.index(0)
         dividend = writer.bind("x", dividend)
         result = writer.allocate("quotient", lanes, element_of(dividend))
+        # Near the ends of the range a reciprocal is subnormal or infinite, and the product far off.
         ways = []
         for way, other in ((tirx.Mul, self.value), (tirx.Div, divisor)):
             with writer.body() as body:
@@ -65,9 +66,9 @@ class VectorEvaluation(Evaluation[Point]):
     context: Context
     accesses: Mapping[Region, Access]
     reciprocals: dict[int, Reciprocal] = field(default_factory=dict)
-    """Of divisors that are the same in all lanes, by the quotient's identity."""
+    """Reciprocals of divisors that are the same in all lanes, by the quotient's identity."""
     kept: dict[str, Expr] = field(default_factory=dict)
-    """Vectors of buffers that are not stored."""
+    """The vectors at this point of buffers that are not stored, by the buffer's name."""
 
     def keep(self, buffer: str, value: Expr) -> None:
         """Let loads of a buffer at this point give `value`."""
@@ -76,6 +77,7 @@ class VectorEvaluation(Evaluation[Point]):
 
     def inside(self) -> VectorEvaluation:
         """For a loop in this one's body: it knows what was computed before the loop."""
+        # A copy: what is computed in the loop's body must not be used behind it.
         known = dict(self.known)
         return VectorEvaluation(self.context, self.accesses, self.reciprocals, known=known)
 
@@ -139,7 +141,7 @@ class VectorEvaluation(Evaluation[Point]):
         return self.context.arithmetic.combine(function, self._lanes(step, lanes), other)
 
     def number(self, index: Index, place: Point) -> Expr:
-        """In each lane."""
+        """An index as a number in each lane."""
         step = index.coefficient(LANE)
         start = self.context.lower(index - Index.of(LANE) * step)
         if step == 0:

@@ -48,7 +48,7 @@ class Parameter:
     name: str
     dtype: str
     shape: tuple[int, ...] | None
-    """None for a scalar."""
+    """The extents of a tensor; None for a scalar."""
 
     @property
     def c_name(self) -> str:
@@ -69,7 +69,7 @@ class CFunction:
     arch: str
     parameters: tuple[Parameter, ...]
     code: bytes
-    """The object file."""
+    """The bytes of the object file, of the processor's own format (ELF on Linux)."""
     assembly: str
 
     @property

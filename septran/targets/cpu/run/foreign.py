@@ -95,12 +95,12 @@ class ForeignExecutable:
 
     @property
     def name(self) -> str:
-        """The kernel's."""
+        """The kernel's name, that of its entry task."""
         return self.compiled.name
 
     @property
     def arch(self) -> str:
-        """The processor."""
+        """LLVM's name of the processor that the code is for."""
         return self.compiled.arch
 
     @property
@@ -202,6 +202,7 @@ def _linked(function: CFunction) -> TemporaryFolder:
     folder = TemporaryFolder("linked")
     (folder.path / OBJECT).write_bytes(function.code)
     (folder.path / "runner.c").write_text(_runner(function), encoding="utf-8")
+    # Static, as QEMU would look for the other system's libraries in this one's folders.
     options = ["-static", "-O1", "-pthread", "-DSEPTRAN_POISON", "-o", "kernel"]
     files = [OBJECT, "runner.c", str(RUNTIME.resolve()), "-lm"]
     done = subprocess.run(

@@ -100,6 +100,7 @@ def record(program: TileProgram, arguments: Sequence[Any]) -> tuple[Mark, ...]:
     program writes is written.
     """
     use_all_cores()
+    # Lowered twice: the room for marks is a parameter, whose size the first time tells.
     counting = MarkedWriter()
     lower_program(program, counting)
     total = sum(counting.counts)
@@ -118,6 +119,7 @@ def _marks(program: TileProgram, counts: Sequence[int], room: Any) -> Iterator[M
     if not len(room):
         return
     start, end = (room[:, n] * 1_000_000_000 + room[:, n + 1] for n in (0, 2))
+    # By the time of their starts, from which threads get their numbers.
     order = np.argsort(start, kind="stable")
     threads: dict[int, int] = {}
     begun = start[order[0]]

@@ -193,6 +193,7 @@ def unit_of(arch: str) -> VectorUnit:
     """The widest vectors of a processor."""
     if "neon" in features(arch):
         return _SVE_UNITS.get(arch, NEON)
+    # Nothing below AVX2 is told apart: code for such a processor has vectors that LLVM splits.
     return AVX512 if "avx512f" in features(arch) else AVX2
 
 

@@ -59,7 +59,7 @@ class Launcher:
     """The code of ``launcher.ll`` in this process."""
 
     module: Any
-    """Keeps the code."""
+    """TVM's module of the code, which stays in memory as long as this object does."""
     slots: Any
     """An array of `SLOTS`' addresses."""
     limit: ctypes.c_int32
