@@ -10,15 +10,7 @@ import re
 from collections.abc import Iterator
 
 from septran.emulator.inline_asm import AsmStatement
-from septran.emulator.ptx import (
-    barriers,
-    copies,
-    floats,
-    integers,
-    moves,
-    tensor_cores,
-    tensor_maps,
-)
+from septran.emulator.ptx import barriers, copies, floats, integers, moves, tensor_cores
 from septran.emulator.ptx.instructions import KINDS, BasicBlock, Emitter, PtxInstruction
 
 TABLE: tuple[tuple[re.Pattern[str], Emitter], ...] = (
@@ -28,7 +20,6 @@ TABLE: tuple[tuple[re.Pattern[str], Emitter], ...] = (
     *integers.INSTRUCTIONS,
     *moves.INSTRUCTIONS,
     *tensor_cores.INSTRUCTIONS,
-    *tensor_maps.INSTRUCTIONS,
 )
 """Opcode patterns and what they become; the first that fits is taken."""
 _LABEL = re.compile(r"([$\w]+)\s*:(?!:)")
