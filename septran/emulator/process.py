@@ -116,6 +116,7 @@ class _Worker:
     def ask(self, request: bytes, file: int, seconds: float | None) -> tuple[Any, list[bytes]]:
         """The answer, as plain data and bytes; EOFError if it dies, TimeoutError if it is late."""
         until = None if seconds is None else time.monotonic() + seconds
+        # A file can only go with some bytes, for which the length serves.
         socket.send_fds(self.channel, [LENGTH.pack(len(request))], [file])
         self.channel.sendall(request)
         (size,) = LENGTH.unpack(self._read(LENGTH.size, until))

@@ -50,6 +50,7 @@ def trace_of(records: Array, lines: dict[int, int], start: int = 0) -> Array:
     ):
         trace[name] = records[name]
     trace["flag"] = records["barrier"]
+    # Each address once: there are far fewer than records.
     sites, where = np.unique(records["site"], return_inverse=True)
     trace["line"] = np.array([lines.get(int(s), 0) for s in sites], np.int32)[where]
     free = [start] * MULTIPROCESSORS

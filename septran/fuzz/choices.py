@@ -73,6 +73,7 @@ def simpler(trace: Trace, fails: Callable[[Trace], bool], tries: int = 300) -> T
     while improved and left > 0:
         improved = False
         for candidate in _candidates(best):
+            # Cuts of equal parts give equal traces.
             if candidate in seen:
                 continue
             seen.add(candidate)

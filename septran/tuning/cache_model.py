@@ -107,6 +107,7 @@ class CacheModel:
     def run(self) -> Times:
         """All steps, the starts of loops, and the call."""
         for loops, outer in self.spread:
+            # A loop that one unit runs alone starts nobody else.
             if self._used(loops) > 1:
                 count = math.prod(most_iterations(outer)) if outer else 1
                 self.start(self.machine.processors[1].name, count)

@@ -120,6 +120,7 @@ class Reuse:
             count = self.trip_counts[nest.loop.variable]
             inside.append(nest.loop.variable)
             distinct = self.size(region, inside)
+            # From here on not calls of the step, but runs of this loop.
             times //= max(1, count)
             # The part that is new in each iteration; the rest was touched one iteration before.
             kept = min(1.0, distinct / (before * count)) if before and count else 1.0

@@ -32,6 +32,7 @@ def _arrive(i: PtxInstruction) -> str:
     lines = []
     count = i.u32(first + 1) if rest and not i.has("expect_tx") else "1"
     if i.has("expect_tx"):
+        # PTX ISA, expect_tx: before the arrival, which could complete the phase without the bytes.
         lines.append(f"emu::mbarrier_expect({i.shared(first)}, {i.u32(first + 1)});")
     call = f"emu::mbarrier_arrive({i.shared(first)}, {count}, {release})"
     lines.append(i.set(0, call) if first else f"{call};")

@@ -40,6 +40,7 @@ def _pack(i: PtxInstruction) -> str:
     """``mov.b32 d, {a, b}`` and back."""
     wide = size_of(typed(i))
     total = f"uint{8 * wide}_t" if wide < 16 else TYPES["b128"]
+    # PTX ISA, mov: the first member is the least significant one.
     if i.operands[1].startswith("{"):
         members = i.group(1)
         part = 8 * wide // len(members)

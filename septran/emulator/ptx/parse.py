@@ -251,6 +251,7 @@ def variable_of(text: str, line: int) -> Variable | None:
     elements = tuple(e.strip() for e in initial.split(",") if e.strip())
     if extents and "" in extents and elements:
         count = len(elements)
+    # PTX ISA, `.align`: by default a multiple of the element's, or vector's, own size.
     align = int(found["align"] or size)
     return Variable(found["name"], found["space"], found["type"], align, size * count, elements,
                     line)  # fmt: skip

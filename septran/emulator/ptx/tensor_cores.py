@@ -30,8 +30,11 @@ def _wgmma(i: PtxInstruction) -> str:
     registers = i.operands[1].startswith("{")
     rest = list(range(3, len(i.operands)))
     flags = [i.u32(j) for j in rest]
+    # Operands behind the matrices: scale-d, signs of A and B, then transpositions of those in
+    # shared memory.
     accumulate = flags.pop(0) if flags else "1"
     signs = [flags.pop(0), flags.pop(0)] if len(flags) >= 2 else ["1", "1"]
+    # A in registers has no flag of its own.
     transposed = [*(["0"] if registers else []), *flags, "0", "0"][:2]
     fragment = f"const uint32_t a_[] = {i.values(i.group(1))};" if registers else ""
     first = "0, a_" if registers else f"{i.value(1, 'uint64_t')}, nullptr"

@@ -53,6 +53,7 @@ class Access:
         last = self.context.indices.simplify(entries[-1])
         if self.context.indices.bounds(last)[1] < width:
             return row * width + last
+        # Panels lie one after another, each as wide as the swizzle.
         panel = storage.layout.panel_bytes(storage.shape) // size
         return last // width * panel + row * width + last % width
 

@@ -246,6 +246,7 @@ class _Kernel:
         body = sequence([*head, *self.writer.written])
         body = _extent(self.thread, "threadIdx.x", context.block, body)
         body = _extent(self.block, "blockIdx.x", grid, body)
+        # 2 is TVM's CallingConv::kDeviceKernelLaunch.
         attributes = {
             "global_symbol": self.name, "tirx.noalias": True, "calling_conv": 2,
             "target": self.target, "tirx.is_global_func": True,

@@ -153,6 +153,7 @@ def _split(context: Context, body: tuple[Node, ...]) -> list[Split]:
     splits: list[Split] = []
     for number, node in enumerate(own(body)):
         plain = isinstance(node, Copy) and node.engine in PLAIN and node.channel is None
+        # Products, and copies by engines, have emitters that ask for layouts, and no statements.
         if plain or (isinstance(node, Compute) and node.primitive != "gemm"):
             assert isinstance(node, Copy | Compute)
             split = Split.of(node, f"%{number}.", lambda name: context.buffer(name).dtype)

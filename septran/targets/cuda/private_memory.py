@@ -31,6 +31,7 @@ def _shared_by(program: TileProgram, buffer: Buffer) -> list[For]:
         return []  # what one kernel leaves to the next is common to all blocks
     loops, inside = grid((users[0],))
     own = [r for n in nodes(inside) for r in regions(n) if r.buffer == buffer.name]
+    # Blocks have different elements already where every index names them.
     apart = all(loop.variable in _variables(r) for loop in loops for r in own)
     return [] if apart else loops
 

@@ -182,6 +182,7 @@ class _Units(ABC):
 
     def end(self, unit: int) -> tuple[Any, Expr]:
         """The address behind the tensor, and what its bytes leave over in units of so many."""
+        # The tensor's end, not the region's: up to there words may be read whole.
         size = int(self.source.storage.flat.shape[0])
         return self.at(self.context.writer.index(size)), T.int32(size * self.width % unit)
 

@@ -85,6 +85,7 @@ def put(
     base = [warp_part(context, fragment, n, unit) for n in range(2)]
     at = {(row, column): word for row, column, word in found}
     while at:
+        # Row by row from the first, so that blocks of two by two meet their neighbours.
         row, column = min(at)
         group = [p for p in _square(row, column) if p in at]
         count = 4 if len(group) == 4 else 1

@@ -92,6 +92,7 @@ def plan(context: Context, copy: Copy) -> TmaLayout:
         return TmaLayout(wanted, starts, boxes)
     size, count = pieces[dealt]
     elements = count // copy.receivers * size
+    # The byte of the second block's first box is the distance from block to block.
     second = tuple(elements if n == dealt else 0 for n in range(len(pieces)))
     share = Share(copy.receivers, dealt, elements, dict(boxes)[second])
     return TmaLayout(wanted, starts, tuple(b for b in boxes if b[0][dealt] < elements), share)

@@ -34,6 +34,7 @@ def stage(context: Context, held: Iterable[Storage], keep: bool = False) -> dict
 def begin(context: Context) -> None:
     """Wait until nobody reads the scratch memory any more."""
     assert context.scratch is not None
+    # Clean where a barrier came since: all threads have read what was there.
     if context.scratch.dirty:
         context.sync()
     context.scratch.used = 0

@@ -91,6 +91,7 @@ class Fragment:
         found: list[tuple[int, int]] = []
         at = 1
         for digit in sorted(self.digits("thread"), key=lambda d: d.stride):
+            # A gap between strides is a digit that no axis has.
             if digit.stride > at:
                 found.append((at, digit.stride // at))
             at = digit.stride * digit.extent

@@ -120,6 +120,7 @@ class Sources:
         count = self.lane.extent if self.lane is not None and along else 1
         array = writer.allocate("x", count, dtype)
         for start, width, at in pieces(self.walk, access, places, self.lane if along else None):
+            # Lanes beyond the edge are computed as well: with zeros, and nobody stores the results.
             inside = access.exists(at)
             if inside is not None:
                 for n in range(width):
@@ -188,6 +189,7 @@ def emit_statement(
     with context.writer.when(primary(context, fragment) if in_memory else None), walk.over(outer):
         # All loads of a vector before its lanes are computed: one access each.
         sources.fetch(statement)
+        # Results are collected first, so that they can be stored as vectors.
         out = context.writer.allocate("y", lane.extent if lane else 1, target.dtype) \
             if in_memory else None  # fmt: skip
         with walk.over([lane] if lane else []):

@@ -50,6 +50,7 @@ class CudaArithmetic(Arithmetic):
         if math.isinf(value):
             raise ValueError(f"infinity is not a number of {dtype}")
         number = int(value)
+        # In C++ this literal is the negative of 2^63, which int64 does not have.
         if dtype == "int64" and number == -(2**63):
             return tirx.min_value("int64")
         return tirx.IntImm(dtype, number)

@@ -83,6 +83,7 @@ class LdmatrixOperand:
             for part in range(packed):
                 element = self._element(k + part, place)
                 bits = T.Cast("uint32", T.reinterpret(f"uint{8 * self.size}", element))
+                # PTX ISA, mma: the element of the least k is in the lowest bits of a register.
                 bits = bits if part == 0 else bits << T.uint32(8 * self.size * part)
                 value = bits if value is None else value | bits
             there = self.context.indices.below(place, self.valid)

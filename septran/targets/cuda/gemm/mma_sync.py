@@ -71,6 +71,7 @@ class Warps:
 
     def fragment(self, rows: int, columns: int, threads: int, whole: bool = False) -> Fragment:
         """The accumulator; with `whole` what each warp needs of A: all of its rows."""
+        # A warp needs all of its rows of A, whatever columns of the result are its own.
         across = 1 if whole else self.across
         width = columns // COLUMNS // across
         # PTX ISA, mma.m16n8: a lane holds rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the next.

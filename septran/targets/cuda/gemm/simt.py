@@ -180,6 +180,7 @@ def _vectors(
         loaded = writer.load(access.storage.flat, access.lower(place, width), width)
         values = [loaded]
         if width > 1:
+            # A vector is taken apart in an array of its own type, before its elements are widened.
             held = writer.allocate("v", width, access.storage.dtype)
             writer.store(held, 0, loaded, width)
             values = [writer.load(held, n) for n in range(width)]

@@ -324,6 +324,7 @@ def function(
         f"{{{', '.join(places[:count])}}}", left[0] if in_shared else f"{{{', '.join(left)}}}",
         right, "add", *map(str, flags),
     ]  # fmt: skip
+    # PTX takes scale-d, which says whether to add, as a predicate.
     text = (
         f"{{ .reg .pred add; setp.ne.b32 add, {scale}, 0; "
         f"wgmma.mma_async.sync.aligned.{kind} {', '.join(operands)}; }}"

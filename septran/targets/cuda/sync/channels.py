@@ -337,6 +337,7 @@ def wait(context: Context, node: Wait) -> None:
         context.sync()
     else:
         with leader(context):
+            # Bulk groups are those of the thread that issued them; the barrier tells the others.
             ptx(context, "cp.async.bulk.wait_group.read", pending(context, node))
         context.sync()
 

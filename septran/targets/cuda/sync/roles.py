@@ -81,6 +81,7 @@ def prepare(context: Context, body: tuple[Node, ...]) -> None:
     context.state.roles = {}
     _place(context, body)
     channels.begin(context, body)
+    # Roles enter one by one, where their bodies are written (`_run`).
     if not context.state.roles:
         channels.enter(context, body)
 
@@ -123,6 +124,7 @@ def emit_role(context: Context, role: Role) -> None:
     """The body of a role, run by its threads alone."""
     threads = context.state.roles[id(role)]
     writer = context.writer
+    # The first role has no lower bound, and the last one no upper one.
     after = context.number >= writer.index(threads.first) if threads.first else None
     end = threads.first + threads.count
     before = context.number < writer.index(end) if end < context.block else None

@@ -41,6 +41,7 @@ def _counts(context: Context) -> dict[tuple[str, object], int]:
                 continue
             issued = order[inward]
             behind = len(issued)
+            # A fill of an iteration that was left out is not there: then other executions decide.
             if number in issued:
                 behind = len(issued) - 1 - _last(issued, number)
             key = (node.channel, node.index)

@@ -26,6 +26,7 @@ def print_cuda(module: Any, target: Any) -> str:
     lowered = tirx.transform.LowerIntrin()(module)
     build = tvm.get_global_func("target.build.cuda")
     text = lighten(str(build(lowered, target).inspect_source()))
+    # TensorIR has no comments: each was a call that no compiler is to see.
     text = _NOTE.sub(_line, text)
     # Four 16-bit floats are only ever moved, as 8 bytes; so are vectors of 8-bit ones.
     return _MOVED.sub(lambda m: f"*({_BYTES.get(m[1], 'uint2')}*)", text)
