@@ -13,7 +13,7 @@ import numpy as np
 from septran import operators
 from septran.dtypes import is_float, numpy_dtype
 from septran.errors import LogicError, SepTranError
-from septran.fuzz import edits, gathers, nests, programs, slices
+from septran.fuzz import edits, gathers, nests, programs, scans, slices
 from septran.fuzz.choices import Choices, Trace
 from septran.fuzz.programs import EXTENTS, Input, RandomLogic
 from septran.fuzz.renaming import renamed
@@ -29,11 +29,12 @@ MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200", "nvidia-a100")
 FAMILIES = (
     programs.rows, programs.elementwise, programs.products, programs.chains, programs.moves,
     nests.grams, nests.scans, nests.statistics, nests.pairs, slices.slices, slices.windows,
-    gathers.gathers,
+    gathers.gathers, scans.scans,
 )  # fmt: skip
 _FREE: Mapping[str, tuple[str, ...]] = {
     "attention": ("M", "N"), "attention_bias": ("M", "N"), "attention_decode": ("N",),
     "batched_gemm": ("M", "N", "K"), "conv2d": ("H", "W", "O"), "conv2d_nhwc": ("H", "W", "O"),
+    "cumsum": ("M", "N"),
     "dequant_gemm": ("M", "N"), "elementwise": ("M", "N"), "elementwise_binary": ("M", "N"),
     "embedding": ("T", "V", "D"), "paged_attention": ("P", "S"),
     "gemm": ("M", "N", "K"), "gemm_bias_act": ("M", "N", "K"), "gemm_splitk": ("M", "N", "K"),

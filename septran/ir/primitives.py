@@ -15,6 +15,7 @@ import numpy as np
 
 from septran.dtypes import accumulator_dtype, is_float, promote
 from septran.ir.numerics import convert
+from septran.ir.scans import scanned
 
 Array = np.ndarray[Any, Any]
 
@@ -36,6 +37,8 @@ class Contract:
     """The number of floating-point (or integer) operations, from the axes' extents."""
     attributes: Mapping[str, object] | None = None
     """The attributes that it takes, with their defaults."""
+    called: bool = True
+    """Whether a leaf calls it by its name; another one has expressions that stand for it."""
     result: Callable[[Sequence[str]], str] = lambda dtypes: promote(*dtypes)
     """The dtype of operand 0, if it is not declared, from the others' dtypes."""
 
@@ -77,8 +80,19 @@ COPY = Contract(
 )  # fmt: skip
 """Y = X, converted to Y's dtype."""
 
-PRIMITIVES: Mapping[str, Contract] = {c.name: c for c in (GEMM, FILL, COPY)} | {"cast": COPY}
+SCAN = Contract(
+    "scan", ("Y", "X"), ("*", "*"), False,
+    lambda y, x, **attributes: scanned(convert(x, y.dtype), **attributes), lambda n: n["*"],
+    {"axis": -1, "exclusive": False, "function": "sum", "reverse": False}, called=False,
+)  # fmt: skip
+"""Y is what comes of X's elements up to each one along an axis, joined in Y's type."""
+
+PRIMITIVES: Mapping[str, Contract] = {
+    **{c.name: c for c in (GEMM, FILL, COPY, SCAN)}, "cast": COPY
+}  # fmt: skip
 """The primitives by the name that `task.call_primitive` takes; ``cast`` is ``copy``."""
+BY_MAP_UNITS = ("fill", "copy", "scan")
+"""The primitives that any unit of tensor expressions computes, too."""
 
 
 def extents(contract: Contract, shapes: Sequence[Sequence[int]]) -> dict[str, int]:

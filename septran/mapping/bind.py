@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from septran.backends import backend_of
 from septran.ir import expressions as ex
-from septran.ir.primitives import PRIMITIVES, extents
+from septran.ir.primitives import BY_MAP_UNITS, PRIMITIVES, extents
 from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import Instruction, Machine
@@ -127,15 +127,15 @@ def bind(
 
 def _default(machine: Machine, primitive: str) -> Iterator[Instruction]:
     for kind in dict.fromkeys((primitive, "map")):
-        if kind == primitive or primitive in ("fill", "copy"):
+        if kind == primitive or primitive in BY_MAP_UNITS:
             yield from (i for i in machine.instructions if i.primitive == kind)
 
 
 def computes(instruction: Instruction, primitive: str) -> bool:
-    """Return whether an instruction is for a primitive; any ``map`` unit also fills and copies."""
+    """Return whether an instruction is for a primitive; ``map`` units fill, copy and scan, too."""
     if instruction.primitive == primitive:
         return True
-    return instruction.primitive == "map" and primitive in ("fill", "copy")
+    return instruction.primitive == "map" and primitive in BY_MAP_UNITS
 
 
 def refuse(machine: Machine, instruction: Instruction, leaf: Leaf, use: PrimitiveUse) -> str | None:

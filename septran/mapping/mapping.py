@@ -117,6 +117,7 @@ class Match:
     masked: bool | None = None
     carried: bool | None = None
     reduces: bool | None = None
+    scans: bool | None = None
     shared_right: bool | None = None
     window: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
@@ -126,7 +127,9 @@ class Match:
     @property
     def structural(self) -> bool:
         """Whether it is about the task's computation, which a draft shows before the trace."""
-        flags = (self.order, self.masked, self.carried, self.reduces, self.shared_right)
+        flags = (
+            self.order, self.masked, self.carried, self.reduces, self.scans, self.shared_right
+        )  # fmt: skip
         words = (self.products, self.between_products, self.window, self.computed, self.turned)
         return any(words) or any(flag is not None for flag in flags)
 

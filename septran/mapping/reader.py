@@ -240,6 +240,7 @@ def _match(node: Node, named: Table[str, Condition]) -> Match:
         masked=_flag(node, "masked"),
         carried=_flag(node, "carried"),
         reduces=_flag(node, "reduces"),
+        scans=_flag(node, "scans"),
         shared_right=_flag(node, "shared_right"),
         window=_words(node, "window"),
         computed=_words(node, "computed"),

@@ -9,7 +9,7 @@ key of ``match``     holds for a task instance when
 ``level``            so many launches lie between the entry (``entry`` or 0) and it
 ``loops``            ``parallel``: its launch is in a parallel loop; ``sequential``: not
 ``leaf``             ``true``/``false``; ``elementwise``: a leaf of tensor expressions
-                     alone; ``gemm``, ``fill``, ``copy``: a leaf that calls it
+                     and scans alone; ``gemm``, ``fill``, ``copy``: a leaf that calls it
 ``primitive``        it is a leaf that uses one of these; ``map``: a tensor expression
 ``dtype``            the commonest element type of its tensors is one of these
 ``holds``            ``parallel``: a loop of its own body is parallel; ``nothing``: none is
@@ -39,6 +39,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from septran.errors import nearest
+from septran.ir.primitives import BY_MAP_UNITS
 from septran.machine.model import Machine
 from septran.mapping.conditions import Absent, Value
 from septran.mapping.keys import CALLS
@@ -240,7 +241,8 @@ def structure_matches(match: Match, structure: Structure | None) -> bool:
     parts, count = structure.parts, len(structure.products)
     flags = (
         (match.masked, parts.masked), (match.carried, parts.carried),
-        (match.reduces, parts.reduces), (match.shared_right, structure.one_right),
+        (match.reduces, parts.reduces), (match.scans, parts.scans),
+        (match.shared_right, structure.one_right),
     )  # fmt: skip
     between = "reduction" if parts.reduction_between else "nothing"
     return (
@@ -297,7 +299,7 @@ def _uses(facts: Facts, primitives: Iterable[str]) -> bool:
 def _is(kind: str, facts: Facts) -> bool:
     used = facts.primitives or frozenset()
     if kind == "elementwise":
-        return "map" in used and used <= {"map", "fill", "copy"}
+        return bool(used & {"map", "scan"}) and used <= {"map", *BY_MAP_UNITS}
     return kind in used
 
 

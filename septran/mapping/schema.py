@@ -66,6 +66,7 @@ _MATCH: dict[str, Field] = {
         Flag(), "whether a product takes sums of an earlier iteration, as a state is one"
     ),
     "reduces": Field(Flag(), "whether something else than a product is reduced"),
+    "scans": Field(Flag(), "whether elements are summed up, or joined otherwise, along an axis"),
     "shared_right": Field(Flag(), "whether its first and its last product have one right operand"),
     "window": Field(_OPERANDS, "the operand of a product that is read through a window, or none"),
     "computed": Field(

@@ -294,6 +294,10 @@ class _Run:
                 target.tensor.accumulate(place, self.values, a, b, a.value.shape[1])
             case "copy" | "cast":
                 target.tensor.write(place, self.values, self.read(statement.operands[1], env))
+            case "scan":
+                terms, attributes = self.read(statement.operands[1], env), statement.attributes
+                new = rounding.scan(terms, target.tensor.dtype, **dict(attributes))
+                target.tensor.write(place, self.values, new)
             case "fill":
                 number = dict(statement.attributes).get("value", 0)
                 new = cast(exact(np.asarray(number)), target.tensor.dtype)

@@ -25,6 +25,7 @@ from septran.dtypes import (
 )
 from septran.ir.expressions import COMPARISONS
 from septran.ir.numerics import BINARY, UNARY, convert, identity
+from septran.ir.scans import scanned
 
 Array = np.ndarray[Any, Any]
 
@@ -221,6 +222,44 @@ def reduce(function: str, x: Bounded, axis: int, dtype: str) -> Bounded:
     error = x.error.sum(axis=axis) + gamma(count, dtype) * magnitude
     error = np.where(overflows(value, magnitude, dtype), np.inf, error)
     return rounded(value, error, dtype, 0.0)
+
+
+def scan(x: Bounded, dtype: str, **attributes: Any) -> Bounded:
+    """Return a scan along one axis, whose parts are joined in any grouping."""
+    function, x = attributes["function"], cast(x, dtype)
+
+    def along(values: Array, how: str) -> Array:
+        return scanned(values, **{**attributes, "function": how})
+
+    value = along(x.value, function)
+    if not is_float(dtype):
+        return Bounded(value, _unknown(along(x.error, "sum") > 0), dtype)
+    if function in ("max", "min"):
+        return Bounded(value, along(x.error, "max").clip(0.0), dtype)
+    count = np.maximum(along(np.ones(x.value.shape), "sum") - 1, 0)
+    if function == "sum":
+        magnitude = along(x.reach, "sum")
+        error = along(x.error, "sum") + gamma(count, dtype) * magnitude
+        error = np.where(overflows(value, magnitude, dtype), np.inf, error)
+    else:
+        reach = along(x.reach, "prod")
+        error = reach * (1 + gamma(count, dtype)) - size(value)
+        error = np.where(_leaves_range(x, along, dtype), np.inf, error)
+    return rounded(value, error, dtype, 0.0)
+
+
+def _leaves_range(x: Bounded, along: Callable[[Array, str], Array], dtype: str) -> Array:
+    """Return where some grouping of a product's factors may overflow, or be below normal numbers.
+
+    Exact zeros, infinities and NaN are left out: what they are multiplied by is in range.
+    """
+    certain = (x.error == 0) & ((x.value == 0) | ~np.isfinite(x.value))
+    greatest, least = (np.where(certain, 1.0, size(x.value) + e) for e in (x.error, -x.error))
+    high = along(np.log2(np.maximum(greatest, 1.0)), "sum")
+    low = along(np.log2(np.clip(least, 0.0, 1.0)), "sum")
+    several = along(np.ones(x.value.shape), "sum") > 1
+    beyond = (high >= np.log2(largest(dtype))) | (low <= np.log2(smallest(dtype)) + 1)
+    return np.asarray(several & beyond)
 
 
 def _info(dtype: str) -> Any:

@@ -258,6 +258,19 @@ def _topk(static: Mapping[str, Any]) -> _NamedFunction:
     return "torch.topk", lambda x: torch.topk(x, static.get("k", 4), 1)
 
 
+def _cumsum(static: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    reverse, exclusive = static.get("reverse", False), static.get("exclusive", False)
+
+    def call(x: Any) -> Any:
+        found = torch.cumsum(x.flip(1) if reverse else x, 1)
+        found = found.flip(1) if reverse else found
+        return found - x if exclusive else found
+
+    return "torch.cumsum", call
+
+
 def _embedding(_: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
@@ -287,6 +300,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "batched_gemm": _batched_gemm,
     "conv2d": _conv2d,
     "conv2d_nhwc": _conv2d_nhwc,
+    "cumsum": _cumsum,
     "dequant_gemm": _dequant_gemm,
     "elementwise": _elementwise,
     "elementwise_binary": _elementwise_binary,

@@ -62,6 +62,7 @@ from septran.task.frontend.language import (
 )
 from septran.task.frontend.loader import find_entry, load_entry, load_logic
 from septran.task.frontend.python_errors import unknown_attribute
+from septran.task.frontend.scans import cumprod, cumsum, scan
 from septran.task.reference import run, run_tree
 from septran.task.trace.chooser import Chooser, DefaultChooser, LaunchSite
 from septran.task.trace.inference import complete, infer_outputs, written
@@ -77,13 +78,13 @@ inf = float("inf")
 __all__ = [
     "Chooser", "DefaultChooser", "In", "InOut", "LaunchSite", "Out", "Task", "TaskTree",
     "Tensor", "abs", "accumulator_dtype", "bfloat16", "call_primitive", "cdiv", "ceil",
-    "complete", "compute_dtype", "copy", "cos", "define", "empty", "equal", "erf", "exp",
-    "exp2", "fill", "find_entry", "float8_e4m3fn", "float16", "float32", "float64", "floor",
-    "floor_divide", "full", "gather", "gelu", "greatest", "index", "inf", "infer_outputs", "int8",
-    "int16", "int32", "int64", "is_float", "launch", "least", "load_entry", "load_logic",
-    "log", "log2", "max",
+    "complete", "compute_dtype", "copy", "cos", "cumprod", "cumsum", "define", "empty", "equal",
+    "erf", "exp", "exp2", "fill", "find_entry", "float8_e4m3fn", "float16", "float32", "float64",
+    "floor", "floor_divide", "full", "gather", "gelu", "greatest", "index", "inf",
+    "infer_outputs", "int8", "int16", "int32", "int64", "is_float", "launch", "least",
+    "load_entry", "load_logic", "log", "log2", "max",
     "maximum", "min", "minimum", "parallel_range", "partition", "power", "relu", "require", "round",
-    "rsqrt", "run", "run_tree", "sequential_range", "sigmoid", "silu", "sin", "sqrt",
+    "rsqrt", "run", "run_tree", "scan", "sequential_range", "sigmoid", "silu", "sin", "sqrt",
     "start", "static", "sum", "tanh", "trace", "tunable", "uint8", "uint16", "uint32",
     "uint64", "where", "window", "written", "zeros",
 ]  # fmt: skip

@@ -77,7 +77,16 @@ def test_groups_are_those_of_the_documentation():
 def test_the_page_names_what_rules_know_of_structure():
     page = (ROOT / "docs" / "mapping.md").read_text(encoding="utf-8")
     said = set(re.findall(r"`([a-z_]+)`", page)) | set(re.findall(r"`\.?([a-z.]+)`", page))
-    keys = {"products", "order", "between_products", "masked", "carried", "reduces", "window"}
+    keys = {
+        "products",
+        "order",
+        "between_products",
+        "masked",
+        "carried",
+        "reduces",
+        "scans",
+        "window",
+    }
     assert keys | {"shared_right", "computed", "turned"} <= said
     assert {name.rpartition(".")[2] for name in NAMES} <= {w.rpartition(".")[2] for w in said}
 

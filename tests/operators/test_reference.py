@@ -288,6 +288,19 @@ def test_topk(k):
 
 
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_cumsum(tiling, reverse, exclusive):
+    x = normal(50, 145)
+    along = torch.from_numpy(x).flip(1) if reverse else torch.from_numpy(x)
+    wanted = along.cumsum(1) - along * exclusive
+    size = along.abs().cumsum(1)
+    wanted, size = (t.flip(1) if reverse else t for t in (wanted, size))
+    flags = {"reverse": reverse, "exclusive": exclusive}
+    close(run("cumsum", x, tiling={**tiling, "block_width": 24}, **flags), wanted, 145, size)
+
+
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
 @pytest.mark.parametrize("count", [0, 1, 70])
 def test_embedding(tiling, count):
     table, index = normal(9, 45), np.random.default_rng(1).integers(0, 9, count)

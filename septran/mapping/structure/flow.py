@@ -44,6 +44,8 @@ class ComputedView:
     """Whether it is the one source, perhaps in another type."""
     reduces: bool = False
     """Whether it reduces along an axis."""
+    scans: bool = False
+    """Whether each element is what a scan makes of those before it."""
     positions: bool = False
     """Whether it reads positions of elements, as a mask by index does."""
 
@@ -88,6 +90,9 @@ class _Walk:
                 case Primitive("copy" | "cast", (target, source)):
                     goal, given = own(target), own(source)
                     self.events.append(ComputedView(goal, (given,), loops, (given,), copies=True))
+                case Primitive("scan", (target, source)):
+                    view = ComputedView(own(target), (own(source),), loops, scans=True)
+                    self.events.append(view)
                 case Assign(target, value):
                     sources = tuple(map(own, ex.loads(value)))
                     aligned = tuple(map(own, _aligned(value, target.rank)))

@@ -93,6 +93,8 @@ class Products:
     """Whether one multiplies what an earlier iteration of a sequential loop has summed."""
     reduces: bool
     """Whether something else than a product is reduced along an axis."""
+    scans: bool
+    """Whether elements are joined with all those before them along an axis."""
 
 
 def products_of(task: TaskNode) -> Products:
@@ -101,7 +103,8 @@ def products_of(task: TaskNode) -> Products:
     work = _Analysis(flow)
     work.follow()
     found = tuple(work.product(n, event) for n, event in enumerate(work.multiplies))
-    return Products(found, work.between, work.masked, work.carried, work.reduces)
+    scans = any(isinstance(e, ComputedView) and e.scans for e in flow.events)
+    return Products(found, work.between, work.masked, work.carried, work.reduces, scans)
 
 
 @dataclass

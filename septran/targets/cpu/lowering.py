@@ -286,7 +286,8 @@ def groups(body: tuple[Node, ...]) -> list[tuple[Node, ...]]:
 def _joins(last: Node, node: Node) -> bool:
     if not (isinstance(last, Compute) and isinstance(node, Compute)):
         return False
-    return last.instruction == node.instruction and node.primitive != "gemm"
+    alone = {"gemm", "scan"} & {last.primitive, node.primitive}
+    return last.instruction == node.instruction and not alone
 
 
 def _uses(body: tuple[Node, ...]) -> Counter[str]:

@@ -193,6 +193,8 @@ def uniform(program: TileProgram) -> frozenset[str]:
     for node in nodes(program.body):
         for region in regions(node):
             seen.setdefault(region.buffer, set()).add((region.shape, region.valid, region.index))
+        if isinstance(node, Compute) and node.primitive == "scan":
+            seen[node.operands[0].buffer].add("it is written in parts")
     return frozenset(name for name, kinds in seen.items() if len(kinds) == 1)
 
 

@@ -36,7 +36,7 @@ from septran.targets.dsa.steps import (
     workspaces,
 )
 from septran.targets.dsa.transposed_operands import turned
-from septran.targets.dsa.vectors import emit_map
+from septran.targets.dsa.vectors import emit_map, emit_scan
 from septran.targets.index_width import index_dtype
 from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import Writer, flat_buffer
@@ -62,6 +62,7 @@ EMITTERS: Mapping[str, Callable[[Context, Compute, int], None]] = {
     "map": emit_map,
     "fill": emit_map,
     "copy": emit_map,
+    "scan": emit_scan,
 }
 """By primitive."""
 

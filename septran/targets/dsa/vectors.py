@@ -28,6 +28,7 @@ from septran.targets.dsa.tiles import (
     address_of,
     broadcast,
 )
+from septran.targets.lower.scans import Scan
 from septran.targets.lower.statements import Statement, identity, statements
 from septran.tile.nodes import Buffer, Compute, Region
 
@@ -55,6 +56,15 @@ def emit_map(context: Context, node: Compute, queue: int) -> None:
         _Strips(context, node, queue, scratch, statement).emit()
     for buffer in made:
         del context.storages[buffer.name]
+
+
+def emit_scan(context: Context, node: Compute, queue: int) -> None:
+    """All elements at one place along the axis at a time, each from those before them."""
+    scan = Scan(node, context.storages[node.operands[0].buffer].buffer.dtype)
+    with context.when_positive(scan.extent):
+        emit_map(context, scan.first(), queue)
+    with context.loop("step", scan.extent - 1) as step:
+        emit_map(context, scan.following(step + 1), queue)
 
 
 def _steps(context: Context, node: Compute) -> tuple[list[Statement], list[Buffer]]:

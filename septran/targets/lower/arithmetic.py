@@ -249,8 +249,8 @@ class Arithmetic(ABC):
 
     def join(self, function: str, old: Expr, new: Expr) -> Expr:
         """One more value into what was reduced so far."""
-        if function == "sum":
-            return self.wrapped("add", old, new)
+        if function in ("sum", "prod"):
+            return self.wrapped("add" if function == "sum" else "multiply", old, new)
         return self.extreme(function, old, new)
 
     def _logic(self, function: str, x: Expr, y: Expr) -> Expr:

@@ -11,6 +11,7 @@ from septran.ir import expressions as ex
 from septran.ir.index import Index, Var
 from septran.ir.views import View
 from septran.targets.lower.expressions import axes_of
+from septran.targets.lower.scans import Scan
 from septran.task.tree import TunableValue
 from septran.tile.nodes import Buffer, Compute, Copy, Region
 
@@ -122,6 +123,10 @@ class _Split:
         self.made: list[Buffer] = []
 
     def add(self, node: Compute | Copy) -> None:
+        if isinstance(node, Compute) and node.primitive == "scan":
+            for step in Scan(node, self.dtype(node.operands[0].buffer)).doubled():
+                self.add(step)
+            return
         target = node.target if isinstance(node, Copy) else node.operands[0]
         value = value_of(node)
         if isinstance(value, ex.Reduce) and not self.held and _fits(value, target):

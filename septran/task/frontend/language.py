@@ -29,6 +29,7 @@ from septran.task.errors import (
     UnmetDemandError,
 )
 from septran.task.frontend.definition import Task, TensorType, define
+from septran.task.frontend.python_errors import instead
 from septran.task.trace import symbols
 from septran.task.trace.arguments import not_a_tensor
 from septran.task.trace.dtype_rules import element_type, require_number
@@ -334,11 +335,10 @@ def call_primitive(name: str, *operands: Tile, **attributes: Any) -> None:
     """
     frame, where = current(), _here()
     frame.require_leaf(f"calls primitive {name!r}")
-    contract = PRIMITIVES.get(name)
+    known = {n: c for n, c in PRIMITIVES.items() if c.called}
+    contract = known.get(name)
     if contract is None:
-        raise UnknownPrimitiveError(
-            f"unknown primitive {name!r}", where, hint=nearest(name, PRIMITIVES)
-        )
+        raise UnknownPrimitiveError(f"unknown primitive {name!r}", where, hint=instead(name, known))
     if len(operands) != len(contract.operands):
         raise LaunchArgumentsError(
             f"{name} takes {', '.join(contract.operands)}; {len(operands)} operands are given",

@@ -15,15 +15,11 @@ from septran.location import Location
 from septran.task.errors import PythonError, UnknownConstructError
 
 FUNCTIONS = (
-    "abs", "ceil", "cos", "equal", "erf", "exp", "exp2", "floor", "floor_divide", "gelu",
-    "log", "log2", "max", "maximum", "min", "minimum", "power", "relu", "round", "rsqrt",
-    "sigmoid", "silu", "sin", "sqrt", "sum", "tanh", "where",
+    "abs", "ceil", "cos", "cumprod", "cumsum", "equal", "erf", "exp", "exp2", "floor",
+    "floor_divide", "gelu", "log", "log2", "max", "maximum", "min", "minimum", "power", "relu",
+    "round", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "sum", "tanh", "where",
 )  # fmt: skip
 """The functions of tensor expressions, under NumPy's names."""
-_SCAN = (
-    "a product with a triangle of ones (task.where over task.index) in a tile, and "
-    "task.sequential_range that carries the sum from tile to tile"
-)
 _GATHER = "task.gather(x, index, axis), or x[index]: a view of the rows that integers choose"
 _SCATTER = "a gather from the side of the result: nothing is written through an index yet"
 _OTHERWISE = {
@@ -43,8 +39,10 @@ _OTHERWISE = {
     "astype": "x.astype(dtype)",
     "argmax": "task.max, then task.where over task.index",
     "argmin": "task.min, then task.where over task.index",
-    "cumsum": f"{_SCAN}, as there is no scan",
-    "cumprod": f"{_SCAN} of logarithms, as there is no scan",
+    "scan": 'Y[...] = task.cumsum(X, axis), or task.scan("max", X, axis)',
+    "cummax": 'task.scan("max", x, axis)',
+    "cummin": 'task.scan("min", x, axis)',
+    "logcumsumexp": "task.cumsum of task.exp(x - m), with m = task.max(x), then task.log",
     "take": _GATHER,
     "scatter": _SCATTER,
     "sort": "task.max and task.where again and again (see the operator topk), as there is no sort",

@@ -54,6 +54,7 @@ from septran.task.trace.chooser import Chooser, DefaultChooser, LaunchSite
 from septran.task.trace.dims import named_dims
 from septran.task.trace.dtype_rules import check_expression
 from septran.task.trace.indirect import check_indirect
+from septran.task.trace.scans import PendingScan, settled
 from septran.task.trace.symbols import BROADCAST, Expression, operand
 from septran.task.trace.tensors import Tile
 from septran.task.tree import (
@@ -106,6 +107,8 @@ class Frame:
     types: dict[str, TensorType] = field(default_factory=dict)
     homes: dict[str, Home] = field(default_factory=dict)
     """The place of each parameter and temporary of the task."""
+    scans: dict[str, PendingScan] = field(default_factory=dict)
+    """The scans that expressions stand for, by the name of what holds their result."""
     live: bool = True
     left: Location | None = None
     """The place of a loop whose body was left by break or return, else None."""
@@ -192,8 +195,10 @@ class Frame:
         """
         self.require_leaf("computes on elements")
         self.require_writable(target)
-        expr = operand(value)
         goal = ex.Load(target.view, target.own_dtype)
+        expr = settled(self, operand(value), goal)
+        if expr is None:
+            return
         try:
             shape, valid = ex.broadcast(goal, expr)
         except ex.ShapeMismatchError as error:
@@ -204,12 +209,20 @@ class Frame:
                 f"a value of shape {expr.shape} does not fit into {target.name} of {goal.shape}",
                 Location.of_caller(),
             )
+        self.compute(target.view, expr)
+
+    def compute(self, target: View, expr: ex.Expr) -> None:
+        """Record an expression's value; raises DtypeError or EscapeError."""
+        self.require_own(expr)
+        if self.tracer.check:
+            check_expression(expr, Location.of_caller())
+        self.body.append(Assign(target, expr, Location.of_caller()))
+
+    def require_own(self, expr: ex.Expr) -> None:
+        """Refuse an expression that reads other tasks' tensors; raises EscapeError."""
         for view in ex.loads(expr):
             if view.tensor not in self.names:
                 raise EscapeError(f"{view.tensor} is of another task", Location.of_caller())
-        if self.tracer.check:
-            check_expression(expr, Location.of_caller())
-        self.body.append(Assign(target.view, expr, Location.of_caller()))
 
     def take(
         self,

@@ -17,6 +17,7 @@ from septran.ir.expressions import Expr
 from septran.ir.index import Var, axis
 from septran.ir.numerics import convert
 from septran.ir.primitives import PRIMITIVES
+from septran.ir.scans import scanned
 from septran.ir.views import View
 from septran.task.check.definedness import joined, missing_of
 from septran.tile.analyses.scopes import Block
@@ -310,6 +311,9 @@ class _Numbers:
         if node.primitive == "fill":
             return None
         found = [self._missing(region, node, frame) for region in node.operands]
+        if node.primitive == "scan" and found[1] is not None:
+            attributes: dict[str, Any] = {**dict(node.attributes), "function": "max"}
+            return scanned(found[1], **attributes).clip(0)
         if node.primitive != "gemm":
             return found[1]
         c, a, b = found

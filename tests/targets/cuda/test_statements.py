@@ -30,6 +30,31 @@ def leaf(X, Z, *, way: str):
         X[:, :] = Z[0:1, :]
 
 
+@task.define(leaf=True)
+def first_rows(Y, X):
+    """All rows but the last change: threads have room for 32 of 20."""
+    T = task.empty(X.shape, task.float32, name="T")
+    T[:, :] = X
+    T[:20, :] = T[:20, :] + T[1:, :]
+    Y[:, :] = T
+
+
+@task.define
+def in_columns(Y: task.Out["M", "N"], X: task.In["M", "N"]):
+    """Some columns each."""
+    Yp, Xp = (task.partition(t, shape=(t.shape[0], 8)) for t in (Y, X))
+    for i in task.parallel_range(Yp.shape[1]):
+        task.launch(first_rows, Yp[0, i], Xp[0, i])
+
+
+def test_what_follows_the_elements_that_are_written_in_registers_stays():
+    x = np.arange(21 * 40, dtype="float32").reshape(21, 40)
+    wanted = x.copy()
+    wanted[:20] += x[1:]
+    kernel = septran.compile(in_columns, "nvidia-a100", shapes={"M": 21, "N": 40}, emulate=True)
+    np.testing.assert_array_equal(kernel(x), wanted)
+
+
 @task.define
 def logic(X: task.InOut["M", "N"], Z: task.Tensor["M", "N"], *, way: str):
     """X from itself and Z."""

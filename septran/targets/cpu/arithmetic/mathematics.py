@@ -79,7 +79,7 @@ class VectorArithmetic(Arithmetic):
 
     def join(self, function: str, old: Expr, new: Expr) -> Expr:
         """NaN is looked for in what nothing waits for: the new value."""
-        if function == "sum":
+        if function in ("sum", "prod"):
             return super().join(function, old, new)
         return self.extreme(function, new, old)
 

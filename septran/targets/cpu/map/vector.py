@@ -27,6 +27,7 @@ from septran.targets.cpu.map.row_pipeline import (
     stages_of,
     worthwhile,
 )
+from septran.targets.cpu.map.scans import emit_scan
 from septran.targets.cpu.map.statements import RowRange, independent, recomputed
 from septran.targets.cpu.simd import fence
 from septran.targets.cpu.writer import LARGEST_ON_STACK
@@ -43,6 +44,9 @@ Part = tuple[list[Statement], "dict[str, int] | None"]
 
 def emit_maps(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
     """Do the nodes in order; `private` buffers are used by no other node."""
+    if nodes[0].primitive == "scan":
+        emit_scan(context, nodes[0])
+        return
     mine = {b.name: b.dtype for b in private}
     found, made = statements(nodes, lambda name: mine.get(name) or context.storages[name].dtype)
     own = {b.name: b for b in (*private, *made)}

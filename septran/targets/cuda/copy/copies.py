@@ -22,6 +22,7 @@ def emit_statements(context: Context, node: Compute | Copy) -> None:
     if isinstance(node, Copy) and node.zero_fill:
         clear(context, node.source, range(node.source.rank))
     spare = {buffer.name: buffer for buffer in split.made}
+    in_steps = isinstance(node, Compute) and node.primitive == "scan"
     for statement in split.statements:
         fragment = domains[id(statement)]
         if statement.function is not None:
@@ -32,6 +33,14 @@ def emit_statements(context: Context, node: Compute | Copy) -> None:
             emit_statement(context, statement, fragment)
         else:
             _emit_through_scratch(context, node, statement, fragment)
+        if in_steps and _in_memory(context, statement) and statement is not split.statements[-1]:
+            context.sync()  # other threads read in the next step what these have written
+
+
+def _in_memory(context: Context, statement: Statement) -> bool:
+    """Whether what is written is where other threads see it."""
+    storage = context.storages.get(statement.target.buffer)
+    return storage is not None and storage.memory != "REGISTER"
 
 
 def _emit_beside(context: Context, statement: Statement, spare: Buffer, fragment: Fragment) -> None:

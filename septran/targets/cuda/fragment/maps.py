@@ -231,19 +231,20 @@ def _keep(
     # Where every node touches the same extents nobody reads what lies beyond: no condition.
     if target.name not in context.state.uniform:
         at = walk.coordinates
-        inside = exists(context, at, statement.valid, _ragged(statement))
+        inside = exists(context, at, statement.valid, _ragged(statement, target, walk.fragment))
     places = tuple(range(len(statement.shape)))
     number = context.lower(walk.register(target, statement.target, places))
     with context.writer.when(inside):
         context.writer.store(target.flat, number, value)
 
 
-def _ragged(statement: Statement) -> list[int]:
+def _ragged(statement: Statement, target: Storage, fragment: Fragment) -> list[int]:
     """Axes of a statement along which its target may have more elements than it writes."""
+    parts = statement.shape != target.shape
     return [
         n
         for n, (valid, extent) in enumerate(zip(statement.valid, statement.shape, strict=True))
-        if valid != Index.of(extent)
+        if valid != Index.of(extent) or (parts and fragment.extents[n] != extent)
     ]
 
 

@@ -357,7 +357,7 @@ class _Body:
         )
 
     def _default(self, primitive: str) -> str:
-        """Return the machine's first instruction for it; any ``map`` unit can fill and copy."""
+        """Return the machine's first instruction for it, else its first ``map`` unit."""
         for kind in (primitive, "map"):
             for instruction in self.builder.machine.instructions:
                 if instruction.primitive == kind:
