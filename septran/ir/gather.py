@@ -44,8 +44,10 @@ def read(array: Array, view: View, values: Mapping[Var, int]) -> Array:
     inside = np.ones(shape, dtype=bool)
     for place, extent in zip(places, array.shape, strict=True):
         inside &= (place >= 0) & (place < extent)
+    # There is no place to which coordinates could be clipped.
     if array.size == 0:
         return np.zeros(shape, array.dtype)
+    # NumPy refuses coordinates outside; what is read in their place is replaced by zeros.
     safe = tuple(np.clip(p, 0, n - 1) for p, n in zip(places, array.shape, strict=True))
     return np.where(inside, np.broadcast_to(array[safe], shape), np.zeros((), array.dtype))
 

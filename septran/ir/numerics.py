@@ -2,7 +2,7 @@
 
 They are NumPy's own, except where NumPy refuses or leaves the result to the processor: conversions
 of floats beyond the range of the integer type, and integer powers with negative exponents.
-`corner_values` has the table.
+`docs/language.md` has the table of corner values.
 """
 
 from __future__ import annotations

@@ -434,6 +434,7 @@ def share_memory(
     if not np.may_share_memory(a, b):
         return False
     try:
+        # Exact answers can take exponential time, hence the limit (numpy.shares_memory).
         return bool(np.shares_memory(a, b, max_work=10_000))  # type: ignore[arg-type]  # any bound will do
     except np.exceptions.TooHardError:
         return True

@@ -191,6 +191,7 @@ class Cache:
         # retries.
         for _ in range(3):
             try:
+                # Atomic within a file system: others see all of the entry, or none of it.
                 staging.rename(target)
                 _sync_folder(target.parent)
                 return

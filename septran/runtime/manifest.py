@@ -24,6 +24,7 @@ def write_manifest(folder: Path, key: str) -> None:
                 handle, "sha256"
             ).hexdigest()
             os.fsync(handle.fileno())
+    # Last, when all files are on the disk: what a crash leaves has no list, and counts for nothing.
     text = json.dumps({"version": VERSION, "key": key, "files": files}, sort_keys=True)
     with (folder / MANIFEST).open("w", encoding="utf-8") as output:
         output.write(text)

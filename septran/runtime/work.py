@@ -135,6 +135,8 @@ def _total(loops: Loops, extents: list[tuple[Index, ...]], count: Any) -> int:
             times = times * trips
             continue
         repeats = trips.astype(np.int64)
+        # Each row of values so far is repeated for its trips, which are counted from where they
+        # begin.
         starts = np.repeat(np.cumsum(repeats) - repeats, repeats)
         values = {v: np.repeat(column, repeats) for v, column in values.items()}
         times = np.repeat(times, repeats)

@@ -9,7 +9,7 @@ import numpy as np
 
 from septran import task
 from septran.dtypes import ALL, is_float, numpy_dtype
-from septran.ir.corner_values import corners
+from tests.numerics.corner_values import corners
 
 FORMATS = {
     "float8_e4m3fn": (4, -6, 448.0), "float16": (11, -14, 65504.0),

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from septran import task
-from septran.ir.corner_values import corners
 from septran.runtime.rounding import UNITS
+from tests.numerics.corner_values import corners
 
 BINARY = {
     "add": lambda x, z: x + z, "subtract": lambda x, z: x - z, "multiply": lambda x, z: x * z,

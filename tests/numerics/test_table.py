@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from septran.ir.corner_values import table
+from tests.numerics.corner_values import table
 
 PAGE = Path(__file__).parents[2] / "docs" / "language.md"
 MARK = "<!-- The table is written by `pytest tests/numerics/test_table.py --update-golden`. -->\n"

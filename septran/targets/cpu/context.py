@@ -78,6 +78,7 @@ class Context(WritingScope):
     ) -> Iterator[Index]:
         """``for stem in range(extent)``, as an index; parallel unless it is inside of one."""
         outer = self.parallel
+        # A loop in a parallel one is run by a single thread, whatever is asked for.
         self.parallel = outer or parallel
         with super().loop(stem, extent, parallel and not outer, unrolled) as index:
             yield index

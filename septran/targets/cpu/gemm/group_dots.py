@@ -282,6 +282,8 @@ class GroupProduct:
         context, size = self.context, self.dot.size
         if context.divides(size, self.length):
             return
+        # B's last group ends with zeros (copy/groups.py), but zero times what lies in A might be
+        # NaN.
         rest = context.variable("rest", self.length - self.whole * size)
         exists = True if rest.is_constant else context.lower(rest) > 0
         with context.writer.when(exists):
@@ -306,6 +308,7 @@ class GroupProduct:
                 element = cast(read(context, self.a, (row, done + k)), WORD)
                 added = wrapping.add(writer, simd.load(total, writer.index(0), 1), element)
                 simd.store(writer, total, writer.index(0), added, 1)
+            # A tile's sums begin with it, so that nothing is left to do when they are complete.
             made_up = wrapping.multiply(writer, simd.load(total, writer.index(0), 1), factor)
             simd.store(writer, sums, context.lower(row), made_up, 1)
         return sums
@@ -385,6 +388,7 @@ def _grouped_atom(atom: Atom, size: int) -> tuple[Index, int] | None:
     start, step = inside
     if step == 0:
         return (start // atom.divisor if isinstance(atom, FloorDiv) else start % atom.divisor), 0
+    # Only where no group lies on both sides of a multiple of the divisor.
     if step != 1 or atom.divisor % size or start % size != Index():
         return None
     number, every = start // size, atom.divisor // size

@@ -38,6 +38,7 @@ class Accumulator:
         writer, lanes = self.context.writer, lanes_of(value)
         if count is not None:
             mask = simd.first_lanes(count, lanes)
+            # Lanes that do not exist take what changes no reduction.
             value = simd.select(mask, value, constant(self.least, self.dtype, lanes))
         old = writer.load(self.buffer, 0, lanes)
         joined = self.context.arithmetic.join(self.function, old, value)
@@ -136,6 +137,7 @@ def passing(loops: Sequence[Sequence[Statement]], depth: int, names: Collection[
         if len(users) != 1 or alone_in_row(users[0][0], depth):
             continue
         first = next(s for s in users[0] if any(r.buffer == name for r in regions_of(s)))
+        # A reduction is complete only behind its loop, and what is read first comes from before it.
         read = any(r.buffer == name for r in regions_of(first)[1:])
         if first.target.buffer == name and first.function is None and not read:
             found.add(name)
@@ -157,11 +159,11 @@ class RowPrefetch:
 
     accesses: tuple[Access, ...] = ()
     rows: int = 0
-    """So many rows below its own elements."""
+    """How many rows below the loop's own elements it lies."""
     bytes: int = 0
-    """So far behind them in the row; the next row is mostly what follows a row's end."""
+    """How far behind them it lies; the next row is mostly what follows a row's end."""
     level: int = 2
-    """To which it is brought: 3 is L1, 2 is L2."""
+    """The cache to which it is brought: 3 is L1, 2 is L2."""
 
 
 def _row_prefetch(
@@ -250,7 +252,7 @@ class RowLoop:
     at: tuple[Index, ...]
     accesses: Accesses
     prefetches: RowPrefetch
-    """What is asked for meanwhile."""
+    """What the loop prefetches meanwhile."""
     passed: Collection[str]
     """Buffers of which each vector is used at once, and never again."""
     evaluation: VectorEvaluation = field(init=False)

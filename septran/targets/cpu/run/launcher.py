@@ -94,6 +94,7 @@ class Launcher:
 @functools.cache
 def launcher() -> Launcher:
     """The launcher, which all kernels that are loaded from now on call."""
+    # functools.cache may run a function in two threads at once, and there is one launcher only.
     with _making:
         return _launcher()
 

@@ -133,10 +133,10 @@ def corners(dtype: str) -> Array:
     kind = numpy_dtype(dtype)
     if dtype == "bool":
         return np.array([False, True])
-    return _floats(dtype, kind) if is_float(dtype) else _integers(dtype, kind)
+    return _floats(dtype, kind) if is_float(dtype) else _integers(kind)
 
 
-def _integers(dtype: str, kind: np.dtype[Any]) -> Array:
+def _integers(kind: np.dtype[Any]) -> Array:
     """Return the ends of this and of shorter types' ranges, with their neighbours."""
     low, high = np.iinfo(kind).min, np.iinfo(kind).max
     found = {0, 1, -1, 2, 3, 7, -2, -3, low, low + 1, high, high - 1}
