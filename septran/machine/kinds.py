@@ -221,6 +221,7 @@ class Named:
         name = node.text
         if name in self.extra:
             return
+        # Where no names are known, a name can only be checked for its form.
         if self.what not in report.names:
             NAME.check(node, report)
         elif not any(_same(name, known) for known in report.names[self.what]):

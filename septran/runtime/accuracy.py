@@ -93,6 +93,7 @@ def compare(name: str, found: Array, expected: Bounded) -> Accuracy:
         # NaN on one side only is as wrong as can be.
         difference = np.where(np.isnan(difference), np.inf, difference)
         unknown = np.isinf(allowed)
+        # An element without a finite bound is counted as unknown, and cannot be called wrong.
         fraction = np.where(same | unknown, 0.0, difference / allowed)
         fraction = np.where(np.isnan(fraction), np.inf, fraction)  # integers beyond 2**53
     if not actual.size:

@@ -72,6 +72,7 @@ def check(
             touched.append(f"memory beside {tensor.name} was written to")
         if not tensor.writes:
             before = arrays[tensor.name]
+            # By their bytes, as a NaN is unequal to itself.
             if guarded[tensor.name].array.tobytes() != before.tobytes():
                 touched.append(f"input {tensor.name} was written to")
     outputs = tuple(compare(n, guarded[n].array, bound) for n, bound in bounds.items())

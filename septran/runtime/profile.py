@@ -135,6 +135,7 @@ class Profile(Displayable):
 
 def measure(call: Callable[[], object], repeat: int | None = None) -> tuple[float, ...]:
     """Return the seconds of one call, `repeat` times or as often as fits, after a warm-up."""
+    # The first call may compile the kernel, and it fills the caches.
     call()
     start = time.perf_counter()
     call()

@@ -413,6 +413,7 @@ def _power(x: Bounded, y: Bounded) -> Ends:
     if not (np.any(x.error) or np.any(y.error)):
         return value, np.zeros(np.shape(value))
     error = np.zeros(np.shape(value))
+    # Of bases above 0 the power is monotone in both, so that the corners have its extremes.
     for base in (x.value - x.error, x.value + x.error):
         for exponent in (y.value - y.error, y.value + y.error):
             error = np.maximum(error, np.abs(np.power(base, exponent) - value))

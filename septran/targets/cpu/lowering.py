@@ -343,6 +343,7 @@ def _wanted(program: TileProgram, buffer: Buffer) -> str:
     """Return the type to which all readers convert a buffer that copies fill; '' if none."""
     wanted = set()
     for node, _ in walk(program.body):
+        # A copy passes elements on as they are held, and what is written is held in its own type.
         if isinstance(node, Copy) and node.source.buffer == buffer.name:
             return ""
         if isinstance(node, Compute) and any(r.buffer == buffer.name for r in node.operands):

@@ -94,6 +94,7 @@ def first_step(context: Context, node: Compute) -> Index | None:
     name = dict(node.attributes).get("first")
     if name is None:
         return None
+    # Without a loop's name there is one step only, which overwrites.
     return context.indices.simplify(Index.of(Var(str(name)))) if name else Index()
 
 

@@ -109,10 +109,12 @@ class RowRange:
         """Whether it can be done row by row with all before; after a no it is of no use."""
         accesses = list(touched(statement, self.depth))
         target, written = accesses[0]
+        # An earlier statement would find in another row what this one has written there already.
         if any(row_axis(written, at) is None for at in self.seen.get(target.buffer, ())):
             return False
         self.written[target.buffer] = written
         for region, at in accesses:
+            # Another row's element, which is not there yet when this row is done.
             if region.buffer in self.written and row_axis(self.written[region.buffer], at) is None:
                 return False
         for region, at in accesses:
@@ -138,6 +140,8 @@ class Columns:
             return False
         for region, at in accesses:
             for there, summed in self.written.get(region.buffer, ()):
+                # A reduction is complete behind the loop only, and other columns may not be done
+                # yet.
                 if summed or row_axis(there, at) is None:
                     return False
         self.written.setdefault(target.buffer, set()).add((written, sums))
