@@ -76,7 +76,8 @@ def _expect_progress(config: pytest.Config | None = None) -> None:
 
 def vector_widths() -> dict[int, str]:
     """Bits of the host's vectors, then of the others, each with the word for such code."""
-    from septran.targets.cpu.run.isa import NATIVE_IS, native, other_width
+    from septran.machine.loader import NATIVE_IS
+    from septran.targets.cpu.run.isa import native, other_width
 
     own = 8 * native().unit.bytes
     return {own: os.environ.get(NATIVE_IS, ""), 768 - own: other_width()}
@@ -98,7 +99,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="module")
 def vectors(request: pytest.FixtureRequest) -> Iterator[int]:
     """The bits of the vectors that native code is made for in this test."""
-    from septran.targets.cpu.run.isa import NATIVE_IS
+    from septran.machine.loader import NATIVE_IS
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(NATIVE_IS, vector_widths()[request.param])

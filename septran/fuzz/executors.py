@@ -16,11 +16,11 @@ from septran.compiler import compile, produce_stages
 from septran.errors import SepTranError
 from septran.fuzz import edits
 from septran.fuzz.cases import RandomCase
-from septran.machine.loader import load_machine
+from septran.machine.loader import NATIVE_IS, load_machine
 from septran.runtime.accuracy import WrongResultError, compare, error_bounds
 from septran.runtime.kernel import Kernel
 from septran.simulator.timing.random_delays import VARIABLE
-from septran.targets.cpu.run.isa import NATIVE_IS, other_width
+from septran.targets.cpu.run.isa import other_width
 from septran.targets.registry import has_emulator
 from septran.tile.interpret.interpreter import interpret
 

@@ -28,6 +28,11 @@ from septran.machine.positions import Node, parse, read_text
 from septran.machine.schema import FORMER_KEYS, MACHINE
 from septran.machine.units import BANDWIDTH, BYTES, LATENCY, THROUGHPUT
 
+OWN_MACHINES = "SEPTRAN_MACHINES"
+"""The variable of the environment that names a folder of files to take for shipped machines."""
+NATIVE_IS = "SEPTRAN_NATIVE"
+"""The variable of the environment that says what ``arch: native`` is taken for."""
+
 
 def mappings_root() -> Path:
     """The folder of the shipped mappings, in a checkout or in an installed package."""
@@ -44,6 +49,8 @@ def machine_names() -> tuple[str, ...]:
 def load_machine(machine: str | Path | Machine) -> Machine:
     """Return a machine by name (``cpu-x86``) or by the path of its file.
 
+    Of a shipped machine's name, a file in the folder that `SEPTRAN_MACHINES` names comes first:
+    ``cpu-x86.yaml`` there has the figures of the host that one has.
     Raises MachineError, or Errors with all mistakes of the file.
     """
     if isinstance(machine, Machine):
@@ -52,7 +59,7 @@ def load_machine(machine: str | Path | Machine) -> Machine:
         hint = "pass the name of a machine, or its file"
         raise NoMachineError(f"{machine!r} is no machine", hint=hint)
     path = _find(machine)
-    return _load(str(path), _stamp(path))
+    return _load(str(path), _stamp(path), os.environ.get(NATIVE_IS, ""))
 
 
 def _find(machine: str | Path) -> Path:
@@ -60,7 +67,9 @@ def _find(machine: str | Path) -> Path:
     if isinstance(machine, Path) or name.endswith((".yaml", ".yml")):
         return Path(machine)
     if name in machine_names():
-        return mappings_root() / "machines" / f"{name}.yaml"
+        folder = os.environ.get(OWN_MACHINES)
+        own = Path(folder) / f"{name}.yaml" if folder else None
+        return own if own and own.is_file() else mappings_root() / "machines" / f"{name}.yaml"
     raise NoMachineError(f"no machine {name!r}", hint=nearest(name, machine_names()))
 
 
@@ -74,8 +83,8 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 @functools.lru_cache(maxsize=32)
-def _load(path: str, stamp: tuple[int, int]) -> Machine:
-    del stamp  # part of the key, so that an edited file is read again
+def _load(path: str, stamp: tuple[int, int], native: str) -> Machine:
+    del stamp, native  # parts of the key: an edited file is read again, native peaks are its own
     return read_machine(read_text(Path(path), MachineSyntaxError, NoMachineError), path)
 
 
@@ -404,7 +413,12 @@ def _throughput(node: Node | None, arch: str) -> float | None:
 
 
 def _host_level(levels: tuple[str, ...]) -> str:
-    """Return the first of `levels` that Linux lists among this processor's features."""
+    """Return the first of `levels` that Linux lists among this processor's features.
+
+    What ``native`` is taken for decides before that.
+    """
+    if (native := os.environ.get(NATIVE_IS)) in levels:
+        return native
     try:
         flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
     except OSError:

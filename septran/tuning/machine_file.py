@@ -42,16 +42,18 @@ def _processors(survey: Survey) -> Iterator[str]:
     if survey.launch is not None and inner:
         yield f"  # a loop of one store on each of {survey.cores} cores; {_spread(survey.launch)}"
         yield f"  {inner[0].name}: {{launch: {_nanoseconds(survey.launch)}}}"
+    elif inner:
+        yield f"  {inner[0].name}: {{launch: 0ns}}    # a single core waits for no other"
 
 
 def _memories(survey: Survey) -> Iterator[str]:
     machine = survey.machine
     yield "memories:    # loops of vectors over half of each cache, on one core and on all"
     for level in reversed(survey.levels):
-        yield from _level(level, machine, survey.cores)
+        yield from _level(level, machine)
 
 
-def _level(level: Level, machine: Machine, cores: int) -> Iterator[str]:
+def _level(level: Level, machine: Machine) -> Iterator[str]:
     shared = machine.depth(machine.memory(level.name).visible_to) == 0
     rates = level.all if shared else level.one
     if level.size is not None:
@@ -68,7 +70,7 @@ def _level(level: Level, machine: Machine, cores: int) -> Iterator[str]:
     known += [f"bandwidth: {_gigabytes(rates.read)}", f"write_bandwidth: {_gigabytes(rates.write)}"]
     if rates.stream is not None:
         known += [f"stream_bandwidth: {_gigabytes(rates.stream)}"]
-    if shared and cores > 1:
+    if shared:
         known += [f"unit_bandwidth: {_gigabytes(level.one.read)}"]
     yield f"  {level.name}: {{{', '.join(known)}}}"
 

@@ -375,7 +375,7 @@ def test_a_file_takes_what_it_does_not_say_from_the_machine_that_it_extends():
     assert [m.name for m in mine.memories] == [m.name for m in shipped.memories]
     assert mine.memory("L2").capacity_bytes == 2 << 20
     assert mine.memory("L1").capacity_bytes == shipped.memory("L1").capacity_bytes
-    assert mine.instruction("vector").costs == {"exp": 16.0}
+    assert mine.instruction("vector").costs == shipped.instruction("vector").costs | {"exp": 16}
     assert mine.instruction("vector").primitive == "map"
     Draft202012Validator(machine_schema()).validate(yaml.safe_load(dedent(text)))
 
@@ -408,3 +408,21 @@ def test_times_in_cycles_need_the_clock_wherever_they_stand():
     made = read_machine(text, "a.yaml")
     assert made.host.launch_ns == 9
     assert made.main_memory.write_bytes_per_second == 2e9
+
+
+def test_native_peaks_are_those_that_native_is_taken_for(monkeypatch):
+    peaks = {}
+    for width in ("avx2", "avx512"):
+        monkeypatch.setenv("SEPTRAN_NATIVE", width)
+        peaks[width] = load_machine("cpu-x86").instruction("fma_microkernel").throughput
+    assert peaks == {"avx2": 16, "avx512": 32}
+
+
+def test_a_folder_of_measured_files_comes_before_what_is_shipped(monkeypatch, tmp_path):
+    text = "name: cpu-x86\nextends: cpu-x86\nclock_mhz: 1234\n"
+    (tmp_path / "cpu-x86.yaml").write_text(text, encoding="utf-8")
+    shipped = load_machine("cpu-x86").clock_mhz
+    monkeypatch.setenv("SEPTRAN_MACHINES", str(tmp_path))
+    assert load_machine("cpu-x86").clock_mhz == 1234 != shipped
+    assert load_machine("cpu-x86").instructions  # from the shipped one, which it extends
+    assert load_machine("cpu-arm").clock_mhz == 2600  # of which the folder has no file

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import septran
+from septran.machine.loader import NATIVE_IS
 from septran.runtime.guard.pages import REACH, Pages
 from septran.targets.cpu import simd
 from septran.targets.cpu.copy import copies
 from septran.targets.cpu.gemm import microkernel
-from septran.targets.cpu.run.isa import NATIVE_IS
 from septran.targets.registry import NoGuardsError
 
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import septran
+from septran.machine.loader import NATIVE_IS
 from septran.mapping.mistakes import NoBindingError
 from septran.runtime.accuracy import compare, error_bounds
 from septran.targets.cpu.gemm.dot_instructions import VDPBF16PS, VPDPBUSD, VPMADDWD
-from septran.targets.cpu.run.isa import NATIVE_IS, features, host_arch, lacking, native
+from septran.targets.cpu.run.isa import features, host_arch, lacking, native
 from septran.targets.lower.values import vector_type
 
 SIZES = [(8, 48, 64), (3, 35, 19), (33, 50, 30), (70, 1, 7)]

@@ -121,7 +121,7 @@ def test_what_no_code_is_for_is_refused_where_the_machine_file_names_it(tmp_path
 def test_an_instruction_that_computes_something_else_is_refused(tmp_path):
     text = (mappings_root() / "machines" / "cpu-x86.yaml").read_text(encoding="utf-8")
     file = tmp_path / "other.yaml"
-    file.write_text(text.replace("vector: {primitive: map", "vector: {primitive: fill"))
+    file.write_text(text.replace("primitive: map", "primitive: fill"))
     stages = septran.produce_stages("gemm", "cpu-x86", machine=file)
     with pytest.raises(NoEmitterError, match="vector computes map in code for cpu, not fill"):
         _ = stages.tensor_ir

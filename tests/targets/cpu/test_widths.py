@@ -7,7 +7,8 @@ import re
 import pytest
 
 import septran
-from septran.targets.cpu.run.isa import NATIVE_IS, UnknownNativeError, native
+from septran.machine.loader import NATIVE_IS
+from septran.targets.cpu.run.isa import UnknownNativeError, native
 from septran.targets.cpu.target import TARGET
 
 

@@ -10,6 +10,7 @@ import tvm_ffi
 from tvm.target import Target, codegen
 
 from septran.errors import TargetError, nearest
+from septran.machine.loader import NATIVE_IS
 from septran.machine.model import Machine
 from septran.targets.cpu.simd import AVX2, AVX512, NEON, SVE256, SVE512, VectorUnit
 
@@ -34,8 +35,6 @@ USED = frozenset(
     ]
 )
 """Features whose instructions are in the code that is made for processors with them."""
-NATIVE_IS = "SEPTRAN_NATIVE"
-"""The variable of the environment that says what ``native`` is taken for."""
 LEVELS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 SYSTEMS = ("aarch64-linux-gnu",)
 """Those that code is made for beside this host's own, by LLVM's triples."""
