@@ -14,6 +14,7 @@ from septran.dtypes import accumulator_dtype, compute_dtype, is_float
 from septran.task.frontend.definition import In, InOut, Out, Task, Tensor, define, static
 from septran.task.frontend.extents import ceiling as cdiv
 from septran.task.frontend.extents import greatest, least
+from septran.task.frontend.extremes import argmax, argmin
 from septran.task.frontend.functions import (
     abs,
     ceil,
@@ -76,17 +77,16 @@ uint8, uint16, uint32, uint64 = "uint8", "uint16", "uint32", "uint64"
 inf = float("inf")
 
 __all__ = [
-    "Chooser", "DefaultChooser", "In", "InOut", "LaunchSite", "Out", "Task", "TaskTree",
-    "Tensor", "abs", "accumulator_dtype", "bfloat16", "call_primitive", "cdiv", "ceil",
+    "Chooser", "DefaultChooser", "In", "InOut", "LaunchSite", "Out", "Task", "TaskTree", "Tensor",
+    "abs", "accumulator_dtype", "argmax", "argmin", "bfloat16", "call_primitive", "cdiv", "ceil",
     "complete", "compute_dtype", "copy", "cos", "cumprod", "cumsum", "define", "empty", "equal",
     "erf", "exp", "exp2", "fill", "find_entry", "float8_e4m3fn", "float16", "float32", "float64",
-    "floor", "floor_divide", "full", "gather", "gelu", "greatest", "index", "inf",
-    "infer_outputs", "int8", "int16", "int32", "int64", "is_float", "launch", "least",
-    "load_entry", "load_logic", "log", "log2", "max",
-    "maximum", "min", "minimum", "parallel_range", "partition", "power", "relu", "require", "round",
-    "rsqrt", "run", "run_tree", "scan", "sequential_range", "sigmoid", "silu", "sin", "sqrt",
-    "start", "static", "sum", "tanh", "trace", "tunable", "uint8", "uint16", "uint32",
-    "uint64", "where", "window", "written", "zeros",
+    "floor", "floor_divide", "full", "gather", "gelu", "greatest", "index", "inf", "infer_outputs",
+    "int8", "int16", "int32", "int64", "is_float", "launch", "least", "load_entry", "load_logic",
+    "log", "log2", "max", "maximum", "min", "minimum", "parallel_range", "partition", "power",
+    "relu", "require", "round", "rsqrt", "run", "run_tree", "scan", "sequential_range", "sigmoid",
+    "silu", "sin", "sqrt", "start", "static", "sum", "tanh", "trace", "tunable", "uint8", "uint16",
+    "uint32", "uint64", "where", "window", "written", "zeros",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # else every attribute would be there for a type checker

@@ -68,7 +68,7 @@ IN_LEAVES = {
     "function": (lambda Y, X: task.expp(X), errors.UnknownConstructError, "'exp"),
     "package": (lambda Y, X: septran.compilee, errors.PythonError, "runs once"),
     "handle": (lambda Y, X: double.nmae, errors.UnknownConstructError, "'name'"),
-    "axis": (lambda Y, X: task.max(X, axis="a"), errors.ShapeError, "one axis"),
+    "axis": (lambda Y, X: task.max(X, axis="a"), errors.ShapeError, "write axis=1"),
     "no axis": (lambda Y, X: task.max(X, axis=3), errors.ShapeError, "from 0"),
     "type": (lambda Y, X: X.astype("float33"), errors.DtypeError, "'float32'"),
     "no type": (lambda Y, X: X.astype(None), errors.DtypeError, "known"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from septran.task.trace.symbols import Expression, apply, function, reduction, where
+from septran.task.trace.symbols import Axes, Expression, apply, function, reduction, where
 
 __all__ = [
     "abs", "ceil", "cos", "equal", "erf", "exp", "exp2", "floor", "floor_divide", "gelu",
@@ -13,18 +13,18 @@ __all__ = [
 ]  # fmt: skip
 
 
-def max(x: Any, axis: int | None = None, keepdims: bool = False) -> Expression:
-    """Return the greatest element along an axis, or of all; NaN if one is NaN."""
+def max(x: Any, axis: Axes = None, keepdims: bool = False) -> Expression:
+    """Return the greatest element along an axis, several axes, or of all; NaN if one is NaN."""
     return reduction("max", x, axis, keepdims)
 
 
-def min(x: Any, axis: int | None = None, keepdims: bool = False) -> Expression:
-    """Return the least element along an axis, or of all; NaN if one is NaN."""
+def min(x: Any, axis: Axes = None, keepdims: bool = False) -> Expression:
+    """Return the least element along an axis, several axes, or of all; NaN if one is NaN."""
     return reduction("min", x, axis, keepdims)
 
 
-def sum(x: Any, axis: int | None = None, keepdims: bool = False) -> Expression:
-    """Return the sum along an axis, or of all elements; short integers are summed in int32."""
+def sum(x: Any, axis: Axes = None, keepdims: bool = False) -> Expression:
+    """Return the sum along an axis, several axes, or of all; short integers are summed in int32."""
     return reduction("sum", x, axis, keepdims)
 
 

@@ -15,9 +15,9 @@ from septran.location import Location
 from septran.task.errors import PythonError, UnknownConstructError
 
 FUNCTIONS = (
-    "abs", "ceil", "cos", "cumprod", "cumsum", "equal", "erf", "exp", "exp2", "floor",
-    "floor_divide", "gelu", "log", "log2", "max", "maximum", "min", "minimum", "power", "relu",
-    "round", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "sum", "tanh", "where",
+    "abs", "argmax", "argmin", "ceil", "cos", "cumprod", "cumsum", "equal", "erf", "exp", "exp2",
+    "floor", "floor_divide", "gelu", "log", "log2", "max", "maximum", "min", "minimum", "power",
+    "relu", "round", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "sum", "tanh", "where",
 )  # fmt: skip
 """The functions of tensor expressions, under NumPy's names."""
 _GATHER = "task.gather(x, index, axis), or x[index]: a view of the rows that integers choose"
@@ -37,8 +37,6 @@ _OTHERWISE = {
     "divide": "x / y",
     "square": "x * x",
     "astype": "x.astype(dtype)",
-    "argmax": "task.max, then task.where over task.index",
-    "argmin": "task.min, then task.where over task.index",
     "scan": 'Y[...] = task.cumsum(X, axis), or task.scan("max", X, axis)',
     "cummax": 'task.scan("max", x, axis)',
     "cummin": 'task.scan("min", x, axis)',

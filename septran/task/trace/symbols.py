@@ -425,24 +425,36 @@ def where(condition: Any, yes: Any, no: Any) -> Expression:
         raise ShapeError(f"{error} in where", Location.of_caller(), hint=BROADCAST) from None
 
 
-def reduction(name: str, value: Any, axis: int | None, keepdims: bool) -> Expression:
-    """Reduce along one axis, or along all of them; raises ShapeError for an unknown axis."""
+Axes = int | tuple[int, ...] | None
+"""An axis, several, or all of them."""
+
+
+def reduction(name: str, value: Any, axis: Axes, keepdims: bool) -> Expression:
+    """Reduce along an axis, along several, or along all; raises ShapeError for an unknown one."""
     expr = operand(value)
-    if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int | np.integer)):
-        raise ShapeError(
-            f"axis {axis!r} is not one integer", Location.of_caller(),
-            hint="reduce along one axis at a time, or along all of them without axis",
-        )  # fmt: skip
-    # From the last axis on, so that the numbers of the others stay.
-    axes = [axis] if axis is not None else list(range(len(expr.shape) - 1, -1, -1))
-    try:
-        for at in axes:
-            expr = ex.reduce(name, expr, at)
-    except IndexError as error:
-        raise ShapeError(
-            str(error), Location.of_caller(), hint="axes are counted from 0, or from the end by -1"
-        ) from None
-    if keepdims:
-        rank = len(expr.shape) + len(axes)
-        expr = ex.expand(expr, tuple(a % rank for a in axes))
-    return Expression(expr)
+    axes = _axes(axis, len(expr.shape))
+    for at in reversed(axes):  # so that the numbers of the others stay
+        expr = ex.reduce(name, expr, at)
+    return Expression(ex.expand(expr, axes) if keepdims else expr)
+
+
+def _axes(given: Axes, rank: int) -> tuple[int, ...]:
+    """Return the axes that are meant, in order; raises ShapeError."""
+    if given is None:
+        return tuple(range(rank))
+    several = tuple(given) if isinstance(given, tuple | list) else (given,)
+    for axis in several:
+        if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
+            raise ShapeError(
+                f"axis {axis!r} is not an integer", Location.of_caller(),
+                hint="write axis=1, axis=(1, 2), or no axis for all of them",
+            )  # fmt: skip
+        if not -rank <= axis < rank:
+            raise ShapeError(
+                f"axis {axis} of an expression with {rank} axes", Location.of_caller(),
+                hint="axes are counted from 0, or from the end by -1",
+            )  # fmt: skip
+    found = sorted({int(axis) % rank for axis in several})
+    if len(found) < len(several):
+        raise ShapeError(f"axes {given} name one twice", Location.of_caller())
+    return tuple(found)
