@@ -81,9 +81,10 @@ COPY = Contract(
 """Y = X, converted to Y's dtype."""
 
 SCAN = Contract(
-    "scan", ("Y", "X"), ("*", "*"), False,
-    lambda y, x, **attributes: scanned(convert(x, y.dtype), **attributes), lambda n: n["*"],
-    {"axis": -1, "exclusive": False, "function": "sum", "reverse": False}, called=False,
+    "scan", ("Y", "X"), ("*", "*"), accumulates=False, called=False,
+    reference=lambda y, x, **attributes: scanned(convert(x, y.dtype), **attributes),
+    flops=lambda n: n["*"],
+    attributes={"axis": -1, "exclusive": False, "function": "sum", "reverse": False},
 )  # fmt: skip
 """Y is what comes of X's elements up to each one along an axis, joined in Y's type."""
 

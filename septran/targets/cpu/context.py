@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +83,10 @@ class Context(WritingScope):
         with super().loop(stem, extent, parallel and not outer, unrolled) as index:
             yield index
         self.parallel = outer
+
+    def when_any(self, count: Index) -> AbstractContextManager[None]:
+        """Run what is written inside only where `count` is above 0, which a constant one is."""
+        return self.writer.when(count.is_constant or self.lower(count) > 0)
 
     def spreads(self, elements: int) -> bool:
         """Whether a loop over so many elements is to be spread over the cores."""

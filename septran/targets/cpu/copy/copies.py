@@ -226,7 +226,7 @@ class _Move:
     def _last_panel(self, at: Spot, whole: Index, width: int) -> None:
         rest = self.rest(whole * width)
         if rest is not None:
-            with self.context.writer.when(rest.is_constant or self.context.lower(rest) > 0):
+            with self.context.when_any(rest):
                 self._panel(at, whole, width, self.context.variable("rest", rest))
 
     def rest(self, done: Index) -> Index | None:
@@ -285,7 +285,7 @@ class _Gather:
             self._panel(panel * self.width, None)
         rest = move.rest(whole * self.width)
         if rest is not None:
-            with context.writer.when(rest.is_constant or context.lower(rest) > 0):
+            with context.when_any(rest):
                 self._panel(whole * self.width, context.variable("rest", rest))
 
     @property

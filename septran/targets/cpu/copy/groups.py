@@ -136,7 +136,7 @@ class _Move:
             body((done + panel) * self.width, None)
         if not context.divides(self.width, extent):
             rest = context.variable("rest", extent - whole * self.width)
-            with context.writer.when(rest.is_constant or context.lower(rest) > 0):
+            with context.when_any(rest):
                 body(whole * self.width, rest)
 
     def _spot(self, first: Index, k: Index) -> tuple[Index, Index]:
@@ -150,7 +150,7 @@ class _Move:
             body(group)
         if not context.divides(self.size, length):
             rest = context.variable("rest", length - whole * self.size)
-            with context.writer.when(rest.is_constant or context.lower(rest) > 0):
+            with context.when_any(rest):
                 last(whole, rest)
 
     def _interleaved(

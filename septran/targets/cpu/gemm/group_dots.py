@@ -285,8 +285,7 @@ class GroupProduct:
         # B's last group ends with zeros (copy/groups.py), but zero times what lies in A might be
         # NaN.
         rest = context.variable("rest", self.length - self.whole * size)
-        exists = True if rest.is_constant else context.lower(rest) > 0
-        with context.writer.when(exists):
+        with context.when_any(rest):
 
             def group(number: int) -> Expr:
                 count = rest.constant if rest.is_constant else rest

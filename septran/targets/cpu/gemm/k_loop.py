@@ -43,7 +43,7 @@ def panels(
         # does, not one for each number of columns.
         values = [v for v in context.values(extent) or () if v % size]
         known = Index.of(values[0] % size) if len({v % size for v in values}) == 1 else rest
-        with context.writer.when(rest.is_constant or context.lower(rest) > 0):
+        with context.when_any(rest):
             body(whole * size, known)
 
 

@@ -394,7 +394,7 @@ class _Vertical:
             self._vector(v * lanes, lanes, None)
         rest = context.indices.simplify(extent - whole * lanes)
         if context.indices.bounds(rest)[1] > 0:
-            with context.writer.when(rest.is_constant or context.lower(rest) > 0):
+            with context.when_any(rest):
                 self._vector(whole * lanes, lanes, context.variable("rest", rest))
 
     def _vector(self, start: Index, lanes: int, count: Index | None) -> None:

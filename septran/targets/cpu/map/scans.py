@@ -103,7 +103,7 @@ class _Scan:
 
         def edge() -> None:
             if context.indices.bounds(rest)[1] > 0:
-                with context.writer.when(rest.is_constant or context.lower(rest) > 0):
+                with context.when_any(rest):
                     vector(whole * lanes, context.bound("count", rest))
 
         if self.reverse:
@@ -167,7 +167,7 @@ class _Scan:
             self._columns(at, v * lanes, lanes, None)
         rest = context.indices.simplify(extent - whole * lanes)
         if context.indices.bounds(rest)[1] > 0:
-            with context.writer.when(rest.is_constant or context.lower(rest) > 0):
+            with context.when_any(rest):
                 self._columns(at, whole * lanes, lanes, context.bound("count", rest))
 
     def _columns(self, at: list[Index], start: Index, lanes: int, count: Expr | None) -> None:
