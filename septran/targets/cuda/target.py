@@ -18,6 +18,7 @@ from septran.targets.base import TensorIR
 from septran.targets.cuda.fragment.fragments import Holding
 from septran.targets.cuda.kernels import lower_kernels
 from septran.targets.cuda.private_memory import privatised
+from septran.targets.cuda.run.instrumentation import Marks
 from septran.targets.cuda.text.printing import print_cuda, target_of
 from septran.tile.nodes import Remark, TileProgram
 
@@ -56,6 +57,17 @@ class KernelIR(TensorIR):
         )
 
 
+def lower_to_kernels(program: TileProgram, notes: list[Marks] | None = None) -> KernelIR:
+    """The kernels of `program`; with `notes` they note what they do when (`instrumentation`)."""
+    program = privatised(program)
+    kernels = lower_kernels(program, target_of(program.machine.arch or "sm_80"), notes)
+    module = tvm.IRModule({k.launch.kernel: k.function for k in kernels})
+    remarks = tuple(dict.fromkeys(r for k in kernels for r in k.remarks))
+    holdings = tuple(dict.fromkeys(h for k in kernels for h in k.holdings))
+    launches = tuple(k.launch for k in kernels)
+    return KernelIR(program.name, module, launches, program, remarks, holdings)
+
+
 @dataclass(frozen=True)
 class CudaTarget:
     """Serves machines with ``backend: cuda``."""
@@ -64,13 +76,7 @@ class CudaTarget:
 
     def lower(self, program: TileProgram) -> KernelIR:
         """One PrimFunc for each kernel of `program`."""
-        program = privatised(program)
-        kernels = lower_kernels(program, target_of(program.machine.arch or "sm_80"))
-        module = tvm.IRModule({k.launch.kernel: k.function for k in kernels})
-        remarks = tuple(dict.fromkeys(r for k in kernels for r in k.remarks))
-        holdings = tuple(dict.fromkeys(h for k in kernels for h in k.holdings))
-        launches = tuple(k.launch for k in kernels)
-        return KernelIR(program.name, module, launches, program, remarks, holdings)
+        return lower_to_kernels(program)
 
     def build(self, ir: TensorIR, program: TileProgram) -> Any:
         """Compile for the machine of `program`, where a compiler is found."""

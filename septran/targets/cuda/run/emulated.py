@@ -12,7 +12,7 @@ from septran.machine.model import Machine
 from septran.targets.base import Source
 from septran.targets.cuda.run.emulated_profile import EmulatedProfile
 from septran.targets.cuda.run.facts import kernel_facts
-from septran.targets.cuda.run.launcher import TensorSpec
+from septran.targets.cuda.run.launcher import TensorSpec, parameter_specs
 from septran.targets.tensor_memory import as_bytes
 from septran.tile.nodes import TileProgram
 
@@ -83,6 +83,4 @@ class EmulatedExecutable:
 
 def build_emulated(program: CudaProgram, tile: TileProgram) -> EmulatedExecutable:
     """Return what runs `program` on the CPU."""
-    buffers = [tile.buffer(name) for name in tile.params]
-    specs = tuple(TensorSpec(b.name, b.dtype, b.shape) for b in buffers)
-    return EmulatedExecutable(tile.name, program, specs, tile.machine)
+    return EmulatedExecutable(tile.name, program, parameter_specs(tile), tile.machine)

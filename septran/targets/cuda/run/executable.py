@@ -33,6 +33,7 @@ from septran.targets.cuda.run.launcher import (
     TensorSpec,
     compile_launcher,
     make_function,
+    parameter_specs,
     table,
 )
 from septran.targets.cuda.run.toolchain import NoCompilerError
@@ -135,8 +136,7 @@ def build(program: CudaProgram, tile: TileProgram) -> CudaExecutable:
     compiled = None
     if toolchain.available() is not None:
         compiled = compile_text(program.source, program.arch, tile.name)
-    tensors = [tile.buffer(name) for name in tile.params]
-    specs = tuple(TensorSpec(b.name, b.dtype, b.shape) for b in tensors)
+    specs = parameter_specs(tile)
     return CudaExecutable(tile.name, program, specs, tile.outputs, tile.machine, compiled)
 
 

@@ -9,18 +9,14 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import tvm
 
 from septran.emulator.launch import CudaProgram
-from septran.targets.cuda.kernels import lower_kernels
-from septran.targets.cuda.private_memory import privatised
 from septran.targets.cuda.run.compile import compile_text
 from septran.targets.cuda.run.emulated import EmulatedExecutable
 from septran.targets.cuda.run.executable import CudaExecutable
 from septran.targets.cuda.run.instrumentation import RECORDS, ROOM, SITE_BITS, WORDS, Marks, Site
-from septran.targets.cuda.run.launcher import TensorSpec
-from septran.targets.cuda.target import KernelIR
-from septran.targets.cuda.text.printing import target_of
+from septran.targets.cuda.run.launcher import TensorSpec, parameter_specs
+from septran.targets.cuda.target import lower_to_kernels
 from septran.tile.nodes import TileProgram
 
 TIME_BITS = 64 - SITE_BITS
@@ -61,16 +57,11 @@ class MarkedProgram:
 
 def marked_program(tile: TileProgram) -> MarkedProgram:
     """`tile` lowered with marks."""
-    tile = privatised(tile)
     notes: list[Marks] = []
-    kernels = lower_kernels(tile, target_of(tile.machine.arch or "sm_80"), notes)
-    module = tvm.IRModule({k.launch.kernel: k.function for k in kernels})
-    program = KernelIR(tile.name, module, tuple(k.launch for k in kernels), tile).cuda
+    program = lower_to_kernels(tile, notes).cuda
     program = replace(program, params=(*program.params, ROOM))
-    buffers = [tile.buffer(name) for name in tile.params]
-    specs = [TensorSpec(b.name, b.dtype, b.shape) for b in buffers]
     room = TensorSpec(ROOM, "int64", (max(1, sum(marks.words for marks in notes)),))
-    return MarkedProgram(program, (*specs, room), tuple(notes), tile)
+    return MarkedProgram(program, (*parameter_specs(tile), room), tuple(notes), tile)
 
 
 class RecordedRun(tuple[WarpgroupMark, ...]):

@@ -29,6 +29,7 @@ from septran.emulator.launch import (
 )
 from septran.errors import TargetError
 from septran.temporary import TemporaryFolder
+from septran.tile.nodes import TileProgram
 
 MAX_TENSORS, MAX_AXES, MAX_ARGUMENTS, MAX_LAUNCHES = 24, 8, 24, 12
 MAX_SCALARS, MAX_SCRATCH, MAX_NAME, MAP_AXES = 16, 16, 128, 5
@@ -76,6 +77,12 @@ class TensorSpec:
     name: str
     dtype: str
     shape: tuple[int, ...]
+
+
+def parameter_specs(program: TileProgram) -> tuple[TensorSpec, ...]:
+    """The tensors of a call, in the order of the program's parameters."""
+    buffers = map(program.buffer, program.params)
+    return tuple(TensorSpec(b.name, b.dtype, b.shape) for b in buffers)
 
 
 class CTensor(ctypes.Structure):
