@@ -61,7 +61,10 @@ def test_a_spread_holds_each_element_once_but_for_copies(
     copies = threads // max(1, _used(fragment))
     assert all(len(where) == copies for where in places.values())
     for at, where in list(places.items())[:: 1 + len(places) // 20]:
-        first = fragment.thread_of(at).as_int(), fragment.register_of(at).as_int()
+        first = tuple(
+            sum(row[c] for row, c in zip(fragment.parts(place, fragment.extents), at, strict=True))
+            for place in ("thread", "register")
+        )
         assert min(where) == first
         assert tuple(c.as_int() for c in fragment.coordinates(*first)) == at
     assert all(room >= extent for room, extent in zip(fragment.extents, shape, strict=True))

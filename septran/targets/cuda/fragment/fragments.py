@@ -99,23 +99,6 @@ class Fragment:
             found.append((at, -(-self.threads // at)))
         return tuple(found)
 
-    def register_of(self, coordinates: Sequence[IndexLike]) -> Index:
-        """The register that holds an element, in the thread that holds it."""
-        return self._number("register", coordinates)
-
-    def thread_of(self, coordinates: Sequence[IndexLike]) -> Index:
-        """The first thread that holds an element."""
-        return self._number("thread", coordinates)
-
-    def _number(self, place: str, coordinates: Sequence[IndexLike]) -> Index:
-        total = Index()
-        for axis, coordinate in enumerate(coordinates):
-            for digit, weight in self.weighted(axis):
-                if digit.place == place:
-                    value = Index.of(coordinate) // weight % digit.extent
-                    total = total + value * digit.stride
-        return total
-
     def coordinates(self, thread: IndexLike, register: IndexLike) -> tuple[Index, ...]:
         """The element that a thread holds in a register."""
         numbers = {"thread": Index.of(thread), "register": Index.of(register)}
