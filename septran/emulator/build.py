@@ -181,6 +181,7 @@ def _kept(name: str, make: Callable[[Path], object]) -> Path:
     """The file of that name; made by `make` where it is missing or was changed since."""
     folder = _folder()
     found, seal = folder / name, folder / f"{name}.sha256"
+    # The digest tells a file that was cut short, or that someone changed.
     if _intact(found, seal):
         return found
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as staging:

@@ -182,6 +182,7 @@ class Search:
         seconds = self.limits.seconds
         end = self.began + (math.inf if seconds is None else seconds)
         if not self.request.mapping.dimensions:
+            # The mapping as it is, under a number that no candidate has.
             self.before = self._measured(Trial(-1, {}, "ranked"))
         for trial in self._order(ranking, runs):
             if time.monotonic() > end:

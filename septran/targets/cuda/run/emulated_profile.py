@@ -69,6 +69,7 @@ class EmulatedProfile(Displayable):
     def _events(self) -> Iterator[dict[str, Any]]:
         from septran.emulator.trace import COMMANDS
 
+        # Trace Event Format: M names a process or a row, X is an event with its length.
         trace, origins = self.run.trace, self.run.origins
         told: dict[str, Any]
         for core in sorted(set(trace["core"].tolist())):

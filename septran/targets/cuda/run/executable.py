@@ -177,6 +177,7 @@ def missing() -> str | None:
     except OSError:
         return "there is no NVIDIA driver here (libcuda.so.1 is not found)"
     count = ctypes.c_int()
+    # CUDA driver API: before cuInit every other function fails.
     status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
     if status or not count.value:
         return f"the NVIDIA driver finds no GPU (error {status})"

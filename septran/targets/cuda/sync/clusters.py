@@ -68,6 +68,7 @@ class Cluster:
         total, strides = Index(), self.strides
         for variable, extent in self.loops:
             step = (shifts or {}).get(variable, 0)
+            # Around: whoever is last along a loop has the first one for its neighbour.
             digit = (Index.of(variable) + step) % extent if step else Index.of(variable)
             total = total + digit * strides[variable]
         return total
