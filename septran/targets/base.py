@@ -143,8 +143,8 @@ class Room:
     name: str
     size: int
     """Bytes, with those behind it that a vector may reach."""
-    asked: int
-    """The bytes that the code asks for: its number, in truth."""
+    requested: int
+    """The bytes that the code requests, by which it says the buffer's number."""
 
 
 @dataclass(frozen=True)

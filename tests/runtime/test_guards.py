@@ -86,9 +86,9 @@ def test_a_region_reaches_to_one_of_its_guards(at_end):
     pages = Pages(at_end)
     place, other = pages.place("X", 100, 4), pages.place("Y", 4096, 64)
     assert place.start + 100 == place.pages[1] if at_end else place.start == place.pages[0]
-    assert pages.told(place.pages[1], False).startswith("X was read behind its end")
-    assert pages.told(other.pages[0] - 1, True) == "Y was written 1 bytes before its start"
-    assert pages.told(0, False) == "memory at 0x0 was read"
+    assert pages.fault_text(place.pages[1], False).startswith("X was read behind its end")
+    assert pages.fault_text(other.pages[0] - 1, True) == "Y was written 1 bytes before its start"
+    assert pages.fault_text(0, False) == "memory at 0x0 was read"
     assert place.pages[1] + REACH <= other.pages[0] - REACH or place.pages[0] > other.pages[0]
     assert place.touched() is None
     pages.free()

@@ -34,7 +34,7 @@ class GuardedRegion:
     pages: tuple[int, int]
     """The start and end of its pages."""
 
-    def told(self, address: int, access: str) -> str | None:
+    def fault_text(self, address: int, access: str) -> str | None:
         """Return the sentence on a fault at `address`; None where it belongs to another region."""
         low, high = self.pages
         if not low - REACH <= address < high + REACH:
@@ -81,10 +81,10 @@ class Pages:
         self.places.append(place)
         return place
 
-    def told(self, address: int, write: bool) -> str:
+    def fault_text(self, address: int, write: bool) -> str:
         """Return the sentence on a fault at an address."""
         access = "written" if write else "read"
-        found = (place.told(address, access) for place in self.places)
+        found = (place.fault_text(address, access) for place in self.places)
         return next(filter(None, found), f"memory at {address:#x} was {access}")
 
     def free(self) -> None:

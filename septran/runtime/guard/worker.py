@@ -43,11 +43,11 @@ class Rooms:
     pages: Pages
     places: dict[tuple[int, int], GuardedRegion] = field(default_factory=dict)
 
-    def give(self, _type: int, _device: int, asked: int, _code: int, _bits: int) -> int:
+    def give(self, _type: int, _device: int, requested: int, _code: int, _bits: int) -> int:
         """Return the address of a room full of poison."""
-        key = asked, threading.get_native_id()
+        key = requested, threading.get_native_id()
         if key not in self.places:
-            room = self.rooms[asked]
+            room = self.rooms[requested]
             self.places[key] = self.pages.place(room.name, room.size, ALIGNMENT)
         place = self.places[key]
         ctypes.memset(place.start, POISON, place.size)
@@ -68,7 +68,7 @@ def main() -> None:
         os.write(answers, line.encode() + b"\n")
 
     def fault(address: int, write: bool) -> None:
-        answer(pages.told(address, write))
+        answer(pages.fault_text(address, write))
         os._exit(1)
 
     for line in sys.stdin:
@@ -89,7 +89,7 @@ def run(target: Guarding, request: Mapping[str, Any], pages: Pages) -> str | Non
     """
     folder, rooms = Path(request["folder"]), tuple(Room(*room) for room in request["rooms"])
     text = (folder / "module.json").read_text("utf-8")
-    held = Rooms({room.asked: room for room in rooms}, pages)
+    held = Rooms({room.requested: room for room in rooms}, pages)
     give, take = _GIVE(held.give), _TAKE(lambda _type, _device, _address: 0)
     code = GuardedCode(request["name"], request["arch"], text, rooms)
     function = target.compile_guarded(code, _address(give), _address(take))

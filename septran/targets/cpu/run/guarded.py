@@ -54,9 +54,9 @@ class GuardedWriter(CpuWriter):
             self.functions["septran_use_rooms"] = USE_ROOMS
             call = tirx.call_extern("void", "septran_use_rooms")
             self._bodies[0].insert(0, tirx.Evaluate(call))
-        asked = FIRST + STEP * len(self.rooms)
-        buffer = flat_buffer(self.name(stem), asked // itemsize(dtype), dtype)
-        self.rooms.append(Room(buffer.name, max(1, elements) * itemsize(dtype), asked))
+        requested = FIRST + STEP * len(self.rooms)
+        buffer = flat_buffer(self.name(stem), requested // itemsize(dtype), dtype)
+        self.rooms.append(Room(buffer.name, max(1, elements) * itemsize(dtype), requested))
         self.emit(tirx.AllocBuffer(buffer))
         return buffer
 
