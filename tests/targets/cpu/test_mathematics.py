@@ -17,14 +17,21 @@ from septran.targets.cpu.writer import CpuWriter
 from septran.targets.lower.values import cast
 from septran.targets.lower.writer import flat_buffer
 
-ERRORS = {"exp": 1, "exp2": 1, "tanh": 2, "sigmoid": 3, "erf": 1}
-"""In units in the last place, as `mathematics` states them."""
+ERRORS = {
+    "exp": 1, "exp2": 1, "tanh": 2, "sigmoid": 3, "erf": 1,
+    "log": 1, "log2": 2, "sin": 2, "cos": 2,
+}  # fmt: skip
+"""In units in the last place, as `exponential` and `elementary` state them."""
 EXACT = {
     "exp": np.exp,
     "exp2": np.exp2,
     "tanh": np.tanh,
     "sigmoid": lambda x: np.where(x >= 0, 1.0, np.exp(np.minimum(x, 0))) / (1 + np.exp(-abs(x))),
     "erf": np.vectorize(math.erf, otypes=[float]),
+    "log": np.log,
+    "log2": np.log2,
+    "sin": np.sin,
+    "cos": np.cos,
 }
 SPECIAL = np.array([np.inf, -np.inf, np.nan, 0, -0.0, 1e-40, -1e-40, 1.0], "f4")
 
@@ -43,6 +50,16 @@ def compiled(function: str, dtype: str, operands: int, count: int, lanes: int = 
     return compile_module(module, native().arch)["f"]
 
 
+def greatest_error(y, function, *operands):
+    """In units in the last place; what is not finite must be as it is in NumPy."""
+    with np.errstate(all="ignore"):
+        exact = function(*(x.astype("f8") for x in operands))
+        nearest = exact.astype("f4")
+    finite = np.isfinite(nearest)
+    np.testing.assert_array_equal(y[~finite], nearest[~finite])
+    return (abs(y[finite] - exact[finite]) / np.spacing(abs(nearest[finite]))).max()
+
+
 @pytest.mark.parametrize("function", ERRORS)
 def test_error_is_within_what_is_stated(function):
     run = compiled(function, "float32", 1, 1 << 14)
@@ -51,13 +68,7 @@ def test_error_is_within_what_is_stated(function):
         x = rng.uniform(-reach, reach, 1 << 14).astype("f4")
         y = np.empty_like(x)
         run(x, y)
-        with np.errstate(over="ignore"):
-            exact = EXACT[function](x.astype("f8"))
-            nearest = exact.astype("f4")
-        finite = np.isfinite(nearest)
-        np.testing.assert_array_equal(y[~finite], nearest[~finite])
-        ulps = abs(y[finite] - exact[finite]) / np.spacing(abs(nearest[finite]))
-        assert ulps.max() <= ERRORS[function]
+        assert greatest_error(y, EXACT[function], x) <= ERRORS[function]
 
 
 @pytest.mark.parametrize("function", ERRORS)
@@ -66,7 +77,7 @@ def test_special_values_are_as_in_numpy(function, dtype):
     x = SPECIAL.astype(dtype)
     y = np.empty_like(x)
     compiled(function, dtype, 1, 8, lanes=4)(x, y)
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         expected = EXACT[function](x.astype("f8")).astype(dtype)
     np.testing.assert_allclose(y, expected, rtol=3e-7)
 
@@ -84,6 +95,71 @@ def test_one_lane_out_of_range_is_found_in_any_register(function, lanes):
             run(x, y)
             with np.errstate(over="ignore", under="ignore"):
                 np.testing.assert_allclose(y, EXACT[function](x.astype("f8")).astype("f4"), 3e-7)
+
+
+def every_float(low, high, step):
+    """Arrays of 2^16 of the positive floats from `low` to below `high`, each `step`-th of them."""
+    first, last = np.array([low, high], "f4").view("i4")
+    for start in range(first, last, step << 16):
+        pattern = np.arange(start, start + (step << 16), step, dtype="i8")
+        yield np.minimum(pattern, last - 1).astype("i4").view("f4")
+
+
+# Each 4999th float; then all mantissas, where what is left of the exponent is least.
+RANGES = {
+    "log": [(0, 3.4e38, 4999), (0.5, 2, 1)],
+    "log2": [(0, 3.4e38, 4999), (0.5, 2, 1)],
+    "sin": [(0, 2e5, 4999), (1, 4, 1)],
+    "cos": [(0, 2e5, 4999), (1, 4, 1)],
+}
+
+
+@pytest.mark.parametrize("function", RANGES)
+def test_error_is_within_what_is_stated_of_all_mantissas(function):
+    run, y = compiled(function, "float32", 1, 1 << 16), np.empty(1 << 16, "f4")
+    for one in RANGES[function]:
+        for x in every_float(*one):
+            run(x, y)
+            assert greatest_error(y, EXACT[function], x) <= ERRORS[function]
+
+
+@pytest.mark.parametrize("base", ["any", "near one", "negative"])
+def test_powers_err_by_at_most_a_unit(base):
+    rng, count = np.random.default_rng(1), 1 << 15
+    x = np.exp2(rng.uniform(-149, 128, count)).astype("f4")
+    if base == "near one":
+        x = (1 + rng.uniform(-1, 1, count) * 10 ** rng.uniform(-7, 0, count)).astype("f4")
+    magnitudes = abs(np.log2(x.astype("f8"))) + 1e-9
+    y = np.clip(rng.uniform(-151, 130, count) / magnitudes, -4e6, 4e6).astype("f4")
+    if base == "negative":
+        x, y = -x, np.rint(y)
+    z = np.empty_like(x)
+    compiled("power", "float32", 2, count)(x, y, z)
+    # float64's own power errs by 2^-53, its result times float32's 2^29 units being nothing.
+    assert greatest_error(z, np.power, x, y) <= 1
+
+
+def test_powers_of_special_values_are_c_s():
+    few = [0, -0.0, 1, -1, 2, -2, 1.5, 3, -3, np.inf, -np.inf, np.nan, 1e-40, 1e38, 4194305, 2**24]
+    x, y = (np.repeat(few, len(few)).astype("f4"), np.tile(few, len(few)).astype("f4"))
+    z = np.empty_like(x)
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype("f8"), y.astype("f8")).astype("f4")
+    run = compiled("power", "float32", 2, 8)
+    for n in range(len(x)):  # each alone in its vector, so that no other decides how it is done
+        both = [np.full(8, value[n]) for value in (x, y)]
+        run(*both, out := np.empty(8, "f4"))
+        z[n] = out[0]
+    np.testing.assert_allclose(z, exact, rtol=3e-7)
+    np.testing.assert_array_equal(np.signbit(z[z == 0]), np.signbit(exact[z == 0]))
+
+
+def test_angles_beyond_what_is_reduced_go_to_the_c_library():
+    x = np.array([131072, 131073, 1e6, -1e10, 3e38, np.inf, np.nan, 1.0], "f4")
+    y = np.empty_like(x)
+    for function in ("sin", "cos"):
+        compiled(function, "float32", 1, 8)(x, y)
+        assert greatest_error(y, EXACT[function], x) <= ERRORS[function]
 
 
 SIMPLE = ["abs", "sqrt", "floor", "ceil", "round", "log", "log2", "sin", "cos", "neg"]

@@ -25,7 +25,7 @@ from septran.targets.cpu.simd import constant, like
 from septran.targets.lower.values import bits, lanes_of
 from septran.targets.lower.writer import Expr, Writer
 
-_MAGIC = 12582912.0
+MAGIC = 12582912.0
 """1.5 * 2^23: added to a small float, it leaves the nearest integer in the low bits."""
 _BIASES = 254.0
 """Twice the bias of float32's exponents."""
@@ -43,7 +43,8 @@ _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _LOG2_E = 1.4426950408889634
 
 
-def _polynomial(writer: Writer, x: Expr, coefficients: Sequence[float]) -> Expr:
+def polynomial(writer: Writer, x: Expr, coefficients: Sequence[float]) -> Expr:
+    """After Horner, the highest coefficient first."""
     first, *rest = coefficients
     total = like(x, first)
     for coefficient in rest:
@@ -52,7 +53,7 @@ def _polynomial(writer: Writer, x: Expr, coefficients: Sequence[float]) -> Expr:
 
 
 def _scale(writer: Writer, value: Expr, raw: Expr) -> Expr:
-    """``value * 2^n`` for the bits of ``n + _MAGIC + _BIASES``; in two steps, for denormals.
+    """``value * 2^n`` for the bits of ``n + MAGIC + _BIASES``; in two steps, for denormals.
 
     Half of the bits, rounded down, has half of n and one bias at its low end, and so has
     the rest: shifted up, each is a power of two.
@@ -64,25 +65,29 @@ def _scale(writer: Writer, value: Expr, raw: Expr) -> Expr:
     return tirx.Mul(writer.bind("q", tirx.Mul(value, powers[0])), powers[1])
 
 
-def _in_range(
-    writer: Writer, x: Expr, limit: float, plain: Callable[[], Expr], careful: Callable[[], Expr]
+def unless(
+    writer: Writer,
+    x: Expr,
+    usual: Callable[[], Expr],
+    plain: Callable[[], Expr],
+    careful: Callable[[], Expr],
 ) -> Expr:
-    """`plain` where no lane is beyond `limit`, which it seldom is, else `careful`.
+    """`plain` where `usual` holds of all lanes, which it mostly does, else `careful`.
 
     `plain` is computed in any case: only what every iteration of a loop does has its
-    constants loaded before the loop.
+    constants loaded before the loop. A single lane is not worth the question.
     """
     lanes = lanes_of(x)
     if lanes == 1:
         return careful()
     zero, result = writer.index(0), writer.allocate("e", lanes, "float32")
     simd.store(writer, result, zero, plain(), lanes)
-    with writer.when(simd.unlikely(tirx.Not(_none_beyond(writer, x, limit)))):
+    with writer.when(simd.unlikely(tirx.Not(usual()))):
         simd.store(writer, result, zero, careful(), lanes)
     return simd.load(result, zero, lanes)
 
 
-def _none_beyond(writer: Writer, x: Expr, limit: float) -> Expr:
+def none_beyond(writer: Writer, x: Expr, limit: float) -> Expr:
     """Whether all magnitudes are at most `limit`; false where one is NaN.
 
     As integers, magnitudes are ordered like floats, and NaN is above infinity: whole
@@ -105,17 +110,17 @@ def exp(writer: Writer, x: Expr) -> Expr:
     """The natural exponential of each lane."""
 
     def plain() -> Expr:
-        raw, r = _reduced(writer, x, _MAGIC)
+        raw, r = _reduced(writer, x, MAGIC)
         return _raised(writer, _near_zero(writer, r), raw)
 
     def careful() -> Expr:
         # exp(-104) is below 2^-150, half of the least denormal, and rounds to 0; exp(89) is inf.
         clamped = writer.bind("x", _clamp(writer, x, -104.0, 89.0))
-        raw, r = _reduced(writer, clamped, _MAGIC + _BIASES)
+        raw, r = _reduced(writer, clamped, MAGIC + _BIASES)
         return _scale(writer, _near_zero(writer, r), raw)
 
     # Results are normal numbers from -87.33 to 88.72; one limit serves both signs.
-    return _in_range(writer, x, 87.0, plain, careful)
+    return unless(writer, x, lambda: none_beyond(writer, x, 87.0), plain, careful)
 
 
 def _reduced(writer: Writer, x: Expr, shift: float) -> tuple[Expr, Expr]:
@@ -136,20 +141,20 @@ def exp2(writer: Writer, x: Expr) -> Expr:
         return bits(biased, "int32"), writer.bind("r", x - n)
 
     def plain() -> Expr:
-        raw, r = reduced(x, _MAGIC)
+        raw, r = reduced(x, MAGIC)
         return _raised(writer, _near_half(writer, r), raw)
 
     def careful() -> Expr:
         # 2^-151 is below half of the least denormal, and so rounds to 0; 2^129 overflows.
         clamped = writer.bind("x", _clamp(writer, x, -151.0, 129.0))
-        raw, r = reduced(clamped, _MAGIC + _BIASES)
+        raw, r = reduced(clamped, MAGIC + _BIASES)
         return _scale(writer, _near_half(writer, r), raw)
 
-    return _in_range(writer, x, 125.0, plain, careful)
+    return unless(writer, x, lambda: none_beyond(writer, x, 125.0), plain, careful)
 
 
 def _raised(writer: Writer, value: Expr, raw: Expr) -> Expr:
-    """``value * 2^n`` for the bits of ``n + _MAGIC``, where the result is a normal number.
+    """``value * 2^n`` for the bits of ``n + MAGIC``, where the result is a normal number.
 
     n is added to the exponent; what else the bits hold is shifted out.
     """
@@ -174,7 +179,7 @@ def _near_zero(writer: Writer, r: Expr) -> Expr:
 
 def _near_half(writer: Writer, r: Expr) -> Expr:
     """2 to the power r where ``|r| <= 1/2``: after Horner, for the least error (0.8 units)."""
-    return _polynomial(writer, r, (*_EXP2, 1.0))
+    return polynomial(writer, r, (*_EXP2, 1.0))
 
 
 def _clamp(writer: Writer, x: Expr, low: float, high: float) -> Expr:
@@ -207,7 +212,7 @@ def tanh(writer: Writer, x: Expr) -> Expr:
     # Where exp overflows, 2 / inf is 0 and leaves 1. Near 0 the difference would cancel.
     large = like(x, 1.0) - like(x, 2.0) / (e + like(x, 1.0))
     square = writer.bind("s", x * x)
-    p = _polynomial(writer, square, _TANH)
+    p = polynomial(writer, square, _TANH)
     small = writer.bind("y", simd.fma(p * square, x, x))
     # NaN fails the comparison and so takes the polynomial, which keeps it.
     return tirx.Select(size >= like(x, 0.625), _signed(large, x), small)
@@ -232,7 +237,7 @@ def erf(writer: Writer, x: Expr) -> Expr:
     for coefficient in (-1.06777877e-1, -6.34846687e-1, -1.28717512e-1):
         r = writer.bind("r", simd.fma(r, t, like(x, coefficient)))
     large = like(x, 1.0) - exp(writer, writer.bind("r", simd.fma(r, t, -t)))
-    p = writer.bind("p", _polynomial(writer, s, _ERF_SMALL))
+    p = writer.bind("p", polynomial(writer, s, _ERF_SMALL))
     small = simd.fma(p, x, x)
     # NaN fails the comparison and so takes the polynomial, which keeps it.
     return tirx.Select(t > like(x, 0.927734375), _signed(writer.bind("y", large), x), small)

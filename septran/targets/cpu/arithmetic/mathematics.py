@@ -1,8 +1,7 @@
 """Functions of elements as vector code.
 
-`exponential` has those of float32 that are computed here, with their errors. float64 goes
-to the C library lane by lane, as do the rare functions (logarithms, sine and cosine,
-powers). Infinities and NaN come out as in NumPy.
+`exponential` and `elementary` have those of float32 that are computed here, with their
+errors. float64 goes to the C library lane by lane. Infinities and NaN come out as in NumPy.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ from tvm import tirx
 
 from septran.dtypes import is_float
 from septran.targets.cpu import simd
-from septran.targets.cpu.arithmetic import wrapping
-from septran.targets.cpu.arithmetic.exponential import SINGLE
+from septran.targets.cpu.arithmetic import elementary, exponential, wrapping
 from septran.targets.lower.arithmetic import Arithmetic
 from septran.targets.lower.values import broadcast, cast, element_of, lanes_of
 from septran.targets.lower.writer import Expr
 
+_SINGLE = {**exponential.SINGLE, **elementary.SINGLE}
+"""Functions of one float32."""
 _SCALAR = {"erf", "fmod"}
 """Functions of the C library that LLVM has no vectors of."""
 _WRAPPING = {
@@ -40,6 +40,9 @@ class VectorArithmetic(Arithmetic):
     def call(self, name: str, *values: Expr) -> Expr:
         """LLVM's intrinsic, or the C library lane by lane."""
         dtype, lanes = element_of(values[0]), lanes_of(values[0])
+        if name == "pow" and dtype == "float32":
+            x, y = (self.writer.bind("x", value) for value in values)
+            return elementary.power(self.writer, x, y)
         if name not in _SCALAR:
             return simd.call(dtype, lanes, f"llvm.{name}", *values)
         function = f"{name}f" if dtype == "float32" else name
@@ -55,10 +58,10 @@ class VectorArithmetic(Arithmetic):
         return self.writer.load(spare[0], 0, lanes)
 
     def function(self, name: str, x: Expr) -> Expr:
-        """Apply a function; those of `SINGLE` are computed here for float32, the rest by LLVM."""
+        """Apply a function; those of `_SINGLE` are computed here for float32, the rest by LLVM."""
         x = self.writer.bind("x", x)
-        if element_of(x) == "float32" and name in SINGLE:
-            return SINGLE[name](self.writer, x)
+        if element_of(x) == "float32" and name in _SINGLE:
+            return _SINGLE[name](self.writer, x)
         return super().function(name, x)
 
     def wrapped(self, function: str, x: Expr, y: Expr) -> Expr:
