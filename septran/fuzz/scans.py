@@ -1,4 +1,4 @@
-"""Random logic files that scan rows or columns, tile by tile or as a whole, among expressions."""
+"""Random logic files with scans, and with parts that parallel iterations add up."""
 
 from __future__ import annotations
 
@@ -43,3 +43,46 @@ def {entry}(
 """
     inputs = (Input(X, (height, width), dtype), Input(W, (height, width), dtype))
     return RandomLogic(text, inputs, kind="scans")
+
+
+def parts(c: Choices) -> RandomLogic:
+    """Return sums or extremes of rows, of which parallel iterations make the parts."""
+    n = Names(c)
+    dtype, function = c.of(FLOATS), c.of(("sum", "max", "min"))
+    height, width = c.of(EXTENTS), c.of(EXTENTS)
+    Y, X, W, part, leaf, entry, i = (n[x] for x in ("Y", "X", "W", "part", "leaf", "whole", "i"))
+    k, join = n["k"], n["join"]
+    value = expression(c, ExpressionParts((X, W)), 1)
+    nested, tiled, twice = c.chance(40), c.chance(50), c.chance(25)
+    rows, turns = c.of((1, 2, 5, 8, 16)), c.between(2, 3)
+    choose = f"{join}[j]" if tiled else Y
+    columns = c.of((16, 24, 64)) if tiled else width
+    inner = f"for {k} in task.sequential_range({turns}):" if nested else f"for {k} in (0,):"
+    step = rows * turns if nested else rows
+    begin = f"{step} * {i} + {rows} * {k}"
+    again = f'\n                task.reduce_into({choose}, {part}, "{function}")' * twice
+    text = f"""{HEAD}@task.define(leaf=True)
+def {leaf}({part}, {X}, {W}):
+    {part}[:] = task.{function}({_BOUNDED.format(value)}, axis=0)
+
+
+@task.define
+def {entry}(
+    {Y}: task.Out["N", task.{c.of((dtype, "float32"))}],
+    {X}: task.In["M", "N"],
+    {W}: task.In["M", "N"],
+):
+    task.fill({Y}, {c.between(-2, 2)})
+    {join} = task.partition({Y}, shape=({columns},))
+    for {i} in task.parallel_range(task.cdiv({X}.shape[0], {step})):
+        {inner}
+            for j in task.parallel_range({join}.shape[0]):
+                rows = slice({begin}, {begin} + {rows})
+                Xp = task.partition({X}[rows], shape=({rows}, {columns}))
+                Wp = task.partition({W}[rows], shape=({rows}, {columns}))
+                {part} = task.empty({choose}.shape, task.float32, name="{part}")
+                task.launch({leaf}, {part}, Xp[0, j], Wp[0, j])
+                task.reduce_into({choose}, {part}, "{function}"){again}
+"""
+    inputs = (Input(X, (height, width), dtype), Input(W, (height, width), dtype))
+    return RandomLogic(text, inputs, kind="parts")

@@ -63,6 +63,7 @@ from septran.task.frontend.language import (
 )
 from septran.task.frontend.loader import find_entry, load_entry, load_logic
 from septran.task.frontend.python_errors import unknown_attribute
+from septran.task.frontend.reductions import reduce_into
 from septran.task.frontend.scans import cumprod, cumsum, scan
 from septran.task.reference import run, run_tree
 from septran.task.trace.chooser import Chooser, DefaultChooser, LaunchSite
@@ -84,9 +85,9 @@ __all__ = [
     "floor", "floor_divide", "full", "gather", "gelu", "greatest", "index", "inf", "infer_outputs",
     "int8", "int16", "int32", "int64", "is_float", "launch", "least", "load_entry", "load_logic",
     "log", "log2", "max", "maximum", "min", "minimum", "parallel_range", "partition", "power",
-    "relu", "require", "round", "rsqrt", "run", "run_tree", "scan", "sequential_range", "sigmoid",
-    "silu", "sin", "sqrt", "start", "static", "sum", "tanh", "trace", "tunable", "uint8", "uint16",
-    "uint32", "uint64", "where", "window", "written", "zeros",
+    "reduce_into", "relu", "require", "round", "rsqrt", "run", "run_tree", "scan",
+    "sequential_range", "sigmoid", "silu", "sin", "sqrt", "start", "static", "sum", "tanh", "trace",
+    "tunable", "uint8", "uint16", "uint32", "uint64", "where", "window", "written", "zeros",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # else every attribute would be there for a type checker

@@ -75,7 +75,8 @@ def _check_pair(loop: Loop, first: _Use, second: _Use, known: Mapping[Var, Range
         f"{first.access.view.tensor}: {first.access.view} and {second.access.view} "
         f"for different {left[0]}",
         loop.location,
-        hint="partition it by the loop's indices, or use task.sequential_range",
+        hint="partition it by the loop's indices, use task.sequential_range, or join parts by "
+        "task.reduce_into(C, part) in the task whose loop is parallel",
         notes=[("one use", first.location), ("the other", second.location)],
     )
 

@@ -197,7 +197,10 @@ def _open(
     names = [letters[min(n, len(letters) - 1)] for n in range(len(sizes))]
     variables = tuple(frame.tracer.variable(name) for name in names)
     outer, frame.body = frame.body, []
+    if parallel and not frame.parallel:
+        frame.outermost = len(frame.nest)
     frame.parallel += parallel
+    frame.nest += [(v, size, parallel) for v, size in zip(variables, sizes, strict=True)]
     if parallel:
         frame.spread += sizes
     for variable, size in zip(variables, sizes, strict=True):
@@ -210,11 +213,19 @@ def _open(
     finally:
         del opened[-len(variables) :]
         body, frame.body = frame.body, outer
+        del frame.nest[len(frame.nest) - len(sizes) :]
         frame.parallel -= parallel
         if parallel:
             del frame.spread[len(frame.spread) - len(sizes) :]
+    around = [] if frame.parallel else frame.around
+    if not frame.parallel:
+        frame.around, frame.slots = [], {}
+    for begin, _ in around:
+        begin()
     if body:
         frame.body.append(Loop(variables, sizes, parallel, tuple(body), where))
+    for _, end in around:
+        end()
 
 
 def empty(shape: Any, dtype: str | None = None, name: str = "temporary") -> Tile:

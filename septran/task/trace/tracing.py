@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -107,6 +107,14 @@ class Frame:
     types: dict[str, TensorType] = field(default_factory=dict)
     homes: dict[str, Home] = field(default_factory=dict)
     """The place of each parameter and temporary of the task."""
+    nest: list[tuple[Var, Index, bool]] = field(default_factory=list)
+    """Its own open loops: the index, the extent, and whether it is parallel."""
+    outermost: int = 0
+    """The number of the first parallel one of them."""
+    around: list[tuple[Callable[[], None], Callable[[], None]]] = field(default_factory=list)
+    """What is to be recorded before and after the outermost parallel loop that is open."""
+    slots: dict[Any, Any] = field(default_factory=dict)
+    """The places for what the iterations of that loop reduce into one tensor."""
     scans: dict[str, PendingScan] = field(default_factory=dict)
     """The scans that expressions stand for, by the name of what holds their result."""
     live: bool = True
