@@ -64,11 +64,11 @@ def test_cpu_code_runs_between_guard_pages():
 
 
 def test_a_case_of_too_many_steps_gets_larger_tiles():
-    """Tiles of one element for a product that takes 70,000 of them."""
+    """Tiles of one element for a product that takes 600,000 of them."""
     from septran.fuzz.cases import MOST_STEPS, _steps, affordable
 
     tiles = dict.fromkeys(("block_M", "block_N", "block_K"), 1)
-    case = dataclasses.replace(make_case(10023), tunables=tiles)
+    case = dataclasses.replace(make_case(10229), tunables=tiles)
     assert case.kind == "products"
     assert _steps(case, case.tunables) > 30 * MOST_STEPS
     smaller = affordable(case)
