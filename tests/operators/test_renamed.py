@@ -19,6 +19,7 @@ OPENING, CLOSING = "zq0", "0qz"
 """Around each old name, so that all are others, in another order, and can be found again."""
 CPU = ("cpu-x86", "cpu-arm")
 DSA = ("dsa-sim", "npu-cube")
+GPU = ("nvidia-a100", "nvidia-h200", "amd-mi300x")
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +74,14 @@ def test_names_mean_nothing_on_a_cpu(operator, foreign):
     same(operator, "cpu-x86", foreign, (cases_of(operator)[0], cases_of(operator)[2]))
 
 
+@pytest.mark.parametrize("machine", GPU)
+@pytest.mark.parametrize("operator", operators.names())
+def test_names_mean_nothing_on_a_gpu(operator, machine, foreign):
+    same(operator, machine, foreign, cases_of(operator)[1:2])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("machine", [*CPU, *DSA])
+@pytest.mark.parametrize("machine", [*CPU, *DSA, *GPU])
 @pytest.mark.parametrize("operator", operators.names())
 def test_names_mean_nothing(operator, machine, foreign):
     same(operator, machine, foreign, cases_of(operator))
@@ -89,7 +96,7 @@ def conditions_of(rule):
     yield from (case.when for p in rule.plan.tunables.values() for case in p.cases)
 
 
-@pytest.mark.parametrize("machine", [*CPU, *DSA, "nvidia-a100", "nvidia-h200", "amd-mi300x"])
+@pytest.mark.parametrize("machine", [*CPU, *DSA, *GPU])
 def test_no_mapping_names_what_a_logic_names(machine):
     """Tasks, their variants and instances; tensors, dimensions and flags."""
     words = {"*", "accumulators", "temporaries", "reads", "writes"}
