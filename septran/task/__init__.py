@@ -14,7 +14,6 @@ from septran.dtypes import accumulator_dtype, compute_dtype, is_float
 from septran.task.frontend.definition import In, InOut, Out, Task, Tensor, define, static
 from septran.task.frontend.extents import ceiling as cdiv
 from septran.task.frontend.extents import greatest, least
-from septran.task.frontend.extremes import argmax, argmin
 from septran.task.frontend.functions import (
     abs,
     ceil,
@@ -62,6 +61,7 @@ from septran.task.frontend.language import (
     zeros,
 )
 from septran.task.frontend.loader import find_entry, load_entry, load_logic
+from septran.task.frontend.positions import argmax, argmin, inside
 from septran.task.frontend.python_errors import unknown_attribute
 from septran.task.frontend.reductions import reduce_into
 from septran.task.frontend.scans import cumprod, cumsum, scan
@@ -83,9 +83,9 @@ __all__ = [
     "complete", "compute_dtype", "copy", "cos", "cumprod", "cumsum", "define", "empty", "equal",
     "erf", "exp", "exp2", "fill", "find_entry", "float8_e4m3fn", "float16", "float32", "float64",
     "floor", "floor_divide", "full", "gather", "gelu", "greatest", "index", "inf", "infer_outputs",
-    "int8", "int16", "int32", "int64", "is_float", "launch", "least", "load_entry", "load_logic",
-    "log", "log2", "max", "maximum", "min", "minimum", "parallel_range", "partition", "power",
-    "reduce_into", "relu", "require", "round", "rsqrt", "run", "run_tree", "scan",
+    "inside", "int8", "int16", "int32", "int64", "is_float", "launch", "least", "load_entry",
+    "load_logic", "log", "log2", "max", "maximum", "min", "minimum", "parallel_range", "partition",
+    "power", "reduce_into", "relu", "require", "round", "rsqrt", "run", "run_tree", "scan",
     "sequential_range", "sigmoid", "silu", "sin", "sqrt", "start", "static", "sum", "tanh", "trace",
     "tunable", "uint8", "uint16", "uint32", "uint64", "where", "window", "written", "zeros",
 ]  # fmt: skip

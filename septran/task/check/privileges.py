@@ -172,7 +172,7 @@ def _is_all(view: View, whole: View) -> bool:
             if entry != Index() or whole.shape[n] != 1:
                 rest.append(n)
             continue
-        if view.shape[own] not in (_SPANS, whole.shape[n]) or view.valid[own] != whole.valid[n]:
+        if not _long_enough(view.shape[own], whole.shape[n]) or view.valid[own] != whole.valid[n]:
             return False
         axes.append(own)
     if len(set(axes)) != len(axes):
@@ -230,7 +230,7 @@ def _without(view: View, number: int, whole: View) -> View | None:
     if own is None or view.valid[own] != whole.valid[number]:
         return None
     others = [e for n, e in enumerate(view.index) if n != number]
-    if view.shape[own] not in (_SPANS, whole.shape[number]):
+    if not _long_enough(view.shape[own], whole.shape[number]):
         return None
     if any(axis(own) in e.variables() for e in others):
         return None
@@ -245,6 +245,11 @@ def _dropped(view: View, number: int, own: int) -> dict[str, Any]:
         "shape": tuple(e for m, e in enumerate(view.shape) if m != own),
         "valid": tuple(e for m, e in enumerate(view.valid) if m != own),
     }
+
+
+def _long_enough(length: int, extent: int) -> bool:
+    """Return whether a view may cover an axis; a tile of full size may reach beyond its end."""
+    return length == _SPANS or length >= extent
 
 
 _SPANS = -1

@@ -92,21 +92,38 @@ def _block_from(frame: Frame, x: Tile, tensor: str | None) -> tuple[int, ...]:
 def window(x: Tile, size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> Tile:
     """Return sliding windows over the last axes of `x`, as ``[..., out..., size...]``.
 
-    A view, not a copy; elements outside of `x` are zeros where there is padding. `stride`,
-    `padding` and `dilation` are integers for all axes or one for each. Raises LaunchArgumentsError
-    for values below 1 (padding: 0), ViewError where the window does not fit or would pad a part of
-    a tensor.
+    A view, not a copy; elements outside of `x` are zeros where there is padding (`inside` says
+    which they are). `stride`, `padding` and `dilation` are integers for all axes or one for each; a
+    pair in `padding` is before and behind an axis. Raises LaunchArgumentsError for values below 1
+    (padding: 0), ViewError where the window does not fit or would pad a part of a tensor.
     """
     frame = current()
     frame.require_live(_tile(x))
     size = tuple(size) if isinstance(size, tuple | list) else (size,)
-    spread = [_each(v, len(size)) for v in (stride, padding, dilation)]
-    for name, least, each in zip(("stride", "padding", "dilation"), (1, 0, 1), spread, strict=True):
+    steps, gaps = (_each(v, len(size)) for v in (stride, dilation))
+    around = _around(padding, len(size))
+    for name, least, each in (
+        ("stride", 1, steps), ("padding", 0, sum(around, ())), ("dilation", 1, gaps)
+    ):  # fmt: skip
         if min(each, default=least) < least:
             raise LaunchArgumentsError(
                 f"the {name} of a window is {min(each)}, and must be at least {least}", _here()
             )
-    return windowed(x, symbols.integers(size, "an extent of a window"), *spread)
+    extents = symbols.integers(size, "an extent of a window")
+    return windowed(x, extents, steps, around, gaps)
+
+
+def _around(padding: Any, count: int) -> tuple[tuple[int, int], ...]:
+    """Return the padding before and behind each axis; raises LaunchArgumentsError."""
+    each = tuple(padding) if isinstance(padding, tuple | list) else (padding,) * count
+    pairs = [tuple(p) if isinstance(p, tuple | list) else (p, p) for p in each]
+    if any(len(pair) != 2 for pair in pairs):
+        raise LaunchArgumentsError(
+            f"the padding of a window is {padding!r}", _here(),
+            hint="write one number, one for each axis, or pairs: padding=((2, 0), (1, 1))",
+        )  # fmt: skip
+    whole = [symbols.integers(pair, "a padding of a window") for pair in pairs]
+    return tuple((before, behind) for before, behind in whole)
 
 
 def gather(x: Tile, index: Tile, axis: int = 0) -> Tile:

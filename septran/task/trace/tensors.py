@@ -305,15 +305,19 @@ def windowed(
     tile: Tile,
     size: tuple[int, ...],
     stride: tuple[int, ...],
-    padding: tuple[int, ...],
+    padding: tuple[tuple[int, int], ...],
     dilation: tuple[int, ...],
 ) -> Tile:
-    """Return a view with the last ``len(size)`` axes as output positions, then window offsets."""
+    """Return a view with the last ``len(size)`` axes as output positions, then window offsets.
+
+    `padding` is how many elements come before and behind each of the axes.
+    """
     where = Location.of_caller()
     count, rank = len(size), tile.ndim
     if not len(stride) == len(padding) == len(dilation) == count or count > rank:
         raise ViewError(f"a window of {count} axes does not fit {tile.name}", where)
-    for amount, smallest in ((size, 1), (stride, 1), (dilation, 1), (padding, 0)):
+    around = tuple(sum(padding, ()))
+    for amount, smallest in ((size, 1), (stride, 1), (dilation, 1), (around, 0)):
         if min(amount, default=smallest) < smallest:
             raise ViewError(f"a window cannot have {amount} here", where)
     lead = rank - count
@@ -321,16 +325,17 @@ def windowed(
     shape, valid = list(tile.view.shape[:lead]), list(tile.view.valid[:lead])
     for n in range(count):
         at = lead + n
-        if padding[n]:
+        before, behind = padding[n]
+        if before or behind:
             _require_whole(tile, at, where)
-        spare = 2 * padding[n] - dilation[n] * (size[n] - 1) - 1
+        spare = before + behind - dilation[n] * (size[n] - 1) - 1
         extent, exists = tile.view.shape[at], tile.view.valid[at]
         fits = extent > 0 and extent + spare >= 0
         shape.append((extent + spare) // stride[n] + 1 if fits else 0)
         valid.append((exists + spare) // stride[n] + 1 if fits else Index())
         position = Index.of(axis(at)) * stride[n]
-        index.append(position + Index.of(axis(at + count)) * dilation[n] - padding[n])
-    view = View("", tuple(index), (*shape, *size), (*valid, *map(Index.of, size)), any(padding))
+        index.append(position + Index.of(axis(at + count)) * dilation[n] - before)
+    view = View("", tuple(index), (*shape, *size), (*valid, *map(Index.of, size)), any(around))
     return tile._with(tile.view.compose(view))
 
 

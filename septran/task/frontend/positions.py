@@ -1,4 +1,4 @@
-"""Where the greatest and the least elements of a tile are."""
+"""Where elements are: the places of extremes, and what of a padded window is in its tensor."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Any
 
 from septran.dtypes import is_float
 from septran.ir import expressions as ex
+from septran.ir.index import Index
 from septran.ir.index import axis as axis_variable
+from septran.ir.views import View
 from septran.location import Location
 from septran.task.errors import IndexingError, ShapeError
 from septran.task.trace.symbols import Expression, apply, operand, reduction, where
+from septran.task.trace.tensors import Tile
 from septran.task.trace.tracing import Frame, current
 
 
@@ -26,6 +29,46 @@ def argmax(x: Any, axis: int) -> Expression:
 def argmin(x: Any, axis: int) -> Expression:
     """Return the place of the least element along an axis; otherwise as `argmax`."""
     return _first("min", x, axis)
+
+
+def inside(x: Tile) -> Expression:
+    """Return whether each element of a padded window is one of its tensor's, not a zero around it.
+
+    For padding by something else than zeros: ``task.where(task.inside(w), w, -task.inf)``. Raises
+    IndexingError where a coordinate of the tensor is no sum of the view's coordinates.
+    """
+    frame = current()
+    frame.require_leaf("reads positions")
+    frame.require_live(x)
+    home, view = frame.home(x.view), x.view
+    ranges = {axis_variable(n): (0, max(0, size - 1)) for n, size in enumerate(view.shape)}
+    truth = Expression(ex.Constant(value=True, dtype="bool"))
+    for entry, extent in zip(home.view.index, home.shape, strict=True):
+        low, high = entry.bounds({**frame.ranges, **ranges})
+        if low < 0 or high >= extent:
+            position = _coordinate(view, entry)
+            truth = apply("and", truth, apply("greater_equal", position, 0))
+            truth = apply("and", truth, apply("less", position, extent))
+    return truth
+
+
+def _coordinate(view: View, entry: Index) -> Expression:
+    """Return one coordinate of a view's elements in its tensor."""
+    along = [n for n in range(view.rank) if axis_variable(n) in entry.variables()]
+    start = entry.substitute({axis_variable(n): 0 for n in along})
+    steps = sum((Index.of(axis_variable(n)) * entry.coefficient(axis_variable(n)) for n in along),
+                Index())  # fmt: skip
+    if entry != start + steps:
+        raise IndexingError(
+            f"the coordinate {entry} of {view.tensor} is no sum of those of its view",
+            Location.of_caller(), hint="take the window of the tensor itself",
+        )  # fmt: skip
+    total = Expression(ex.IndexValue(start))
+    for n in along:
+        rest = tuple(m for m in range(view.rank) if m != n)
+        moved = ex.binary("subtract", ex.Position(view, n), ex.IndexValue(start))
+        total = apply("add", total, Expression(ex.expand(moved, rest)))
+    return total
 
 
 def _first(function: str, x: Any, axis: int) -> Expression:
