@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from septran.stage import show_by
 
 if TYPE_CHECKING:
-    from septran import operators, task
+    from septran import operators, task, torch
     from septran.compiler import compile, produce_stages
     from septran.errors import SepTranError
     from septran.machine.loader import load_machine
@@ -74,12 +74,12 @@ It is imported at the name's first use, as most sessions need only a few of them
 __all__ = [
     "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "edit",
     "explain", "explore", "interpret", "load", "load_machine", "load_mapping", "operators", "place",
-    "produce_stages", "resolve", "task", "tile_pass", "trace", "trust", "tune", "verify",
+    "produce_stages", "resolve", "task", "tile_pass", "torch", "trace", "trust", "tune", "verify",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("operators", "task"):
+    if name in ("operators", "task", "torch"):
         return importlib.import_module(f"septran.{name}")
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)

@@ -16,6 +16,7 @@ CASES = (
 FUNCTIONS = {
     "abs": task.abs,
     "exp": task.exp,
+    "gelu": task.gelu,
     "log": task.log,
     "neg": lambda x: -x,
     "relu": task.relu,

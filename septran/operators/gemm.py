@@ -103,3 +103,7 @@ def accumulator(C):
     """C itself where it sums exactly enough, else a wider temporary of its shape."""
     wide = task.accumulator_dtype(C.dtype)
     return C if C.dtype == wide else task.empty(C.shape, wide, name="acc")
+
+
+BACKWARD = "gemm_backward"
+"""The operator that computes the gradient (`septran.torch`)."""

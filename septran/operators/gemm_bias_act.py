@@ -1,8 +1,8 @@
 """Matrix product with bias and activation in one pass: C = act(A @ B + bias).
 
-A [M, K], B [K, N], bias [N], C [M, N]; act is none, relu, gelu (by erf, as torch's default)
-or silu. Sums in float32 for 16-bit floats, and rounds once, after the activation.
-Source: the epilogue of cublasLt (CUBLASLT_EPILOGUE_GELU_BIAS and its kin).
+A [M, K], B [K, N] ([N, K] with `trans_b`), bias [N], C [M, N]; act is none, relu, gelu (by
+erf, as torch's default) or silu. Sums in float32 for 16-bit floats, and rounds once, after the
+activation. Source: the epilogue of cublasLt (CUBLASLT_EPILOGUE_GELU_BIAS and its kin).
 """
 
 from septran import task
@@ -37,12 +37,13 @@ def bias_act(C, X, bias, *, act: str):
 def gemm_bias_act(
     C: task.Tensor["M", "N"],
     A: task.Tensor["M", "K"],
-    B: task.Tensor["K", "N"],
+    B: task.Tensor["N if trans_b else K", "K if trans_b else N"],
     bias: task.Tensor["N"],
     *,
     act: str = "relu",
+    trans_b: bool = False,
 ):
-    """C = act(A @ B + bias)."""
+    """C = act(A @ B + bias), B transposed on request, as torch keeps the weights of a layer."""
     acc = accumulator(C)
-    task.launch(gemm_core, acc, A, B)
+    task.launch(gemm_core, acc, A, B.T if trans_b else B)
     task.launch(bias_act, C, acc, bias, act=act)

@@ -35,3 +35,7 @@ def softmax(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"]):
     Xp = task.partition(X, shape=(rows, X.shape[1]))
     for i in task.parallel_range(Yp.shape[0]):
         task.launch(softmax_rows, Yp[i, 0], Xp[i, 0])
+
+
+BACKWARD = "softmax_backward"
+"""The operator that computes the gradient (`septran.torch`)."""

@@ -99,13 +99,41 @@ def _gemm_bias_act(static: Mapping[str, Any]) -> _NamedFunction:
     )
     if activation is None:
         raise KeyError(act)
-    return f"torch.addmm, {act}", lambda a, b, bias: activation(torch.addmm(bias, a, b))
+
+    def call(a: Any, b: Any, bias: Any) -> Any:
+        return activation(torch.addmm(bias, a, b.T if static.get("trans_b") else b))
+
+    return f"torch.addmm, {act}", call
 
 
 def _softmax(_: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
     return "torch.softmax", lambda x: torch.softmax(x, 1)
+
+
+def _softmax_backward(_: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    backward = torch.ops.aten._softmax_backward_data
+    return "torch's gradient of softmax", lambda y, dy: backward(dy, y, 1, y.dtype)
+
+
+def _gemm_backward(static: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    trans_a, trans_b = static.get("trans_a"), static.get("trans_b")
+
+    def call(a: Any, b: Any, dc: Any) -> tuple[Any, Any]:
+        _require_floats(a)
+        da = (dc, b if trans_b else b.T)
+        db = (a if trans_a else a.T, dc)
+        return (
+            torch.mm(da[1].T, da[0].T) if trans_a else torch.mm(*da),
+            torch.mm(db[1].T, db[0].T) if trans_b else torch.mm(*db),
+        )
+
+    return "torch.mm, twice", call
 
 
 def _attention(static: Mapping[str, Any]) -> _NamedFunction:
@@ -306,6 +334,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "elementwise_binary": _elementwise_binary,
     "embedding": _embedding,
     "gemm": _gemm,
+    "gemm_backward": _gemm_backward,
     "gemm_bias_act": _gemm_bias_act,
     "gemm_splitk": _gemm,
     "layer_norm": _layer_norm,
@@ -316,6 +345,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "rms_norm": _rms_norm,
     "rope": _rope,
     "softmax": _softmax,
+    "softmax_backward": _softmax_backward,
     "topk": _topk,
     "w4a8_gemm": _w4a8_gemm,
 }

@@ -108,7 +108,7 @@ def extent(
     values = defaults | dict(static) | dict(dims)
     try:
         # A window larger than what it slides over fits nowhere.
-        return max(0, _calculate(ast.parse(str(dim), mode="eval").body, values))
+        return max(0, int(calculate(str(dim), values)))
     except ZeroDivisionError:
         divisors = re.findall(r"(?://|%) *([A-Za-z_]\w*)", str(dim))
         zero = next((n for n in divisors if values.get(n) == 0), "what is below")
@@ -132,15 +132,26 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def _calculate(node: ast.expr, values: Mapping[str, Any]) -> int:
+def calculate(dim: str, values: Mapping[str, Any]) -> Any:
+    """Return the value of a dimension's annotation, of the type that the values have.
+
+    The values may be symbolic (torch's SymInt). Raises KeyError for a name without a value,
+    SyntaxError for what is no arithmetic, ZeroDivisionError, and ValueError for a flag of text.
+    """
+    return _calculate(ast.parse(dim, mode="eval").body, values)
+
+
+def _calculate(node: ast.expr, values: Mapping[str, Any]) -> Any:
     match node:
         case ast.Constant(int() as number):
             return int(number)
         case ast.Name(name):
-            return int(values[name])
+            value = values[name]
+            if isinstance(value, str):
+                raise ValueError(f"{name} is a text")
+            return int(value) if isinstance(value, bool) else value
         case ast.BinOp(left, kind, right):
-            combine = _OPERATORS[type(kind)]
-            return int(combine(_calculate(left, values), _calculate(right, values)))
+            return _OPERATORS[type(kind)](_calculate(left, values), _calculate(right, values))
         case ast.UnaryOp(ast.USub(), inner):
             return -_calculate(inner, values)
         case _:

@@ -132,11 +132,22 @@ def complete(
             known[name] = tuple(extent(d, dims, static or {}, logic, name) for d in kind.dims)
     if len(known) < len(logic.tensors):
         known = _search(logic, known, kinds, chooser, static)
+    return known, complete_dtypes(logic, kinds, static, dtypes)
+
+
+def complete_dtypes(
+    logic: Task,
+    kinds: Mapping[str, str],
+    static: Mapping[str, Any] | None = None,
+    dtypes: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Infer the dtypes of all parameters from those of some; `dtypes` override what is inferred."""
+    kinds = checked_dtypes(logic, kinds)
     result = kinds | checked_dtypes(logic, dtypes)
     for name, kind in logic.tensors:
         if name not in result:
             result[name] = kind.dtype or _result_dtype(logic, name, kinds, static)
-    return known, result
+    return result
 
 
 def written(logic: Task, static: Mapping[str, Any] | None = None) -> frozenset[str]:
@@ -149,7 +160,7 @@ def written(logic: Task, static: Mapping[str, Any] | None = None) -> frozenset[s
     if stated and all(stated.values()):
         found = frozenset(name for name, privilege in stated.items() if privilege != "In")
     else:
-        found = frozenset(p.name for p in _probe(logic, static).root.params if p.writes)
+        found = frozenset(p.name for p in probe(logic, static).root.params if p.writes)
     if not found:
         raise NothingWrittenError(
             f"{logic.name} writes none of its tensors, so it has no result", logic.location,
@@ -158,8 +169,11 @@ def written(logic: Task, static: Mapping[str, Any] | None = None) -> frozenset[s
     return found
 
 
-def _probe(logic: Task, static: Mapping[str, Any] | None) -> TaskTree:
-    """Return a trace at made-up extents, enough to see what is written; greater ones if need be."""
+def probe(logic: Task, static: Mapping[str, Any] | None) -> TaskTree:
+    """Return a trace at made-up extents, enough to see what is written; greater ones if need be.
+
+    Raises LogicError where no made-up extents fit.
+    """
     failures: list[LogicError] = []
     tensors = logic.specialised(static or {})
     free = any(k.dims is None for _, k in tensors)
@@ -323,7 +337,7 @@ def _result_dtype(
     common = promote(*inputs) if inputs else "float32"
     if is_float(common):
         return common
-    param = next(p for p in _probe(logic, static).root.params if p.name == name)
+    param = next(p for p in probe(logic, static).root.params if p.name == name)
     return accumulator_dtype(common) if param.accumulates else common
 
 

@@ -1,0 +1,69 @@
+"""Autocast: operators with products take the lower precision, others what they are passed.
+
+torch does the same with its own operators: matrix products and convolutions are cast, and softmax
+and norms are not cast down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from septran.errors import LogicError
+from septran.runtime.signature import Signature
+from septran.task import Task
+from septran.task.trace.inference import probe
+from septran.task.tree import Primitive, statements
+
+
+def register_autocast(
+    name: str,
+    overload: Any,
+    entry: Task,
+    static: Mapping[str, Any],
+    signature: Signature,
+    devices: Sequence[str],
+    library: Any,
+) -> None:
+    """Register the casts of an operator that multiplies matrices, for each of its devices."""
+    if not multiplies(entry, static):
+        return
+    free = [t.dtype is None for t in signature.tensors if not t.writes]
+    for device in devices:
+        _register(name, overload, free, device, library)
+
+
+def multiplies(entry: Task, static: Mapping[str, Any]) -> bool:
+    """Return whether the logic has a matrix product; False where no made-up extents fit it."""
+    try:
+        tree = probe(entry, static)
+    except LogicError:
+        return False
+    return any(
+        isinstance(s, Primitive) and s.name == "gemm"
+        for node in tree.tasks()
+        for s in statements(node.body)
+    )
+
+
+def _register(name: str, overload: Any, free: Sequence[bool], device: str, library: Any) -> None:
+    """Register the kernel of one device's autocast key, as torch.library.register_autocast does.
+
+    That one casts to a dtype fixed at registration, not to the one of the surrounding context.
+    """
+    word = "Autocast" + torch._C._dispatch_key_for_device(device)
+    keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, word))
+
+    def cast(x: Any, changeable: bool) -> Any:
+        lower = changeable and x.is_floating_point() and x.dtype is not torch.float64
+        return x.to(torch.get_autocast_dtype(device)) if lower and x.device.type == device else x
+
+    def run(_: Any, *arguments: Any, **named: Any) -> Any:
+        tensors = [cast(x, f) for x, f in zip(arguments, free, strict=False)]
+        with torch._C._ExcludeDispatchKeyGuard(keys):
+            return overload(*tensors, *arguments[len(tensors) :], **named)
+
+    overload.py_impl(getattr(torch._C.DispatchKey, word))(lambda *a, **n: run(None, *a, **n))
+    library.impl(name.partition("::")[2], run, word, with_keyset=True)

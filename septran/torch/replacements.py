@@ -1,0 +1,252 @@
+"""What a library operator needs to stand in for a function of torch.
+
+Each function here takes the arguments of one of torch's functions and returns the operator's call:
+the operator, its static flags, its tensors, and what is left to do with its result. It raises
+`Unsuitable` with the reason where the operator cannot do what is asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+class Unsuitable(Exception):
+    """The reason why an operator cannot stand in for one call of torch's function."""
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """One call of an operator of the library in place of a call of torch."""
+
+    operator: str
+    tensors: tuple[Tensor, ...]
+    static: Mapping[str, Any] = field(default_factory=dict)
+    scalars: Mapping[str, Any] = field(default_factory=dict)
+    finish: Callable[[Tensor], Tensor] = lambda result: result
+    """What makes torch's result of the operator's: a reshape, mostly."""
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Replacement:
+    """torch.nn.functional.scaled_dot_product_attention by `attention` or `attention_bias`."""
+    _refuse(dropout_p != 0.0, "it has dropout")
+    _refuse(not query.dim() == key.dim() == value.dim() == 4, "its tensors do not have four axes")
+    _refuse(key.shape[1] != query.shape[1] and not enable_gqa, "its heads differ in number")
+    _refuse(value.shape[-1] != query.shape[-1], "values have another head size than queries")
+    flags = {} if scale is None else {"scale": float(scale)}
+    if attn_mask is None:
+        # torch counts keys from the first on, the library's operator from the last.
+        _refuse(is_causal and query.shape[2] != key.shape[2], "it is causal, but not square")
+        causal = {"causal": True} if is_causal else {}
+        return Replacement("attention", (query, key, value), flags | causal)
+    _refuse(is_causal, "it is causal and has a mask")
+    shape = (*query.shape[:3], key.shape[2])
+    if attn_mask.dtype is torch.bool:
+        hidden = torch.zeros_like(attn_mask, dtype=query.dtype)
+        attn_mask = hidden.masked_fill_(~attn_mask, -math.inf)
+    bias = attn_mask.to(query.dtype).expand(shape).contiguous()
+    return Replacement("attention_bias", (query, key, value, bias), flags)
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Replacement:
+    """torch.nn.functional.linear by `gemm_bias_act`, or by `gemm` without a bias."""
+    rows = _rows(input)
+
+    def finish(result: Tensor) -> Tensor:
+        return result.reshape(*input.shape[:-1], weight.shape[0])
+
+    if bias is None:
+        return Replacement("gemm", (rows, weight), {"trans_b": True}, finish=finish)
+    flags = {"act": "none", "trans_b": True}
+    return Replacement("gemm_bias_act", (rows, weight, bias), flags, finish=finish)
+
+
+def matmul(input: Tensor, other: Tensor) -> Replacement:
+    """torch.matmul, torch.mm and torch.bmm by `gemm` or `batched_gemm`."""
+    _refuse(input.dtype != other.dtype, "its dtypes differ")
+    if other.dim() == 2 and input.dim() >= 2:
+        shape = (*input.shape[:-1], other.shape[1])
+        return Replacement("gemm", (_rows(input), other), finish=lambda x: x.reshape(shape))
+    same = input.dim() == other.dim() >= 3 and input.shape[:-2] == other.shape[:-2]
+    _refuse(not same, "its batches are not alike")
+    shape = (*input.shape[:-1], other.shape[-1])
+    a, b = (x.reshape(-1, *x.shape[-2:]) for x in (input, other))
+    return Replacement("batched_gemm", (a, b), finish=lambda x: x.reshape(shape))
+
+
+def softmax(input: Tensor, dim: int | None = None, *more: Any, **named: Any) -> Replacement:
+    """torch.softmax along the last axis."""
+    _refuse(dim not in (-1, input.dim() - 1), "it is not along the last axis")
+    _refuse(named.get("dtype") is not None or any(isinstance(x, torch.dtype) for x in more),
+            "it changes the dtype")  # fmt: skip
+    return _by_rows("softmax", input)
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Any,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Replacement:
+    """torch.nn.functional.layer_norm along the last axis."""
+    _refuse(tuple(normalized_shape) != (input.shape[-1],), "it is not along the last axis alone")
+    w = input.new_ones(input.shape[-1]) if weight is None else weight
+    b = input.new_zeros(input.shape[-1]) if bias is None else bias
+    return _by_rows("layer_norm", input, w, b, eps=float(eps))
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+) -> Replacement:
+    """torch.nn.functional.rms_norm along the last axis."""
+    _refuse(tuple(normalized_shape) != (input.shape[-1],), "it is not along the last axis alone")
+    w = input.new_ones(input.shape[-1]) if weight is None else weight
+    small = torch.finfo(input.dtype).eps if eps is None else eps
+    return _by_rows("rms_norm", input, w, eps=float(small))
+
+
+def function_of_elements(name: str) -> Callable[..., Replacement]:
+    """Return the replacement of an activation by `elementwise`."""
+
+    def replacement(input: Tensor, *more: Any, **named: Any) -> Replacement:
+        odd = [x for x in (*more, *named.values()) if x not in (False, "none")]
+        _refuse(bool(odd), "it works in place or approximates")
+        _refuse(not input.is_floating_point(), "it is of integers")
+        return _by_rows("elementwise", input, static={"function": name})
+
+    return replacement
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Replacement:
+    """torch.nn.functional.embedding: rows of the weights."""
+    _refuse(max_norm is not None, "it renormalises its weights")
+    _refuse(torch.is_grad_enabled() and weight.requires_grad, "its weights need a gradient")
+    shape = (*input.shape, weight.shape[1])
+    index = input.reshape(-1).to(torch.int64)
+    return Replacement("embedding", (weight, index), finish=lambda x: x.reshape(shape))
+
+
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Replacement:
+    """torch.nn.functional.conv2d; a bias is added by torch."""
+    _refuse(input.dim() != 4, "its input does not have four axes")
+    _refuse(isinstance(padding, str), "its padding is a word")
+    flags = {"groups": groups}
+    for name, value in (("stride", stride), ("padding", padding), ("dilation", dilation)):
+        pair = (value, value) if isinstance(value, int) else tuple(value)
+        _refuse(len(set(pair)) != 1, f"its {name} differs between the axes")
+        flags[name] = pair[0]
+
+    def finish(result: Tensor) -> Tensor:
+        return result if bias is None else result + bias[:, None, None]
+
+    return Replacement("conv2d", (input, weight), flags, finish=finish)
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """What can stand in for a function of torch."""
+
+    operators: tuple[str, ...]
+    """The operators of the library that it may call."""
+    replace: Callable[..., Replacement]
+    """Takes the arguments of torch's function."""
+
+
+_ATTENTION = StandIn(("attention", "attention_bias"), attention)
+_LINEAR = StandIn(("gemm_bias_act", "gemm"), linear)
+_MATMUL = StandIn(("gemm", "batched_gemm"), matmul)
+_SOFTMAX = StandIn(("softmax",), softmax)
+_CONV2D = StandIn(("conv2d",), conv2d)
+
+
+def _activation(name: str) -> StandIn:
+    return StandIn(("elementwise",), function_of_elements(name))
+
+
+KNOWN: Mapping[Callable[..., Any], StandIn] = {
+    functional.scaled_dot_product_attention: _ATTENTION,
+    functional.linear: _LINEAR,
+    torch.matmul: _MATMUL,
+    torch.mm: _MATMUL,
+    torch.bmm: _MATMUL,
+    Tensor.matmul: _MATMUL,
+    Tensor.__matmul__: _MATMUL,
+    functional.softmax: _SOFTMAX,
+    torch.softmax: _SOFTMAX,
+    Tensor.softmax: _SOFTMAX,
+    functional.layer_norm: StandIn(("layer_norm",), layer_norm),
+    functional.rms_norm: StandIn(("rms_norm",), rms_norm),
+    functional.gelu: _activation("gelu"),
+    functional.relu: _activation("relu"),
+    functional.silu: _activation("silu"),
+    torch.relu: _activation("relu"),
+    torch.sigmoid: _activation("sigmoid"),
+    torch.tanh: _activation("tanh"),
+    functional.embedding: StandIn(("embedding",), embedding),
+    functional.conv2d: _CONV2D,
+    torch.conv2d: _CONV2D,
+}
+"""The functions of torch that the library can stand in for."""
+
+MODULES: Mapping[type[torch.nn.Module], Callable[..., Any]] = {
+    torch.nn.Linear: functional.linear,
+    torch.nn.Softmax: functional.softmax,
+    torch.nn.LayerNorm: functional.layer_norm,
+    torch.nn.RMSNorm: functional.rms_norm,
+    torch.nn.GELU: functional.gelu,
+    torch.nn.ReLU: functional.relu,
+    torch.nn.SiLU: functional.silu,
+    torch.nn.Embedding: functional.embedding,
+    torch.nn.Conv2d: functional.conv2d,
+}
+"""The function that a module's forward calls, by which a module is replaced."""
+
+
+def _rows(x: Tensor) -> Tensor:
+    """Return the tensor as a matrix, all axes but the last in one."""
+    return x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
+
+
+def _by_rows(
+    operator: str, x: Tensor, *more: Tensor, static: Mapping[str, Any] = {}, **scalars: Any
+) -> Replacement:
+    _refuse(x.dim() == 0, "it is of a scalar")
+    tensors = (_rows(x), *more)
+    return Replacement(operator, tensors, static, scalars, lambda y: y.reshape(x.shape))
+
+
+def _refuse(condition: bool, reason: str) -> None:
+    if condition:
+        raise Unsuitable(reason)

@@ -1,0 +1,166 @@
+"""`septran.torch.use`: an existing model whose functions run by kernels, and a report of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from septran.argument_checks import WrongArgumentError, short_repr
+from septran.errors import SepTranError
+from septran.torch.composites import COMPOSITES
+from septran.torch.operator import Operator, op
+from septran.torch.replacements import KNOWN, MODULES, StandIn, Unsuitable
+
+
+@dataclass
+class ReplacementReport:
+    """What was replaced in a model, how often, and what was not and why; printed as a table."""
+
+    replaced: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """The number of calls by torch's function and SepTran's operator."""
+    kept: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """The number of calls by torch's function and the reason why it was left to torch."""
+
+    def __str__(self) -> str:
+        rows = [("function", "calls", "by")]
+        rows += [(f, str(n), f"SepTran's {o}") for (f, o), n in sorted(self.replaced.items())]
+        rows += [(f, str(n), f"torch: {why}") for (f, why), n in sorted(self.kept.items())]
+        widths = [max(len(row[n]) for row in rows) for n in range(2)]
+        return "\n".join(f"{f:{widths[0]}}  {n:>{widths[1]}}  {by}" for f, n, by in rows)
+
+
+@contextmanager
+def use(
+    functions: Mapping[Any, str | Operator] | None = None, mapping: Any = None
+) -> Iterator[ReplacementReport]:
+    """Run functions of torch by kernels while the context lasts, and count them in a report.
+
+    with septran.torch.use({torch.nn.Linear: "gemm_bias_act"}, mapping="cpu-x86") as report:
+        model(x)
+    print(report)
+
+    Args:
+        functions: By torch's functions or module classes, the library's operator that stands in,
+            or an `Operator` that takes the same tensors; all that the library can replace where
+            None. Calls that the operator cannot do are left to torch.
+        mapping: As for `septran.torch.op`.
+
+    Raises:
+        WrongArgumentError: nothing is known to replace a function, or not by that operator.
+        SepTranError: as `septran.compile`.
+    """
+    mode = _Mode(_chosen(functions), mapping)
+    with mode:
+        yield mode.report
+
+
+_operators: dict[Any, Operator] = {}
+"""The operators made so far, by name, flags and mapping."""
+_mappings: list[Any] = []
+"""The mappings of these, kept alive, as some are told apart by their identity."""
+
+
+class _Mode(TorchFunctionMode):
+    """Intercepts the chosen functions of torch."""
+
+    def __init__(self, chosen: Mapping[Any, StandIn | Operator], mapping: Any) -> None:
+        super().__init__()
+        self.chosen = chosen
+        self.mapping = mapping
+        self.report = ReplacementReport()
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Return the result of the operator that stands in, else of torch."""
+        named = kwargs or {}
+        stand, parts = self.chosen.get(function), COMPOSITES.get(function)
+        try:
+            if stand is not None:
+                return self._run(_name(function), stand, args, named)
+            if parts is not None:
+                with self:  # the functions within are looked at as if the model called them
+                    return parts(*args, **named)
+        except Unsuitable as reason:
+            self.report.kept[_name(function), str(reason)] += 1
+        return function(*args, **named)
+
+    def _run(self, name: str, stand: StandIn | Operator, args: Any, named: Any) -> Any:
+        if isinstance(stand, Operator):
+            self.report.replaced[name, stand.name] += 1
+            return stand(*args, **named)
+        try:
+            call = stand.replace(*args, **named)
+        except TypeError as error:
+            raise Unsuitable("it has other arguments") from error
+        operator = _operator(call.operator, call.static, self.mapping)
+        devices = {x.device.type for x in call.tensors}
+        if not devices <= set(operator.kernels):
+            raise Unsuitable(f"its tensors are on {', '.join(sorted(devices))}")
+        if any(not (x.is_floating_point() or x.dtype is torch.int64) for x in call.tensors):
+            raise Unsuitable(f"it is of {call.tensors[0].dtype}".replace("torch.", ""))
+        needs = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
+        if needs and operator.gradient is None:
+            raise Unsuitable(f"it needs a gradient, and {call.operator} has none")
+        try:
+            result = operator(*call.tensors, **call.scalars)
+        except SepTranError as error:
+            raise Unsuitable(error.message) from error
+        self.report.replaced[name, call.operator] += 1
+        return call.finish(result)
+
+
+def _operator(name: str, static: Mapping[str, Any], mapping: Any) -> Operator:
+    """Return the operator of the library with these flags, registered once a process."""
+    key = (name, *sorted(static.items()), mapping if isinstance(mapping, str) else id(mapping))
+    made: Operator = _operators.get(key) or _registered(key, name, static, mapping)
+    return made
+
+
+def _register(key: Any, name: str, static: Mapping[str, Any], mapping: Any) -> Operator:
+    """Register an operator under a name that tells its flags and mapping apart from others."""
+    digest = hashlib.sha256(repr((sorted(static.items()), mapping)).encode()).hexdigest()[:8]
+    made = op(name, mapping, name=f"septran_use::{name}_{digest}", static=static)
+    _operators[key] = made
+    _mappings.append(mapping)
+    return made
+
+
+_outside_of_graphs: Any = torch.compiler.disable  # untyped
+_registered: Any = _outside_of_graphs(_register)
+"""`_register` outside of graphs: a graph holds what it made."""
+
+
+def _chosen(functions: Mapping[Any, str | Operator] | None) -> dict[Any, StandIn | Operator]:
+    """Return what stands in for each function; raises WrongArgumentError."""
+    if functions is None:
+        return dict(KNOWN)
+    found: dict[Any, StandIn | Operator] = {}
+    for key, value in functions.items():
+        function = MODULES.get(key, key) if isinstance(key, type) else key
+        if isinstance(value, Operator):
+            found[function] = value
+            continue
+        if function not in KNOWN:
+            known = ", ".join(sorted({_name(f) for f in KNOWN}))
+            raise WrongArgumentError(
+                f"nothing is known to stand in for {short_repr(key)}",
+                hint=f"pass a septran.torch.op with the same arguments; known are {known}",
+            )
+        if value not in KNOWN[function].operators:
+            can = " or ".join(KNOWN[function].operators)
+            message = f"{short_repr(value)} cannot stand in for {_name(function)}"
+            raise WrongArgumentError(message, hint=f"write {can}, or pass a septran.torch.op")
+        found[function] = KNOWN[function]
+    return found
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__name__", function))

@@ -1,0 +1,198 @@
+"""`septran.torch.use`: models of torch whose functions run by kernels."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+
+import septran.torch as st
+from septran.argument_checks import WrongArgumentError
+from septran.torch.replacements import KNOWN
+
+
+@pytest.fixture
+def encoder():
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(
+        64, 4, 128, activation="gelu", batch_first=True, dropout=0.0
+    )
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    yield torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    torch.backends.mha.set_fastpath_enabled(fast)
+
+
+@torch.no_grad()
+def test_a_transformer_runs_by_kernels(encoder):
+    x = torch.randn(2, 10, 64)
+    expected = encoder(x)
+    with st.use(mapping="cpu-x86") as report:
+        found = encoder(x)
+    torch.testing.assert_close(found, expected)
+    assert dict(report.replaced) == {
+        ("gelu", "elementwise"): 2,
+        ("layer_norm", "layer_norm"): 4,
+        ("linear", "gemm_bias_act"): 8,
+        ("scaled_dot_product_attention", "attention"): 2,
+    }
+    assert not report.kept
+    assert str(report).splitlines()[1] == (
+        "gelu                              2  SepTran's elementwise"
+    )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["padding", "mask"])
+def test_masks(encoder, kind):
+    x = torch.randn(2, 10, 64)
+    hidden = torch.zeros(2, 10, dtype=torch.bool)
+    hidden[1, 6:] = True
+    causal = torch.nn.Transformer.generate_square_subsequent_mask(10)
+    named = {"src_key_padding_mask": hidden} if kind == "padding" else {"mask": causal}
+    expected = encoder(x, **named)
+    with st.use() as report:
+        found = encoder(x, **named)
+    torch.testing.assert_close(found, expected)
+    assert report.replaced["scaled_dot_product_attention", "attention_bias"] == 2
+
+
+@torch.no_grad()
+def test_a_graph_without_breaks(encoder):
+    x = torch.randn(2, 10, 64)
+    expected = encoder(x)
+    compiled = torch.compile(encoder, fullgraph=True, backend="eager")
+    with st.use():
+        encoder(x)
+        torch.testing.assert_close(compiled(x), expected)
+
+
+CALLS = {
+    "linear": lambda: functional.linear(torch.randn(2, 3, 8), torch.randn(5, 8)),
+    "matmul": lambda: torch.matmul(torch.randn(2, 3, 8), torch.randn(8, 5)),
+    "bmm": lambda: torch.bmm(torch.randn(2, 3, 8), torch.randn(2, 8, 5)),
+    "operator": lambda: torch.randn(2, 4, 3, 8) @ torch.randn(2, 4, 8, 5),
+    "softmax": lambda: torch.randn(2, 3, 8).softmax(-1),
+    "softmax of one axis": lambda: functional.softmax(torch.randn(8), dim=0),
+    "rms_norm": lambda: functional.rms_norm(torch.randn(2, 3, 8), (8,), torch.randn(8), 1e-5),
+    "layer_norm without weights": lambda: functional.layer_norm(torch.randn(2, 3, 8), (8,)),
+    "silu": lambda: functional.silu(torch.randn(2, 3, 8)),
+    "tanh": lambda: torch.tanh(torch.randn(2, 3, 8)),
+    "embedding": lambda: functional.embedding(torch.randint(7, (2, 3)), torch.randn(7, 8)),
+    "conv2d": lambda: functional.conv2d(
+        torch.randn(1, 4, 9, 9),
+        torch.randn(6, 2, 3, 3),
+        torch.randn(6),
+        stride=2,
+        padding=1,
+        groups=2,
+    ),
+    "grouped heads": lambda: functional.scaled_dot_product_attention(
+        torch.randn(1, 4, 6, 8),
+        torch.randn(1, 2, 6, 8),
+        torch.randn(1, 2, 6, 8),
+        is_causal=True,
+        scale=0.3,
+        enable_gqa=True,
+    ),
+    "booleans": lambda: functional.scaled_dot_product_attention(
+        torch.randn(1, 2, 6, 8),
+        torch.randn(1, 2, 7, 8),
+        torch.randn(1, 2, 7, 8),
+        attn_mask=torch.ones(6, 7, dtype=torch.bool).tril(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_each_function_gives_torchs_result(name):
+    torch.manual_seed(1)
+    expected = CALLS[name]()
+    torch.manual_seed(1)
+    with st.use() as report:
+        found = CALLS[name]()
+    assert report.replaced.total() == 1
+    assert not report.kept
+    assert found.shape == expected.shape
+    torch.testing.assert_close(found, expected)
+
+
+LEFT = {
+    "it is not along the last axis": lambda: torch.softmax(torch.randn(3, 4), 0),
+    "it has dropout": lambda: functional.scaled_dot_product_attention(
+        *(torch.randn(1, 2, 3, 4) for _ in range(3)), dropout_p=0.5
+    ),
+    "it is causal, but not square": lambda: functional.scaled_dot_product_attention(
+        torch.randn(1, 2, 3, 4), torch.randn(1, 2, 5, 4), torch.randn(1, 2, 5, 4), is_causal=True
+    ),
+    "its batches are not alike": lambda: torch.randn(2, 1, 3, 4) @ torch.randn(1, 5, 4, 3),
+    "its stride differs between the axes": lambda: functional.conv2d(
+        torch.randn(1, 2, 9, 9), torch.randn(2, 2, 3, 3), stride=(1, 2)
+    ),
+    "it works in place or approximates": lambda: functional.gelu(
+        torch.randn(3, 4), approximate="tanh"
+    ),
+    "it needs a gradient, and elementwise has none": lambda: functional.silu(
+        torch.randn(3, 4, requires_grad=True)
+    ),
+    "its tensors are on meta": lambda: torch.mm(
+        torch.empty(3, 4, device="meta"), torch.empty(4, 5, device="meta")
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", LEFT)
+def test_what_no_operator_can_do_is_left_to_torch_with_the_reason(reason):
+    torch.manual_seed(1)
+    expected = LEFT[reason]()
+    torch.manual_seed(1)
+    with st.use() as report:
+        found = LEFT[reason]()
+    assert [why for _, why in report.kept] == [reason]
+    assert not report.replaced
+    assert found.device.type == "meta" or torch.equal(found, expected)
+
+
+def test_chosen_functions_alone_are_replaced():
+    x, w = torch.randn(3, 8), torch.randn(5, 8)
+    with torch.no_grad(), st.use({torch.nn.Linear: "gemm"}, "cpu-x86") as report:
+        functional.softmax(functional.linear(x, w), dim=-1)
+    assert list(report.replaced) == [("linear", "gemm")]
+
+
+def test_a_trained_layer_keeps_its_gradient():
+    layer = torch.nn.Linear(8, 5, bias=False)
+    x = torch.randn(3, 8)
+    layer(x).square().sum().backward()
+    expected = layer.weight.grad.clone()
+    layer.weight.grad = None
+    with st.use({torch.nn.Linear: "gemm"}) as report:
+        layer(x).square().sum().backward()
+    assert report.replaced["linear", "gemm"] == 1
+    torch.testing.assert_close(layer.weight.grad, expected)
+
+
+def test_an_operator_of_ones_own():
+    own = st.op("elementwise", "cpu-x86", name="septran_tests::own", static={"function": "exp"})
+    with st.use({torch.exp: own}) as report:
+        torch.exp(torch.zeros(2, 3))
+    assert list(report.replaced) == [("exp", "septran_tests::own")]
+
+
+def test_what_cannot_stand_in_is_said():
+    with pytest.raises(WrongArgumentError, match="LSTM") as caught, st.use({torch.nn.LSTM: "gemm"}):
+        pass
+    assert "softmax" in caught.value.hint
+    message = "'softmax' cannot stand in for linear"
+    with (
+        pytest.raises(WrongArgumentError, match=message),
+        st.use({torch.nn.Linear: "softmax"}),
+    ):
+        pass
+
+
+def test_every_function_names_operators_of_the_library():
+    from septran import operators
+
+    for stand in KNOWN.values():
+        assert set(stand.operators) <= set(operators.names())
