@@ -104,7 +104,7 @@ def log(writer: Writer, x: Expr) -> Expr:
 
 
 def log2(writer: Writer, x: Expr) -> Expr:
-    """The logarithm of base 2, as log2(e) is 1 and a rest: times the 1 nothing is rounded."""
+    """The logarithm of base 2, by that of e: times 1 and a rest, of which the 1 rounds nothing."""
     e, f = _parts(writer, x)
     rest, curved = like(x, math.log2(math.e) - 1), _curved(writer, f)
     low = writer.bind("y", simd.fma(f, rest, simd.fma(curved, rest, curved)))
