@@ -356,3 +356,27 @@ def test_naming_an_instruction_that_the_processor_lacks_is_refused_there(monkeyp
         _ = septran.produce_stages("gemm", mapped("avx512_vnni"), dtypes="int8").mapping
     assert error.value.where.line == 4
     assert "int8_microkernel" in error.value.hint
+
+
+def lines_asked_for(columns):
+    stages = septran.produce_stages(
+        "gemm", "cpu-x86", dtypes="int8", shapes={"M": 1, "N": columns, "K": 1024}
+    )
+    packing = str(stages.tensor_ir).partition("septran_apart")[2].partition("gemm_tile calls")[0]
+    return packing.count("llvm.prefetch"), stages.tile_program.buffers[-1]
+
+
+def test_one_row_of_bytes_asks_for_the_lines_that_the_next_blocks_pack(monkeypatch):
+    monkeypatch.setenv(NATIVE_IS, "split")
+    asked, packed = lines_asked_for(4096)
+    assert asked == packed.layout.group == 4  # a line of each row of a group
+    assert packed.shape == (8, 2048)
+    assert lines_asked_for(1024)[0] == 0  # a core's own cache holds all of that B
+
+
+@pytest.mark.parametrize(("n", "k"), [(4096, 7), (4099, 33), (5000, 1000)])
+def test_one_row_of_bytes_is_exact_in_any_size(n, k):
+    rng = np.random.default_rng(n)
+    a, b = (rng.integers(-128, 128, shape).astype("int8") for shape in ((1, k), (k, n)))
+    got = septran.compile("gemm", "cpu-x86", dtypes={"A": "int8", "B": "int8", "C": "int32"})(a, b)
+    np.testing.assert_array_equal(got, a.astype("int32") @ b.astype("int32"))

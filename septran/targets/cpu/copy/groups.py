@@ -30,6 +30,8 @@ from septran.targets.lower.writer import Expr
 
 LINES = 4
 """Cache lines of a row of the source that are read one after another."""
+AHEAD = 8
+"""Groups from the one that is packed to the one that is asked for; 4 to 16 are about as good."""
 WORD = "int32"
 
 
@@ -112,6 +114,8 @@ class _Move:
             def group(number: Index, rest: Index | None = None) -> None:
                 with context.loop("line", some) as line:
                     first = (chunk * LINES + line) * step
+                    if self._waits:
+                        self._ask_ahead(first, number)
                     for n in range(beside):
                         self._interleaved(first + n * self.width, None, number, rest)
 
@@ -125,6 +129,25 @@ class _Move:
 
         if not context.divides(step, extent):
             self.panels(last, whole * beside)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether little is packed at a time, of a tensor that is in no cache of a core's own.
+
+        Hardware asks ahead along rows; where a few short rows follow one another, it does not.
+        """
+        source, target = self.source.storage, self.target.region
+        width = itemsize(source.held)
+        core = self.context.machine.processors[-1].name
+        little = math.prod(target.shape) * width <= self.context.nearest_bytes()
+        return little and math.prod(source.shape) * width > self.context.cache_bytes(core)
+
+    def _ask_ahead(self, first: Index, group: Index) -> None:
+        """Ask for the lines of the rows of a later group, also where that is in the next block."""
+        for n in range(self.size):
+            spot = self._spot(first, (group + AHEAD) * self.size + n)
+            at = self.context.lower(self.source.at(spot))
+            simd.prefetch(self.context.writer, self.source.storage.flat, at, level=3)
 
     def panels(self, body: Callable[[Index, Index | None], None], done: Index = ZERO) -> None:
         """Run `body` on each panel from `done` on, the last one with the number of its columns."""
