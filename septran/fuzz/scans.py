@@ -86,3 +86,45 @@ def {entry}(
 """
     inputs = (Input(X, (height, width), dtype), Input(W, (height, width), dtype))
     return RandomLogic(text, inputs, kind="parts")
+
+
+def scatters(c: Choices) -> RandomLogic:
+    """Return rows joined to those that integers choose, in one order or in parallel parts."""
+    n = Names(c)
+    dtype, function = c.of(FLOATS), c.of(("sum", "max", "min"))
+    rows, width, few = c.of(EXTENTS), c.of(EXTENTS), c.of((1, 2, 3, 5, 8, 16, 32))
+    W, G, index, entry, t, j = (n[x] for x in ("W", "G", "index", "whole", "t", "j"))
+    p, part, leaf = n["p"], n["part"], n["leaf"]
+    parts, columns = c.of((1, 1, 2, 3)), c.of((16, 24, 64))
+    value = expression(c, ExpressionParts((G,)), 1)
+    computed = c.chance(50)
+    made = f"""{part} = task.empty(Gp[at, {j}][0].shape, task.float32, name="{part}")
+                task.launch({leaf}, {part}, Gp[at, {j}][0])
+                """ if computed else ""  # fmt: skip
+    text = f"""{HEAD}@task.define(leaf=True)
+def {leaf}({part}, {G}):
+    {part}[:] = {_BOUNDED.format(value)}
+
+
+@task.define
+def {entry}(
+    {W}: task.Out[{few}, "D", task.float32],
+    {G}: task.In["T", "D"],
+    {index}: task.In["T"],
+):
+    task.fill({W}, {c.between(-2, 2)})
+    many, count = task.cdiv({G}.shape[0], {parts}), {G}.shape[0]
+    Wp = task.partition({W}, shape=({few}, {columns}))
+    Gp = task.partition({G}, shape=(1, {columns}))
+    for {p} in task.parallel_range({parts}):
+        for {j} in task.parallel_range(Wp.shape[1]):
+            for {t} in task.sequential_range(task.greatest(0, task.least(many, count - many * {p}))):
+                at = many * {p} + {t}
+                {made}task.reduce_into(
+                    Wp[0, {j}][{index}[at]], {part if computed else f"Gp[at, {j}][0]"}, "{function}"
+                )
+"""
+    inputs = (
+        Input(G, (rows, width), dtype), Input(index, (rows,), c.of(INTEGERS), few),
+    )  # fmt: skip
+    return RandomLogic(text, inputs, kind="scatters")

@@ -7,7 +7,13 @@ import pytest
 
 import septran
 from septran import task
-from septran.task.errors import RaceError, ShapeError, UnknownPrimitiveError
+from septran.task.errors import (
+    IndirectIndexError,
+    RaceError,
+    ReadOnlyError,
+    ShapeError,
+    UnknownPrimitiveError,
+)
 from septran.task.tree import Launch, statements
 
 MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-a100", "nvidia-h200")
@@ -192,3 +198,61 @@ def test_a_function_that_joins_nothing_is_refused():
 
     with pytest.raises(UnknownPrimitiveError, match="nothing is reduced by 'mean'"):
         trace(averaged)
+
+
+@task.define
+def scattered(
+    W: task.Out["V", "D"], G: task.In["T", "D"], index: task.In["T", task.int64],
+    *, parts: int = 1, function: str = "sum",
+):  # fmt: skip
+    """The rows of G, each joined to the row of W that the index says; some parts at a time."""
+    task.fill(W, 0)
+    width = task.tunable("block_width")
+    many = task.cdiv(G.shape[0], parts)
+    Wp, Gp = task.partition(W, shape=(W.shape[0], width)), task.partition(G, shape=(1, width))
+    for c in task.parallel_range(parts):
+        for j in task.parallel_range(Wp.shape[1]):
+            for t in task.sequential_range(many):
+                at = many * c + t
+                task.reduce_into(Wp[0, j][index[at]], Gp[at, j][0], function)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(
+    ("parts", "function"), [(1, "sum"), (3, "sum"), pytest.param(2, "max", marks=pytest.mark.slow)]
+)
+def test_rows_are_joined_where_an_index_says(parts, function, machine):
+    sizes = {"V": 9, "D": 150, "T": 60}
+    kernel = compiled(scattered, machine, sizes, parts=parts, function=function)
+    rng = np.random.default_rng(0)
+    rows, index = rng.integers(-3, 4, (60, 150)).astype("float32"), rng.integers(0, 5, 60)
+    wanted = np.zeros((9, 150), "float32")
+    {"sum": np.add, "max": np.maximum}[function].at(wanted, index, rows)
+    np.testing.assert_array_equal(kernel(rows, index), wanted)
+    check = kernel.check()
+    assert check.right, str(check)
+    program = kernel.stages.tile_program
+    septran.verify(program, full=True)
+    for order in ("early", "late", 1):
+        found = septran.interpret(program, {"G": rows, "index": index}, order=order)
+        np.testing.assert_array_equal(found["W"], wanted)
+
+
+def test_several_rows_at_one_time_are_refused():
+    @task.define
+    def entry(W: task.InOut["V", "D"], G: task.In["T", "D"], index: task.In["T"]):
+        task.reduce_into(W[index], G)
+
+    with pytest.raises(ReadOnlyError, match="several rows of W are chosen by an index"):
+        task.trace(entry, {"W": (4, 8), "G": (4, 8), "index": (4,)}, {"index": "int64"})
+
+
+def test_chosen_rows_of_what_is_written_are_not_read():
+    @task.define
+    def entry(W: task.InOut["V", "D"], Y: task.Out["D"], index: task.In["T", task.int64]):
+        task.fill(Y, 0)
+        task.reduce_into(W[index[0]], Y)
+        task.copy(Y, W[index[1]])
+
+    with pytest.raises(IndirectIndexError, match="W is used through an index"):
+        task.trace(entry, {"W": (4, 8), "Y": (8,), "index": (4,)})

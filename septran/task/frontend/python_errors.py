@@ -21,7 +21,10 @@ FUNCTIONS = (
 )  # fmt: skip
 """The functions of tensor expressions, under NumPy's names."""
 _GATHER = "task.gather(x, index, axis), or x[index]: a view of the rows that integers choose"
-_SCATTER = "a gather from the side of the result: nothing is written through an index yet"
+_SCATTER = (
+    "task.reduce_into(C[index[t]], part), which adds a part to a row, or a gather from the side of "
+    "the result: nothing else is written through an index"
+)
 _OTHERWISE = {
     "mean": "task.sum(x, axis=n) / x.shape[n]",
     "matmul": 'task.call_primitive("gemm", C, A, B), which adds A @ B to C',
@@ -43,6 +46,10 @@ _OTHERWISE = {
     "logcumsumexp": "task.cumsum of task.exp(x - m), with m = task.max(x), then task.log",
     "take": _GATHER,
     "scatter": _SCATTER,
+    "scatter_add": _SCATTER,
+    "index_add": _SCATTER,
+    "histogram": _SCATTER,
+    "bincount": _SCATTER,
     "sort": "task.max and task.where again and again (see the operator topk), as there is no sort",
     "argsort": "task.max and task.where again and again (see the operator topk)",
 }

@@ -12,7 +12,12 @@ from septran.ir.index import Index, Var, axis, is_axis
 from septran.ir.scans import neutral, scan_dtype
 from septran.ir.views import View
 from septran.location import Location
-from septran.task.errors import LaunchArgumentsError, ShapeError, UnknownPrimitiveError
+from septran.task.errors import (
+    LaunchArgumentsError,
+    ReadOnlyError,
+    ShapeError,
+    UnknownPrimitiveError,
+)
 from septran.task.frontend.definition import define
 from septran.task.frontend.functions import maximum, minimum
 from septran.task.frontend.language import (
@@ -42,8 +47,11 @@ def reduce_into(target: Tile, part: Tile, function: str = "sum") -> None:
     its own for its part, and the parts are joined after the loops, in the order of iterations. So
     results are the same in every run and on every machine.
 
+    `target` may be a row that an element of a tensor of integers chooses: ``C[index[t]]``.
+
     Raises:
         UnknownPrimitiveError: another function than ``sum``, ``max`` and ``min``.
+        ReadOnlyError: several rows are chosen by an index at one time.
         ShapeError: the two differ in shape, or nobody knows how many iterations there are.
     """
     frame = current()
@@ -64,24 +72,47 @@ def reduce_into(target: Tile, part: Tile, function: str = "sum") -> None:
             f"reduce_into: {target.name} is {target.shape}, and {part.name} is {part.shape}",
             Location.of_caller(), hint="take the extents of the part from the target's shape",
         )  # fmt: skip
-    over = [v for v, _ in _over(frame, target.view)]
-    if not over:
-        launch(_join, target, part, function=function)
+    _require_one_row(target)
+    if not _over(frame, target.view):
+        _joined(frame, target, part, function)
         return
     slot = _slot(frame, target, part, function)
     place = Tile(frame, slot.place(target.view), slot.dtype)
     if slot.covered:
-        launch(_join, place, part, function=function)
+        _joined(frame, place, part, function)
     else:
         copy(place, part)
     slot.covered = True
 
 
+def _joined(frame: Frame, target: Tile, part: Tile, function: str) -> None:
+    """Launch the leaf that joins a part to what is there, which an index may choose."""
+    frame.joining = True
+    try:
+        launch(_join, target, part, function=function)
+    finally:
+        frame.joining = False
+
+
+def _require_one_row(target: Tile) -> None:
+    """Refuse rows chosen one by one: two may be the same, and of two parts one would be lost."""
+    chosen = [at for element in target.view.elements() for at in element.at]
+    if any(is_axis(v) for at in chosen for v in at.variables()):
+        raise ReadOnlyError(
+            f"several rows of {target.name} are chosen by an index at one time, and two may be one",
+            Location.of_caller(),
+            hint="join a row a time: for t in task.sequential_range(...): "
+            "task.reduce_into(C[index[t]], part[t])",
+        )
+
+
 def _over(frame: Frame, target: View) -> list[tuple[Var, Index]]:
     """Return the open parallel loops of the task whose iterations have the same target."""
-    used = {v for entry in target.index for v in entry.variables()}
+    # An element of a tensor of indices keeps no iterations apart: two may choose one row.
+    atoms = [Index((term,)) for entry in target.index for term in entry.terms]
+    used = {v for atom in atoms if not tuple(atom.elements()) for v in atom.variables()}
     loops = [(v, size) for v, size, parallel in frame.nest if parallel]
-    return [(v, size) for v, size in loops if v not in used]
+    return [(v, size) for v, size in loops if v not in used and size != Index.of(1)]
 
 
 @dataclass

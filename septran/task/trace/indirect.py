@@ -74,7 +74,7 @@ def check_indirect(root: TaskNode) -> dict[str, int]:
     """
     tables: dict[str, int] = {}
     written = {p.name for p in root.params if p.writes}
-    for task, view, where, homes in _uses(root, {p.name: p.name for p in root.params}):
+    for task, view, where, homes, writes in _uses(root, {p.name: p.name for p in root.params}):
         elements = view.elements()
         if not elements:
             continue
@@ -82,7 +82,9 @@ def check_indirect(root: TaskNode) -> dict[str, int]:
             most = tables.get(element.tensor, element.extent)
             tables[element.tensor] = min(most, element.extent)
         for name in sorted({e.tensor for e in elements} | {homes.get(view.tensor, "")}):
-            if name in written:
+            # Parts that are joined to chosen rows are what `reduce_into` alone writes so.
+            index = name in {e.tensor for e in elements}
+            if name in written and (index or not writes):
                 raise IndirectIndexError(
                     f"{name} is used through an index in {task.name}, and this kernel writes it",
                     where, hint=_INSTEAD,
@@ -92,8 +94,11 @@ def check_indirect(root: TaskNode) -> dict[str, int]:
 
 def _uses(
     task: TaskNode, homes: dict[str, str]
-) -> Iterator[tuple[TaskNode, View, Location, dict[str, str]]]:
-    """Every view that a statement uses, with the entry's parameter of each of a task's own."""
+) -> Iterator[tuple[TaskNode, View, Location, dict[str, str], bool]]:
+    """Every view that a statement uses, with the entry's parameter of each of a task's own.
+
+    Last, whether a task that is launched on it writes it.
+    """
     for statement in statements(task.body):
         match statement:
             case Primitive(operands=views) | Launch(arguments=views):
@@ -102,8 +107,10 @@ def _uses(
                 views = (statement.target, *ex.loads(statement.value))
             case _:
                 continue
-        for view in views:
-            yield task, view, statement.location, homes
+        params = statement.task.params if isinstance(statement, Launch) else ()
+        for number, view in enumerate(views):
+            writes = bool(params) and params[number].writes
+            yield task, view, statement.location, homes, writes
         if isinstance(statement, Launch):
             pairs = zip(statement.task.params, statement.arguments, strict=True)
             inner = {p.name: homes[v.tensor] for p, v in pairs if v.tensor in homes}

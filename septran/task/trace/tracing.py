@@ -109,6 +109,8 @@ class Frame:
     """The place of each parameter and temporary of the task."""
     nest: list[tuple[Var, Index, bool]] = field(default_factory=list)
     """Its own open loops: the index, the extent, and whether it is parallel."""
+    joining: bool = False
+    """Whether parts are joined to what a tensor holds, which may be chosen by an index."""
     outermost: int = 0
     """The number of the first parallel one of them."""
     around: list[tuple[Callable[[], None], Callable[[], None]]] = field(default_factory=list)
@@ -184,11 +186,12 @@ class Frame:
             raise ReadOnlyError(
                 f"a padded window of {tile.name} cannot be written", Location.of_caller()
             )
-        if tile.view.elements():
+        if tile.view.elements() and not self.joining:
             raise ReadOnlyError(
                 f"{tile.name} is written through an index", Location.of_caller(),
                 hint="two elements may name one row, and which of them comes last is open. Gather "
-                "from the side of the result: for each of its rows say what it is read from",
+                "from the side of the result: for each of its rows say what it is read from; or "
+                "join a part a time: task.reduce_into(C[index[t]], part)",
             )  # fmt: skip
         if repeats(tile.view):
             raise ReadOnlyError(
