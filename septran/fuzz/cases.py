@@ -29,7 +29,7 @@ MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200", "nvidia-a100")
 FAMILIES = (
     programs.rows, programs.elementwise, programs.products, programs.chains, programs.moves,
     nests.grams, nests.scans, nests.statistics, nests.pairs, slices.slices, slices.windows,
-    gathers.gathers, scans.scans, scans.parts, scans.scatters,
+    gathers.gathers, scans.prefixes, scans.parts, scans.scatters,
 )  # fmt: skip
 _FREE: Mapping[str, tuple[str, ...]] = {
     "attention": ("M", "N"), "attention_bias": ("M", "N"), "attention_decode": ("N",),

@@ -10,7 +10,7 @@ from septran.fuzz.programs import EXTENTS, FLOATS, HEAD, INTEGERS, Input, Random
 _BOUNDED = "task.tanh({})"
 
 
-def scans(c: Choices) -> RandomLogic:
+def prefixes(c: Choices) -> RandomLogic:
     """Return scans of an expression, and an expression of the scan and the tile."""
     n, integers = Names(c), c.chance(30)
     dtype = c.of(INTEGERS if integers else FLOATS)
@@ -42,7 +42,7 @@ def {entry}(
         task.launch({leaf}, Yp[{at}], Xp[{at}], Wp[{at}])
 """
     inputs = (Input(X, (height, width), dtype), Input(W, (height, width), dtype))
-    return RandomLogic(text, inputs, kind="scans")
+    return RandomLogic(text, inputs, kind="prefixes")
 
 
 def parts(c: Choices) -> RandomLogic:
@@ -118,7 +118,8 @@ def {entry}(
     Gp = task.partition({G}, shape=(1, {columns}))
     for {p} in task.parallel_range({parts}):
         for {j} in task.parallel_range(Wp.shape[1]):
-            for {t} in task.sequential_range(task.greatest(0, task.least(many, count - many * {p}))):
+            turns = task.greatest(0, task.least(many, count - many * {p}))
+            for {t} in task.sequential_range(turns):
                 at = many * {p} + {t}
                 {made}task.reduce_into(
                     Wp[0, {j}][{index}[at]], {part if computed else f"Gp[at, {j}][0]"}, "{function}"
