@@ -183,12 +183,18 @@ def measure_cell(case: Case, machine: str, emulate: bool = False) -> Cell:
             lacks = executable.missing()
             if lacks:
                 why = f"this host has no {' and no '.join(lacks)}"
-                return Cell(case, machine, True, 0.0, 0, None, None, why, ran=False)
+                return Cell(
+                    case, machine, right=True, worst=0.0, unknown=0, seconds=None, cycles=None,
+                    message=why, ran=False,
+                )  # fmt: skip
             return _cell(case, machine, [kernel.check(**inputs)], None, None)
         check = kernel.check(**inputs)
         profile = kernel.profile(**inputs, repeat=SAMPLES)
     except SepTranError as error:
-        return Cell(case, machine, False, float("inf"), 0, None, None, str(error))
+        return Cell(
+            case, machine, right=False, worst=float("inf"), unknown=0, seconds=None, cycles=None,
+            message=str(error),
+        )  # fmt: skip
     if isinstance(profile, Profile):
         return _cell(case, machine, [check], profile.best, None)
     return _cell(case, machine, [check], None, int(profile.cycles))

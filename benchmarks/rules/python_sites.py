@@ -235,7 +235,7 @@ def _placed(new: ast.AST, old: ast.AST) -> ast.AST:
 def _without(node: ast.AST, site: Site) -> ast.AST:
     match node:
         case ast.Expr(ast.Yield()):  # it must stay a generator
-            return ast.If(ast.Constant(False), [node], [])
+            return ast.If(ast.Constant(value=False), [node], [])
         case ast.Return():
             return ast.Return(ast.Constant(None))
         case ast.stmt():
@@ -250,5 +250,5 @@ def _noting(node: Any, place: str) -> ast.AST:
     name = ast.Name(REACHED, ast.Load())
     if isinstance(node, ast.stmt):
         note = ast.Expr(ast.Call(name, [ast.Constant(place)], []))
-        return ast.If(ast.Constant(True), [note, node], [])
+        return ast.If(ast.Constant(value=True), [note, node], [])
     return ast.Call(name, [ast.Constant(place), node], [])

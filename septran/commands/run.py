@@ -148,16 +148,7 @@ def run(
     beside = None
     if not no_torch and check.right and kernel.device == "cpu":
         beside = _beside(asked, logic, kernel, inputs, threads)
-    if trace is not None:
-        profile.timeline.to_chrome_trace(trace)
-    if as_json:
-        lanes = {"timeline": profile.timeline.to_dict()["lanes"]} if timeline else {}
-        print_json({**_data(kernel, check, profile, beside), **lanes, "busy_cores": busy})
-    else:
-        typer.echo(_text(kernel, check, profile, beside))
-        _show_timeline(profile, timeline, trace)
-        if busy >= BUSY:
-            typer.echo(f"  note: other programs keep {busy:.1f} cores busy: times are unreliable")
+    _measured(kernel, check, profile, beside, busy, timeline, trace, as_json)
     if not check.right:
         raise typer.Exit(1)
 
@@ -186,6 +177,29 @@ def _only_simulated(backend: str, profiled: bool) -> None:
     if profiled and not backend_of(backend).simulated:
         message = f"a {backend} machine's cycles are not simulated; --timeline shows what ran when"
         raise typer.BadParameter(message, param_hint="--profile")
+
+
+def _measured(
+    kernel: Kernel,
+    check: Check,
+    profile: Profile,
+    beside: TorchTiming | None,
+    busy: float,
+    timeline: bool,
+    trace: Path | None,
+    as_json: bool,
+) -> None:
+    """Print the result of a run on a real machine; `busy` is how many cores others keep busy."""
+    if trace is not None:
+        profile.timeline.to_chrome_trace(trace)
+    if as_json:
+        lanes = {"timeline": profile.timeline.to_dict()["lanes"]} if timeline else {}
+        print_json({**_data(kernel, check, profile, beside), **lanes, "busy_cores": busy})
+        return
+    typer.echo(_text(kernel, check, profile, beside))
+    _show_timeline(profile, timeline, trace)
+    if busy >= BUSY:
+        typer.echo(f"  note: other programs keep {busy:.1f} cores busy: times are unreliable")
 
 
 def _simulated(

@@ -129,9 +129,8 @@ def agrees(
             wanted = reference(*(x.astype(np.float64) for x in arrays))
             worst = float(np.abs(found - wanted).max() / np.abs(wanted).max())
         if not np.isfinite(worst):
-            return Outcome(
-                False, f"{np.count_nonzero(~np.isfinite(found)):,} elements are no number"
-            )
+            count = np.count_nonzero(~np.isfinite(found))
+            return Outcome(reached=False, found=f"{count:,} elements are no number")
         return Outcome(worst <= within, f"differs by {worst:.1e} of the greatest value")
 
     return Goal(text, judge, hint)

@@ -166,8 +166,8 @@ def _temporaries(task: TaskNode, instance: Instance) -> Iterator[Held]:
             name = statement.name
             place = instance.mems[name]
             yield Held(
-                name, task.path, place.memory, statement.shape, statement.dtype, 1,
-                False, place.where or statement.location,
+                name, task.path, place.memory, statement.shape, statement.dtype, stages=1,
+                streamed=False, where=place.where or statement.location,
             )  # fmt: skip
 
 

@@ -175,7 +175,7 @@ PIPELINE_ORDER = Key[tuple[int, ...]](
     "pipeline.order", ListOf(Whole(least=0, most=64)), "order of the statements", (), common=False
 )
 WARPSPECIALIZE = Key[bool](
-    "warpspecialize", Flag(), "producer and consumer roles", False, needs=("asynchronous",)
+    "warpspecialize", Flag(), "producer and consumer roles", default=False, needs=("asynchronous",)
 )
 CONSUMERS = Key[int]("roles.consumers", Whole(most=8), "how many consumers", 1, needs=("roles",))
 REGISTERS = Key[Mapping[str, int]](
@@ -195,7 +195,7 @@ ORDER = Key[tuple[str, ...]](
     common=False, needs=("parallel loop",),
 )  # fmt: skip
 PERSISTENT = Key[bool](
-    "persistent", Flag(), "as many units as fit walk over the tiles", False,
+    "persistent", Flag(), "as many units as fit walk over the tiles", default=False,
     common=False, needs=("parallel loop",),
 )  # fmt: skip
 CLUSTER = Key[Any](
@@ -207,12 +207,12 @@ RASTER = Key[int](
     common=False, needs=("parallel loop",),
 )  # fmt: skip
 OVERLAP = Key[bool](
-    "overlap", Flag(), "products of neighbouring iterations run beside each other", False,
+    "overlap", Flag(), "products of neighbouring iterations run beside each other", default=False,
     common=False,
 )  # fmt: skip
 PINGPONG = Key[bool](
-    "pingpong", Flag(), "consumers whose products overlap issue them one after the other", False,
-    common=False, formerly="turns",
+    "pingpong", Flag(), "consumers whose products overlap issue them one after the other",
+    default=False, common=False, formerly="turns",
 )  # fmt: skip
 CALLS = Key[Mapping[str, str]](
     "calls", TableOf(_LAUNCHED, NAME), "which instance each launched task becomes", {}, "launch",

@@ -97,16 +97,16 @@ class _Split:
         path = f"{self.task.path}/{name}" + (f"#{count}" if count > 1 else "")
         location = body[0].location
         node = TaskNode(
-            name,
-            name,
-            path,
-            True,
-            params,
-            body,
-            (),
-            False,
-            self.task.level + 1,
-            location,
+            name=name,
+            variant=name,
+            path=path,
+            leaf=True,
+            params=params,
+            body=body,
+            tunables=(),
+            parallel=False,
+            level=self.task.level + 1,
+            location=location,
             builtin=kind in BUILTIN,
         )
         arguments = tuple(View.whole(t.name, t.shape, t.valid) for t in own.values())
@@ -118,7 +118,10 @@ class _Split:
         found = {p.name: p for p in self.task.params}
         for s in self.task.body:
             if isinstance(s, Allocate):
-                found[s.name] = Param(s.name, s.shape, s.valid, s.dtype, False, False, s.location)
+                found[s.name] = Param(
+                    s.name, s.shape, s.valid, s.dtype, reads=False, writes=False,
+                    location=s.location,
+                )  # fmt: skip
         return found
 
 

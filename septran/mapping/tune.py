@@ -39,7 +39,7 @@ Candidate = Union[Value, tuple[Value, ...]]
 Point = Mapping[str, Candidate]
 """The values chosen for each `!tune`, by the dimensions' names."""
 
-_ANY: Kind = Either((Whole(least=-(1 << 62), most=1 << 62), Flag(), Number(False), Text()))
+_ANY: Kind = Either((Whole(least=-(1 << 62), most=1 << 62), Flag(), Number(positive=False), Text()))
 RECORD = Record(
     {
         "type": Field(Choice(TYPES), "how the values are given", required=True),

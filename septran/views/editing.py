@@ -119,7 +119,7 @@ def _searched(known: Mapping[str, Dimension], values: Point) -> Iterator[Knob]:
         candidates = tuple(dimension.tune.candidates()) if dimension.size <= 1000 else ()
         yield Knob(
             name, " / ".join(dimension.path[:-1]), values[name], candidates,
-            where.line, where.column or 1, 0, True,
+            where.line, where.column or 1, length=0, tuned=True,
         )  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def _knobs(resolved: ResolvedMapping, mapping: MappingFile) -> Iterator[Knob]:
     for place in sorted(found):
         name, value, where, tasks = found[place]
         about = ", ".join(dict.fromkeys(tasks))
-        yield Knob(name, about, value, _near(name, value), *place, where.length, False)
+        yield Knob(name, about, value, _near(name, value), *place, where.length, tuned=False)
 
 
 def _near(name: str, value: Any) -> tuple[Candidate, ...]:

@@ -16,7 +16,7 @@ class Explorer(View):
     """Every stage of a compilation in linked panes: `septran.views.links` makes its data."""
 
     module = "explorer"
-    can_save = traitlets.Bool(True).tag(sync=True)
+    can_save = traitlets.Bool(default_value=True).tag(sync=True)
     """Whether the view may ask for the page that `save_html` writes."""
 
     def __init__(self, data: dict[str, Any], static: str = "", text: str = "") -> None:

@@ -172,7 +172,7 @@ class _Analysis:
             v: kind for v in outer | left | right
             if (kind := _kind(v in outer, v in left, v in right))
         }  # fmt: skip
-        operands = {"result": self._operand("result", results, kinds, False)}
+        operands = {"result": self._operand("result", results, kinds, computed=False)}
         for role, view in (("left", event.left), ("right", event.right)):
             operands[role] = self._operand(
                 role, list(self._origins(view)), kinds, self._is_computed(view, number)

@@ -190,7 +190,7 @@ def _slot(frame: Frame, target: Tile, part: Tile, function: str) -> _Slots:
         found.covered = found.filled
         # They live around the loops, whatever is open where the first part is joined.
         opened = len(frame.tracer.open) - len(frame.nest) + frame.outermost
-        frame.homes[name] = Home(found.whole, found.whole.shape, True, opened)
+        frame.homes[name] = Home(found.whole, found.whole.shape, temporary=True, opened=opened)
         frame.slots[key] = found
         frame.around.append((found.begin, found.end))
     return found

@@ -127,5 +127,5 @@ def _temporary(frame: Frame, name: str, like: ex.Expr) -> View:
         Allocate(unique, like.shape, like.valid, like.dtype, None, Location.of_caller())
     )
     whole = View.whole(unique, like.shape, like.valid)
-    frame.homes[unique] = Home(whole, like.shape, True, len(frame.tracer.open))
+    frame.homes[unique] = Home(whole, like.shape, temporary=True, opened=len(frame.tracer.open))
     return whole

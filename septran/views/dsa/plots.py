@@ -139,7 +139,7 @@ def plot_roofline(profile: DsaProfile, axes: Axes | None = None) -> Axes:
     axes.set_xlabel("operations for each byte of main memory")
     axes.set_ylabel("GFLOP/s")
     axes.set_title(f"{profile.name} beside the roofs of {profile.machine}", loc="left")
-    axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
+    axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
     axes.legend(fontsize=8, loc="lower right")
     return axes
 
