@@ -199,3 +199,62 @@ def test_an_accumulator_with_too_few_registers_is_found(program, mode):
         EmulatedBoundsError, match="32 registers, and number 16 is outside of the array of 64"
     ):
         emulate(cuda, arrays, mode=mode, machine=load_machine("nvidia-h200"))
+
+
+@task.define(leaf=True)
+def add_sum(total, acc):
+    """Of another product."""
+    total[:, :] = total + acc
+
+
+@task.define(leaf=True)
+def squash(T, X):
+    """A left operand that is made here."""
+    T[:, :] = task.tanh(X).astype(T.dtype)
+
+
+@task.define
+def made_block(Y, X, W, V):
+    """A product of inputs, then products of what is made, in each iteration of the outer loop."""
+    total = task.zeros(Y.shape, task.accumulator_dtype(Y.dtype), name="total")
+    acc = task.zeros(Y.shape, task.accumulator_dtype(Y.dtype), name="acc")
+    depth = task.tunable("block_K")
+    for e in task.sequential_range(X.shape[0]):
+        Xp = task.partition(X[e, 0], shape=(X.shape[2], depth))
+        Vp = task.partition(V[e], shape=(depth, V.shape[2]))
+        for k in task.sequential_range(Xp.shape[1]):
+            task.launch(add_tile, total, Xp[0, k], Vp[k, 0])
+        for f in task.sequential_range(X.shape[1]):
+            T = task.empty(X.shape[2:], X.dtype, name="T")
+            task.launch(squash, T, X[e, f])
+            Tp = task.partition(T, shape=(T.shape[0], depth))
+            Wp = task.partition(W[e, f], shape=(depth, W.shape[3]))
+            for k in task.sequential_range(Tp.shape[1]):
+                task.launch(add_tile, acc, Tp[0, k], Wp[k, 0])
+    task.launch(add_sum, total, acc)
+    task.launch(round_tile, Y, total)
+
+
+@task.define
+def made(
+    Y: task.Tensor["M", "N"],
+    X: task.Tensor["E", "F", "M", "K"],
+    W: task.Tensor["E", "F", "K", "N"],
+    V: task.Tensor["E", "K", "N"],
+):
+    """Y = sum over e of X[e, 0] @ V[e] and of tanh(X[e, f]) @ W[e, f]."""
+    rows = task.tunable("block_M")
+    Yp = task.partition(Y, shape=(rows, Y.shape[1]))
+    Xp = task.partition(X, shape=(*X.shape[:2], rows, X.shape[3]))
+    for i in task.parallel_range(Yp.shape[0]):
+        task.launch(made_block, Yp[i, 0], Xp[0, 0, i, 0], W, V)
+
+
+def test_a_copy_sees_what_threads_wrote_where_it_fills(tmp_path):
+    """A tile that threads write lies where TMA fills one of another product."""
+    path = tmp_path / "three.mapping.yaml"
+    rule = "{match: {loops: parallel}, pipeline: 3}"
+    path.write_text(f"extends: nvidia-h200\nmachine: nvidia-h200\nrules:\n  - {rule}\n")
+    shapes = {"E": 2, "F": 3, "M": 32, "N": 48, "K": 7}
+    options = {"shapes": shapes, "dtypes": "bfloat16", "tunables": {"block_M": 8, "block_K": 32}}
+    is_right(septran.compile(made, path, emulate=True, **options))

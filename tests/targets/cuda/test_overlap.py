@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ import septran
 from septran.emulator import emulation
 from septran.targets.cuda.run.compile import compile_text
 from septran.targets.cuda.target import TARGET
+from septran.tile.nodes import nodes
 
+MAPPINGS = Path(__file__).parents[3] / "mappings"
 MODES = ("eager", "late", "random")
 ATTENTION = {
     "causal": ({"M": 130, "N": 400, "D": 64}, "float16", True),
@@ -64,6 +67,22 @@ def test_two_products_are_under_way_and_warpgroups_take_turns():
         "bar_sync", "wgmma_ss", "wgmma_rs", "bar_arrive", "wait_group_sync_aligned_1", "exp2f",
         "st_shared", "wait_group_sync_aligned_0", "bar_sync",
     ]  # fmt: skip
+
+
+def test_five_warpgroups_take_turns_and_store_at_barriers_of_their_own(tmp_path):
+    """A block has 16 named barriers: 12 and on is no room for five of them."""
+    mapping = (MAPPINGS / "nvidia-h200.mapping.yaml").read_text()
+    path = tmp_path / "five.mapping.yaml"
+    path.write_text(mapping.replace("consumers: 2", "consumers: 5"))
+    kernel = septran.compile(
+        "attention", path, shapes={"B": 1, "H": 1, "G": 1, "M": 320, "N": 64, "D": 64},
+        dtypes="float16", tunables={"block_M": 320, "block_N": 16}, emulate=True,
+    )  # fmt: skip
+    (role,) = (n for n in nodes(kernel.stages.tile_program.body) if getattr(n, "pingpong", False))
+    assert role.count == 5
+    for mode in MODES:
+        with emulation(mode=mode, seed=7):
+            kernel.check().raise_if_wrong()
 
 
 def test_results_leave_by_tma_where_shared_memory_is_full():

@@ -109,6 +109,24 @@ CASES = {
 }  # fmt: skip
 
 
+def test_mma_beside_each_other_along_columns_is_not_stored_by_warpgroups_panels(tmp_path):
+    """A wgmma has whole rows in a warpgroup; the warps of an mma.sync may be side by side."""
+    mapping = (MAPPINGS / "nvidia-h200.mapping.yaml").read_text()
+    first = "[wgmma, wgmma_fp8, wgmma_int8, mma_sync, mma_sync_int8, simt]"
+    assert first in mapping
+    path = tmp_path / "mma.mapping.yaml"
+    path.write_text(mapping.replace(first, "mma_sync"))
+    kernel = septran.compile(
+        "gemm", path, shapes={"M": 128, "N": 64, "K": 128}, dtypes="float16",
+        tunables={"block_M": 128, "block_N": 64, "block_K": 64}, emulate=True,
+    )  # fmt: skip
+    for mode in MODES:
+        with emulation(mode=mode, seed=7):
+            kernel.check().raise_if_wrong()
+    remarks = kernel.stages.tensor_ir.remarks
+    assert any("spread over several warpgroups" in r.message for r in remarks)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_kernel_is_right_in_every_mode(name):
     operator, machine, shapes, dtype, static = CASES[name]

@@ -17,8 +17,9 @@ from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.copy.copies import emit_statements
 from septran.targets.cuda.copy.stores import matrices, put, whole_matrices
 from septran.targets.cuda.copy.tma import STORE
-from septran.targets.cuda.fragment.fragments import GROUP
+from septran.targets.cuda.fragment.fragments import GROUP, WARP, Fragment
 from septran.targets.cuda.shared import SharedTile, pointer
+from septran.targets.cuda.sync.named_barriers import first_of_stores
 from septran.targets.cuda.text.ptx import proxy_fence, ptx
 from septran.targets.lower.writer import Expr
 from septran.tile.analyses.engine_limits import Box, box, strides
@@ -98,8 +99,6 @@ PANELS = 2
 """Panels that a warpgroup uses in turn: one is stored while the next one is filled."""
 SPARE = 4096
 """Bytes that are left for what threads tell each other."""
-BARRIERS = 8
-"""First named barrier of the warpgroups; from 12 on they are ping-pong's (`sync/pingpong.py`)."""
 
 
 def copy(context: Context, node: Copy) -> None:
@@ -124,8 +123,13 @@ def plan(context: Context, node: Copy) -> Box | str:
         return f"{source.name} does not lie as stmatrix takes it"
     fragment = source.fragment
     assert fragment is not None
-    if source.shape[0] % (ROWS * (context.threads.count // GROUP)):
+    groups = context.threads.count // GROUP
+    if source.shape[0] % (ROWS * groups):
         return "its rows are not a multiple of 64 for each warpgroup"
+    if not _by_warpgroups(fragment, groups):
+        return "its rows or columns are spread over several warpgroups"
+    if first_of_stores(context) is None:
+        return f"{groups} warpgroups take more named barriers than are left"
     if source.shape[1] * itemsize(source.dtype) % SPAN:
         return "its rows are not a multiple of 128 bytes"
     if _base(context, node, panels=1) is None:
@@ -164,6 +168,22 @@ def _base(context: Context, node: Copy, panels: int) -> int | None:
             held[key] = (context.reserve(size, 1024), panels)
     base, count = held[key]
     return base if count >= panels else None
+
+
+def _by_warpgroups(fragment: Fragment, groups: int) -> bool:
+    """Whether warpgroup g holds the g-th part of the rows, and a panel's rows at a time.
+
+    The accumulator of a wgmma lies so. That of an mma.sync need not: its warps may be beside
+    each other along the columns.
+    """
+    each = fragment.extents[0] // groups
+    rows = {row for row, _, _ in matrices(fragment)}  # among those of one thread
+    for warp in range(fragment.threads // WARP):
+        first, column = (at.as_int() for at in fragment.coordinates(warp * WARP, 0))
+        start = first - warp * WARP // GROUP * each
+        if column or start < 0 or any((start + r) // ROWS != r // ROWS for r in rows):
+            return False
+    return True
 
 
 def _with(buffers: tuple[Buffer, ...], changed: Buffer) -> tuple[Buffer, ...]:
@@ -214,7 +234,9 @@ class _Epilogue:
 
     def meet(self, group: Index) -> None:
         """A barrier of this warpgroup."""
-        number = T.Cast("uint32", self.context.lower(group + BARRIERS))
+        first = first_of_stores(self.context)
+        assert first is not None  # or there would be no plan
+        number = T.Cast("uint32", self.context.lower(group + first))
         ptx(self.context, "bar.sync", number, T.uint32(GROUP))
 
     def fill(

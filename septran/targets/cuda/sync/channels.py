@@ -9,6 +9,7 @@ groups; stores (TMA) by counting bulk groups.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -257,6 +258,23 @@ def read_by_proxy(program: TileProgram, buffers: Iterable[str]) -> bool:
     return False
 
 
+def filled_by_proxy(program: TileProgram, buffers: Iterable[str]) -> bool:
+    """Whether TMA fills bytes where some of these buffers lie.
+
+    Then it may come later than a thread's write, which it would be overtaken by (PTX ISA,
+    asynchronous proxy): tiles that live one after the other have the same bytes.
+    """
+    places = {p.buffer: p for p in program.plan}
+    copies = (n for n in nodes(program.body) if isinstance(n, Copy) and _is_box(program, n))
+    filled = {c.target.buffer for c in copies}
+    return any(
+        places[a].memory == places[b].memory
+        and places[a].offset_bytes < places[b].offset_bytes + places[b].size_bytes
+        and places[b].offset_bytes < places[a].offset_bytes + places[a].size_bytes
+        for a, b in itertools.product(filled & places.keys(), set(buffers) & places.keys())
+    )
+
+
 def _is_box(program: TileProgram, copy: Copy) -> bool:
     return program.machine.engine(copy.engine).completes_by == BOX
 
@@ -264,9 +282,13 @@ def _is_box(program: TileProgram, copy: Copy) -> bool:
 def barrier(context: Context, node: Barrier) -> None:
     """All threads that run this body meet; wgmma and TMA see what they wrote, too."""
     if context.state.fences is None:
-        found = [(text, written(context.program, memory)) for memory, text in FENCES.items()]
-        read = (text for text, names in found if read_by_proxy(context.program, names))
-        context.state.fences = tuple(read)
+        program = context.program
+        found = [(text, written(program, memory)) for memory, text in FENCES.items()]
+        context.state.fences = tuple(
+            text
+            for text, names in found
+            if read_by_proxy(program, names) or filled_by_proxy(program, names)
+        )
     for text in context.state.fences:
         ptx(context, text)
     context.sync()

@@ -14,12 +14,10 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 from septran.ir.index import Index
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragment.fragments import GROUP
+from septran.targets.cuda.sync.named_barriers import first_of_turns
 from septran.targets.cuda.text.ptx import ptx
 from septran.tile.analyses.asynchronous_products import asynchronous
 from septran.tile.nodes import Node, Release, Role, Wait
-
-BARRIERS = 12
-"""First named barrier of ping-pong. A block has 16 (PTX ISA, bar); these are the last four."""
 
 
 @contextmanager
@@ -28,15 +26,15 @@ def taken(context: Context, role: Role | None) -> Iterator[None]:
     if role is None or not role.pingpong:
         yield
         return
+    context.state.pingpong = role
     last = context.lower(context.thread // GROUP) == context.writer.index(role.count - 1)
     with context.writer.when(last):
         _bar(context, "bar.arrive", Index())
-    context.state.pingpong = role
     yield
-    context.state.pingpong = None
     first = context.lower(context.thread // GROUP) == context.writer.index(0)
     with context.writer.when(first):
         _bar(context, "bar.sync", Index())
+    context.state.pingpong = None
 
 
 def before(context: Context, body: tuple[Node, ...], position: int) -> None:
@@ -71,5 +69,7 @@ def _group(context: Context) -> Index:
 
 def _bar(context: Context, text: str, number: Index) -> None:
     """One warpgroup arrives and another one waits."""
-    barrier = T.Cast("uint32", context.lower(number + BARRIERS))
+    role = context.state.pingpong
+    assert role is not None
+    barrier = T.Cast("uint32", context.lower(number + first_of_turns(role.count)))
     ptx(context, text, barrier, T.uint32(2 * GROUP))
