@@ -98,6 +98,7 @@ class _Move:
         region = self.node.target if self.node.zero_fill else self.node.source
         extents = [Index.of(n) for n in region.shape] if self.node.zero_fill else [*region.valid]
         for n, size in zip((-2, -1), self.target.storage.buffer.layout.parameters, strict=True):
+            # A matrix unit reads whole blocks, so what lies beyond the tensor's end must be zero.
             extents[n] = ceil_div(extents[n], size) * size
         return extents
 
@@ -110,6 +111,8 @@ class _Move:
         blocks = self.target.storage.buffer.layout.parameters
         rows, cols = self.source.region.valid[-2:]
         exact = all(e % size == Index() for e, size in zip((rows, cols), blocks, strict=True))
+        # A block that ends beyond the tensor is moved whole: its rest must be the fills'
+        # zeros, which a computation may have overwritten.
         if not exact and self.source.region.buffer not in self.context.whole_blocks:
             return False
         high, wide = blocks
@@ -159,6 +162,8 @@ class _Move:
         """The runs of every axis."""
         offsets = [a.offset for a in sides]
         if self.source in sides and self.node.source.padded:
+            # A window with padding is clipped run by run, so in a run its coordinates must be
+            # straight, too.
             offsets += self.source.region.index
         return {n: runs(offsets, axis(n)) for n in range(self.target.region.rank)}
 
@@ -166,6 +171,7 @@ class _Move:
         """The axis with the longest contiguous pieces on every side; None where there is none."""
         shape = self.target.region.shape
         found = [n for n in cut if cut[n] != ELEMENTS and all(a.slope(n) == 1 for a in sides)]
+        # Of two equally long ones the inner axis.
         return max(found, key=lambda n: (cut[n].length(shape[n]), n), default=None)
 
     def repeated(self, cut: dict[int, Runs], along: int | None) -> int | None:
@@ -293,6 +299,7 @@ def _pieces(
     """A loop over the pieces that one cut makes of a run."""
     step, shift = cut.step, cut.shift + start
     first = shift // step
+    # The run [shift, shift + length) crosses a multiple of `step` between each two pieces.
     count = (shift + length - 1) // step - first + 1
     with context.loop("run", count) as run:
         low = maximum(0, (first + run) * step - shift)

@@ -66,6 +66,7 @@ class State:
             both.released[part] = frozenset.intersection(*rings)
         for token in self.tokens.keys() & other.tokens.keys():
             mine, theirs = self.tokens[token], other.tokens[token]
+            # A path that never did some work cannot set a flag before it.
             absent = {p for p in mine if p not in other.ordered}
             absent |= {p for p in theirs if p not in self.ordered}
             both.tokens[token] = (mine & theirs) | absent
@@ -123,15 +124,18 @@ class Dependences:
         return state
 
     def _loop(self, loop: StepLoop, state: State) -> State:
+        # No iteration follows another, so what is known goes straight through.
         if loop.node.extent == Index.of(1):
             self.needed[loop] = ()
             return self.body(loop.body, state)
         inside = {w.number: w for w in works(loop.body)}
+        # First, so that the walk below finds those orders kept already.
         self._ahead(loop, inside, state)
         variable = loop.node.variable
         first, again = {variable: Index()}, {variable: Index.of(variable) - 1}
         last = {variable: loop.node.extent - 1}
         head, end = state.copy(), State()
+        # Until the same is known at the loop's head and behind an iteration.
         while True:
             end = self.body(loop.body, head.copy())
             back = end.shifted(again)
@@ -140,6 +144,7 @@ class Dependences:
                     back.ordered.pop((number, False), None)
             entry = state.copy()
             for token in back.tokens:
+                # The fill of an iteration before the first was made in front of the loop.
                 start = _recounted(token, first)
                 if start in state.tokens:
                     entry.tokens[token] = state.tokens[start]
@@ -150,6 +155,7 @@ class Dependences:
         extent = loop.node.extent
         if extent.is_constant:
             return end.shifted(last) if extent.as_int() > 0 else state
+        # A loop of no iterations leaves what was known before it.
         return state.meet(end.shifted(last))
 
     def _ahead(self, loop: StepLoop, inside: Mapping[int, QueuedWork], state: State) -> None:
@@ -250,6 +256,7 @@ class Dependences:
                     state.released[part] = rings | {ring}
             case Acquire() if ring.handshake:
                 for peer in ring.peers:
+                    # Slot n % stages was last used for fill n - stages.
                     before = node.index - ring.stages
                     self._wait(state, (ring, FREE, peer, ring.queue, before))
 
@@ -297,6 +304,7 @@ def fenced(program: TileProgram, body: tuple[Step, ...]) -> tuple[Step, ...]:
 class _Fences:
     own: set[str]
     """Temporaries that each core has for itself."""
+    # A dict keeps the order of the program, which a set would not.
     pending: dict[MemoryUse, None] = field(default_factory=dict)
     """Uses of main memory since the last barrier of all cores."""
 

@@ -69,12 +69,14 @@ EMITTERS: Mapping[str, Callable[[Context, Compute, int], None]] = {
 
 def lower_program(program: TileProgram) -> Any:
     """The PrimFunc of `program`; raises TargetError with the origin of the node."""
+    # Before workspaces are counted: a transposed buffer has the same bytes, but other runs.
     program = turned(program)
     extra = workspaces(program)
     writer = Writer(index_dtype(program, (size for _, size in extra)))
     core = tirx.Var(writer.name("core"), "int32")
     queues = Queues(program.machine)
     context = Context(writer, Indices(writer), program.machine, queues)
+    # What no computation writes keeps the zeros that its fills wrote beyond the tensor's end.
     context.whole_blocks = _copied_only(program)
     context.starts = shared_with_buffers(program)
     params = [_parameter(context, program.buffer(name)) for name in program.params]
@@ -165,6 +167,7 @@ class _Lowering:
             self._slots("set_flag", "is free at first")
             self._body(self.steps)
             self._slots("wait_flag", "is free at last")
+        # The temporaries that were used are known only now, but are declared before the body.
         for (memory, _), flat in self.context.temporaries.items():
             self.context.declare(flat, memory, self.context.starts.get(memory, 0))
         for statement in inside:
@@ -213,6 +216,7 @@ class _Lowering:
         """Let queues wait for what the step depends on."""
         found = self.orders.get(step, ())
         together = [o for o in found if {o.before, o.after} & self.context.queues.synchronous]
+        # A queue that has no flags is waited for by waiting for all of them.
         if together:
             with self.context.writer.origin("; ".join(dict.fromkeys(o.why for o in together))):
                 self.context.command("sync")
@@ -253,6 +257,7 @@ class _Lowering:
                 case Commit():
                     self._flags("set_flag", ring, ARRIVED, node.index)
                 case Wait():
+                    # A negative number is of a fill before the first, which nobody makes.
                     with self.context.when_positive(node.index + 1):
                         self._flags("wait_flag", ring, ARRIVED, node.index)
                 case Release() if ring.handshake:
@@ -291,11 +296,13 @@ class _Lowering:
             if not (isinstance(inner, StepLoop) and _over_cores(inner.node)):
                 break
             nest.append(inner)
+        # Only the outermost extent may depend on run-time indices: `_over_cores` stops at others.
         total = step.node.extent * math.prod(s.node.extent.as_int() for s in nest[1:])
         core = _core_index(self.context, self.core)
         own = self.context.indices.fresh(core, 0, self.cores - 1)
         most = -(-self.context.indices.bounds(total)[1] // self.cores)
         last = self.context.lower(total + (self.cores - 1) - own)
+        # Iterations own, own + cores, ...: ceil((total - own) / cores), never negative here.
         mine = tirx.truncdiv(last, self.context.writer.index(self.cores))
         with self.context.writer.loop("turn", mine) as variable:
             turn = self.context.indices.fresh(variable, 0, max(0, most - 1))

@@ -22,6 +22,7 @@ def halves(node: Compute, held: Callable[[Compute], int]) -> tuple[tuple[Compute
     was, so it has no halves.
     """
     target, value = node.operands[0], value_of(node)
+    # X[1:] = X[:-1]: the first half would overwrite what the second reads.
     if any(v.tensor == target.buffer and v != target for v in ex.loads(value)):
         return ()
     cuts = [n for n, extent in enumerate(target.shape) if extent > 1]
@@ -54,6 +55,7 @@ def _part(expr: ex.Expr, axis: int, start: int, length: int) -> ex.Expr:
     if isinstance(expr, ex.Position):
         return replace(expr, view=_block(expr.view, expr.axis, start, length))
     if isinstance(expr, ex.Reduce):
+        # The operand has the reduced axis, too: those behind it are one further.
         inside = axis if axis < expr.axis else axis + 1
         found: ex.Expr = replace(expr, operand=_part(expr.operand, inside, start, length))
     else:

@@ -145,6 +145,7 @@ class Stepper:
             if memory is not None:
                 name = self.program.machine.memory(str(memory)).name
                 found.append(
+                    # Where temporaries end is known only when code is written.
                     MemoryUse(name, self._starts.get(name, 0), 1 << 62, written=True, buffer="")
                 )
         return tuple(dict.fromkeys(found))
@@ -153,6 +154,7 @@ class Stepper:
         place = self._places.get(name)
         if place is None:
             mark = ":" if name in self.program.params else "@"
+            # Buffers of main memory do not overlap, so each is a space of its own, of one byte.
             return MemoryUse(f"{mark}{name}", 0, 1, written, name)
         return MemoryUse(place[0], place[1], place[1] + place[2], written, name)
 

@@ -60,6 +60,7 @@ def _turn_buffer(buffer: Buffer) -> Buffer:
 def _turned(program: TileProgram) -> frozenset[str]:
     """The buffers to turn: first those that a transposed copy fills, then what these fill."""
     buffers = {b.name: b for b in program.buffers}
+    # A buffer may be transposed only if all that it is copied to may: the greatest such set.
     able = {name for name in buffers if _able(program, buffers[name])}
     while True:
         kept = {name for name in able if _closed(program, name, able)}
@@ -68,6 +69,7 @@ def _turned(program: TileProgram) -> frozenset[str]:
         able = kept
     found: set[str] = set()
     while True:
+        # Of these, the ones worth it: filled across, or from one that is transposed already.
         more = {name for name in able - found if _comes_turned(program, name, buffers, found)}
         if not more:
             return frozenset(found)
@@ -77,6 +79,7 @@ def _turned(program: TileProgram) -> frozenset[str]:
 def _able(program: TileProgram, buffer: Buffer) -> bool:
     """Whether a buffer may be turned, as far as it is concerned alone."""
     plain = buffer.layout.kind in ("row", "fractal") and len(buffer.shape) == 2
+    # Fractals of m x n would become n x m, which the matrix unit does not read.
     square = len(set(buffer.layout.parameters)) <= 1
     return plain and square and buffer.name not in program.params
 

@@ -41,6 +41,7 @@ def emit_map(context: Context, node: Compute, queue: int) -> None:
     """
     scratch = scratch_of(context, node)
     found, made = _steps(context, node)
+    # Strips share the memory with what is held as a whole; half of it leaves them room to be long.
     half = scratch.capacity // 2
     smaller = halves(node, lambda n: _bytes(context, n)) if _bytes(context, node) > half else ()
     for part, exists in smaller:
@@ -61,6 +62,7 @@ def emit_map(context: Context, node: Compute, queue: int) -> None:
 def emit_scan(context: Context, node: Compute, queue: int) -> None:
     """All elements at one place along the axis at a time, each from those before them."""
     scan = Scan(node, context.storages[node.operands[0].buffer].buffer.dtype)
+    # The first element has none before it: it is the value itself, so the loop begins behind it.
     with context.when_positive(scan.extent):
         emit_map(context, scan.first(), queue)
     with context.loop("step", scan.extent - 1) as step:
@@ -113,6 +115,7 @@ class _Strips:
         cut = {v: self._cut(n) for n, v in self.roles.items()}
         size = {v: cut[v].length(self.statement.shape[n]) for n, v in self.roles.items()}
         high, wide = (max(1, size.get(v, 1)) for v in (ROW, COL))
+        # The plan of a strip depends on its extents alone, so smaller ones are tried.
         before = list(self.scratch.held)
         while True:
             self.scratch.held, self.scratch.peak = list(before), 0
@@ -123,6 +126,7 @@ class _Strips:
                 break
             if high == wide == 1:
                 raise self._too_large()
+            # Rows are halved first: a row that stays whole needs no neutral element.
             high, wide = (-(-high // 2), wide) if high > 1 else (high, -(-wide // 2))
         self.scratch.held = before
         self._loops(cut, body)
@@ -241,7 +245,9 @@ class _Strips:
         planner.operations[-1] = last
         body = planner.operations
         one = self.wide >= self.statement.shape[self.statement.axis]
+        # A row in one strip and one run needs no neutral element, and is written, not added to.
         several = not one or not self._cut(self.statement.axis).whole
+        # What follows is done once for the rows, before the first strip, not for each strip.
         planner.operations = []
         if several:
             neutral = identity(str(function), dtype)
