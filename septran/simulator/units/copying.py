@@ -18,6 +18,7 @@ BYTE = np.dtype(np.uint8)
 def _rows(views: Views, call: Call, name: str) -> Array:
     rows, width, stride = call.value("rows"), call.value("row_bytes"), call.value(f"{name}_stride")
     if rows == 1 or stride == width:
+        # Rows without gaps are one run of bytes, which NumPy copies as one.
         return views.view(call.place(name), BYTE, (rows * width,), (1,))
     return views.view(call.place(name), BYTE, (rows, width), (stride, 1))
 
@@ -26,6 +27,7 @@ def _copy(views: Views, call: Call) -> Action | None:
     if call.value("rows") == 0 or call.value("row_bytes") == 0:
         return None
     target, source = _rows(views, call, "dst"), _rows(views, call, "src")
+    # One side has gaps between its rows, the other has not.
     if target.ndim != source.ndim:
         shape = (call.value("rows"), call.value("row_bytes"))
         target, source = target.reshape(shape), source.reshape(shape)
@@ -60,6 +62,7 @@ def _block(views: Views, call: Call) -> Action | None:
     rows, columns = source.shape[:2]
 
     def action() -> None:
+        # The rest of a block that the matrix does not fill is zeroed, as the machine's header says.
         padded = np.zeros((down * high, across * wide, item), np.uint8)
         padded[:rows, :columns] = source
         target[...] = padded.reshape(down, high, across, wide, item).transpose(0, 2, 1, 3, 4)

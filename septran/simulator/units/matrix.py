@@ -40,6 +40,7 @@ def _product(
 ) -> Action:
     sums = load() if store is None else None
     temporary = views.temporary(shape, summed)
+    # The usual case without conversions: NumPy's product goes where the sums are.
     if sums is not None and sums.dtype == summed:
         return _direct(a, b, sums, temporary, accumulate)
 
@@ -47,6 +48,7 @@ def _product(
         product = np.matmul(a(), b(), out=temporary)
         target = load()
         if target.dtype.kind in "iu" and product.dtype.kind == "f":
+            # Integers are multiplied in floats that hold them exactly (`product_type`), for the host's BLAS.
             product = product.astype(np.int64)
         if accumulate:
             product = target.astype(product.dtype) + product
