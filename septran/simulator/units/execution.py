@@ -53,7 +53,7 @@ class Program:
     def run(self, order: Array) -> None:
         """Carry the commands out in `order`."""
         actions = self.actions
-        # Infinities and NaN are results like others: what they mean is for the checks, not for NumPy.
+        # Infinities and NaN are results like others; NumPy is not to warn of them.
         with np.errstate(all="ignore"):
             for form in self.stream.form[order].tolist():
                 action = actions[form]
@@ -93,7 +93,7 @@ class Program:
             action = self.actions[form]
             here = space == accesses.regions[region, 0]
             here &= (start < ends[region]) & (accesses.regions[region, 1] < end)
-            # An operand that a product converted once is kept until a command writes some of its bytes.
+            # A converted operand is kept until a command writes some of its bytes.
             if action is not None and here.any():
                 stale = [values[i] for i in np.flatnonzero(here)]
                 brought = [self._brought(form, keys[i]) for i in np.flatnonzero(here)]

@@ -48,7 +48,7 @@ def _product(
         product = np.matmul(a(), b(), out=temporary)
         target = load()
         if target.dtype.kind in "iu" and product.dtype.kind == "f":
-            # Integers are multiplied in floats that hold them exactly (`product_type`), for the host's BLAS.
+            # BLAS multiplies floats, so integers come as floats that hold them (`product_type`).
             product = product.astype(np.int64)
         if accumulate:
             product = target.astype(product.dtype) + product
