@@ -70,6 +70,18 @@ class Max:
 class ElementRangeError(ValueError):
     """An element that is used as an index is none; whoever knows the place says where."""
 
+    def __init__(self, found: str, last: int) -> None:
+        """`found` says which element is what; `last` is the greatest that it may be."""
+        super().__init__(f"{found}, which is no index of 0..{last}")
+        self.found, self.last = found, last
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """Stands for a tensor of integers that is not known: all are `value`, or as much as may be."""
+
+    value: int
+
 
 @dataclass(frozen=True)
 class Element:
@@ -94,6 +106,8 @@ class Element:
 
     def look_up(self, array: Any, at: Sequence[Any]) -> Any:
         """The element, or elements, at coordinates; raises ElementRangeError."""
+        if isinstance(array, Assumed):
+            return min(array.value, self.extent - 1)
         found = np.asarray(array[tuple(at)])
         outside = (found < 0) | (found >= self.extent)
         if outside.any():
@@ -101,8 +115,7 @@ class Element:
             places = [np.broadcast_to(np.asarray(c), found.shape)[first] for c in at]
             where = ", ".join(str(int(place)) for place in places)
             raise ElementRangeError(
-                f"{self.tensor}[{where}] is {int(found[first])}, which is no index of "
-                f"0..{self.extent - 1}"
+                f"{self.tensor}[{where}] is {int(found[first])}", self.extent - 1
             )
         return found.astype(np.int64) if found.ndim else int(found)
 

@@ -133,6 +133,12 @@ class Index:
             if isinstance(atom, Element):
                 yield atom
 
+    def at_most(self) -> Index:
+        """The index with each element of a tensor as great as it may be, for estimates."""
+        if not any(not isinstance(atom, Var) for atom, _ in self.terms):
+            return self
+        return self.substitute({e: e.extent - 1 for e in self.elements()})
+
     def coefficient(self, var: Var) -> int:
         """Return the coefficient of `var` itself (not of divisions or minima that contain it)."""
         return next((c for a, c in self.terms if a == var), 0)

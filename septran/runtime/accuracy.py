@@ -25,7 +25,7 @@ from septran.ir.index import Var
 from septran.ir.views import View
 from septran.runtime import rounding
 from septran.runtime.rounding import Array, Bounded, cast, exact, gamma
-from septran.task.errors import IndexRangeError
+from septran.task.errors import CountRangeError, IndexRangeError
 from septran.task.reference import positions
 from septran.task.tree import Allocate, Assign, Launch, Loop, Primitive, Statement, TaskTree
 
@@ -241,7 +241,8 @@ class _Run:
             try:
                 self.statement(statement, env)
             except ElementRangeError as error:
-                raise IndexRangeError.of(error, statement.location) from None
+                kind = CountRangeError if isinstance(statement, Loop) else IndexRangeError
+                raise kind.of(error, statement.location) from None
 
     def statement(self, statement: Statement, env: dict[str, _Held]) -> None:
         match statement:

@@ -78,7 +78,8 @@ def _statements(
     for statement in body:
         match statement:
             case Loop():
-                inner = tuple(zip(statement.variables, statement.extents, strict=True))
+                most = (extent.at_most() for extent in statement.extents)
+                inner = tuple(zip(statement.variables, most, strict=True))
                 yield from _statements(statement.body, loops + inner)
             case Launch():
                 yield from _statements(statement.task.body, loops)

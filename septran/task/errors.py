@@ -100,6 +100,21 @@ class IndexRangeError(LogicError):
         )  # fmt: skip
 
 
+class CountRangeError(LogicError):
+    """An element of a tensor says a number of iterations that is negative or above its bound."""
+
+    code = "SEP131"
+
+    @classmethod
+    def of(cls, found: ElementRangeError, where: Location | None) -> CountRangeError:
+        """What was found, at the loop that counts by it."""
+        return cls(
+            f"{found.found}, and counts 0 to {found.last} iterations", where,
+            hint="the bound is what task.count(.., most=..) says. A kernel takes the nearest "
+            "number in its place",
+        )  # fmt: skip
+
+
 class PartitionError(LogicError):
     """A partition's block shape does not fit its tensor."""
 

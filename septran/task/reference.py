@@ -28,7 +28,7 @@ from septran.task.check.definedness import (
     ranges_of,
     suspects,
 )
-from septran.task.errors import IndexRangeError
+from septran.task.errors import CountRangeError, IndexRangeError
 from septran.task.frontend.definition import Task
 from septran.task.reference_arguments import (
     ReferenceArgumentCountError,
@@ -154,7 +154,8 @@ class _Run:
             try:
                 self.statement(task, statement, env)
             except ElementRangeError as error:
-                raise IndexRangeError.of(error, statement.location) from None
+                kind = CountRangeError if isinstance(statement, Loop) else IndexRangeError
+                raise kind.of(error, statement.location) from None
 
     def statement(self, task: TaskNode, statement: Statement, env: dict[str, _Held]) -> None:
         match statement:

@@ -225,12 +225,14 @@ def tally(
     steps = steps or (1,) * len(shape)
     needed = {v for extent in valid for v in extent.variables()}
     for loop in reversed(loops):  # a ragged loop brings in the indices of its extent
-        if loop.variable in needed or not loop.extent.is_constant:
+        if loop.variable in needed or not loop.extent.at_most().is_constant:
             needed |= {loop.variable, *loop.extent.variables()}
     known = ranges_of(loops)
     # Only loops whose index some extent needs are enumerated; the others multiply the result.
     ragged = [loop for loop in loops if loop.variable in needed]
-    plain = math.prod(max(0, x.extent.constant) for x in loops if x.variable not in needed)
+    plain = math.prod(
+        max(0, x.extent.at_most().constant) for x in loops if x.variable not in needed
+    )
     if math.prod(known[x.variable][1] + 1 for x in ragged) > _GRID:
         whole = math.prod(-(-n // step) for n, step in zip(shape, steps, strict=True))
         most = math.prod(most_iterations(loops))
@@ -248,7 +250,7 @@ def _counted(
     values: dict[Var, Any] = {loop.variable: at for loop, at in zip(loops, grid, strict=True)}
     runs: Any = np.ones((1,) * len(loops), np.int64)
     for loop in loops:
-        runs = runs * (values[loop.variable] < evaluate_index(loop.extent, values))
+        runs = runs * (values[loop.variable] < evaluate_index(loop.extent.at_most(), values))
     sizes: Any = runs
     for extent, step in zip(valid, steps, strict=True):
         sizes = sizes * (-(-np.maximum(0, evaluate_index(extent, values)) // step))

@@ -65,7 +65,7 @@ def distinct_share(region: Region, loops: Sequence[For], units: int, level: str)
         values[loop.variable] = digit
     runs = np.ones(total, bool)
     for loop in order:
-        runs &= values[loop.variable] < evaluate_index(loop.extent, values)
+        runs &= values[loop.variable] < evaluate_index(loop.extent.at_most(), values)
     width = math.prod(sizes[len(persistent) :])
     # A wave is one turn of all units: its reads of one start come from main memory once.
     waves = flat // width * -(-width // units) + flat % width // units

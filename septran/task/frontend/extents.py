@@ -8,7 +8,7 @@ from typing import Any
 from septran.ir.index import Index, ceil_div, maximum, minimum
 from septran.location import Location
 from septran.task.errors import IndexingError
-from septran.task.trace.symbols import Extent, as_index, extent, nominal, symbol
+from septran.task.trace.symbols import Count, Extent, as_index, extent, nominal, symbol
 
 
 def least(*values: Any) -> Any:
@@ -24,6 +24,8 @@ def greatest(*values: Any) -> Any:
 def _extreme(values: tuple[Any, ...], fold: Callable[..., Index], full: Callable[..., int]) -> Any:
     if not values:
         raise IndexingError("task.least and task.greatest take values", Location.of_caller())
+    if any(isinstance(v, Count) for v in values):
+        return Count(fold(*(v.index if isinstance(v, Count) else as_index(v) for v in values)))
     index = fold(*map(as_index, values))
     if all(isinstance(nominal(v), int) for v in values):
         return extent(full(map(nominal, values)), index)
@@ -44,6 +46,8 @@ def _divisor(value: Any) -> int:
 def ceiling(value: Any, divisor: int) -> Any:
     """Return ``ceil(value / divisor)``; raises IndexingError unless the divisor is positive."""
     divisor = _divisor(divisor)
+    if isinstance(value, Count):
+        return Count(ceil_div(value.index, divisor))
     index = ceil_div(as_index(value), divisor)
     if isinstance(value, Extent):
         return extent(-(-value.nominal // divisor), index)

@@ -33,7 +33,7 @@ from septran.task.frontend.python_errors import instead
 from septran.task.trace import symbols
 from septran.task.trace.arguments import not_a_tensor
 from septran.task.trace.dtype_rules import element_type, require_number
-from septran.task.trace.indirect import gathered
+from septran.task.trace.indirect import count_of, gathered
 from septran.task.trace.operands import check_axes, check_dtypes
 from septran.task.trace.symbols import Expression, Symbol, as_index
 from septran.task.trace.tensors import Cutting, Partition, Tile, windowed
@@ -144,6 +144,25 @@ def gather(x: Tile, index: Tile, axis: int = 0) -> Tile:
     return x._with(gathered(x.view, axis % x.ndim, rows))
 
 
+def count(element: Tile, most: Any) -> Any:
+    """A number of iterations for `sequential_range` that a tensor of integers says: ``n[b]``.
+
+    It is from 0 to `most`, and takes +, -, * and // by integers, as in
+    ``task.cdiv(task.count(length[b], most=L * S), S)``. Another number is an error in the reference
+    and the interpreter; a kernel takes the nearest one for it.
+
+    Raises:
+        IndirectIndexError: it is not one element of a tensor of integers that the caller passes.
+        LaunchArgumentsError: the bound is negative.
+    """
+    frame = _composite("counts iterations")
+    frame.require_live(_tile(element))
+    (top,) = symbols.integers((most,), "the bound of a count")
+    if top < 0:
+        raise LaunchArgumentsError(f"the bound of a count is {top}, and at least 0", _here())
+    return symbols.Count(count_of(element, top))
+
+
 def _each(value: Any, count: int) -> tuple[int, ...]:
     each = tuple(value) if isinstance(value, tuple | list) else (value,) * count
     return symbols.integers(each, "a stride, padding or dilation of a window")
@@ -185,6 +204,12 @@ def _loop(extents: tuple[Any, ...], parallel: bool) -> Iterations:
     single = len(extents) == 1 and not isinstance(extents[0], tuple | list)
     if len(extents) == 1 and isinstance(extents[0], tuple | list):
         extents = tuple(extents[0])
+    if parallel and any(isinstance(e, symbols.Count) for e in extents):
+        raise IndexingError(
+            "a count that a tensor says is no extent of a parallel loop", _here(),
+            hint="loop over as many as there may be, and inside of it over "
+            "task.sequential_range(task.count(..)), or mask in a leaf what is beyond",
+        )  # fmt: skip
     return Iterations(_once(frame, tuple(map(_extent, extents)), parallel, single, _here()))
 
 
@@ -202,7 +227,12 @@ def _once(
 
 def _extent(value: Any) -> Index:
     """Return the number of iterations of a loop; as in Python, negative means none."""
-    index = as_index(value)
+    if isinstance(value, Tile):
+        raise IndexingError(
+            f"{value.name} is a tensor, and how often a loop turns is not known from it", _here(),
+            hint=f"say how often at most: task.count({value.name}[..], most=..)",
+        )  # fmt: skip
+    index = value.index if isinstance(value, symbols.Count) else as_index(value)
     return Index() if index.is_constant and index.constant < 0 else index
 
 

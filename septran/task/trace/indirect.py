@@ -17,7 +17,7 @@ from septran.ir.index import Index
 from septran.ir.views import View
 from septran.location import Location
 from septran.task.errors import IndirectIndexError
-from septran.task.tree import Assign, Launch, Primitive, TaskNode, statements
+from septran.task.tree import Assign, Launch, Loop, Primitive, TaskNode, statements
 
 if TYPE_CHECKING:
     from septran.task.trace.tensors import Tile
@@ -62,6 +62,28 @@ def element_of(rows: Tile, extent: int, of: str) -> Index:
     return Index(((Element(home.view.tensor, home.view.index, extent), 1),))
 
 
+def count_of(element: Tile, most: int) -> Index:
+    """An element of a tensor as a number of iterations, from 0 to `most`.
+
+    Raises IndirectIndexError.
+    """
+    frame, where = element.frame, Location.of_caller()
+    frame.require_live(element)
+    if element.ndim:
+        raise IndirectIndexError(
+            f"{element.name} has {element.ndim} axes, and a count is one element", where,
+            hint=f"name one: task.count({element.name}[b], most=..)",
+        )  # fmt: skip
+    if frame.tracer.check and numpy_dtype(element.own_dtype).kind not in "iu":
+        raise IndirectIndexError(
+            f"{element.name} is {element.own_dtype}, and iterations are counted by integers", where,
+            hint=f"pass integers: {element.name}: task.Tensor[..., task.int64]",
+        )  # fmt: skip
+    home = frame.home(element.view)
+    _require_passed(home, f"{element.name} holds counts", where)
+    return Index(((Element(home.view.tensor, home.view.index, most + 1), 1),))
+
+
 def _require_passed(home: Home, what: str, where: Location) -> None:
     if home.temporary:
         raise IndirectIndexError(f"{what}, and is a temporary of this kernel", where, hint=_INSTEAD)
@@ -74,6 +96,10 @@ def check_indirect(root: TaskNode) -> dict[str, int]:
     """
     tables: dict[str, int] = {}
     written = {p.name for p in root.params if p.writes}
+    for task in root.walk():
+        for loop in statements(task.body):
+            if isinstance(loop, Loop):
+                _check_counts(task, loop, tables, written)
     for task, view, where, homes, writes in _uses(root, {p.name: p.name for p in root.params}):
         elements = view.elements()
         if not elements:
@@ -90,6 +116,16 @@ def check_indirect(root: TaskNode) -> dict[str, int]:
                     where, hint=_INSTEAD,
                 )  # fmt: skip
     return tables
+
+
+def _check_counts(task: TaskNode, loop: Loop, tables: dict[str, int], written: set[str]) -> None:
+    for element in (e for extent in loop.extents for e in extent.elements()):
+        tables[element.tensor] = min(tables.get(element.tensor, element.extent), element.extent)
+        if element.tensor in written:
+            raise IndirectIndexError(
+                f"{element.tensor} counts iterations in {task.name}, and this kernel writes it",
+                loop.location, hint=_INSTEAD,
+            )  # fmt: skip
 
 
 def _uses(

@@ -210,6 +210,27 @@ class Extent(Symbol):
     __hash__ = Symbol.__hash__
 
 
+class Count(Symbol):
+    """A number of iterations that a tensor of integers says, or what integers make of it."""
+
+    __slots__ = ()
+
+    def _result(self, other: Any, combine: Callable[[Index, Index], Index]) -> Any:
+        return Count(combine(self.index, as_index(other)))
+
+    def __neg__(self) -> Count:
+        return Count(-self.index)
+
+    def elsewhere(self) -> IndexingError:
+        """The error for a use that is no extent of a sequential loop."""
+        return IndexingError(
+            f"{self.index} is a count of iterations, and for task.sequential_range alone",
+            Location.of_caller(),
+            hint="in place of a slice or a branch by it, loop so often over blocks, pass the "
+            "tensor to the leaf and mask there: task.where(task.index(x, 0) < length[:, None], ..)",
+        )
+
+
 def symbol(index: Index) -> Any:
     """Return an int where the index is constant, else a symbol."""
     return index.as_int() if index.is_constant else Symbol(index)
@@ -235,6 +256,8 @@ kernel so wide.
 
 def as_index(value: Any) -> Index:
     """Return an int, symbol or variable as an index; raises IndexingError."""
+    if isinstance(value, Count):
+        raise value.elsewhere()
     if isinstance(value, Symbol):
         return value.index
     if isinstance(value, Index | Var):
@@ -350,6 +373,8 @@ def operand(value: Any) -> ex.Expr:
     """Return a tensor, an expression, a number or a symbol as an expression; raises ShapeError."""
     if isinstance(value, Expression):
         return value.expr
+    if isinstance(value, Count):
+        raise value.elsewhere()
     if isinstance(value, Symbol):
         return _number(value.index)
     if isinstance(value, bool | np.bool_):

@@ -129,7 +129,7 @@ def _path(body: tuple[Node, ...], values: Mapping[Var, int], at_end: bool) -> It
     for node in body:
         match node:
             case For():
-                extent = node.extent.substitute(values).constant
+                extent = node.extent.at_most().substitute(values).constant
                 if extent > 0:
                     now = {**values, node.variable: extent - 1 if at_end else 0}
                     yield from _path(node.body, now, at_end)

@@ -8,18 +8,53 @@ from septran.ir import expressions as ex
 from septran.ir.index import Index, axis
 from septran.ir.views import View
 from septran.tile.analyses.loops import walk
-from septran.tile.nodes import Compute, Copy, Node, Region, TileProgram, regions, rewrite
+from septran.tile.nodes import (
+    Compute,
+    Copy,
+    For,
+    Node,
+    Region,
+    TileProgram,
+    nodes,
+    regions,
+    rewrite,
+)
+from septran.tile.substitution import change_indices
 
 
 def indirect(body: tuple[Node, ...]) -> tuple[str, ...]:
-    """The parameters by which rows are chosen in a body, in order of first use."""
-    found = (
-        element.tensor
-        for node, _ in walk(body)
-        for view in views(node)
-        for element in view.elements()
-    )
-    return tuple(dict.fromkeys(found))
+    """The parameters by which rows are chosen or iterations counted, in order of first use."""
+    found: dict[str, None] = {}
+    for node, _ in walk(body):
+        elements = (e for view in views(node) for e in view.elements())
+        counts = node.extent.elements() if isinstance(node, For) else ()
+        found |= dict.fromkeys(e.tensor for e in (*counts, *elements))
+    return tuple(found)
+
+
+def counted(program: TileProgram) -> tuple[TileProgram, ...]:
+    """Programs without counts from tensors that stand for those with any.
+
+    Each loop turns never, once, twice, as often as it may, and as often as differs from one
+    iteration of the loops around it to the next.
+    """
+    extents = [node.extent for node in nodes(program.body) if isinstance(node, For)]
+    counts = {(e.tensor, e.extent) for extent in extents for e in extent.elements()}
+    if not counts:
+        return (program,)
+    tops = {min(n, extent - 1) for _, extent in counts for n in (0, 1, 2, extent - 1)}
+
+    def stands(index: Index, trips: int | None) -> Index:
+        own = [e for e in index.elements() if (e.tensor, e.extent) in counts]
+        if trips is None:
+            return index.substitute({e: (sum(e.at, Index()) + 1) % e.extent for e in own})
+        return index.substitute({e: Index.of(min(trips, e.extent - 1)) for e in own})
+
+    def with_trips(trips: int | None) -> TileProgram:
+        body = (change_indices(node, lambda index: stands(index, trips)) for node in program.body)
+        return replace(program, body=tuple(body))
+
+    return tuple(map(with_trips, (*sorted(tops), None)))
 
 
 def views(node: Node) -> tuple[View, ...]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from septran.argument_checks import WrongArgumentError, short_repr
 from septran.ir.atoms import ElementRangeError
 from septran.ir.index import Var
-from septran.task.errors import IndexRangeError
+from septran.task.errors import CountRangeError, IndexRangeError
 from septran.tile.analyses.scopes import Block, Step, blocks
 from septran.tile.interpret.channel_state import (
     ChannelState,
@@ -302,7 +302,10 @@ class Execution:
 
     def _loop(self, node: For, block: Block | None, frame: ThreadState, team: _Team | None) -> Run:
         assert block is not None
-        extent = max(0, node.extent.evaluate(frame.values))
+        try:
+            extent = max(0, node.extent.evaluate(frame.values))
+        except ElementRangeError as error:
+            raise CountRangeError.of(error, node.origin.logic or node.origin.mapping) from None
         trips: Iterable[int] = self.effects.trips(node, extent, frame)
         if node.kind == "parallel":
             trips = self._ordered(trips)

@@ -7,9 +7,12 @@ the commits behind it. The count is that of a run of the program on its handshak
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+from septran.ir.atoms import Assumed, table_of
 from septran.ir.index import Var
 from septran.targets.cuda.context import Context
+from septran.tile.analyses.indirect import indirect
 from septran.tile.nodes import Commit, For, Node, Role, Wait
 
 MOST_YOUNGER = 7
@@ -62,10 +65,16 @@ def _last(issued: list[tuple[str, int]], number: tuple[str, int]) -> int:
 
 
 def _corners(context: Context) -> Iterator[dict[Var, int]]:
-    """Least and greatest values of the loop indices around the kernel's body."""
+    """Least and greatest values of the loop indices around the kernel's body.
+
+    Loops whose counts the caller's integers say turn a few times, and often.
+    """
     outer = dict(context.indices.ranges)
+    names = indirect(context.state.body)
     for pick in (0, 1):
-        yield {v: r[pick] for v, r in outer.items()}
+        for trips in (*range(MOST_YOUNGER + 2), TRIPS) if names else (0,):
+            assumed: dict[Var, Any] = {table_of(name): Assumed(trips) for name in names}
+            yield {**assumed, **{v: r[pick] for v, r in outer.items()}}
 
 
 def _run(

@@ -1,0 +1,195 @@
+"""Loops that turn as often as a tensor of integers says, as every machine's code does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import septran
+from septran import task
+from septran.targets.cuda.unsupported import UnsupportedByCudaError
+from septran.task.errors import CountRangeError
+
+MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-a100", "nvidia-h200")
+
+
+@task.define(leaf=True)
+def tile(C, A, B):
+    """C += A @ B."""
+    task.call_primitive("gemm", C, A, B)
+
+
+@task.define(leaf=True)
+def store(C, acc):
+    """C is what was summed."""
+    C[:, :] = acc
+
+
+@task.define
+def block(C, A, B, n):
+    """The product of the first n steps of the sum."""
+    Ap, Bp = task.partition(A, shape=(A.shape[0], 32)), task.partition(B, shape=(32, B.shape[1]))
+    acc = task.zeros(C.shape, task.float32, name="acc")
+    for k in task.sequential_range(task.count(n[0], most=Ap.shape[1])):
+        task.launch(tile, acc, Ap[0, k], Bp[k, 0])
+    task.launch(store, C, acc)
+
+
+@task.define
+def short_sums(
+    C: task.Tensor["G", "M", "N"],
+    A: task.Tensor["G", "M", "K"],
+    B: task.Tensor["K", "N"],
+    n: task.Tensor["G"],
+):
+    """For each group a product whose sum ends after n[g] blocks."""
+    Cp = task.partition(C, shape=(1, 32, 32))
+    Ap = task.partition(A, shape=(1, 32, A.shape[2]))
+    Bp = task.partition(B, shape=(B.shape[0], 32))
+    for g, i, j in task.parallel_range(*Cp.shape):
+        task.launch(block, Cp[g, i, j][0], Ap[g, i, 0][0], Bp[0, j], n[g : g + 1])
+
+
+@task.define(leaf=True)
+def add(C, X):
+    """C += X."""
+    C[:] = C + X
+
+
+@task.define
+def row_sums(Y, X, length):
+    """The sum of as many rows of X as a length in elements needs in blocks of three."""
+    Y3 = task.empty(Y.shape, name="held")
+    task.fill(Y3, 0)
+    blocks = task.cdiv(task.count(length, most=3 * X.shape[0]), 3)
+    for p in task.sequential_range(blocks):
+        task.launch(add, Y3, X[p])
+    task.copy(Y, Y3)
+
+
+@task.define
+def ragged_rows(Y: task.Tensor["B", "D"], X: task.Tensor["B", "L", "D"], length: task.Tensor["B"]):
+    """Sums of the first rows."""
+    for b in task.parallel_range(Y.shape[0]):
+        task.launch(row_sums, Y[b], X[b], length[b])
+
+
+LOGICS = {
+    "short_sums": (short_sums, {"G": 4, "M": 32, "N": 40, "K": 150}, {"n": "int64"}),
+    "ragged_rows": (ragged_rows, {"B": 5, "L": 4, "D": 40}, {"length": "int32"}),
+}
+COUNTS = {"short_sums": [0, 1, 5, 3], "ragged_rows": [0, 1, 12, 7, 3]}
+
+
+def given(name, dtype="float32"):
+    logic, sizes, kinds = LOGICS[name]
+    return logic, sizes, {n: kinds.get(n, dtype) for n, _ in logic.tensors}
+
+
+def compiled(name, machine, dtype="float32"):
+    logic, sizes, dtypes = given(name, dtype)
+    gpu = machine.startswith("nvidia")
+    return septran.compile(logic, machine, shapes=sizes, dtypes=dtypes, emulate=gpu)
+
+
+def inputs(kernel, name):
+    return [
+        np.array(COUNTS[name], a.dtype) if n in ("n", "length") else a
+        for n, a in kernel.sample().items()
+    ]
+
+
+CASES = [("ragged_rows", "float32"), ("short_sums", "float32"), ("short_sums", "float16")]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_counted_loops_are_right_on_every_machine(name, dtype, machine):
+    kernel = compiled(name, machine, dtype)
+    check = kernel.check(*inputs(kernel, name))
+    assert check.right, str(check)
+
+
+@pytest.mark.parametrize("name", LOGICS)
+def test_counted_loops_are_right_with_short_vectors(name, monkeypatch):
+    monkeypatch.setenv("SEPTRAN_NATIVE", "avx2")
+    kernel = compiled(name, "cpu-x86")
+    check = kernel.check(*inputs(kernel, name))
+    assert check.right, str(check)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("name", LOGICS)
+def test_tile_programs_are_right_whenever_copies_land(name, machine):
+    logic, sizes, dtypes = given(name)
+    stages = septran.produce_stages(logic, machine, shapes=sizes, dtypes=dtypes)
+    septran.verify(stages.tile_program, full=True)
+    rng, arrays = np.random.default_rng(0), {}
+    for param in stages.task_tree.root.params:
+        if param.places is not None:
+            arrays[param.name] = np.array(COUNTS[name], param.dtype)
+        elif not param.writes:
+            arrays[param.name] = rng.integers(-3, 4, param.shape).astype(param.dtype)
+    wanted = task.run_tree(stages.task_tree, arrays)
+    for order in ("early", "late", 1):
+        found = septran.interpret(stages.tile_program, arrays, order=order)
+        assert all(np.array_equal(found[n], wanted[n]) for n in found)
+
+
+@pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim", "nvidia-a100"])
+def test_a_kernel_takes_the_nearest_number_for_one_out_of_range(machine):
+    kernel = compiled("ragged_rows", machine)
+    x = kernel.sample()["X"]
+    length = np.array([-1, 13, 2**31 - 1, -(2**31), 12], "int32")
+    found = kernel(x, length)
+    for b, rows in enumerate((0, 4, 4, 0, 4)):
+        assert np.allclose(found[b], x[b, :rows].sum(axis=0), atol=1e-5)
+    message = r"length\[0\] is -1, and counts 0 to 12 iterations"
+    for run in (kernel.reference, kernel.check):
+        with pytest.raises(CountRangeError, match=message) as caught:
+            run(x, length)
+        assert caught.value.where.line == row_sums.function.__code__.co_firstlineno + 6
+    with pytest.raises(CountRangeError, match=message):
+        septran.interpret(kernel.stages.tile_program, [x, length])
+
+
+@task.define
+def nested_block(C, A, B, n):
+    """Sums of several lengths, one after the other, in one accumulator."""
+    acc = task.zeros(C.shape, task.float32, name="acc")
+    Ap, Bp = task.partition(A, shape=(1, A.shape[1], 32)), task.partition(B, shape=(32, B.shape[1]))
+    for e in task.sequential_range(n.shape[0]):
+        for k in task.sequential_range(task.count(n[e], most=Ap.shape[2])):
+            task.launch(tile, acc, Ap[e, 0, k][0], Bp[k, 0])
+    task.launch(store, C, acc)
+
+
+@task.define
+def nested(
+    C: task.Tensor["M", "N"],
+    A: task.Tensor["E", "M", "K"],
+    B: task.Tensor["K", "N"],
+    n: task.Tensor["E"],
+):
+    """Counted loops in a loop that runs in order."""
+    Cp, Bp = task.partition(C, shape=(32, 32)), task.partition(B, shape=(B.shape[0], 32))
+    Ap = task.partition(A, shape=(A.shape[0], 32, A.shape[2]))
+    for i, j in task.parallel_range(Cp.shape):
+        task.launch(nested_block, Cp[i, j], Ap[0, i, 0], Bp[0, j], n)
+
+
+NESTED = {"M": 32, "N": 40, "K": 130, "E": 4}
+
+
+@pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim", "npu-cube"])
+def test_counted_loops_in_loops_are_right(machine):
+    kernel = septran.compile(nested, machine, shapes=NESTED, dtypes={"n": "int64"})
+    given = kernel.sample() | {"n": np.array([0, 3, 5, 1])}
+    check = kernel.check(*given.values())
+    assert check.right, str(check)
+
+
+def test_a_gpu_refuses_counted_loops_in_loops():
+    with pytest.raises(UnsupportedByCudaError, match=r"turns n.* times, is in a loop") as caught:
+        septran.compile(nested, "nvidia-a100", shapes=NESTED, dtypes={"n": "int64"}, emulate=True)
+    assert "parallel" in caught.value.hint
