@@ -81,7 +81,8 @@ inf = float("inf")
 __all__ = [
     "Chooser", "DefaultChooser", "In", "InOut", "LaunchSite", "Out", "Task", "TaskTree", "Tensor",
     "abs", "accumulator_dtype", "argmax", "argmin", "bfloat16", "call_primitive", "cdiv", "ceil",
-    "complete", "compute_dtype", "copy", "cos", "count", "cumprod", "cumsum", "define", "empty", "equal",
+    "complete", "compute_dtype", "copy", "cos",
+    "count", "cumprod", "cumsum", "define", "empty", "equal",
     "erf", "exp", "exp2", "fill", "find_entry", "float8_e4m3fn", "float16", "float32", "float64",
     "floor", "floor_divide", "full", "gather", "gelu", "greatest", "index", "inf", "infer_outputs",
     "inside", "int8", "int16", "int32", "int64", "is_float", "launch", "least", "load_entry",

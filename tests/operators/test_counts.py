@@ -179,17 +179,20 @@ def nested(
 
 
 NESTED = {"M": 32, "N": 40, "K": 130, "E": 4}
+TYPES = {"C": "float32", "A": "float32", "B": "float32", "n": "int64"}
 
 
 @pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim", "npu-cube"])
 def test_counted_loops_in_loops_are_right(machine):
-    kernel = septran.compile(nested, machine, shapes=NESTED, dtypes={"n": "int64"})
+    kernel = septran.compile(nested, machine, shapes=NESTED, dtypes=TYPES)
     given = kernel.sample() | {"n": np.array([0, 3, 5, 1])}
     check = kernel.check(*given.values())
     assert check.right, str(check)
 
 
 def test_a_gpu_refuses_counted_loops_in_loops():
-    with pytest.raises(UnsupportedByCudaError, match=r"turns n.* times, is in a loop") as caught:
-        septran.compile(nested, "nvidia-a100", shapes=NESTED, dtypes={"n": "int64"}, emulate=True)
+    with pytest.raises(
+        UnsupportedByCudaError, match=r"turns .*n\[k\].* times, is in a loop over k"
+    ) as caught:
+        septran.compile(nested, "nvidia-a100", shapes=NESTED, dtypes=TYPES, emulate=True)
     assert "parallel" in caught.value.hint

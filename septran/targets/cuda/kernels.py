@@ -117,8 +117,8 @@ def _require_counted_once(body: tuple[Node, ...]) -> None:
         if loops and isinstance(node, For) and any(node.extent.elements()):
             raise unsupported(
                 node.origin,
-                f"the loop over {node.variable}, which turns {node.extent} times, is in a loop over "
-                f"{loops[-1].variable} that a block runs in order",
+                f"the loop over {node.variable}, which turns {node.extent} times, is in a loop "
+                f"over {loops[-1].variable} that a block runs in order",
                 "make the loop around it parallel, or let each block have one tile "
                 "(persistent: false)",
             )
