@@ -13,7 +13,7 @@ import numpy as np
 from septran import operators
 from septran.dtypes import is_float, numpy_dtype
 from septran.errors import LogicError, SepTranError
-from septran.fuzz import edits, gathers, nests, programs, scans, slices
+from septran.fuzz import edits, gathers, nested_products, nests, programs, scans, slices
 from septran.fuzz.choices import Choices, Trace
 from septran.fuzz.programs import EXTENTS, Input, RandomLogic
 from septran.fuzz.renaming import renamed
