@@ -30,6 +30,7 @@ FAMILIES = (
     programs.rows, programs.elementwise, programs.products, programs.chains, programs.moves,
     nests.grams, nests.scans, nests.statistics, nests.pairs, slices.slices, slices.windows,
     gathers.gathers, scans.prefixes, scans.parts, scans.scatters,
+    nested_products.nested_products,
 )  # fmt: skip
 _FREE: Mapping[str, tuple[str, ...]] = {
     "attention": ("M", "N"), "attention_bias": ("M", "N"), "attention_decode": ("N",),

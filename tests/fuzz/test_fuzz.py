@@ -68,7 +68,7 @@ def test_a_case_of_too_many_steps_gets_larger_tiles():
     from septran.fuzz.cases import MOST_STEPS, _steps, affordable
 
     tiles = dict.fromkeys(("block_M", "block_N", "block_K"), 1)
-    case = dataclasses.replace(make_case(10229), tunables=tiles)
+    case = dataclasses.replace(make_case(10247), tunables=tiles)
     assert case.kind == "products"
     assert _steps(case, case.tunables) > 30 * MOST_STEPS
     smaller = affordable(case)
@@ -121,7 +121,7 @@ def test_sums_that_pass_through_two_memories_are_drawn(monkeypatch, tmp_path):
         before, loop, after = hoist(self, loop, outer)
         return before, loop, after[::-1]
 
-    files = executors.CaseFiles.write(make_case(3_000_053), tmp_path)
+    files = executors.CaseFiles.write(make_case(3_001_396), tmp_path)
     assert executors._interpreter(files) <= 1
     monkeypatch.setattr(eliminate_copies._Elimination, "_hoist", forwards)
     with pytest.raises(LostWriteError):
