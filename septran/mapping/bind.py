@@ -98,6 +98,7 @@ def _meant(
     """Return those that are for this primitive, where the leaf uses several."""
     if len(used) == 1:
         return wanted
+    # A list without names of primitives is for whichever its instructions compute.
     kinds = [machine.instruction(s.value).primitive for s in wanted]
     own = [s for s, kind in zip(wanted, kinds, strict=True) if kind == primitive]
     return own if own or any(kind in used for kind in kinds) else wanted
@@ -126,6 +127,7 @@ def bind(
 
 
 def _default(machine: Machine, primitive: str) -> Iterator[Instruction]:
+    # Own instructions first; a fill or a copy is a map of one load, so map units can do it, too.
     for kind in dict.fromkeys((primitive, "map")):
         if kind == primitive or primitive in BY_MAP_UNITS:
             yield from (i for i in machine.instructions if i.primitive == kind)

@@ -150,6 +150,7 @@ def _staged(
         place = instance.mems[param.name].memory
         if place == outer[param.name]:
             continue
+        # Only what an asynchronous engine brings has several stages.
         moving = any(e.asynchronous for e in machine.engines_for(outer[param.name], place))
         stages = (
             caller.settings.get(PIPELINE).value if caller and moving and not param.writes else 1

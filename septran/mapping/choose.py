@@ -200,6 +200,7 @@ def tunable(
         if preference is not None:
             case = pick(preference, facts, name)
             if case is not None:
+                # A value written for this very task is not changed: not to fit is an error.
                 if not mapping.rules or scope.says(preference):
                     return Setting(case.value, preference.reason, case.where, exact=True)
                 value = capped(mapping, facts.task, name, case.value)
@@ -279,6 +280,7 @@ def _limit(facts: Facts, name: str) -> int | None:
         structure = facts.look()
     cut = structure.cut_by(name) if structure is not None else None
     blocked = facts.dims.get(last, max(extents, default=None)) if cut is None else cut
+    # Rounded up, as a tile of 64 is right for 33 rows: the rest is padding or masked.
     return None if blocked is None else 1 << max(0, blocked - 1).bit_length()
 
 
@@ -296,6 +298,7 @@ def _check_kind(name: str, found: Setting[TunableValue], default: TunableValue |
     if default is None:
         return
     wanted, is_kind = type(default), type(found.value)
+    # YAML writes 1.0 as 1; a bool is no integer here, though it is one in Python.
     if wanted is is_kind or (wanted is float and is_kind is int):
         return
     words = {int: "an integer", bool: "true or false", str: "a word", float: "a number"}

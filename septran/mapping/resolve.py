@@ -58,6 +58,7 @@ def resolve(
     work = _Resolution(tree, mapping)
     tree = replace(tree, root=work.visit(tree.root, None, None))
     instances = tuple(work.instances)
+    # An error of the whole tree goes before those of single leaves, which follow from it mostly.
     whole = unspread(tree, mapping.machine, instances, work.errors)
     raise_all([whole] if whole else work.errors or work.unbound)
     check_capacity(tree, mapping.machine, instances, work.decisions, mapping.few_stages)
@@ -120,6 +121,7 @@ class _Resolution:
 
     def visit(self, task: TaskNode, launch: Launch | None, caller: _Caller | None) -> TaskNode:
         """Resolve a task, then those that it launches; return it with its split leaves."""
+        # A leaf is first tried whole; if it is split, what the first try found is taken back.
         marks = {name: len(getattr(self, name)) for name in _COLLECTED}
         found = self._visited(task, launch, caller)
         if task.leaf and len(self.unbound) > marks["unbound"]:
@@ -174,6 +176,7 @@ class _Resolution:
             )
         except SepTranError as error:
             self.errors.append(error)
+            # The tasks below are resolved all the same: all mistakes are found at once.
             scope = Scope(None, (), caller.scope if caller else None)
         instance = _Task(self, task, launch, caller, scope, facts).resolve()
         if scope.instance is not None:
@@ -231,6 +234,7 @@ class _Task:
             self.work.errors, self._parts,
         )  # fmt: skip
         mapped = memories.mapped()
+        # Placed twice: an instruction may demand memories only of tensors that no plan has placed.
         mapped |= self._demanded(proc, memories.placed(mapped))
         mems = memories.placed(mapped)
         if self.scope.instance is not None:
@@ -279,6 +283,7 @@ class _Task:
         for key in (REGISTERS, LAYOUTS, COPY):
             merged: dict[str, Setting[Any]] = {}
             for plan in self.scope.plans:
+                # The plan that comes first wins, entry by entry.
                 own = plan.table(key)
                 merged = {**(self._of_tensors(own) if key.entries == "tensor" else own), **merged}
             if key.entries == "tensor":
@@ -329,6 +334,7 @@ class _Task:
         return proc
 
     def _report_inherited(self, proc: str) -> None:
+        # A mapping by rules alone maps what it means to; one with instances may have missed a task.
         if not self.task.leaf and not self.scope.plans and self.work.mapping.instances:
             self.work.decide(
                 "decision",
