@@ -16,6 +16,7 @@ from septran.machine.schema import ENGINE, INSTRUCTION, MACHINE, MEMORY, PROCESS
 from septran.mapping.schema import INSTANCE, MAPPING, MATCH, RULE
 from septran.task import __all__ as language
 from septran.tile.passes import PASSES
+from septran.tile.passes.copies.instantiate import instantiate
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "README.zh.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
@@ -88,8 +89,17 @@ def test_the_mapping_page_names_every_key():
 
 
 def test_the_architecture_page_names_the_passes_in_order():
-    listed = re.findall(r"^\d+\. `(\w+)`", text("docs/architecture.md"), re.M)
-    assert listed == ["instantiate", *(p.__name__ for p in PASSES)]
+    """Each pass has its place in the order, below the heading of the folder that it is in."""
+    listed = text("docs/architecture.md").split("The passes by the folder")[1]
+    rows = re.findall(r"^(?:`(\w+)/`: .*|\| (\d+) \| `(\w+)` \|.*)$", listed, re.M)
+    folder, places = "", {}
+    for heading, place, name in rows:
+        folder = heading or folder
+        if name:
+            places[int(place)] = (name, folder)
+    passes = [instantiate, *PASSES]
+    names = [(each.__name__, each.__module__.split(".")[-2]) for each in passes]
+    assert places == dict(enumerate(names, start=1))
 
 
 def test_the_architecture_page_names_every_folder_and_file_in_its_place():
