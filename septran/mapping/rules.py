@@ -107,6 +107,7 @@ class Facts:
     def dtype(self) -> str:
         """The commonest element type of its tensors; the last parameter's among equals."""
         counts = Counter(self.dtypes.values())
+        # Of equally common ones the last: outputs come first in a signature, and inputs decide.
         most = max(counts.values(), default=0)
         return next((d for d in reversed(list(self.dtypes.values())) if counts[d] == most), "")
 
@@ -194,6 +195,7 @@ def matches(match: Match, facts: Facts, machine: Machine) -> bool:
         return False
     if match.variant and not facts.variant:
         return False
+    # A rule for all tasks would move fills and copies away from the task that needs them.
     if facts.builtin and not _particular(match):
         return False
     return (
@@ -244,6 +246,7 @@ def structure_matches(match: Match, structure: Structure | None) -> bool:
         (match.reduces, parts.reduces), (match.scans, parts.scans),
         (match.shared_right, structure.one_right),
     )  # fmt: skip
+    # The cheap answers first: `computed` and `turned` look through the whole draft.
     between = "reduction" if parts.reduction_between else "nothing"
     return (
         (not match.products or count in match.products)
@@ -319,6 +322,7 @@ def instance_for(
     the caller's instance. Raises MappingError where the mapping contradicts itself or leaves
     several to choose from.
     """
+    # A path without a slash is the entry's.
     last = path.rpartition("/")[2]
     if last == path:
         return _entry(mapping, names)

@@ -57,11 +57,13 @@ def _register(name: str, overload: Any, free: Sequence[bool], device: str, libra
     keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, word))
 
     def cast(x: Any, changeable: bool) -> Any:
+        # As torch: float64 is asked for by those who need it, and is left.
         lower = changeable and x.is_floating_point() and x.dtype is not torch.float64
         return x.to(torch.get_autocast_dtype(device)) if lower and x.device.type == device else x
 
     def run(_: Any, *arguments: Any, **named: Any) -> Any:
         tensors = [cast(x, f) for x, f in zip(arguments, free, strict=False)]
+        # Without the guard the call would come back here.
         with torch._C._ExcludeDispatchKeyGuard(keys):
             return overload(*tensors, *arguments[len(tensors) :], **named)
 

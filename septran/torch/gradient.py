@@ -109,6 +109,7 @@ def register_gradient(
                 "it under torch.no_grad()",
             )
         values = dict(zip(saved, ctx.saved_tensors, strict=True))
+        # Gradients that are missing were made zeros by autograd.
         values |= {f"d{n}": g for n, g in zip(outputs, grads, strict=True)}
         order = [s.name for s in ordered_scalars(signature)]
         scalars = dict(zip(order, ctx.scalars, strict=False))

@@ -139,6 +139,7 @@ def _register(
     library = make_library(space, "FRAGMENT")
     library.define(
         short + schema(signature, passed, changed),
+        # Inductor may not choose other strides for the inputs: those would be copied at each call.
         tags=(torch.Tag.needs_fixed_stride_order, torch.Tag.pt2_compliant_tag),
     )
     for device, kernel in kernels.items():
@@ -170,6 +171,7 @@ def _implementation(
     scalars = [s.name for s in ordered_scalars(kernel.signature)]
 
     def run(*arguments: Any, **named: Any) -> Any:
+        # Autograd has seen the call above this; a kernel refuses tensors that need a gradient.
         tensors = [x.detach() if x.requires_grad else x for x in arguments[:count]]
         named.update(zip(scalars, arguments[count:], strict=False))
         if not changed:
@@ -205,6 +207,7 @@ def _qualified(name: str | None, entry: Task) -> str:
         )
     known = _made.pop(qualified, None)
     if known is not None:
+        # A cell of a notebook that runs again; torch has no public way to take a definition back.
         known.library._destroy()
         return qualified
     space, _, short = qualified.partition("::")

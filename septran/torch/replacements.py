@@ -59,6 +59,7 @@ def attention(
     if attn_mask.dtype is torch.bool:
         hidden = torch.zeros_like(attn_mask, dtype=query.dtype)
         attn_mask = hidden.masked_fill_(~attn_mask, -math.inf)
+    # The operator's bias has all heads; a mask that heads share is repeated for them.
     bias = attn_mask.to(query.dtype).expand(shape).contiguous()
     return Replacement("attention_bias", (query, key, value, bias), flags)
 

@@ -226,12 +226,14 @@ class _Clockwork:
                     return
                 continue
             entries = lane.entries
+            # A queue of depth d takes entry k once entry k - d has started.
             place = len(entries) - lane.depth
             if place >= 0:
                 if place >= lane.head:
                     control.waits_for = lane
                     return
                 oldest = entries[int(place)]
+                # An entry leaves its place when it starts, which a flag at the head delays.
                 freed = start[oldest] + flag[oldest]
                 if freed > control.time:
                     self.full[n] = freed - control.time
@@ -245,6 +247,7 @@ class _Clockwork:
     def _synchronise(self, control: Control, n: int) -> bool:
         """Wait for the core's queues; whether the core may go on."""
         control.syncs = True
+        # Asked again by the lane that ends last.
         if any(lane.head < len(lane.entries) or lane.on_port for lane in control.lanes):
             return False
         control.syncs = False
@@ -285,6 +288,7 @@ class _Clockwork:
                     break
                 continue
             pipe = self.pipe[n]
+            # Commands of one pipe overlap: the next starts `lead` before the last one ends.
             at = lane.free if pipe >= 0 and pipe == lane.pipe else lane.done
             issued = self.issue[n]
             self.start[n] = at = (issued if issued > at else at) + self.late[n]
@@ -331,6 +335,7 @@ class _Clockwork:
         assert flag is not None
         sets = self.code[n] == SET
         mine, others = (flag.sets, flag.waits) if sets else (flag.waits, flag.sets)
+        # A set needs room: the wait `flag_depth` before it. A wait needs the set of its number.
         number = len(mine) - self.flag_depth if sets else len(mine)
         at, issued = lane.free, self.issue[n]
         self.start[n] = at = (issued if issued > at else at) + self.late[n]

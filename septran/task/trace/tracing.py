@@ -330,8 +330,10 @@ class Tracer:
                 f"tasks are nested {DEPTH} deep at {task.name}", where,
                 hint="a task that launches itself needs a variant that is a leaf",
             )  # fmt: skip
+        # The variant is chosen before the body is traced, as the body's tunables depend on it.
         body = self._chosen(task, site, where)
         if body is not task and site.path in self.drafts:
+            # A rule has looked at the task's own tasks; the variant's replace those.
             site.draft(body.variant)  # what it launches is now what is below
         return self.traced(body, site, views, keywords, where, homes)
 
@@ -360,6 +362,7 @@ class Tracer:
         )  # fmt: skip
         if self.drafting:
             return replace(node, cuts=tuple(frame.cuts))
+        # Checked for each task when it is complete: an error then names the innermost launch.
         check_scopes(node.body, frozenset(self.open))
         node = with_privileges(node, self.ranges)
         if self.check:
@@ -420,6 +423,7 @@ class Tracer:
             {n: v[2] for n, v in zip(names, views, strict=True)},
             caller.site.path if caller else None, where, dict(self.dims), "", dict(self.static),
             task.builtin,
+            # An entry has no homes: its parameters lie in themselves.
             homes=dict(zip(names, (home.view for home in homes), strict=False))
             or {n: View.whole(n, v[0], v[1]) for n, v in zip(names, views, strict=True)},
             ranges=self.ranges,
@@ -436,6 +440,7 @@ class Tracer:
         return math.prod(greatest(extent, self.ranges) for extent in extents) if extents else 0
 
     def _chosen(self, task: Task, site: LaunchSite, where: Location) -> Task:
+        # The rest of the choice is the mapping's.
         if task.base is not None:  # the author launches this very decomposition
             return task
         name = self.chooser.variant(site)
@@ -476,6 +481,7 @@ class Draft:
         body = self.task if own else self.task.variants.get(variant)
         if body is None:
             return None
+        # A task is launched once at each path, so its draft is made once.
         found = self.tracer.drafts.get(self.site.path) if own else None
         if found is not None:
             return found
