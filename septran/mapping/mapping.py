@@ -121,7 +121,7 @@ class Match:
     shared_right: bool | None = None
     window: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
-    turned: tuple[str, ...] = ()
+    transposed: tuple[str, ...] = ()
     when: Condition | None = None
 
     @property
@@ -130,7 +130,7 @@ class Match:
         flags = (
             self.order, self.masked, self.carried, self.reduces, self.scans, self.shared_right
         )  # fmt: skip
-        words = (self.products, self.between_products, self.window, self.computed, self.turned)
+        words = (self.products, self.between_products, self.window, self.computed, self.transposed)
         return any(words) or any(flag is not None for flag in flags)
 
     @property

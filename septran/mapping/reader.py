@@ -244,7 +244,7 @@ def _match(node: Node, named: Table[str, Condition]) -> Match:
         shared_right=_flag(node, "shared_right"),
         window=_words(node, "window"),
         computed=_words(node, "computed"),
-        turned=_words(node, "turned"),
+        transposed=_words(node, "transposed"),
         primitive=_words(node, "primitive"),
         level=tuple(0 if w == "entry" else int(w) for w in _words(node, "level")),
         parallel=None if loops is None else loops.text == "parallel",

@@ -246,7 +246,7 @@ def structure_matches(match: Match, structure: Structure | None) -> bool:
         (match.reduces, parts.reduces), (match.scans, parts.scans),
         (match.shared_right, structure.one_right),
     )  # fmt: skip
-    # The cheap answers first: `computed` and `turned` look through the whole draft.
+    # The cheap answers first: `computed` and `transposed` look through the whole draft.
     between = "reduction" if parts.reduction_between else "nothing"
     return (
         (not match.products or count in match.products)
@@ -255,7 +255,7 @@ def structure_matches(match: Match, structure: Structure | None) -> bool:
         and (match.order is None or (count > 0 and structure.products[0].order == match.order))
         and _are(match.window, lambda: {structure.window[0]} if structure.window else set())
         and _are(match.computed, lambda: structure.computed)
-        and _are(match.turned, lambda: structure.turned)
+        and _are(match.transposed, lambda: structure.transposed)
     )
 
 

@@ -72,7 +72,7 @@ _MATCH: dict[str, Field] = {
     "computed": Field(
         _OPERANDS, "the operands that are computed beforehand, as unpacked weights are, or none"
     ),
-    "turned": Field(_OPERANDS, "the operands that lie in memory as their transpose, or none"),
+    "transposed": Field(_OPERANDS, "the operands that lie in memory as their transpose, or none"),
     "when": Field(Formula(), "a condition over dimensions, flags, extents, structure, dtype"),
 }
 _WITHIN = "a task that launches it, directly or through others, by name or by a match of its own"

@@ -5,7 +5,7 @@ SimulationError          SEP550  any of the below
 ├── BoundsError          SEP552  an address outside its memory, or not aligned
 ├── UnwrittenBytesError  SEP553  a read of bytes that nobody has written
 ├── HazardError          SEP554  two commands use the same bytes and nothing orders them
-├── StuckError           SEP555  queues that wait for each other, or for nobody
+├── SimulatedDeadlockError           SEP555  queues that wait for each other, or for nobody
 ├── FlagError            SEP556  flags that are still set at the end
 └── OverlapError         SEP557  a temporary of the vector unit where a buffer is
 """
@@ -45,7 +45,7 @@ class HazardError(SimulationError):
     code = "SEP554"
 
 
-class StuckError(SimulationError):
+class SimulatedDeadlockError(SimulationError):
     """Queues or control cores that wait for what never happens."""
 
     code = "SEP555"

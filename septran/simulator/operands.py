@@ -305,8 +305,8 @@ def _matrix(
     item = ITEM_BYTES[types]
     n, m, stride = group[rows], group[columns], group[f"{name}_stride"]
     if name != "c":
-        turned = group[f"{name}_transposed"] != 0
-        n, m = np.where(turned, m, n), np.where(turned, n, m)
+        transposed = group[f"{name}_transposed"] != 0
+        n, m = np.where(transposed, m, n), np.where(transposed, n, m)
     adds = group["accumulate"] != 0
     if form.kind == "fractal":
         high, wide = form.parameters

@@ -155,7 +155,7 @@ def _near(name: str, value: Any) -> tuple[Candidate, ...]:
     return tuple(sorted(powers | {value}))
 
 
-def turned(text: str, knob: Knob, value: Candidate) -> str:
+def with_knob(text: str, knob: Knob, value: Candidate) -> str:
     """The text with another value at a knob's place; all else, comments too, stays."""
     lines = text.splitlines(keepends=True)
     line = lines[knob.line - 1]

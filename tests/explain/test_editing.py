@@ -8,7 +8,7 @@ import septran
 from septran.errors import SepTranError
 from septran.mapping.loader import load_mapping
 from septran.mapping.tune import settled
-from septran.views.editing import draft, mapping_source, turned
+from septran.views.editing import draft, mapping_source, with_knob
 
 
 def explained(mapping):
@@ -59,7 +59,7 @@ def test_a_mistake_of_the_logic_is_told_without_a_line():
 def test_turning_a_knob_changes_its_value_and_nothing_else(name):
     for knob in (k for k in drafted(SHIPPED).knobs if k.name == name):
         value = next(v for v in knob.values if v != knob.value)
-        text = turned(SHIPPED, knob, value)
+        text = with_knob(SHIPPED, knob, value)
         pairs = zip(SHIPPED.splitlines(), text.splitlines(), strict=True)
         changed = [(a, b) for a, b in pairs if a != b]
         assert len(changed) == 1

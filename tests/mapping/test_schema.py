@@ -87,7 +87,7 @@ def test_the_page_names_what_rules_know_of_structure():
         "scans",
         "window",
     }
-    assert keys | {"shared_right", "computed", "turned"} <= said
+    assert keys | {"shared_right", "computed", "transposed"} <= said
     assert {name.rpartition(".")[2] for name in NAMES} <= {w.rpartition(".")[2] for w in said}
 
 

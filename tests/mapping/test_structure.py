@@ -115,7 +115,7 @@ def test_tiles_side_by_side_are_no_window(operator):
 @pytest.mark.parametrize(("trans_b", "turned"), [(True, {"right"}), (False, set())])
 def test_a_transposed_operand_is_turned(trans_b, turned):
     found = structures("gemm", {"trans_b": trans_b}, M=8, N=64, K=64)
-    assert found["gemm"].turned == found["gemm_core"].turned == turned
+    assert found["gemm"].transposed == found["gemm_core"].transposed == turned
 
 
 def procs(bench, match, head="", **more):
@@ -141,7 +141,7 @@ def procs(bench, match, head="", **more):
         ("{window: right}", []),
         ("{computed: none, order: [sum]}", ["product/block"]),
         ("{computed: right}", []),
-        ("{turned: none, order: [sum]}", ["product/block"]),
+        ("{transposed: none, order: [sum]}", ["product/block"]),
         ("{order: [sum], when: product.rows == 64 and product.columns == 64}", ["product/block"]),
         ("{level: entry, when: product.sum == 96 and product.rows == 128}", ["product"]),
         ("{order: [sum], when: second.rows > 0}", []),

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.dsa_simulator import gemm_stream
 from septran.machine.loader import load_machine
-from septran.simulator import HazardError, StuckError, simulate
+from septran.simulator import HazardError, SimulatedDeadlockError, simulate
 from septran.simulator.commands import memory_address
 from septran.simulator.timing.random_delays import VARIABLE
 
@@ -59,7 +59,7 @@ def test_each_wait_of_a_gemm_is_missed(gemm, seed):
         pairs += list(zip(sets, waits, strict=True))[:-1]
     dropped = pairs[int(np.random.default_rng(seed).integers(len(pairs)))]
     parameters = [a, b, np.zeros((128, 128), np.float32)]
-    with pytest.raises((HazardError, StuckError)):
+    with pytest.raises((HazardError, SimulatedDeadlockError)):
         simulate(machine, np.delete(stream, dropped), parameters, adversary=seed)
 
 

@@ -10,8 +10,8 @@ from septran.simulator import (
     FlagError,
     HazardError,
     SimulatedBoundsError,
+    SimulatedDeadlockError,
     SimulationError,
-    StuckError,
     TemporaryOverlapError,
     UnwrittenBytesError,
     simulate,
@@ -466,7 +466,7 @@ def test_flags_have_numbers_and_two_queues(toy, new_script):
 def test_a_wait_without_a_set_is_a_deadlock(toy, script):
     script.wait(IN, MMA, 3)
     script.add("sync")
-    error = refuses(StuckError, toy, script, "deadlock")
+    error = refuses(SimulatedDeadlockError, toy, script, "deadlock")
     assert "#0 dsa.wait_flag on MMA (line 1) waits for flag 3 from dma_in to MMA" in str(error)
     assert "core 0 at #1 dsa.sync on the control core (line 2) waits for its queues" in str(error)
 
@@ -474,13 +474,20 @@ def test_a_wait_without_a_set_is_a_deadlock(toy, script):
 def test_a_flag_set_too_often_is_a_deadlock(toy, script):
     script.set(IN, MMA)
     script.set(IN, MMA)
-    refuses(StuckError, toy, script, "waits for room in flag 0 from dma_in to MMA, which is full")
+    refuses(
+        SimulatedDeadlockError,
+        toy,
+        script,
+        "waits for room in flag 0 from dma_in to MMA, which is full",
+    )
 
 
 def test_a_core_that_never_comes_to_the_barrier_is_named(cores, new_script):
     first = new_script(0)
     first.add("barrier")
-    with pytest.raises(StuckError, match=r"core 0 at #0 dsa.barrier .* waits for the other cores"):
+    with pytest.raises(
+        SimulatedDeadlockError, match=r"core 0 at #0 dsa.barrier .* waits for the other cores"
+    ):
         simulate(cores, first.stream(), [])
 
 
@@ -488,7 +495,7 @@ def test_a_full_queue_behind_a_missing_flag_is_a_deadlock(toy, script):
     script.wait(MMA, IN)
     for _ in range(6):
         script.load(0, 0, 1, 64)
-    refuses(StuckError, toy, script, "core 0 at #4 .* waits for a place in that queue")
+    refuses(SimulatedDeadlockError, toy, script, "core 0 at #4 .* waits for a place in that queue")
 
 
 def test_a_flag_that_stays_set_is_found(toy, script):

@@ -10,7 +10,7 @@ from typing import Any
 
 from septran.errors import SepTranError
 from septran.mapping.tune import settled
-from septran.views.editing import EditedText, Explain, Knob, draft, turned
+from septran.views.editing import EditedText, Explain, Knob, draft, with_knob
 from septran.views.links import linked, linked_data
 from septran.views.pictures.html import Markup, code, panel, strong
 from septran_widgets.view import View
@@ -81,7 +81,7 @@ class Editor(View):
         if knob.tuned:
             self._point[knob.name] = tuple(value) if isinstance(value, list) else value
         else:
-            text = turned(text, knob, value)
+            text = with_knob(text, knob, value)
         self._update(text)
         return text
 

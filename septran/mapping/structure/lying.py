@@ -57,7 +57,7 @@ def window_of(product: Product, role: str, around: Surroundings) -> Window | Non
     return None
 
 
-def is_turned(product: Product, role: str, around: Surroundings) -> bool:
+def is_transposed(product: Product, role: str, around: Surroundings) -> bool:
     """Whether an operand's neighbours in memory are not its neighbours in a row of it."""
     wanted = "columns" if role in ("right", "result") else "sum"
     for place in product.operands[role].places:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from septran.mapping.structure.lying import (
     Surroundings,
     Window,
-    is_turned,
+    is_transposed,
     summed_last,
     window_of,
 )
@@ -64,11 +64,11 @@ class Structure:
         )
 
     @functools.cached_property
-    def turned(self) -> frozenset[str]:
+    def transposed(self) -> frozenset[str]:
         """The operands that lie in memory as their transpose, of any product."""
         return frozenset(
             role for p in self.products for role in ("left", "right")
-            if is_turned(p, role, self.around)
+            if is_transposed(p, role, self.around)
         )  # fmt: skip
 
     @functools.cached_property

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from septran.simulator.errors import StuckError
+from septran.simulator.errors import SimulatedDeadlockError
 from septran.simulator.stream import BARRIER, SET, Stream
 from septran.simulator.timing.costs import Costs
 from septran.simulator.timing.memory_port import Port
 from septran.simulator.timing.random_delays import Delays
 
 
-def stuck(stream: Stream, controls: Sequence[Control]) -> StuckError:
+def deadlock(stream: Stream, controls: Sequence[Control]) -> SimulatedDeadlockError:
     """The report: every queue and control core that waits, and for what."""
     lines = []
     for control in controls:
@@ -36,7 +36,7 @@ def stuck(stream: Stream, controls: Sequence[Control]) -> StuckError:
             if stream.queue[n] >= 0:
                 what = "a place in that queue"
             lines.append(f"core {control.core} at {stream.describe(n)} waits for {what}")
-    return StuckError(
+    return SimulatedDeadlockError(
         "deadlock: " + "; ".join(lines),
         hint="every wait_flag needs one set_flag of the same queues and number before it",
     )
@@ -81,7 +81,7 @@ class CountingFlag:
     sets: list[tuple[int, int]] = field(default_factory=list)
     """(time, command)."""
     waits: list[tuple[int, int]] = field(default_factory=list)
-    stuck: list[RunningQueue] = field(default_factory=list)
+    blocked: list[RunningQueue] = field(default_factory=list)
     """Queues at whose head it cannot be set or waited for yet."""
 
 
@@ -119,7 +119,7 @@ class Control:
 
 
 def time(stream: Stream, cost: Costs, delays: Delays) -> Timing:
-    """Work out the whole schedule; raises StuckError where it has no end."""
+    """Work out the whole schedule; raises SimulatedDeadlockError where it has no end."""
     return _Clockwork(stream, cost, delays).run()
 
 
@@ -197,7 +197,7 @@ class _Clockwork:
                 break
             self._arrived(*done)
         if len(self.order) < self.size:
-            raise stuck(self.stream, self.controls)
+            raise deadlock(self.stream, self.controls)
         clock = max((control.time for control in self.controls), default=0)
         left = tuple(flag.sets[len(flag.waits)][1] for flag in self.flags if _left(flag))
         return Timing(
@@ -341,7 +341,7 @@ class _Clockwork:
         self.start[n] = at = (issued if issued > at else at) + self.late[n]
         if number >= 0:
             if number >= len(others):
-                flag.stuck.append(lane)
+                flag.blocked.append(lane)
                 return False
             open_at, other = others[number]
             self.pairs.append((other, n))
@@ -357,9 +357,9 @@ class _Clockwork:
         mine.append((end, n))
         lane.head += 1
         self.order.append(n)
-        if flag.stuck:
-            self.ready += flag.stuck
-            flag.stuck.clear()
+        if flag.blocked:
+            self.ready += flag.blocked
+            flag.blocked.clear()
         return True
 
 

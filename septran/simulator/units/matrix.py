@@ -81,8 +81,8 @@ def _operand(
 ) -> Callable[[], Array]:
     """Return what gives the matrix in the type that is summed in."""
     assert isinstance(call.unit, Instruction)
-    turned = call.value(f"{name}_transposed") != 0
-    stored = shape[::-1] if turned else shape
+    transposed = call.value(f"{name}_transposed") != 0
+    stored = shape[::-1] if transposed else shape
     kind, stride, place = TYPES[call.value("type")], call.value(f"{name}_stride"), call.place(name)
     form = layout(call.unit, name.upper())
     if form.kind == "fractal":
@@ -93,15 +93,15 @@ def _operand(
                 tiles.shape[0] * tiles.shape[2], tiles.shape[1] * tiles.shape[3]
             )[: stored[0], : stored[1]]
             plain = plain.astype(summed)
-            return plain.T if turned else plain
+            return plain.T if transposed else plain
 
         return gather
     if kind == summed:
         view = views.view(place, kind, stored, (stride, kind.itemsize))
-        view = view.T if turned else view
+        view = view.T if transposed else view
         return lambda: view
     kept = views.keep(place, kind, (stored[0], stored[1]), stride, summed)
-    if turned:
+    if transposed:
         return lambda: kept.get().T
     return kept.get
 

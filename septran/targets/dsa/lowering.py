@@ -35,7 +35,7 @@ from septran.targets.dsa.steps import (
     private,
     workspaces,
 )
-from septran.targets.dsa.transposed_operands import turned
+from septran.targets.dsa.transposed_operands import transpose_operands
 from septran.targets.dsa.vectors import emit_map, emit_scan
 from septran.targets.index_width import index_dtype
 from septran.targets.lower.indices import Indices
@@ -70,7 +70,7 @@ EMITTERS: Mapping[str, Callable[[Context, Compute, int], None]] = {
 def lower_program(program: TileProgram) -> Any:
     """The PrimFunc of `program`; raises TargetError with the origin of the node."""
     # Before workspaces are counted: a transposed buffer has the same bytes, but other runs.
-    program = turned(program)
+    program = transpose_operands(program)
     extra = workspaces(program)
     writer = Writer(index_dtype(program, (size for _, size in extra)))
     core = tirx.Var(writer.name("core"), "int32")

@@ -25,11 +25,13 @@ def emit_gemm(context: Context, node: Compute, queue: int) -> None:
             message = f"{node.instruction} takes no zeros from outside of {operand.region.buffer}"
             raise unsupported(node.origin, message, HINT)
         _check_blocks(context, node, name, operand)
-    c_stride, c_turned = _stride(node, c)
-    a_stride, a_turned = _stride(node, a)
-    b_stride, b_turned = _stride(node, b)
-    if c_turned:
-        raise unsupported(node.origin, f"{node.instruction} cannot write {node.operands[0]} turned")
+    c_stride, c_transposed = _stride(node, c)
+    a_stride, a_transposed = _stride(node, a)
+    b_stride, b_transposed = _stride(node, b)
+    if c_transposed:
+        raise unsupported(
+            node.origin, f"{node.instruction} cannot write {node.operands[0]} transposed"
+        )
     context.command(
         "mma",
         queue,
@@ -37,10 +39,10 @@ def emit_gemm(context: Context, node: Compute, queue: int) -> None:
         c_stride=c_stride,
         a=a.at({}),
         a_stride=a_stride,
-        a_transposed=int(a_turned),
+        a_transposed=int(a_transposed),
         b=b.at({}),
         b_stride=b_stride,
-        b_transposed=int(b_turned),
+        b_transposed=int(b_transposed),
         m=c.region.valid[0],
         n=c.region.valid[1],
         k=a.region.valid[1],
@@ -81,10 +83,10 @@ def _stride(node: Compute, operand: Access) -> tuple[int, bool]:
         return _fractal(node, operand)
     slopes = [operand.slope(n) if operand.affine(n) else None for n in range(2)]
     extents = region.shape
-    for rows, cols, turned in ((0, 1, False), (1, 0, True)):
+    for rows, cols, transposed in ((0, 1, False), (1, 0, True)):
         row, col = slopes[rows], slopes[cols]
         if (col == 1 or extents[cols] == 1) and (row is not None or extents[rows] == 1):
-            return (row or 0) * item, turned
+            return (row or 0) * item, transposed
     raise unsupported(
         node.origin,
         f"{node.instruction} takes rows of contiguous elements, and {region} has none",
@@ -96,10 +98,10 @@ def _fractal(node: Compute, operand: Access) -> tuple[int, bool]:
     region, buffer = operand.region, operand.storage.buffer
     high, wide = buffer.layout.parameters
     row, col = region.index[-2:]
-    turned = bool(row.coefficient(axis(1)))
-    axes = (axis(1), axis(0)) if turned else (axis(0), axis(1))
+    transposed = bool(row.coefficient(axis(1)))
+    axes = (axis(1), axis(0)) if transposed else (axis(0), axis(1))
     for entry, variable, size in ((row, axes[0], high), (col, axes[1], wide)):
         if (entry - Index.of(variable)) % size != Index():
             raise unsupported(node.origin, f"{region} does not begin at a block of {buffer.layout}")
     pitch = -(-buffer.shape[-1] // wide) * high * wide * operand.storage.item
-    return pitch, turned
+    return pitch, transposed

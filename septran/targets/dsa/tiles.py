@@ -1,6 +1,6 @@
 """Tensor expressions as operations on tiles of rows and columns, with their temporaries.
 
-An expression is turned into a list of vector commands for one strip: some rows by some
+An expression becomes a list of vector commands for one strip: some rows by some
 columns, whose first ones are the indices `ROW` and `COL`. The list depends only on how
 large a strip is at most, so that the largest strip whose temporaries fit can be found
 before anything is written.
@@ -76,7 +76,7 @@ class Operation:
     rows: bool
     cols: bool
     numbers: tuple[tuple[str, Any], ...]
-    turned: bool = False
+    transposed: bool = False
     """Whether the strip's rows are what the command calls columns."""
 
     def emit(self, context: Context, queue: int, rows: Index, cols: Index) -> None:
@@ -90,7 +90,7 @@ class Operation:
             del arguments["dst_col"]
         arguments["rows"] = rows if self.rows else 1
         arguments["cols"] = cols if self.cols else 1
-        if self.turned:
+        if self.transposed:
             arguments["rows"], arguments["cols"] = arguments["cols"], arguments["rows"]
         if "value" in arguments:
             dtype = DTYPES[arguments["type"]]
@@ -266,12 +266,12 @@ class Planner:
         if not moving:
             return self.cast(UniformValue(at, "int64"), expr.dtype)
         found = self.fresh("int64", rows=moving == [ROW], cols=moving == [COL])
-        # Rows are numbered as the columns of a tile that is turned.
-        turned = replace(found, row=found.col, col=found.row) if found.rows else found
+        # Rows are numbered as the columns of a tile that is transposed.
+        transposed = replace(found, row=found.col, col=found.row) if found.rows else found
         step = (slope(entries[0], own) or 0) if entries else 0
         start = at if step == 1 else Index()
-        self.operation("iota", "int64", {"dst": turned}, start=start)
-        self.operations[-1] = replace(self.operations[-1], turned=found.rows)
+        self.operation("iota", "int64", {"dst": transposed}, start=start)
+        self.operations[-1] = replace(self.operations[-1], transposed=found.rows)
         for function, number in (("multiply", step), ("add", at)):
             if step != 1:
                 tiles = {"dst": found, "x": found}

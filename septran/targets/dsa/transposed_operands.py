@@ -1,4 +1,4 @@
-"""Operands that arrive by engines that cannot transpose: kept as they come, and read turned.
+"""Operands that arrive by engines that cannot transpose: kept as they come, and read transposed.
 
 Where a tile of ``A.T`` is copied by an engine that moves contiguous rows only, the copy would
 go element by element. If a matrix product is all that reads it, the buffer holds the tile the
@@ -26,12 +26,12 @@ from septran.tile.nodes import (
 )
 
 
-def turned(program: TileProgram) -> TileProgram:
-    """`program` with such buffers turned."""
-    names = _turned(program)
+def transpose_operands(program: TileProgram) -> TileProgram:
+    """`program` with such buffers transposed."""
+    names = _to_transpose(program)
     if not names:
         return program
-    buffers = tuple(_turn_buffer(b) if b.name in names else b for b in program.buffers)
+    buffers = tuple(_transposed_buffer(b) if b.name in names else b for b in program.buffers)
 
     def region(of: Region) -> Region:
         if of.tensor not in names:
@@ -52,13 +52,13 @@ def turned(program: TileProgram) -> TileProgram:
     return replace(program, buffers=buffers, body=rewrite(program.body, change))
 
 
-def _turn_buffer(buffer: Buffer) -> Buffer:
+def _transposed_buffer(buffer: Buffer) -> Buffer:
     shape = buffer.shape
     return replace(buffer, shape=(*shape[:-2], shape[-1], shape[-2]))
 
 
-def _turned(program: TileProgram) -> frozenset[str]:
-    """The buffers to turn: first those that a transposed copy fills, then what these fill."""
+def _to_transpose(program: TileProgram) -> frozenset[str]:
+    """The buffers to transpose: first those that a transposed copy fills, then what these fill."""
     buffers = {b.name: b for b in program.buffers}
     # A buffer may be transposed only if all that it is copied to may: the greatest such set.
     able = {name for name in buffers if _able(program, buffers[name])}
@@ -70,14 +70,14 @@ def _turned(program: TileProgram) -> frozenset[str]:
     found: set[str] = set()
     while True:
         # Of these, the ones worth it: filled across, or from one that is transposed already.
-        more = {name for name in able - found if _comes_turned(program, name, buffers, found)}
+        more = {name for name in able - found if _comes_transposed(program, name, buffers, found)}
         if not more:
             return frozenset(found)
         found |= more
 
 
 def _able(program: TileProgram, buffer: Buffer) -> bool:
-    """Whether a buffer may be turned, as far as it is concerned alone."""
+    """Whether a buffer may be transposed, as far as it is concerned alone."""
     plain = buffer.layout.kind in ("row", "fractal") and len(buffer.shape) == 2
     # Fractals of m x n would become n x m, which the matrix unit does not read.
     square = len(set(buffer.layout.parameters)) <= 1
@@ -96,7 +96,7 @@ def _closed(program: TileProgram, name: str, able: set[str]) -> bool:
     return any(r.buffer == name for n in nodes(program.body) for r in reads(n))
 
 
-def _comes_turned(
+def _comes_transposed(
     program: TileProgram, name: str, buffers: Mapping[str, Buffer], found: set[str]
 ) -> bool:
     """Whether every copy into a buffer would go element by element."""

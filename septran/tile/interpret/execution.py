@@ -361,7 +361,7 @@ class Execution:
             # A round ends with the first thread that makes progress, so the order of `waiting` is
             # a strict priority. If none does, all are blocked, and the caller decides whether
             # others can go on.
-            stuck: list[Blocked] = []
+            halted: list[Blocked] = []
             for run in list(waiting):
                 try:
                     blocked = next(run)
@@ -370,9 +370,9 @@ class Execution:
                     break
                 if not blocked:
                     break
-                stuck += blocked
+                halted += blocked
             else:
-                yield tuple(stuck)
+                yield tuple(halted)
                 continue
             yield ()
         self.effects.join(parent, children)

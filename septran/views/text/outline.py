@@ -62,8 +62,8 @@ def view_text(view: View, known: Extents) -> str:
         order.append(n)
     if sorted(order) != list(range(view.rank)):
         return str(view)
-    turned = "" if order == sorted(order) else ".T" if len(order) == 2 else f".transpose{order}"
-    return view.tensor + ("" if set(parts) <= {":"} else f"[{', '.join(parts)}]") + turned
+    suffix = "" if order == sorted(order) else ".T" if len(order) == 2 else f".transpose{order}"
+    return view.tensor + ("" if set(parts) <= {":"} else f"[{', '.join(parts)}]") + suffix
 
 
 @dataclass(frozen=True)

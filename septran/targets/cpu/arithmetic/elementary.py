@@ -116,7 +116,7 @@ def _circular(name: str, quarters: int) -> Callable[[Writer, Expr], Expr]:
 
     def function(writer: Writer, x: Expr) -> Expr:
         def plain() -> Expr:
-            return _turned(writer, x, quarters)
+            return _by_quarters(writer, x, quarters)
 
         def careful() -> Expr:
             return simd.call("float32", lanes_of(x), f"llvm.{name}", x)
@@ -126,7 +126,7 @@ def _circular(name: str, quarters: int) -> Callable[[Writer, Expr], Expr]:
     return function
 
 
-def _turned(writer: Writer, x: Expr, quarters: int) -> Expr:
+def _by_quarters(writer: Writer, x: Expr, quarters: int) -> Expr:
     """The sine of x and some quarters of a turn, of magnitudes up to `_FARTHEST`."""
     biased = writer.bind("n", simd.fma(x, like(x, 2 / math.pi), like(x, MAGIC)))
     n = writer.bind("n", biased - like(x, MAGIC))

@@ -34,7 +34,7 @@ def choose_transposes(program: TileProgram) -> TileProgram:
         if why is None:
             continue
         where = buffer.origin.mapping if buffer.origin else None
-        program = _turned(program, buffer)
+        program = _with_transposed(program, buffer)
         message = f"{buffer.name} is held with its axes exchanged: {why}"
         program = program.remark(Remark("decision", buffer.name, message, None, where, NAME))
     return program
@@ -61,9 +61,9 @@ def _reason(program: TileProgram, buffer: Buffer) -> str | None:
 def _whole_rows(program: TileProgram, buffer: Buffer, users: Sequence[Node]) -> str | None:
     """Return the reason if an engine can copy it only with its axes exchanged; else None."""
     copies = [n for n in users if isinstance(n, Copy) and n.target.buffer == buffer.name]
-    turned = _turned(program, buffer)
+    transposed = _with_transposed(program, buffer)
     mine = [_refused(program, c) for c in copies]
-    its = [_refused(turned, c) for c in _copies(turned, buffer.name)]
+    its = [_refused(transposed, c) for c in _copies(transposed, buffer.name)]
     if copies and all(mine) and not any(its):
         return f"so it lies in its source, and {copies[0].engine} moves whole rows"
     return None
@@ -100,7 +100,7 @@ def _copies(program: TileProgram, name: str) -> list[Copy]:
     return [n for n in nodes(program.body) if isinstance(n, Copy) and n.target.buffer == name]
 
 
-def _turned(program: TileProgram, buffer: Buffer) -> TileProgram:
+def _with_transposed(program: TileProgram, buffer: Buffer) -> TileProgram:
     """Return the program with the buffer's axes exchanged wherever it is used."""
 
     def region(old: Region) -> Region:
@@ -117,6 +117,6 @@ def _turned(program: TileProgram, buffer: Buffer) -> TileProgram:
             case _:
                 return (node,)
 
-    turned = replace(buffer, shape=(buffer.shape[1], buffer.shape[0]))
-    buffers = tuple(turned if b.name == buffer.name else b for b in program.buffers)
+    transposed = replace(buffer, shape=(buffer.shape[1], buffer.shape[0]))
+    buffers = tuple(transposed if b.name == buffer.name else b for b in program.buffers)
     return replace(program, buffers=buffers, body=rewrite(program.body, change))

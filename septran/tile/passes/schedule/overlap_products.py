@@ -125,7 +125,7 @@ class _Overlaps:
         what = f"{_first(parts.head)} of the next {loop.variable} is issued before "
         what += f"{_last(parts.tail)} of this one is waited for"
         self.done.append(self.remark("decision", loop, what))
-        return self.turned(loop, parts)
+        return self.rotated(loop, parts)
 
     def parts(self, loop: For) -> _Parts | str:
         """Return the three parts of the loop's body, or why it has none."""
@@ -152,7 +152,7 @@ class _Overlaps:
         return any(isinstance(n, Compute) and dict(n.attributes).get(FIRST) == name
                    for n in nodes(body))  # fmt: skip
 
-    def turned(self, loop: For, parts: _Parts) -> tuple[Node, ...]:
+    def rotated(self, loop: For, parts: _Parts) -> tuple[Node, ...]:
         """Return the prologue, the steady loop, and the rest of the last iteration."""
         least = loop.extent.bounds(self.known)[0]
         # Where the loop may have no iteration, prologue and epilogue are loops of at most one.
