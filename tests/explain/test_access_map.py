@@ -67,3 +67,9 @@ def test_the_data_is_json_and_a_block_that_is_not_there_is_named(program):
         access_map(program, **{name: extent})
     with pytest.raises(NoSuchBlockError, match="no block zz=0"):
         access_map(program, zz=0)
+
+
+def test_a_block_of_chosen_rows_is_shown():
+    sizes = {"T": 8, "V": 16, "D": 32}
+    program = septran.produce_stages("embedding", "dsa-sim", shapes=sizes).tile_program
+    assert access_map(program).to_dict()["steps"]

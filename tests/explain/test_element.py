@@ -158,3 +158,48 @@ def test_a_transposed_ragged_tile_is_turned_back():
     region = Region("X", (i * 4 + axis(1), Index.of(axis(0))), (3, 4), (Index.of(3), 6 - i * 4))
     assert located_in(region, (5, 2), {Var("i"): 1}) == [(2, 1)]
     assert located_in(region, (6, 2), {Var("i"): 1}) == []
+
+
+COUNTED = """
+from septran import task
+
+
+@task.define(leaf=True)
+def add(Y, X):
+    Y[:] = Y + X
+
+
+@task.define
+def sums(Y: task.Tensor["B", "D"], X: task.Tensor["L", "D"], n: task.Tensor["B", task.int32]):
+    for b in task.parallel_range(Y.shape[0]):
+        task.fill(Y[b], 0)
+        for k in task.sequential_range(task.count(n[b], most=X.shape[0])):
+            task.launch(add, Y[b], X[k])
+"""
+
+
+def test_rows_that_data_choose_are_supposed_to_come_in_turn():
+    sizes = {"T": 8, "V": 16, "D": 32}
+    program = septran.produce_stages("embedding", "dsa-sim", shapes=sizes).tile_program
+    journey = follow(program, "Y", (3, 2))
+    assert str(journey.copies[0].source) == "W[3, 2]"
+    assert "supposing that index holds 0, 1, 2, ... as rows" in str(journey)
+    assert "supposing that index" in journey.to_dict()["title"]
+    assert follow(program, "W", (3, 2)).copies
+    assert not follow(program, "W", (12, 2)).steps  # none of the eight chooses that row
+
+
+def test_iterations_that_data_count_are_supposed_to_be_the_most(tmp_path):
+    logic = tmp_path / "sums.py"
+    logic.write_text(COUNTED)
+    shapes = {"B": 2, "L": 5, "D": 8}
+    program = septran.produce_stages(logic, "dsa-sim", shapes=shapes).tile_program
+    journey = follow(program, "X", (4, 1))
+    assert journey.steps
+    assert "the most as counts" in str(journey)
+    assert len(follow(program, "Y", (0, 1)).steps) > 5
+
+
+def test_a_program_without_such_tensors_supposes_nothing(program):
+    at = (0,) * len(program.buffer(program.outputs[0]).shape)
+    assert follow(program, program.outputs[0], at).supposition == ""

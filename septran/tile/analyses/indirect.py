@@ -57,6 +57,26 @@ def counted(program: TileProgram) -> tuple[TileProgram, ...]:
     return tuple(map(with_trips, (*sorted(tops), None)))
 
 
+def supposed(program: TileProgram) -> TileProgram:
+    """The program as it runs if tensors of indices hold the rows in turn, and counts their most.
+
+    For who follows a program without its data: row n chooses row n, modulo how many there are.
+    """
+    if not indirect(program.body):
+        return program
+    extents = [node.extent for node in nodes(program.body) if isinstance(node, For)]
+    counts = {e for extent in extents for e in extent.elements()}
+
+    def stands(index: Index) -> Index:
+        return index.substitute({
+            e: Index.of(e.extent - 1) if e in counts else sum(e.at, Index()) % e.extent
+            for e in index.elements()
+        })  # fmt: skip
+
+    body = (change_indices(node, stands) for node in program.body)
+    return replace(program, body=tuple(body))
+
+
 def views(node: Node) -> tuple[View, ...]:
     """The regions that a node touches, and the views whose positions it computes with."""
     if not isinstance(node, Compute) or node.expression is None:

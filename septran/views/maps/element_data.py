@@ -20,8 +20,9 @@ MOST = 400
 def journey_data(journey: Journey) -> dict[str, Any]:
     """JSON-ready; what a click on another element needs is in it, too."""
     program = journey.program
+    where = f"{program.name} on {program.machine.name}"
     return {
-        "title": f"{program.name} on {program.machine.name}",
+        "title": ", ".join(filter(None, (where, journey.supposition))),
         "tensor": journey.tensor,
         "at": list(journey.at),
         "output": journey.output,
@@ -131,6 +132,7 @@ def journey_text(journey: Journey) -> str:
     name = f"{journey.tensor}[{', '.join(map(str, journey.at))}]"
     copies = len(journey.copies)
     lines = [f"{name} in {journey.program.name}: {copies} copies, {len(journey.steps)} steps"]
+    lines += [f"  {journey.supposition}"] if journey.supposition else []
     lines += [f"  task {path}" for path in tasks_of(journey)]
     for step in journey.steps[:MOST]:
         lines.append(f"  {_sentence(step)}  [{_addresses(step)}]  {_loops(step)}".rstrip())
@@ -148,6 +150,7 @@ def journey_panel(journey: Journey) -> Markup:
     more = len(journey.steps) - len(rows)
     return panel(
         join([strong(name), f" in {journey.program.name}: {len(journey.copies)} copies"]),
+        paragraph(journey.supposition) if journey.supposition else "",
         paragraph("tasks: ", mono(" → ".join(tasks_of(journey)))),
         table(("", "what happens", "bytes from the start of the memory", "indices", "why"), rows),
         paragraph(f"and {more} steps more") if more > 0 else "",

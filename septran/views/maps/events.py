@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from septran.errors import CallError
 from septran.ir.index import Range, Var, axis
+from septran.tile.analyses.indirect import supposed
 from septran.tile.analyses.loops import ranges, used, walk
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import Fill, Flight, Thread
@@ -46,7 +47,11 @@ class Event:
 
 
 def record(program: TileProgram, keep: Keep | None = None) -> tuple[Event, ...]:
-    """All copies and computations in an order in which they may run."""
+    """All copies and computations in an order in which they may run.
+
+    Where data choose rows or count iterations, the nodes are those of `supposed`.
+    """
+    program = supposed(program)
     recorder = _Recorder(program, keep or (lambda loop, values: None))
     Execution(program, recorder, Schedule.of("early")).run({})
     return tuple(recorder.events)
