@@ -408,6 +408,7 @@ def test_every_class_has_a_line():
         errors.UnknownTaskError, errors.NotInTaskError, errors.InferenceError, errors.LoadError,
         errors.SizeMismatchError, errors.PythonError, errors.UnknownConstructError,
         errors.TaskFunctionError, errors.NothingWrittenError, errors.IndexRangeError,
+        errors.CountRangeError,
     }  # fmt: skip
     assert every - set(MISTAKES) == elsewhere
 
