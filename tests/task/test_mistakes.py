@@ -398,8 +398,8 @@ def test_the_line_of_the_mistake(error, logic, raises_at):
 
 
 def test_every_class_has_a_line():
-    """Those that are missing here are raised below, in test_gather, test_inference, test_loader
-    and test_python_mistakes.
+    """Those that are missing here are raised below, in test_count, test_gather, test_inference,
+    test_loader and test_python_mistakes.
     """
     every = {
         c for c in vars(errors).values() if isinstance(c, type) and c.__module__ == errors.__name__

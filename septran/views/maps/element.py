@@ -175,6 +175,7 @@ class _Walk:
                     alive[_key(target)] = target
                     yield ElementEvent(event, "copy", source, target)
                 continue
+            # What a computation adds to, it reads as well.
             for region in node.operands[0 if node.accumulates else 1 :]:
                 for place in self._at(event, region, alive):
                     yield ElementEvent(event, "reads", place, None)
@@ -184,11 +185,13 @@ class _Walk:
         """Return what made the value: copies back to computations, and what those read."""
         wanted = {_key(end): end}
         steps: list[ElementEvent] = []
+        # Backwards in time, as only what was wanted by then can have made the value.
         for number in range(len(events) - 1, -1, -1):
             event = events[number]
             node = event.node
             target = node.target if isinstance(node, Copy) else node.operands[0]
             for place in list(self._at(event, target, wanted)):
+                # A target's map is one to one, so the first is the only one.
                 for local in self.local(event, target, place)[:1]:
                     if isinstance(node, Copy):
                         found = self._copied(event, place, local)
@@ -219,6 +222,7 @@ class _Walk:
         reads, operands = [], []
         for region in node.operands[1:]:
             ends = self._ends(event, region, local)
+            # Element by element: the value comes from the same place of the operand.
             if node.expression is not None and region.shape == node.operands[0].shape:
                 ends = (local, local)
                 reads.append(self.place(event, region, local))
@@ -226,6 +230,7 @@ class _Walk:
             homes = [self.home(events, number, end) for end in (first, last)]
             both = (homes[0], homes[1]) if homes[0] and homes[1] else None
             operands.append(ElementOperand(first, last, both))
+        # A sum's element is wanted on: earlier steps added to it, too.
         kept = node.accumulates and not _first(event)
         yield ElementEvent(event, "writes", None, place, tuple(operands)), reads, kept
 
@@ -320,6 +325,7 @@ def located_in(region: Region, at: Coordinates, values: Mapping[Var, int]) -> li
             if entry.evaluate(base) != wanted:
                 return []
             continue
+        # Axes that occur in one entry together (windows, merged axes) are searched together.
         shape = tuple(extents[n] for n in axes)
         renamed = entry.substitute({axis(n): axis(k) for k, n in enumerate(axes)})
         hits = (grid(renamed, shape, base) == wanted).nonzero()
@@ -334,6 +340,7 @@ def located_in(region: Region, at: Coordinates, values: Mapping[Var, int]) -> li
         for choice, extent in zip(choices, extents, strict=True)
     ]
     return [
+        # The axes' candidates one by one are too many where entries share axes: their pairs decide.
         local for local in itertools.product(*lists)
         if all(tuple(local[n] for n in axes) in found for axes, found in joint)
     ]  # fmt: skip

@@ -200,6 +200,7 @@ def covered(records: Iterable[TimelineRecord]) -> float:
     """The time in which at least one of them is going on."""
     total, reach = 0.0, 0.0
     for record in sorted(records, key=lambda r: r.start):
+        # Only what goes beyond what earlier bars have covered: overlaps count once.
         total += max(0.0, record.end - max(record.start, reach))
         reach = max(reach, record.end)
     return total
@@ -220,6 +221,7 @@ def _rows(
         lane = number[record.group, record.lane]
         until = free[lane]
         row = next((k for k, at in enumerate(until) if at <= record.start), len(until))
+        # A lane with hundreds of bars at one time would be taller than the page.
         row = min(row, DEEP - 1)
         if row == len(until):
             until.append(0.0)
@@ -234,6 +236,7 @@ def joined(
     records: Sequence[TimelineRecord], end: float, most: int = MOST
 ) -> tuple[TimelineRecord, ...]:
     """At most about `most` records: neighbours of a lane that are alike become one."""
+    # Far less than a pixel of any screen; four times more each round, until few enough are left.
     gap = end / 20_000
     found = tuple(records)
     while len(found) > most and gap < end:
