@@ -266,6 +266,7 @@ def positions(view: View, at: int, values: Mapping[Var, int]) -> Array:
 
 
 def _wide(kind: np.dtype[Any], wide: bool) -> np.dtype[Any]:
+    # Kind V is that of the narrow floats of ml_dtypes (bfloat16, float8).
     return np.dtype("float64") if wide and kind.kind in "fV" else kind
 
 

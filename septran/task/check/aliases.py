@@ -72,6 +72,7 @@ def _ordered(
     if _apart(a, b.substitute({v: Var(f"{v}'") for v in shared}), _doubled(ranges, shared)):
         return True
     used = {v for entry in a.index for v in entry.variables()}
+    # A loop of one iteration repeats nothing.
     repeated = {v for v in shared if ranges.get(v) != (0, 0)}
     if repeated and not (same and used.issuperset(repeated)):  # other iterations' elements
         return False
@@ -91,6 +92,7 @@ def _reads_before_writing(statement: Statement, written: str, read: str, ranges:
             # stored.
             return not any(isinstance(node, ex.Reduce) for node in ex.walk(value))
         case Primitive(name=name):
+            # These go element by element; a product reads elements again after it has stored some.
             return name in ("copy", "cast")
     return False
 

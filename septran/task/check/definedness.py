@@ -121,6 +121,7 @@ def missing_of(
             yes, no = of(expr.yes), of(expr.no)
             return joined(of(expr.condition), _selected(expr, yes, no, chosen))
         case ex.Reduce():
+            # One missing element along the axis is enough to make the result missing.
             inner = of(expr.operand)
             return None if inner is None else _some(inner.max(axis=expr.axis))
     return None
@@ -130,6 +131,7 @@ def joined(one: Array | None, other: Array | None) -> Array | None:
     """Return the elements that are missing in either of two operands."""
     if one is None or other is None:
         return other if one is None else one
+    # The maximum, as the marks of the interpreter of tile programs are numbers of reads.
     return np.maximum(one, other)
 
 

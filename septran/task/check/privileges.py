@@ -169,6 +169,7 @@ def _is_all(view: View, whole: View) -> bool:
     for n, entry in enumerate(view.index):
         own = next((m for m in range(view.rank) if entry == Index.of(axis(m))), None)
         if own is None:
+            # Index 0 is all of an axis of extent 1.
             if entry != Index() or whole.shape[n] != 1:
                 rest.append(n)
             continue
@@ -213,6 +214,7 @@ def _covered(written: list[View], whole: View) -> bool:
         if whole.valid[n] != Index.of(whole.shape[n]):  # only what spans a ragged axis counts
             written = [rest for v in written if (rest := _without(v, n, whole)) is not None]
             whole = replace(whole, **_dropped(whole, n, n))
+    # Not known counts as not covered: the parameter is then read, which is safe for the caller.
     if math.prod(whole.shape) > _COUNTED:
         return False
     done = np.zeros(whole.shape, dtype=bool)
@@ -261,9 +263,12 @@ def _union(view: View, loop: Loop, whole: _Whole) -> View | None:
     for variable, extent in zip(loop.variables, loop.extents, strict=True):
         where = [n for n, e in enumerate(view.index) if variable in e.variables()]
         if not where:
+            # Each iteration writes the same elements; where the loop may turn never, none for
+            # certain.
             if not (extent.is_constant and extent.constant > 0):
                 return None
             continue
+        # An index along two axes walks a diagonal, which covers neither of them.
         if len(where) > 1:
             return None
         grown = _grown(view, where[0], variable, extent, whole)

@@ -37,6 +37,7 @@ def check_races(task: TaskNode, ranges: Mapping[Var, Range]) -> None:
 
 
 def _check_loop(loop: Loop, ranges: Mapping[Var, Range]) -> None:
+    # A temporary that begins inside of the loop is another one in each iteration.
     private = {s.name for s in statements(loop.body) if isinstance(s, Allocate)}
     uses = [u for u in _uses(loop.body, ()) if u.access.view.tensor not in private]
     known = dict(ranges)
@@ -44,6 +45,7 @@ def _check_loop(loop: Loop, ranges: Mapping[Var, Range]) -> None:
         for variable, extent in (*zip(loop.variables, loop.extents, strict=True), *use.inner):
             known.setdefault(variable, (0, max(0, _top(extent, known) - 1)))
     for n, first in enumerate(uses):
+        # From `first` on: a use also meets itself in other iterations.
         for second in uses[n:]:
             written = first.access.writes or second.access.writes
             if written and first.access.view.tensor == second.access.view.tensor:
@@ -149,6 +151,7 @@ def _touches(atom: object, local: Mapping[Var, Range]) -> bool:
 
 def _enumerated_apart(loop: Loop, first: _Use, second: _Use, known: Mapping[Var, Range]) -> bool:
     """Return whether no element is shared, by enumerating all, up to `ENUMERATED` of them."""
+    # Loops further out would have to be enumerated as well: such cases stay undecided.
     outer = {
         v: 0
         for u in (first, second)
@@ -159,6 +162,7 @@ def _enumerated_apart(loop: Loop, first: _Use, second: _Use, known: Mapping[Var,
     if outer or any(not e.is_constant for e in loop.extents):
         return False
     writers: dict[tuple[int, ...], tuple[int, ...]] = {}
+    # A use that is compared with itself is enumerated once.
     uses = sorted({id(u): u for u in (first, second)}.values(), key=lambda u: not u.access.writes)
     left = ENUMERATED
     for use in uses:  # those that write come first

@@ -119,6 +119,7 @@ class ChannelState:
             raise located(
                 ProtocolError, f"fill {number} of {self.name} is committed twice", node.origin
             )
+        # The first fill of each stage finds an empty slot, which needs no acquire.
         needs_slot = self.acquires and number >= self.channel.stages
         # The slot must have been acquired before the first copy into it was issued.
         if needs_slot and self.acquired.get(number, self.clock + 1) > self.open.began:
@@ -127,6 +128,7 @@ class ChannelState:
                 f"fill {number} of {self.name} goes into a slot that was not acquired",
                 node.origin,
             )
+        # A channel of stores carries copies out of its buffers, so sources count as well.
         moved = {b for f in self.open.flights for b in (f.copy.target.buffer, f.copy.source.buffer)}
         missing = [b for b in self.channel.buffers if b not in moved]
         if missing:
@@ -142,6 +144,7 @@ class ChannelState:
 
     def free(self, number: int) -> bool:
         """Return whether the slot of fill `number` may be filled (again)."""
+        # Slots are taken in turn: fill n goes where fill n - stages was.
         before = self.fills.get(number - self.channel.stages)
         if number < self.channel.stages:
             return True
@@ -213,6 +216,7 @@ class ChannelState:
 
 
 def _any(threads: list[Thread], thread: Thread) -> bool:
+    # What the body around a thread has waited for or released counts for the thread, too.
     return any(t in threads for t in thread.line())
 
 

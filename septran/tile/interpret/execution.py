@@ -188,6 +188,7 @@ class Execution:
         main = Thread("the program")
         frame = ThreadState(main, memory=memory, values=dict(values or {}))
         for blocked in self._block(self.top or blocks(self.program), frame, None):
+            # At the top nobody else is left who could cause the event that a thread waits for.
             if blocked:
                 raise _deadlock(blocked)
 
@@ -282,6 +283,8 @@ class Execution:
                 self.effects.hand_over("commit", ring.commit(number, node), frame)
             case Release():
                 self.effects.hand_over("release", ring.release(number, thread, node), frame)
+            # A store waits for the one as many fills before it as there are stages, which the first
+            # ones do not have: their numbers are negative.
             case Wait() if number >= 0:
                 while number not in ring.fills:
                     what = f"fill {number} of {ring.name} to be committed"
@@ -332,6 +335,7 @@ class Execution:
         runs: list[tuple[Thread, Run]] = []
         for value in values:
             thread = Thread(f"{node.variable}={value} of {frame.thread.name}", frame.thread)
+            # The threads are interleaved, so each needs loop indices of its own.
             inner = self.effects.unit(node, frame).fork(thread)
             inner.values[node.variable] = value
             runs.append((thread, self._block(block, inner, team)))
@@ -378,6 +382,7 @@ class Execution:
         self.effects.join(parent, children)
 
     def _barrier(self, node: Barrier, frame: ThreadState, team: _Team | None) -> Run:
+        # Outside of a loop over its level, and in roles, a barrier has nobody else to meet.
         if team is None or team.processor != node.processor:
             return
         team.arrived += 1
@@ -385,6 +390,8 @@ class Execution:
         if team.arrived == team.size:
             team.arrived, team.met = 0, team.met + 1
             self.effects.meet(team.threads)
+        # Barriers are counted, as a fast thread may be at the next one before a slow one leaves
+        # this.
         while team.met == number:
             missing = team.size - team.arrived
             yield (Blocked(frame.thread, node, f"{missing} more at the barrier"),)
@@ -409,6 +416,8 @@ def _handshake(program: TileProgram) -> Mapping[str, tuple[int, bool]]:
         for node in body:
             match node:
                 case Release(channel=name):
+                    # By role, not by node: each fill is released once by each role, wherever that
+                    # does it.
                     releasers.setdefault(name, set()).add(role)
                 case Acquire(channel=name):
                     acquired.add(name)

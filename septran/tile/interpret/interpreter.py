@@ -68,6 +68,8 @@ def interpret(
     given = _by_name(program, arrays)
     effects = _Numbers(program, _scalars(program, scalars))
     stores = {name: _argument(program, name, given.get(name)) for name in program.params}
+    # Stores are row-major whatever the layouts say, so a layout that is no bijection would not show
+    # in the numbers.
     for buffer in program.buffers:
         check_layout(buffer)
     with np.errstate(all="ignore"):
@@ -165,6 +167,8 @@ class _Numbers:
                 if place.memory not in arenas:
                     arenas[place.memory] = np.empty(self.room[place.memory], np.uint8)
                 end = place.offset_bytes + place.size_bytes
+                # Buffers that share planned bytes share them here, too: a plan that lets two live
+                # ones overlap gives wrong numbers.
                 room = arenas[place.memory][place.offset_bytes : end]
             stores[name] = Store.of(self.buffers[name], room)
         return replace(frame, memory=_World(stores, arenas))
@@ -196,6 +200,7 @@ class _Numbers:
         return False
 
     def _access(self, region: Region, node: Copy | Compute) -> PreparedRegion:
+        # By identity, as the hash of a region is deep; the test is for an id that is used again.
         found = self.accesses.get(id(region))
         if found is None or found.region is not region:
             found = self.accesses[id(region)] = PreparedRegion(region, node.origin)
@@ -220,6 +225,7 @@ class _Numbers:
             )
         if node.zero_fill:
             self._nominal(node).write(store, frame.values, np.zeros((), store.dtype))
+        # What the source does not have is undefined in the target; poison shows it to who uses it.
         elif data.shape != extents:
             poison = np.full(extents, _undefined(store), store.dtype)
             access.write(store, frame.values, poison)
@@ -290,6 +296,7 @@ class _Numbers:
         target = node.operands[0]
         store = frame.memory.stores[target.buffer]
         value = self._map(node, frame) if node.expression is not None else self._call(node, frame)
+        # Before the write, as the target may be an operand, too.
         missing = self._missing_of(node, frame)
         self._access(target, node).write(store, frame.values, convert(value, store.dtype))
         if store.marks is None or target.buffer in self.program.params:
@@ -311,6 +318,8 @@ class _Numbers:
         if node.primitive == "fill":
             return None
         found = [self._missing(region, node, frame) for region in node.operands]
+        # An element of a scan follows from all before it, so its mark is the running maximum of
+        # theirs. An exclusive scan begins with the least integer, which is clipped to no mark.
         if node.primitive == "scan" and found[1] is not None:
             attributes: dict[str, Any] = {**dict(node.attributes), "function": "max"}
             return scanned(found[1], **attributes).clip(0)

@@ -151,6 +151,7 @@ class PreparedRegion:
     ) -> Array | None:
         """Return a NumPy view; None where the map is not affine or reaches into padding."""
         offset = self._stage(store, values) * store.stage_bytes
+        # A region without elements touches nothing, wherever it begins.
         if 0 in extents:
             return np.empty(extents, store.dtype)
         if self.rows is None:
@@ -160,6 +161,8 @@ class PreparedRegion:
             self.rows, store.buffer.shape, store.strides, strict=True
         ):
             low = high = start.evaluate(values) if start.terms else start.constant
+            # A negative factor walks backwards: the window begins at the start, `low` and `high`
+            # only bound it.
             offset += low * width
             for n, factor in factors:
                 strides[n] += factor * width
@@ -189,6 +192,7 @@ class PreparedRegion:
         for entry, size in zip(self.region.index, store.buffer.shape, strict=True):
             at = grid(entry, extents, values)
             inside &= (at >= 0) & (at < size)
+            # Clipped so that NumPy can index by them; the caller drops or zeroes what was outside.
             clipped.append(np.clip(at, 0, max(0, size - 1)))
         return clipped, inside
 

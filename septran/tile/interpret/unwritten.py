@@ -57,6 +57,7 @@ class Unwritten:
         """Raise UnwrittenResultError where a value of a tensor that needs one has none."""
         if missing is None or not missing.any():
             return
+        # Mark NEVER + n stands for the n-th read, which is at n - 1.
         element, reader = self.reads[int(missing.max()) - NEVER - 1]
         notes = (
             [(f"{target.buffer} gets what follows from it", place)]

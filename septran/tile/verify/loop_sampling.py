@@ -69,6 +69,7 @@ class SkippedIterations:
         rings = {name: frame.rings[name] for name in steps}
         # After as many iterations as it has stages each ring is in its steady state.
         first = max(ring.channel.stages for ring in rings.values()) + 2
+        # The first thread that comes to the loop decides, the others skip what it did.
         told = _told(list(rings.values()), thread)
         distance = self._wanted(extent, first, list(rings.values())) if told is None else told
         if distance and not self._possible(node, extent, first, distance, steps, rings):
@@ -96,6 +97,7 @@ class SkippedIterations:
         steps: Mapping[str, int | None], rings: Mapping[str, ChannelState],
     ) -> bool:  # fmt: skip
         """Return whether so many iterations after the `first` ones may be skipped."""
+        # Skipped fills must be whole turns of each ring, or later ones would be in other stages.
         return first + distance < extent and self._repeats(node, distance) and all(
             step is not None and step * distance % rings[name].channel.stages == 0
             for name, step in steps.items()

@@ -60,6 +60,7 @@ class _Live:
 
     def without(self, region: Region, buffer: Buffer) -> _Live:
         """Return the set before a copy that refills all of `region`."""
+        # A copy fills one stage only, so of a buffer with several just this very region is gone.
         whole = buffer.stages == 1 and covers(region, buffer.shape)
         gone = {r for r in self.regions if r == region or (whole and r.buffer == buffer.name)}
         return _Live(self.regions - gone, self.buffers - {buffer.name} if whole else self.buffers)
@@ -120,6 +121,7 @@ class _Search:
                 continue
             if report and self._to_be_read(node) and not live.touches(writes(node)[0], self.known):
                 self.lost.append(node)
+            # Other writes end nothing's life here: with too much alive fewer writes are refused.
             if isinstance(node, Copy) and self._same_tensor(node):
                 live = live.without(node.target, self.buffers[node.target.buffer])
             live = live.reading(reads(node))
@@ -164,6 +166,7 @@ class _Search:
         written = writes(node)
         if not written or written[0].buffer not in self.owed:
             return False
+        # A region that is empty in every iteration has nothing to lose.
         return all(greatest(extent, self.known) > 0 for extent in written[0].valid)
 
     def _same_tensor(self, copy: Copy) -> bool:

@@ -118,10 +118,12 @@ def _unwritten(program: TileProgram) -> Iterator[TileError]:
                 written.add(node.target.buffer)
             continue
         if isinstance(node, Compute) and FIRST in dict(node.attributes):
+            # A product that overwrites in its first step needs nothing in its target before.
             fresh -= {node.operands[0].buffer}
         for name in sorted(fresh):
             message = f"{name} is read before anything is written to it"
             yield located(UnwrittenBufferError, message, node.origin)
+        # With `fresh`, so that each buffer is reported once.
         written |= {r.buffer for r in writes(node)} | fresh
     for buffer in program.buffers:
         if buffer.name in program.outputs and buffer.name not in written and 0 not in buffer.shape:

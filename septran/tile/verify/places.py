@@ -61,6 +61,7 @@ def check_places(program: TileProgram, top: Block) -> Iterator[TileError]:
         yield from unknown
         return
     problems = list(_layouts(program))
+    # A buffer's size follows from its layout, so capacity is asked only where all layouts fit.
     yield from problems or _capacity(program, top)
     yield from _overlaps(program)
     yield from _nesting(program.machine, program.body, program.machine.host.name)
@@ -117,6 +118,7 @@ def _peak(program: TileProgram, top: Block, memory: str) -> tuple[int, list[tupl
     """Return the bytes that a memory must have, and the buffers in it then, largest first."""
     placed = [p for p in program.plan if p.memory == memory]
     if placed:
+        # A memory is fullest where some buffer begins: in between, buffers only end.
         peaks = [[q for q in placed if q.first <= p.first <= q.last] for p in placed]
         fullest = max(peaks, key=lambda live: max(q.offset_bytes + q.size_bytes for q in live))
         needed = max(p.offset_bytes + p.size_bytes for p in placed)
@@ -165,6 +167,7 @@ def spread(program: TileProgram, memory: Memory) -> int:
     ]
     if not users:
         return 1
+    # The host (depth 0) is not a level over whose units buffers are spread.
     outermost = max(1, min(map(machine.depth, users)))
     owner = machine.depth(memory.visible_to)
     inside = math.prod(p.count for p in machine.processors[outermost + 1 : owner + 1])

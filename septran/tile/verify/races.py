@@ -88,6 +88,7 @@ class _Loop:
             touched += self._uses(reads)  # what a barrier orders is no race
         for number, write in enumerate(written):
             for at, other in enumerate(touched):
+                # `touched` begins with the writes, so an earlier one has met this one already.
                 if other.region.buffer != write.region.buffer or at < number:
                     continue
                 if not self._apart(write, other) and self._meet(write, other):

@@ -54,6 +54,7 @@ def _obviously_inside(place: _Place, known: dict[Var, Range]) -> bool:
     stage = region.stage
     if not 0 <= least(stage, known) <= greatest(stage, known) < buffer.stages:
         return False
+    # Reads beyond the buffer give zeros in a padded region; a write there would have no place.
     if region.padded and not place.written:
         return True
     corners = ends(region)

@@ -164,6 +164,7 @@ class _Clocks:
             self._touch(region, node, frame, frame.thread, written=True)
 
     def issue(self, node: Copy, frame: ThreadState, land_now: bool) -> Flight:
+        # The copy itself is the actor, not its thread: it may happen at any time until the wait.
         flight = Flight(node, lambda: None)
         self._touch(node.source, node, frame, flight, written=False)
         self._touch(node.target, node, frame, flight, written=True)
@@ -222,6 +223,8 @@ class _Clocks:
             case "release":
                 handed.released.append(clock.copy())
             case "wait":
+                # Who waits knows all that the committing thread did before, and that the copies are
+                # done.
                 if handed.committed is not None:
                     clock.join(handed.committed)
                 clock.landed.update(fill.flights)
@@ -314,6 +317,7 @@ def _shared(program: TileProgram) -> frozenset[str]:
                 visit(node.body, id(node) if node.processor in meeting else thread)
 
     visit(program.body, 0)
+    # With barriers, iterations of one loop are threads, too, which `users` counts as one.
     several = {n for n, who in users.items() if len(who) > 1} if not meeting else set(users)
     return frozenset(several & written)
 
@@ -325,6 +329,7 @@ def _box(access: PreparedRegion, values: Mapping[Var, int]) -> Box:
 
 
 def _wide_box(region: Region, known: Mapping[Var, Range]) -> Box:
+    # Where the map is not affine the box has no axes, and so overlaps every other one.
     found = ends(region) or []
     return tuple((least(low, known), greatest(high, known)) for low, high in found)
 
@@ -340,6 +345,7 @@ def _covers(a: Box, b: Box) -> bool:
 
 
 def _before(event: _Event, clock: _Clock) -> bool:
+    # A copy is over only for who has waited for it, or has learned of that wait since.
     if isinstance(event.actor, Flight):
         return event.actor in clock.landed
     return clock.seen.get(event.actor, 0) >= event.time
