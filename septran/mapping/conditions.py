@@ -128,6 +128,7 @@ def _names(text: str) -> frozenset[str]:
     """The names in an expression that can be read, those of structure with their dot."""
     tree = _read(_plain(text))
     dotted = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
+    # The `product` of `product.rows` is no name by itself.
     inside = {id(n.value) for n in dotted}
     plain = (n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in inside)
     return frozenset((*plain, *map(ast.unparse, dotted)))
@@ -165,6 +166,7 @@ def _read(text: str) -> ast.expr:
 
 def _plain(text: str) -> str:
     """The text as Python reads it."""
+    # YAML's spelling of the two flags is not Python's.
     return {"true": "True", "false": "False"}.get(text, text).strip()
 
 
@@ -174,6 +176,7 @@ def _parse(text: str, where: Location) -> ast.expr:
     try:
         tree = _read(_plain(text))
         _check(tree, where)
+    # Python's parser gives up with the last two where brackets or operators are nested too deep.
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         hint = "write a comparison such as M * N < 2**20"
         raise ConditionError(f"{text!r} is not an expression", where, hint=hint) from None
@@ -226,6 +229,8 @@ def _evaluate(node: ast.expr, values: Mapping[str, Value]) -> Any:
                 raise TypeError("a word is not a number")
             return _UNARY[type(node.op)](operand)
         case ast.BoolOp():
+            # As in Python, the first true value ends an `or`, the first false one an `and`:
+            # what is behind it is not evaluated, and may be `Absent`.
             wanted = isinstance(node.op, ast.Or)
             return any(bool(_evaluate(v, values)) == wanted for v in node.values) == wanted
         case ast.Compare():
@@ -241,6 +246,7 @@ def _calculate(operation: ast.operator, left: Any, right: Any) -> Any:
         raise TypeError("a word is not a number")
     # Limits on the operands' sizes keep a mapping from outside from taking all time or memory.
     if isinstance(operation, ast.Pow):
+        # A number of b bits has at most b * n bits in its n-th power.
         size = max(1, int(abs(left)).bit_length())
         if not 0 <= right <= _BITS or size * right > _BITS:
             raise ValueError("the power is too large")

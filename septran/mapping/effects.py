@@ -65,6 +65,7 @@ def settle(
 
 def _idle(key: Key[Any], task: TaskNode, machine: Machine, settings: Settings) -> str | None:
     """Return why a key that is given changes nothing for a task; None where it does."""
+    # The first reason counts, and what the machine lacks comes before what this task lacks.
     loops = [s for s in statements(task.body) if isinstance(s, Loop)]
     if "clusters" in key.needs and "clusters" not in machine.vendor:
         return f"{machine.name} has no clusters"
@@ -92,6 +93,7 @@ def _settle_tensors(
     """Drop `copy` and `layouts` of tensors that have no buffer of the task's own."""
     assert callable(drop)
     outer = outer_memories(task, caller, launch, machine)
+    # In the memory where its caller has it, a tensor is used in place: neither copied nor laid out.
     buffers = {n for n, place in instance.mems.items() if place.memory != outer.get(n)}
     settings = instance.settings
     for key in (COPY, LAYOUTS):
@@ -100,6 +102,7 @@ def _settle_tensors(
             why = None
             if name not in buffers:
                 why = f"{name} is not copied for {task.variant}"
+            # Temporaries are not in `outer`: no engine brings them.
             elif key is COPY and name in outer:
                 source, target = outer[name], instance.mems[name].memory
                 names = [e.name for e in machine.engines_for(source, target)]
@@ -179,6 +182,7 @@ def distinct(
         if decision.kind == "no-effect" and decision.where is not None:
             if decision.where in used:
                 continue
+            # The text before the colon is the same for all tasks and tensors that one line is for.
             key = decision.message.partition(":")[0]
             found.setdefault(("no-effect", decision.where, key), decision)
         else:
@@ -334,5 +338,6 @@ def _unused(
         uses = f"{owner} uses {', '.join(names)}" if names else f"{owner} uses no tunables"
         hint = nearest(key, names) if names else None
         message = f"tunable `{key}` has no effect: {uses}"
+        # Otherwise the hint lists all names, as the message does already.
         close = hint if hint and hint.startswith("did you mean") else None
         yield Decision("no-effect", about, message, close, preference.where)

@@ -54,6 +54,7 @@ class Memories:
                 mems[name] = Setting(NONE, "no element of it is used, only its place")
                 continue
             said = self._memory(name, tensor)
+            # A temporary has no caller's memory to stay in, so NONE leaves it to the default.
             if said is None or (temporary and said.value == NONE):
                 mems[name] = self._for_temporary() if temporary else Setting(NONE, INHERITED)
                 continue
@@ -67,6 +68,7 @@ class Memories:
         """Return the first plan's memory, by the tensor's own name or one of its groups."""
         for plan in self.scope.plans:
             table = plan.table(MEMS)
+            # Parts of products have a dot in their names: without one, none is looked for.
             parts = self.parts(name) if any("." in key for key in table) else ()
             for key in (name, *groups_of(name, tensor, self.task, parts)):
                 if key in table:
@@ -86,6 +88,7 @@ class Memories:
     def _for_temporary(self) -> Setting[str]:
         """Return the largest memory of the processor's own level, else of the nearest outside."""
         reason = f"default of {self.machine.name}"
+        # From its own level outwards; memories are listed largest first.
         for level in reversed(self.machine.processors[: self.machine.depth(self.proc) + 1]):
             for memory in self.machine.memories:
                 if memory.visible_to == level.name:
@@ -140,6 +143,7 @@ def _only_sums(name: str, task: TaskNode) -> bool:
     """Return whether a temporary is only filled, summed into by launched tasks, and copied away."""
     sums = False
     for statement in statements(task.body):
+        # Builtin tasks are what fills it and copies it away.
         if not isinstance(statement, Launch) or statement.task.builtin:
             continue
         for param, view in zip(statement.task.params, statement.arguments, strict=True):

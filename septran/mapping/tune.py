@@ -111,6 +111,7 @@ class Space:
 
     def allows(self, point: Mapping[str, Candidate]) -> bool:
         """Return whether a combination meets every constraint; raises ConditionError."""
+        # An order of values is no number or word that a constraint could compare.
         known = {k: v for k, v in point.items() if not isinstance(v, tuple)}
         return all(c.holds(known) for c in self.constraints)
 
@@ -130,6 +131,7 @@ class Space:
 
 def check_tune(kind: Kind, node: Node, report: Report) -> None:
     """Check a `!tune` and each of its values against the kind of the value it replaces."""
+    # Without its tag, which would send `check` back to here.
     plain = Node(node.value, node.where, "", node.keys)
     before = len(report.errors)
     check(RECORD, plain, report)
@@ -176,11 +178,13 @@ def read_tune(node: Node) -> Tune:
 def _listed(kind: str, node: Node) -> Tune:
     elements = node.items["values"].elements
     values: tuple[Value, ...] = tuple(e.value for e in elements)  # type: ignore[misc]
+    # With their types: to Python, 1 and True and 1.0 are equal.
     seen: list[tuple[type, Value]] = []
     for element, value in zip(elements, values, strict=True):
         if (type(value), value) in seen:
             raise TuneError(f"{element.text} is listed twice", element.where)
         seen.append((type(value), value))
+    # 8! is 40,320 already.
     if kind == "permutation" and len(values) > 8:
         raise TuneError(f"{len(values)}! orders are too many to search", node.where)
     return Tune(kind, values)
@@ -206,6 +210,7 @@ def settled(text: str, mapping: MappingFile, point: Point) -> str:
         if node is not None and node.tag == "!tune":
             value = point.get(dimension.name, next(dimension.tune.candidates()))
             edits.append((node.start_mark.index, _end(node), value_text(value)))
+    # From the end on, so that an edit moves no place that is still to be edited.
     for start, end, value in sorted(edits, reverse=True):
         text = text[:start] + value + text[end:]
     return text
@@ -216,6 +221,7 @@ def value_text(value: Candidate) -> str:
     written = yaml.safe_dump(
         list(value) if isinstance(value, tuple) else value, default_flow_style=True
     )
+    # YAML ends a document that is a bare scalar with dots.
     return str(written).removesuffix("...\n").strip()
 
 

@@ -91,6 +91,7 @@ class _Walk:
                     goal, given = own(target), own(source)
                     self.events.append(ComputedView(goal, (given,), loops, (given,), copies=True))
                 case Primitive("scan", (target, source)):
+                    # Nothing is aligned: an element of a scan is made from all those before it.
                     view = ComputedView(own(target), (own(source),), loops, scans=True)
                     self.events.append(view)
                 case Assign(target, value):
@@ -134,8 +135,10 @@ def _aligned(value: ex.Expr, rank: int) -> Iterator[View]:
     """Yield the views of which an element makes the same element of the value."""
     match value:
         case ex.Load(view):
+            # Of another rank it is broadcast, and one element of it goes into many.
             if view.rank == rank:
                 yield view
+        # Axes end or begin here, so that no element keeps its place.
         case ex.Reduce() | ex.Expand():
             return
         case _:

@@ -59,6 +59,7 @@ def window_of(product: Product, role: str, around: Surroundings) -> Window | Non
 
 def is_transposed(product: Product, role: str, around: Surroundings) -> bool:
     """Whether an operand's neighbours in memory are not its neighbours in a row of it."""
+    # What the last axis of a row-major operand is: of A the sum, of B and C the columns.
     wanted = "columns" if role in ("right", "result") else "sum"
     for place in product.operands[role].places:
         if not place.exact or not place.axes:
@@ -81,9 +82,11 @@ def _window(
     ranges |= {axis(n): (0, max(0, extent - 1)) for n, extent in enumerate(home.shape)}
     sizes, strides, channels, least = [], [1], 1, 0
     for entry in home.index:
+        # Along one axis: what leads from window to window, and what goes on inside of one.
         steps = Index(tuple(t for t in entry.terms if _of(t, kept)), 0)
         offsets = Index(tuple(t for t in entry.terms if _of(t, summed)), 0)
         if not steps.terms and offsets.terms:
+            # An axis that the sum alone walks.
             channels *= _length(offsets, ranges)
         if steps.terms:
             strides.append(_step(steps))
@@ -171,6 +174,7 @@ def below(
         if held is None:
             made = (s for s in statements(task.body) if isinstance(s, Allocate))
             at = next((s for s in made if s.name == view.tensor), None)
+            # A temporary is another one in each iteration of the loops around its allocation.
             own -= _variables_of(_around(task.body, at) or ()) if at else frozenset()
         opened[param.name] = own | around.opened.get(view.tensor, frozenset())
     extents = [extent for loop in loops if loop.parallel for extent in loop.extents]

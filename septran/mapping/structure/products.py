@@ -71,10 +71,12 @@ class Product:
         roles = [role for role in ("result", "left", "right") if kind in (*_TILE[role], "batch")]
         places = [p for role in roles for p in self.operands[role].places if p.tensor in shapes]
         for place in places:
+            # A window has rows (or columns) and the sum along one axis: it tells no count.
             if any(len(kinds) > 1 for kinds in place.axes):
                 continue
             total = 1
             for extent, kinds in zip(shapes[place.tensor], place.axes, strict=True):
+                # An image has its rows along several axes, whose extents multiply.
                 total *= extent if kind in kinds else 1
             return total
         return None
@@ -127,6 +129,7 @@ class _Analysis:
     def follow(self) -> None:
         """Find what depends on what: twice, as loops come again to what they begin with."""
         for _ in range(2):
+            # By the same numbers in both rounds, as `made` refers to products by them.
             number = 0
             for event in self.flow.events:
                 if isinstance(event, Multiply):
@@ -139,6 +142,7 @@ class _Analysis:
         operands = (event.left, event.right)
         used = frozenset(m for view in operands for m in self.made.get(view.tensor, frozenset()))
         self.between |= any(n < number and reduced for n, reduced in used)
+        # Made from this product or a later one: by an earlier iteration, as the second round finds.
         repeats = any(not parallel for _, parallel in event.loops)
         self.carried |= repeats and any(n >= number for n, _ in used)
         self._written(event.result, operands, used | {(number, False)})
@@ -146,6 +150,7 @@ class _Analysis:
     def _compute(self, event: ComputedView) -> None:
         used = frozenset(m for view in event.sources for m in self.made.get(view.tensor, ()))
         self.masked |= event.positions and bool(used)
+        # A reduction of a product's results is noted in `made`: it may lie between products.
         self.reduces |= event.reduces and not used
         made = frozenset((n, reduced or event.reduces) for n, reduced in used)
         self._written(event.target, event.sources, made)
@@ -178,6 +183,7 @@ class _Analysis:
                 role, list(self._origins(view)), kinds, self._is_computed(view, number)
             )
         home = self._inside(event.result.tensor)
+        # The result is allocated inside of a loop along the sum, as with split-K.
         apart = any(kinds.get(v) == "sum" for v in home)
         return Product(operands, _order(event.loops, kinds), apart)
 
@@ -202,11 +208,14 @@ class _Analysis:
             for step in self._steps(view.tensor, seen):
                 if not held <= {v for v, _ in step.loops}:
                     continue  # it goes over the results by loops of its own
+                # Where a tensor is taken whole, a view's place in it is its place in the target.
                 goal = step.target.compose(view) if _is_whole(step, view.tensor) else step.target
                 seen.add(goal.tensor)
                 views.append((goal, exact and step.copies))
                 waiting.append(views[-1])
                 reached = loop_variables(step.target) | self._inside(goal.tensor)
+                # Where partial sums are added up, the target varies with fewer loops: the others
+                # are the sum's.
                 outer = min(outer, reached & around, key=len)
         return sorted(views, key=lambda v: self._inner(v[0])), outer
 
@@ -231,6 +240,7 @@ class _Analysis:
                 e for e in self.flow.events
                 if isinstance(e, ComputedView) and e.target.tensor == view.tensor and e.aligned
             ]  # fmt: skip
+            # With several writers, parts or sources, no one tensor is what it is made from.
             if len(steps) != 1 or not steps[0].target.is_plain or len(steps[0].aligned) != 1:
                 return
             step = steps[0]
@@ -265,6 +275,7 @@ def _kind(result: bool, left: bool, right: bool) -> str:
 
 def _axis(entry: Index, role: str, kinds: Mapping[Var, str]) -> frozenset[str]:
     """What an axis of a tensor is, by the index that a product takes along it."""
+    # What the tile itself walks goes first: loops count where it has one place along the axis.
     own = {axis(n): kind for n, kind in enumerate(_TILE[role])}
     tile = frozenset(own[v] for v in entry.variables() if v in own)
     return tile or frozenset(kinds[v] for v in entry.variables() if v in kinds)
@@ -272,6 +283,7 @@ def _axis(entry: Index, role: str, kinds: Mapping[Var, str]) -> frozenset[str]:
 
 def _order(loops: Loops, kinds: Mapping[Var, str]) -> tuple[str, ...]:
     walked = [kinds[v] for v, _ in loops if v in kinds]
+    # Loops of one kind inside of each other, as of a sum that was cut twice, count once.
     return tuple(k for n, k in enumerate(walked) if n == 0 or walked[n - 1] != k)
 
 

@@ -101,6 +101,7 @@ class AccessTable:
             none = np.zeros(0, np.int64)
             return Accesses(none, none > 0, none, none, np.zeros((0, 7), np.int64)), reach
         raw = np.concatenate(self._parts, axis=1)
+        # In the stream's order, so that the first mistake is the one that is reported.
         raw = raw[:, np.lexsort((raw[1], raw[0]))]
         at, role, write, noted, live, space, offset, n, s, m, t, run = raw
         self._refuse(at, role, (n < 0) | (m < 0) | (run < 0), "has a negative extent")
@@ -161,6 +162,7 @@ def _overlaps_itself(n: Array, s: Array, m: Array, t: Array, run: Array) -> Arra
 
 def _normal(n: Array, s: Array, m: Array, t: Array, run: Array) -> tuple[Array, ...]:
     """The same bytes with as few rows and as long runs as can be."""
+    # A stride of 0 is the same bytes again.
     n, m = np.where(s == 0, np.minimum(n, 1), n), np.where(t == 0, np.minimum(m, 1), m)
     for _ in range(2):  # once for each of the two levels
         swap = (n > 1) & (s == run) & ~((m > 1) & (t == run)) | (m == 1)

@@ -99,6 +99,7 @@ class _Clocks:
             elif stream.code[n] == SYNC or cores == 1:
                 self._meet([n])
             else:
+                # A barrier is a command of each core: it is passed when the last core's has come.
                 meeting.append(n)
                 if len(meeting) == cores:
                     self._meet(meeting)

@@ -24,8 +24,10 @@ def overlaps(
     table = regions[rows]
     # Spaces one behind the other in one line of addresses, so that one sort serves all.
     reach = span(table)
+    # Addresses leave 40 bits to a space (`PARAMETER_BITS`), so no span reaches the next one's.
     line = table[:, 0] << 41
     start, end = line + table[:, 1], line + table[:, 1] + reach
+    # Sorted by start, those that overlap a span are the ones right behind it, up to its end.
     count = np.searchsorted(start, end, side="left") - np.arange(len(rows)) - 1
     first = np.repeat(np.arange(len(rows)), count)
     step = np.arange(first.size) - np.repeat(np.cumsum(count) - count, count)
@@ -44,6 +46,7 @@ def _share(table: Array, first: Array, second: Array) -> Array:
     """Whether pairs whose spans overlap have a byte in common."""
     a, b = table[first], table[second]
     simple = (a[:, 4] == 1) & (b[:, 4] == 1)
+    # With one stride for both, only the difference of two rows' numbers matters.
     alike = simple & ((a[:, 3] == b[:, 3]) | (a[:, 2] == 1) | (b[:, 2] == 1))
     stride = np.maximum(np.maximum(a[:, 3], b[:, 3]), 1)
     apart = b[:, 1] - a[:, 1]

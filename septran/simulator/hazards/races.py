@@ -43,6 +43,7 @@ def related(accesses: Accesses, order: Ordering, used: Array) -> Pairs:
     written = np.zeros(count, bool)
     written[accesses.region[accesses.write]] = True
     a, b = overlaps(accesses.regions, used, lane, written)
+    # `overlaps` pairs different regions only; one that several queues use clashes with itself.
     same = np.flatnonzero(used & (lane < 0) & written)
     return np.concatenate([a, same]), np.concatenate([b, same])
 
@@ -57,6 +58,7 @@ def check_hazards(
 ) -> None:
     """Raise HazardError for the earliest of them."""
     found: list[tuple[int, int]] = []
+    # Read after write, write after write, write after read.
     for earlier_writes, later_writes in ((True, False), (True, True), (False, True)):
         first, second = _last_before(accesses, order, pairs, earlier_writes, later_writes)
         a, b = accesses.command[first], accesses.command[second]
@@ -81,6 +83,7 @@ def _last_before(
     lanes = np.int64(order.clocks.shape[1])
     lane, rank = order.lane[accesses.command], order.rank[accesses.command]
     region, seen = _expand(pairs, accesses, np.flatnonzero(accesses.write == earlier_writes))
+    # Region, queue and rank in one integer, so that one sort and binary searches find all.
     key = (region * lanes + lane[seen]) * size + rank[seen]
     sort = np.argsort(key)
     key, seen = key[sort], seen[sort]
@@ -94,6 +97,7 @@ def _last_before(
     group = groups[np.repeat(low, count) + step] if groups.size else low[:0]
     other = group % lanes != lane[later]
     later, group = later[other], group[other]
+    # The entry below is the latest of that region and queue, if it has any before this rank.
     place = np.searchsorted(key, group * size + rank[later]) - 1
     hit = (place >= 0) & (key[np.maximum(place, 0)] // size == group) if key.size else place >= 0
     return seen[place[hit]], later[hit]

@@ -64,10 +64,12 @@ def costs(stream: Stream, spaces: Spaces, work: CommandOperands) -> Costs:
         at, unit = batch.group.at, batch.unit
         match unit:
             case Engine():
+                # What a copy moves counts once, though it is read and written.
                 moved[at] = traffic.written[at]
                 alone = traffic.written[at] / (unit.bytes_per_cycle or math.inf)
                 alone = np.maximum(alone, traffic.local_cycles[at])
                 with np.errstate(divide="ignore", invalid="ignore"):
+                    # Its pace on main memory's port where nothing else is on it.
                     rate[at] = np.where(alone > 0, traffic.shared[at] / alone, np.inf)
                 lead[at] = cycles[at] = _latency(stream.hardware, unit, batch.edge)
                 cycles[at] += np.where(traffic.shared[at] > 0, 0, np.ceil(alone).astype(np.int64))
@@ -111,6 +113,7 @@ class _Traffic:
         rates = np.array([hardware.bytes_per_cycle(m) for m in hardware.machine.memories])
         write = accesses.write
         written = np.bincount(accesses.command[write], amount[write], size)
+        # Memory 0 is main memory, whose time is the port's matter.
         local = (table[:, 1:] / rates[1:]).max(axis=1, initial=0.0)
         return _Traffic(
             table.sum(axis=1).astype(np.int64),
@@ -129,6 +132,7 @@ def _pipe(hardware: Hardware, engine: Engine, edge: tuple[int, int]) -> int:
     """Copies of one direction follow each other closely: none can read what one writes."""
     if edge[0] == edge[1]:
         return -1
+    # Memory -1 is nothing, where zeros come from: one more number, counted from 1.
     width = len(hardware.machine.memories) + 1
     number = hardware.machine.engines.index(engine)
     return (number * width + edge[0] + 1) * width + edge[1] + 1
@@ -149,6 +153,7 @@ def _compute(group: Commands, unit: Instruction) -> tuple[Array, Array]:
     factor = 1.0
     if group.function.removesuffix("_imm") in TRANSCENDENTAL:
         factor = float(unit.options.get("exp_factor", 1))
+    # Moves and conversions are no operations.
     works = group.command.name not in ("vec_copy", "vec_fill", "vec_iota", "vec_cast")
     return -(-elements // lanes) * factor, elements * works
 

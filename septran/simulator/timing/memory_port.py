@@ -34,6 +34,7 @@ class Port:
             return command, at, self.now
         while self.asking or self.active:
             first = min((t.left / t.speed for t in self.active), default=math.inf)
+            # What comes first: another copy begins, and all shares change, or one ends.
             if self.asking and self.asking[0][0] <= self.now + first:
                 at, command, size, rate = heapq.heappop(self.asking)
                 self._advance(max(at, self.now))
@@ -74,6 +75,7 @@ def fair(total: float, rates: Sequence[float]) -> list[float]:
         return [min(rate, total) for rate in rates]
     shares = [0.0] * len(rates)
     left, count = total, len(rates)
+    # Max-min fair: the slowest take all that they can use, and what they leave goes to the others.
     for n in sorted(range(len(rates)), key=rates.__getitem__):
         shares[n] = min(rates[n], left / count)
         left, count = left - shares[n], count - 1

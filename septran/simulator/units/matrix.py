@@ -141,6 +141,7 @@ def _sums(
         return whole()[: shape[0], : shape[1]]
 
     def store(values: Array) -> None:
+        # Elements of the blocks at the edges that are not of the matrix stay as they are.
         plain = whole()
         plain[: shape[0], : shape[1]] = values
         tiles[...] = plain.reshape(down, high, across, wide).transpose(0, 2, 1, 3)

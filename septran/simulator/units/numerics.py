@@ -74,9 +74,11 @@ def to_single(x: Array) -> Array:
         return x.astype(SINGLE)
     bits = x.view(np.int16).astype(np.int32)
     bits <<= 13
+    # The sign is in bits 28 to 31 now, as int16 was widened with it; only the last may stay.
     bits &= _SIGN_AND_REST
     result: Array = bits.view(SINGLE)
     result *= _SHIFT
+    # The largest finite float16 is 65504; the exponent of infinities and NaN gives 2**16 and more.
     if result.size and (result.max() >= 65536 or result.min() <= -65536):
         return x.astype(SINGLE)
     return result
@@ -86,6 +88,8 @@ def product_type(c: int, ab: int, k: int) -> np.dtype[Any]:
     """A type in which BLAS sums `k` products, exactly where they are integers."""
     kind = TYPES[ab]
     if kind.kind in "iub":
+        # float32 has all integers up to 2**24; a product of int8 is at most 2**14, of uint8
+        # below 2**16.
         if kind.itemsize == 1 and k * 2 ** (14 if kind.kind == "i" else 16) <= 2**24:
             return SINGLE
         return np.dtype("float64" if kind.itemsize <= 2 else TYPES[c])
@@ -94,6 +98,7 @@ def product_type(c: int, ab: int, k: int) -> np.dtype[Any]:
 
 _STEPS = 512
 """Points a unit at which `erf` and its derivatives are known."""
+# From 6 on erf is 1 in float64.
 _POINTS = np.arange(6 * _STEPS + 2) / _STEPS
 _ERF = np.array([math.erf(x) for x in _POINTS])
 _SLOPE = 2 / math.sqrt(math.pi) * np.exp(-_POINTS * _POINTS)
@@ -111,6 +116,7 @@ def erf(x: Array) -> Array:
     near = np.where(np.isnan(size), 0.0, np.rint(size * _STEPS)).astype(np.int64)
     point = _POINTS[near]
     h = size - point
+    # The next derivatives over the first one and 2!, 3!, 4!: -2x, 4x**2 - 2 and -8x**3 + 12x.
     second, third = -point, (4 * point * point - 2) / 6
     fourth = -(2 * point**3 - 3 * point) / 6
     series = h * (1 + h * (second + h * (third + h * fourth)))

@@ -113,6 +113,7 @@ class _Plan:
         if self.limit is None:
             return []
         for wanted in self.demands().values():
+            # The last number is that of `Flags.direct`.
             if sum(self.count(*one) for one in wanted) > self.limit - 1:
                 return wanted
         return []
@@ -125,6 +126,7 @@ class _Plan:
         if largest is not None and self.count(largest, ARRIVED) > 1:
             self.arrivals[largest.buffers] = self.count(largest, ARRIVED) - 1
             return
+        # No arrival can be spared: the last ring goes without flags for free slots, or without any.
         last, kind = wanted[-1]
         place = self.rings.index(last)
         rest = [replace(last, handshake=False)] if kind == FREE else []
@@ -139,6 +141,7 @@ def _rings(program: TileProgram, body: tuple[Step, ...], queues: Queues) -> list
     for channel in program.channels:
         queue = queues.numbers[program.machine.engine(channel.engine).name]
         if queue not in queues.synchronous:
+            # Acquired but never released, or the other way round, a flag would have one end only.
             handshake = channel.name in acquired & released
             key = (channel.buffers, queue, channel.stages, handshake)
             grouped.setdefault(key, []).append(channel)

@@ -32,6 +32,7 @@ def emit_copy(context: Context, node: Copy, queue: int) -> None:
         move.zero(move.in_blocks())
     elif node.zero_fill and node.source.ragged:
         move.zero([Index.of(n) for n in node.target.shape])
+    # The zeros may lie on any side: all is zeroed, then what lies in the tensor is copied over.
     elif node.source.padded and not move.inside():
         move.zero(list(node.source.valid))
     move.rows()
@@ -66,6 +67,7 @@ class _Move:
         straight = all(plain.affine(n) for n in (rank - 2, rank - 1))
         if pitch is None or not straight or plain.slope(rank - 1) != 1:
             return False
+        # From one row of blocks to the next, and from one plain row to the next.
         strides = {"dst": pitch, "src": (plain.slope(rank - 2) or 0) * self.item}
         if not fractal[0]:
             strides = {"dst": strides["src"], "src": strides["dst"]}
@@ -298,6 +300,7 @@ def _pieces(
 ) -> Iterator[tuple[Index, Index]]:
     """A loop over the pieces that one cut makes of a run."""
     step, shift = cut.step, cut.shift + start
+    # A start inside of a piece leaves a shorter one in front.
     first = shift // step
     # The run [shift, shift + length) crosses a multiple of `step` between each two pieces.
     count = (shift + length - 1) // step - first + 1

@@ -152,6 +152,7 @@ class Dependences:
             if joined == head:
                 break
             head = joined
+        # What is known behind a loop is counted by its last iteration, as its variable ends there.
         extent = loop.node.extent
         if extent.is_constant:
             return end.shifted(last) if extent.as_int() > 0 else state

@@ -85,6 +85,7 @@ def _stride(node: Compute, operand: Access) -> tuple[int, bool]:
     extents = region.shape
     for rows, cols, transposed in ((0, 1, False), (1, 0, True)):
         row, col = slopes[rows], slopes[cols]
+        # Where there is one row, or one column, its stride does not matter.
         if (col == 1 or extents[cols] == 1) and (row is not None or extents[rows] == 1):
             return (row or 0) * item, transposed
     raise unsupported(

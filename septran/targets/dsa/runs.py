@@ -57,6 +57,8 @@ def slope(offset: Index, variable: Var) -> int | None:
         match atom:
             case Var():
                 total += factor if atom == variable else 0
+            # Between two multiples of the divisor a remainder goes with its dividend, a quotient
+            # stays as it is.
             case Mod(value):
                 inner = slope(value, variable)
                 if inner is None:
@@ -78,6 +80,7 @@ def runs(offsets: Iterable[Index], variable: Var) -> Runs:
         if slope(offset, variable) is None:
             return ELEMENTS
         for value, divisor in _breaks(offset, variable):
+            # A cut is where `coordinate + shift` is a multiple, so the factor must be 1.
             rest = value - Index.of(variable)
             if variable in rest.variables():
                 return ELEMENTS
@@ -86,6 +89,7 @@ def runs(offsets: Iterable[Index], variable: Var) -> Runs:
                 cuts = [cut for cut in cuts if not fresh.finer(cut)] + [fresh]
     if len(cuts) > MOST_CUTS or any(cut.step == 1 for cut in cuts):
         return ELEMENTS
+    # The longest first, as the loops over them are nested in this order (`copies.run_loop`).
     return Runs(tuple(sorted(cuts, key=lambda cut: -cut.step)))
 
 

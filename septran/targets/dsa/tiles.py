@@ -87,6 +87,7 @@ class Operation:
             arguments[f"{name}_row"] = tile.row
             arguments[f"{name}_col"] = tile.col
         if self.name.startswith("vec_reduce"):
+            # A reduction writes one element a row.
             del arguments["dst_col"]
         arguments["rows"] = rows if self.rows else 1
         arguments["cols"] = cols if self.cols else 1
@@ -182,6 +183,7 @@ class Planner:
             self.drop(*operands)
             return into
         for operand in operands:
+            # Of the same extents and item size, each element is written where its operand's was.
             same = (operand.rows, operand.cols) == (rows, cols)
             if operand.spot and same and itemsize(operand.dtype) == itemsize(dtype):
                 self.drop(*(o for o in operands if o is not operand))
@@ -268,6 +270,7 @@ class Planner:
         found = self.fresh("int64", rows=moving == [ROW], cols=moving == [COL])
         # Rows are numbered as the columns of a tile that is transposed.
         transposed = replace(found, row=found.col, col=found.row) if found.rows else found
+        # `iota` counts in ones: any other step is multiplied in, and the start added behind that.
         step = (slope(entries[0], own) or 0) if entries else 0
         start = at if step == 1 else Index()
         self.operation("iota", "int64", {"dst": transposed}, start=start)
@@ -296,6 +299,7 @@ class Planner:
         common = operand_dtype(expr)
         left = self.cast(self.child(expr.left, expr, point), common)
         right = self.cast(self.child(expr.right, expr, point), common)
+        # No command takes two numbers: one becomes a tile of one element.
         if isinstance(left, UniformValue) and isinstance(right, UniformValue):
             left = self.elements(left)
         if isinstance(left, StridedTile) and isinstance(right, StridedTile):

@@ -154,6 +154,7 @@ class _Strips:
         rank = len(self.statement.shape)
         if self.statement.function is None:
             return dict(zip(range(rank - 1, max(-1, rank - 3), -1), (COL, ROW), strict=False))
+        # The vector unit reduces along columns only, whichever axis of the tensor that is.
         rest = [n for n in range(rank) if n != self.statement.axis]
         found = {self.statement.axis: COL}
         return {**found, rest[-1]: ROW} if rest else found
@@ -241,6 +242,7 @@ class _Strips:
         operand = planner.elements(value)
         function = self.statement.function
         planner.operation(f"reduce_{function}", dtype, {"dst": result, "x": operand})
+        # Its extents are the operand's, and not those of the one column that it writes.
         last = replace(planner.operations[-1], cols=True)
         planner.operations[-1] = last
         body = planner.operations

@@ -83,6 +83,7 @@ class DsaExecutable:
         from septran.simulator import simulate
 
         memory = [as_bytes(x) for x in arguments[: self.tensors]]
+        # Not zeros: with all bits set a float of any type is NaN, which shows in results.
         memory += [np.full(size, 0xFF, np.uint8) for size in self.workspaces]
         stream = self.stream(arguments[self.tensors :], arguments)
         return simulate(

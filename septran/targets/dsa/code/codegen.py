@@ -159,6 +159,7 @@ class _Printer:
         head += [f"void {own}({', '.join(params)})", "{"]
         unused = [self.names[p] for p in function.params if not self.uses[self.names[p]]]
         head += [f"    (void){n};" for n in unused]
+        # Lines count from 1, behind the head, without the declarations that were taken out above.
         places = [(p - bisect.bisect(dropped, p) + len(head) + 1, why) for p, why in self.at]
         origins = {line: why for line, why in places if why}
         text = "\n".join([*head, *self.out, "}", ""])
@@ -167,6 +168,7 @@ class _Printer:
     def _drop_unused(self) -> list[int]:
         """Take declarations out that nothing reads; their places, in order."""
         dropped = []
+        # Backwards: what goes reads nothing any more of what was declared before it.
         for place, name, read in reversed(self.locals):
             if not self.uses[name]:
                 self.uses -= read
@@ -179,6 +181,7 @@ class _Printer:
     def _fresh(self, wish: str) -> str:
         base = "".join(c if c.isascii() and c.isalnum() else "_" for c in str(wish))
         name, number = base, 0
+        # The recorder's own names begin so.
         while name in self.taken or name.startswith("septran_"):
             number += 1
             name = f"{base.removeprefix('septran_')}_{number}"
@@ -350,6 +353,7 @@ class _Printer:
         operator, bind = BINARY[kind]
         # Compilers warn of && within ||, and of comparisons of comparisons, without parentheses.
         inside = 5 if kind == "Or" else 10 if kind in COMPARISONS else bind
+        # C's operators group to the left: on the right an equally tight one needs parentheses.
         text = f"{self.expr(a, inside)} {operator} {self.expr(b, max(inside, bind + 1))}"
         return f"({text})" if bind < around else text
 
@@ -362,6 +366,7 @@ class _Printer:
 
     def _e_intimm(self, node: Any) -> str:
         value = int(node.value)
+        # C has no negative literals, and 2**63 is none of an int64_t.
         if value == -(2**63):
             return "INT64_MIN"
         text = f"{value}" if -(2**31) < value < 2**31 else f"INT64_C({value})"
@@ -373,6 +378,7 @@ class _Printer:
             return "NAN"
         if math.isinf(value):
             return "INFINITY" if value > 0 else "(-INFINITY)"
+        # `repr` of the float32 as a double has digits enough to be read as the same float32.
         text = f"{float(np.float32(value))!r}f" if single else repr(value)
         return f"({text})" if text.startswith("-") else text
 
@@ -386,6 +392,7 @@ class _Printer:
 
     def _e_cast(self, node: Any) -> str:
         if str(node.ty.dtype) == "bool":
+            # A bool is a uint8_t here, to which C would convert 0.5 as 0 and 256 as 0.
             return f"({self.expr(node.value, 9)} != 0)"
         return f"({self._type(node.ty.dtype)}){self.expr(node.value, 13)}"
 

@@ -74,6 +74,7 @@ class _Recording:
             if str(param.ty.dtype) == "bfloat16":  # no caller can pass one: a rounded float is it
                 wide[param] = tirx.Var(param.name, "float32")
             kept.append(wide.get(param, param))
+            # The first number of the parameters is that of the core.
             self.core = getattr(self, "core", param)
         body = function.body
         if wide:

@@ -85,6 +85,7 @@ class CProgram:
             if count == LOST:
                 raise RecordingError(f"no memory is left for the commands of {self.function}")
             size = count * RECORD.itemsize
+            # Copied before the lock is given back: the next call records in the same place.
             records = ctypes.string_at(first.value, size) if count and first.value else b""
         return np.frombuffer(bytearray(records), RECORD)
 
@@ -139,6 +140,7 @@ def _recorder(key: str, vendor: Vendor, text: str, where: Path) -> Path:
         what = f"the recorder of {vendor.machine.name}, whose header is {vendor.header_path}"
         options = ("-c", "-I", str(where), str(source), "-o", str(part))
         run_compiler(what, options, {str(where): str(vendor.header_path.parent)})
+        # Renamed when it is complete, as whatever is found above is used.
         part.replace(found)
     return found
 

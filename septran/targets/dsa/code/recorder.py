@@ -125,6 +125,7 @@ def line_macros(vendor: Vendor) -> str:
     lines = [f'#include "{vendor.header}"', f"extern int32_t {LINE};"]
     for key, function in vendor.functions.items():
         for _, name, _ in members(key, function) if key != POINTER else ():
+            # C expands no macro within its own expansion: the inner name is the function's.
             lines.append(f"#define {name}(...) ({LINE} = __LINE__, {name}(__VA_ARGS__))")
     return "\n".join(dict.fromkeys(lines)) + "\n"
 
@@ -174,4 +175,5 @@ def _value(argument: Argument, key: str, given: Set[str], dtype: str) -> str | N
     bits = f"septran_bits((double){argument.name})"
     if dtype or "type" not in given:
         return bits if not dtype or floating(dtype) else whole
+    # In `DTYPES` the integers come before the floats.
     return f"type < {DTYPES.index('float16')} ? {whole} : {bits}"

@@ -73,6 +73,7 @@ def is_trusted(header: HeaderFiles) -> bool:
     folder = user_folder() / FOLDER
     if not (folder / header.digest).is_file():
         return False
+    # Where others can write, the file may be of anybody.
     return unsafe(folder.parent) is None and unsafe(folder) is None
 
 

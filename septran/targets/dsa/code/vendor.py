@@ -265,6 +265,7 @@ class Vendor:
 
     def key(self, command: Command, dtype: str, queue: int | None = None) -> str:
         """Return the key of `functions` for a command that computes in a dtype on a queue."""
+        # For integers their own function goes first, and for both that of the one instruction.
         exact = f"{command.name}{INTEGERS}"
         whole = not floating(dtype or "float32")
         for wish in (exact, command.name) if whole else (command.name,):
@@ -322,9 +323,11 @@ class Vendor:
         mine = self.function(key)
         passed = {p.name: p.type for p in mine.parameters}
         for argument in command.arguments:
+            # A name can say the type, and a function of one instruction says the queue.
             known = (argument.name == "type" and mine.typed) or (
                 argument.name == "queue" and OF in key
             )
+            # What has no parameter is recorded as 0, so nothing else may be meant.
             if argument.name not in passed and not known and constants.get(argument.name) != 0:
                 value = constants.get(argument.name)
                 what = "computed" if value is None else f"{value:,}"
@@ -342,6 +345,7 @@ class Vendor:
             most = self.limits.get(name)
             if most is not None and value > most:
                 return f"{extern} has {name} {value:,}, and the vendor's limit is {most:,}"
+            # `src` and `dst` are queues of the commands with a flag, and addresses of others.
             names_queue = name in (("src", "dst") if "flag" in constants else ("queue",))
             if names_queue and value not in queues.names:
                 known = ", ".join(f"{n} {queues.names[n]}" for n in sorted(queues.names))
