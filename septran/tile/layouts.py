@@ -56,6 +56,7 @@ class Layout:
         if len(numbers) not in wanted:
             words = " or ".join(map(str, wanted))
             raise ValueError(f"layout {match[1]} takes {words} number(s), not {len(numbers)}")
+        # The first number of panels is an axis, which may well be 0.
         if match[1] in ("panels", "fractal") and 0 in numbers[match[1] == "panels" :]:
             raise ValueError(f"layout {text.strip()} cuts into parts of no elements")
         if match[1] == "swizzle" and numbers[0] not in (32, 64, 128):

@@ -97,6 +97,7 @@ class Ledger(Displayable):
     def main_memory_bytes(self) -> int:
         """The bytes that copies move from and to main memory; tensors used in place count once."""
         moved = (
+            # A copy within main memory counts twice: it is read there and written there.
             row.total_bytes * [row.source, row.target].count(self.main_memory) for row in self.rows
         )
         return sum(moved) + self.in_place_bytes
@@ -249,6 +250,8 @@ def _counted(
     grid = np.meshgrid(*map(np.arange, every), indexing="ij", sparse=True)
     values: dict[Var, Any] = {loop.variable: at for loop, at in zip(loops, grid, strict=True)}
     runs: Any = np.ones((1,) * len(loops), np.int64)
+    # The grid is as large as the greatest extents; iterations that a ragged loop leaves out count
+    # nothing.
     for loop in loops:
         runs = runs * (values[loop.variable] < evaluate_index(loop.extent.at_most(), values))
     sizes: Any = runs

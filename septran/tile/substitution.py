@@ -58,6 +58,7 @@ def substitute(node: Node, values: Mapping[Var, IndexLike]) -> Node:
     if isinstance(changed, Compute):
         return replace(changed, attributes=_attributes(changed, values))
     if isinstance(changed, For | Role):
+        # `change_indices` has been in the body already, but an attribute names its index as a word.
         return replace(changed, body=tuple(_restart(n, values) for n in changed.body))
     return changed
 

@@ -35,6 +35,7 @@ def barriers(
     threads): they share its memories, while each of their own is private. Buffers that a channel
     fills are ordered by its handshake.
     """
+    # Below the host it takes two levels for a unit that is made of several.
     if len(program.machine.processors) < 3:
         return body
     return tuple(_outside(program, node, twins) for node in body)

@@ -293,9 +293,11 @@ def _pieces(node: Compute, unit: Instruction) -> Iterator[_Piece]:
         return
     lanes = float(unit.options.get("lanes", unit.throughput or math.inf))
     slow = float(unit.options.get("exp_factor", 1))
+    # Equal parts count once, as code may compute them once: a lower bound must allow for that.
     parts = list(dict.fromkeys(ex.walk(node.expression))) if node.expression else []
     found = False
     for part in parts:
+        # A reduction takes each element of its operand; other parts make each of their own.
         space: ex.Expr = part.operand if isinstance(part, ex.Reduce) else part
         if isinstance(part, ex.Unary | ex.Binary | ex.Select | ex.Reduce):
             found = True

@@ -110,6 +110,7 @@ def affine(view: View) -> Affine | None:
         if factors:
             rest = tuple((a, c) for a, c in entry.terms if not (isinstance(a, Var) and a in axes))
             start = Index(rest, entry.constant)
+        # What is left may still divide or clip an axis, which is then in the start: not affine.
         for atom, _ in start.terms:
             if not isinstance(atom, Var) and any(map(is_axis, start.variables())):
                 return None

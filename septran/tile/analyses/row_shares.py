@@ -129,6 +129,7 @@ def _note(region: Region, at: int, own: frozenset[str], axes: dict[str, int]) ->
 def _buffer_axis(region: Region, at: int) -> int | None:
     """Return the buffer's axis along which a view's axis runs with step 1."""
     for number, entry in enumerate(region.index):
+        # Names with $ are axes; a loop index in the entry only shifts where the rows begin.
         others = {v for v in (entry - axis(at)).variables() if v.name.startswith("$")}
         if entry.coefficient(axis(at)) == 1 and not others:
             return number
@@ -192,6 +193,7 @@ def _inside(expr: ex.Expr, at: int) -> Iterator[tuple[ex.Expr, int]]:
             inner = kept.index(position) - len(kept) if position in kept else -rank - 1
             yield expr.operand, inner
         case ex.Reduce():
+            # The operand has the reduced axis as well, so axes from there on are one further.
             position = rank + at
             yield expr.operand, (position + (position >= expr.axis)) - (rank + 1)
         case _:

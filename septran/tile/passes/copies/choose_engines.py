@@ -63,6 +63,7 @@ def _able(
     if copy.engine not in names:
         return copy.engine, ""
     reasons: list[str] = []
+    # From its own on only: the mapping may have named a later engine of the machine's list.
     for name in names[names.index(copy.engine) :]:
         why = refused(copy, program.machine.engine(name))
         # Layouts were inferred for the copy's own engine; another one must be able to convert

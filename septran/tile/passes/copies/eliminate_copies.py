@@ -145,6 +145,8 @@ class _Elimination:
         while rest:
             node = rest.pop(0)
             if isinstance(node, For | Role):
+                # What is held before a loop is held in each iteration only if none of them disturbs
+                # it.
                 held = tuple(c for c in available if not self._disturbed(c, node.body))
                 inner = (*loops, node) if isinstance(node, For) else loops
                 node = replace(node, body=self.drop_duplicates(node.body, held, inner))

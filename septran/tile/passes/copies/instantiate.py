@@ -267,6 +267,8 @@ class _Builder:
         )
 
     def _joined(self, a: str, b: str, param: Param) -> bool:
+        # An edge need only go the ways that the parameter takes: in where it is read, out if
+        # written.
         into = bool(self.machine.engines_for(a, b)) or not param.reads
         out = bool(self.machine.engines_for(b, a)) or not param.writes
         return into and out
@@ -275,6 +277,8 @@ class _Builder:
         self, a: str, b: str, param: Param, asked: str | None
     ) -> tuple[str, Engine, Engine | None]:
         into, out = self.machine.engines_for(a, b), self.machine.engines_for(b, a)
+        # The machine file's first engine counts where the mapping names none that fits; a tensor
+        # that is only written may have no way in at all.
         first = next((e for e in into if e.name == asked), into[0] if into else out[0])
         return b, first, out[0] if out else None
 
@@ -383,6 +387,8 @@ class _Body:
     def _assign(self, statement: Assign) -> Compute:
         def place(leaf: ex.Expr) -> ex.Expr:
             match leaf:
+                # Elements are read where they are staged, positions are counted in the caller's
+                # tensor.
                 case ex.Load():
                     return replace(leaf, view=self._held(leaf.view).here)
                 case ex.Position():

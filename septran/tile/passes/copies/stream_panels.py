@@ -81,6 +81,8 @@ def _in_body(program: TileProgram, body: tuple[Node, ...]) -> tuple[TileProgram,
         rest = [n for n in body[first : last + 1] if n not in copies]
         inside = body[first : last + 1]
         alone = all(_only_here(program, p.buffer.name, inside) for p in panels)
+        # One loop steps through all panels, so they must be equally long; and as they become
+        # smaller, nothing else may use them.
         if len(extents) == 1 and alone and all(_accumulates_only(n, panels) for n in rest):
             program, loop = _stream(program, panels, rest)
             # Another panel of the body may be too large, too.

@@ -53,6 +53,7 @@ class _Isolation(PartBuffers):
             operands[position] = whole(own, region.valid)
             origin = replace(node.origin, rule=own.origin.rule if own.origin else "")
             before += self._copy(operands[position], region, node, origin)
+            # Operand 0 is the result, which goes back to the part that it belongs to.
             if position == 0:
                 after += self._copy(region, operands[position], node, origin)
         return (*before, replace(node, operands=tuple(operands)), *after)

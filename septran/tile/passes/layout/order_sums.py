@@ -74,6 +74,7 @@ def _ordered(program: TileProgram, panel: Buffer) -> TileProgram:
         if node in readers and isinstance(node, Compute):
             place = _place(node, panel)
             others = list(node.operands)
+            # A and B are operands 1 and 2, so the other one is 3 - place.
             others[3 - place] = _reordered(others[3 - place], SUMMED[3 - place], order, known)
             return (replace(node, operands=tuple(others)),)
         return (node,)
@@ -119,6 +120,7 @@ def _contiguous(
 ) -> _Order | None:
     """Return the order of a region's steps in memory, if groups of them are then contiguous."""
     cuts = _cuts(region, along, steps)
+    # Cuts at 1 and at the end alone make one digit, of which there is no other order.
     if cuts is None or len(cuts) < 3:
         return None
     digits = [Var(f"@digit{n}") for n in range(len(cuts) - 1)]
@@ -138,6 +140,7 @@ def _contiguous(
         return None
     slowest = sorted(range(len(digits)), key=lambda n: -strides[n])
     last = slowest[-1]
+    # A group lies side by side if the fastest digit has stride 1 and consists of whole groups.
     if strides[last] != 1 or extents[last] % group:
         return None
     return _Order(tuple(extents[n] for n in slowest), tuple(cuts[n] for n in slowest))
@@ -170,6 +173,7 @@ def _add_cuts(atom: object, variable: Var, found: set[int]) -> int | bool:
     scale = _add_cuts(inner, variable, found)
     if not scale or (isinstance(inner, Mod)):
         return False
+    # x // d changes, and x mod d begins again, every d steps: both cut the steps there.
     found.add(int(scale) * atom.divisor)
     return int(scale) * (atom.divisor if isinstance(atom, FloorDiv) else 1)
 

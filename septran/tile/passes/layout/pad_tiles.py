@@ -86,6 +86,8 @@ class _Work:
             taken = self.program.machine.instruction(wanted.get(_use(node), node.instruction))
             for (_, key, _), step in zip(self._axes(node), taken.multiple_of, strict=False):
                 fits = self.axes.extents[key] % step == 0
+                # What fits must still fit after another use has made the axis grow: hence a common
+                # multiple.
                 if fits or _use(node) in wanted:
                     steps[key] = math.lcm(steps.get(key, 1), step)
                 if not fits and _use(node) in wanted:

@@ -97,7 +97,7 @@ def placements(program: TileProgram) -> tuple[Placement, ...]:
         b for b in program.buffers if b.name in lives and _one_instance(program, b, lives[b.name])
     ]
     placed: dict[str, Placement] = {}
-    # By name among equals, so that equal programs get equal plans.
+    # The sort is stable, so equal programs get equal plans: equals stay in the program's order.
     for buffer in sorted(held, key=lambda b: -bytes_of(program, b)):  # of one size, as made
         life = lives[buffer.name]
         around = [

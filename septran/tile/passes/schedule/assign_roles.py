@@ -163,6 +163,8 @@ class _Roles:
             if isinstance(loop, For):
                 ahead = (n for n in _of_loop(loop) if n.channel is not None)
                 copies += [c for c in ahead if channels[str(c.channel)].stages > 1]
+        # No handshake tells the producer that a consumer has written, so it takes only what nobody
+        # writes in this body.
         return frozenset(
             c.channel
             for c in copies

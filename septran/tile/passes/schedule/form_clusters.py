@@ -77,6 +77,7 @@ class _Clusters:
     ) -> Mapping[int, int]:
         """The blocks asked for along each loop; one number goes to the loop that saves most."""
         if len(cluster) == 1:
+            # A loop over one block has no neighbour to share with, however much that would save.
             several = [loop.extent.constant > 1 for loop in nest]
             return {max(range(len(nest)), key=lambda n: (several[n], saved[n])): cluster[0]}
         first = len(saved) - len(cluster)

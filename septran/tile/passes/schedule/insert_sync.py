@@ -42,6 +42,8 @@ def insert_sync(program: TileProgram) -> TileProgram:
     indices = FreshNames.of_loops(body)
     outward = [c for c in program.channels if not _is_load(c, body)]
     inward = [c for c in program.channels if _is_load(c, body)]
+    # Stores come first: where a load's stage is also stored, its release goes behind the wait for
+    # the store, which must be there by then.
     for channel in outward:
         body = _Outward(channel, program, indices).place(body)
     waits = {c.name: c for c in outward}
@@ -111,6 +113,7 @@ class _Handshake:
     def opens(self, node: Node) -> bool:
         """Return whether the channel begins anew in each run of a loop's or role's body."""
         if isinstance(node, For):
+            # With the loop's index in every stage, the ring goes on from one iteration to the next.
             return not all(node.variable in s.variables() for s in self.stages(node))
         if isinstance(node, Role):
             mine = _mentions(self.channel.buffers, (node,))
@@ -348,6 +351,7 @@ class _Outward(_Handshake):
     def number(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
         last = max(n for n, node in enumerate(body) if self.holds(node))
         targets = {c.target.buffer for c in _copies(body) if _on(self.channel, c)}
+        # The last stores may run on until something touches their target or writes their source.
         end = next(
             (
                 p
@@ -401,6 +405,7 @@ class _Outward(_Handshake):
         if before.bounds(ranges(self.program.body))[1] < 0:  # as many stages as stores
             return
         rule = f"{self.channel.origin.rule}, so who writes it again waits"
+        # In front of whatever touches the buffer first since the store before this one.
         first = next(
             p
             for p in range(begin, group[-1] + 1)

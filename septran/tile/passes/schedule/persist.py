@@ -52,6 +52,7 @@ class _Persisting:
         """Return the nest as a loop over units, with a loop over each one's iterations."""
         assert loop.processor is not None
         nest = grid(loop)
+        # The inner loops become digits of the iteration's number, so only the outermost may vary.
         nest = [loop, *itertools.takewhile(lambda n: n.extent.is_constant, nest[1:])]
         ranks = clusters(nest[-1])
         each = math.prod(r.extent.as_int() for r in ranks)
@@ -76,6 +77,7 @@ class _Persisting:
         who = f"{units} clusters of {each}" if ranks else str(units)
         rule = f"{who} {loop.processor} stay and take the iterations in turn (persistent)"
         origin = replace(loop.origin, rule=rule)
+        # Rounded up: the first `total` mod `units` units have one iteration more than the others.
         extent = (total - unit + (units - 1)) // units
         turns = replace(nest[-1], variable=turn, extent=extent, processor=None, body=body)
         self._remark(loop, rule)

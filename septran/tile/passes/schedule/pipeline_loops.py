@@ -202,8 +202,10 @@ class _Pipelining:
                 continue
             load = is_load(self.program, node)
             mine = node.target.buffer if load else node.source.buffer
+            # What is used outside of the loop, too, cannot have a stage for each iteration.
             if mine in self.program.params or loop.variable not in self.homes[mine]:
                 continue
+            # Nor can what keeps its content from one iteration to the next.
             if loop.variable in self.buffers[mine].kept:
                 continue
             user = _next_user(loop.body, position)
@@ -251,6 +253,7 @@ class _Pipelining:
         mine = frozenset(channel.buffers)
         for name in mine:
             self.buffers[name] = replace(self.buffers[name], stages=stages)
+        # Iteration i makes fill i of the ring, and the ring makes it sequential: fills go in order.
         stage = Index.of(loop.variable) % stages
         inside = tuple(with_stage(n, mine, stage) for n in body)
         return replace(loop, kind="sequential", body=inside)
@@ -289,12 +292,14 @@ class _Pipelining:
         copies = tuple(n for p, n in enumerate(loop.body) if p in fills)
         rest = tuple(n for p, n in enumerate(loop.body) if p not in fills)
         least = loop.extent.bounds(self.known)[0]
+        # A loop that may have fewer iterations than that fills as many as it has.
         lead = minimum(stages - 1, loop.extent) if least < stages - 1 else Index.of(stages - 1)
         k, steady = Index.of(loop.variable), loop.extent - lead
         what = ", ".join(dict.fromkeys(n.target.buffer for n in copies if isinstance(n, Copy)))
         ahead = f"{what} are filled {stages - 1} ahead of the loop over {k} (pipeline: {stages})"
         start = self.part(loop, copies, lead, Index(), replace(loop.origin, rule=ahead))
         later = tuple(substitute(n, {loop.variable: k + (stages - 1)}) for n in copies)
+        # The copies come first, so that they are in flight while the rest of the iteration works.
         middle = replace(loop, extent=steady, body=(*later, *rest))
         why = f"the last iterations of {k} have nothing left to fetch (pipeline: {stages})"
         again = self.again(rest, chained)

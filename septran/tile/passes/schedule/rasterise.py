@@ -57,6 +57,7 @@ class _Rasters:
             rule = f"all {count} tiles run at one time, in any order (raster: {asked})"
             self.remark("decision", rows, rule)
             return rows
+        # Where the rows make no groups, the columns may: the tiles are then taken row by row.
         if _group(first, asked) < 2 <= _group(second, asked):
             first, second = second, first
         group, across = _group(first, asked), second.extent.as_int()
@@ -67,6 +68,8 @@ class _Rasters:
             return rows
         tile = Var(self.names.fresh("tile"))
         at = Index.of(tile)
+        # A group is `group` rows by all columns: in it a tile's row changes fastest, then its
+        # column.
         values = {
             first.variable: at // (group * across) * group + at % group,
             second.variable: at % (group * across) // group,
