@@ -96,8 +96,8 @@ class Ledger(Displayable):
     @property
     def main_memory_bytes(self) -> int:
         """The bytes that copies move from and to main memory; tensors used in place count once."""
+        # A copy within main memory counts twice: it is read there and written there.
         moved = (
-            # A copy within main memory counts twice: it is read there and written there.
             row.total_bytes * [row.source, row.target].count(self.main_memory) for row in self.rows
         )
         return sum(moved) + self.in_place_bytes
