@@ -113,6 +113,7 @@ def run_tree(
     for param in tree.root.params:
         kind = _wide(numpy_dtype(param.dtype), wide)
         given = held.get(param.name)
+        # A copy, so that a run leaves the caller's arrays as they are.
         array = np.zeros(param.shape, kind) if given is None else np.array(given, kind)
         results[param.name] = array
         env[param.name] = _Held(array, View.whole(param.name, param.shape, param.valid))
@@ -239,6 +240,7 @@ class _Run:
         value = of(statement.value)
         if self.suspects:
             missing = missing_of(statement.value, lambda v: self.missing(v, env), of)
+            # A temporary that is followed may get missing elements, any other tensor must not.
             if missing is not None and env[statement.target.tensor].marks is None:
                 self.refuse(statement, env)
             self.mark(statement.target, env, missing)

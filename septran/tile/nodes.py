@@ -65,6 +65,7 @@ class Buffer:
     def renamed(self, values: Mapping[Var, IndexLike], unit: Var) -> Buffer:
         """Return the buffer for a loop over `unit` that replaces the loops over `values`."""
         mine = tuple(v for v in self.own if v not in values)
+        # Made inside of some of these loops only, it is shared by iterations of several units.
         whole = len(mine) + len(values) == len(self.own)
         return replace(self, own=(*mine, unit)) if whole else self
 

@@ -116,6 +116,7 @@ def in_order(compilers: Sequence[Transform], own: Sequence[UserPass] = ()) -> tu
         if one.before is not None:
             at = _position(names, anchor, one)
         else:
+            # `instantiate` itself is not in the list: after it is in front of all.
             at = 0 if anchor == FIRST else _position(names, anchor, one) + 1
             at += behind.get(anchor, 0)
             behind[anchor] = behind.get(anchor, 0) + 1

@@ -214,6 +214,7 @@ def _parameters(
 def _annotation(annotation: Any, function: Callable[..., None], where: Location) -> Any:
     if annotation is inspect.Parameter.empty:
         return None
+    # The word bool means Python's type, that of a flag, though an element type is named so, too.
     if isinstance(annotation, str) and (annotation == "bool" or annotation not in ALL):
         try:
             return eval(annotation, function.__globals__)  # the author's own annotation

@@ -140,5 +140,6 @@ def silu(x: Any) -> Expression:
 
 def gelu(x: Any) -> Expression:
     """Return x times the normal distribution function of x, by erf (torch's default form)."""
+    # The normal distribution function is (1 + erf(x / sqrt(2))) / 2, and 0.7071... is 1 / sqrt(2).
     half = apply("multiply", x, 0.5)
     return apply("multiply", half, 1.0 + erf(apply("multiply", x, 0.7071067811865476)))

@@ -190,6 +190,7 @@ class Iterations:
     def __iter__(self) -> Iterator[Any]:
         """The only pass for ``for``; refuses ``zip``, ``enumerate``, ``list``, which count."""
         caller = sys._getframe(1)
+        # `for` asks by an instruction of its own (GET_ITER), zip and list while they are called.
         if caller.f_code.co_code[caller.f_lasti] == dis.opmap["CALL"]:
             raise IndexingError(
                 "a loop of a task is for `for` alone: its body runs once for all iterations, so "
@@ -264,6 +265,7 @@ def _open(
         frame.parallel -= parallel
         if parallel:
             del frame.spread[len(frame.spread) - len(sizes) :]
+    # Parts have their places around the outermost parallel loop, so they wait for its end.
     around = [] if frame.parallel else frame.around
     if not frame.parallel:
         frame.around, frame.slots = [], {}
@@ -495,6 +497,7 @@ def _spread(leaf: Task, *tiles: Tile, **keywords: Any) -> None:
         launch(leaf, *tiles, **keywords)
         return
     side = tunable(f"block_{leaf.name}", BLOCK)
+    # A tile of a vector has as many elements as one of a matrix.
     last = (side * side,) if len(shape) == 1 else (side, side)
     cut = (*(1,) * (len(shape) - len(last)), *last)
     grids = [Partition(tile, cut) for tile in tiles]

@@ -43,6 +43,7 @@ def load_logic(path: str | Path) -> ModuleType:
         raise _no_logic(str(path), file)
     if not found:
         raise LoadError(f"no logic file {file.name!r} in {file.parent}", None)
+    # With the path in it, as files of one name in two folders are two modules.
     name = f"septran_logic_{file.stem}_{abs(hash(str(file))):x}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:

@@ -45,6 +45,7 @@ def inside(x: Tile) -> Expression:
     truth = Expression(ex.Constant(value=True, dtype="bool"))
     for entry, extent in zip(home.view.index, home.shape, strict=True):
         low, high = entry.bounds({**frame.ranges, **ranges})
+        # An axis whose ends the view never leaves needs no test.
         if low < 0 or high >= extent:
             position = _coordinate(view, entry)
             truth = apply("and", truth, apply("greater_equal", position, 0))
@@ -87,6 +88,7 @@ def _first(function: str, x: Any, axis: int) -> Expression:
         found = apply("or", found, apply("not_equal", x, x))  # NaN, for which `best` is NaN, too
     rest = tuple(n for n in range(len(expr.shape)) if n != at)
     places = Expression(ex.expand(ex.Cast(_places(frame, expr, at), "int32"), rest))
+    # Elsewhere stands a place beyond all, so the least one is the first that was found.
     first = reduction("min", where(found, places, expr.shape[at]), at, keepdims=False)
     return first.astype("int64")
 

@@ -133,6 +133,7 @@ def _with_column(where: Location, code: CodeType, trace: TracebackType | None) -
     """The place with the columns of the instruction that was running, if Python knows them."""
     while trace is not None:
         if trace.tb_frame.f_code is code and trace.tb_lineno == where.line:
+            # `co_positions` has an entry for each code unit, and a unit has two bytes.
             last = trace.tb_lasti // 2
             start, end, left, right = next(
                 islice(code.co_positions(), last, None), (None, None, None, None)

@@ -78,6 +78,7 @@ def reduce_into(target: Tile, part: Tile, function: str = "sum") -> None:
         return
     slot = _slot(frame, target, part, function)
     place = Tile(frame, slot.place(target.view), slot.dtype)
+    # The first part overwrites an iteration's place, all others are joined to what is there.
     if slot.covered:
         _joined(frame, place, part, function)
     else:
@@ -164,6 +165,7 @@ class _Slots:
         """Record how the places are joined to the target, after the loops: tile by tile."""
         parts = Tile(self.frame, self.whole, self.dtype)
         side, rank = tunable("block_reduce", SIDE), self.target.ndim
+        # A tile of a vector has as many elements as one of a matrix.
         last = (side * side,) if rank == 1 else (side, side)
         tile = (*(1,) * (rank - len(last)), *last)
         goals = Partition(self.target, tile)
@@ -213,6 +215,7 @@ def _covers(frame: Frame, view: View, whole: View) -> bool:
 
     Then no place has to be filled: its parts are all of it.
     """
+    # A sequential loop's body is traced once for all iterations: no part in it is the first one.
     if any(not parallel for _, _, parallel in frame.nest[frame.outermost :]):
         return False
     sizes = {v: size for v, size, _ in frame.nest}

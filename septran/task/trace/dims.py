@@ -61,6 +61,7 @@ def unify(
                         f"and {_text(size)} in {name}", where,
                     )  # fmt: skip
                 seen.setdefault(dim, name)
+    # Formulas come last, as they may use names that only a later tensor gives.
     known = {name: nominal for name, (nominal, _) in dims.items()}
     for name, dim, size in formulas:
         _check_formula(task, name, dim, size, known, static, where)

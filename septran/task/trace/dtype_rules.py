@@ -59,6 +59,7 @@ def _check_operands(node: ex.Binary, where: Location) -> None:
     kinds = (node.left.dtype, node.right.dtype)
     if node.function in _BITWISE and any(map(is_float, kinds)):
         raise DtypeError(f"{node.function} takes integers, not {' and '.join(kinds)}", where)
+    # NumPy's common type of uint64 and a signed integer is float64, which has no bits to combine.
     if node.function in _BITWISE and is_float(promote(*kinds)):
         raise DtypeError(f"{node.function} has no integer type for {' and '.join(kinds)}", where)
     if node.function in (*_SHIFTS, *_OF_NUMBERS) and set(kinds) == {"bool"}:

@@ -13,6 +13,7 @@ def expanded(expr: ex.Expr, key: Any) -> ex.Expr:
     """Return the expression of ``x[:, None]``: full slices keep axes, None inserts one."""
     items = key if isinstance(key, tuple) else (key,)
     full = sum(1 for item in items if item is not None and item is not Ellipsis)
+    # Filtered by identity first: `in` alone would compare, and == of tensors is an expression.
     if Ellipsis in [i for i in items if i is Ellipsis]:
         at = next(n for n, i in enumerate(items) if i is Ellipsis)
         missing = len(expr.shape) - full

@@ -81,6 +81,7 @@ def count_of(element: Tile, most: int) -> Index:
         )  # fmt: skip
     home = frame.home(element.view)
     _require_passed(home, f"{element.name} holds counts", where)
+    # From 0 to `most` there are `most` + 1 values.
     return Index(((Element(home.view.tensor, home.view.index, most + 1), 1),))
 
 

@@ -111,6 +111,7 @@ def _fitting(
         except LogicError as of_these:
             error = of_these
             continue
+        # These are the inputs if the logic writes just what is not given.
         if all(p.writes == (p.name not in names) for p in tree.root.params):
             return list(names)
     raise error
@@ -338,6 +339,7 @@ def _result_dtype(
     if is_float(common):
         return common
     param = next(p for p in probe(logic, static).root.params if p.name == name)
+    # Sums of integer products exceed the type of their factors.
     return accumulator_dtype(common) if param.accumulates else common
 
 

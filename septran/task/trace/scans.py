@@ -80,6 +80,7 @@ def settled(frame: Frame, expr: ex.Expr, goal: ex.Load) -> ex.Expr | None:
         if not isinstance(leaf, ex.Load) or leaf.view.tensor not in frame.scans:
             return leaf
         name = leaf.view.tensor
+        # A scan that the expression uses twice is recorded once.
         if name not in held:
             view = _temporary(frame, "scanned", leaf)
             _record(frame, frame.scans[name], view)

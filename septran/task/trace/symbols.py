@@ -51,6 +51,7 @@ class Symbol:
     def _linear(self, name: str, other: Any, combine: Callable[[Index, Index], Index]) -> Any:
         if isinstance(other, Expression):
             return NotImplemented
+        # With a float it becomes a number, and is no index any more.
         if isinstance(other, float):
             return apply(name, self, other)
         try:

@@ -230,6 +230,8 @@ class Partition:
                     at = grid + at
                 self._inside(n, at, grid)
                 offsets.append(at * self.block[n])
+                # `fitted` makes every block at least 1, but a tile of an empty axis has no
+                # elements.
                 extents.append(self.block[n] if self.tile.view.shape[n] else 0)
         return self.tile._with(self.tile.view.block(tuple(offsets), tuple(extents)))
 
@@ -328,6 +330,8 @@ def windowed(
         before, behind = padding[n]
         if before or behind:
             _require_whole(tile, at, where)
+        # The output extent is (extent + padding - dilation * (size - 1) - 1) // stride + 1, as that
+        # of torch.nn.Conv2d.
         spare = before + behind - dilation[n] * (size[n] - 1) - 1
         extent, exists = tile.view.shape[at], tile.view.valid[at]
         fits = extent > 0 and extent + spare >= 0
@@ -361,6 +365,7 @@ def _sliced(view: View, items: tuple[Any, ...], frame: Frame) -> View:
             f"{view.tensor} is indexed by more than one tensor with axes", Location.of_caller(),
             hint="one after the other: x[rows][:, columns] has each row with each column",
         )  # fmt: skip
+    # From the last axis on, as an index takes its axis away and renumbers those behind it.
     for n in reversed(range(view.rank)):
         item = items[n]
         if isinstance(item, slice):
@@ -408,6 +413,7 @@ def _range(view: View, n: int, item: slice, frame: Frame) -> View:
     stop = _bound(view, n, item.stop, view.valid[n])
     length = stop - start
     if not length.is_constant and stop == view.valid[n]:
+        # Up to a ragged end the nominal length counts: `block` clips it to what exists.
         length = view.shape[n] - start
     if not length.is_constant and start == Index():
         return _beginning(view, n, stop, frame)

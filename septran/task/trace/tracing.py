@@ -347,6 +347,7 @@ class Tracer:
         homes: Sequence[Home] | None,
     ) -> TaskNode:
         """Trace one launch by the decomposition `body`."""
+        # A built-in leaf has no line in a logic file, so the line of its launch stands for it.
         place = where if body.builtin else body.location
         frame = Frame(self, body, replace(site, variant=body.variant, leaf=body.leaf))
         lying: Sequence[Home | None] = homes or [None] * len(views)
@@ -493,6 +494,7 @@ class Draft:
 
     def _traced(self, body: Task) -> TaskNode | None:
         outer = self.tracer
+        # Copies, so that nothing of a draft is left in the trace that asks for it.
         inner = Tracer(
             DefaultChooser(outer.given), dict(outer.dims), dict(outer.static), dict(outer.ranges),
             dict(outer.extents), list(outer.open), variables=dict(outer.variables), check=False,

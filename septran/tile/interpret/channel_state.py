@@ -174,6 +174,7 @@ class ChannelState:
 
     def check_read(self, region: Region, stage: int, thread: Thread, node: Node) -> None:
         """Raise ProtocolError unless the buffer is read between the fill's wait and its release."""
+        # The last fill that was issued counts: from its issue on the stage is being overwritten.
         fill = self.slots.get((region.buffer, stage))
         if fill is None:
             return

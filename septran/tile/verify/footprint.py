@@ -46,4 +46,5 @@ def meet(a: Cells | None, b: Cells | None) -> bool:
     """Return whether two footprints share an element; unknown ones (None) count as sharing."""
     if a is None or b is None:
         return True
+    # `footprint` gives each number once, which saves the search for repeats.
     return bool(np.isin(a, b, assume_unique=True).any())

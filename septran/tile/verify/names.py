@@ -110,6 +110,7 @@ def _unknown(kind: str, name: str, known: set[str], node: Node) -> TileError:
 def _unwritten(program: TileProgram) -> Iterator[TileError]:
     """Yield reads before any write, except of what roles exchange, and unwritten outputs."""
     declared = {b.name for b in program.buffers} - set(program.params)
+    # Roles run beside each other: program order says nothing of what one writes for another.
     written = _exchanged(program)
     for node in nodes(program.body):
         fresh = ({r.buffer for r in reads(node)} & declared) - written
