@@ -77,6 +77,7 @@ def unit_roundoff(dtype: str) -> float:
 def least_subnormal(dtype: str) -> float:
     """The smallest positive number of a float type."""
     known = TYPES[dtype]
+    # The least normal number is 2 ** (2 - 2 ** (exponent - 1)), as IEEE 754 has its bias.
     return float(2.0 ** (2 - 2 ** (known.exponent - 1) - known.fraction))
 
 

@@ -130,6 +130,7 @@ class _Search(Generic[S]):
         for _ in range(MOST_STEPS):
             around = list(self._around(here, _groups(here.form.sizes)))
             if not any(a.error is None or self._nearer(a, here) for a in around):
+                # Where no step alone brings it nearer, all tunables go down together.
                 around = list(self._around(here, [tuple(here.form.sizes)]))
             right = [a for a in around if a.error is None]
             if right:
@@ -209,6 +210,7 @@ def _each(error: SepTranError | None) -> tuple[SepTranError, ...]:
 
 def _below(value: int) -> int:
     """Return the power of two below a value, at least 1."""
+    # `value - 1`, so that a power of two becomes the next one down.
     return max(1, 1 << ((value - 1).bit_length() - 1)) if value > 1 else 1
 
 

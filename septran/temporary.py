@@ -75,6 +75,7 @@ def sweep() -> int:
             if lock.parent.stat().st_mtime > young:
                 continue
             with lock.open("rb") as file:
+                # Fails while a process holds its shared lock (`_held`): the folder is in use.
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(lock.parent)
                 count += 1

@@ -101,6 +101,7 @@ def _meant(
     # A list without names of primitives is for whichever its instructions compute.
     kinds = [machine.instruction(s.value).primitive for s in wanted]
     own = [s for s, kind in zip(wanted, kinds, strict=True) if kind == primitive]
+    # A list for other primitives of the leaf says nothing of this one.
     return own if own or any(kind in used for kind in kinds) else wanted
 
 
@@ -235,6 +236,8 @@ def _refuse_dtypes(instruction: Instruction, leaf: Leaf, use: PrimitiveUse) -> s
     if not instruction.dtypes:
         return None
     have = tuple(leaf.dtypes[o.tensor] for o in use.operands)
+    # A primitive's operands have one of the listed rows of types; a tensor expression has any
+    # number of operands, each of any listed type.
     if use.primitive in PRIMITIVES and have in instruction.dtypes:
         return None
     accepted = {d for option in instruction.dtypes for d in option}
@@ -299,5 +302,6 @@ def _sizes(instruction: Instruction, use: PrimitiveUse) -> dict[int | str, tuple
         extent.update({a: named[a] for a in dict.fromkeys("".join(contract.axes))})
     elif instruction.multiple_of:
         extent.update(enumerate(use.operands[0].shape[-len(instruction.multiple_of) :]))
+    # Axes behind the listed ones may have any extent.
     steps = [*instruction.multiple_of, *(1 for _ in extent)]
     return {a: (n, step) for (a, n), step in zip(extent.items(), steps, strict=False)}

@@ -48,6 +48,7 @@ class Held:
         """The least number of bytes that it takes, all stages together."""
         shape = self.shape
         if self.streamed and shape and max(shape) > _STEP:
+            # Whichever axis is summed over: with the longest one cut, the fewest bytes are left.
             shape = tuple(_STEP if n == shape.index(max(shape)) else e for n, e in enumerate(shape))
         return math.prod(shape) * itemsize(self.dtype) * self.stages
 

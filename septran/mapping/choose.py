@@ -114,6 +114,7 @@ class MappingChooser:
         caller = self._scopes.get(site.caller or "")
         known = self._scopes.get(site.path)
         instance = known.instance if known else None
+        # Matched anew, as rules by variant could not match before there was one.
         rules = tuple(rules_for(self.mapping, facts, self.machine))
         scope = Scope(instance, ((instance,) if instance else ()) + rules, caller)
         self._scopes[site.path] = scope
@@ -212,6 +213,7 @@ def capped(mapping: MappingFile, task: str, name: str, value: TunableValue) -> T
     """A value, or what the compiler has made of it so that all fits."""
     for fit in mapping.fits:
         if (fit.task, fit.name) == (task, name) and isinstance(value, int):
+            # In its own type: an `Unset` stays one.
             return type(value)(min(value, fit.value))
     return value
 
@@ -265,6 +267,7 @@ def pick(preference: Preference, facts: Facts, name: str) -> TunableCase | None:
     holding = [c for c in preference.cases if c.when is None or c.when.holds(facts.values())]
     if not holding:
         return None
+    # A single case is taken whatever the limit, which may need the task's structure.
     limit = _limit(facts, name) if len(holding) > 1 else None
     for case in holding:
         sized = isinstance(case.value, int) and not isinstance(case.value, bool)

@@ -91,6 +91,7 @@ def merged(documents: list[Node]) -> Node:
 
 def _over(upper: Node, lower: Node, depth: int) -> Node:
     if upper.tag or lower.tag or not all(isinstance(n.value, Mapping) for n in (upper, lower)):
+        # A key without a value changes nothing.
         return upper if upper.value is not None else lower
     entries, keys = dict(upper.items), dict(upper.keys)
     for key, value in lower.items.items():

@@ -58,6 +58,7 @@ def load_mapping(
     chain = _chain(source)
     wanted, assumed = _machine(chain, machine)
     errors: list[SepTranError] = []
+    # Each file by itself, also in what another one replaces; what must fit together, merged.
     for link in chain:
         report = _report(wanted)
         check(MAPPING, link.node, report)
@@ -151,6 +152,7 @@ def _machine(chain: list[_Link], machine: str | Path | Machine | None) -> tuple[
             if differs
             else "",
         )
+    # The nearest file that names one decides.
     for node, link in named:
         return _named_machine(node, link.folder), ""
     reason = f"the mapping names no machine, so {DEFAULT_MACHINE} is taken"
@@ -167,6 +169,7 @@ def _named_machine(node: Node, folder: Path | None) -> Machine:
     if name in machine_names():
         return load_machine(name)
     beside = None if folder is None or not name.endswith(".yaml") else folder / name
+    # Neither a path nor a link may lead out of the mapping's folder.
     if beside is not None and "/" not in name and is_file(beside) and not beside.is_symlink():
         return load_machine(beside)
     hint = nearest(name, machine_names())

@@ -68,6 +68,7 @@ def conditions(document: Node) -> dict[str, Condition]:
         if name in trail:
             message = f"the conditions {' and '.join(trail)} name each other"
             raise ConditionError(message, given[name].where)
+        # Those that it names are read first, as a condition holds them.
         for other in sorted(condition(given[name]).names & given.keys() - found.keys()):
             read_one(other, (*trail, name))
         found[name] = condition(given[name], found)
@@ -194,6 +195,7 @@ def _list(node: Node, reason: str) -> tuple[Setting[str], ...]:
 
 
 def _manner(node: Node) -> Manner:
+    # An empty list asks for a product without loops, a missing key for nothing.
     order = _words(node, "order") if node.get("order") is not None else None
     return Manner(order, _flag(node, "sums_apart"))
 

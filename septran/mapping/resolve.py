@@ -382,6 +382,7 @@ class _Task:
             elif setting is None:
                 found[name] = Setting(value, "default of the logic", self.task.location)
             elif setting.value != value:
+                # The task was traced with another value: only a call can have given it.
                 found[name] = Setting(value, "given with the call")
             else:
                 found[name] = replace(setting, value=value)  # which may be one that is rounded up
@@ -415,6 +416,7 @@ class _Task:
                 self._no_binding(primitive, places[0].location, wanted, refusals)
                 continue
             found[primitive] = chosen
+            # The whole list decided, so no line of it counts as one without effect.
             self.work.bound.update(setting.where for setting in wanted)
             faster = faster_rounded(self.machine, leaf, places, wanted, chosen.value)
             better = [r for r in refusals if not r.expected]

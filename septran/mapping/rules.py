@@ -327,6 +327,7 @@ def instance_for(
     if last == path:
         return _entry(mapping, names)
     if caller is not None:
+        # `name#2` is a task's second launch of that name: its own entry goes before one for all.
         for key in (last, last.partition("#")[0], *names):
             if key in caller.table(CALLS):
                 return _called(mapping, caller, key, names)

@@ -54,6 +54,7 @@ class Hardware:
             name = queue_of(one)
             number = numbers[name]
             old = found.get(number, Queue(name, number))
+            # Where engines share it with instructions, it has the name of the first instruction's.
             label = old.name if old.instructions else name
             found[number] = Queue(label, number, old.engines, (*old.instructions, one))
         return tuple(found.get(n, Queue(f"{n}", n)) for n in range(max(found, default=-1) + 1))

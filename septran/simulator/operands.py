@@ -151,8 +151,10 @@ def _masked(
     down, across, below, beside = n // high, m // wide, n % high, m % wide
     right, bottom = across * size, down * pitch
     whole = (-(-n // high), pitch), (-(-m // wide), size)
+    # All blocks must lie in the memory, though not all of their bytes are used.
     space = table.add(group, name, *whole, size, write=False, noted=False)
     add = partial(table.add, group, name, write=write, where=where)
+    # Whole blocks, the one at the end of each row of them, the row below, and the corner.
     add((down, pitch), (across, size), size)
     add((down, pitch), (high, line), beside * item, shift=right)
     add((1, 0), (across, size), below * line, shift=bottom)
@@ -210,6 +212,7 @@ def _engines(
 
 
 def _along(move: tuple[str, str], source: str, target: str) -> bool:
+    # Zeros have no source, so any engine that writes to the target's memory makes them.
     return move[1] == target and source in (move[0], "nothing")
 
 
@@ -230,6 +233,7 @@ def _check_alignment(stream: Stream, group: Commands, engine: Engine) -> None:
         if name not in ("dst", "src", "row_bytes", "dst_stride", "src_stride"):
             continue
         bad = group[name] % engine.alignment != 0
+        # With one row there is no next one, and the stride has no meaning.
         bad &= several if name.endswith("stride") else True
         if bad.any():
             n = np.flatnonzero(bad)[0]
@@ -322,6 +326,7 @@ def _vector(table: AccessTable, group: Commands) -> dict[str, tuple[Array, Array
     """Note the tiles of a vector command; gives commands and spaces by operand."""
     item = ITEM_BYTES[_types(table.stream, group)]
     boolean = group.function.removesuffix("_imm") in (*COMPARISONS, "not")
+    # A bool is one byte: what a comparison writes, and the condition of a select.
     items = {"dst": np.ones_like(item) if boolean else item, "c": np.ones_like(item)}
     if group.function == "cast":
         items["dst"] = ITEM_BYTES[_types(table.stream, group, "dst_type")]

@@ -31,6 +31,7 @@ class Queues:
         """
         folded: Mapping[str, Any] = self.machine.vendor.get("queues") or {}
         names = self.known
+        # Given numbers, then the least free ones, then those of queues that have theirs by now.
         numbers = {n: int(folded[n]) for n in names if isinstance(folded.get(n), int)}
         for name in names:
             if name not in folded:

@@ -135,6 +135,7 @@ def simulate(
         pairs = related(accesses, order, contested(accesses, order, spaces.count))
         unwritten = np.arange(spaces.count) >= len(spaces.parameters)
         unwritten[list(fresh)] = True
+        # First, as the checks below follow accesses by rank: with a hazard that is chance.
         check_hazards(commands, spaces, accesses, order, timing, pairs)
         check_written(commands, spaces, accesses, order.rank, work.reach, unwritten)
         check_temporaries(commands, spaces, accesses, order.rank, temporaries or {})

@@ -55,9 +55,11 @@ class Spaces:
     def locate(self, address: Array, core: Array) -> tuple[Array, Array]:
         """Space (-1 where there is none) and offset of each address."""
         top, offset = address >> PARAMETER_BITS, address & _OFFSET
+        # The bit LOCAL_BITS is that of the core's own memories, with their number below it.
         local = top - (1 << (LOCAL_BITS - PARAMETER_BITS))
         first, sharing = self._local
         here = (local >= 0) & (local < first.size)
+        # Any number that there is, where it is none: `here` decides below.
         number = np.where(here, local, 0)
         parameter = np.where((top > 0) & (top <= len(self.parameters)), top - 1, -1)
         return np.where(here, first[number] + core // sharing[number], parameter), offset

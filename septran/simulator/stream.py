@@ -125,6 +125,7 @@ class Stream:
         queue = np.full(len(self), -1, np.int64)
         for group in self.externs:
             columns = COLUMNS[group.command.name]
+            # The queue that it tells of carries a set out, the one that it holds back a wait.
             name = {"set_flag": "src", "wait_flag": "dst"}.get(group.command.name, "queue")
             if name in columns:
                 queue[group.at] = group[name]

@@ -41,6 +41,7 @@ def _follow(
 ) -> None:
     """Go through the accesses of one space in their order; a command reads before it writes."""
     writer = np.full(size, -1, np.int64)
+    # What lies before `start` are buffers, which anybody may have written.
     kept = np.arange(size) >= start
     nodes: dict[str, int] = {}
     for n in order.tolist():

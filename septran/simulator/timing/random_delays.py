@@ -46,6 +46,7 @@ def delays(cost: Costs, lanes: int, seed: int | None) -> Delays:
     ends = random.integers(0, longest, size) * (random.random(size) < 0.25)
     busy = (cost.cycles > 0) | (cost.shared_bytes > 0)
     effect = random.random(size)
+    # Half of them right at the start or at the end, the extremes.
     effect = np.where(random.random(size) < 0.5, np.round(effect), effect)
     return Delays(tuple(late.tolist()), starts, np.where(busy, ends, 0), effect)
 

@@ -152,7 +152,7 @@ class Dependences:
             if joined == head:
                 break
             head = joined
-        # What is known behind a loop is counted by its last iteration, as its variable ends there.
+        # Behind the loop, its variable in the numbers of fills has the value that it had last.
         extent = loop.node.extent
         if extent.is_constant:
             return end.shifted(last) if extent.as_int() > 0 else state

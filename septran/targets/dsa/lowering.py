@@ -166,6 +166,7 @@ class _Lowering:
         with self.context.writer.body() as inside:
             self._slots("set_flag", "is free at first")
             self._body(self.steps)
+            # No flag may stay set: the next kernel would find it.
             self._slots("wait_flag", "is free at last")
         # The temporaries that were used are known only now, but are declared before the body.
         for (memory, _), flat in self.context.temporaries.items():
@@ -313,6 +314,7 @@ class _Lowering:
                 flat = self.context.variable("i", flat // size)
             self.context.alias(step.node.variable, self.context.variable("i", flat))
             for inner in nest[1:]:
+                # The inner loops are none any more, but what is ordered in front of them stays.
                 self._order(inner)
             self._body(nest[-1].body)
 

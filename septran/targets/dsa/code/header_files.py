@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+# As in C's translation phases (C11 5.1.1.2): lines are joined, then comments taken out, then
+# directives read; `??/` and `??=` are trigraphs (5.2.1.1), `%:` is a digraph (6.4.6).
 _SPLICE = re.compile(rb"(?:\\|\?\?/)[ \t]*\r?\n")
 _COMMENT = re.compile(rb"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
 _INCLUDE = re.compile(
@@ -67,12 +69,14 @@ class HeaderFiles:
                 to = part / os.path.relpath(path, root)
                 to.parent.mkdir(parents=True, exist_ok=True)
                 to.write_bytes(content)
+            # Renamed when it is complete, as a folder that exists is not written again.
             part.replace(folder)
         return folder / os.path.relpath(self.path.parent, root)
 
 
 def _included(path: Path, content: bytes, listed: Path) -> Iterator[Path]:
     """Files that `path` includes, beside it or in the folder that the compiler is given."""
+    # A string is matched as a whole and kept, as `//` in it begins no comment.
     plain = _COMMENT.sub(
         lambda m: m[0] if m[0].startswith(b'"') else b" ", _SPLICE.sub(b"", content)
     )

@@ -265,7 +265,7 @@ class Vendor:
 
     def key(self, command: Command, dtype: str, queue: int | None = None) -> str:
         """Return the key of `functions` for a command that computes in a dtype on a queue."""
-        # For integers their own function goes first, and for both that of the one instruction.
+        # A function of integers goes first; of each kind, one instruction's own before all others'.
         exact = f"{command.name}{INTEGERS}"
         whole = not floating(dtype or "float32")
         for wish in (exact, command.name) if whole else (command.name,):

@@ -81,6 +81,7 @@ def unions(records: Array) -> Array:
         return np.zeros((0, 2), np.int64)
     ordered = records[np.argsort(records["start"], kind="stable")]
     start, reach = ordered["start"], np.maximum.accumulate(ordered["end"])
+    # A new span begins where all that began before has ended.
     first = np.concatenate([[True], start[1:] > reach[:-1]])
     ends = np.append(reach[:-1][first[1:]], reach[-1])
     return np.stack([start[first], ends], axis=1)
