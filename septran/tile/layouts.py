@@ -146,6 +146,7 @@ class Layout:
                 blocks = [-(-shape[-2] // rows), -(-shape[-1] // columns)]
                 inner = [i // rows, j // columns, i % rows, j % columns]
                 return [*at[:-2], *inner], [*shape[:-2], *blocks, rows, columns]
+            # Row, and for now open panels and footprints, too, which passes settle later.
             case _:
                 return at, shape
 

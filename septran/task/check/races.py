@@ -117,6 +117,8 @@ def _apart(
         spans = [
             _span(e, u, variable, others, step, known) for e, u in ((mine, first), (theirs, second))
         ]
+        # Outer indices have one value for both uses: if the parts of them are equal, the rests
+        # decide.
         if spans[0] is None or spans[1] is None or spans[0][0] != spans[1][0]:
             continue
         low = min(spans[0][1], spans[1][1])

@@ -205,6 +205,7 @@ def _parameters(
             continue
         default = None if missing else parameter.default
         typed = isinstance(kind, str) and kind in ALL
+        # Without an annotation a number with a point is a scalar of the kernel, all else a flag.
         run_time = typed or kind is float or (kind is None and isinstance(default, float))
         dtype = kind if typed else "float32"
         keywords.append(Keyword(parameter.name, not run_time, default, missing, dtype))

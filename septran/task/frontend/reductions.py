@@ -78,7 +78,7 @@ def reduce_into(target: Tile, part: Tile, function: str = "sum") -> None:
         return
     slot = _slot(frame, target, part, function)
     place = Tile(frame, slot.place(target.view), slot.dtype)
-    # The first part overwrites an iteration's place, all others are joined to what is there.
+    # The first part overwrites a place that was not filled; others are joined to what is there.
     if slot.covered:
         _joined(frame, place, part, function)
     else:

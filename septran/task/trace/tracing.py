@@ -429,6 +429,7 @@ class Tracer:
             or {n: View.whole(n, v[0], v[1]) for n, v in zip(names, views, strict=True)},
             ranges=self.ranges,
             opened={
+                # `opened` counts the loops that were open then, so those behind it are inside.
                 n: frozenset(self.open[home.opened :])
                 for n, home in zip(names, homes, strict=False)
             },

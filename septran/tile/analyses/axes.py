@@ -81,6 +81,8 @@ class Axes:
                 if alone and buffer.shape[n] == region.shape[number]:
                     self._join(held[n], key)
                 else:
+                    # Along a part of an axis, or along two of them at once, an extent cannot just
+                    # grow.
                     self._fix(key, f"it is a part of an axis of {buffer.name}")
 
     def _expression(self, node: Compute, expr: ex.Expr, path: tuple[int, ...]) -> tuple[Key, ...]:

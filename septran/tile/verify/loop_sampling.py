@@ -139,6 +139,7 @@ def _counts(node: For) -> Mapping[str, int | None]:
         if isinstance(inner, Acquire | Commit | Wait | Release):
             step = inner.index.coefficient(variable)
             rest = inner.index - Index.of(variable) * step
+            # Handshakes that count by different steps have no common number of fills to skip.
             if variable in rest.variables() or steps.setdefault(inner.channel, step) != step:
                 steps[inner.channel] = None
     return steps

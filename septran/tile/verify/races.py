@@ -185,6 +185,7 @@ class _Loop:
         """Return whether iterations meet, element by element."""
         buffer = self.program.buffer(write.region.buffer)
         store = Store.of(replace(buffer, dtype="int32"))
+        # The owner of an element is the iteration that wrote it; -1 is nobody.
         store.array()[...] = -1
         painter = PreparedRegion(write.region, None)
         for values in iterations((self.loop, *write.loops), dict(outer)):

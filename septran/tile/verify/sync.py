@@ -239,6 +239,7 @@ class _Clocks:
         for child in children:
             self.clocks[child] = clock.copy()
             self.clocks[child].seen[child] = 1
+        # What the parent does from here on, its children do not know.
         clock.seen[parent] += 1
 
     def join(self, parent: Thread, children: list[Thread]) -> None:
@@ -260,6 +261,7 @@ class _Clocks:
         summary = self.summaries[id(node)]
         if summary is None:
             return False
+        # No handshake is inside of the loop, so all its accesses have the time of its start.
         now = self._clock(frame.thread).seen[frame.thread]
         known = {**{v: (n, n) for v, n in frame.values.items()}, **summary.spans}
         for region, user, written in summary.uses:

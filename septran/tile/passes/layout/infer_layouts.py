@@ -73,6 +73,7 @@ def _upstream(program: TileProgram) -> TileProgram:
         if not isinstance(node, Copy) or converts(program, node):
             continue
         source, target = program.buffer(node.source.buffer), program.buffer(node.target.buffer)
+        # A caller's tensor lies as it does; another layout than row was asked for or demanded.
         if source.name in program.params or source.layout != ROW:
             continue
         changed = replace(source, layout=target.layout, asked=target.asked)

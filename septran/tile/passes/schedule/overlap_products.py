@@ -139,9 +139,12 @@ class _Overlaps:
             return f"the loop over {loop.variable} has one iteration"
         first, last = products[0], products[-1]
         parts = _Parts(body[: first + 1], body[first + 1 : last], body[last:])
+        # The next head is issued before this tail: neither may write what the other one touches.
         shared = _conflict(parts.head, parts.tail)
         if shared is not None:
             return f"the first product of an iteration needs {shared} of the one before"
+        # `substitute` takes the last iteration for one that is not the first: so from two of them
+        # on.
         if self.restarts(loop, parts.tail) and loop.extent.bounds(self.known)[0] < 2:
             return f"the last product overwrites in the first step of {loop.variable}"
         return parts

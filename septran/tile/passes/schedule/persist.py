@@ -56,6 +56,7 @@ class _Persisting:
         nest = [loop, *itertools.takewhile(lambda n: n.extent.is_constant, nest[1:])]
         ranks = clusters(nest[-1])
         each = math.prod(r.extent.as_int() for r in ranks)
+        # A cluster stays as a whole, so iterations are dealt to as many as fit the machine.
         units = self.program.machine.processor(loop.processor).count // each
         sizes = [n.extent.as_int() for n in nest[1:]]
         total = loop.extent * math.prod(sizes)
