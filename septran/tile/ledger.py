@@ -178,6 +178,7 @@ def _entry(program: TileProgram, copy: Copy, loops: tuple[For, ...], in_role: bo
 
 def _removed(program: TileProgram, removed: RemovedCopy) -> Entry:
     copy = removed.copy
+    # The pass may have dropped the buffers of the copy as well: then only their names are left.
     memories = {b.name: b for b in program.buffers}
     source, target = memories.get(copy.source.buffer), memories.get(copy.target.buffer)
     width = itemsize((source or target or program.buffers[0]).dtype)
@@ -292,6 +293,7 @@ def _least(program: TileProgram, name: str) -> int:
     read = any(r.buffer == name for n in nodes(program.body) for r in reads(n))
     written = any(r.buffer == name for n in nodes(program.body) for r in writes(n))
     written = written and name in program.outputs
+    # To read again what the program itself has written is not compulsory.
     if name in program.outputs and not _first_is_read(program, name):
         read = False
     return math.prod(buffer.shape) * itemsize(buffer.dtype) * (read + written)

@@ -251,6 +251,7 @@ def _open(
     frame.nest += [(v, size, parallel) for v, size in zip(variables, sizes, strict=True)]
     if parallel:
         frame.spread += sizes
+    # Known before the body is traced, as views in it are simplified by the ranges of indices.
     for variable, size in zip(variables, sizes, strict=True):
         frame.ranges[variable] = frame.tracer.range_of(size)
         frame.tracer.extents[variable] = size

@@ -106,6 +106,7 @@ def check_indirect(root: TaskNode) -> dict[str, int]:
         if not elements:
             continue
         for element in elements:
+            # One tensor may index several others: the shortest one decides.
             most = tables.get(element.tensor, element.extent)
             tables[element.tensor] = min(most, element.extent)
         for name in sorted({e.tensor for e in elements} | {homes.get(view.tensor, "")}):

@@ -192,6 +192,8 @@ class _Costs:
         if not mine:
             return 0
         step = path[mine[-1]]
+        # Time counts from the end of that work. No node waits for its unit here, and what does not
+        # depend on it is left out: both can only make the bound lower.
         ready = dict.fromkeys(step.keys(writes(step.node)), 0.0)
         latest = 0.0
         for step in path[mine[-1] + 1 :]:

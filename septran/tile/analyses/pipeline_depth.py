@@ -79,6 +79,7 @@ def _hint(
     """Return the half, quarter, ... of the step at which all stages would fit."""
     staged = (replace(program.buffer(b), stages=ring.stages) for b in ring.buffers)
     held = sum(bytes_of(program, b) for b in staged)
+    # A step half as long makes tiles, and so a ring, of half the bytes.
     step, part = ring.step // 2, held // 2
     while step > 0:
         if over.needed - held + part <= over.limit:

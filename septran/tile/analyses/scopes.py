@@ -60,6 +60,7 @@ def blocks(program: TileProgram) -> Block:
     uses: dict[str, list[Path]] = {}
     outside: dict[str, frozenset[Var]] = {}
     for path, node in _paths(program.body, ()):
+        # Only an index that is in the stage of every use stays in `outside`.
         for name, counted in _names(node):
             uses.setdefault(name, []).append(path)
             outside[name] = outside.get(name, counted) & counted

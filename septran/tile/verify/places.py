@@ -103,6 +103,7 @@ def _layouts(program: TileProgram) -> Iterator[TileError]:
 
 def _capacity(program: TileProgram, top: Block) -> Iterator[TileError]:
     for memory in program.machine.memories:
+        # What exceeds a cache is slow, not wrong; `plan_memory` remarks on it.
         if memory.capacity_bytes is None or memory.cached:
             continue
         needed, live = _peak(program, top, memory.name)
@@ -179,6 +180,7 @@ def _sharing(program: TileProgram, memory: Memory) -> int:
     names = {b.name for b in program.buffers if b.memory == memory.name}
 
     def most(body: tuple[Node, ...]) -> int:
+        # Roles side by side run at one time, so they add up; of several loops the greatest counts.
         roles = [n for n in body if isinstance(n, Role)]
         using = sum(
             n.count

@@ -103,6 +103,7 @@ def _tiles_cover(tile: Region, whole: Region, tiles: list[For]) -> bool:
         step = start - base
         if tile.index[n].coefficient(axis(n)) != 1 or whole.index[n].coefficient(axis(n)) != 1:
             return False
+        # Along this axis no loop moves the tile, so it must be all there is.
         if step == Index():
             if tile.valid[n] != whole.valid[n]:
                 return False

@@ -135,6 +135,7 @@ def _panel(program: TileProgram, node: Node, segment: tuple[Node, ...]) -> _Pane
         for position, region in enumerate(user.operands):
             if region.buffer == buffer.name:
                 axes.add(_summed_axis(position, region, buffer))
+    # Where products sum over different axes of it, no cut serves them all.
     found = axes.pop() if len(axes) == 1 else None
     return _Panel(node, buffer, found) if found is not None else None
 

@@ -37,6 +37,7 @@ class _Order:
         """The logic's step at each step of this order, counted by the axis of that number."""
         total, rest = Index(), math.prod(self.extents)
         for extent, weight in zip(self.extents, self.weights, strict=True):
+            # Now the distance in this order from one value of the digit to the next.
             rest //= extent
             total = total + Index.of(axis(number)) // rest % extent * weight
         return total
