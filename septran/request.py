@@ -215,6 +215,7 @@ def _check_names(
     entry: Task, tensors: Sequence[tuple[str, TensorType]], named: Iterable[str]
 ) -> None:
     """Raise MissingLogicError for a name that is neither a tensor nor a dimension of one."""
+    # An extent may be a formula of dimensions and of keywords; the latter are no shapes.
     formulas = [str(d) for _, kind in tensors for d in kind.dims or ()]
     dims = {n for formula in formulas for n in re.findall(r"[A-Za-z_]\w*", formula)}
     known = {name for name, _ in tensors} | dims - {k.name for k in entry.keywords}
@@ -256,6 +257,7 @@ def _dtypes(entry: Task, dtypes: MappingOf[str, str] | str | None) -> dict[str, 
         found = {name: str(dtype).removeprefix("torch.") for name, dtype in (dtypes or {}).items()}
     else:
         dtype, outputs = str(dtypes).removeprefix("torch."), written(entry)
+        # One type is for all inputs that have none of their own; those of outputs are inferred.
         found = {n: k.dtype or dtype for n, k in entry.tensors if n not in outputs}
     for name, dtype in found.items():
         if name not in names:

@@ -178,6 +178,7 @@ WARPSPECIALIZE = Key[bool](
     "warpspecialize", Flag(), "producer and consumer roles", default=False, needs=("asynchronous",)
 )
 CONSUMERS = Key[int]("roles.consumers", Whole(most=8), "how many consumers", 1, needs=("roles",))
+# 24 to 256 registers is what PTX's setmaxnreg takes.
 REGISTERS = Key[Mapping[str, int]](
     "roles.registers",
     TableOf(Text("producer|consumer", "producer or consumer"), Whole(24, 256)),
@@ -239,6 +240,7 @@ LISTS = (BINDING, LEAF_TASK_BINDINGS)
 def fields(instances: bool) -> dict[str, Field]:
     """Return the keys of an instance, or of a rule, as fields of a record."""
     wanted = [key for key in KEYS if instances or not key.only_instances]
+    # `groupby` joins neighbours only: in `KEYS` the keys of one table are side by side.
     grouped = itertools.groupby(wanted, key=lambda key: key.path.partition(".")[0])
     found = {head: _field(head, tuple(keys)) for head, keys in grouped}
     old = {k.formerly: Field(k.kind, f"former name of {k.path}") for k in wanted if k.formerly}

@@ -14,6 +14,7 @@ from septran.mapping.resolved import Instance, ResolvedMapping, Setting, TensorM
 from septran.task.trace.tensors import Padded
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.+-]*")
+# The last four are words in YAML 1.2, which SepTran reads, and flags to readers of YAML 1.1.
 _WORDS = ("true", "false", "null", "yes", "no", "on", "off")
 
 
@@ -155,6 +156,7 @@ def _unique_names(resolved: ResolvedMapping) -> dict[str, str]:
     names: dict[str, str] = {}
     known: dict[str, list[str]] = {}
     contents: dict[str, str] = {}
+    # A caller's text has its callees' names in `calls`, so only with these can two be compared.
     for task in reversed(list(resolved.tree.tasks())):  # callees before their callers
         instance = resolved.instance(task.path)
         calls = tuple((_call_key(x.task.path), names[x.task.path]) for x in task.launches())

@@ -110,6 +110,7 @@ class _Split:
             builtin=kind in BUILTIN,
         )
         arguments = tuple(View.whole(t.name, t.shape, t.valid) for t in own.values())
+        # What a part reads and writes is found anew: it is less than what the leaf does.
         return Launch(with_privileges(node, self.ranges), arguments, location)
 
     @property

@@ -116,6 +116,7 @@ class Structure:
         for cut in self.cuts:
             if cut.tunable == tunable:
                 shape = self.shapes.get(cut.tensor) or self.temporaries.get(cut.tensor)
+                # Where a view merges several axes, only the draft's nominal extent is known.
                 return shape[cut.axis] if shape and cut.axis is not None else cut.extent
         return None
 
@@ -135,6 +136,7 @@ class Structure:
         for product in self.named(name) if kind in AXES else ():
             if word == "footprint":
                 order = summed_last(product, role, tensor, self.around)
+                # A footprint names all axes in their order, where other layouts name one.
                 return f"{word}({', '.join(map(str, order))})"
             for place in product.operands[role].places:
                 found = [n for n, kinds in enumerate(place.axes) if kinds == {kind}]

@@ -57,6 +57,7 @@ def ordering(stream: Stream, timing: Timing) -> Ordering:
     for number in range(lanes):
         mine = np.flatnonzero(lane == number)
         places, rows = clocks.breaks[number]
+        # The clock of a command is that of the last break at its place or before it.
         known[mine] = np.array(rows)[np.searchsorted(places, place[mine], side="right") - 1]
     return Ordering(lane, place, known, np.array(clocks.rows, np.int64), rank)
 

@@ -59,6 +59,7 @@ def _follow(
     """All accesses in their order; a copy hands on what is valid of its source."""
     valid = {int(space): np.zeros(int(used[space]), bool) for space in np.flatnonzero(fresh)}
     moved: dict[int, Array] = {}
+    # A command's reads before its writes: `lexsort` takes the last key first.
     for n in np.lexsort((accesses.write, rank[accesses.command])).tolist():
         region = accesses.regions[accesses.region[n]]
         command, space = int(accesses.command[n]), int(region[0])

@@ -112,6 +112,7 @@ class Program:
             copy.value("row_bytes"),
             copy.value("dst_stride"),
         )
+        # A copy of more, or of a part, leaves other bytes than those of one tile of the parameter.
         if same != (operand, rows, width, stride):
             return None
         source = copy.place("src")

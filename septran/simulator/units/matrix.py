@@ -100,6 +100,7 @@ def _operand(
         view = views.view(place, kind, stored, (stride, kind.itemsize))
         view = view.T if transposed else view
         return lambda: view
+    # Converted when it is first read, and again once its bytes were overwritten.
     kept = views.keep(place, kind, (stored[0], stored[1]), stride, summed)
     if transposed:
         return lambda: kept.get().T

@@ -107,6 +107,7 @@ class Views:
 
     def temporary(self, shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
         """An array for use within one command."""
+        # Commands are carried out one by one, so one array of each form serves them all.
         found = self.scratch.get((shape, kind))
         if found is None:
             found = self.scratch[shape, kind] = np.empty(shape, kind)

@@ -76,6 +76,7 @@ def flags(program: TileProgram, body: tuple[Step, ...], queues: Queues) -> Flags
             count = plan.count(ring, kind)
             numbers[ring, kind, source, target] = Numbers(base, count)
             base += count
+        # The number behind those of all rings between the two.
         direct[source, target] = base
     return Flags(tuple(plan.rings), numbers, direct)
 

@@ -72,6 +72,7 @@ class Padding:
         """The window as a view of a temporary that holds all that it sees."""
         sizes = self.context.storages[region.buffer].buffer.shape
         sides = [self._side(region, *side) for side in zip(region.index, sizes, strict=True)]
+        # Windows that see the same box share the temporary.
         key = (region.buffer, region.stage, *sides)
         if key not in self._boxes:
             self._boxes[key] = self._made(region, sides)
@@ -92,7 +93,9 @@ class Padding:
             )
         extents = dict(zip(axes, region.shape, strict=True))
         valid = dict(zip(axes, region.valid, strict=True))
+        # Along an axis that it walks backwards, a window begins at its last element.
         back = {v: c for v, c in slopes.items() if c < 0}
+        # Room is for the whole window, while only what exists of it is copied there.
         reach = {v: c * (extents[v] - 1) for v, c in slopes.items()}
         begin = sum(((valid[v] - 1) * c for v, c in back.items()), rest)
         end = sum(((valid[v] - 1) * c for v, c in slopes.items() if c > 0), rest + 1)

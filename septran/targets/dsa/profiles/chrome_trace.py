@@ -60,6 +60,7 @@ def _threads(trace: Array) -> Array:
         if place == len(until):
             until.append(0)
         until[place] = ends[n]
+        # Of more that overlap, the rest share the last thread: the next number is another queue's.
         threads[n] += min(place, _WIDTH - 1)
     return threads
 

@@ -42,6 +42,7 @@ def _roofs(machine: Machine) -> Iterator[Roof]:
     cores = math.prod(processor.count for processor in machine.processors)
     for one in machine.instructions:
         if one.throughput and hertz and one.primitive in ("gemm", "map"):
+            # A product's throughput is in FMA, which are two operations each.
             each = 2 if one.primitive == "gemm" else 1
             yield Roof(one.name, "compute", one.throughput * each * hertz * cores)
     main = machine.main_memory
