@@ -137,6 +137,7 @@ def _tensors(rule: Rule, own: Iterable[Visited]) -> Iterator[Decision]:
     """Yield tensors that a rule names and none of its tasks has."""
     tensors = sorted({name for visited in own for name in tensors_of(visited.task)})
     for key in (key for key in KEYS if key.entries == "tensor"):
+        # Only `mems` has groups such as `writes`.
         known = {*tensors, *(GROUPS if key is MEMS else PARTS)}
         for name in (n for n in rule.plan.table(key) if n not in known):
             path = f"{key.path}.{name}"

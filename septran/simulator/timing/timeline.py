@@ -140,6 +140,7 @@ class _Clockwork:
         self.cycles: list[int] = (cost.cycles + delays.ends).tolist()
         self.shared: list[int] = cost.shared_bytes.tolist()
         self.rate: list[float] = cost.rate.tolist()
+        # A copy that an adversary lets arrive later does not keep the next one from starting.
         self.lead: list[int] = (cost.lead + np.where(cost.pipe >= 0, delays.ends, 0)).tolist()
         self.pipe: list[int] = cost.pipe.tolist()
         self.late: list[int] = delays.starts.tolist()
@@ -174,6 +175,7 @@ class _Clockwork:
         for group in forms.externs:
             if group.command.name in ("set_flag", "wait_flag"):
                 for at, row in zip(group.at.tolist(), group.arguments.tolist(), strict=True):
+                    # Two queues of one core and a number: what names a flag.
                     key = (int(forms.core[at]), *row[:3])
                     found[at] = known.setdefault(key, CountingFlag())
         self.flags = list(known.values())
@@ -241,6 +243,7 @@ class _Clockwork:
             control.time = self.issue[n] = control.time + step
             control.next += 1
             entries.append(n)
+            # Others before it wait for a flag or the port, which advance the queue themselves.
             if lane.head == len(entries) - 1 and not lane.on_port:
                 self._advance(lane)
 
@@ -358,6 +361,7 @@ class _Clockwork:
         lane.head += 1
         self.order.append(n)
         if flag.blocked:
+            # Who still cannot go on puts itself on the list again.
             self.ready += flag.blocked
             flag.blocked.clear()
         return True

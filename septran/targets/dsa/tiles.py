@@ -113,6 +113,7 @@ class TemporaryMemory:
         """Bytes that nobody has, as low as possible."""
         step = self.alignment
         start = 0
+        # First fit: the lowest gap between two spots that is large enough, else behind all.
         for spot in sorted(self.held, key=lambda s: s.offset):
             if start + size <= spot.offset:
                 break

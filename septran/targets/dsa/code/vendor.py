@@ -184,6 +184,7 @@ class Vendor:
                 if queue not in names:
                     message = f"vendor.queues has {word!r}, and there is no such queue"
                     raise VendorError(message, self.where(name), hint=nearest(str(word), names))
+            # `Queues.numbers` takes one step only, to a queue with a number.
             if target != name and isinstance(folded.get(target), str):
                 message = f"vendor.queues sends {name!r} to {other!r}, which is sent on itself"
                 hint = f"send {name!r} to {folded[target]!r}"
@@ -219,6 +220,7 @@ class Vendor:
             raise VendorError(message, self.where(key), hint=nearest(word, names))
         own = self.machine.instruction(word)
         for other in self.machine.instructions:
+            # A command names a queue and no instruction.
             alike = other.primitive == own.primitive and queue_of(other) == queue_of(own)
             if alike and other != own:
                 raise VendorError(
