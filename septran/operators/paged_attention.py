@@ -2,8 +2,9 @@
 
 Q and O [B, H, D], K and V [P, S, G, D]: P pages of S keys each, G heads of keys for H heads of
 queries. Sequence b has its keys s of page p at ``K[pages[b, p], s]`` and as many as `length[b]`
-says; pages [B, L] and length [B] are int64, each page's number is at least 0 and less than P, and
-what lies behind the last key of a sequence is finite.
+says; pages [B, L] and length [B] are int64. The number of each page that a sequence has keys in is
+at least 0 and less than P, and what lies behind the last key in its page is finite; pages behind
+that one are not read.
 `scale` is 1/sqrt(D) unless given. Source: Kwon et al., PagedAttention, arXiv 2309.06180.
 """
 
@@ -48,7 +49,9 @@ def paged_group(O, Q, K, V, pages, length, *, scale: task.static):
     acc = task.zeros(O.shape, task.float32, name="acc")
     m = task.full(Q.shape[:1], -task.inf, name="m")
     l = task.zeros(Q.shape[:1], name="l")
-    for p in task.sequential_range(pages.shape[0]):
+    size = max(1, K.shape[1])
+    keys_there = task.count(length[0], most=pages.shape[0] * size)
+    for p in task.sequential_range(task.cdiv(keys_there, size)):
         keys, values = K[pages[p]], V[pages[p]]
         S = task.empty((Q.shape[0], keys.shape[0]), task.float32, name="S")
         P = task.empty(S.shape, Q.dtype, name="P")

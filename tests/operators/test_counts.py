@@ -153,6 +153,24 @@ def test_a_kernel_takes_the_nearest_number_for_one_out_of_range(machine):
         septran.interpret(kernel.stages.tile_program, [x, length])
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+def test_pages_behind_the_last_key_are_not_read(machine):
+    sizes = {"B": 4, "H": 4, "G": 2, "D": 16, "P": 5, "S": 8, "L": 3}
+    dtypes = {"Q": "float32", "K": "float32", "V": "float32"}
+    kernel = septran.compile(
+        "paged_attention", machine, shapes=sizes, dtypes=dtypes,
+        emulate=machine.startswith("nvidia"),
+    )  # fmt: skip
+    given = dict(kernel.sample())
+    given["K"][4] = given["V"][4] = np.nan
+    # 99 is no page, and page 4 has no numbers: neither is right where it is looked at.
+    given["length"] = np.array([0, 8, 9, 24])
+    given["pages"] = np.array([[99, 4, 4], [3, 99, 99], [0, 2, 4], [1, 0, 3]])
+    check = kernel.check(*given.values())
+    assert check.right, str(check)
+    assert np.isfinite(kernel(*given.values())).all()
+
+
 @task.define
 def nested_block(C, A, B, n):
     """Sums of several lengths, one after the other, in one accumulator."""
