@@ -7,7 +7,6 @@ import pytest
 
 import septran
 from septran import task
-from septran.targets.cuda.unsupported import UnsupportedByCudaError
 from septran.task.errors import CountRangeError
 
 MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-a100", "nvidia-h200")
@@ -200,17 +199,58 @@ NESTED = {"M": 32, "N": 40, "K": 130, "E": 4}
 TYPES = {"C": "float32", "A": "float32", "B": "float32", "n": "int64"}
 
 
-@pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim", "npu-cube"])
+@pytest.mark.parametrize("machine", MACHINES)
 def test_counted_loops_in_loops_are_right(machine):
-    kernel = septran.compile(nested, machine, shapes=NESTED, dtypes=TYPES)
-    given = kernel.sample() | {"n": np.array([0, 3, 5, 1])}
+    gpu = machine.startswith("nvidia")
+    kernel = septran.compile(nested, machine, shapes=NESTED, dtypes=TYPES, emulate=gpu)
+    for n in ([0, 3, 5, 1], [1, 0, 2, 0], [5, 5, 5, 4]):
+        check = kernel.check(*(kernel.sample() | {"n": np.array(n)}).values())
+        assert check.right, str(check)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_blocks_that_stay_have_rings_that_begin_anew_with_each_tile(dtype):
+    sizes = {"G": 9, "M": 160, "N": 160, "K": 150}
+    dtypes = dict.fromkeys("CAB", dtype) | {"n": "int64"}
+    kernel = septran.compile(short_sums, "nvidia-h200", shapes=sizes, dtypes=dtypes, emulate=True)
+    assert any("stay and take" in r.message for r in kernel.stages.tile_program.remarks)
+    given = kernel.sample() | {"n": np.array([5, 0, 0, 1, 5, 2, 0, 3, 4])}
     check = kernel.check(*given.values())
     assert check.right, str(check)
 
 
-def test_a_gpu_refuses_counted_loops_in_loops():
-    with pytest.raises(
-        UnsupportedByCudaError, match=r"turns .*n\[k\].* times, is in a loop over k"
-    ) as caught:
-        septran.compile(nested, "nvidia-a100", shapes=NESTED, dtypes=TYPES, emulate=True)
-    assert "parallel" in caught.value.hint
+@task.define
+def twice_block(C, A, B, m, n):
+    """As many sums as one count says, each as long as another one does."""
+    acc = task.zeros(C.shape, task.float32, name="acc")
+    Ap, Bp = task.partition(A, shape=(1, A.shape[1], 32)), task.partition(B, shape=(32, B.shape[1]))
+    for e in task.sequential_range(task.count(m[0], most=n.shape[0])):
+        for k in task.sequential_range(task.count(n[e], most=A.shape[2]) // 32):
+            task.launch(tile, acc, Ap[e, 0, k][0], Bp[k, 0])
+    task.launch(store, C, acc)
+
+
+@task.define
+def twice(
+    C: task.Tensor["M", "N"],
+    A: task.Tensor["E", "M", "K"],
+    B: task.Tensor["K", "N"],
+    m: task.Tensor["L"],
+    n: task.Tensor["E"],
+):
+    """Counted loops in a counted loop."""
+    Cp, Bp = task.partition(C, shape=(32, 32)), task.partition(B, shape=(B.shape[0], 32))
+    Ap = task.partition(A, shape=(A.shape[0], 32, A.shape[2]))
+    for i, j in task.parallel_range(Cp.shape):
+        task.launch(twice_block, Cp[i, j], Ap[0, i, 0], Bp[0, j], m, n)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_counted_loops_in_counted_loops_are_right(machine):
+    sizes, dtypes = NESTED | {"L": 1}, TYPES | {"m": "int32"}
+    gpu = machine.startswith("nvidia")
+    kernel = septran.compile(twice, machine, shapes=sizes, dtypes=dtypes, emulate=gpu)
+    for m, n in ((0, [130, 0, 31, 100]), (3, [64, 0, 130, 99]), (4, [0, 130, 129, 32])):
+        given = kernel.sample() | {"m": np.array([m], "int32"), "n": np.array(n)}
+        check = kernel.check(*given.values())
+        assert check.right, str(check)

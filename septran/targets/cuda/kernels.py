@@ -32,7 +32,7 @@ from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import both, flat_buffer, sequence
 from septran.targets.registry import require_emitters
 from septran.tile.analyses.indirect import indirect
-from septran.tile.analyses.loops import used, walk
+from septran.tile.analyses.loops import used
 from septran.tile.nodes import For, Node, Remark, TileProgram
 from septran.tile.substitution import substitute
 
@@ -108,22 +108,6 @@ def _nests(body: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
             yield (node,)
 
 
-def _require_counted_once(body: tuple[Node, ...]) -> None:
-    """Refuse loops that the caller's integers count inside of loops of a block.
-
-    Their rings go on from where they were left, which nobody counts; raises UnsupportedByCudaError.
-    """
-    for node, loops in walk(body):
-        if loops and isinstance(node, For) and any(node.extent.elements()):
-            raise unsupported(
-                node.origin,
-                f"the loop over {node.variable}, which turns {node.extent} times, is in a loop "
-                f"over {loops[-1].variable} that a block runs in order",
-                "make the loop around it parallel, or let each block have one tile "
-                "(persistent: false)",
-            )
-
-
 class _Kernel:
     def __init__(
         self, program: TileProgram, name: str, body: tuple[Node, ...], target: Any
@@ -131,7 +115,6 @@ class _Kernel:
         self.program, self.name, self.target = program, name, target
         self.loops, inside = grid(body)
         self.body = hoisted(inside)
-        _require_counted_once(self.body)
         block = threads(program, self.body)
         if block > MOST_THREADS:
             raise unsupported(

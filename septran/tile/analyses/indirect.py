@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from septran.ir import expressions as ex
+from septran.ir.atoms import Element
 from septran.ir.index import Index, axis
 from septran.ir.views import View
 from septran.tile.analyses.loops import walk
@@ -44,15 +46,15 @@ def counted(program: TileProgram) -> tuple[TileProgram, ...]:
         return (program,)
     tops = {min(n, extent - 1) for _, extent in counts for n in (0, 1, 2, extent - 1)}
 
-    def stands(index: Index, trips: int | None) -> Index:
-        own = [e for e in index.elements() if (e.tensor, e.extent) in counts]
+    def stands(element: Element, at: Index, trips: int | None) -> Index | None:
+        if (element.tensor, element.extent) not in counts:
+            return None
         if trips is None:
-            return index.substitute({e: (sum(e.at, Index()) + 1) % e.extent for e in own})
-        return index.substitute({e: Index.of(min(trips, e.extent - 1)) for e in own})
+            return (at + 1) % element.extent
+        return Index.of(min(trips, element.extent - 1))
 
     def with_trips(trips: int | None) -> TileProgram:
-        body = (change_indices(node, lambda index: stands(index, trips)) for node in program.body)
-        return replace(program, body=tuple(body))
+        return _standing(program, lambda element, at: stands(element, at, trips))
 
     return tuple(map(with_trips, (*sorted(tops), None)))
 
@@ -67,13 +69,31 @@ def supposed(program: TileProgram) -> TileProgram:
     extents = [node.extent for node in nodes(program.body) if isinstance(node, For)]
     counts = {e for extent in extents for e in extent.elements()}
 
-    def stands(index: Index) -> Index:
-        return index.substitute({
-            e: Index.of(e.extent - 1) if e in counts else sum(e.at, Index()) % e.extent
-            for e in index.elements()
-        })  # fmt: skip
+    def stands(element: Element, at: Index) -> Index:
+        return Index.of(element.extent - 1) if element in counts else at % element.extent
 
-    body = (change_indices(node, stands) for node in program.body)
+    return _standing(program, stands)
+
+
+def _standing(
+    program: TileProgram, stands: Callable[[Element, Index], Index | None]
+) -> TileProgram:
+    """The program with indices in place of elements: by the element and the sum of where it is.
+
+    None leaves an element as it is.
+    """
+
+    def change(index: Index) -> Index:
+        values: dict[Element, Index] = {}
+        # Those of coordinates come first, so that they stand in what is counted by them, too.
+        for element in index.elements():
+            at = sum((c.substitute(values) for c in element.at), Index())
+            found = stands(element, at)
+            if found is not None:
+                values[element] = found
+        return index.substitute(values)
+
+    body = (change_indices(node, change) for node in program.body)
     return replace(program, body=tuple(body))
 
 

@@ -69,6 +69,30 @@ def nested_sum(
 
 
 @task.define
+def rising_block(Y, A, W):
+    """Each sum is a step longer than the one before."""
+    acc = task.zeros(Y.shape, task.accumulator_dtype(Y.dtype), name="acc")
+    for e in task.sequential_range(A.shape[0]):
+        Ap = task.partition(A[e], shape=(A.shape[1], 32))
+        Wp = task.partition(W[e], shape=(32, W.shape[2]))
+        for k in task.sequential_range(e + 1):
+            task.launch(add_tile, acc, Ap[0, k], Wp[k, 0])
+    task.launch(round_tile, Y, acc)
+
+
+@task.define
+def rising_sum(
+    Y: task.Tensor["M", "N"], A: task.Tensor["E", "M", "K"], W: task.Tensor["E", "K", "N"]
+):
+    """Loops whose extent depends on the loop around them."""
+    Yp = task.partition(Y, shape=(64, 64))
+    Ap = task.partition(A, shape=(A.shape[0], 64, A.shape[2]))
+    Wp = task.partition(W, shape=(A.shape[0], W.shape[1], 64))
+    for i, j in task.parallel_range(Yp.shape):
+        task.launch(rising_block, Yp[i, j], Ap[0, i, 0], Wp[0, 0, j])
+
+
+@task.define
 def experts_block(Y, X, W, G):
     """A product of its own for each expert."""
     total = task.zeros(Y.shape, task.accumulator_dtype(Y.dtype), name="total")
@@ -121,6 +145,17 @@ def test_a_sum_over_two_loops_is_right(products, depth, dtype):
 def test_a_sum_over_two_loops_is_right_without_roles():
     options = {"shapes": sizes(2, 384), "dtypes": "float16", "emulate": True}
     is_right(septran.compile(nested_sum, "nvidia-a100", **options))
+
+
+@pytest.mark.parametrize("machine", ["nvidia-h200", "nvidia-a100"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_sums_of_unequal_length_have_rings_that_begin_anew(machine, dtype):
+    options = {"shapes": sizes(8, 256), "dtypes": dtype, "emulate": True}
+    kernel = septran.compile(rising_sum, machine, **options)
+    is_right(kernel)
+    if machine == "nvidia-h200":
+        remarks = [r.message for r in kernel.stages.tile_program.remarks]
+        assert any("not the same in all iterations" in message for message in remarks), remarks
 
 
 @pytest.mark.parametrize("machine", ["nvidia-h200", "nvidia-a100"])

@@ -218,9 +218,13 @@ def _restarts(channel: Channel, body: tuple[Node, ...]) -> bool:
 
 
 def _goes_round(channel: Channel, loop: For) -> bool:
-    """Whether the numbers of a loop's fills change from one iteration to the next."""
-    numbers = [n.index for n in _handshake(channel, loop.body)]
-    return any(loop.variable in index.variables() for index in numbers)
+    """Whether the numbers of a loop's fills go on from one iteration to the next.
+
+    Where they begin anew, the last ones may depend on the iteration as well: on how often a loop
+    inside turns. The first ones do not.
+    """
+    numbers = (n.index for n in _handshake(channel, loop.body))
+    return all(loop.variable in index.variables() for index in numbers)
 
 
 def _handshake(

@@ -82,7 +82,7 @@ class _Roles:
         """
         for node in body:
             found = _specialised(node, alone=len(body) == 1)
-            if found is not None and self.countable(body, found):
+            if found is not None:
                 level = role_level(self.program.machine, outer, found)
                 if level is not None:
                     return self.split(body, found, level)
@@ -90,20 +90,6 @@ class _Roles:
             replace(n, body=self.body(n.body, (*outer, n))) if isinstance(n, For) else n
             for n in body
         )
-
-    def countable(self, body: tuple[Node, ...], loop: For) -> bool:
-        """Return whether the fills of a specialised loop can be numbered; report it if not."""
-        channels = {n.channel for n in loop.body if isinstance(n, Copy) and n.channel is not None}
-        inner = [around for c in channels for around in _around(body, c)[1:]]
-        if all(around.extent.is_constant for around in inner):
-            return True
-        message = (
-            f"the loop over {loop.variable} has no roles of its own: how often it runs is not the "
-            "same in all iterations of the loop around it"
-        )
-        where = self.program.request(loop.origin.task).where(WARPSPECIALIZE)
-        self.remarks.append(Remark("missed", loop.origin.task, message, None, where, NAME))
-        return False
 
     def split(self, body: tuple[Node, ...], loop: For, level: str) -> tuple[Node, ...]:
         fetched = self.fetched(body)

@@ -157,11 +157,35 @@ class _Pipelining:
         if depth == 1:
             return (loop,)
         roles = self.program.request(loop.origin.task).get(WARPSPECIALIZE)
-        if roles and role_level(self.program.machine, outer, loop):
+        if roles and role_level(self.program.machine, outer, loop) and self.countable(loop, outer):
             return (replace(loop, specialize=True),)
         fills = {p for g in loads if g.ahead for p in g.positions}
         chained = {loop.body[p] for g in loads if not g.ahead for p in g.positions}
         return self.lead(loop, fills, depth, {c.channel for c in chained if isinstance(c, Copy)})
+
+    def countable(self, loop: For, outer: tuple[For, ...]) -> bool:
+        """Return whether roles can number the fills of a loop; report it if not.
+
+        They are around the outermost loop that is not all of a body (`assign_roles`), and the
+        numbers go on from one of its iterations to the next.
+        """
+        nest, body = (*outer, loop), self.program.body
+        for number, around in enumerate(nest):
+            if around.processor is None and len(body) > 1:
+                inner = nest[number + 1 :]
+                break
+            body = around.body
+        else:
+            return True
+        if all(inside.extent.is_constant for inside in inner):
+            return True
+        message = (
+            f"the loop over {loop.variable} has no roles of its own: how often it runs is not the "
+            "same in all iterations of the loop around it"
+        )
+        where = self.program.request(loop.origin.task).where(WARPSPECIALIZE)
+        self.remarks.append(Remark("missed", loop.origin.task, message, None, where, NAME))
+        return False
 
     def stages(self, loop: For) -> int:
         """Return the number of stages that the mapping asks for."""
