@@ -13,8 +13,6 @@ ISSUE_CYCLES = 1
 """Cycles of the control core a command, where ``vendor: {issue_cycles: n}`` says nothing."""
 QUEUE_DEPTH = 8
 """Entries of the queue of an instruction whose options have no ``queue_depth``."""
-FLAG_DEPTH = 1
-"""How far a flag counts where ``vendor: {flag_depth: n}`` says nothing."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +75,12 @@ class Hardware:
     @property
     def flag_depth(self) -> int:
         """The greatest count of a flag."""
-        return int(self.machine.vendor.get("flag_depth", FLAG_DEPTH))
+        return Queues(self.machine).flag_depth
 
     @property
     def flags(self) -> int | None:
         """Flag numbers for each pair of queues; None where there is no limit."""
-        limit = self.machine.vendor.get("flags")
-        return None if limit is None else int(limit)
+        return Queues(self.machine).flags
 
     def bytes_per_cycle(self, memory: Memory) -> float:
         """Bandwidth of one instance; infinite where the file says nothing."""

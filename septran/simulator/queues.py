@@ -87,3 +87,8 @@ class Queues:
         """Flag numbers for each pair of queues; None where there is no limit."""
         limit = self.machine.vendor.get("flags")
         return None if limit is None else int(limit)
+
+    @property
+    def flag_depth(self) -> int:
+        """How far a flag counts before a set waits; 1 where the file says nothing."""
+        return int(self.machine.vendor.get("flag_depth", 1))

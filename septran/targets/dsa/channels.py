@@ -65,7 +65,7 @@ class Flags:
 
 def flags(program: TileProgram, body: tuple[Step, ...], queues: Queues) -> Flags:
     """The rings of a program and the numbers of their flags."""
-    plan = _Plan(_rings(program, body, queues), queues.flags)
+    plan = _Plan(_rings(program, body, queues), queues.flags, queues.flag_depth)
     while plan.crowded():
         plan.shrink()
     numbers: dict[tuple[FlagRing, str, int, int], Numbers] = {}
@@ -85,19 +85,27 @@ def flags(program: TileProgram, body: tuple[Step, ...], queues: Queues) -> Flags
 class _Plan:
     """Rings that share the machine's flags: the last ones get fewer where there are few.
 
-    Arrivals are in order, so that fewer numbers than stages are still right, and only let
-    the engine run less far ahead. Free slots need one number each: a ring without is left
-    to the flags that the dependences ask for.
+    Arrivals are in order, so that a number may count several of them. All fills of a ring may
+    be under way before the first wait is issued: where the numbers together count less far
+    than that, the engine stands at a full flag, its queue fills, and the control core never
+    comes to the wait. Free slots need one number each. A ring without numbers is left to the
+    flags that the dependences ask for, whose wait follows their set at once.
     """
 
     rings: list[FlagRing]
     limit: int | None
+    depth: int
+    """How far one number counts."""
     arrivals: dict[tuple[str, ...], int] = field(default_factory=dict)
     """Numbers for arrivals by the rings' buffers, where fewer than their stages."""
 
     def count(self, ring: FlagRing, kind: str) -> int:
         """Numbers of a ring between one pair of queues."""
         return ring.stages if kind == FREE else self.arrivals.get(ring.buffers, ring.stages)
+
+    def least(self, ring: FlagRing) -> int:
+        """Numbers for arrivals with which the engine never stands at a full flag."""
+        return -(-ring.stages // self.depth)
 
     def demands(self) -> dict[tuple[int, int], list[tuple[FlagRing, str]]]:
         """Return what each pair of queues has numbers for."""
@@ -123,8 +131,8 @@ class _Plan:
         """Take the least useful number away."""
         wanted = self.crowded()
         arrivals = [ring for ring, kind in wanted if kind == ARRIVED]
-        largest = max(arrivals, key=lambda r: self.count(r, ARRIVED), default=None)
-        if largest is not None and self.count(largest, ARRIVED) > 1:
+        largest = max(arrivals, key=lambda r: self.count(r, ARRIVED) - self.least(r), default=None)
+        if largest is not None and self.count(largest, ARRIVED) > self.least(largest):
             self.arrivals[largest.buffers] = self.count(largest, ARRIVED) - 1
             return
         # No arrival can be spared: the last ring goes without flags for free slots, or without any.

@@ -24,11 +24,12 @@ from septran.targets.lower.writer import Writer
 CASES = {
     "gemm": {"M": 45, "N": 50, "K": 37},
     "softmax": {"M": 37, "N": 50},
-    "conv2d": {"B": 1, "C": 3, "H": 7, "W": 9, "O": 5, "R": 3, "S": 2},
+    # 15 channels, a sum of 30 and 63 pixels: no vector of those that are spoiled below holds only
+    # weights or pixels that do not exist, as it might where few of a block's rows do.
+    "conv2d": {"B": 1, "C": 5, "H": 9, "W": 10, "O": 15, "R": 3, "S": 2},
 }
-EQUIVALENT = {"softmax": 1, "conv2d": 1}
-"""Mutants that change no result: of a maximum that rounding hides, of zeros turned for rows and
-columns that do not exist."""
+EQUIVALENT = {"softmax": 1}
+"""Mutants that change no result: of a maximum that rounding hides."""
 EVERY = 12
 """Mutants an operator and kind, at most, evenly spread."""
 

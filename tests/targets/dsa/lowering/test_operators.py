@@ -76,6 +76,10 @@ def changed(tmp_path, *changes):
 VARIANTS = {
     "two flags": [(r"\bflags: \d+", "flags: 2")],
     "one flag": [(r"\bflags: \d+", "flags: 1")],
+    "few flags, short queues": [
+        (r"\bflags: \d+", "flags: 4"),
+        (r"queue_depth: \d+", "queue_depth: 1"),
+    ],
     "no flags": [(r"\bflags: \d+", "flags: 0")],
     "copies that only sync waits for": [("completes_by: event", "completes_by: sync")],
     "three cores": [("count: 1", "count: 3")],
