@@ -42,7 +42,9 @@ _FREE: Mapping[str, tuple[str, ...]] = {
     "gemm_bias_act": ("M", "N", "K"), "gemm_splitk": ("M", "N", "K"),
     "layer_norm": ("M", "N"), "linear_attention": (), "mla_decode": (), "reduce": ("M", "N"),
     "rms_norm": ("M", "N"), "rope": (), "softmax": ("M", "N"), "topk": ("M",),
-    "w4a8_gemm": ("M", "N"),
+    "w4a8_gemm": ("M", "N"), "elementwise_backward": ("M", "N"),
+    "gemm_bias_act_backward": ("M", "N", "K"), "layer_norm_backward": ("M", "N"),
+    "rms_norm_backward": ("M", "N"),
 }  # fmt: skip
 """The dimensions of the library's operators that may have any extent."""
 

@@ -43,3 +43,7 @@ def elementwise(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"], *, function:
     Xp = task.partition(X, shape=(rows, columns))
     for i, j in task.parallel_range(Yp.shape):
         task.launch(elementwise_tile, Yp[i, j], Xp[i, j], function=function)
+
+
+BACKWARD = "elementwise_backward"
+"""The operator that computes the gradient (`septran.torch`)."""

@@ -47,3 +47,7 @@ def gemm_bias_act(
     acc = accumulator(C)
     task.launch(gemm_core, acc, A, B.T if trans_b else B)
     task.launch(bias_act, C, acc, bias, act=act)
+
+
+BACKWARD = "gemm_bias_act_backward"
+"""The operator that computes the gradient (`septran.torch`)."""

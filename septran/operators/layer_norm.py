@@ -43,3 +43,7 @@ def layer_norm(
     Xp = task.partition(X, shape=(rows, X.shape[1]))
     for i in task.parallel_range(Yp.shape[0]):
         task.launch(layer_norm_rows, Yp[i, 0], Xp[i, 0], W, bias, eps=eps)
+
+
+BACKWARD = "layer_norm_backward"
+"""The operator that computes the gradient (`septran.torch`)."""

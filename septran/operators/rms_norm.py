@@ -33,3 +33,7 @@ def rms_norm(
     Xp = task.partition(X, shape=(rows, X.shape[1]))
     for i in task.parallel_range(Yp.shape[0]):
         task.launch(rms_norm_rows, Yp[i, 0], Xp[i, 0], W, eps=eps)
+
+
+BACKWARD = "rms_norm_backward"
+"""The operator that computes the gradient (`septran.torch`)."""

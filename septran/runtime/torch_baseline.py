@@ -136,6 +136,62 @@ def _gemm_backward(static: Mapping[str, Any]) -> _NamedFunction:
     return "torch.mm, twice", call
 
 
+def _gradient(
+    title: str, forward: Callable[..., Any], inputs: Callable[..., tuple[Any, ...]]
+) -> _NamedFunction:
+    """Return torch's gradient of a function, which is run, too: ours compute the same again.
+
+    `inputs` takes the tensors of a call but the last, and returns those to differentiate by.
+    """
+    import torch
+
+    def call(*tensors: Any) -> tuple[Any, ...] | Any:
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            given = [x.detach().requires_grad_() for x in tensors[:-1]]
+            found = torch.autograd.grad(forward(*given), inputs(*given), tensors[-1])
+        return found if len(found) > 1 else found[0]
+
+    return f"torch.autograd of {title}, with its forward", call
+
+
+def _rms_norm_backward(static: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    def forward(x: Any, w: Any) -> Any:
+        return torch.nn.functional.rms_norm(x, x.shape[-1:], w, 1e-6)
+
+    return _gradient("rms_norm", forward, lambda x, w: (x, w))
+
+
+def _layer_norm_backward(static: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    def gradients(x: Any, w: Any, dy: Any) -> Any:
+        _, mean, scale = torch.ops.aten.native_layer_norm(x, x.shape[-1:], w, w, 1e-5)
+        return torch.ops.aten.native_layer_norm_backward(
+            dy, x, x.shape[-1:], mean, scale, w, w, [True, True, True]
+        )
+
+    return "torch's gradient of layer_norm, with its forward", gradients
+
+
+def _elementwise_backward(static: Mapping[str, Any]) -> _NamedFunction:
+    name, function = _elementwise(static)
+    return _gradient(name, function, lambda x: (x,))
+
+
+def _gemm_bias_act_backward(static: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    act = static.get("act", "relu")
+    activation = getattr(torch.nn.functional, act) if act != "none" else lambda x: x
+
+    def forward(a: Any, b: Any, bias: Any) -> Any:
+        return activation(torch.addmm(bias, a, b.T if static.get("trans_b") else b))
+
+    return _gradient(f"addmm, {act}", forward, lambda a, b, bias: (a, b, bias))
+
+
 def _attention(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
@@ -331,18 +387,22 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "cumsum": _cumsum,
     "dequant_gemm": _dequant_gemm,
     "elementwise": _elementwise,
+    "elementwise_backward": _elementwise_backward,
     "elementwise_binary": _elementwise_binary,
     "embedding": _embedding,
     "gemm": _gemm,
     "gemm_backward": _gemm_backward,
     "gemm_bias_act": _gemm_bias_act,
+    "gemm_bias_act_backward": _gemm_bias_act_backward,
     "gemm_splitk": _gemm,
     "layer_norm": _layer_norm,
+    "layer_norm_backward": _layer_norm_backward,
     "linear_attention": _linear_attention,
     "mla_decode": _mla_decode,
     "paged_attention": _paged_attention,
     "reduce": _reduce,
     "rms_norm": _rms_norm,
+    "rms_norm_backward": _rms_norm_backward,
     "rope": _rope,
     "softmax": _softmax,
     "softmax_backward": _softmax_backward,

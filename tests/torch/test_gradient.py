@@ -9,6 +9,7 @@ import torch
 
 import septran.torch as st
 from septran.errors import SepTranError
+from septran.operators.elementwise_backward import DERIVATIVES
 
 
 def made(name: str, operator, **options) -> st.Operator:
@@ -32,6 +33,42 @@ def test_gemm(static):
     assert torch.autograd.gradcheck(made(name, "gemm", static=static), (a, b))
 
 
+@pytest.mark.parametrize("act", ["none", "relu", "gelu"])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_gemm_bias_act(act, trans_b):
+    b = of(5, 4) if trans_b else of(4, 5)
+    op = made(f"linear_{act}_{trans_b}", "gemm_bias_act", static={"act": act, "trans_b": trans_b})
+    assert torch.autograd.gradcheck(op, (of(3, 4), b, of(5)))
+
+
+@pytest.mark.parametrize("eps", [1e-5, 0.1])
+def test_norms(eps):
+    rms_norm, layer_norm = made("rms_norm", "rms_norm"), made("layer_norm", "layer_norm")
+    assert torch.autograd.gradcheck(lambda x, w: rms_norm(x, w, eps=eps), (of(3, 7), of(7)))
+    assert torch.autograd.gradcheck(
+        lambda x, w, b: layer_norm(x, w, b, eps=eps), (of(3, 7), of(7), of(7))
+    )
+
+
+@pytest.mark.parametrize("function", DERIVATIVES)
+def test_elementwise(function):
+    op = made(f"elementwise_{function}", "elementwise", static={"function": function})
+    x = torch.rand(3, 4, dtype=torch.float64) + 0.1  # what has a logarithm
+    if function not in ("log", "rsqrt", "sqrt"):
+        x[:2] *= -1
+    assert torch.autograd.gradcheck(op, x.requires_grad_())
+
+
+def test_the_slope_at_a_corner_is_torchs():
+    for function in ("relu", "abs"):
+        op = made(f"corner_{function}", "elementwise", static={"function": function})
+        x = torch.tensor([[0.0, -0.0, 1.0, -1.0]], requires_grad=True)
+        op(x).sum().backward()
+        other = x.detach().clone().requires_grad_()
+        getattr(torch, function)(other).sum().backward()
+        assert torch.equal(x.grad, other.grad)
+
+
 def test_a_gradient_goes_through_a_compiled_graph():
     gemm, softmax = made("gemm", "gemm"), made("softmax", "softmax")
     a, b = of(20, 30), of(30, 40)
@@ -46,14 +83,14 @@ def test_a_gradient_goes_through_a_compiled_graph():
 
 
 def test_without_a_logic_for_it_the_gradient_is_an_error_that_says_what_to_write():
-    silu = made("silu", "elementwise")
+    running = made("running", "cumsum")
     x = torch.randn(3, 4, requires_grad=True)
-    result = silu(x)
-    with pytest.raises(st.NoGradientError, match="grad_silu has no gradient") as caught:
+    result = running(x)
+    with pytest.raises(st.NoGradientError, match="grad_running has no gradient") as caught:
         result.sum().backward()
     assert "BACKWARD" in caught.value.hint
     with torch.no_grad():
-        assert not silu(x).requires_grad
+        assert not running(x).requires_grad
 
 
 LOGIC = """

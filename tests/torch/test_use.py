@@ -132,8 +132,8 @@ LEFT = {
     "it works in place or approximates": lambda: functional.gelu(
         torch.randn(3, 4), approximate="tanh"
     ),
-    "it needs a gradient, and elementwise has none": lambda: functional.silu(
-        torch.randn(3, 4, requires_grad=True)
+    "it needs a gradient, and conv2d has none": lambda: functional.conv2d(
+        torch.randn(1, 2, 9, 9), torch.randn(2, 2, 3, 3, requires_grad=True)
     ),
     "its tensors are on meta": lambda: torch.mm(
         torch.empty(3, 4, device="meta"), torch.empty(4, 5, device="meta")
@@ -170,6 +170,25 @@ def test_a_trained_layer_keeps_its_gradient():
         layer(x).square().sum().backward()
     assert report.replaced["linear", "gemm"] == 1
     torch.testing.assert_close(layer.weight.grad, expected)
+
+
+def test_a_trained_block_keeps_its_gradients():
+    """All of a feed-forward block's operators have a gradient."""
+    torch.manual_seed(0)
+    block = torch.nn.Sequential(
+        torch.nn.LayerNorm(16), torch.nn.Linear(16, 40), torch.nn.GELU(), torch.nn.Linear(40, 16),
+        torch.nn.RMSNorm(16, eps=1e-6), torch.nn.Softmax(-1),
+    )  # fmt: skip
+    x, weights = torch.randn(2, 5, 16), torch.randn(2, 5, 16)
+    (block(x) * weights).sum().backward()
+    expected = [p.grad.clone() for p in block.parameters()]
+    block.zero_grad()
+    with st.use() as report:
+        (block(x) * weights).sum().backward()
+    assert not report.kept
+    assert report.replaced.total() == 6
+    for p, wanted in zip(block.parameters(), expected, strict=True):
+        torch.testing.assert_close(p.grad, wanted)
 
 
 def test_an_operator_of_ones_own():

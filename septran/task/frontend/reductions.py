@@ -232,29 +232,31 @@ def _covers(frame: Frame, view: View, whole: View) -> bool:
     return len(set(used)) == len(used)
 
 
+# Their tensors' names are such as no author takes: buffers are called after them, and one that is
+# taken gets a number.
 @define(leaf=True)  # type: ignore[untyped-decorator]
-def _join(C, X, *, function: str):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, N803
+def _join(joined, joining, *, function: str):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """One part more."""
-    C[...] = JOINS[function](C, X)
+    joined[...] = JOINS[function](joined, joining)
 
 
 @define(leaf=True)
-def _begin(total, C):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, N803
+def _begin(joined, result):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """What is there before."""
-    total[...] = C
+    joined[...] = result
 
 
 @define(leaf=True)
-def _end(C, total):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, N803
+def _end(result, joined):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Rounded once."""
-    C[...] = total.astype(C.dtype)
+    result[...] = joined.astype(result.dtype)
 
 
 @define
-def _join_parts(C, parts, *, function: str):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, N803
+def _join_parts(result, parts, *, function: str):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """A tile of the result and of all parts, in order."""
-    total = empty(C.shape, parts.dtype, name="total")
-    launch(_begin, total, C)
+    joined = empty(result.shape, parts.dtype, name="joined")
+    launch(_begin, joined, result)
     for p in sequential_range(parts.shape[0]):
-        launch(_join, total, parts[p], function=function)
-    launch(_end, C, total)
+        launch(_join, joined, parts[p], function=function)
+    launch(_end, result, joined)
