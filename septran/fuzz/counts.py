@@ -78,7 +78,7 @@ class _Nest:
     """What a nest of a counted loop and the loop around it is."""
 
     outer: str
-    """How the outer loop turns: not at all, in order, or as often as a count says."""
+    """What is around: nothing, a loop, one as often as a count says, or a condition."""
     blocks: str
     """The number of blocks of the inner sum."""
     held: bool
@@ -134,12 +134,16 @@ def _work(names: Mapping[str, str], nest: _Nest) -> list[str]:
         "none": "",
         "order": f"for e in task.sequential_range({X}.shape[0]):",
         "count": f"for e in task.sequential_range({most.format(f'{X}.shape[0]')}):",
-        "when": f"for e in task.sequential_range({most.format(1)}):",
+        "when": f"with task.when({names['outer']}[0]):",
     }[nest.outer]
     lines = [f"{total} = task.zeros({Y}.shape, task.float32, name='{total}')"]
     lines += ["deep = task.tunable('block_K')"]
     lines += [start] if nest.product and nest.held else []
-    inner = [start] * apart + _inner(names, nest, "e" if loop else "0") + [fold] * apart
+    inner = (
+        [start] * apart
+        + _inner(names, nest, "e" if loop.startswith("for") else "0")
+        + [fold] * apart
+    )
     lines += [loop, *(f"    {line}" for line in inner)] if loop else inner
     lines += [fold] if nest.product and nest.held else []
     if nest.after:

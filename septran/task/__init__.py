@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from septran.dtypes import accumulator_dtype, compute_dtype, is_float
+from septran.task.frontend.conditions import count, when
 from septran.task.frontend.definition import In, InOut, Out, Task, Tensor, define, static
 from septran.task.frontend.extents import ceiling as cdiv
 from septran.task.frontend.extents import greatest, least
@@ -46,7 +47,6 @@ from septran.task.frontend.functions import (
 from septran.task.frontend.language import (
     call_primitive,
     copy,
-    count,
     empty,
     fill,
     full,
@@ -89,7 +89,7 @@ __all__ = [
     "load_logic", "log", "log2", "max", "maximum", "min", "minimum", "parallel_range", "partition",
     "power", "reduce_into", "relu", "require", "round", "rsqrt", "run", "run_tree", "scan",
     "sequential_range", "sigmoid", "silu", "sin", "sqrt", "start", "static", "sum", "tanh", "trace",
-    "tunable", "uint8", "uint16", "uint32", "uint64", "where", "window", "written", "zeros",
+    "tunable", "uint8", "uint16", "uint32", "uint64", "when", "where", "window", "written", "zeros",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # else every attribute would be there for a type checker

@@ -254,3 +254,64 @@ def test_counted_loops_in_counted_loops_are_right(machine):
         given = kernel.sample() | {"m": np.array([m], "int32"), "n": np.array(n)}
         check = kernel.check(*given.values())
         assert check.right, str(check)
+
+
+@task.define
+def sparse_block(C, A, B, mask):
+    """The product of the blocks that are there."""
+    Ap, Bp = task.partition(A, shape=(A.shape[0], 32)), task.partition(B, shape=(32, B.shape[1]))
+    acc = task.zeros(C.shape, task.float32, name="acc")
+    for k in task.sequential_range(Ap.shape[1]):
+        with task.when(mask[k]):
+            task.launch(tile, acc, Ap[0, k], Bp[k, 0])
+    task.launch(store, C, acc)
+
+
+@task.define
+def block_sparse(
+    C: task.Tensor["M", "N"],
+    A: task.Tensor["M", "K"],
+    B: task.Tensor["K", "N"],
+    mask: task.Tensor["I", "L"],
+):
+    """A product of which a mask says the blocks of A that are not zeros."""
+    Cp = task.partition(C, shape=(32, 32))
+    Ap, Bp = (task.partition(A, shape=(32, A.shape[1])), task.partition(B, shape=(B.shape[0], 32)))
+    for i, j in task.parallel_range(Cp.shape):
+        task.launch(sparse_block, Cp[i, j], Ap[i, 0], Bp[0, j], mask[i])
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_blocks_that_a_mask_takes_out_are_skipped(machine, dtype):
+    sizes = {"M": 70, "N": 40, "K": 150, "I": 3, "L": 5}
+    dtypes = dict.fromkeys("CAB", dtype) | {"mask": "uint8"}
+    gpu = machine.startswith("nvidia")
+    kernel = septran.compile(block_sparse, machine, shapes=sizes, dtypes=dtypes, emulate=gpu)
+    given = dict(kernel.sample())
+    mask = np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [0, 1, 1, 0, 1]], "uint8")
+    # What is skipped is not read, or this would not be right.
+    given["A"][:32, 32:64] = given["A"][32:64] = np.nan
+    check = kernel.check(*(given | {"mask": mask}).values())
+    assert check.right, str(check)
+    assert not kernel(*(given | {"mask": mask}).values())[32:64].any()
+
+
+@task.define
+def cleared(C: task.Tensor["M", "N"], A: task.Tensor["M", "N"], mask: task.Tensor["I"]):
+    """Rows that are copied, or left at zero."""
+    Cp, Ap = (task.partition(x, shape=(8, x.shape[1])) for x in (C, A))
+    for i in task.parallel_range(Cp.shape[0]):
+        task.fill(Cp[i, 0], 0)
+        with task.when(mask[i]):
+            task.launch(store, Cp[i, 0], Ap[i, 0])
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_what_is_skipped_leaves_what_was_written_before(machine):
+    sizes, dtypes = {"M": 30, "N": 24, "I": 4}, {"C": "float32", "A": "float32", "mask": "int32"}
+    gpu = machine.startswith("nvidia")
+    kernel = septran.compile(cleared, machine, shapes=sizes, dtypes=dtypes, emulate=gpu)
+    given = kernel.sample() | {"mask": np.array([0, 1, 0, 1], "int32")}
+    check = kernel.check(*given.values())
+    assert check.right, str(check)

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from septran import task
-from septran.task.errors import CountRangeError, IndexingError, IndirectIndexError
+from septran.task.errors import (
+    CountRangeError,
+    IndexingError,
+    IndirectIndexError,
+    SymbolicValueError,
+)
 
 
 @task.define(leaf=True)
@@ -89,7 +94,7 @@ def test_a_count_is_for_sequential_loops_alone():
         for i in task.parallel_range(task.count(n[0], most=6)):
             task.launch(add, Y[i], X[i])
 
-    with pytest.raises(IndexingError, match=r"for task\.sequential_range alone") as caught:
+    with pytest.raises(IndexingError, match=r"for task\.sequential_range and") as caught:
         task.trace(sliced, SHAPES, KINDS)
     assert "task.where" in caught.value.hint
     with pytest.raises(IndexingError, match="no extent of a parallel loop"):
@@ -114,3 +119,82 @@ def test_counts_are_neither_computed_nor_written_in_the_kernel():
         task.trace(held, SHAPES, KINDS)
     with pytest.raises(IndirectIndexError, match="n counts iterations in written"):
         task.trace(written, SHAPES, KINDS)
+
+
+def test_counts_are_added_and_subtracted():
+    logic = sums(lambda X, n: task.count(n[1], most=6) - task.count(n[0], most=6))
+    more = sums(lambda X, n: task.count(n[1], most=3) + task.count(n[0], most=3))
+    for n, between, both in (([1, 3], 2, 4), ([2, 0], 0, 2), ([2, 2], 0, 4)):
+        given = {"X": X, "n": np.array(n)}
+        for each, rows in ((logic, between), (more, both)):
+            found = task.run_tree(task.trace(each, SHAPES, KINDS), given)["Y"]
+            assert np.array_equal(found, X[:rows].sum(axis=0))
+
+
+def skipping(condition):
+    """A logic that sums the rows of which `condition` says so."""
+
+    @task.define
+    def logic(Y: task.Tensor["D"], X: task.Tensor["L", "D"], mask: task.Tensor["L"]):
+        task.fill(Y, 0)
+        for p in task.sequential_range(X.shape[0]):
+            with task.when(condition(mask, p)):
+                task.launch(add, Y, X[p])
+
+    return logic
+
+
+MASKED = ({**SHAPES, "mask": (6,)}, {"mask": "uint8"})
+
+
+def test_a_launch_runs_where_its_condition_is_one():
+    mask = np.array([1, 0, 0, 1, 1, 0], "uint8")
+    for condition, rows in (
+        (lambda mask, p: mask[p], mask == 1),
+        (lambda mask, p: 1 - task.count(mask[p], most=1), mask == 0),
+        (lambda mask, p: p - 2, np.arange(6) > 2),
+        (lambda mask, p: 3 - p, np.arange(6) < 3),
+        (lambda mask, p: 1, mask < 2),
+        (lambda mask, p: 0, mask > 1),
+    ):
+        tree = task.trace(skipping(condition), *MASKED)
+        found = task.run_tree(tree, {"X": X, "mask": mask})["Y"]
+        assert np.array_equal(found, X[rows].sum(axis=0))
+
+
+def test_a_mask_is_of_zeros_and_ones():
+    tree = task.trace(skipping(lambda mask, p: mask[p]), *MASKED)
+    with pytest.raises(CountRangeError, match=r"mask\[2\] is 3, and counts 0 to 1") as caught:
+        task.run_tree(tree, {"X": X, "mask": np.array([1, 0, 3, 0, 0, 0], "uint8")})
+    assert caught.value.where.file.endswith("test_count.py")
+
+
+def test_what_decides_nothing_is_refused_in_words():
+    def refused(condition, error, match, kinds=MASKED[1]):
+        with pytest.raises(error, match=match) as caught:
+            task.trace(skipping(condition), MASKED[0], kinds)
+        return caught.value.hint
+
+    hint = refused(lambda mask, p: mask[p] > 0, IndexingError, "one integer, not by an expression")
+    assert "task.when(mask[i, j])" in hint
+    refused(lambda mask, p: mask, IndirectIndexError, "1 axes")
+    refused(lambda mask, p: mask[p], IndirectIndexError, "float32", {"mask": "float32"})
+
+    @task.define
+    def branch(Y: task.Tensor["D"], X: task.Tensor["L", "D"], mask: task.Tensor["L"]):
+        task.fill(Y, 0)
+        if task.when(mask[0]):
+            task.launch(add, Y, X[0])
+
+    @task.define
+    def compared(Y: task.Tensor["D"], X: task.Tensor["L", "D"], mask: task.Tensor["L"]):
+        task.fill(Y, 0)
+        if task.count(mask[0], most=1) > 0:
+            task.launch(add, Y, X[0])
+
+    with pytest.raises(IndexingError, match="not known while tracing") as caught:
+        task.trace(branch, *MASKED)
+    assert "with task.when" in caught.value.hint
+    with pytest.raises(SymbolicValueError, match="cannot be compared") as caught:
+        task.trace(compared, *MASKED)
+    assert "with task.when" in caught.value.hint

@@ -33,7 +33,7 @@ from septran.task.frontend.python_errors import instead
 from septran.task.trace import symbols
 from septran.task.trace.arguments import not_a_tensor
 from septran.task.trace.dtype_rules import element_type, require_number
-from septran.task.trace.indirect import count_of, gathered
+from septran.task.trace.indirect import gathered
 from septran.task.trace.operands import check_axes, check_dtypes
 from septran.task.trace.symbols import Expression, Symbol, as_index
 from septran.task.trace.tensors import Cutting, Partition, Tile, windowed
@@ -144,25 +144,6 @@ def gather(x: Tile, index: Tile, axis: int = 0) -> Tile:
     return x._with(gathered(x.view, axis % x.ndim, rows))
 
 
-def count(element: Tile, most: Any) -> Any:
-    """A number of iterations for `sequential_range` that a tensor of integers says: ``n[b]``.
-
-    It is from 0 to `most`, and takes +, -, * and // by integers, as in
-    ``task.cdiv(task.count(length[b], most=L * S), S)``. Another number is an error in the reference
-    and the interpreter; a kernel takes the nearest one for it.
-
-    Raises:
-        IndirectIndexError: it is not one element of a tensor of integers that the caller passes.
-        LaunchArgumentsError: the bound is negative.
-    """
-    frame = _composite("counts iterations")
-    frame.require_live(_tile(element))
-    (top,) = symbols.integers((most,), "the bound of a count")
-    if top < 0:
-        raise LaunchArgumentsError(f"the bound of a count is {top}, and at least 0", _here())
-    return symbols.Count(count_of(element, top))
-
-
 def _each(value: Any, count: int) -> tuple[int, ...]:
     each = tuple(value) if isinstance(value, tuple | list) else (value,) * count
     return symbols.integers(each, "a stride, padding or dilation of a window")
@@ -217,7 +198,7 @@ def _loop(extents: tuple[Any, ...], parallel: bool) -> Iterations:
 def _once(
     frame: Frame, sizes: tuple[Index, ...], parallel: bool, single: bool, where: Location
 ) -> Iterator[Any]:
-    with _open(frame, sizes, where, parallel=parallel) as variables:
+    with open_loop(frame, sizes, where, parallel=parallel) as variables:
         indices = tuple(Symbol(v) for v in variables)
         try:
             yield indices[0] if single else indices
@@ -238,9 +219,10 @@ def _extent(value: Any) -> Index:
 
 
 @contextmanager
-def _open(
+def open_loop(
     frame: Frame, sizes: tuple[Index, ...], where: Location, *, parallel: bool
 ) -> Iterator[tuple[Var, ...]]:
+    """Trace what is inside as the body of a loop over `sizes`, whose indices it gives."""
     letters = _LETTERS[parallel]
     names = [letters[min(n, len(letters) - 1)] for n in range(len(sizes))]
     variables = tuple(frame.tracer.variable(name) for name in names)
@@ -502,7 +484,9 @@ def _spread(leaf: Task, *tiles: Tile, **keywords: Any) -> None:
     last = (side * side,) if len(shape) == 1 else (side, side)
     cut = (*(1,) * (len(shape) - len(last)), *last)
     grids = [Partition(tile, cut) for tile in tiles]
-    with _open(frame, tuple(map(as_index, grids[0].shape)), _here(), parallel=True) as variables:
+    with open_loop(
+        frame, tuple(map(as_index, grids[0].shape)), _here(), parallel=True
+    ) as variables:
         indices = tuple(map(Symbol, variables))
         launch(leaf, *(grid[indices] for grid in grids), **keywords)
 

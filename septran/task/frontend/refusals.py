@@ -31,9 +31,9 @@ class Refusals:
             "the elements of a tensor are not known while tracing, so they cannot decide "
             "a Python if or while",
             Location.of_caller(),
-            hint="nothing is skipped by a tensor's value: task.where(condition, yes, no) "
-            "computes both, a static flag or a loop's extent can choose; for 'and' and 'or' write "
-            "(a > 0) & (b > 0)",
+            hint="in a leaf task.where(condition, yes, no) computes both; launches run or not "
+            "under `with task.when(mask[i, j]):` by an integer of the caller's, or by a static "
+            "flag; for 'and' and 'or' write (a > 0) & (b > 0)",
         )
 
     def _number(self, kind: str) -> NoReturn:

@@ -64,6 +64,8 @@ class Symbol:
             ) from None  # fmt: skip
 
     def _result(self, other: Any, combine: Callable[[Index, Index], Index]) -> Any:
+        if isinstance(other, Count):
+            return Count(combine(self.index, other.index))
         return symbol(combine(self.index, as_index(other)))
 
     def __add__(self, other: Any) -> Any:
@@ -120,8 +122,8 @@ class Symbol:
         raise SymbolicValueError(
             f"the value of {self.index} is not known while tracing, so {use}",
             Location.of_caller(),
-            hint="use task.where in a leaf, a loop extent that depends on it, "
-            "task.least / task.greatest, or a static parameter",
+            hint="use task.where in a leaf, `with task.when(k):` around launches, a loop extent "
+            "that depends on it, task.least / task.greatest, or a static parameter",
         )
 
     def __bool__(self) -> bool:
@@ -217,18 +219,27 @@ class Count(Symbol):
     __slots__ = ()
 
     def _result(self, other: Any, combine: Callable[[Index, Index], Index]) -> Any:
-        return Count(combine(self.index, as_index(other)))
+        return Count(
+            combine(self.index, other.index if isinstance(other, Count) else as_index(other))
+        )
 
     def __neg__(self) -> Count:
         return Count(-self.index)
 
+    def _value(self, use: str) -> int:
+        raise SymbolicValueError(
+            f"{self.index} is known when the kernel runs, so {use}", Location.of_caller(),
+            hint="write what depends on it under: with task.when(n - k), which runs where "
+            "that is above 0",
+        )  # fmt: skip
+
     def elsewhere(self) -> IndexingError:
         """The error for a use that is no extent of a sequential loop."""
         return IndexingError(
-            f"{self.index} is a count of iterations, and for task.sequential_range alone",
+            f"{self.index} is a count, and for task.sequential_range and task.when alone",
             Location.of_caller(),
-            hint="in place of a slice or a branch by it, loop so often over blocks, pass the "
-            "tensor to the leaf and mask there: task.where(task.index(x, 0) < length[:, None], ..)",
+            hint="in place of a slice by it, loop so often over blocks, pass the tensor to the "
+            "leaf and mask there: task.where(task.index(x, 0) < length[:, None], ..)",
         )
 
 
