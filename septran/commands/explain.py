@@ -30,6 +30,7 @@ class Format(StrEnum):
     """The formats of the output."""
 
     text = "text"
+    full = "full"
     html = "html"
     report = "report"
     json = "json"
@@ -41,8 +42,9 @@ As = Annotated[
     Format,
     typer.Option(
         "--format", "-f",
-        help="All stages as text; one HTML page that needs no network; a short report of what "
-        "limits the kernel; JSON; or the resolved mapping as an explicit mapping file.",
+        help="What one reads first; all stages in full; one HTML page that needs no network; a "
+        "short report of what limits the kernel; JSON; or the resolved mapping as an explicit "
+        "mapping file.",
     ),
 ]  # fmt: skip
 Output = Annotated[
@@ -78,9 +80,9 @@ def explain(
     output: Output = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show every stage of a compilation, with the reason of each copy, wait and choice.
+    """Show the stages of a compilation, with the reason of each copy, wait and choice.
 
-    Nothing is run, and the machine need not be here.
+    Nothing is run, and the machine need not be here. Code comes with --stage or --format full.
 
     \b
     Examples:
@@ -120,7 +122,9 @@ def _rendered(explanation: Explanation, form: Format, stage: StageName | None) -
         case Format.yaml:
             return explanation.mapping.to_yaml()
         case Format.text:
-            return explanation.text(stage.value if stage else None)
+            return explanation.text(stage.value) if stage else str(explanation)
+        case Format.full:
+            return explanation.text()
 
 
 def _passes(explanation: Explanation) -> str:

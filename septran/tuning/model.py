@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from septran.ir.index import Index, Var
 from septran.ir.primitives import PRIMITIVES
 from septran.machine.model import Instruction, Machine, Memory
 from septran.tile.analyses.cycle_bound import CycleBound, cycle_bound
+from septran.tile.analyses.indirect import supposed, supposition
 from septran.tile.analyses.loops import most_iterations, ranges_of, trips, walk
 from septran.tile.interpret.storage import evaluate_index
 from septran.tile.ledger import amount as exact_amount
@@ -162,7 +163,16 @@ class Prediction:
 
 
 def predict(program: TileProgram) -> Prediction:
-    """Return the model's prediction for one program."""
+    """Return the model's prediction for one program.
+
+    Where tensors choose rows or count iterations, it is that of `supposed`, and a note says so.
+    """
+    said = supposition(program)
+    found = _predicted(supposed(program))
+    return replace(found, notes=(*found.notes, said)) if said else found
+
+
+def _predicted(program: TileProgram) -> Prediction:
     if has_caches(program.machine):
         return _in_caches(program)
     usage = _Usage(program)

@@ -32,8 +32,23 @@ if TYPE_CHECKING:
 EARLY = ("task_tree", "mapping", "tile_program")
 """Stages that exist for every machine, made at once; the others need a code generator."""
 
+REST = """\
+in Python                in a shell            what it is
+.report()                --format report       what limits the kernel, which mapping keys move it
+.movements               --stage tile_program  every copy and wait with its reason
+.passes                  --passes              the tile program after each pass
+.tensor_ir, .source      --stage source        what TVM compiles, and the generated code
+.part("ptx")             --part ptx            assembly, where the machine has some
+.text(), .save_html(at)  --format full, html   all of it
+"""
+"""What `str` of an explanation leaves out, and where it is."""
+
 Again = Callable[[Mapping[str, Any]], "TileProgram"]
 """The tile program with some tunables changed."""
+
+
+def _headed(title: str, body: str, line: str) -> str:
+    return f"{title}\n{line * len(title)}\n{body.rstrip()}\n"
 
 
 @dataclass(frozen=True)
@@ -189,8 +204,7 @@ class Explanation:
         return self._body(stage)
 
     def _section(self, number: int, name: str) -> str:
-        title = f"{number}. {TITLES[name]}"
-        return f"{title}\n{'=' * len(title)}\n{self._body(name)}"
+        return _headed(f"{number}. {TITLES[name]}", self._body(name), "=")
 
     def _body(self, name: str) -> str:
         stage = self.stage(name)
@@ -198,13 +212,16 @@ class Explanation:
             return source_text(stage, self.code_remarks)
         text = str(stage).rstrip("\n") + "\n"
         if name == "tile_program":
-            program = self.tile_program
-            text += f"\nCopies and waits\n----------------\n{moving.to_text(program)}"
-            text += f"\nData movement\n-------------\n{str(self.ledger).rstrip()}\n"
-            if self.prediction.cycles is not None:
-                text += f"{self.prediction.cycles}\n"
-            text += f"\nRemarks\n-------\n{remarks_text(self.remarks)}"
+            text += "\n" + _headed("Copies and waits", moving.to_text(self.tile_program), "-")
+            text += "\n" + self._figures()
         return text
+
+    def _figures(self) -> str:
+        moved = f"{str(self.ledger).rstrip()}\n"
+        if self.prediction.cycles is not None:
+            moved += f"{self.prediction.cycles}\n"
+        remarks = _headed("Remarks", remarks_text(self.remarks), "-")
+        return f"{_headed('Data movement', moved, '-')}\n{remarks}"
 
     def part(self, name: str) -> str:
         """A part of the source: ``ptx`` or ``sass`` of CUDA; raises NoPartError."""
@@ -253,7 +270,12 @@ class Explanation:
         return explore(self)
 
     def __str__(self) -> str:
-        return self.text()
+        """The stages before code, what moves and the remarks; the rest is named, as it is long."""
+        early = (
+            _headed(f"{n}. {TITLES[name]}", str(self.stage(name)), "=")
+            for n, name in enumerate(EARLY, 1)
+        )
+        return "\n".join([*early, self._figures(), _headed("More", REST, "-")])
 
     def __repr__(self) -> str:
         return f"<Explanation of {self.name} on {self.mapping.machine.name}>"

@@ -83,10 +83,22 @@ def test_mistakes_of_the_mapping_are_raised_at_once(stages):
 
 
 def test_all_stages_are_printed_under_headings(explanation):
-    text = str(explanation)
+    text = explanation.text()
     titles = ["1. Task tree", "2. Resolved mapping", "3. Tile program", "4. TensorIR", "5. Source"]
     assert [line for line in text.splitlines() if line in titles] == titles
     assert "not available: no code generator for backend 'cuda' (there is cpu)" in text
+
+
+def test_its_own_text_ends_before_code_and_names_what_there_is_besides(explanation, stages):
+    text = str(explanation)
+    titles = ["1. Task tree", "2. Resolved mapping", "3. Tile program", "Data movement", "Remarks",
+              "More"]  # fmt: skip
+    assert [line for line in text.splitlines() if line in titles] == titles
+    assert {"tensor_ir", "source"}.isdisjoint(stages.asked)
+    rest = text.split("More\n----\n")[1]
+    attributes = re.findall(r"\.(\w+)(?=[ ,(])", rest)
+    assert len(attributes) == 8
+    assert all(hasattr(Explanation, name) for name in attributes)
 
 
 def test_each_copy_and_wait_is_printed_with_rule_and_lines(explanation):

@@ -24,7 +24,7 @@ def gemm():
 
 def test_all_five_stages_of_a_cpu_kernel_are_there():
     explanation = explain("gemm", "cpu-x86", shapes=SMALL)
-    text = str(explanation)
+    text = explanation.text()
     for title in ("1. Task tree", "2. Resolved mapping", "3. Tile program", "4. TensorIR"):
         assert f"\n{title}\n" in f"\n{text}"
     assert "not available" not in text
@@ -32,6 +32,11 @@ def test_all_five_stages_of_a_cpu_kernel_are_there():
     assert len(explanation.text("source")) > 500
     assert json.dumps(explanation.to_dict(), allow_nan=False)
     assert len(explanation._repr_mimebundle_()["text/html"]) < 1_000_000
+
+
+@pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim", "nvidia-h200"])
+def test_a_product_is_printed_on_at_most_two_screens(machine):
+    assert len(str(explain("gemm", machine, dtypes="float16")).splitlines()) <= 130
 
 
 @pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim"])

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import septran
 from septran.ir import expressions as ex
 from septran.ir.index import Index, Var, ceil_div
 from septran.ir.views import View
@@ -147,3 +148,13 @@ def test_a_machine_that_counts_cycles_has_one_prediction(operator):
     assert found.seconds == found.cycles.cycles / (program.machine.clock_mhz * 1e6)
     assert found.bound_by.name == found.cycles.by.name
     assert found.bound_by.seconds == found.seconds <= found.without_overlap
+
+
+@pytest.mark.parametrize("operator", ["embedding", "paged_attention"])
+@pytest.mark.parametrize(
+    "machine", ["cpu-x86", "cpu-arm", "dsa-sim", "npu-cube", "nvidia-a100", "nvidia-h200"]
+)
+def test_programs_whose_data_choose_rows_are_predicted_as_supposed(operator, machine):
+    found = septran.explain(operator, machine).prediction
+    assert found.seconds > 0
+    assert any(note.startswith("supposing that") for note in found.notes)

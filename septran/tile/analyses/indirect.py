@@ -75,6 +75,13 @@ def supposed(program: TileProgram) -> TileProgram:
     return _standing(program, stands)
 
 
+def supposition(program: TileProgram) -> str:
+    """A sentence on what `supposed` supposes of a program; empty where nothing is."""
+    names = ", ".join(indirect(program.body))
+    said = f"supposing that {names} holds 0, 1, 2, ... as rows, and the most as counts"
+    return said if names else ""
+
+
 def _standing(
     program: TileProgram, stands: Callable[[Element, Index], Index | None]
 ) -> TileProgram:

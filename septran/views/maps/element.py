@@ -13,7 +13,7 @@ from typing import Any
 from septran.dtypes import itemsize
 from septran.errors import CallError
 from septran.ir.index import Var, axis, is_axis
-from septran.tile.analyses.indirect import indirect, supposed
+from septran.tile.analyses.indirect import supposed, supposition
 from septran.tile.interpret.storage import grid
 from septran.tile.nodes import Compute, Copy, Region, TileProgram
 from septran.tile.substitution import FIRST
@@ -90,16 +90,8 @@ class Journey:
     output: bool
     """Whether the kernel makes it: then the way leads to it, else from it."""
     steps: tuple[ElementEvent, ...]
-    chosen: tuple[str, ...] = ()
-    """The tensors of indices and counts, whose content is supposed, as there is none here."""
-
-    @property
-    def supposition(self) -> str:
-        """A sentence on what such tensors are supposed to hold; empty without any."""
-        if not self.chosen:
-            return ""
-        names = ", ".join(self.chosen)
-        return f"supposing that {names} holds 0, 1, 2, ... as rows, and the most as counts"
+    supposition: str = ""
+    """What tensors of indices and counts are supposed to hold, as there is no content here."""
 
     @property
     def copies(self) -> tuple[ElementEvent, ...]:
@@ -139,14 +131,14 @@ def follow(program: TileProgram, tensor: str, at: Coordinates) -> Journey:
     shape = program.buffer(tensor).shape
     if len(at) != len(shape) or not all(0 <= n < m for n, m in zip(at, shape, strict=True)):
         raise NoSuchElementError(f"{tensor} has no element {list(at)}", hint=f"its shape: {shape}")
-    chosen = indirect(program.body)
+    said = supposition(program)
     program = supposed(program)
     events = record(program, touching(program, tensor, at))
     output = tensor in program.outputs
     walk = _Walk(program)
     start = walk.param(tensor, at)
     steps = walk.backward(events, start) if output else walk.forward(events, start)
-    return Journey(program, tensor, at, output, tuple(steps), chosen)
+    return Journey(program, tensor, at, output, tuple(steps), said)
 
 
 @dataclass(frozen=True)
