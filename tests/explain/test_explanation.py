@@ -89,8 +89,8 @@ def test_all_stages_are_printed_under_headings(explanation):
     assert "not available: no code generator for backend 'cuda' (there is cpu)" in text
 
 
-def test_its_own_text_ends_before_code_and_names_what_there_is_besides(explanation, stages):
-    text = str(explanation)
+def test_its_own_text_ends_before_code_and_names_what_there_is_besides(stages):
+    text = str(Explanation(stages))
     titles = ["1. Task tree", "2. Resolved mapping", "3. Tile program", "Data movement", "Remarks",
               "More"]  # fmt: skip
     assert [line for line in text.splitlines() if line in titles] == titles
