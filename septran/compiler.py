@@ -127,7 +127,9 @@ def compile(  # the verb that users expect
             cpu-x86 where None.
         machine: Goes before the machine that the mapping names.
         shapes: Extents to compile for at once; where None, at the first call.
-        dtypes: Element types of parameters by name, or one for all; float32 where None.
+        dtypes: Element types of parameters by name, or one for all; float32 where None. A tensor
+            that is not named, and whose type the logic leaves open, has the one to which the types
+            of those named are promoted.
         tunables: Values that go before the mapping's.
         static: Values of the logic's static flags.
         passes: Passes of one's own, made by `septran.tile_pass`.
