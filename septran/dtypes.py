@@ -53,6 +53,9 @@ FLOATS = tuple(t.name for t in TYPES.values() if t.kind == "float")
 SHORT = tuple(name for name in FLOATS if TYPES[name].bits < 32)
 """Floats of 16 and 8 bits; arithmetic on them is done in float32."""
 
+POISON = 0xFF
+"""The byte of memory that nobody has written: NaN in every float type, -1 in signed integers."""
+
 
 def itemsize(dtype: str) -> int:
     """Bytes of one element."""

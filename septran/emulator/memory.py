@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from septran.dtypes import POISON
 from septran.emulator.errors import MisuseError
 from septran.emulator.launch import CudaProgram
 from septran.emulator.process import ADDRESS, MemoryFile
@@ -18,8 +19,6 @@ Array = np.ndarray[Any, Any]
 GAP = 1 << 16
 """Bytes between arrays: what overruns one is found and does not reach another."""
 ALIGNMENT = 256
-POISON = 0xFF
-"""Fills what nobody has written: NaN in every floating type."""
 
 
 class GlobalMemory:

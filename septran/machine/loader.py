@@ -23,7 +23,15 @@ from septran.machine.mistakes import (
     UnknownPartError,
     WrongMachineValueError,
 )
-from septran.machine.model import Engine, FormerKey, Instruction, Machine, Memory, Processor
+from septran.machine.model import (
+    Engine,
+    FormerKey,
+    Instruction,
+    Machine,
+    Memory,
+    Processor,
+    frozen,
+)
 from septran.machine.positions import Node, parse, read_text
 from septran.machine.schema import FORMER_KEYS, MACHINE
 from septran.machine.units import BANDWIDTH, BYTES, LATENCY, THROUGHPUT
@@ -291,7 +299,7 @@ def _machine(node: Node) -> Machine:
             for name, i in _section(node, "instructions").items()
         ),
         aliases=MappingProxyType({k: v.text for k, v in _section(node, "aliases").items()}),
-        vendor=_frozen(_section(node, "vendor")),
+        vendor=_plain(node, "vendor"),
         location=Location(node.where.file, 1),
         former_keys=tuple(_former_keys(node)),
     )
@@ -445,7 +453,7 @@ def _instruction(name: str, node: Node, arch: str) -> Instruction:
         issued_by=_text(node, "issued_by"),
         throughput=_throughput(throughput, arch),
         costs=MappingProxyType({k: float(v.value) for k, v in _section(node, "costs").items()}),  # type: ignore[arg-type]
-        options=_frozen(_section(node, "options")),
+        options=_plain(node, "options"),
         location=node.where,
     )
 
@@ -455,19 +463,12 @@ def _numbers(node: Node, key: str) -> tuple[int, ...]:
     return tuple(int(e.text) for e in found.elements) if found else ()
 
 
+def _plain(node: Node, key: str) -> Mapping[str, Any]:
+    """Return a table as data that cannot be changed, without places."""
+    found: Mapping[str, Any] = frozen({k: v.plain() for k, v in _section(node, key).items()})
+    return found
+
+
 def _words(node: Node, key: str) -> tuple[str, ...]:
     found = node.get(key)
     return tuple(e.text for e in found.elements) if found else ()
-
-
-def _frozen(section: Mapping[str, Node]) -> Mapping[str, Any]:
-    """Return plain data that cannot be changed: tuples for lists, read-only tables."""
-
-    def freeze(node: Node) -> Any:
-        if isinstance(node.value, Mapping):
-            return MappingProxyType({k: freeze(v) for k, v in node.items.items()})
-        if isinstance(node.value, tuple):
-            return tuple(freeze(e) for e in node.elements)
-        return node.value
-
-    return MappingProxyType({key: freeze(value) for key, value in section.items()})

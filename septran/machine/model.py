@@ -149,6 +149,11 @@ class Instruction:
     location: Location | None = field(default=None, compare=False, repr=False)
     """The place in the machine file, as that of an `Engine`."""
 
+    @property
+    def queue(self) -> str:
+        """The name of the queue that it is issued to on a DSA: its option, or its own name."""
+        return str(self.options.get("queue", self.name))
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -233,6 +238,13 @@ class Machine:
     def engines_for(self, source: str, target: str) -> tuple[Engine, ...]:
         """Return the engines that move along an edge, the default first."""
         return tuple(e for e in self.engines if (source, target) in e.moves)
+
+
+def frozen(value: Any) -> Any:
+    """Return plain data that cannot be changed: tuples for lists, read-only mappings for dicts."""
+    if isinstance(value, dict):
+        return MappingProxyType({k: frozen(v) for k, v in value.items()})
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 def _named(things: tuple[N, ...], name: str) -> N:

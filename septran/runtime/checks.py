@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.dtypes import itemsize, numpy_dtype
+from septran.dtypes import POISON, itemsize, numpy_dtype
 from septran.runtime.accuracy import Accuracy, WrongResultError, compare, error_bounds
 from septran.runtime.signature import Specialisation, TensorParam
 from septran.tile.nodes import Compute, TileProgram, nodes
@@ -107,8 +107,7 @@ class Guarded:
         # The array begins at a multiple of 64 bytes, with at least a whole guard zone before it.
         start = GUARD - raw.ctypes.data % GUARD + GUARD
         inside = raw[start : start + size]
-        # All bits set is NaN in every float type, and an unlikely integer.
-        inside[:] = 0 if tensor.reads else 0xFF
+        inside[:] = 0 if tensor.reads else POISON
         array = inside.view(numpy_dtype(dtype)).reshape(shape)
         if content is not None:
             array[...] = content

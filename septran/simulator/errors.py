@@ -1,13 +1,13 @@
 """Errors in a stream of commands, found when it is simulated.
 
-SimulationError          SEP550  any of the below
-├── CommandError         SEP551  a command that this machine does not have
-├── BoundsError          SEP552  an address outside its memory, or not aligned
-├── UnwrittenBytesError  SEP553  a read of bytes that nobody has written
-├── HazardError          SEP554  two commands use the same bytes and nothing orders them
-├── SimulatedDeadlockError           SEP555  queues that wait for each other, or for nobody
-├── FlagError            SEP556  flags that are still set at the end
-└── OverlapError         SEP557  a temporary of the vector unit where a buffer is
+SimulationError             SEP550  any of the below
+├── CommandError            SEP551  a command that this machine does not have
+├── SimulatedBoundsError    SEP552  an address outside its memory, or not aligned
+├── UnwrittenBytesError     SEP553  a read of bytes that nobody has written
+├── HazardError             SEP554  two commands use the same bytes and nothing orders them
+├── SimulatedDeadlockError  SEP555  queues that wait for each other, or for nobody
+├── FlagError               SEP556  flags that are still set at the end
+└── TemporaryOverlapError   SEP557  a temporary of the vector unit where a buffer is
 """
 
 from __future__ import annotations

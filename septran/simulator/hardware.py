@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from septran.machine.model import Engine, Instruction, Machine, Memory
-from septran.simulator.queues import Queues, queue_of
+from septran.simulator.queues import Queues
 
 ISSUE_CYCLES = 1
 """Cycles of the control core a command, where ``vendor: {issue_cycles: n}`` says nothing."""
@@ -49,7 +49,7 @@ class Hardware:
             old = found.get(number, Queue(engine.name, number))
             found[number] = Queue(old.name, number, (*old.engines, engine), old.instructions)
         for one in self.machine.instructions:
-            name = queue_of(one)
+            name = one.queue
             number = numbers[name]
             old = found.get(number, Queue(name, number))
             # Where engines share it with instructions, it has the name of the first instruction's.

@@ -7,13 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from septran.machine.model import Instruction, Machine
+from septran.machine.model import Machine
 from septran.tile.nodes import Compute, Copy
-
-
-def queue_of(instruction: Instruction) -> str:
-    """Name of the queue that an instruction is issued to: its option, or its own name."""
-    return str(instruction.options.get("queue", instruction.name))
 
 
 @dataclass(frozen=True)
@@ -51,12 +46,12 @@ class Queues:
 
     @property
     def _instructions(self) -> list[str]:
-        return [queue_of(i) for i in self.machine.instructions]
+        return [i.queue for i in self.machine.instructions]
 
     def target(self, word: str) -> str:
         """The queue that a word of ``vendor.queues`` means."""
         name = self.machine.canonical(word)
-        own = {i.name: queue_of(i) for i in self.machine.instructions}
+        own = {i.name: i.queue for i in self.machine.instructions}
         return own.get(name, name)
 
     @cached_property
@@ -71,7 +66,7 @@ class Queues:
         """The queue that carries out a node."""
         if isinstance(node, Copy):
             return self.numbers[self.machine.engine(node.engine).name]
-        return self.numbers[queue_of(self.machine.instruction(node.instruction))]
+        return self.numbers[self.machine.instruction(node.instruction).queue]
 
     @cached_property
     def synchronous(self) -> frozenset[int]:

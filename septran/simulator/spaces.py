@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from septran.dtypes import POISON
 from septran.simulator.commands import LOCAL_BITS, PARAMETER_BITS
 from septran.simulator.errors import CommandError
 from septran.simulator.hardware import Hardware
 
 Array = np.ndarray[Any, Any]
 
-POISON = 0xFF
-"""Every byte of fresh memory: a NaN in every float type, -1 in integers."""
 _OFFSET = (1 << PARAMETER_BITS) - 1
 
 

@@ -127,6 +127,29 @@ def test_temporaries_are_fresh_in_every_iteration(build, part):
         interpret(build.program("Y", "Y", build.loop("i", 2, *body)), [])
 
 
+@pytest.mark.parametrize("through", ["a copy", "a computation"])
+def test_what_a_copy_does_not_bring_is_unwritten_though_it_was_written_before(build, part, through):
+    """The second copy to S brings one row, and its other row no longer has what it had."""
+    y, x, s, t = (
+        build.buffer(name, memory, (2, 4), "int32")
+        for name, memory in (("Y", "DRAM"), ("X", "DRAM"), ("S", "SPM"), ("T", "SPM"))
+    )
+    short = part(x, (0, 0), (2, 4), valid=(1, 4))
+    body = [build.fill(part(t), 1), build.copy(part(s), part(x)), build.copy(part(s), short)]
+    last = s if through == "a copy" else t
+    if last is t:
+        body.append(build.move(part(t), part(s)))
+    given = {"X": np.ones((2, 4), np.int32)}
+    for rows in (1, 2):
+        out = build.copy(part(y, (0, 0), (rows, 4)), part(last, (0, 0), (rows, 4)))
+        program = build.program("YX", "Y", *body, out)
+        if rows == 1:  # what is not used may be missing
+            assert (interpret(program, given)["Y"][0] == 1).all()
+            continue
+        with pytest.raises(UnwrittenResultError, match=r"S\[1, 0\] is read, and nobody has"):
+            interpret(program, given)
+
+
 def test_leaving_a_buffer_is_an_error_with_its_place(build, part):
     y, x = build.buffer("Y", "DRAM", (4, 4)), build.buffer("X", "DRAM", (6, 4))
     tile = part(x, (AT * 2, 0), (2, 4), valid=(2, 4))

@@ -304,6 +304,21 @@ def test_reading_the_neighbour_that_is_written(build, part, tensors):
         verify(build.program("YX", "Y", build.loop("i", 19, shift, kind="parallel")))
 
 
+def test_padded_reads_of_what_a_neighbour_writes(build, part, tensors):
+    """Row i - 1 is another iteration's; what lies outside of the tensor is nobody's."""
+    y, _ = tensors
+    for above, left, races in ((1, 0, True), (0, 1, False), (20, 0, False)):
+        entries = (Index.of(axis(0)) + AT - above, Index.of(axis(1)) - left)
+        window = Region("Y", entries, (1, 8), part(y, (0, 0), (1, 8)).valid, padded=True)
+        shift = build.move(part(y, (AT, 0), (1, 8)), window)
+        program = build.program("YX", "Y", build.loop("i", 20, shift, kind="parallel"))
+        if races:
+            with pytest.raises(LoopRaceError, match="write and read the same elements"):
+                verify(program)
+        else:
+            verify(program)
+
+
 def test_overlapping_tiles(build, part, tensors):
     y, _ = tensors
     for step, races in ((4, False), (3, True)):

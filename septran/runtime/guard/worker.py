@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.dtypes import numpy_dtype
+from septran.dtypes import POISON, numpy_dtype
 from septran.runtime.arrays import NUMPY
 from septran.runtime.guard.pages import GuardedRegion, Pages, on_fault
 from septran.targets.base import GuardedCode, Guarding, Room
@@ -26,8 +26,6 @@ from septran.targets.registry import guarding_for
 
 ALIGNMENT = 64
 """The alignment of scratch buffers, which TVM promises to LLVM."""
-POISON = 0xFF
-"""The byte of fresh scratch buffers: NaN in every float type."""
 _GIVE = ctypes.CFUNCTYPE(
     ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_uint64, ctypes.c_int, ctypes.c_int
 )

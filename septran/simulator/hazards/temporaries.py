@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 def check_temporaries(
     stream: Stream, spaces: Spaces, accesses: Accesses, rank: Array, starts: Mapping[str, int]
 ) -> None:
-    """Raise OverlapError where what is not a temporary lies from a memory's start on.
+    """Raise TemporaryOverlapError where what is not a temporary lies from a memory's start on.
 
     A temporary is written and read by the vector unit, for one node of the program: whatever
     another unit uses there, or a command of another node has written, is somebody's data.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from septran.ir.bounds import bounds_if_known
+from septran.ir.bounds import greatest
 from septran.ir.gather import coordinates
 from septran.ir.index import Index, Range, Var, axis, is_axis
 from septran.ir.views import View
@@ -30,7 +30,10 @@ class _Use:
 
 
 def check_races(task: TaskNode, ranges: Mapping[Var, Range]) -> None:
-    """Check every parallel loop of a task's own body; raises RaceError with both places."""
+    """Check every parallel loop of a task's own body; raises RaceError with both places.
+
+    `ranges` has the values of all loop indices of the task, and of those around it.
+    """
     for statement in statements(task.body):
         if isinstance(statement, Loop) and statement.parallel:
             _check_loop(statement, ranges)
@@ -40,21 +43,12 @@ def _check_loop(loop: Loop, ranges: Mapping[Var, Range]) -> None:
     # A temporary that begins inside of the loop is another one in each iteration.
     private = {s.name for s in statements(loop.body) if isinstance(s, Allocate)}
     uses = [u for u in _uses(loop.body, ()) if u.access.view.tensor not in private]
-    known = dict(ranges)
-    for use in uses:
-        for variable, extent in (*zip(loop.variables, loop.extents, strict=True), *use.inner):
-            known.setdefault(variable, (0, max(0, _top(extent, known) - 1)))
     for n, first in enumerate(uses):
         # From `first` on: a use also meets itself in other iterations.
         for second in uses[n:]:
             written = first.access.writes or second.access.writes
             if written and first.access.view.tensor == second.access.view.tensor:
-                _check_pair(loop, first, second, known)
-
-
-def _top(extent: Index, known: Mapping[Var, Range]) -> int:
-    reach = bounds_if_known(extent, known)
-    return 1 if reach is None else reach[1]
+                _check_pair(loop, first, second, ranges)
 
 
 def _uses(body: tuple[Statement, ...], inner: tuple[tuple[Var, Index], ...]) -> Iterator[_Use]:
@@ -90,19 +84,14 @@ def _undecided(loop: Loop, first: _Use, second: _Use, known: Mapping[Var, Range]
     second look; for the rest that index is equal on both sides (as g, then h, in 4 * g + h).
     """
     pairs = zip(loop.variables, loop.extents, strict=True)
-    left = [v for v, e in pairs if not _once(e, known)]
+    # A loop with at most one iteration, whatever the outer ones are, has none to race with.
+    left = [v for v, e in pairs if greatest(e, known) > 1]
     while left:
         apart = [v for v in left if _apart(v, set(left) - {v}, first, second, known)]
         if not apart:
             break
         left.remove(apart[0])
     return left
-
-
-def _once(extent: Index, known: Mapping[Var, Range]) -> bool:
-    """Whether a loop of this extent has at most one iteration, whatever the outer ones are."""
-    reach = bounds_if_known(extent, known)
-    return reach is not None and reach[1] <= 1
 
 
 def _apart(

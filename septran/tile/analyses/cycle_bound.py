@@ -155,7 +155,7 @@ class _Costs:
         if isinstance(node, Compute):
             unit = self._instruction(node)
             if unit is not None:
-                yield _queue(unit), share * self._computing(node, unit, loops, {})
+                yield unit.queue, share * self._computing(node, unit, loops, {})
         elif isinstance(node, Copy):
             moved = amount(node.source, loops)[1] * self._width(node.source)
             rate = self.machine.engine(node.engine).bytes_per_cycle
@@ -210,7 +210,7 @@ class _Costs:
             port = [self.machine.main_memory.name] if self._over_port(node) else []
             return [node.engine, *port]
         unit = self._instruction(node)
-        return [_queue(unit)] if unit else []
+        return [unit.queue] if unit else []
 
     def _once(self, step: _Step) -> tuple[float, float]:
         """The cycles for which a node keeps its unit busy in one iteration, and its latency."""
@@ -309,8 +309,3 @@ def _pieces(node: Compute, unit: Instruction) -> Iterator[_Piece]:
     if not found:
         target = node.operands[0]
         yield _Piece(target.valid, target.shape, (1,) * len(target.shape), 1 / lanes)
-
-
-def _queue(unit: Instruction) -> str:
-    """Return the queue that an instruction is issued to, as the simulator names it."""
-    return str(unit.options.get("queue", unit.name))

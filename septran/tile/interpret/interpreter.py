@@ -24,6 +24,7 @@ from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import Fill, Flight, Thread, located
 from septran.tile.interpret.execution import Execution, Schedule, ThreadState
 from septran.tile.interpret.storage import (
+    FRESH_INTEGER,
     NEVER,
     Array,
     CapacityError,
@@ -238,19 +239,21 @@ class _Numbers:
         """Mark a copy's target as written, except for elements that its source did not have."""
         target = frame.memory.stores[node.target.buffer]
         moved = self._marks(node.source, node, frame)
-        if moved is None and target.marks is None:
-            return
-        if target.marks is None or node.target.buffer in self.program.params:
+        param = node.target.buffer in self.program.params
+        if param:
             missing = self._missing(node.source, node, frame)
             self.unwritten.require_none(node, node.target, missing)
-        if target.marks is None:
+        undefined = not node.zero_fill and access.extents(frame.values) != data.shape
+        # A caller's tensor needs marks only as long as it has elements that nobody has written.
+        if target.marks is None and (param or (moved is None and not undefined)):
             return
+        written = target.marked()
         if node.zero_fill:
-            self._nominal(node).write(target.marks, frame.values, np.zeros((), np.int32))
-        elif access.extents(frame.values) != data.shape:
-            access.write(target.marks, frame.values, np.full((), NEVER, np.int32))
+            self._nominal(node).write(written, frame.values, np.zeros((), np.int32))
+        elif undefined:
+            access.write(written, frame.values, np.full((), NEVER, np.int32))
         marks = np.zeros(data.shape, np.int32) if moved is None else moved
-        access.write(target.marks, frame.values, marks, clip=True)
+        access.write(written, frame.values, marks, clip=True)
         self._forget(target)
 
     def _forget(self, store: Store) -> None:
@@ -299,12 +302,13 @@ class _Numbers:
         # Before the write, as the target may be an operand, too.
         missing = self._missing_of(node, frame)
         self._access(target, node).write(store, frame.values, convert(value, store.dtype))
-        if store.marks is None or target.buffer in self.program.params:
+        param = target.buffer in self.program.params
+        if param:
             self.unwritten.require_none(node, target, missing)
-        if store.marks is None:
+        if store.marks is None and (param or missing is None):
             return
         marks = np.zeros((), np.int32) if missing is None else missing
-        self._access(target, node).write(store.marks, frame.values, marks)
+        self._access(target, node).write(store.marked(), frame.values, marks)
         self._forget(store)
 
     def _missing_of(self, node: Compute, frame: ThreadState) -> Array | None:
@@ -383,7 +387,7 @@ def _region(view: View) -> Region:
 def _undefined(store: Store) -> Any:
     if is_float(store.buffer.dtype):
         return np.nan
-    return np.frombuffer(bytes([0xAA]) * store.dtype.itemsize, store.dtype)[0]
+    return np.frombuffer(bytes([FRESH_INTEGER]) * store.dtype.itemsize, store.dtype)[0]
 
 
 def _position(view: View, along: int, values: Mapping[Var, int]) -> Array:

@@ -17,7 +17,7 @@ from septran.tile.interpret.channel_state import located
 from septran.tile.nodes import Buffer, Origin, Region
 
 Array = np.ndarray[Any, Any]
-POISON = 0xAA
+FRESH_INTEGER = 0xAA
 """The byte that fresh integers consist of; fresh floats are NaN."""
 NEVER = 1
 """The mark of an element that nobody has written."""
@@ -74,14 +74,20 @@ class Store:
         shape = (self.buffer.stages, *self.buffer.shape)
         return np.ndarray(shape, self.dtype, self.bytes)
 
+    def marked(self) -> Store:
+        """Return the marks, which are made where all elements were written up to now."""
+        if self.marks is None:
+            self.marks = Store.of(replace(self.buffer, dtype="int32"))
+            self.marks.array()[...] = 0
+        return self.marks
+
     def poison(self) -> None:
         """Make the content undefined, visibly."""
-        self.marks = Store.of(replace(self.buffer, dtype="int32"))
-        self.marks.array()[...] = NEVER
+        self.marked().array()[...] = NEVER
         if is_float(self.buffer.dtype):
             self.array()[...] = np.nan
         else:
-            self.bytes[...] = POISON
+            self.bytes[...] = FRESH_INTEGER
 
 
 class PreparedRegion:

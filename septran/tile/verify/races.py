@@ -161,7 +161,7 @@ class _Loop:
         return math.prod(high - low + 1 for low, high in spans)
 
     def _meet_at(self, write: _Use, other: _Use, outer: dict[Var, int]) -> bool:
-        theirs = None if self._same(write, other) or other.region.padded else other
+        theirs = None if self._same(write, other) else other
         found = self._boxes_meet(write, theirs, outer)
         return self._painted(write, theirs, outer) if found is None else found
 
@@ -185,27 +185,28 @@ class _Loop:
         """Return whether iterations meet, element by element."""
         buffer = self.program.buffer(write.region.buffer)
         store = Store.of(replace(buffer, dtype="int32"))
-        # The owner of an element is the iteration that wrote it; -1 is nobody.
-        store.array()[...] = -1
+        # An element has the number of the iteration that wrote it, counted from 1. Nobody's have 0,
+        # which is also what a padded region reads outside of the buffer.
+        store.array()[...] = 0
         painter = PreparedRegion(write.region, None)
         for values in iterations((self.loop, *write.loops), dict(outer)):
-            mine = values[self.loop.variable]
-            if self._foreign(painter, store, values, mine):
+            mine = values[self.loop.variable] + 1
+            if _foreign(painter, store, values, mine):
                 return True
             painter.write(store, values, np.asarray(mine, np.int32))
         if other is None:
             return False
-        looker = PreparedRegion(replace(other.region, padded=False), None)
+        looker = PreparedRegion(other.region, None)
         return any(
-            self._foreign(looker, store, values, values[self.loop.variable])
+            _foreign(looker, store, values, values[self.loop.variable] + 1)
             for values in iterations((self.loop, *other.loops), dict(outer))
         )
 
-    def _foreign(
-        self, access: PreparedRegion, store: Store, values: dict[Var, int], mine: int
-    ) -> bool:
-        owners = access.read(store, values)
-        return bool(((owners != mine) & (owners != -1)).any())
+
+def _foreign(access: PreparedRegion, store: Store, values: dict[Var, int], mine: int) -> bool:
+    """Return whether a region has an element that another iteration has written."""
+    owners = access.read(store, values)
+    return bool(((owners != mine) & (owners != 0)).any())
 
 
 def _named(entry: Index, side: str) -> Index:

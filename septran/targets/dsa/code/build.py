@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tvm
 
+from septran.dtypes import POISON
 from septran.machine.as_json import from_json, to_json
 from septran.machine.model import Machine
 from septran.simulator.commands import CODES, EXTERNS
@@ -83,8 +84,7 @@ class DsaExecutable:
         from septran.simulator import simulate
 
         memory = [as_bytes(x) for x in arguments[: self.tensors]]
-        # Not zeros: with all bits set a float of any type is NaN, which shows in results.
-        memory += [np.full(size, 0xFF, np.uint8) for size in self.workspaces]
+        memory += [np.full(size, POISON, np.uint8) for size in self.workspaces]
         stream = self.stream(arguments[self.tensors :], arguments)
         return simulate(
             self.machine, stream, memory, origins=self.origins, adversary=adversary,

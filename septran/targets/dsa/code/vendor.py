@@ -15,7 +15,7 @@ from septran.location import Location
 from septran.machine.model import Machine
 from septran.machine.positions import Node, parse
 from septran.simulator.commands import COMMANDS, DTYPES, EXTERNS, INTEGER, VALUE, Command
-from septran.simulator.queues import Queues, queue_of
+from septran.simulator.queues import Queues
 from septran.targets.dsa.code.header_files import HeaderFiles
 
 
@@ -189,6 +189,10 @@ class Vendor:
                 message = f"vendor.queues sends {name!r} to {other!r}, which is sent on itself"
                 hint = f"send {name!r} to {folded[target]!r}"
                 raise VendorError(message, self.where(name), hint=hint)
+            if target == name and isinstance(other, str):
+                message = f"vendor.queues sends {name!r} to itself"
+                hint = f"leave {name!r} out: it has a queue of its own anyway"
+                raise VendorError(message, self.where(name), hint=hint)
 
     @cached_property
     def functions(self) -> Mapping[str, Function]:
@@ -221,7 +225,7 @@ class Vendor:
         own = self.machine.instruction(word)
         for other in self.machine.instructions:
             # A command names a queue and no instruction.
-            alike = other.primitive == own.primitive and queue_of(other) == queue_of(own)
+            alike = other.primitive == own.primitive and other.queue == own.queue
             if alike and other != own:
                 raise VendorError(
                     f"{word} has a function of its own, and shares its queue with {other.name}",
@@ -234,7 +238,7 @@ class Vendor:
         word = key.partition(OF)[2]
         if not word:
             return None
-        return Queues(self.machine).numbers[queue_of(self.machine.instruction(word))]
+        return Queues(self.machine).numbers[self.machine.instruction(word).queue]
 
     def _check(self, name: str, function: Function) -> None:
         command = KEYS[base(name)]

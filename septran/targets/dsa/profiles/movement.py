@@ -41,8 +41,8 @@ def movement(stream: Array, machine: Machine, program: TileProgram | None = None
         source = values[:, columns.index("src")] if "src" in columns else target
         for first, origin in _memories(machine, source):
             for second, goal in _memories(machine, target):
-                words = dict.fromkeys([origin, goal] if "src" in columns else [goal])
-                edge[at[first & second]] = " -> ".join(words)
+                words = f"{origin} -> {goal}" if "src" in columns else goal
+                edge[at[first & second]] = words
         if program is None:
             continue
         for mine, word in _tensors(program, source, target):

@@ -12,8 +12,10 @@ import tvm
 
 import septran
 from septran.compiler import produce_stages
+from septran.location import Location
 from septran.machine.as_json import from_json, to_json
 from septran.machine.loader import load_machine
+from septran.machine.model import FormerKey
 from septran.runtime.kernel import Kernel
 from septran.targets.dsa.code.jit import JitProgram
 from septran.targets.dsa.code.native import LIBRARY, CProgram
@@ -130,6 +132,9 @@ def test_a_machine_survives_json(name):
     again = from_json(to_json(machine))
     assert again == replace(machine, location=None)
     assert repr(again) == repr(replace(machine, location=None))
+    # A remark on a key of its file is for who has the file.
+    former = FormerKey("called", "display_name", Location("m.yaml", 3))
+    assert from_json(to_json(replace(machine, former_keys=(former,)))).former_keys == ()
 
 
 def test_threads_may_call_one_kernel(random):

@@ -229,6 +229,8 @@ def test_limits_of_the_vendor(edited, program):
         ("queues: {dma_in: dma_out, dma_out: vec}", "dma_in",
          "vendor.queues sends 'dma_in' to 'dma_out', which is sent on itself",
          "send 'dma_in' to 'vec'"),
+        ("queues: {dma_in: dma_in}", "dma_in", "vendor.queues sends 'dma_in' to itself",
+         "leave 'dma_in' out"),
     ],
 )  # fmt: skip
 def test_what_the_section_says_in_vain_is_refused_with_its_place(

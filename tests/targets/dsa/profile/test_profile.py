@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from septran.simulator import TRACE
+from septran.machine.loader import load_machine
+from septran.simulator import TRACE, simulate
+from septran.simulator.commands import parameter_address
+from septran.simulator.queues import Queues
+from septran.simulator.script import Script
 from septran.targets.dsa.profiles.comparison import NothingToCompareError, compare_profiles
 from septran.targets.dsa.profiles.lanes import shares, unions
-from septran.targets.dsa.profiles.profile import UNKNOWN
+from septran.targets.dsa.profiles.profile import UNKNOWN, DsaProfile
 
 STEPS, TILE = 8, 64 * 64 * 4
 MMA_CYCLES = 8 + 4 * 4 * 4 * 16
@@ -50,6 +55,25 @@ def test_every_operation_and_byte_is_counted(two_stages):
     assert two_stages.edge_bytes == {"GLOBAL -> SPM": 2 * STEPS * TILE, "ACC -> GLOBAL": TILE}
     assert two_stages.main_memory_bytes == (2 * STEPS + 1) * TILE
     assert two_stages.engine_bytes["dma_in"] == 2 * STEPS * TILE
+
+
+def test_a_copy_within_main_memory_counts_twice():
+    """As in the ledger and on the simulator's port: it is read there and written there."""
+    machine = load_machine("dsa-sim")
+    first, *others = machine.engines
+    within = replace(first, moves=(*first.moves, ("GLOBAL", "GLOBAL")))
+    machine = replace(machine, engines=(within, *others))
+    script = Script()
+    script.add(
+        "dma_copy", queue=Queues(machine).numbers[first.name], dst=parameter_address(0),
+        dst_stride=64, src=parameter_address(1), src_stride=64, rows=4, row_bytes=64,
+    )  # fmt: skip
+    script.add("sync")
+    stream, tensors = script.stream(), [np.zeros(256, np.uint8), np.ones(256, np.uint8)]
+    profile = DsaProfile("within", simulate(machine, stream, tensors), stream, {})
+    assert (tensors[0] == 1).all()
+    assert profile.edge_bytes == {"GLOBAL -> GLOBAL": 256}
+    assert profile.main_memory_bytes == 512
 
 
 def test_rates_are_those_of_the_clock(two_stages):
