@@ -13,9 +13,65 @@ import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 _FOLDERS = "septran.targets"
+
+
+class BufferLoops(Protocol):
+    """Loops over large buffers, one part of them for each thread."""
+
+    def run(self, name: str, size: int, times: int) -> int:
+        """``read``, ``write``, ``copy`` or ``stream`` `size` bytes in each thread, so many times.
+
+        Returns the bytes that all threads have moved.
+        """
+
+
+class LinkLoops(Protocol):
+    """A walk through a buffer in which each load names the place of the next."""
+
+    def lay(self, size: int) -> int:
+        """Let the walk go through the first `size` bytes, and return its number of loads."""
+
+    def follow(self, steps: int) -> None:
+        """Go on by so many loads."""
+
+
+class HostLoops(Protocol):
+    """Loops in machine code whose times tell what this host can do: a module of a target."""
+
+    def buffers(self, size: int, threads: int) -> BufferLoops:
+        """Loops over buffers with `size` bytes for each thread."""
+
+    def links(self, size: int) -> LinkLoops:
+        """A walk through a buffer of at most `size` bytes."""
+
+    def cores(self) -> int:
+        """The cores that may be used."""
+
+    def host(self) -> str:
+        """The code generator's name of this processor."""
+
+    def runs(self, machine: Any) -> bool:
+        """Whether the machine's code is for this kind of processor."""
+
+    def use_threads(self, count: int) -> None:
+        """Run parallel loops on so many threads from now on."""
+
+    def clock(self) -> tuple[Callable[[int], object], int]:
+        """Iterations of operations that wait for one another, and the cycles of each."""
+
+    def launch(self, threads: int) -> Callable[[int], object]:
+        """Iterations of an almost empty loop over threads."""
+
+    def sums(
+        self, instruction: str, threads: int = 1, dtype: str = ""
+    ) -> tuple[Callable[[int], object], int] | None:
+        """Iterations of an instruction's sums, and the multiply-adds of each.
+
+        None where nothing is known of the instruction.
+        """
 
 
 @dataclass(frozen=True)
@@ -43,7 +99,7 @@ class Backend:
     registers: Callable[[str], tuple[int, int, int]] | None = None
     """Of a processor, by a machine's ``arch``: bytes of a vector register, rows and columns of the
     tile of float32 that a product sums in them; None: nobody knows."""
-    loops: Callable[[], Any] | None = None
+    loops: Callable[[], HostLoops] | None = None
     """The module of loops whose times tell what this host can do; None: it is not measured."""
     banked: bool = False
     """Whether its memories on the chip have banks, whose conflicts cost time."""

@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from septran.backends import HostLoops, LinkLoops
 from septran.machine.model import Machine
 from septran.tuning.probes import ROUNDS, Figure, Probe, sample
 
@@ -74,7 +74,7 @@ class Size:
         return self.reported if near else self.found
 
 
-def cache_sizes(machine: Machine, loops: Any, largest: int) -> list[Size]:
+def cache_sizes(machine: Machine, loops: HostLoops, largest: int) -> list[Size]:
     """The caches that the file names, the smallest first.
 
     Those of one core end where a chain of loads waits longer; the one that cores share where
@@ -150,16 +150,16 @@ def reported_sizes(folder: Path = SYSTEM) -> dict[int, int]:
     return found
 
 
-def _latencies(loops: Any, sizes: Sequence[int]) -> dict[int, float]:
+def _latencies(loops: HostLoops, sizes: Sequence[int]) -> dict[int, float]:
     """Seconds of a load that waits for the one before it, by the bytes of the way."""
-    links = loops.Links(sizes[-1])
+    links = loops.links(sizes[-1])
     return {size: _latency(loops, links, size).value for size in sizes}
 
 
-def _latency(loops: Any, links: Any, size: int) -> Figure:
-    links.lay(size)
+def _latency(loops: HostLoops, links: LinkLoops, size: int) -> Figure:
+    count = links.lay(size)
     # Once before it is timed, so that lines are where they will be found again.
-    links.follow(min(MOST_STEPS * 4, size // loops.LINE))
+    links.follow(min(MOST_STEPS * 4, count))
 
     def follow(times: int) -> float:
         links.follow(times * 64)
@@ -170,9 +170,9 @@ def _latency(loops: Any, links: Any, size: int) -> Figure:
     return probe.seconds
 
 
-def _reads(loops: Any, sizes: Sequence[int]) -> dict[int, float]:
+def _reads(loops: HostLoops, sizes: Sequence[int]) -> dict[int, float]:
     """Bytes a second that one core reads, by the bytes that it reads over and over."""
-    buffers = loops.Buffers(sizes[-1], 1)
+    buffers = loops.buffers(sizes[-1], 1)
     probes = {size: Probe(functools.partial(buffers.run, "read", size)) for size in sizes}
     sample(list(probes.values()), ROUNDS, loops.use_threads)
     return {size: probe.rate.value for size, probe in probes.items()}
@@ -210,11 +210,13 @@ def spans(machine: Machine, sizes: Sequence[Size], most: int) -> Iterator[Span]:
     yield Span(machine.main_memory.name, most, most, shared=True)
 
 
-def memory_probes(spans: Sequence[Span], loops: Any, cores: int, most: int) -> dict[str, Probe]:
+def memory_probes(
+    spans: Sequence[Span], loops: HostLoops, cores: int, most: int
+) -> dict[str, Probe]:
     """Bandwidths of all levels, on one core and on all, by level, threads and what is done."""
     found: dict[str, Probe] = {}
     for threads in sorted({1, cores}):
-        buffers = loops.Buffers(most // threads, threads)
+        buffers = loops.buffers(most // threads, threads)
         for span in spans:
             each = span.bytes // threads if span.shared else span.bytes
             for kind in KINDS if span.size else (*KINDS, STREAM):
@@ -226,10 +228,10 @@ def memory_probes(spans: Sequence[Span], loops: Any, cores: int, most: int) -> d
 
 
 def levels(
-    spans: Sequence[Span], memory: dict[str, Probe], loops: Any, cores: int
+    spans: Sequence[Span], memory: dict[str, Probe], loops: HostLoops, cores: int
 ) -> Iterator[Level]:
     """What was found of each level, the smallest first."""
-    links = loops.Links(max(span.chase_bytes for span in spans))
+    links = loops.links(max(span.chase_bytes for span in spans))
     loops.use_threads(1)
     for span in spans:
         one, every = (_rates(memory, f"{span.level}/{threads}") for threads in (1, cores))

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from septran.backends import backend_of
+from septran.backends import HostLoops, backend_of
 from septran.errors import MachineError
 from septran.machine.model import Instruction, Machine
 from septran.tuning import caches
@@ -78,7 +77,7 @@ def survey(machine: Machine, rounds: int = ROUNDS, largest: int = caches.LARGEST
     )  # fmt: skip
 
 
-def loops_of(machine: Machine) -> Any:
+def loops_of(machine: Machine) -> HostLoops:
     """The module of the machine's loops; raises CannotMeasureError unless this host runs them."""
     loops = backend_of(machine.backend).loops
     if loops is None:
@@ -98,9 +97,9 @@ def loops_of(machine: Machine) -> Any:
 
 
 # ------------------------------------------------------------ instructions, functions, starts
-def _probes(machine: Machine, loops: Any, cores: int) -> dict[str, Probe]:
+def _probes(machine: Machine, loops: HostLoops, cores: int) -> dict[str, Probe]:
     """Everything but caches, by name; of instructions with the number of threads."""
-    found = {"clock": Probe(_counted(loops.clock(), loops.CHAIN))}
+    found = {"clock": Probe(_counted(*loops.clock()))}
     for instruction in machine.instructions:
         for threads in sorted({1, cores}):
             made = loops.sums(instruction.name, threads) if _has(machine, instruction) else None

@@ -8,6 +8,7 @@ import pytest
 
 from septran.errors import Errors
 from septran.ir.index import Index, Var, axis
+from septran.location import Location
 from septran.machine.model import Instruction
 from septran.tile.interpret.channel_state import ProtocolError
 from septran.tile.interpret.storage import CapacityError, ExtentError, OutOfBoundsError
@@ -261,6 +262,20 @@ def test_layout_that_an_instruction_demands(programs):
         for b in program.buffers
     )
     verify(replace(program, buffers=fitting))
+
+
+@pytest.mark.parametrize("place", [None, Location("m.yaml", 5)])
+def test_layout_of_another_kind_than_demanded(programs, place):
+    program = with_demand(programs.plain_gemm(), layouts={"B": "column"})
+    other = tuple(
+        replace(b, layout=Layout("panels", (1, 4)), asked=place) if b.name == "Bs" else b
+        for b in program.buffers
+    )
+    if place is None:
+        with pytest.raises(LayoutError, match=r"mma reads Bs as column, not panels\(1, 4\)"):
+            verify(replace(program, buffers=other))
+    else:  # what a mapping asks for is judged by the instruction's emitter
+        verify(replace(program, buffers=other))
 
 
 def test_memory_that_an_instruction_demands(programs):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from septran.backends import Backend
+from septran.backends import Backend, HostLoops
 
 
 def _features(arch: str) -> frozenset[str]:
@@ -20,7 +18,7 @@ def _registers(arch: str) -> tuple[int, int, int]:
     return (unit.bytes, *unit.tile)
 
 
-def _loops() -> Any:
+def _loops() -> HostLoops:
     from septran.targets.cpu.measure import loops
 
     return loops

@@ -313,7 +313,9 @@ def _demands(
         wanted = demanded_layout(instruction, name, region, buffer)
         if wanted is None or buffer.name in program.params or buffer.layout == wanted:
             continue
-        if buffer.layout == ROW or buffer.layout.kind == wanted.kind:
+        # Another kind that the mapping asks for is the emitter's to take or to refuse.
+        chosen = buffer.asked is not None and buffer.layout != ROW
+        if not chosen or buffer.layout.kind == wanted.kind:
             message = f"{instruction.name} reads {buffer.name} as {wanted}, not {buffer.layout}"
             yield located(LayoutError, message, node.origin, **asked_for(node.origin, buffer))
 

@@ -38,6 +38,8 @@ LINE = CACHE_LINE
 """Bytes of a link, a line of the caches."""
 SUMS = 12
 """Independent ones: more than are in flight, and as many as every processor has registers for."""
+CHAIN = 32
+"""Cycles of an iteration of `clock`: sums and exclusive ors alternate, a cycle each everywhere."""
 READS = 8
 """Vectors that one iteration of a loop over a buffer takes, each with a sum of its own."""
 Run = Callable[[int], object]
@@ -133,8 +135,8 @@ def _sums(
 
 
 @functools.cache
-def clock() -> Run:
-    """Iterations of operations that wait for one another, `CHAIN` cycles each."""
+def clock() -> tuple[Run, int]:
+    """Iterations of operations that wait for one another, and the cycles of each."""
     writer = CpuWriter()
     total, iterations = flat_buffer("total", 2, "int32"), tirx.Var("turns", "int32")
     chain = writer.allocate("chain", 1, "int32")
@@ -147,11 +149,7 @@ def clock() -> Run:
     writer.store(total, 0, writer.load(chain, 0))
     run = _compiled(writer, [total, iterations])
     given = tvm.runtime.tensor(np.ones(2, "int32"))
-    return lambda iterations: run(given, iterations)
-
-
-CHAIN = 32
-"""Cycles of an iteration of `clock`: sums and exclusive ors alternate, a cycle each everywhere."""
+    return lambda iterations: run(given, iterations), CHAIN
 
 
 @functools.cache
@@ -233,18 +231,22 @@ class Links:
         self._end = np.zeros(1, "int32")
         self._run = _linked()
 
-    def lay(self, size: int) -> None:
-        """Link the lines of the first `size` bytes to a ring, and stand at its first."""
+    def lay(self, size: int) -> int:
+        """Link the lines of the first `size` bytes to a ring, stand at its first; how many."""
         each = LINE // 4
         # In random order, which prefetchers do not foresee: each step then takes a load's latency.
         order = np.random.default_rng(size).permutation(size // LINE).astype("int32")
         ring = self._links[: len(order) * each].reshape(-1, each)
         ring[order, 0] = np.roll(order, -1) * each
         self._end[0] = 0
+        return len(order)
 
     def follow(self, steps: int) -> None:
         """Go along so many links, on from where the last way ended."""
         self._run(tvm_ffi.from_dlpack(self._links), tvm_ffi.from_dlpack(self._end), steps)
+
+
+buffers, links = Buffers, Links
 
 
 @functools.cache
