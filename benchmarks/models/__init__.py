@@ -1,0 +1,1 @@
+"""Whole models whose operations are kernels, beside torch and onnxruntime."""

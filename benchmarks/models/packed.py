@@ -1,0 +1,98 @@
+"""The encoder in kernels, on sentences that lie one after another without padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import septran
+from benchmarks.models import logic
+from benchmarks.models.minilm import EPS, HEADS, LAYERS, Weights
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some sentences' tokens, and where each sentence's are."""
+
+    ids: Tensor
+    """The tokens' numbers [T], one sentence after another."""
+    place: Tensor
+    """The place of each in its sentence [T]."""
+    rows: Tensor
+    """Which of the T is token l of sentence b [B, L]; beyond its end, its last."""
+    kept: Tensor
+    """Which of the B * L places have a token [T]."""
+    lengths: Tensor
+    """Tokens of each sentence [B]."""
+
+    @staticmethod
+    def of(tokens: Sequence[Sequence[int]]) -> Batch:
+        """Lay sentences one after another."""
+        lengths = torch.tensor([len(t) for t in tokens])
+        longest = torch.arange(int(lengths.max()))
+        first = (lengths.cumsum(0) - lengths)[:, None]
+        there = longest[None, :] < lengths[:, None]
+        return Batch(
+            torch.tensor([n for t in tokens for n in t]),
+            longest.expand(there.shape)[there],
+            first + torch.minimum(longest[None, :], lengths[:, None] - 1),
+            there.flatten().nonzero()[:, 0],
+            lengths,
+        )
+
+
+class PackedMiniLM:
+    """The encoder: five kernels of six layers' weights, and one before and after them."""
+
+    def __init__(self, weights: Weights, mapping: str = "cpu-x86") -> None:
+        def compiled(what: str | object, **static: object) -> septran.Kernel:
+            return septran.compile(what, mapping, static=static)
+
+        self.embed, self.add_norm = compiled(logic.embed), compiled(logic.add_norm)
+        self.attention = compiled(logic.packed_attention, heads=HEADS)
+        self.linear = compiled(logic.linear, act="none")
+        self.gelu = compiled(logic.linear, act="gelu")
+        self.choose, self.pool = compiled("embedding"), compiled(logic.mean_pool)
+
+        def pair(prefix: str) -> tuple[Tensor, Tensor]:
+            return weights[f"{prefix}.weight"], weights[f"{prefix}.bias"]
+
+        tables = (f"embeddings.{n}_embeddings.weight" for n in ("word", "position", "token_type"))
+        words, places, kinds = (weights[name] for name in tables)
+        self.first = (words, places + kinds[0], *pair("embeddings.LayerNorm"))
+        self.layers = []
+        for n in range(LAYERS):
+            layer = f"encoder.layer.{n}"
+            parts = [pair(f"{layer}.attention.self.{p}") for p in ("query", "key", "value")]
+            qkv = (torch.cat([w for w, _ in parts]), torch.cat([b for _, b in parts]))
+            out, norm, up, down, last = (
+                pair(f"{layer}.{name}")
+                for name in (
+                    "attention.output.dense", "attention.output.LayerNorm", "intermediate.dense",
+                    "output.dense", "output.LayerNorm",
+                )
+            )  # fmt: skip
+            products = ((panels(w), b) for w, b in (qkv, out, up, down))
+            self.layers.append((*products, norm, last))
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Return the sentences' vectors [B, E]."""
+        x = self.embed(*self.first, batch.ids, batch.place, eps=EPS)
+        for qkv, out, up, down, norm, last in self.layers:
+            seen = self.attention(self.linear(x, *qkv), batch.rows, batch.lengths)
+            seen = seen.view(-1, seen.shape[2])
+            if len(batch.kept) < len(seen):  # some sentences are shorter than the longest
+                seen = self.choose(seen, batch.kept)
+            x = self.add_norm(x, self.linear(seen, *out), *norm, eps=EPS)
+            x = self.add_norm(x, self.linear(self.gelu(x, *up), *down), *last, eps=EPS)
+        return self.pool(x, batch.rows, batch.lengths)
+
+
+def panels(weight: Tensor) -> Tensor:
+    """Return a layer's weights [N, K] in panels [P, K, S] of columns, evenly for two cores."""
+    columns, inner = weight.shape
+    width = next(s for s in (128, 64, columns) if columns % (2 * s) == 0 or s == columns)
+    return weight.view(-1, width, inner).transpose(1, 2).contiguous()
