@@ -35,9 +35,12 @@ FAMILIES = (
 _FREE: Mapping[str, tuple[str, ...]] = {
     "attention": ("M", "N"), "attention_bias": ("M", "N"), "attention_decode": ("N",),
     "batched_gemm": ("M", "N", "K"), "conv2d": ("H", "W", "O"), "conv2d_nhwc": ("H", "W", "O"),
+    "causal_conv1d": ("C", "N"), "cross_entropy": ("T", "V"),
     "cumsum": ("M", "N"),
     "dequant_gemm": ("M", "N"), "elementwise": ("M", "N"), "elementwise_binary": ("M", "N"),
-    "embedding": ("T", "V", "D"), "paged_attention": ("P", "S"),
+    "embedding": ("T", "V", "D"), "embedding_backward": ("T", "V", "D"),
+    "logsumexp": ("M", "N"), "pool2d": ("C", "H", "W"), "swiglu": ("M", "N", "K"),
+    "transpose": ("B", "M", "N"), "paged_attention": ("P", "S"),
     "gemm": ("M", "N", "K"), "gemm_backward": ("M", "N", "K"), "softmax_backward": ("M", "N"),
     "gemm_bias_act": ("M", "N", "K"), "gemm_splitk": ("M", "N", "K"),
     "layer_norm": ("M", "N"), "linear_attention": (), "mla_decode": (), "reduce": ("M", "N"),

@@ -118,6 +118,7 @@ class Match:
     carried: bool | None = None
     reduces: bool | None = None
     scans: bool | None = None
+    scatters: bool | None = None
     shared_right: bool | None = None
     window: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
@@ -128,7 +129,8 @@ class Match:
     def structural(self) -> bool:
         """Whether it is about the task's computation, which a draft shows before the trace."""
         flags = (
-            self.order, self.masked, self.carried, self.reduces, self.scans, self.shared_right
+            self.order, self.masked, self.carried, self.reduces, self.scans, self.scatters,
+            self.shared_right,
         )  # fmt: skip
         words = (self.products, self.between_products, self.window, self.computed, self.transposed)
         return any(words) or any(flag is not None for flag in flags)

@@ -243,6 +243,7 @@ def _match(node: Node, named: Table[str, Condition]) -> Match:
         carried=_flag(node, "carried"),
         reduces=_flag(node, "reduces"),
         scans=_flag(node, "scans"),
+        scatters=_flag(node, "scatters"),
         shared_right=_flag(node, "shared_right"),
         window=_words(node, "window"),
         computed=_words(node, "computed"),

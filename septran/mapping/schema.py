@@ -67,6 +67,7 @@ _MATCH: dict[str, Field] = {
     ),
     "reduces": Field(Flag(), "whether something else than a product is reduced"),
     "scans": Field(Flag(), "whether elements are summed up, or joined otherwise, along an axis"),
+    "scatters": Field(Flag(), "whether data chooses where something is written"),
     "shared_right": Field(Flag(), "whether its first and its last product have one right operand"),
     "window": Field(_OPERANDS, "the operand of a product that is read through a window, or none"),
     "computed": Field(

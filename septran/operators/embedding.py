@@ -29,3 +29,7 @@ def embedding(
     Yp, Xp = (task.partition(x, shape=tile) for x in (Y, task.gather(W, index)))
     for i, j in task.parallel_range(Yp.shape):
         task.launch(embedding_tile, Yp[i, j], Xp[i, j])
+
+
+BACKWARD = "embedding_backward"
+"""The operator that computes the gradient (`septran.torch`)."""

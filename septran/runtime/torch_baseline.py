@@ -362,6 +362,68 @@ def _embedding(_: Mapping[str, Any]) -> _NamedFunction:
     return "torch.nn.functional.embedding", lambda w, index: function(index, w)
 
 
+def _embedding_backward(_: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    backward = torch.ops.aten.embedding_dense_backward
+
+    def call(w: Any, index: Any, dy: Any) -> Any:
+        return backward(dy, index, len(w), padding_idx=-1, scale_grad_by_freq=False)
+
+    return "torch's gradient of embedding", call
+
+
+def _logsumexp(_: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    return "torch.logsumexp", lambda x: torch.logsumexp(x, 1)
+
+
+def _cross_entropy(_: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    def call(x: Any, target: Any) -> Any:
+        return torch.nn.functional.cross_entropy(x, target, reduction="none", ignore_index=-100)
+
+    return "torch cross_entropy", call
+
+
+def _pool2d(static: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    flags = {"size": 3, "stride": 2, "padding": 0, **static}
+    name = {"max": "max_pool2d", "mean": "avg_pool2d"}[flags.get("function", "max")]
+    function = getattr(torch.nn.functional, name)
+    return f"torch {name}", lambda x: function(x, flags["size"], flags["stride"], flags["padding"])
+
+
+def _causal_conv1d(static: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    functional = torch.nn.functional
+    act = functional.silu if static.get("act", "silu") == "silu" else lambda x: x
+
+    def call(x: Any, f: Any, bias: Any) -> Any:
+        count, taps = f.shape
+        found = functional.conv1d(x, f[:, None], bias, padding=taps - 1, groups=count)
+        return act(found[..., : x.shape[2]])
+
+    return "torch conv1d, silu", call
+
+
+def _swiglu(_: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    def call(x: Any, w: Any, v: Any) -> Any:
+        return torch.nn.functional.silu(torch.mm(x, w)) * torch.mm(x, v)
+
+    return "torch.mm, twice, silu, mul", call
+
+
+def _transpose(_: Mapping[str, Any]) -> _NamedFunction:
+    return "torch transpose, contiguous", lambda x: x.transpose(1, 2).contiguous()
+
+
 def _paged_attention(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
@@ -382,14 +444,17 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "attention_bias": _attention,
     "attention_decode": _attention_decode,
     "batched_gemm": _batched_gemm,
+    "causal_conv1d": _causal_conv1d,
     "conv2d": _conv2d,
     "conv2d_nhwc": _conv2d_nhwc,
+    "cross_entropy": _cross_entropy,
     "cumsum": _cumsum,
     "dequant_gemm": _dequant_gemm,
     "elementwise": _elementwise,
     "elementwise_backward": _elementwise_backward,
     "elementwise_binary": _elementwise_binary,
     "embedding": _embedding,
+    "embedding_backward": _embedding_backward,
     "gemm": _gemm,
     "gemm_backward": _gemm_backward,
     "gemm_bias_act": _gemm_bias_act,
@@ -398,15 +463,19 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
     "linear_attention": _linear_attention,
+    "logsumexp": _logsumexp,
     "mla_decode": _mla_decode,
     "paged_attention": _paged_attention,
+    "pool2d": _pool2d,
     "reduce": _reduce,
     "rms_norm": _rms_norm,
     "rms_norm_backward": _rms_norm_backward,
     "rope": _rope,
     "softmax": _softmax,
     "softmax_backward": _softmax_backward,
+    "swiglu": _swiglu,
     "topk": _topk,
+    "transpose": _transpose,
     "w4a8_gemm": _w4a8_gemm,
 }
 

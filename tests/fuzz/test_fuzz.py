@@ -24,7 +24,7 @@ from septran.tile.verify.lost_writes import LostWriteError
 
 FIRST = 20_000
 """Seeds of the suite; `septran fuzz` takes any others."""
-DRAWN = 400
+DRAWN = 800
 """Seeds whose cases are made and looked at, but not run."""
 
 

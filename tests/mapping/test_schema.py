@@ -85,6 +85,7 @@ def test_the_page_names_what_rules_know_of_structure():
         "carried",
         "reduces",
         "scans",
+        "scatters",
         "window",
     }
     assert keys | {"shared_right", "computed", "transposed"} <= said

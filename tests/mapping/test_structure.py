@@ -257,3 +257,19 @@ def test_the_mapping_is_printed_with_its_structure(bench):
     )
     assert "match {products: [1], within: {between_products: reduction}}" in text
     assert "variant {order: [columns, sum, rows]}" in text
+
+
+def test_only_rows_that_data_chooses_are_scattered():
+    found = structures("embedding_backward", T=9, V=7, D=40)
+    assert {name for name, s in found.items() if s.parts.scatters} >= {"embedding_backward"}
+    assert not structures("embedding", T=9, V=7, D=40)["embedding"].parts.scatters
+
+
+@pytest.mark.parametrize(
+    "machine", ["dsa-sim", "npu-cube", "nvidia-h200", "nvidia-a100", "amd-mi300x"]
+)
+def test_what_is_scattered_into_stays_in_main_memory(machine):
+    """All of its rows may be chosen, and they do not fit beside a processor."""
+    shapes = {"T": 64, "V": 128_256, "D": 512}
+    program = septran.produce_stages("embedding_backward", machine, shapes=shapes).tile_program
+    assert all(extent <= 512 for b in program.buffers for extent in b.shape)

@@ -308,6 +308,83 @@ def test_embedding(tiling, count):
     assert np.array_equal(run("embedding", table, index, tiling=tiling), wanted.numpy())
 
 
+@pytest.mark.parametrize("count", [0, 1, 70])
+def test_embedding_backward(count):
+    index, dy = np.random.default_rng(1).integers(0, 9, count), normal(count, 45)
+    wanted = torch.zeros(9, 45, dtype=torch.float64)
+    wanted.index_add_(0, torch.from_numpy(index), torch.from_numpy(dy))
+    found = run("embedding_backward", normal(9, 45), index, dy, tiling={"block_width": 24})
+    size = np.stack([np.abs(dy[index == row]).sum(0) for row in range(9)])
+    close(found, wanted, count, size)
+
+
+ROWS = normal(20, 145)
+ROWS[3], ROWS[4, 7], ROWS[5, 9], ROWS[6] = -np.inf, np.inf, np.nan, 800 + ROWS[6]
+
+
+@pytest.mark.parametrize("width", [7, 64, 200])
+def test_logsumexp(width):
+    wanted = torch.logsumexp(torch.from_numpy(ROWS), 1).numpy()
+    found = run("logsumexp", ROWS, tiling={"block_M": 6, "block_N": width})
+    plain = np.isfinite(wanted)
+    assert np.array_equal(found[~plain], wanted[~plain], equal_nan=True)
+    close(found[plain], wanted[plain], 145, 1 + np.abs(ROWS[plain]).max(1))
+
+
+@pytest.mark.parametrize("width", [7, 64, 200])
+def test_cross_entropy(width):
+    x, target = normal(20, 145), np.random.default_rng(1).integers(0, 145, 20)
+    target[[2, 7]] = -100, 0
+    wanted = torch.nn.functional.cross_entropy(
+        torch.from_numpy(x), torch.from_numpy(target), reduction="none"
+    )
+    found = run("cross_entropy", x, target, tiling={"block_M": 6, "block_N": width})
+    close(found, wanted, 145, 1 + np.abs(x).max(1))
+    assert found[2] == 0
+
+
+@pytest.mark.parametrize("function", ["max", "mean"])
+@pytest.mark.parametrize(
+    ("size", "stride", "padding"), [(3, 2, 1), (2, 2, 0), (3, 1, 1), (4, 5, 2)]
+)
+def test_pool2d(function, size, stride, padding):
+    x = normal(2, 3, 14, 11) - 2
+    x[0, 1, 5, 6] = np.nan
+    torchs = getattr(torch.nn.functional, {"max": "max_pool2d", "mean": "avg_pool2d"}[function])
+    wanted = torchs(torch.from_numpy(x), size, stride, padding)
+    flags = {"function": function, "size": size, "stride": stride, "padding": padding}
+    found = run("pool2d", x, tiling={"block_height": 2, "block_width": 3}, **flags)
+    close(found, wanted, size**2, np.nanmax(np.abs(x)))
+
+
+@pytest.mark.parametrize("taps", [1, 3, 4])
+@pytest.mark.parametrize("act", ["none", "silu"])
+def test_causal_conv1d(act, taps):
+    x, f, bias = normal(2, 5, 40), normal(5, taps, seed=1), normal(5, seed=2)
+    given = [torch.from_numpy(y) for y in (np.pad(x, ((0, 0), (0, 0), (taps - 1, 0))), f[:, None])]
+    wanted = torch.nn.functional.conv1d(*given, torch.from_numpy(bias), groups=5)
+    wanted = torch.nn.functional.silu(wanted) if act == "silu" else wanted
+    size = 1 + np.abs(x).max() * np.abs(f).sum(1)[:, None] + np.abs(bias)[:, None]
+    tiling = {"block_height": 3, "block_width": 16}
+    close(run("causal_conv1d", x, f, bias, tiling=tiling, act=act), wanted, taps, size)
+
+
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+def test_swiglu(tiling):
+    x, w, v = normal(50, 40), normal(40, 30, seed=1), normal(40, 30, seed=2)
+    gate, up = torch.from_numpy(x @ w), x @ v
+    size = np.abs(x) @ np.abs(w) * (1 + np.abs(up)) + np.abs(x) @ np.abs(v) * (1 + np.abs(x @ w))
+    wanted = torch.nn.functional.silu(gate) * torch.from_numpy(up)
+    close(run("swiglu", x, w, v, tiling=tiling), wanted, 40, size)
+
+
+@pytest.mark.parametrize("shape", [(2, 50, 37), (1, 1, 5), (3, 0, 4)], ids=str)
+def test_transpose(shape):
+    x = normal(*shape)
+    found = run("transpose", x, tiling={"block_height": 16, "block_width": 24})
+    assert np.array_equal(found, x.swapaxes(1, 2))
+
+
 @pytest.mark.parametrize("heads", [(4, 2), (3, 3), (4, 1)])
 def test_paged_attention(heads):
     (queries, groups), size, rng = heads, 4, np.random.default_rng(1)

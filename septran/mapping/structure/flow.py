@@ -46,6 +46,8 @@ class ComputedView:
     """Whether it reduces along an axis."""
     scans: bool = False
     """Whether each element is what a scan makes of those before it."""
+    scatters: bool = False
+    """Whether an element of a tensor of integers chooses where it is written."""
     positions: bool = False
     """Whether it reads positions of elements, as a mask by index does."""
 
@@ -127,6 +129,7 @@ def _computation(
         target, sources, loops, aligned,
         copies=len(sources) == 1 and all(isinstance(n, ex.Load | ex.Cast) for n in nodes),
         reduces=any(isinstance(n, ex.Reduce) for n in nodes),
+        scatters=bool(target.elements()),
         positions=any(isinstance(n, ex.Position) for n in nodes),
     )  # fmt: skip
 

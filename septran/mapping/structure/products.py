@@ -97,6 +97,8 @@ class Products:
     """Whether something else than a product is reduced along an axis."""
     scans: bool
     """Whether elements are joined with all those before them along an axis."""
+    scatters: bool
+    """Whether data chooses where something is written."""
 
 
 def products_of(task: TaskNode) -> Products:
@@ -106,7 +108,8 @@ def products_of(task: TaskNode) -> Products:
     work.follow()
     found = tuple(work.product(n, event) for n, event in enumerate(work.multiplies))
     scans = any(isinstance(e, ComputedView) and e.scans for e in flow.events)
-    return Products(found, work.between, work.masked, work.carried, work.reduces, scans)
+    scatters = any(isinstance(e, ComputedView) and e.scatters for e in flow.events)
+    return Products(found, work.between, work.masked, work.carried, work.reduces, scans, scatters)
 
 
 @dataclass

@@ -29,6 +29,7 @@ from septran.targets.cpu.map.row_pipeline import (
 )
 from septran.targets.cpu.map.scans import emit_scan
 from septran.targets.cpu.map.statements import RowRange, independent, recomputed
+from septran.targets.cpu.map.windows import written_out
 from septran.targets.cpu.simd import fence
 from septran.targets.cpu.writer import LARGEST_ON_STACK
 from septran.targets.lower.statements import Statement, regions_of, statements
@@ -48,6 +49,7 @@ def emit_maps(context: Context, nodes: Sequence[Compute], private: Sequence[Buff
         emit_scan(context, nodes[0])
         return
     mine = {b.name: b.dtype for b in private}
+    nodes = [replace(n, expression=n.expression and written_out(n.expression)) for n in nodes]
     found, made = statements(nodes, lambda name: mine.get(name) or context.storages[name].dtype)
     own = {b.name: b for b in (*private, *made)}
     run, own = narrowed(recomputed(found, own), own, context.indices.ranges)
