@@ -39,7 +39,7 @@ class LinkLoops(Protocol):
 
 
 class HostLoops(Protocol):
-    """Loops in machine code whose times tell what this host can do: a module of a target."""
+    """Loops in machine code whose times show what this host can do: a module of a target."""
 
     def buffers(self, size: int, threads: int) -> BufferLoops:
         """Loops over buffers with `size` bytes for each thread."""
@@ -100,7 +100,7 @@ class Backend:
     """Of a processor, by a machine's ``arch``: bytes of a vector register, rows and columns of the
     tile of float32 that a product sums in them; None: nobody knows."""
     loops: Callable[[], HostLoops] | None = None
-    """The module of loops whose times tell what this host can do; None: it is not measured."""
+    """The module of loops whose times show what this host can do; None: it is not measured."""
     banked: bool = False
     """Whether its memories on the chip have banks, whose conflicts cost time."""
     looks: Mapping[str, Callable[[], str]] = field(default_factory=dict)

@@ -116,8 +116,8 @@ class Matrix:
             lines.append(head + "".join(f"  {_text(cell):>{_WIDTH}}" for cell in row))
             lines += [f"  {c.machine}: {c.message}" for c in row if not c.right]
         ran = [cell for cell in self.cells if cell.ran]
-        told = "shares are of the error that rounding allows"
-        lines.append(f"{sum(cell.right for cell in ran)} of {len(ran)} right; {told}")
+        note = "shares are of the error that rounding allows"
+        lines.append(f"{sum(cell.right for cell in ran)} of {len(ran)} right; {note}")
         why = {cell.message for cell in self.cells if not cell.ran}
         lines += [f"{len(self.cells) - len(ran)} only compiled: {text}" for text in sorted(why)]
         return "\n".join(lines)

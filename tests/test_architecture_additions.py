@@ -344,6 +344,17 @@ def files_by_row():
     }
 
 
+def test_the_files_that_the_page_names_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    package = ROOT / "septran"
+    within = (ROOT, package, package / "targets", package / "targets/cpu", package / "mapping")
+    within += tuple(package / "targets" / name for name in ("cuda", "lower"))
+    named = set(re.findall(r"`([\w./-]+\.(?:py|c|md|toml|yaml))`", text))
+    assert len(named) > 30
+    made = {"backend.py", "target.py"}  # of any target
+    assert [n for n in sorted(named - made) if not any((w / n).exists() for w in within)] == []
+
+
 def test_the_table_says_how_many_files_each_addition_touches():
     said = files_by_row()
     assert {a.row: len(a.new) + len(a.edits) for a in ADDITIONS.values()} == {

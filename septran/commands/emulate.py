@@ -107,7 +107,7 @@ def emulate(
     if as_json:
         print_json({"kernel": chosen.name, "target": module.target, "emulated": rows})
     else:
-        typer.echo("\n".join([f"{chosen.name} for {module.target}", *map(_told, rows)]))
+        typer.echo("\n".join([f"{chosen.name} for {module.target}", *map(_row_text, rows)]))
 
 
 def _text(file: Path) -> str:
@@ -151,7 +151,7 @@ def _differs(a: Any, b: Any) -> bool:
     return bool((a.reshape(-1).view("u1") != b.reshape(-1).view("u1")).any())
 
 
-def _told(row: dict[str, Any]) -> str:
+def _row_text(row: dict[str, Any]) -> str:
     lines = [f"  {row['mode']}: {SAYS[row['mode']]} ({row['seconds']:.2f} s)"]
     lines += [f"    {name.replace('_', ' ')}: {count:,}" for name, count in row["counts"].items()]
     for c in row["conflicts"][:MOST_CONFLICTS]:

@@ -42,7 +42,7 @@ def emulate(
             {
                 "mode": mode, "right": check.right, "check": str(check).splitlines(),
                 "seconds": time.perf_counter() - start, "profile": profile.to_dict(),
-                "told": str(profile).splitlines()[1:],
+                "summary": str(profile).splitlines()[1:],
             }
         )  # fmt: skip
         if trace is not None and mode == "eager":
@@ -51,14 +51,14 @@ def emulate(
             found = profile.timeline()
             rows[-1]["timeline"] = found.to_dict()["lanes"]
             lanes = "\n" + found.to_text()
-    _tell(kernel, rows, trace, as_json)
+    _print(kernel, rows, trace, as_json)
     if lanes and not as_json:
         typer.echo(lanes)
     if not all(row["right"] for row in rows):
         raise typer.Exit(1)
 
 
-def _tell(kernel: Any, rows: list[dict[str, Any]], trace: Path | None, as_json: bool) -> None:
+def _print(kernel: Any, rows: list[dict[str, Any]], trace: Path | None, as_json: bool) -> None:
     machine = kernel.stages.tile_program.machine.name
     if as_json:
         right = all(row["right"] for row in rows)
@@ -68,7 +68,7 @@ def _tell(kernel: Any, rows: list[dict[str, Any]], trace: Path | None, as_json: 
     lines = [f"{kernel.name} on {machine}, emulated"]
     for row in rows:
         lines.append(f"  {row['mode']}: {SAYS[row['mode']]} ({row['seconds']:.2f} s)")
-        lines += [f"    {line.strip()}" for line in (*row["check"], *row["told"])]
+        lines += [f"    {line.strip()}" for line in (*row["check"], *row["summary"])]
     if trace is not None:
         lines.append(f"  trace: {trace}, for https://ui.perfetto.dev")
     typer.echo("\n".join(lines))

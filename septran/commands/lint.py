@@ -95,9 +95,9 @@ def _summary(file: Path, kind: str) -> str:
 
     if kind == "machine":
         machine = load_machine(file)
-        told = tuple(backend_of(machine.backend).lint(machine))
+        backend_notes = tuple(backend_of(machine.backend).lint(machine))
         former = (f"{f.where}: {f.message}; {f.hint}" for f in machine.former_keys)
-        notes = "".join(f"\n  note: {text}" for text in (*advice(machine), *told, *former))
+        notes = "".join(f"\n  note: {text}" for text in (*advice(machine), *backend_notes, *former))
         levels, places = len(machine.processors), len(machine.memories)
         return (
             f"{machine.name}, {levels} processor levels, {places} memories, "

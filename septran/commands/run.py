@@ -217,8 +217,8 @@ def _simulated(
         data = {**_facts(kernel, check), "profile": profile.to_dict()}
         print_json(data | ({"by_origin": _origins(profile)} if profiled else {}))
     else:
-        told = str(profile).partition(": ")[2]  # the head has said which kernel and where
-        lines = [*_head(kernel, check), *_indented(f"simulated: {told}"), *_notes(kernel)]
+        figures = str(profile).partition(": ")[2]  # the head has said which kernel and where
+        lines = [*_head(kernel, check), *_indented(f"simulated: {figures}"), *_notes(kernel)]
         if timeline or profiled:
             lines += ["", profile.timeline_text()]
         if profiled:

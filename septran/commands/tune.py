@@ -87,7 +87,7 @@ def tune(
     found = search(
         asked.logic, asked.mapping, tried=dict(map(_tried, tried or ())),
         limits=SearchLimits(runs, seconds, patience), measured=False if model else None,
-        told=_told, **asked.settings,
+        report=_report, **asked.settings,
     )  # fmt: skip
     tuning = found.run()
     if sys.stderr.isatty():
@@ -107,7 +107,7 @@ def _tried(text: str) -> tuple[str, list[Any]]:
     return name, [value_of(part) for part in parts if part]
 
 
-def _told(search: Search, trial: Trial, total: int) -> None:
+def _report(search: Search, trial: Trial, total: int) -> None:
     """Return a line that is written over on a terminal."""
     if not sys.stderr.isatty():
         return

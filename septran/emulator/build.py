@@ -69,7 +69,7 @@ def library(text: str, lines_before: int) -> Path:
 
 def without_comments(text: str) -> str:
     """C++ whose comments, which name files and lines, are gone; each line keeps its number."""
-    if 'R"' in text:  # where a raw string ends takes more to tell
+    if 'R"' in text:  # finding where a raw string ends takes more
         return text
     return _COMMENT.sub(lambda m: m["kept"] or " " + "\n" * m[0].count("\n"), text)
 
@@ -181,7 +181,7 @@ def _kept(name: str, make: Callable[[Path], object]) -> Path:
     """The file of that name; made by `make` where it is missing or was changed since."""
     folder = _folder()
     found, seal = folder / name, folder / f"{name}.sha256"
-    # The digest tells a file that was cut short, or that someone changed.
+    # A file that was cut short, or that someone changed, has another digest.
     if _intact(found, seal):
         return found
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as staging:

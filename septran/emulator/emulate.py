@@ -1,4 +1,4 @@
-"""Run a CUDA program on the CPU: translate, compile, launch, and tell what happened."""
+"""Run a CUDA program on the CPU: translate, compile, launch, and report what happened."""
 
 from __future__ import annotations
 
@@ -266,8 +266,8 @@ class _Run:
         message = re.sub(r"<buffer (\d+)>", lambda m: self.memory.names[int(m[1])], message)
         message = re.sub(r"<site (\d+)>", lambda m: places[int(m[1])].brief, message)
         block = -1 if result["block"] == NO_BLOCK else result["block"]
-        told = "<site 0>" in said
-        return _located(kind, message, places[:1], block, result["thread"], told)
+        named = "<site 0>" in said
+        return _located(kind, message, places[:1], block, result["thread"], named)
 
     def _crashed(self, crash: Crash, launches: Sequence[KernelLaunch]) -> CrashError:
         places = [place for place in map(self.sites.place, crash.sites) if place.line]
@@ -306,10 +306,10 @@ class _Run:
 
 def _located(
     kind: type[EmulationError], message: str, places: Sequence[CudaPlace], block: int, thread: int,
-    told: bool = False,
+    named: bool = False,
 ) -> EmulationError:  # fmt: skip
-    """An error with the line and the thread where it was; `told` if the message has the line."""
-    if places and places[0].line and not told:
+    """An error with the line and the thread where it was; `named` if the message has the line."""
+    if places and places[0].line and not named:
         message += f"\n  at {places[0]}"
     if block >= 0 and "wait for each other" not in message:
         message += f"\n  by block {block}, warp {thread // 32}, lane {thread % 32}"

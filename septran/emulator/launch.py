@@ -126,7 +126,7 @@ class StructArgument:
 
     name: str
     fill: Callable[[Callable[[str], int]], bytes]
-    """Gives the bytes, when it is told how to get a buffer's address."""
+    """Returns the bytes, given a function from a buffer's name to its address."""
     align: int = 16
 
 

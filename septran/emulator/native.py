@@ -80,7 +80,7 @@ class NativeLibrary:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.c = ctypes.CDLL(str(path))
-        # ctypes takes a result for an int of 32 bits, which would cut pointers, unless it is told.
+        # Without a declared type ctypes takes a result for 32 bits, which would cut pointers.
         results = {
             "emu_launch": c_void_p, "emu_free": None, "emu_fault": c_int32,
             "emu_message": ctypes.c_char_p, "emu_block": c_int64, "emu_thread": c_int64,

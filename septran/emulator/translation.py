@@ -63,15 +63,15 @@ def to_cpp(source: str, arch: str = "sm_90a") -> Translation:
 
 
 def _arrays(text: str) -> str:
-    """A kernel's own arrays of which it takes addresses, told to the runtime with their bounds."""
+    """Register with the runtime the bounds of a kernel's own arrays whose addresses it takes."""
 
-    def told(found: re.Match[str]) -> str:
+    def registered(found: re.Match[str]) -> str:
         name = found[2]
         if not re.search(rf"&\(?{name}\b", text):
             return found[0]
         return f"{found[0]} emu::LocalArray emu_{name}({name}, sizeof({name}));"
 
-    return _KERNEL.sub(lambda kernel: _LOCAL.sub(told, kernel[0]), text)
+    return _KERNEL.sub(lambda kernel: _LOCAL.sub(registered, kernel[0]), text)
 
 
 def _assembly(source: str) -> str:

@@ -180,6 +180,6 @@ def _reduced(
     assert settings.keep is not None
     folder = settings.keep / f"seed-{seed}"
     CaseFiles.write(small, folder)
-    told = _answer(worker, seed, small.trace, options)
-    (folder / "outcome.txt").write_text(f"{told}\n{small.values} values\n", encoding="utf-8")
+    answer = _answer(worker, seed, small.trace, options)
+    (folder / "outcome.txt").write_text(f"{answer}\n{small.values} values\n", encoding="utf-8")
     return replace(outcome, kept=str(folder))

@@ -360,7 +360,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Either:
-    """One of several kinds, told apart by type."""
+    """One of several kinds, distinguished by type."""
 
     kinds: tuple[Kind, ...]
 

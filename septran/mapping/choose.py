@@ -141,8 +141,8 @@ class MappingChooser:
     def blamed(self, site: LaunchSite, error: LogicError) -> SepTranError:
         """Return a logic's error as the mapping's, if it is about a word that the mapping gives."""
         for (path, name), setting in self._taken.items():
-            told = isinstance(setting.value, str) and repr(setting.value) in error.message
-            if path == site.path and told and setting.where is not None:
+            named = isinstance(setting.value, str) and repr(setting.value) in error.message
+            if path == site.path and named and setting.where is not None:
                 return TunableSettingError(
                     f"tunable {name} is {setting.value!r}: {error.message}",
                     setting.where,

@@ -200,7 +200,7 @@ def unspread(
             p.memory for i in instances for p in i.mems.values() if _foreign(machine, p.memory)
         )
     )
-    # Next to mistakes of other kinds, each is told by itself.
+    # Next to mistakes of other kinds, each is reported by itself.
     if not missed or any(not isinstance(e, NotVisibleError) for e in errors):
         return None
     unit = machine.processors[1].name  # nothing is foreign where the host is alone

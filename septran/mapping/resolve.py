@@ -420,7 +420,7 @@ class _Task:
             self.work.bound.update(setting.where for setting in wanted)
             faster = faster_rounded(self.machine, leaf, places, wanted, chosen.value)
             better = [r for r in refusals if not r.expected]
-            if faster is not None:  # the tile program tells whether they can be
+            if faster is not None:  # the tile program shows whether they can be
                 rounded[primitive] = faster
             elif better and wanted:
                 reasons = "; ".join(map(str, better))

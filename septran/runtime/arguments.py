@@ -130,7 +130,7 @@ def by_name(specialisation: Specialisation, scalars: Sequence[Scalar]) -> dict[s
 
 
 def check_against(kernel: str, specialisation: Specialisation, bound: Bound) -> None:
-    """Check the shapes and dtypes that only tracing tells; raises all mistakes at once."""
+    """Check the shapes and dtypes that only tracing finds; raises all mistakes at once."""
     errors: list[SepTranError] = []
     shapes, dtypes = bound.shapes, bound.dtypes
     for tensor in specialisation.tensors:
@@ -305,7 +305,7 @@ def _size_errors(signature: Signature, shapes: Mapping[str, tuple[int, ...]]) ->
         dims = signature.tensor(name).dims
         for number, (dim, extent) in enumerate(zip(dims or (), shape, strict=False)):
             if not dim.isidentifier() and not dim.isdecimal():
-                continue  # unnamed, or an expression that only tracing can tell
+                continue  # unnamed, or an expression that only tracing evaluates
             if dim.isdecimal():
                 if int(dim) != extent:
                     where = f"{signature.name}: axis {number} of {name} ({_by(shape)})"

@@ -31,8 +31,8 @@ class InstrumentedCall:
     def profile(self) -> CycleProfile:
         """Return the profile of this run by an executable that profiles itself."""
         executable = cast(SelfProfiling, self.specialisation.stages.executable)
-        told: CycleProfile = executable.profile(self.program, *self.arguments)
-        return told
+        profile: CycleProfile = executable.profile(self.program, *self.arguments)
+        return profile
 
 
 def instrumented_call(

@@ -220,7 +220,7 @@ class Kernel(Displayable):
             return run.profile()
         if isinstance(executable, Untimed):
             raise NotTimedError(
-                f"{self.name} is run by {executable.emulator}, which tells no times of the "
+                f"{self.name} is run by {executable.emulator}, which has no times of the "
                 "processor that it was compiled for",
                 hint="kernel.check says whether it is right; kernel.export(folder) writes it for "
                 "its own processor",
@@ -364,7 +364,7 @@ class Kernel(Displayable):
     ) -> tuple[Specialisation, Bound, Sequence[Scalar]]:
         """Return a call's arguments, checked, and the compilation that they need."""
         bound = bind(self.signature, tensors, out, named, device or self.device)
-        fixed = not bound.arrays and not self.signature.inputs  # no argument tells the shapes
+        fixed = not bound.arrays and not self.signature.inputs  # no argument has the shapes
         known = self._specialisations[-1] if fixed and self._specialisations else bound
         specialisation = self.specialise(known.shapes, known.dtypes)
         check_against(self.name, specialisation, bound)

@@ -20,7 +20,7 @@ def fake_outputs(
     """Return a function from the tensors `names`, in order, to new tensors for all outputs.
 
     The tensors may be torch's fakes, with symbolic extents: extents follow from the logic's
-    annotations, and where these do not tell, from a trace for the extents at hand, to which the
+    annotations, and where these do not suffice, from a trace for the extents at hand, to which the
     graph is specialised then.
     """
     dtypes: dict[tuple[str, ...], dict[str, str]] = {}
@@ -51,7 +51,7 @@ def static_values(logic: Task, static: Mapping[str, Any]) -> dict[str, Any]:
 def _annotated(
     signature: Signature, flags: Mapping[str, Any], given: Mapping[str, Sequence[Any]]
 ) -> dict[str, tuple[Any, ...]] | None:
-    """Return the outputs' shapes by the annotations; None where these do not tell.
+    """Return the outputs' shapes by the annotations; None where these do not suffice.
 
     Extents that must be equal are checked, which in a graph is a condition on its inputs.
     """

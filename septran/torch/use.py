@@ -64,7 +64,7 @@ def use(
 _operators: dict[Any, Operator] = {}
 """The operators made so far, by name, flags and mapping."""
 _mappings: list[Any] = []
-"""The mappings of these, kept alive, as some are told apart by their identity."""
+"""The mappings of these, kept alive, as some are distinguished by their identity."""
 
 
 class _Mode(TorchFunctionMode):
@@ -125,7 +125,7 @@ def _operator(name: str, static: Mapping[str, Any], mapping: Any) -> Operator:
 
 
 def _register(key: Any, name: str, static: Mapping[str, Any], mapping: Any) -> Operator:
-    """Register an operator under a name that tells its flags and mapping apart from others."""
+    """Register an operator under a name of its own for each choice of flags and mapping."""
     digest = hashlib.sha256(repr((sorted(static.items()), mapping)).encode()).hexdigest()[:8]
     made = op(name, mapping, name=f"septran_use::{name}_{digest}", static=static)
     _operators[key] = made

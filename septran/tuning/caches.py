@@ -15,7 +15,7 @@ from septran.tuning.probes import ROUNDS, Figure, Probe, sample
 SMALLEST, LARGEST = 4 << 10, 256 << 20
 """Bytes of the buffers in which caches are looked for."""
 MOST_STEPS = 40_000
-"""Links of a way through lines; none of a cache's levels takes more to tell."""
+"""Links of a way through lines; no level of caches needs more for a steady time."""
 LATENCY_STEP = 1.6
 """A latency that is so many times that of a level is of the next one."""
 AGREEMENT = 1.6
@@ -23,7 +23,7 @@ AGREEMENT = 1.6
 LARGEST_OF_ONE_CORE = 8 << 20
 """Bytes that no cache of one core is larger than."""
 BANDWIDTH_STEP = 1.3
-"""How many times as fast a shared cache must be as main memory to be told from it."""
+"""How many times as fast a shared cache must be as main memory to be distinguished from it."""
 KINDS = ("read", "write", "copy")
 STREAM = "stream"
 SYSTEM = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -50,7 +50,7 @@ class Level:
     found: int | None
     """The size that the times of this survey show."""
     reported: int | None
-    """The size that the system tells."""
+    """The size that the system reports."""
     latency: Figure
     """Seconds from one load to the next that waits for it."""
     one: Rates
@@ -134,7 +134,7 @@ def end_of_slope(reads: dict[int, float]) -> int | None:
 
 
 def reported_sizes(folder: Path = SYSTEM) -> dict[int, int]:
-    """Bytes of each level of caches for data, as the system tells; empty where it does not."""
+    """Bytes of each level of caches for data, as the system reports; empty where it does not."""
     found: dict[int, int] = {}
     units = {"K": 1 << 10, "M": 1 << 20}
     for index in sorted(folder.glob("index*")):

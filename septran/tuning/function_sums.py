@@ -1,4 +1,4 @@
-"""Logic whose times tell what functions of an element cost: a sum of several, or of none.
+"""Logic whose times show what functions of an element cost: a sum of several, or of none.
 
 Both do the same to memory. The functions of a sum do not wait for one another, as neighbouring
 elements of a kernel do not.

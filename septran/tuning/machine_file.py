@@ -59,7 +59,7 @@ def _level(level: Level, machine: Machine) -> Iterator[str]:
     if level.size is not None:
         reported = "nothing" if level.reported is None else size_text(level.reported)
         found = "nothing" if level.found is None else size_text(level.found)
-        yield f"  # {level.name}: capacity: the times show {found}, the system tells {reported}"
+        yield f"  # {level.name}: capacity: the times show {found}, the system reports {reported}"
     else:
         yield f"  # {level.name}:"
     yield f"  #   latency: loads in random order that wait for each other; {_spread(level.latency)}"

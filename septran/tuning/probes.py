@@ -64,7 +64,7 @@ class Probe:
             start = time.perf_counter()
             self.run(times)
             taken = time.perf_counter() - start
-            # Less is not told well by the clock: it would be scaled up with its error.
+            # A shorter time would be scaled up with the error of the clock.
             if taken > RUN_SECONDS / 4:
                 return max(1, round(times * RUN_SECONDS / taken))
             times *= 4

@@ -85,7 +85,7 @@ class Search:
     limits: SearchLimits
     measured: bool
     scalars: Mapping[str, Any]
-    told: Progress
+    report: Progress
     trials: dict[int, Trial] = field(default_factory=dict)
     before: Trial | None = None
     """The trial of the unchanged mapping, where it leaves nothing open."""
@@ -128,7 +128,7 @@ class Search:
             self.trials[number] = trial
             if rank is not None:
                 found.append((rank, trial))
-            self.told(self, trial, len(points) + self._runs(len(points)))
+            self.report(self, trial, len(points) + self._runs(len(points)))
         self._require_effect()
         return [trial for _, trial in sorted(found, key=lambda pair: pair[0])]
 
@@ -188,7 +188,7 @@ class Search:
             if time.monotonic() > end:
                 return
             done = self.trials[trial.number] = self._measured(trial)
-            self.told(self, done, len(self.trials) + runs)
+            self.report(self, done, len(self.trials) + runs)
 
     def _order(self, ranking: Sequence[Trial], runs: int) -> Iterator[Trial]:
         """Yield half of the runs in the model's order, then neighbours of the best so far."""
@@ -261,7 +261,7 @@ class Search:
             else:
                 self.trials[trial.number] = again
 
-    # ------------------------------------------------------------ what is told
+    # ------------------------------------------------------------ results
     def _runs(self, candidates: int) -> int:
         return min(self.limits.runs, candidates) if self.measured else 0
 
@@ -296,7 +296,7 @@ def search(
     tried: Mapping[str, Sequence[Candidate]] | None = None,
     limits: SearchLimits,
     measured: bool | None = None,
-    told: Progress = lambda search, trial, total: None,
+    report: Progress = lambda search, trial, total: None,
 ) -> Search:
     """Return a search that is ready to run; raises SepTranError for what cannot be searched."""
     request = CompileRequest.of(
@@ -317,7 +317,9 @@ def search(
         )
     runs = runs_here(request.backend) if measured is None else measured
     values = _scalars(request.entry, scalars)
-    return Search(request, WrittenMapping.of(request.mapping), choices, limits, runs, values, told)
+    return Search(
+        request, WrittenMapping.of(request.mapping), choices, limits, runs, values, report
+    )
 
 
 def _to_try(tried: Any) -> dict[str, tuple[Candidate, ...]]:

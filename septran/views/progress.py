@@ -41,7 +41,7 @@ class Progress:
         self.ended: float | None = None
         self._stop = threading.Event()
         self._listeners: list[Callable[[Progress], None]] = []
-        self._told = float("-inf")
+        self._reported = float("-inf")
 
     @property
     def seconds(self) -> float:
@@ -95,10 +95,10 @@ class Progress:
             self.error = "" if error is None else f"{type(error).__name__}: {error}"
             self._end(DONE if error is None else FAILED)
 
-    def listen(self, told: Callable[[Progress], None]) -> None:
-        """Call `told` now, after steps (not too often), and at the end."""
-        self._listeners.append(told)
-        told(self)
+    def listen(self, listener: Callable[[Progress], None]) -> None:
+        """Call `listener` now, after steps (not too often), and at the end."""
+        self._listeners.append(listener)
+        listener(self)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -119,10 +119,10 @@ class Progress:
 
     def _tell(self, *, force: bool = False) -> None:
         now = self.clock()
-        if force or now - self._told >= EACH:
-            self._told = now
-            for told in self._listeners:
-                told(self)
+        if force or now - self._reported >= EACH:
+            self._reported = now
+            for listener in self._listeners:
+                listener(self)
 
 
 Work = Callable[[Progress, Callable[[Result], None]], None]

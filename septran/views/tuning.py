@@ -76,13 +76,13 @@ def tuning_job(found: Search) -> Job[Tuning]:
     """Begin it."""
 
     def work(progress: Progress, keep: Callable[[Tuning], None]) -> None:
-        def told(so_far: Search, trial: Trial, total: int) -> None:
+        def report(so_far: Search, trial: Trial, total: int) -> None:
             progress.total = total
             if trial.kind != "ranked" or not found.measured:
                 keep(so_far.result())
             progress.step(note(so_far.result()), kind=trial.kind)
 
-        found.told = told
+        found.report = report
         found.worker.stopped = lambda: progress.cancelled
         keep(found.run())
 

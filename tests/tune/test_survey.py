@@ -78,7 +78,7 @@ def test_a_single_core_has_no_loop_over_cores():
 def test_each_figure_says_how_far_its_rounds_were_apart():
     text = machine_text(MADE_UP, "a host")
     assert "clock_mhz: 3000    # operations that wait for one another; +-2%" in text
-    assert "the times show 24 MiB, the system tells 32 MiB" in text
+    assert "the times show 24 MiB, the system reports 32 MiB" in text
     assert "not on this host: avx512_bf16" in text
 
 

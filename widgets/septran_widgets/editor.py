@@ -121,8 +121,8 @@ class Editor(View):
             d.name: self._point.get(d.name, next(d.tune.candidates())) for d in mapping.dimensions
         }
         kernel = self._compile(mapping.with_values(values) if values else mapping)
-        told = str(kernel.profile()).strip().splitlines()
-        return "\n".join(told[:6])
+        lines = str(kernel.profile()).strip().splitlines()
+        return "\n".join(lines[:6])
 
     def save(self, path: str | Path) -> Path:
         """Write the mapping with its comments and chosen values; never over another file."""

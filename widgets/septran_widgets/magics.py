@@ -22,7 +22,7 @@ VERBS = ("explain", "explore", "edit", "run", "check", "compile")
 
 
 def load(shell: Any) -> None:
-    """Add the magics, and let mistakes be told without a traceback."""
+    """Add the magics, and let mistakes be reported without a traceback."""
     shell.register_magics(SepTranMagics)
     shell.set_custom_exc((SepTranError,), _told)
 

@@ -67,11 +67,11 @@ class Product:
     """Whether each step along the sum has sums of its own, which are added later."""
 
     def extent(self, kind: str, shapes: Mapping[str, tuple[int, ...]]) -> int | None:
-        """How many rows, columns... it has, by the extents of tensors; None where they tell not."""
+        """How many rows, columns... it has, by the tensors' extents; None where they do not say."""
         roles = [role for role in ("result", "left", "right") if kind in (*_TILE[role], "batch")]
         places = [p for role in roles for p in self.operands[role].places if p.tensor in shapes]
         for place in places:
-            # A window has rows (or columns) and the sum along one axis: it tells no count.
+            # A window has rows (or columns) and the sum along one axis: it gives no count.
             if any(len(kinds) > 1 for kinds in place.axes):
                 continue
             total = 1
@@ -201,7 +201,7 @@ class _Analysis:
         return Operand(places, computed)
 
     def _results(self, event: Multiply) -> tuple[list[tuple[View, bool]], frozenset[Var]]:
-        """Where the sums go, the product's own target first, and the loops that tell them apart."""
+        """Where the sums go, its own target first, and the loops that distinguish them."""
         views, around = [(event.result, True)], frozenset(v for v, _ in event.loops)
         outer = loop_variables(event.result) | self._inside(event.result.tensor)
         seen, waiting = {event.result.tensor}, [(event.result, True)]

@@ -37,7 +37,7 @@ class Structure:
     shapes: Mapping[str, tuple[int, ...]]
     """Extents of its parameters."""
     temporaries: Mapping[str, tuple[int, ...]]
-    """Extents of its temporaries, which count where no parameter tells."""
+    """Extents of its temporaries, which count where no parameter has them."""
     around: Surroundings
     cuts: tuple[Cut, ...] = ()
 

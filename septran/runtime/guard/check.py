@@ -56,9 +56,9 @@ def run_guarded(
             "tensors": tensors,
             "rooms": [astuple(room) for room in code.rooms], "scalars": list(scalars),
         }  # fmt: skip
-        told = _WORKER.ask(request)
-        if told:
-            return (f"{program.name} between guard pages: {told}",)
+        fault = _WORKER.ask(request)
+        if fault:
+            return (f"{program.name} between guard pages: {fault}",)
         return tuple(_results(folder, specialisation, arrays))
 
 
@@ -88,7 +88,7 @@ class _Worker:
             process = self._running()
             assert process.stdin is not None
             assert process.stdout is not None
-            # A process that has just ended: reading its answer below tells so.
+            # A process that has just ended: reading its answer below shows it.
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(request).encode() + b"\n")
                 process.stdin.flush()
@@ -100,10 +100,10 @@ class _Worker:
             line = process.stdout.readline()
             if not line:
                 return f"its process ended by {_signal(self._end(process))}"
-            told: str | None = json.loads(line)["touched"]
-            if told:
+            fault: str | None = json.loads(line)["touched"]
+            if fault:
                 self._end(process)
-            return told
+            return fault
 
     def close(self) -> None:
         """End the process, if there is one."""

@@ -118,16 +118,16 @@ Bit 1 of the page fault's error code says that it was a write (Intel SDM vol. 3,
 """
 
 
-def on_fault(tell: Callable[[int, bool], None]) -> Any:
-    """Call `tell` with the address of each fault, and whether it was a write; keep the result.
+def on_fault(report: Callable[[int, bool], None]) -> Any:
+    """Call `report` with the address of each fault, and whether it was a write; keep the result.
 
-    `tell` must not return: the instruction would only be tried again.
+    `report` must not return: the instruction would only be tried again.
     """
 
     def handler(_number: int, info: int, context: int) -> None:
         address = ctypes.c_uint64.from_address(info + _ADDRESS).value
         error = ctypes.c_uint64.from_address(context + _ERROR).value
-        tell(address, bool(error & 2))
+        report(address, bool(error & 2))
 
     kept = _HANDLER(handler)
     action = _Action(handler=ctypes.cast(kept, ctypes.c_void_p).value, flags=_SIGINFO)

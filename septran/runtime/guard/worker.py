@@ -61,8 +61,8 @@ def main() -> None:
     os.dup2(silence, 2)
     pages = Pages(at_end=True)
 
-    def answer(told: str | None, output: Mapping[str, str] | None = None) -> None:
-        line = json.dumps({"touched": told, **(output or {})})
+    def answer(touched: str | None, output: Mapping[str, str] | None = None) -> None:
+        line = json.dumps({"touched": touched, **(output or {})})
         os.write(answers, line.encode() + b"\n")
 
     def fault(address: int, write: bool) -> None:
@@ -98,11 +98,11 @@ def run(target: Guarding, request: Mapping[str, Any], pages: Pages) -> str | Non
         for number, (place, _) in enumerate(placed):
             result = ctypes.string_at(place.start, place.size)
             (folder / f"{number}.{side}").write_bytes(result)
-        told = next(filter(None, (place.touched() for place in pages.places)), None)
+        touched = next(filter(None, (place.touched() for place in pages.places)), None)
         held.places.clear()
         pages.free()
-        if told:
-            return told
+        if touched:
+            return touched
     return None
 
 

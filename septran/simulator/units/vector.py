@@ -131,7 +131,7 @@ def _reduce(views: Views, call: Call) -> Action | None:
         if function == "sum":
             result = np.add.reduce(values, axis=1, dtype=kind)
         else:
-            # NumPy refuses the maximum of no columns unless it is told what that is.
+            # NumPy refuses the maximum of no columns without an initial value.
             result = ufunc.reduce(values, axis=1, initial=least)
         if accumulate:
             result = ufunc(to_single(target) if narrow else target, result)

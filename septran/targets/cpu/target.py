@@ -93,7 +93,7 @@ class CpuTarget:
         """When each block of its parallel loops ran, on which thread."""
         from septran.targets.cpu.run.instrumentation import Recorded, record
 
-        _require_own(program, "told when its parts run")
+        _require_own(program, "recorded part by part")
         return Recorded(record(program, arguments))
 
     def fingerprint(self) -> str:

@@ -61,7 +61,7 @@ class Threads:
 
 @dataclass
 class Scratch:
-    """Shared memory at the end of a block's, for what threads tell each other."""
+    """Shared memory at the end of a block's, for what threads exchange."""
 
     base: Var
     """Stands for its start, in chunks of 16 bytes from the start of shared memory."""

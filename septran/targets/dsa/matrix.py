@@ -58,7 +58,7 @@ def _accumulate(context: Context, node: Compute) -> Any:
     if first is None:
         return 1
     index = context.indices.simplify(Index.of(Var(str(first)))) if first else Index()
-    # Without a name it always overwrites; a known index tells it at once; else C compares.
+    # Without a name it always overwrites; a known index decides it at once; else C compares.
     if index.is_constant:
         return int(index.constant != 0)
     return tirx.Cast("int32", context.lower(index) > context.writer.index(0))

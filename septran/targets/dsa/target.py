@@ -37,8 +37,8 @@ class DsaTarget:
         function = lower_program(program)
         header = Vendor(program.machine).header_digest
         if header is not None:  # so that a kernel is built anew when the header changes
-            told = f"{header}, not trusted" if untrusted(program.machine) else header
-            function = function.with_attr("vendor_header", told)
+            stated = f"{header}, not trusted" if untrusted(program.machine) else header
+            function = function.with_attr("vendor_header", stated)
         module = tvm.IRModule({program.name: function})
         return ControlProgram(program.name, module, remarks(program.machine))
 

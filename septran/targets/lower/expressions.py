@@ -135,9 +135,9 @@ class Evaluation(ABC, Generic[Place]):
         if expr.function in ex.COMPARISONS:
             left, right = (self._index(*side) for side in sides)
             if left is not None and right is not None:
-                told = self.compare(expr.function, left, right, place)
-                if told is not None:
-                    return told
+                decision = self.compare(expr.function, left, right, place)
+                if decision is not None:
+                    return decision
         dtype = operand_dtype(expr)
         return self.combined(expr, *(self.typed(*side, dtype) for side in sides))
 

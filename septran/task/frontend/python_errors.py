@@ -80,7 +80,7 @@ def unknown_attribute(owner: str, name: str, known: Iterable[str]) -> AttributeE
 
 
 @contextmanager
-def told(task: str) -> Iterator[None]:
+def located_errors(task: str) -> Iterator[None]:
     """Turn Python's errors in a task's body into `PythonError`; add columns to other mistakes."""
     try:
         yield

@@ -36,7 +36,7 @@ from septran.task.errors import (
     UnmetDemandError,
 )
 from septran.task.frontend.definition import Task, TensorType
-from septran.task.frontend.python_errors import told
+from septran.task.frontend.python_errors import located_errors
 from septran.task.trace.arguments import (
     bound,
     check_dtype,
@@ -378,7 +378,7 @@ class Tracer:
         tiles = {p.name: Tile(frame, View.whole(p.name, p.shape, p.valid), p.dtype) for p in params}
         self.frames.append(frame)
         try:
-            with told(frame.task.name), self._blaming(frame):
+            with located_errors(frame.task.name), self._blaming(frame):
                 result = frame.task.function(**tiles, **bound(frame.task, keywords, where))
             require_none(result, frame.task)
             if frame.left is not None:

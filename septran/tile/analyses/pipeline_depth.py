@@ -89,7 +89,7 @@ def _hint(
 
 
 def _tunable(program: TileProgram, ring: StagedCopies, request: LoopSchedule) -> str:
-    """Return the tunable that sets the step, if its value tells; else the loop index."""
+    """Return the tunable that sets the step, if its value identifies it; else the loop index."""
     others = (r for r in program.requests if r.task != request.task)
     for candidate in (request, *others):
         names = [name for name, value in candidate.tunables if value == ring.step]

@@ -70,8 +70,8 @@ class SkippedIterations:
         # After as many iterations as it has stages each ring is in its steady state.
         first = max(ring.channel.stages for ring in rings.values()) + 2
         # The first thread that comes to the loop decides, the others skip what it did.
-        told = _told(list(rings.values()), thread)
-        distance = self._wanted(extent, first, list(rings.values())) if told is None else told
+        decided = _decided(list(rings.values()), thread)
+        distance = self._wanted(extent, first, list(rings.values())) if decided is None else decided
         if distance and not self._possible(node, extent, first, distance, steps, rings):
             distance = 0
         for ring in rings.values():
@@ -104,7 +104,7 @@ class SkippedIterations:
         )  # fmt: skip
 
     def _counts(self, node: For) -> Mapping[str, int | None]:
-        """The fills of each channel in an iteration; None where their numbers do not tell."""
+        """The fills of each channel in an iteration; None where that differs."""
         known = self._steps.get(id(node))
         if known is None or known[0] is not node:
             known = self._steps[id(node)] = (node, _counts(node))
@@ -120,7 +120,7 @@ class SkippedIterations:
         )
 
 
-def _told(rings: list[ChannelState], thread: str) -> int | None:
+def _decided(rings: list[ChannelState], thread: str) -> int | None:
     """Return what another thread skipped in its loop of this number; None if this is the first."""
     number = len(rings[0].skipped.get(thread, ()))
     found = (

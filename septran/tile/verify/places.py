@@ -209,15 +209,15 @@ def _private(program: TileProgram) -> Iterator[TileError]:
 
     An accumulator in the registers of all of a block's threads is not its consumers' own.
     """
-    machine, around, told = program.machine, _outside(program.body), set[str]()
+    machine, around, reported = program.machine, _outside(program.body), set[str]()
     for role in (n for n in nodes(program.body) if isinstance(n, Role)):
         for node in nodes(role.body):
             for name in (r.buffer for r in regions(node)):
                 memory = machine.memory(program.buffer(name).memory)
                 inside = machine.depth(memory.visible_to) > machine.depth(role.processor)
-                if not inside or memory.cached or name in told or name not in around:
+                if not inside or memory.cached or name in reported or name not in around:
                     continue
-                told.add(name)
+                reported.add(name)
                 message = (
                     f"{name} is in {memory.name}, which each {memory.visible_to} has of its own, "
                     f"but both the {role.name} and the body around it use it"

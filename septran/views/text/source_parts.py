@@ -21,19 +21,19 @@ def source_text(source: Source, remarks: Iterable[Noted]) -> str:
     text = str(source).rstrip("\n") + "\n"
     if source.language != "cuda":  # others have their figures in the text
         return "".join(map(_comment, (r for r in remarks if r.kind == "unchecked"))) + text
-    told = [f"{fact}: {value}" for fact, value in source.facts.items()]
-    told += [f"{r.kind}: {r.message}" for r in remarks]
-    told += [
+    notes = [f"{fact}: {value}" for fact, value in source.facts.items()]
+    notes += [f"{r.kind}: {r.message}" for r in remarks]
+    notes += [
         f"{title}: {len(part.splitlines()):,} lines (--part {_word(title)})"
         for title, part in source.parts.items()
     ]
-    return "".join(f"// {line}\n" for line in told) + text
+    return "".join(f"// {line}\n" for line in notes) + text
 
 
 def _comment(remark: Noted) -> str:
     """A remark as a comment of C."""
-    told = f"{remark.kind}: {remark.message} (try: {remark.hint})"
-    return f"/* {told.replace('*/', '* /')} */\n"
+    words = f"{remark.kind}: {remark.message} (try: {remark.hint})"
+    return f"/* {words.replace('*/', '* /')} */\n"
 
 
 def part_text(source: Source, name: str) -> str:

@@ -44,7 +44,7 @@ def _notes(records: Sequence[TimelineRecord], end: float) -> Iterator[str]:
 
 
 class NoTimelineError(CallError):
-    """Nothing can tell when the parts of this kernel run."""
+    """Nothing records when the parts of this kernel run."""
 
     code = "SEP660"
 
@@ -52,8 +52,8 @@ class NoTimelineError(CallError):
 def timeline_of(run: InstrumentedCall) -> Timeline:
     """When each engine, warp or block worked."""
     if isinstance(run.specialisation.stages.executable, SelfProfiling):
-        told: Timeline = view(run.profile(), "timeline")
-        return told
+        timeline: Timeline = view(run.profile(), "timeline")
+        return timeline
     program = run.program
     target = None if program is None else marking_for(program.machine.backend)
     if program is None or target is None:

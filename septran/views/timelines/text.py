@@ -19,11 +19,11 @@ def timeline_text(timeline: Timeline, width: int = 72) -> str:
     """One row a lane; the darker a character, the busier the lane in that part of the run."""
     lanes = by_lane(timeline.records)
     indent = max((len(lane) for _, lane in lanes), default=0)
-    lines, told = [timeline.title], None
+    lines, previous = [timeline.title], None
     for (group, lane), records in lanes.items():
-        if group != told and group:
+        if group != previous and group:
             lines.append(f"  {group}")
-        told = group
+        previous = group
         works = [r for r in records if r.kind not in ("wait", "sync")]
         share = covered(works) / timeline.end if timeline.end else 0.0
         bar = shades_text(_shares(works, timeline.end, width))
@@ -78,9 +78,9 @@ def _events(timeline: Timeline) -> Iterator[dict[str, Any]]:
         place = {"pid": groups[group], "tid": tid}
         yield {"ph": "M", **place, "name": "thread_name", "args": {"name": lane}}
         for r in records:
-            told = {"origin": r.origin, "bytes": r.bytes, "flops": r.flops}
+            facts = {"origin": r.origin, "bytes": r.bytes, "flops": r.flops}
             yield {
                 "ph": "X", **place, "name": r.label, "cat": r.kind, "ts": r.start * scale,
                 "dur": (r.end - r.start) * scale,
-                "args": {name: value for name, value in told.items() if value},
+                "args": {name: value for name, value in facts.items() if value},
             }  # fmt: skip

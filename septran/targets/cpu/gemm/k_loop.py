@@ -203,7 +203,7 @@ def _parts(
 ) -> tuple[Index, Index] | None:
     """The offset of step 0, and what the walk's digits add to it.
 
-    None where the two cannot be told apart, or an element may not exist.
+    None where the two cannot be distinguished, or an element may not exist.
     """
     if any(access.leaving):
         return None

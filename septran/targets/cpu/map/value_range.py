@@ -1,4 +1,4 @@
-"""The least and the greatest value of integer expressions, as far as extents tell.
+"""The least and the greatest value of integer expressions, as far as extents bound them.
 
 What is not known has the span of its type, and so has what may leave its type and wrap.
 """

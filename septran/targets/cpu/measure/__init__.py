@@ -1,1 +1,1 @@
-"""Loops whose times tell what a CPU can do."""
+"""Loops whose times show what a CPU can do."""

@@ -94,13 +94,13 @@ class Recorded(tuple[Mark, ...]):
 
 
 def record(program: TileProgram, arguments: Sequence[Any]) -> tuple[Mark, ...]:
-    """Run `program` twice (the first time warms caches) and tell when its blocks ran.
+    """Run `program` twice (the first time warms caches) and return when its blocks ran.
 
     `arguments` are DLPack tensors in the order of the parameters, then the scalars; what the
     program writes is written.
     """
     use_all_cores()
-    # Lowered twice: the room for marks is a parameter, whose size the first time tells.
+    # Lowered twice: the room for marks is a parameter, whose size the first lowering finds.
     counting = MarkedWriter()
     lower_program(program, counting)
     total = sum(counting.counts)

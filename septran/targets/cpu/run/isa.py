@@ -54,7 +54,7 @@ class Native:
     """The processor, vector unit and features that code for ``arch: native`` uses."""
 
     arch: str
-    """The processor that LLVM is told to compile for."""
+    """The processor that LLVM compiles for."""
     unit: VectorUnit
     """The registers that lanes, tiles and panels are made for."""
     features: frozenset[str]
@@ -108,7 +108,7 @@ def other_width() -> str:
 
 
 def llvm_arch(machine: Machine) -> str:
-    """The processor that LLVM is told to compile for."""
+    """The processor that LLVM compiles for."""
     if machine.arch in ("", NATIVE):
         return native().arch
     arch = LEVELS.get(machine.arch, machine.arch)
@@ -192,7 +192,7 @@ def unit_of(arch: str) -> VectorUnit:
     """The widest vectors of a processor."""
     if "neon" in features(arch):
         return _SVE_UNITS.get(arch, NEON)
-    # Nothing below AVX2 is told apart: code for such a processor has vectors that LLVM splits.
+    # Nothing below AVX2 is distinguished: code for such a processor has vectors that LLVM splits.
     return AVX512 if "avx512f" in features(arch) else AVX2
 
 

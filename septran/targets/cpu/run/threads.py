@@ -26,7 +26,7 @@ with whoever else runs there for milliseconds, and the scheduler sees no reason 
 
 
 GROUPS, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-"""Where Linux mounts its control groups, and tells which of them this process is in."""
+"""Where Linux mounts its control groups, and says which of them this process is in."""
 
 
 def usable_cores() -> int:
@@ -48,7 +48,7 @@ def quota_cores(groups: Path = GROUPS, membership: Path = MEMBERSHIP) -> int:
 def _groups(groups: Path, membership: Path) -> Iterator[Path]:
     """Folders of the groups that this process is in, of either version, and those around them.
 
-    A container sees its own group at the top, while its membership may tell the host's path.
+    A container sees its own group at the top, while its membership may show the host's path.
     """
     lines = []
     with suppress(OSError):

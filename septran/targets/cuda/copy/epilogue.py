@@ -98,7 +98,7 @@ ROWS, SPAN = 64, 128
 PANELS = 2
 """Panels that a warpgroup uses in turn: one is stored while the next one is filled."""
 SPARE = 4096
-"""Bytes that are left for what threads tell each other."""
+"""Bytes that are left for what threads exchange."""
 
 
 def copy(context: Context, node: Copy) -> None:

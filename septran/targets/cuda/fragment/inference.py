@@ -192,5 +192,5 @@ class _Inference:
                 return None
             axes[mine] = layout.axes[its]
             open_axes.discard(mine)
-        # An operand that is broadcast tells nothing of the axes that it lacks.
+        # An operand that is broadcast says nothing about the axes that it lacks.
         return None if open_axes else Fragment.of(axes, self.threads).packed()

@@ -108,7 +108,7 @@ def _by_nvrtc(tool: Nvrtc, text: str, arch: str, name: str) -> tuple[bytes, str,
     title = f"{name}.cu".encode()
     library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), title, 0, None, None)
     try:
-        # `read_figures` lives by -v: without it ptxas tells neither registers nor spills.
+        # `read_figures` lives by -v: without it ptxas reports neither registers nor spills.
         words = [f"-arch={arch}", STANDARD, "--ptxas-options=-v", f"-diag-suppress={UNUSED}"]
         options = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
         status = library.nvrtcCompileProgram(program, len(words), options)
@@ -163,7 +163,7 @@ def run_nvcc(tool: Nvcc, options: Sequence[str], name: str) -> str:
 
 
 def read_figures(log: str) -> tuple[KernelFigures, ...]:
-    """The kernels that ``ptxas -v`` tells of."""
+    """The kernels that ``ptxas -v`` reports."""
     found = []
     for part in re.split(r"Compiling entry function ", log)[1:]:
         kernel = re.match(r"'([^']+)'", part)
@@ -194,11 +194,11 @@ def disassemble(cubin: bytes) -> str | None:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        told = (_told_by(tool, file.name) for tool in disassemblers())
-        return next(filter(None, told), None)
+        texts = (_disassembled_by(tool, file.name) for tool in disassemblers())
+        return next(filter(None, texts), None)
 
 
-def _told_by(tool: Path, file: str) -> str | None:
+def _disassembled_by(tool: Path, file: str) -> str | None:
     """Return what one disassembler says; None where it is older than the code, or broken."""
     option = "-c" if tool.name == "nvdisasm" else "-sass"
     try:

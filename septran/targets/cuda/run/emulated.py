@@ -44,7 +44,7 @@ class EmulatedExecutable:
         self.emulate(current.get(), *arguments)
 
     def profile(self, program: TileProgram | None, *arguments: Any) -> EmulatedProfile:
-        """Run, and tell what happened when (`septran.targets.base.SelfProfiling`)."""
+        """Run, and return what happened when (`septran.targets.base.SelfProfiling`)."""
         del program
         return self.emulate(replace(current.get(), trace=True), *arguments)
 

@@ -71,7 +71,7 @@ class EmulatedProfile(Displayable):
 
         # Trace Event Format: M names a process or a row, X is an event with its length.
         trace, origins = self.run.trace, self.run.origins
-        told: dict[str, Any]
+        arguments: dict[str, Any]
         for core in sorted(set(trace["core"].tolist())):
             name = {"name": f"multiprocessor {core}"}
             yield {"ph": "M", "pid": core, "name": "process_name", "args": name}
@@ -80,13 +80,13 @@ class EmulatedProfile(Displayable):
                 yield {"ph": "M", "pid": core, "tid": queue, "name": "thread_name", "args": name}
         for row in trace:
             line = int(row["line"])
-            told = {"line": line, "bytes": int(row["bytes"]), "flops": int(row["flops"])}
+            arguments = {"line": line, "bytes": int(row["bytes"]), "flops": int(row["flops"])}
             if line in origins:
-                told["origin"] = origins[line]
+                arguments["origin"] = origins[line]
             yield {
                 "ph": "X", "name": COMMANDS[int(row["command"])], "pid": int(row["core"]),
                 "tid": int(row["queue"]), "ts": int(row["start"]),
-                "dur": int(row["end"] - row["start"]), "args": told,
+                "dur": int(row["end"] - row["start"]), "args": arguments,
             }  # fmt: skip
 
 

@@ -33,8 +33,8 @@ def kernel_facts(
     facts: dict[str, Any] = {}
     for launch in program.launches:
         prefix = f"{launch.kernel}: " if len(program.launches) > 1 else ""
-        told = _launch_facts(launch, figures.get(launch.kernel), machine)
-        facts |= {prefix + name: value for name, value in told}
+        found = _launch_facts(launch, figures.get(launch.kernel), machine)
+        facts |= {prefix + name: value for name, value in found}
     if program.scratch:
         facts["scratch bytes"] = sum(size for _, size in program.scratch)
     if compiled is not None:
@@ -88,7 +88,7 @@ def blocks_per_unit(launch: KernelLaunch, figures: KernelFigures, machine: Machi
 
 
 def count_ptx(ptx: str) -> Counter[str]:
-    """Return how often the text has each of the instructions that tell what a kernel is."""
+    """Return how often the text has each of the instructions that characterise a kernel."""
     # Instructions stand behind a line's start, or in inline assembly behind ; and {.
     heads = re.findall(r"(?:^|[;{}])\s*(?:@!?%?\w+\s+)?([a-z]\w*\.[a-z0-9_.:]+)", ptx, re.M)
     found: Counter[str] = Counter()

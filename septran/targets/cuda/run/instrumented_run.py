@@ -71,7 +71,7 @@ class RecordedRun(tuple[WarpgroupMark, ...]):
 def record(
     tile: TileProgram, arguments: Sequence[Any], zeros: Callable[[int], Any]
 ) -> tuple[WarpgroupMark, ...]:
-    """Run on a GPU twice (the first time warms caches) and tell what happened when.
+    """Run on a GPU twice (the first time warms caches) and return what happened when.
 
     `arguments` are tensors in the order of the parameters, then the scalars; what the program
     writes is written. `zeros` makes a tensor of so many int64 beside them. Raises TargetError

@@ -168,12 +168,12 @@ def _nvcc_at(path: Path) -> Nvcc | None:
     if not path.is_file() or not os.access(path, os.X_OK):
         return None
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             [path, "--version"], capture_output=True, text=True, check=True, timeout=60
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r"release (\d+)\.(\d+)", told)
+    found = re.search(r"release (\d+)\.(\d+)", output)
     return Nvcc(path, (int(found[1]), int(found[2]))) if found else None
 
 

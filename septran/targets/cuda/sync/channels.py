@@ -70,7 +70,7 @@ class BarrierRing:
     threads_read: bool = True
     """Whether threads read its stages themselves, and not wgmma alone."""
     peer: Any = None
-    """The rank that this lane tells when its warp has released a fill."""
+    """The rank at whose mbarrier this lane arrives when its warp has released a fill."""
     fills: Mapping[tuple[str, Index], tuple[Copy, ...]] = field(default_factory=dict)
     parities: dict[str, Any] = field(default_factory=dict)
     """Registers of parities: of the ``full`` barriers and of the ``empty`` ones."""
@@ -156,7 +156,7 @@ def enter(context: Context, body: tuple[Node, ...]) -> None:
 def _peer(context: Context, found: BarrierRing) -> Expr:
     """The rank of the block that each lane's number stands for."""
     ranks = [context.lower(context.cluster.rank(steps)) for steps in found.peers]
-    # Lane n tells peer n, so that a warp tells all by one instruction.
+    # Lane n arrives at peer n, so that a warp reaches all of them by one instruction.
     lane, value = context.number % context.writer.index(WARP), ranks[-1]
     for number, rank in reversed(list(enumerate(ranks[:-1]))):
         value = T.if_then_else(lane == context.writer.index(number), rank, value)
@@ -356,14 +356,14 @@ def wait(context: Context, node: Wait) -> None:
         if not found.boxes and read_by_proxy(context.program, found.channel.buffers):
             proxy_fence(context)
     elif found.inward:
-        # A group is complete for the thread that issued it; the barrier tells all.
+        # A group is complete for the thread that issued it; behind the barrier it is for all.
         ptx(context, "cp.async.wait_group", pending(context, node))
         if read_by_proxy(context.program, found.channel.buffers):
             proxy_fence(context)
         context.sync()
     else:
         with leader(context):
-            # Bulk groups are those of the thread that issued them; the barrier tells the others.
+            # Bulk groups are of the thread that issued them; behind the barrier they hold for all.
             ptx(context, "cp.async.bulk.wait_group.read", pending(context, node))
         context.sync()
 
@@ -377,8 +377,8 @@ def release(context: Context, node: Release) -> None:
     # All lanes have read before one of them arrives for the warp.
     context.writer.evaluate(T.cuda.warp_sync())
     if found.peers:
-        told = context.lower(context.thread % WARP) < context.writer.index(len(found.peers))
-        with context.writer.when(told):
+        has_peer = context.lower(context.thread % WARP) < context.writer.index(len(found.peers))
+        with context.writer.when(has_peer):
             empty = found.empty(context, slot)
             remote_arrive(context, empty, found.peer, found.threads_read)
         return

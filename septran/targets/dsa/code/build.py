@@ -92,7 +92,7 @@ class DsaExecutable:
         )  # fmt: skip
 
     def profile(self, program: TileProgram | None, *arguments: Any) -> DsaProfile:
-        """Run, and tell what each command did (`septran.targets.base.SelfProfiling`)."""
+        """Run, and return what each command did (`septran.targets.base.SelfProfiling`)."""
         from septran.targets.dsa.profiles.profile import DsaProfile
 
         run = self.simulate(*arguments)

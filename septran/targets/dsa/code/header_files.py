@@ -1,4 +1,4 @@
-"""A vendor's header and the files beside it that it includes: read once, told apart by content.
+"""A vendor's header and the files beside it that it includes: read once, distinguished by content.
 
 A compiler gets a copy of just these files (`HeaderFiles.copy_to`), so that what is compiled is
 what was looked at: no file that changed since, and none that this search has missed.

@@ -214,7 +214,7 @@ class Vendor:
         return found
 
     def _check_instruction(self, key: str) -> None:
-        """Whether a function of one instruction can be told from those of others: by queue."""
+        """Whether the queue distinguishes a function of one instruction from those of others."""
         word = key.partition(OF)[2]
         if OF not in key:
             return

@@ -224,7 +224,7 @@ class _Inward(_Handshake):
     def goes_round(self, node: For) -> bool:
         """Return whether iterations of a loop fill or use different fills.
 
-        Where a ring has as many stages as an inner loop has fills, the stage does not tell: a role
+        Where a ring has as many stages as an inner loop has fills, the stage is no sign: a role
         that uses them is in as many loops as the one that makes them.
         """
         if self.holds(node) or any(node.variable in s.variables() for s in self.stages(node)):
