@@ -119,6 +119,7 @@ class Match:
     reduces: bool | None = None
     scans: bool | None = None
     scatters: bool | None = None
+    turns: bool | None = None
     shared_right: bool | None = None
     window: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
@@ -130,7 +131,7 @@ class Match:
         """Whether it is about the task's computation, which a draft shows before the trace."""
         flags = (
             self.order, self.masked, self.carried, self.reduces, self.scans, self.scatters,
-            self.shared_right,
+            self.turns, self.shared_right,
         )  # fmt: skip
         words = (self.products, self.between_products, self.window, self.computed, self.transposed)
         return any(words) or any(flag is not None for flag in flags)

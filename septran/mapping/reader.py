@@ -244,6 +244,7 @@ def _match(node: Node, named: Table[str, Condition]) -> Match:
         reduces=_flag(node, "reduces"),
         scans=_flag(node, "scans"),
         scatters=_flag(node, "scatters"),
+        turns=_flag(node, "turns"),
         shared_right=_flag(node, "shared_right"),
         window=_words(node, "window"),
         computed=_words(node, "computed"),

@@ -244,7 +244,7 @@ def structure_matches(match: Match, structure: Structure | None) -> bool:
     flags = (
         (match.masked, parts.masked), (match.carried, parts.carried),
         (match.reduces, parts.reduces), (match.scans, parts.scans),
-        (match.scatters, parts.scatters),
+        (match.scatters, parts.scatters), (match.turns, parts.turns),
         (match.shared_right, structure.one_right),
     )  # fmt: skip
     # The cheap answers first: `computed` and `transposed` look through the whole draft.

@@ -68,6 +68,7 @@ _MATCH: dict[str, Field] = {
     "reduces": Field(Flag(), "whether something else than a product is reduced"),
     "scans": Field(Flag(), "whether elements are summed up, or joined otherwise, along an axis"),
     "scatters": Field(Flag(), "whether data chooses where something is written"),
+    "turns": Field(Flag(), "whether something is made from what lies across it, as a transpose"),
     "shared_right": Field(Flag(), "whether its first and its last product have one right operand"),
     "window": Field(_OPERANDS, "the operand of a product that is read through a window, or none"),
     "computed": Field(

@@ -86,6 +86,7 @@ def test_the_page_names_what_rules_know_of_structure():
         "reduces",
         "scans",
         "scatters",
+        "turns",
         "window",
     }
     assert keys | {"shared_right", "computed", "transposed"} <= said

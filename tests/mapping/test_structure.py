@@ -272,4 +272,12 @@ def test_what_is_scattered_into_stays_in_main_memory(machine):
     """All of its rows may be chosen, and they do not fit beside a processor."""
     shapes = {"T": 64, "V": 128_256, "D": 512}
     program = septran.produce_stages("embedding_backward", machine, shapes=shapes).tile_program
-    assert all(extent <= 512 for b in program.buffers for extent in b.shape)
+    near = [b for b in program.buffers if b.memory != "GLOBAL"]
+    assert all(extent <= 512 for b in near for extent in b.shape)
+
+
+def test_what_lies_across_its_source_is_turned():
+    found = structures("transpose", B=2, M=40, N=70)
+    assert found["transpose"].parts.turns
+    for name, sizes in (("softmax", {"M": 8, "N": 70}), ("rope", {"S": 8, "H": 2, "D": 16})):
+        assert not any(s.parts.turns for s in structures(name, **sizes).values()), name

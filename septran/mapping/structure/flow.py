@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Union
 
 from septran.ir import expressions as ex
-from septran.ir.index import Var, is_axis
+from septran.ir.index import Index, Var, is_axis
 from septran.ir.views import View
 from septran.task.tree import Allocate, Assign, Launch, Loop, Primitive, Statement, TaskNode
 
@@ -48,6 +48,8 @@ class ComputedView:
     """Whether each element is what a scan makes of those before it."""
     scatters: bool = False
     """Whether an element of a tensor of integers chooses where it is written."""
+    turns: bool = False
+    """Whether vectors of it lie across those of a source: see `_across`."""
     positions: bool = False
     """Whether it reads positions of elements, as a mask by index does."""
 
@@ -91,7 +93,9 @@ class _Walk:
                     self.events.append(Multiply(own(result), own(left), own(right), loops))
                 case Primitive("copy" | "cast", (target, source)):
                     goal, given = own(target), own(source)
-                    self.events.append(ComputedView(goal, (given,), loops, (given,), copies=True))
+                    turns = _across(goal, given)
+                    view = ComputedView(goal, (given,), loops, (given,), copies=True, turns=turns)
+                    self.events.append(view)
                 case Primitive("scan", (target, source)):
                     # Nothing is aligned: an element of a scan is made from all those before it.
                     view = ComputedView(own(target), (own(source),), loops, scans=True)
@@ -130,8 +134,16 @@ def _computation(
         copies=len(sources) == 1 and all(isinstance(n, ex.Load | ex.Cast) for n in nodes),
         reduces=any(isinstance(n, ex.Reduce) for n in nodes),
         scatters=bool(target.elements()),
+        turns=any(_across(target, view) for view in aligned),
         positions=any(isinstance(n, ex.Position) for n in nodes),
     )  # fmt: skip
+
+
+def _across(target: View, source: View) -> bool:
+    """Whether neighbours along the target's last axis are no neighbours in the source."""
+    written, read = (view.index[-1] if view.index else Index() for view in (target, source))
+    own = {v for v in written.variables() if is_axis(v)}
+    return bool(own) and own.isdisjoint(read.variables()) and any(map(is_axis, read.variables()))
 
 
 def _aligned(value: ex.Expr, rank: int) -> Iterator[View]:

@@ -99,6 +99,8 @@ class Products:
     """Whether elements are joined with all those before them along an axis."""
     scatters: bool
     """Whether data chooses where something is written."""
+    turns: bool
+    """Whether something is made from what lies across it, as a transpose is."""
 
 
 def products_of(task: TaskNode) -> Products:
@@ -109,7 +111,10 @@ def products_of(task: TaskNode) -> Products:
     found = tuple(work.product(n, event) for n, event in enumerate(work.multiplies))
     scans = any(isinstance(e, ComputedView) and e.scans for e in flow.events)
     scatters = any(isinstance(e, ComputedView) and e.scatters for e in flow.events)
-    return Products(found, work.between, work.masked, work.carried, work.reduces, scans, scatters)
+    turns = any(isinstance(e, ComputedView) and e.turns for e in flow.events)
+    return Products(
+        found, work.between, work.masked, work.carried, work.reduces, scans, scatters, turns
+    )
 
 
 @dataclass
