@@ -45,6 +45,7 @@ def attention_bias_block(O, Q, K, V, bias, *, scale: task.static):
         P = task.empty(S.shape, Q.dtype, name="P")
         task.launch(scores_tile, S, Q, Kp[k, 0])
         task.launch(add_bias, S, Bp[0, k], scale=scale)
+        # No scale here: with a bias added the scores are in their own units already.
         task.launch(softmax_step, P, acc, m, l, S, Q, Kp[k, 0], scale=None, ahead=None)
         task.launch(values_tile, acc, P, Vp[k, 0])
     task.launch(normalise, O, acc, l)

@@ -64,6 +64,7 @@ def join_maximum(top, maximum):
 @task.define(leaf=True)
 def join_part(acc, l, part, maximum, total, top):
     """Add one part, scaled to the common maximum (in units of ln 2, as `softmax_step` has it)."""
+    # Without any key both are -inf, whose difference would be NaN.
     factor = task.exp2(maximum - task.where(task.equal(top, -task.inf), 0.0, top))
     l[:] = l + total * factor
     acc[:, :] = acc + part * factor[:, None]
@@ -81,6 +82,7 @@ def combine(O, parts, maxima, sums):
     acc = task.zeros(O.shape, task.float32, name="acc")
     l = task.zeros(O.shape[:1], name="l")
     top = task.full(O.shape[:1], -task.inf, name="top")
+    # Two loops, as a part can be scaled only when the greatest of all maxima is known.
     for p in task.sequential_range(parts.shape[0]):
         task.launch(join_maximum, top, maxima[p])
     for p in task.sequential_range(parts.shape[0]):

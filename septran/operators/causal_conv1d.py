@@ -35,6 +35,7 @@ def causal_conv1d(
     task.require(act in ACTIVATIONS, f"act is {act!r}, and none of {', '.join(ACTIVATIONS)}")
     taps = F.shape[1]
     height, width = task.tunable("block_height"), task.tunable("block_width")
+    # Zeros before the first element alone: no output sees what comes after its place.
     windows = task.window(X, (taps,), padding=((max(0, taps - 1), 0),))
     Yp = task.partition(Y, shape=(1, height, width))
     Xp = task.partition(windows, shape=(1, height, width, taps))

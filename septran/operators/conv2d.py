@@ -46,6 +46,7 @@ def conv2d(
     for b, g in task.parallel_range(X.shape[0], groups):
         channels = task.partition(X[b], shape=(c, *X.shape[2:]))[g, 0, 0]
         windows = task.window(channels, (r, s), stride, padding, dilation)  # [C, P, Q, R, S]
+        # In the order of the axes of F, which is then a matrix as it lies.
         columns = windows.transpose(0, 3, 4, 1, 2).reshape(c * r * s, p * q)
         result = task.partition(Y[b].reshape(out, p * q), shape=(each, p * q))[g, 0]
         task.launch(gemm_core, result, weights[g, 0], columns)

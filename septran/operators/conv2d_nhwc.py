@@ -39,5 +39,6 @@ def conv2d_nhwc(
     for b in task.parallel_range(X.shape[0]):
         planes = X[b].transpose(2, 0, 1)
         windows = task.window(planes, (r, s), stride, padding, dilation)  # [C, P, Q, R, S]
+        # In the order of the axes of F; channels, which are contiguous in X, go innermost.
         rows = windows.transpose(1, 2, 3, 4, 0).reshape(p * q, r * s * c)
         task.launch(gemm_core, Y[b].reshape(p * q, out), rows, weights)

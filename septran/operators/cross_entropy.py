@@ -21,6 +21,7 @@ CASES = (
 def find_target(chosen, X, target):
     """The logit of each row's target, where it is among these columns."""
     here = task.index(X, 1)[None, :] == target[:, None]
+    # At most one column of all tiles is the target's, so that this sum is its logit.
     chosen[:] = chosen + task.sum(task.where(here, X, 0.0), axis=1)
 
 
@@ -29,6 +30,7 @@ def cross_entropy_end(loss, m, s, chosen, target, *, classes: task.static):
     """The difference, of rows that have a target."""
     there = (target >= 0) & (target < classes)
     none = m - m  # NaN where the greatest logit is infinite, as in torch, else 0
+    # m - chosen comes first: logits may be so large that log(s) would be rounded away.
     loss[:] = task.where(there, task.log(s) + (m - chosen) + none, 0.0)
 
 

@@ -20,6 +20,7 @@ CASES = (
 def cumsum_tile(Y, X, total, *, reverse: bool, exclusive: bool):
     """Some columns of some rows, after those whose sums `total` has."""
     Y[:, :] = total[:, None] + task.cumsum(X, axis=1, reverse=reverse, exclusive=exclusive)
+    # Not the last prefix of Y, which with `exclusive` lacks an element, and which is rounded.
     total[:] = total + task.sum(X, axis=1)
 
 

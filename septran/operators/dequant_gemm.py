@@ -22,6 +22,7 @@ CASES = (
 @task.define(leaf=True)
 def unpack8(T, W, scale, zero):
     """T = (W - zero) * scale for some rows of one group."""
+    # A byte is a signed weight: with its sign bit inverted it is that weight plus 128.
     T[:, :] = ((W ^ 128).astype(task.compute_dtype(T.dtype)) - 128 - zero) * scale
 
 
@@ -83,6 +84,7 @@ def dequant_by_sums(C, A, W, scale, zero, *, bits: int, group: int):
         task.launch(shift4 if bits == 4 else shift8, T, Wp[k, 0], Zp[k, 0])
         task.fill(P, 0)
         task.launch(gemm_tile, P, Ap[0, k], T)
+        # The scale is one for all rows of the group, so that it can be taken out of their sum.
         task.launch(add_scaled, acc, P, Sp[k, 0])
     if acc is not C:
         task.copy(C, acc)

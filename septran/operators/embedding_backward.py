@@ -19,6 +19,7 @@ CASES = (
 @task.define
 def add_rows(dW, dY, index):
     """Some columns of all rows, from the first row to the last."""
+    # In order: two rows of dY may have the same index.
     for t in task.sequential_range(dY.shape[0]):
         task.reduce_into(dW[index[t]], dY[t])
 

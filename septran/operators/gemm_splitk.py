@@ -54,6 +54,7 @@ def gemm_splitk(C: task.Tensor["M", "N"], A: task.Tensor["M", "K"], B: task.Tens
     Ap = task.partition(A, shape=(A.shape[0], depth))
     Bp = task.partition(B, shape=(depth, B.shape[1]))
     count = Ap.shape[1]
+    # In the type of the sums, so that C is rounded once.
     parts = task.empty((count, *C.shape), task.accumulator_dtype(C.dtype), name="parts")
     for p in task.parallel_range(count):
         task.launch(gemm_core, parts[p], Ap[0, p], Bp[p, 0])

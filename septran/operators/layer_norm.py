@@ -24,6 +24,7 @@ def layer_norm_rows(Y, X, W, bias, *, eps: float):
     scale = task.empty(X.shape[:1], wide, name="scale")
     mean[:] = task.sum(X, axis=1) / X.shape[1]
     d[:, :] = X - mean[:, None]
+    # Not the mean of squares less the squared mean, which cancels where the mean is large.
     scale[:] = task.rsqrt(task.sum(d * d, axis=1) / X.shape[1] + eps)
     Y[:, :] = d * scale[:, None] * W[None, :] + bias[None, :]
 

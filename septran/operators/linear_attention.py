@@ -63,11 +63,13 @@ def linear_attention_head(O, Q, K, V):
         S = task.empty((q.shape[0], k.shape[0]), task.float32, name="S")
         P = task.empty(S.shape, Q.dtype, name="P")
         acc = task.empty((q.shape[0], v.shape[1]), task.float32, name="acc")
+        # The product takes operands of one type; only this copy of the sums is rounded.
         task.launch(rounded, state, total)
         task.launch(chunk_scores, S, q, k)
         task.launch(mask_scores, P, S)
         task.launch(chunk_output, acc, P, v, q, state)
         task.launch(rounded, Op[n, 0], acc)
+        # Last: the chunk's own keys reach its queries through the masked scores.
         task.launch(add_to_state, total, k, v)
 
 

@@ -32,6 +32,7 @@ def paged_step(P, acc, m, l, S, page, length, *, scale: task.static):
     T = task.empty(S.shape, task.float32, name="T")
     E = task.empty(S.shape, task.float32, name="E")
     at = task.index(page, 0)[:, None] * S.shape[1] + task.index(S, 1)[None, :]
+    # A sequence's last page may be full in part only.
     T[:, :] = task.where(at < length[:, None], S * (scale * LOG2_E), -task.inf)
     new[:] = task.maximum(m, task.max(T, axis=1))
     shift = task.where(task.equal(new, -task.inf), 0.0, new)  # no key so far
@@ -50,6 +51,7 @@ def paged_group(O, Q, K, V, pages, length, *, scale: task.static):
     m = task.full(Q.shape[:1], -task.inf, name="m")
     l = task.zeros(Q.shape[:1], name="l")
     size = max(1, K.shape[1])
+    # Only the pages that have keys are walked, a number that is known when the kernel runs.
     keys_there = task.count(length[0], most=pages.shape[0] * size)
     for p in task.sequential_range(task.cdiv(keys_there, size)):
         keys, values = K[pages[p]], V[pages[p]]

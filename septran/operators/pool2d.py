@@ -21,6 +21,7 @@ FUNCTIONS = ("max", "mean")
 def pool_tile(Y, X, *, function: str, padding: task.static):
     """Some rows of places of one channel."""
     if function == "max":
+        # The zeros that a window reads outside would win where all elements are negative.
         there = task.where(task.inside(X), X, -task.inf) if padding else X
         Y[:, :] = task.max(there, axis=(2, 3))
     else:

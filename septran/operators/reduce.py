@@ -36,6 +36,7 @@ def reduce_end(Y, total, *, divisor: task.static):
 @task.define
 def reduce_rows(Y, X, *, function: str):
     """Some rows: walk the columns."""
+    # The neutral elements, so that the first columns need no case of their own.
     start = {"max": -task.inf, "min": task.inf}.get(function, 0)
     total = task.full(Y.shape, start, task.compute_dtype(X.dtype), name="total")
     Xp = task.partition(X, shape=(X.shape[0], task.tunable("block_N")))

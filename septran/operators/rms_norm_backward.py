@@ -24,6 +24,7 @@ def rms_norm_backward_rows(dX, part, X, W, dY, *, eps: float):
     scale = task.empty(X.shape[:1], wide, name="scale")
     along = task.empty(X.shape[:1], wide, name="along")
     scale[:] = task.rsqrt(task.sum(X * X, axis=1) / X.shape[1] + eps)
+    # The derivative of v^(-1/2) at v, the mean square, has v^(-3/2), which is scale^3.
     along[:] = task.sum(W[None, :] * dY * X, axis=1) * scale * scale * scale / X.shape[1]
     dX[:, :] = W[None, :] * dY * scale[:, None] - X * along[:, None]
     part[:] = task.sum(dY * X * scale[:, None], axis=0)

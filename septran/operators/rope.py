@@ -36,6 +36,7 @@ def rope(
     Yp, Xp = task.partition(Y, shape=tile), task.partition(X, shape=tile)
     Cp, Sp = task.partition(cos, shape=(rows, half)), task.partition(sin, shape=(rows, half))
     for i, h in task.parallel_range(Yp.shape[0], X.shape[1]):
+        # Element d is paired with element d + D/2 of its head, not with its neighbour.
         y = [Yp[i, 0, n][:, h] for n in (0, 1)]
         x = [Xp[i, 0, n][:, h] for n in (0, 1)]
         task.launch(rope_tile, *y, *x, Cp[i, 0], Sp[i, 0])

@@ -29,6 +29,7 @@ def topk_rows(values, indices, X, *, k: task.static):
     for n in range(k):
         top[:] = task.max(left, axis=1)
         greatest = (left == top[:, None]) | (left != left)  # the second: NaN
+        # The least column, so the first one among equals.
         where[:] = task.min(task.where(greatest, free, X.shape[1]), axis=1)
         values[:, n] = top
         indices[:, n] = where

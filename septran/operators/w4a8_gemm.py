@@ -63,12 +63,14 @@ def w4a8_block(C, Q, S, W, scale, *, group: int):
     Wp = task.partition(W, shape=(group // 2, W.shape[1]))
     Sp = task.partition(scale, shape=(1, scale.shape[1]))
     for k in task.sequential_range(Qp.shape[1]):
+        # At most 127 * 8 each: the sums of a group of up to two million rows are exact in int32.
         T = task.empty((group, W.shape[1]), task.int8, name="T")
         P = task.empty(C.shape, task.int32, name="P")
         task.launch(unpack_signed, T, Wp[k, 0])
         task.fill(P, 0)
         task.launch(gemm_tile, P, Qp[0, k], T)
         task.launch(add_scaled, total, P, Sp[k, 0])
+    # A row of A has one scale for all of K, which is multiplied once.
     task.launch(scale_rows, C, total, S)
 
 
