@@ -119,6 +119,7 @@ def _with_example(
             f"{task.name} has no example sizes, so give shapes, such as -s A=512x256, of {names}",
             param_hint="--shape",
         )
+    # What is given wins, dimension by dimension.
     return {**example, **given}
 
 

@@ -120,6 +120,7 @@ def run(
     from septran.runtime.profile import Profile
     from septran.targets.base import Untimed
 
+    # Before anything runs here: what this command does itself would count as well.
     busy = _busy_cores()
     require_writable(trace, "--trace")
     asked = request(logic, on, mapping, shape, dtype, tunable, static)
@@ -146,6 +147,7 @@ def run(
         _simulated(kernel, check, profile, profiled, timeline, trace, as_json)
         return
     beside = None
+    # How fast a wrong result is says nothing.
     if not no_torch and check.right and kernel.device == "cpu":
         beside = _beside(asked, logic, kernel, inputs, threads)
     _measured(kernel, check, profile, beside, busy, timeline, trace, as_json)

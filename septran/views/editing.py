@@ -151,6 +151,7 @@ def _near(name: str, value: Any) -> tuple[Candidate, ...]:
         return (value,)
     if name == "pipeline":
         return tuple(range(1, max(8, value) + 1))
+    # At least the powers of two up to 1,024, and two steps beyond a greater value.
     powers = {1 << n for n in range(max(11, value.bit_length() + 2))}
     return tuple(sorted(powers | {value}))
 

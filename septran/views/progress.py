@@ -140,6 +140,7 @@ class Job(Generic[Result]):
         self._error: BaseException | None = None
         self._ended = threading.Event()
         progress.listen(self._heard)
+        # A daemon, so that Python can end while a long step is still going on.
         self._thread = threading.Thread(target=self._run, daemon=True, name=progress.title)
         self._thread.start()
 
@@ -173,6 +174,7 @@ class Job(Generic[Result]):
             self._result = result
 
     def _heard(self, progress: Progress) -> None:
+        # Who waits goes on at once; what the thread still finds is dropped by `_keep`.
         if progress.state == CANCELLED:
             self._ended.set()
 

@@ -67,6 +67,7 @@ def _bars(axes: Axes, row: int, records: Any, colour: str) -> None:
     spans = np.stack([records["start"], records["end"]], axis=1)
     if len(spans) > _MOST:  # no screen has as many columns
         spans = spans[:: -(-len(spans) // _MOST)]
+    # Commands of one queue may be under way at a time: they then lie one above the other.
     overlap = len(spans) > 1 and bool((spans[1:, 0] < spans[:-1, 1]).any())
     for parity, strength in ((0, 1.0), (1, 0.6)):
         low, high = (-0.38, 0.76) if not overlap else ((-0.38, 0.0)[parity], 0.38)

@@ -72,6 +72,8 @@ def _keyed(notes: tuple[Note, ...], origins: Origins) -> Iterator[tuple[Note, Ke
     for note, known in zip(notes, meant, strict=True):
         keys = set(whys_of_note(note.text, origins) or channels_of_note(note.text, origins))
         numbers = origins.nodes_by_text.get(known, ())
+        # Printed in program order, the n-th note is of the n-th node. Where code was doubled or
+        # left out, the counts differ, and it is not known which node a note is of.
         if len(numbers) == total[known]:
             keys.add(f"node:{numbers[seen[known]]}")
         seen[known] += 1
@@ -91,6 +93,7 @@ def whys_of_note(text: str, origins: Origins) -> Keys:
     found: tuple[Origin, ...] = origins.by_text.get(text, ())
     if not found:  # several in one note, or one among other words
         found = tuple(o for known, own in origins.by_text.items() if known in text for o in own)
+    # By places last: two reasons may share both lines, so their words are tried before.
     if not found:
         places = {place.strip() for m in _PLACES.findall(text) for place in m.split(",")}
         pairs = zip(origins.whys, origins.places, strict=True)

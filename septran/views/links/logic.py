@@ -60,6 +60,7 @@ def _words(text: str, tasks: list[TaskNode], origins: Origins) -> Iterator[Word]
         meanings = _meanings(function, task, origins)
         for name, line, column in _names(function):
             if name in meanings:
+                # `ast` counts columns in bytes of UTF-8, documents in characters.
                 start = len(rows[line - 1].encode()[:column].decode(errors="replace"))
                 found[line, start, len(name)] |= meanings[name]
     for (line, start, length), keys in sorted(found.items()):

@@ -76,12 +76,14 @@ def _owners(rows: list[str], found: dict[int, tuple[str, str]]) -> dict[int, int
         while open_notes and not _reaches(open_notes[-1], depth):
             open_notes.pop()
         if number in found:
+            # Two notes on statements of one block: the second ends what the first speaks of.
             if open_notes and open_notes[-1][:2] == (depth, "next"):
                 open_notes.pop()
             open_notes.append((depth, found[number][0], number))
             continue
         if open_notes and _has_own(rows, number, found) and _later(open_notes[-1], depth, number):
             open_notes.pop()
+        # A closing brace ends a block and is no statement that a note could be on.
         if open_notes and row.strip() != "}":
             owners[number] = open_notes[-1][2]
     return owners

@@ -103,6 +103,7 @@ def _held(
 ) -> Iterator[tuple[Named, tuple[str, ...]]]:
     known: dict[str, tuple[str, ...]] = {}
     for param in task.params:
+        # Where a task has no buffer of its own for a parameter, the caller's buffer serves it.
         known[param.name] = own.get((task.path, param.name)) or outer.get(param.name, ())
     for statement in statements(task.body):
         if isinstance(statement, Allocate):
@@ -121,6 +122,7 @@ def same_line(one: Location, other: Location) -> bool:
 
 def note_text(text: str) -> str:
     """A reason as it comes out of a comment of generated code."""
+    # Printers escape double quotes and break lines: both sides of a look-up go without them.
     return " ".join(text.replace('"', "'").split())
 
 

@@ -125,6 +125,7 @@ def box_of(
             v: (0, extents[int(v.name[1:])] - 1) for v in entry.variables() if v.name[0] == "$"
         }
         least, most = entry.bounds(inside)
+        # Clipped, as a padded region reaches beyond the buffer.
         low.append(max(0, least))
         high.append(min(size, most + 1))
     return low, high

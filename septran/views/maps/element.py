@@ -156,6 +156,7 @@ class _Walk:
         for event in events:
             node = event.node
             if isinstance(node, Copy):
+                # Before anything is forgotten, as a copy may move within one buffer.
                 made = [
                     (place, self.place(event, node.target, local))
                     for place in self._at(event, node.source, alive)
@@ -233,6 +234,7 @@ class _Walk:
         node = event.node
         assert isinstance(node, Compute)
         fixed: dict[int, int] = {}
+        # One element of C takes a row of A and a column of B; both operands may have batch axes.
         if node.primitive == "gemm" and region.rank >= 2 and len(local) >= 2:
             place = region.rank - 2 if region is node.operands[1] else region.rank - 1
             fixed = {place: local[-2] if region is node.operands[1] else local[-1]}
@@ -251,6 +253,7 @@ class _Walk:
             target = node.target if isinstance(node, Copy) else node.operands[0]
             if target.buffer != place.buffer or not list(self._at(event, target, {(): place})):
                 continue
+            # Computed here, so that no parameter holds this value.
             if not isinstance(node, Copy):
                 return None
             (local, *_) = self.local(event, target, place)

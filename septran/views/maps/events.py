@@ -86,10 +86,12 @@ class _Recorder:
         homes = dict(frame.memory)
         for name in block.buffers:
             self.born_count += 1
+            # A scope that is entered again has other buffers: elements of iterations stay apart.
             homes[name] = self.born_count
         return replace(frame, memory=homes)
 
     def trips(self, node: For, extent: int, frame: ThreadState) -> Iterable[int]:
+        # Iterations of sequential loops hand values on and are never left out.
         chosen = self.keep(node, frame.values) if node.kind == "parallel" else None
         return range(extent) if chosen is None else [n for n in chosen if n < extent]
 

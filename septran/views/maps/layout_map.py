@@ -175,5 +175,6 @@ def layout_map(program: TileProgram, name: str, holdings: Sequence[Any] = ()) ->
     machine = program.machine
     banked = backend_of(machine.backend).banked and buffer.memory != machine.main_memory.name
     found = next((Spread.of(h, buffer) for h in holdings if h.buffer == name), None)
+    # What threads hold in registers has no address, thus no bank.
     banked = banked and found is None and buffer.memory != "REGISTER"
     return LayoutMap(buffer, machine.name, found, banked=banked)

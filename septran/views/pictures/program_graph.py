@@ -160,12 +160,14 @@ def _draw_waits(
             continue
         buffers = set(program.channel(node.channel).buffers)
         reader = _reader(program, buffers, places)
+        # One arrow for a channel is enough, as its buffers arrive together.
         for buffer in sorted(buffers & names.keys())[:1]:
             ends = (names[buffer], reader or names[buffer])
             start, end = ends if isinstance(node, Wait) else ends[::-1]
             arrows.setdefault((start, end, movement.kind), _Arrow()).members.append(movement)
     for (start, end, kind), arrow in arrows.items():
         drawing.edge(
+            # Without a say in the ranks: boxes stand in the order in which data flows.
             start, end, label=label(f" {arrow.numbers}: {kind} "), style="dashed",
             color=colours.VERMILION.line, tooltip=tooltip(arrow.reasons), constraint="false",
         )  # fmt: skip

@@ -251,6 +251,7 @@ def _joined(records: Sequence[TimelineRecord], gap: float) -> tuple[TimelineReco
     found: list[TimelineRecord] = []
     for record in sorted(records, key=lambda r: r.start):
         key = (record.group, record.lane, record.kind, record.label, record.origin, record.edge)
+        # Only bars of one kind and origin are joined, so that a bar still says what it was.
         at = last.get(key)
         if at is None or record.start - found[at].end > gap:
             last[key] = len(found)
