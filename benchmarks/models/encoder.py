@@ -59,6 +59,7 @@ class Contest:
         torch.set_num_threads(threads)
         self.torch_model = MiniLM(weights)
         self.kernels = PackedMiniLM(weights)
+        torch._dynamo.reset()  # it gives up on a function after eight shapes
         self.compiled = torch.compile(self.torch_model, dynamic=False)
         known = all(importlib.util.find_spec(name) for name in ("onnx", "onnxruntime"))
         self.onnx = OnnxEncoder(graph(weights), threads) if known else None

@@ -172,7 +172,11 @@ def _implementation(
 
     def run(*arguments: Any, **named: Any) -> Any:
         # Autograd has seen the call above this; a kernel refuses tensors that need a gradient.
-        tensors = [x.detach() if x.requires_grad else x for x in arguments[:count]]
+        # A parameter without a gradient is another type, for which a kernel takes the slow path.
+        tensors = [
+            x if type(x) is torch.Tensor and not x.requires_grad else x.detach()
+            for x in arguments[:count]
+        ]
         named.update(zip(scalars, arguments[count:], strict=False))
         if not changed:
             return kernel(*tensors, **named)

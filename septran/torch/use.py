@@ -101,16 +101,17 @@ class _Mode(TorchFunctionMode):
         except TypeError as error:
             raise Unsuitable("it has other arguments") from error
         operator = _operator(call.operator, call.static, self.mapping)
-        devices = {x.device.type for x in call.tensors}
-        if not devices <= set(operator.kernels):
-            raise Unsuitable(f"its tensors are on {', '.join(sorted(devices))}")
-        if any(not (x.is_floating_point() or x.dtype is torch.int64) for x in call.tensors):
-            raise Unsuitable(f"it is of {call.tensors[0].dtype}".replace("torch.", ""))
-        needs = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
-        if needs and operator.gradient is None:
-            raise Unsuitable(f"it needs a gradient, and {call.operator} has none")
+        for x in call.tensors:
+            if x.device.type not in operator.kernels:
+                raise Unsuitable(f"its tensors are on {x.device.type}")
+            if not (x.is_floating_point() or x.dtype is torch.int64):
+                raise Unsuitable(f"it is of {x.dtype}".replace("torch.", ""))
+            if x.requires_grad and operator.gradient is None and torch.is_grad_enabled():
+                raise Unsuitable(f"it needs a gradient, and {call.operator} has none")
+        # A kernel copies what is not contiguous itself, on the slow path of its calls.
+        tensors = [x if x.is_contiguous() else x.contiguous() for x in call.tensors]
         try:
-            result = operator(*call.tensors, **call.scalars)
+            result = operator(*tensors, **call.scalars)
         except SepTranError as error:
             raise Unsuitable(error.message) from error
         self.report.replaced[name, call.operator] += 1
