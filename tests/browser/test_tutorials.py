@@ -28,6 +28,7 @@ VIEWS = {
     "25_cpu_microkernels": set(),
     "30_write_a_pass": {"sep-explorer"},
     "31_add_an_instruction": {"sep-timeline"},
+    "40_a_real_model": set(),
 }  # fmt: skip
 """The kinds of live views in each tutorial."""
 
