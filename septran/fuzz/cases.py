@@ -13,7 +13,17 @@ import numpy as np
 from septran import operators
 from septran.dtypes import is_float, numpy_dtype
 from septran.errors import LogicError, SepTranError
-from septran.fuzz import counts, edits, gathers, nested_products, nests, programs, scans, slices
+from septran.fuzz import (
+    counts,
+    edits,
+    gathers,
+    nested_products,
+    nests,
+    programs,
+    scans,
+    sections,
+    slices,
+)
 from septran.fuzz.choices import Choices, Trace
 from septran.fuzz.programs import EXTENTS, Input, RandomLogic
 from septran.fuzz.renaming import renamed
@@ -30,7 +40,7 @@ FAMILIES = (
     programs.rows, programs.elementwise, programs.products, programs.chains, programs.moves,
     nests.grams, nests.scans, nests.statistics, nests.pairs, slices.slices, slices.windows,
     gathers.gathers, scans.prefixes, scans.parts, scans.scatters,
-    nested_products.nested_products, counts.counts,
+    nested_products.nested_products, counts.counts, sections.sections,
 )  # fmt: skip
 _FREE: Mapping[str, tuple[str, ...]] = {
     "attention": ("M", "N"), "attention_bias": ("M", "N"), "attention_decode": ("N",),

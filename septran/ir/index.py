@@ -134,10 +134,19 @@ class Index:
                 yield atom
 
     def at_most(self) -> Index:
-        """The index with each element of a tensor as great as it may be, for estimates."""
+        """The most that the index can be, whatever the elements of tensors are, for estimates."""
         if not any(not isinstance(atom, Var) for atom, _ in self.terms):
             return self
-        return self.substitute({e: e.extent - 1 for e in self.elements()})
+        return _at_end(self, most=True)
+
+    def estimate(self) -> Index:
+        """The index for estimates: elements as great as can be, the first of sections all of it."""
+        own = dict.fromkeys(self.elements())
+        if len(own) < 2:
+            return self.at_most()
+        tops = {e: Index((), e.extent - 1) for e in own}
+        ends = {e: minimum(sum(e.at, Index()) * top.constant, top) for e, top in tops.items()}
+        return self.substitute(ends).at_most()
 
     def coefficient(self, var: Var) -> int:
         """Return the coefficient of `var` itself (not of divisions or minima that contain it)."""
@@ -282,6 +291,29 @@ def _substitute(atom: Atom, values: Mapping[Any, IndexLike]) -> Index:
         case Element():
             at = tuple(c.substitute(values) for c in atom.at)
             return Index(((replace(atom, at=at), 1),))
+
+
+def _at_end(index: Index, *, most: bool) -> Index:
+    """`index` with each element at the end that makes it as great, or as little, as it can be."""
+    total = Index((), index.constant)
+    for atom, factor in index.terms:
+        total = total + _atom_at_end(atom, most=most == (factor > 0)) * factor
+    return total
+
+
+def _atom_at_end(atom: Atom, *, most: bool) -> Index:
+    match atom:
+        case Element(extent=extent):
+            return Index((), extent - 1 if most else 0)
+        case FloorDiv(value, divisor):
+            return _at_end(value, most=most) // divisor
+        case Mod(value, divisor) if any(value.elements()):
+            return Index((), divisor - 1 if most else 0)
+        case Min(operands):
+            return minimum(*(_at_end(o, most=most) for o in operands))
+        case Max(operands):
+            return maximum(*(_at_end(o, most=most) for o in operands))
+    return Index(((atom, 1),))
 
 
 def _evaluate(atom: Atom, values: Mapping[Var, int]) -> int:

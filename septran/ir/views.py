@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from septran.ir.atoms import Element
-from septran.ir.index import Index, IndexLike, Var, axis, minimum
+from septran.ir.index import Index, IndexLike, Var, axis, is_axis, minimum
 
 V = TypeVar("V", bound="View")
 
@@ -124,8 +124,19 @@ class View:
 
     def elements(self) -> tuple[Element, ...]:
         """The elements of tensors that it is computed from, those of coordinates first."""
-        parts = (*self.index, *self.valid)
-        return tuple(dict.fromkeys(e for part in parts if part.terms for e in part.elements()))
+        return _elements((*self.index, *self.valid))
+
+    def chosen(self) -> tuple[Element, ...]:
+        """The elements that say where it is, without those that say how much of it exists."""
+        return _elements(self.index)
+
+    def scattered(self) -> bool:
+        """Whether an element chooses rows, one by one or one alone; a slice of them is in order."""
+        own = [axis(n) for n in range(self.rank)]
+        return any(is_axis(v) for e in self.chosen() for c in e.at for v in c.variables()) or any(
+            any(entry.elements()) and not any(entry.coefficient(a) == 1 for a in own)
+            for entry in self.index
+        )
 
     def strides(self) -> tuple[dict[int, int], ...] | None:
         """Return, for each tensor axis, the coefficient of every view axis; None if not affine."""
@@ -141,6 +152,10 @@ class View:
     def __str__(self) -> str:
         parts = ", ".join(_entry(self, n) for n in range(len(self.index)))
         return f"{self.tensor}[{parts}]{transposition_text(self)}"
+
+
+def _elements(parts: tuple[Index, ...]) -> tuple[Element, ...]:
+    return tuple(dict.fromkeys(e for part in parts if part.terms for e in part.elements()))
 
 
 def _clip(extent: int, remaining: Index) -> Index:

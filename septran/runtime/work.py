@@ -78,7 +78,7 @@ def _statements(
     for statement in body:
         match statement:
             case Loop():
-                most = (extent.at_most() for extent in statement.extents)
+                most = (extent.estimate() for extent in statement.extents)
                 inner = tuple(zip(statement.variables, most, strict=True))
                 yield from _statements(statement.body, loops + inner)
             case Launch():
@@ -122,6 +122,7 @@ def _product(extents: list[Any]) -> Any:
 
 def _total(loops: Loops, extents: list[tuple[Index, ...]], count: Any) -> int:
     """Return the sum of ``count(extents)`` over all iterations of `loops`."""
+    extents = [tuple(e.estimate() for e in axes) for axes in extents]
     # Loops that neither the extents nor other loops depend on are multiplied; only the others are
     # enumerated, as arrays.
     needed = {v for axes in extents for e in axes for v in e.variables()}

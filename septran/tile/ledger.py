@@ -225,15 +225,16 @@ def tally(
     has the greatest extents that `valid` can have.
     """
     steps = steps or (1,) * len(shape)
+    valid = tuple(extent.estimate() for extent in valid)
     needed = {v for extent in valid for v in extent.variables()}
     for loop in reversed(loops):  # a ragged loop brings in the indices of its extent
-        if loop.variable in needed or not loop.extent.at_most().is_constant:
+        if loop.variable in needed or not loop.extent.estimate().is_constant:
             needed |= {loop.variable, *loop.extent.variables()}
     known = ranges_of(loops)
     # Only loops whose index some extent needs are enumerated; the others multiply the result.
     ragged = [loop for loop in loops if loop.variable in needed]
     plain = math.prod(
-        max(0, x.extent.at_most().constant) for x in loops if x.variable not in needed
+        max(0, x.extent.estimate().constant) for x in loops if x.variable not in needed
     )
     if math.prod(known[x.variable][1] + 1 for x in ragged) > _GRID:
         whole = math.prod(-(-n // step) for n, step in zip(shape, steps, strict=True))
@@ -254,7 +255,7 @@ def _counted(
     # The grid is as large as the greatest extents; iterations that a ragged loop leaves out count
     # nothing.
     for loop in loops:
-        runs = runs * (values[loop.variable] < evaluate_index(loop.extent.at_most(), values))
+        runs = runs * (values[loop.variable] < evaluate_index(loop.extent.estimate(), values))
     sizes: Any = runs
     for extent, step in zip(valid, steps, strict=True):
         sizes = sizes * (-(-np.maximum(0, evaluate_index(extent, values)) // step))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from septran.ir.atoms import Element, table_of
 from septran.ir.gather import evaluate
 from septran.ir.index import Index, Var, axis, ceil_div, is_axis, maximum, minimum
 
@@ -139,3 +141,18 @@ def test_variables_are_found_wherever_they_are():
     assert (index + Index.of(VI) * 7).coefficient(VI) == 7
     assert is_axis(axis(0))
     assert not is_axis(VI)
+
+
+def test_the_most_of_an_index_is_over_all_elements():
+    n, m = (Index(((Element("n", (Index.of(at),), 7), 1),)) for at in (0, 1))
+    i = Index.of(VI)
+    for index in (
+        n - m, 5 - n, ceil_div(n - m, 4), maximum(0, minimum(i - 3, n) - m), 2 * i - 3 * (n % 4),
+        minimum(n, 4) - maximum(m, i - 8), i + 1,
+    ):  # fmt: skip
+        for at in (2, 9):
+            found = [
+                evaluate(index, {VI: at, table_of("n"): np.array(given)})
+                for given in itertools.product(range(7), repeat=2)
+            ]
+            assert max(found) <= index.at_most().evaluate({VI: at}) <= max(found) + 2, str(index)

@@ -8,6 +8,7 @@ import pytest
 import septran
 from septran import task
 from septran.task.errors import CountRangeError
+from septran.tuning.model import predict
 
 MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-a100", "nvidia-h200")
 
@@ -315,3 +316,94 @@ def test_what_is_skipped_leaves_what_was_written_before(machine):
     given = kernel.sample() | {"mask": np.array([0, 1, 0, 1], "int32")}
     check = kernel.check(*given.values())
     assert check.right, str(check)
+
+
+@task.define
+def product(C, A, B):
+    """C = A @ B, block by block of what is summed."""
+    Ap, Bp = task.partition(A, shape=(A.shape[0], 32)), task.partition(B, shape=(32, B.shape[1]))
+    acc = task.zeros(C.shape, task.float32, name="acc")
+    for k in task.sequential_range(Ap.shape[1]):
+        task.launch(tile, acc, Ap[0, k], Bp[k, 0])
+    task.launch(store, C, acc)
+
+
+@task.define
+def section_block(C, A, B, ends):
+    """The product over one section."""
+    low, high = (task.count(ends[n], most=A.shape[1]) for n in (0, 1))
+    task.launch(product, C, A[:, low:high], B[low:high])
+
+
+@task.define
+def section_products(
+    C: task.Tensor["E", "M", "N"],
+    A: task.Tensor["M", "T"],
+    B: task.Tensor["T", "N"],
+    ends: task.Tensor["E", 2],
+):
+    """For each section of what is summed a product of its own."""
+    Cp = task.partition(C, shape=(1, 32, 32))
+    Ap, Bp = (task.partition(A, shape=(32, A.shape[1])), task.partition(B, shape=(B.shape[0], 32)))
+    for e, i, j in task.parallel_range(*Cp.shape):
+        task.launch(section_block, Cp[e, i, j][0], Ap[i, 0], Bp[0, j], ends[e])
+
+
+ENDS = np.array([[0, 0], [0, 37], [37, 100], [109, 150]])
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_products_sum_over_sections_and_nothing_behind_them(machine, dtype):
+    sizes = {"E": 4, "M": 40, "N": 48, "T": 150}
+    dtypes = dict.fromkeys("CAB", dtype) | {"ends": "int32"}
+    gpu = machine.startswith("nvidia")
+    kernel = septran.compile(section_products, machine, shapes=sizes, dtypes=dtypes, emulate=gpu)
+    given = dict(kernel.sample()) | {"ends": ENDS.astype("int32")}
+    # No number of these is read, not even to be multiplied by zero.
+    given["A"][:, 100:109] = given["B"][100:109] = np.nan
+    check = kernel.check(*given.values())
+    assert check.right, str(check)
+
+
+@task.define(leaf=True)
+def weighted(Y, X):
+    """Rows, and the greatest of each column among them."""
+    Y[:, :] = X * 2 + task.max(X, axis=0)[None, :]
+
+
+@task.define
+def section_rows(Y: task.Tensor["M", "D"], X: task.Tensor["M", "D"], ends: task.Tensor["E", 2]):
+    """Rows of sections, one after another, also where they lie over each other."""
+    task.fill(Y, 0)
+    for e in task.sequential_range(ends.shape[0]):
+        low, high = (task.count(ends[e, n], most=X.shape[0]) for n in (0, 1))
+        Yp, Xp = (task.partition(t[low:high], shape=(8, t.shape[1])) for t in (Y, X))
+        for i in task.parallel_range(Yp.shape[0]):
+            task.launch(weighted, Yp[i, 0], Xp[i, 0])
+
+
+@pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim", "npu-cube"])
+def test_later_sections_write_over_earlier_ones(machine):
+    sizes, dtypes = {"M": 40, "D": 24, "E": 4}, dict.fromkeys("YX", "float32") | {"ends": "int64"}
+    kernel = septran.compile(section_rows, machine, shapes=sizes, dtypes=dtypes)
+    for ends in ([[0, 13], [13, 13], [10, 40], [39, 2]], [[5, 40], [0, 8], [20, 21], [0, 0]]):
+        given = kernel.sample() | {"ends": np.array(ends)}
+        check = kernel.check(*given.values())
+        assert check.right, str(check)
+
+
+@pytest.mark.parametrize("machine", ["cpu-x86", "nvidia-h200"])
+def test_estimates_suppose_that_the_first_section_is_all(machine):
+    sizes = {"E": 4, "M": 64, "N": 64, "T": 128}
+    dtypes = dict.fromkeys("CAB", "float32") | {"ends": "int32"}
+    stages = septran.produce_stages(section_products, machine, shapes=sizes, dtypes=dtypes)
+    operations = predict(stages.tile_program).operations
+    assert 2 * 64 * 64 * 128 <= operations < 3 * 64 * 64 * 128
+
+
+def test_a_page_table_is_supposed_where_a_gpu_is_predicted():
+    sizes = {"B": 4, "H": 4, "G": 2, "D": 16, "P": 16, "S": 8, "L": 4}
+    dtypes = dict.fromkeys("QKV", "float32")
+    stages = septran.produce_stages("paged_attention", "nvidia-a100", shapes=sizes, dtypes=dtypes)
+    assert predict(stages.tile_program).seconds > 0

@@ -10,6 +10,7 @@ from septran.task.errors import (
     CountRangeError,
     IndexingError,
     IndirectIndexError,
+    RaceError,
     SymbolicValueError,
 )
 
@@ -84,21 +85,70 @@ def test_what_cannot_count_is_refused_in_words():
     refused(lambda X, n: task.count(n[0], most=6), IndirectIndexError, "n is float32", floats)
 
 
-def test_a_count_is_for_sequential_loops_alone():
+def test_a_count_is_no_index():
     @task.define
-    def sliced(Y: task.Tensor["D"], X: task.Tensor["L", "D"], n: task.Tensor["B"]):
+    def indexed(Y: task.Tensor["D"], X: task.Tensor["L", "D"], n: task.Tensor["B"]):
         task.launch(add, Y, X[task.count(n[0], most=5)])
 
-    @task.define
-    def parallel(Y: task.Tensor["L", "D"], X: task.Tensor["L", "D"], n: task.Tensor["B"]):
-        for i in task.parallel_range(task.count(n[0], most=6)):
-            task.launch(add, Y[i], X[i])
+    with pytest.raises(IndexingError, match="for loops, the ends of slices and") as caught:
+        task.trace(indexed, SHAPES, KINDS)
+    assert "x[n[b]]" in caught.value.hint
 
-    with pytest.raises(IndexingError, match=r"for task\.sequential_range and") as caught:
-        task.trace(sliced, SHAPES, KINDS)
-    assert "task.where" in caught.value.hint
-    with pytest.raises(IndexingError, match="no extent of a parallel loop"):
-        task.trace(parallel, {**SHAPES, "Y": (6, 4)}, KINDS)
+
+@task.define
+def doubled(
+    Y: task.InOut["L", "D"], X: task.Tensor["L", "D"], n: task.Tensor["B"], *, low: task.static = 1
+):
+    """Y = 2 X in the rows from n[0] to n[1], or from the first one on."""
+    ends = [task.count(n[b], most=X.shape[0]) for b in (0, 1)]
+    y, x = (t[ends[0] : ends[1]] if low else t[: ends[1]] for t in (Y, X))
+    yp, xp = (task.partition(t, shape=(4, t.shape[1])) for t in (y, x))
+    for i in task.parallel_range(yp.shape[0]):
+        task.launch(twice, yp[i, 0], xp[i, 0])
+
+
+@task.define(leaf=True)
+def twice(Y, X):
+    """Y = 2 X."""
+    Y[:, :] = X * 2
+
+
+@pytest.mark.parametrize("ends", [(0, 6), (1, 6), (2, 3), (4, 4), (5, 2)])
+@pytest.mark.parametrize("low", [0, 1])
+def test_a_slice_is_from_one_count_to_another(ends, low):
+    tree = task.trace(doubled, {**SHAPES, "Y": (6, 4)}, KINDS, static={"low": low})
+    found = task.run_tree(tree, {"X": X, "Y": np.zeros_like(X), "n": np.array(ends)})["Y"]
+    there = slice(ends[0] if low else 0, ends[1])
+    assert np.array_equal(found[there], 2 * X[there])
+    assert np.count_nonzero(found) == np.count_nonzero(X[there])
+
+
+def test_a_slice_leaves_its_tensor_at_neither_end():
+    def refused(low, high):
+        @task.define
+        def logic(Y: task.Tensor["D"], X: task.Tensor["L", "D"], n: task.Tensor["B"]):
+            task.fill(Y, 0)
+            part = X[low(task.count(n[0], most=9)) : high(task.count(n[1], most=9))]
+            for p in task.sequential_range(part.shape[0]):
+                task.launch(add, Y, part[p])
+
+        with pytest.raises(IndexingError, match="may reach from") as caught:
+            task.trace(logic, SHAPES, KINDS)
+        return caught.value.hint
+
+    assert "task.greatest(a, 0)" in refused(lambda n: n - 1, lambda n: task.least(n, 6))
+    assert "task.least" in refused(lambda n: n, lambda n: n)
+
+
+def test_parallel_iterations_do_not_write_sections():
+    @task.define
+    def logic(Y: task.Tensor["L", "D"], X: task.Tensor["L", "D"], n: task.Tensor["B"]):
+        for b in task.parallel_range(n.shape[0] - 1):
+            low, high = (task.count(n[b + e], most=6) for e in (0, 1))
+            task.launch(twice, Y[low:high], X[low:high])
+
+    with pytest.raises(RaceError, match="may write the same elements of Y"):
+        task.trace(logic, {**SHAPES, "Y": (6, 4), "n": (3,)}, KINDS)
 
 
 def test_counts_are_neither_computed_nor_written_in_the_kernel():

@@ -232,7 +232,7 @@ def steps(Y, X):
 @task.define
 def open_slice(Y, X):
     for i in task.sequential_range(4):
-        X[i:]  # here
+        X[i - 1 :]  # here
 
 
 @task.define

@@ -150,7 +150,8 @@ def _enumerated_apart(loop: Loop, first: _Use, second: _Use, known: Mapping[Var,
         for v in e.variables()
         if not is_axis(v) and v not in loop.variables and v not in dict(u.inner)
     }
-    if outer or any(not e.is_constant for e in loop.extents):
+    chosen = any(u.access.view.chosen() for u in (first, second))  # by integers nobody knows yet
+    if outer or chosen or any(not e.is_constant for e in loop.extents):
         return False
     writers: dict[tuple[int, ...], tuple[int, ...]] = {}
     # A use that is compared with itself is enumerated once.
@@ -184,7 +185,10 @@ def _touched(
 
 
 def _bounded(view: View, values: Mapping[Var, int]) -> View:
-    """Return the view with nominal extents where the valid ones depend on loops further out."""
+    """Return the view with nominal extents where the valid ones depend on more than `values`."""
     pairs = zip(view.valid, view.shape, strict=True)
-    valid = tuple(v if v.variables() <= values.keys() else Index.of(n) for v, n in pairs)
+    valid = tuple(
+        v if v.variables() <= values.keys() and not any(v.elements()) else Index.of(n)
+        for v, n in pairs
+    )
     return replace(view, valid=valid)

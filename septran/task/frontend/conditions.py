@@ -18,7 +18,7 @@ from septran.task.trace.tracing import Frame, current
 
 
 def count(element: Tile, most: Any) -> Any:
-    """A number of iterations for `sequential_range` that a tensor of integers says: ``n[b]``.
+    """How many there are, as a tensor of integers says: ``n[b]``, for loops and ends of slices.
 
     It is from 0 to `most`, and takes +, - and // by integers and by other counts, as in
     ``task.cdiv(task.count(length[b], most=L * S), S)``. Another number is an error in the reference

@@ -186,12 +186,6 @@ def _loop(extents: tuple[Any, ...], parallel: bool) -> Iterations:
     single = len(extents) == 1 and not isinstance(extents[0], tuple | list)
     if len(extents) == 1 and isinstance(extents[0], tuple | list):
         extents = tuple(extents[0])
-    if parallel and any(isinstance(e, symbols.Count) for e in extents):
-        raise IndexingError(
-            "a count that a tensor says is no extent of a parallel loop", _here(),
-            hint="loop over as many as there may be, and inside of it over "
-            "task.sequential_range(task.count(..)), or mask in a leaf what is beyond",
-        )  # fmt: skip
     return Iterations(_once(frame, tuple(map(_extent, extents)), parallel, single, _here()))
 
 

@@ -109,7 +109,8 @@ def check_indirect(root: TaskNode) -> dict[str, int]:
             # One tensor may index several others: the shortest one decides.
             most = tables.get(element.tensor, element.extent)
             tables[element.tensor] = min(most, element.extent)
-        for name in sorted({e.tensor for e in elements} | {homes.get(view.tensor, "")}):
+        of = {homes.get(view.tensor, "")} if view.chosen() else set()
+        for name in sorted({e.tensor for e in elements} | of):
             # Parts that are joined to chosen rows are what `reduce_into` alone writes so.
             index = name in {e.tensor for e in elements}
             if name in written and (index or not writes):

@@ -214,7 +214,7 @@ class Extent(Symbol):
 
 
 class Count(Symbol):
-    """A number of iterations that a tensor of integers says, or what integers make of it."""
+    """How many there are, as a tensor of integers says, or what integers make of it."""
 
     __slots__ = ()
 
@@ -236,10 +236,10 @@ class Count(Symbol):
     def elsewhere(self) -> IndexingError:
         """The error for a use that is no extent of a sequential loop."""
         return IndexingError(
-            f"{self.index} is a count, and for task.sequential_range and task.when alone",
+            f"{self.index} is a count, and for loops, the ends of slices and task.when alone",
             Location.of_caller(),
-            hint="in place of a slice by it, loop so often over blocks, pass the tensor to the "
-            "leaf and mask there: task.where(task.index(x, 0) < length[:, None], ..)",
+            hint="one row is chosen by the tensor itself: x[n[b]]; in a leaf, pass the tensor and "
+            "mask there: task.where(task.index(x, 0) < length[:, None], ..)",
         )
 
 

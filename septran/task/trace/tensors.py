@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from septran.ir import expressions as ex
 from septran.ir.bounds import greatest, least
-from septran.ir.index import Index, IndexLike, Range, Var, axis, ceil_div, minimum
+from septran.ir.index import Index, IndexLike, Range, Var, axis, ceil_div, maximum, minimum
 from septran.ir.views import View
 from septran.location import Location
 from septran.task.errors import (
@@ -23,6 +23,7 @@ from septran.task.frontend.python_errors import unknown_attribute
 from septran.task.trace.expansion import is_full
 from septran.task.trace.indirect import element_of, gathered
 from septran.task.trace.symbols import (
+    Count,
     Expression,
     apply,
     as_index,
@@ -418,10 +419,7 @@ def _range(view: View, n: int, item: slice, frame: Frame) -> View:
     if not length.is_constant and start == Index():
         return _beginning(view, n, stop, frame)
     if not length.is_constant:
-        raise IndexingError(
-            f"the length of slice {start}:{stop} is not a constant", Location.of_caller(),
-            hint="write x[a : a + n] with an integer n",
-        )  # fmt: skip
+        return _section(view, n, start, stop, frame)
     too_long = start.is_constant and start.constant + length.constant > view.shape[n]
     low = least(start, frame.ranges, frame.tracer.extents)
     outside = length.constant < 0 or low < 0 or too_long
@@ -450,11 +448,34 @@ def _beginning(view: View, n: int, stop: Index, frame: Frame) -> View:
     return replace(view, valid=valid)
 
 
+def _section(view: View, n: int, start: Index, stop: Index, frame: Frame) -> View:
+    """Return what is from `start` to `stop`, both of which may vary, as a ragged view.
+
+    There is nothing where the end is before the beginning.
+    """
+    ranges, extents = frame.ranges, frame.tracer.extents
+    low, high = least(start, ranges, extents), greatest(stop, ranges, extents)
+    if (low < 0 or high > view.shape[n]) and not frame.tracer.drafting:
+        raise IndexingError(
+            f"slice {start}:{stop} along axis {n} of {view.tensor} may reach from {low} to {high}, "
+            f"outside of 0..{view.shape[n]}",
+            Location.of_caller(),
+            hint="write x[task.greatest(a, 0) : task.least(b, x.shape[0])]",
+        )
+    length = maximum(0, minimum(stop, view.valid[n]) - start).simplify(ranges)
+    offsets: list[IndexLike] = [0] * view.rank
+    offsets[n] = start
+    extent = max(0, min(view.shape[n], greatest(stop - start, ranges, extents)))
+    cut = view.block(tuple(offsets), (*view.shape[:n], extent, *view.shape[n + 1 :]))
+    valid = (*cut.valid[:n], minimum(extent, length), *cut.valid[n + 1 :])
+    return replace(cut, valid=valid)
+
+
 def _bound(view: View, n: int, given: Any, default: Index) -> Index:
     """Return one end of a slice; negative ones count from the end."""
     if given is None:
         return default
-    at = as_index(given)
+    at = given.index if isinstance(given, Count) else as_index(given)
     return view.valid[n] + at if at.is_constant and at.constant < 0 else at
 
 

@@ -186,7 +186,7 @@ class Frame:
             raise ReadOnlyError(
                 f"a padded window of {tile.name} cannot be written", Location.of_caller()
             )
-        if tile.view.elements() and not self.joining:
+        if tile.view.scattered() and not self.joining:
             raise ReadOnlyError(
                 f"{tile.name} is written through an index", Location.of_caller(),
                 hint="two elements may name one row, and which of them comes last is open. Gather "

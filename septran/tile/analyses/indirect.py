@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from septran.ir import expressions as ex
 from septran.ir.atoms import Element
-from septran.ir.index import Index, axis
+from septran.ir.index import Index, axis, minimum
 from septran.ir.views import View
 from septran.tile.analyses.loops import walk
 from septran.tile.nodes import (
@@ -38,39 +38,41 @@ def counted(program: TileProgram) -> tuple[TileProgram, ...]:
     """Programs without counts from tensors that stand for those with any.
 
     Each loop turns never, once, twice, as often as it may, and as often as differs from one
-    iteration of the loops around it to the next.
+    iteration of the loops around it to the next. Where two counts are the ends of a section,
+    sections are long ones and empty ones, too.
     """
-    extents = [node.extent for node in nodes(program.body) if isinstance(node, For)]
-    counts = {(e.tensor, e.extent) for extent in extents for e in extent.elements()}
+    counts = _counts(program)
     if not counts:
         return (program,)
     tops = {min(n, extent - 1) for _, extent in counts for n in (0, 1, 2, extent - 1)}
+    patterns = [_constant(n) for n in sorted(tops)] + [_uneven]
+    if _has_sections(program):
+        patterns += [_rising(1), _rising(3)]
 
-    def stands(element: Element, at: Index, trips: int | None) -> Index | None:
-        if (element.tensor, element.extent) not in counts:
-            return None
-        if trips is None:
-            return (at + 1) % element.extent
-        return Index.of(min(trips, element.extent - 1))
+    def with_pattern(pattern: Pattern) -> TileProgram:
+        def stands(element: Element, at: Index) -> Index | None:
+            return pattern(element, at) if (element.tensor, element.extent) in counts else None
 
-    def with_trips(trips: int | None) -> TileProgram:
-        return _standing(program, lambda element, at: stands(element, at, trips))
+        return _standing(program, stands)
 
-    return tuple(map(with_trips, (*sorted(tops), None)))
+    return tuple(map(with_pattern, patterns))
 
 
 def supposed(program: TileProgram) -> TileProgram:
     """The program as it runs if tensors of indices hold the rows in turn, and counts their most.
 
-    For who follows a program without its data: row n chooses row n, modulo how many there are.
+    For who follows a program without its data: row n chooses row n, modulo how many there are, and
+    the first section is all there is.
     """
     if not indirect(program.body):
         return program
-    extents = [node.extent for node in nodes(program.body) if isinstance(node, For)]
-    counts = {e for extent in extents for e in extent.elements()}
+    counts = _counts(program)
+    counting = _rising(1) if _has_sections(program) else None
 
     def stands(element: Element, at: Index) -> Index:
-        return Index.of(element.extent - 1) if element in counts else at % element.extent
+        if (element.tensor, element.extent) not in counts:
+            return at % element.extent
+        return counting(element, at) if counting else Index.of(element.extent - 1)
 
     return _standing(program, stands)
 
@@ -80,6 +82,46 @@ def supposition(program: TileProgram) -> str:
     names = ", ".join(indirect(program.body))
     said = f"supposing that {names} holds 0, 1, 2, ... as rows, and the most as counts"
     return said if names else ""
+
+
+Pattern = Callable[[Element, Index], Index]
+"""What stands for a count, by the sum of where it is."""
+
+
+def _constant(trips: int) -> Pattern:
+    return lambda element, at: Index.of(min(trips, element.extent - 1))
+
+
+def _uneven(element: Element, at: Index) -> Index:
+    return (at + 1) % element.extent
+
+
+def _rising(sections: int) -> Pattern:
+    """Rising numbers that reach the greatest one after so many."""
+
+    def pattern(element: Element, at: Index) -> Index:
+        top = element.extent - 1
+        return minimum(at * -(-top // sections), top)
+
+    return pattern
+
+
+def _counting(program: TileProgram) -> Iterator[Index]:
+    """The numbers of iterations of all loops, and what exists of all regions."""
+    for node in nodes(program.body):
+        if isinstance(node, For):
+            yield node.extent
+        for view in views(node):
+            yield from view.valid
+
+
+def _counts(program: TileProgram) -> set[tuple[str, int]]:
+    """The parameters that say how much there is, with the bounds that they have there."""
+    return {(e.tensor, e.extent) for index in _counting(program) for e in index.elements()}
+
+
+def _has_sections(program: TileProgram) -> bool:
+    return any(len(set(index.elements())) > 1 for index in _counting(program))
 
 
 def _standing(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from septran.dtypes import itemsize
+from septran.dtypes import is_float, itemsize
 from septran.ir.atoms import Atom, FloorDiv, Mod
 from septran.ir.index import Index, axis, ceil_div
 from septran.targets.cpu import simd
@@ -282,8 +282,8 @@ class GroupProduct:
         context, size = self.context, self.dot.size
         if context.divides(size, self.length):
             return
-        # B's last group ends with zeros (copy/groups.py), but zero times what lies in A might be
-        # NaN.
+        # A group ends with zeros in A, and in B, too, as zero times what lies there might be NaN:
+        # B's packed panel ends with zeros (copy/groups.py), but may go on behind what is summed.
         rest = context.variable("rest", self.length - self.whole * size)
         with context.when_any(rest):
 
@@ -291,7 +291,20 @@ class GroupProduct:
                 count = rest.constant if rest.is_constant else rest
                 return self._gathered(tile.row + number, self.whole * size, count)
 
-            self._multiply(shape, rows, lambda n: columns(self.whole, n), group)
+            keep = self._kept(rest, shape.lanes)
+
+            def column(chunk: int) -> Expr:
+                return columns(self.whole, chunk) & keep
+
+            floats = is_float(self.b.storage.dtype)
+            load = column if floats else lambda n: columns(self.whole, n)
+            self._multiply(shape, rows, load, group)
+
+    def _kept(self, count: Index, lanes: int) -> Expr:
+        """The bits of the first elements of each group."""
+        width = 8 * itemsize(self.b.storage.held)
+        ones = simd.constant(1, WORD) << cast(self.context.lower(count * width), WORD)
+        return broadcast(ones - simd.constant(1, WORD), lanes)
 
     def _row_sums(self) -> Any:
         """For each row of A what B's other signs have added, with the opposite sign."""

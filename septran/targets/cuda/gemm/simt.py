@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.dtypes import accumulator_dtype, itemsize
-from septran.ir.index import Index, Var, minimum
+from septran.ir.index import Index, Var, maximum, minimum
 from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.fragment.conversions import stage
@@ -79,8 +79,9 @@ class _Gemm:
         if self.context.indices.surely_below(at, limit):
             return at
         # Threads beyond the edge do the last one once more, and nobody stores that: no condition
-        # around loads.
-        return minimum(at, limit - 1)
+        # around loads. Where there may be none at all, the first place is read.
+        last = minimum(at, limit - 1)
+        return last if self.context.indices.bounds(limit)[0] > 0 else maximum(0, last)
 
     def register(self) -> Index:
         """Return where the accumulator of the current row and column is."""
