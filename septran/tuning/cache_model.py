@@ -25,9 +25,8 @@ from septran.dtypes import accumulator_dtype, itemsize
 from septran.ir import expressions as ex
 from septran.ir.index import Var
 from septran.machine.model import Machine, Memory
+from septran.tile.analyses.cpu_decisions import PARALLEL_WORK, streamed, work_of
 from septran.tile.analyses.loops import most_iterations, ranges, walk
-from septran.tile.analyses.sharing import PARALLEL_WORK, work_of
-from septran.tile.analyses.streaming import streamed
 from septran.tile.ledger import amount, tally
 from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
 from septran.tuning.operations import instruction_of, operations, rate_of

@@ -31,10 +31,9 @@ from septran.targets.index_width import index_dtype
 from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer
 from septran.targets.registry import require_emitters
+from septran.tile.analyses.cpu_decisions import PARALLEL_WORK, streamed, work_of
 from septran.tile.analyses.indirect import indirect
 from septran.tile.analyses.loops import ranges, used, walk
-from septran.tile.analyses.sharing import PARALLEL_WORK, work_of
-from septran.tile.analyses.streaming import streamed
 from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, regions, writes
 
 SLACK_BYTES = 256

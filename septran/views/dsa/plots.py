@@ -23,7 +23,7 @@ WAIT = "#d0d0ca"
 """A lane that is held by a flag."""
 INK = "#1b1b1b"
 _MOST = 4000
-"""Bars a lane that are drawn one by one; of more, neighbours are joined."""
+"""Bars of a lane that are drawn; of more, only every second, third and so on."""
 
 
 def plot_timeline(
@@ -106,7 +106,9 @@ def kinds_of(profile: DsaProfile) -> Any:
     kinds = np.where(np.char.startswith(names, "vec_"), "vector", "").astype("U8")
     kinds[names == "mma"] = "matrix"
     copies = np.char.startswith(names, "dma_")
-    kinds[copies] = np.where(np.char.endswith(edges[copies], f"-> {main}"), "out", "in")
+    # The edge of a copy that writes zeros is the memory that gets them.
+    outwards = (edges == main) | np.char.endswith(edges, f"-> {main}")
+    kinds[copies] = np.where(outwards[copies], "out", "in")
     return kinds
 
 

@@ -12,7 +12,6 @@ from septran.views.pictures import colours
 from septran.views.pictures.html import (
     Markup,
     details,
-    h,
     join,
     mono,
     panel,
@@ -22,6 +21,7 @@ from septran.views.pictures.html import (
     table,
     tag,
 )
+from septran.views.timelines.svg import text_at
 
 if TYPE_CHECKING:
     from septran.targets.dsa.profiles.comparison import ProfileComparison
@@ -157,7 +157,7 @@ def _lane(profile: DsaProfile, core: int, queue: str, top: int, last: int) -> It
     many = len({lane.core for lane in profile.lanes}) > 1
     label = f"core {core} {queue}" if many else queue
     middle = top + LANE / 2
-    yield _text(LEFT - 8, middle + 4, label, "end")
+    yield text_at(LEFT - 8, middle + 4, label, "end")
     mine = (trace["core"] == core) & (trace["queue"] == profile.run.queues.index(queue))
     yield from _bars(waits(trace[mine]), middle - 2, 4, last, "#c8c8c2")
     kinds = kinds_of(profile)
@@ -197,7 +197,7 @@ def _axis(last: int, top: int) -> Iterator[Markup]:
     )  # fmt: skip
     for part in range(5):
         anchor = "start" if part == 0 else "end" if part == 4 else "middle"
-        yield _text(LEFT + WIDTH * part / 4, top + 14, f"{last * part // 4:,}", anchor)
+        yield text_at(LEFT + WIDTH * part / 4, top + 14, f"{last * part // 4:,}", anchor)
 
 
 def _legend(profile: DsaProfile, bottom: int) -> Iterator[Markup]:
@@ -208,12 +208,7 @@ def _legend(profile: DsaProfile, bottom: int) -> Iterator[Markup]:
         if kind not in used:
             continue
         yield tag("rect", x=x, y=bottom - 10, width=10, height=10, fill=hue.line)
-        yield _text(x + 14, bottom, TITLES[kind], "start")
+        yield text_at(x + 14, bottom, TITLES[kind], "start")
         x += 28 + 7 * len(TITLES[kind])
     yield tag("rect", x=x, y=bottom - 7, width=10, height=4, fill="#c8c8c2")
-    yield _text(x + 14, bottom, "waits for a flag", "start")
-
-
-def _text(x: float, y: float, words: str, anchor: str) -> Markup:
-    style = f'font-size="11" fill="{colours.INK}" text-anchor="{anchor}"'
-    return Markup(f'<text x="{x:g}" y="{y:g}" {style}>{h(words)}</text>')
+    yield text_at(x + 14, bottom, "waits for a flag", "start")

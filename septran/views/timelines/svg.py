@@ -31,7 +31,7 @@ def timeline_svg(timeline: Timeline) -> str:
     parts: list[Markup] = [tag("title", timeline.title)]
     for (group, title), top in tops.items():
         name = f"{group} {title}".strip() if many else title
-        parts.append(_text(LEFT - 8, top + LANE / 2 + 4, name, "end"))
+        parts.append(text_at(LEFT - 8, top + LANE / 2 + 4, name, "end"))
     parts += [_bar(r, tops[r.group, r.lane], end) for r in records]
     bottom = TOP + LANE * len(lanes)
     parts += [*_axis(timeline, bottom), *_legend(records, bottom + 34)]
@@ -65,7 +65,7 @@ def _axis(timeline: Timeline, top: int) -> Iterator[Markup]:
     for part in range(5):
         anchor = "start" if part == 0 else "end" if part == 4 else "middle"
         words = f"{timeline.end * part / 4:,.6g}" + (f" {timeline.unit}" if part == 4 else "")
-        yield _text(LEFT + WIDTH * part / 4, top + 14, words, anchor)
+        yield text_at(LEFT + WIDTH * part / 4, top + 14, words, anchor)
 
 
 def _legend(records: tuple[TimelineRecord, ...], bottom: int) -> Iterator[Markup]:
@@ -74,10 +74,11 @@ def _legend(records: tuple[TimelineRecord, ...], bottom: int) -> Iterator[Markup
         if name not in used:
             continue
         yield tag("rect", x=x, y=bottom - 9, width=10, height=10, fill=_kind(name)[1].line)
-        yield _text(x + 14, bottom, kind.title, "start")
+        yield text_at(x + 14, bottom, kind.title, "start")
         x += 30 + 7 * len(kind.title)
 
 
-def _text(x: float, y: float, words: str, anchor: str) -> Markup:
+def text_at(x: float, y: float, words: str, anchor: str) -> Markup:
+    """A text of the picture, in its ink."""
     style = f'font-size="11" fill="{colours.INK}" text-anchor="{anchor}"'
     return Markup(f'<text x="{x:g}" y="{y:g}" {style}>{h(words)}</text>')

@@ -23,7 +23,7 @@ class CommandTexts:
     """One text for each command of a stream; empty for all that an engine does not carry out."""
 
     edge: Array
-    """``GLOBAL -> SPM``."""
+    """``GLOBAL -> SPM``; of zeros the memory that gets them."""
     tensor: Array
     """The caller's tensor at one end, where there is one."""
     channel: Array

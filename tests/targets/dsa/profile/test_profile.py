@@ -16,6 +16,7 @@ from septran.simulator.script import Script
 from septran.targets.dsa.profiles.comparison import NothingToCompareError, compare_profiles
 from septran.targets.dsa.profiles.lanes import shares, unions
 from septran.targets.dsa.profiles.profile import UNKNOWN, DsaProfile
+from septran.views.dsa.plots import kinds_of
 
 STEPS, TILE = 8, 64 * 64 * 4
 MMA_CYCLES = 8 + 4 * 4 * 4 * 16
@@ -74,6 +75,21 @@ def test_a_copy_within_main_memory_counts_twice():
     assert (tensors[0] == 1).all()
     assert profile.edge_bytes == {"GLOBAL -> GLOBAL": 256}
     assert profile.main_memory_bytes == 512
+
+
+def test_zeros_that_are_written_to_main_memory_go_outwards():
+    machine = load_machine("dsa-sim")
+    script = Script()
+    queue = Queues(machine).numbers["dma_out"]
+    script.add(
+        "dma_zero", queue=queue, dst=parameter_address(0), dst_stride=64, rows=4, row_bytes=64
+    )
+    script.add("sync")
+    stream, tensors = script.stream(), [np.ones(256, np.uint8)]
+    profile = DsaProfile("zeros", simulate(machine, stream, tensors), stream, {})
+    assert profile.edge_bytes == {"GLOBAL": 256}
+    assert profile.main_memory_bytes == 256
+    assert kinds_of(profile).tolist() == ["out", ""]
 
 
 def test_rates_are_those_of_the_clock(two_stages):
