@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran.backends import backend_of, with_code
+from septran.dynamic import Dynamic
 from septran.errors import MappingError, SepTranError
 from septran.fitting import fit
 from septran.mapping.effects import unasked
 from septran.mapping.resolve import resolve
-from septran.request import CompileRequest, Logic, Shapes
+from septran.request import CompileRequest, Dynamics, Logic, Shapes
 from septran.runtime.cache import load_or_build
 from septran.runtime.kernel import Kernel
 from septran.runtime.signature import Specialisation
 from septran.runtime.stages import Stages, stage
 from septran.targets.registry import emulator_for, target_for
-from septran.task import trace
 from septran.task.tree import TunableValue
 from septran.tile.pipeline import place
 
@@ -48,7 +48,7 @@ class Compilation(Stages):
     def task_tree(self) -> TaskTree:
         """The task tree: the logic traced for the request's shapes, dtypes, tunables and flags."""
         r = self.request
-        return trace(r.entry, r.shapes, r.dtypes, r.chooser(), r.static)
+        return r.traced({name: least for name, (least, _) in r.dynamic.items()})
 
     @stage
     def mapping(self) -> ResolvedMapping:
@@ -87,11 +87,14 @@ def fitted(request: CompileRequest) -> Compilation:
 
 def compile_request(request: CompileRequest) -> Kernel:
     """Return the kernel of a request, built now if its shapes are given, else at the first call."""
+    dynamic = Dynamic(fitted)
 
     def specialise(
         shapes: MappingOf[str, tuple[int, ...]], dtypes: MappingOf[str, str]
     ) -> Specialisation:
         asked = replace(request, shapes=shapes, dtypes={**request.dtypes, **dtypes})
+        if request.dynamic:
+            return dynamic.specialise(asked)
         return Specialisation.of(fitted(asked))
 
     if request.emulate:
@@ -118,6 +121,7 @@ def compile(  # the verb that users expect
     logic_file: str | Path | None = None,
     mapping_file: str | Path | None = None,
     emulate: bool = False,
+    dynamic: Dynamics = (),
 ) -> Kernel:
     """Join a logic and a mapping into a kernel that is called with torch or NumPy arrays.
 
@@ -137,6 +141,8 @@ def compile(  # the verb that users expect
         mapping_file: The same as `mapping`.
         emulate: Run the generated GPU code on the CPU, thread by thread, on arrays in the
             host's memory: slow, and strict with every mistake of synchronisation.
+        dynamic: Named dimensions whose extents a call tells, with the least and the greatest:
+            ``{"N": (1, 8192)}``, or names alone; one compilation serves all of them. CPUs only.
 
     Raises:
         SepTranError: with file and line of the mistake.
@@ -145,7 +151,7 @@ def compile(  # the verb that users expect
         logic if logic_file is None else logic_file,
         mapping if mapping_file is None else mapping_file,
         machine=machine, shapes=shapes, dtypes=dtypes, tunables=tunables, static=static,
-        passes=passes, emulate=emulate,
+        passes=passes, emulate=emulate, dynamic=dynamic,
     )  # fmt: skip
     return compile_request(request)
 

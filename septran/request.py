@@ -22,22 +22,29 @@ from septran.mapping.loader import load_mapping, mapping_names
 from septran.mapping.mapping import MappingFile
 from septran.mapping.mistakes import NoMappingError
 from septran.runtime.signature import Signature, TensorParam
-from septran.task import Task, complete, find_entry, load_logic, written
+from septran.task import Task, complete, find_entry, load_logic, trace, written
 from septran.task.errors import InferenceError
 from septran.task.frontend.definition import TensorType
 from septran.task.trace.arguments import checked_static
-from septran.task.trace.dims import extent
+from septran.task.trace.dims import NOTHING_DYNAMIC, extent
 from septran.task.tree import ScalarParam, TunableValue
 from septran.tile.user_passes import user_passes
 
 if TYPE_CHECKING:
     from septran.machine.model import Machine
+    from septran.task.tree import TaskTree
     from septran.tile.user_passes import UserPass
 
 Logic = Task | str | Path
 """A task, the name of a library operator, or the path of a logic file."""
 Shapes = MappingOf[str, tuple[int, ...] | int]
 """Extents of tensor parameters by name, or of named dimensions."""
+
+
+SizeRange = tuple[int, int | None]
+"""The least and the greatest extent of a dimension; None where the calls decide."""
+Dynamics = Iterable[str] | MappingOf[str, int | tuple[int, int]]
+"""Names of dimensions that calls decide, with their ranges where they are stated."""
 
 
 class MissingLogicError(CallError):
@@ -56,6 +63,12 @@ class UnsuitableRequestError(CallError):
     """`shapes`, `tunables` or `static` has a value for which nothing can be compiled."""
 
     code = "SEP682"
+
+
+class DynamicRequestError(CallError):
+    """`dynamic` names no dimension, has no range, or the target cannot let calls decide."""
+
+    code = "SEP683"
 
 
 @dataclass(frozen=True)
@@ -80,6 +93,8 @@ class CompileRequest:
     """The caller's own passes, which run among the built-in ones."""
     emulate: bool = False
     """Whether generated GPU code is to run on the CPU."""
+    dynamic: MappingOf[str, SizeRange] = field(default_factory=dict)
+    """The dimensions whose extents a call tells, with the least and the greatest of each."""
 
     @staticmethod
     def of(
@@ -93,14 +108,16 @@ class CompileRequest:
         static: MappingOf[str, Any] | None = None,
         passes: Sequence[UserPass] = (),
         emulate: bool = False,
+        dynamic: Dynamics = (),
     ) -> CompileRequest:
         """Check the arguments of `septran.compile` and return the request; raises SepTranError."""
         entry, plan = load_pair(logic, mapping, machine)
         own = user_passes(passes)
         flags = checked_static(entry, table("static", static))
+        sizes = _dynamic(entry, plan, dynamic, flags)
         return CompileRequest(
             entry, plan, None if shapes is None else extents(entry, shapes, flags),
-            _dtypes(entry, dtypes), table("tunables", tunables), flags, own, emulate,
+            _dtypes(entry, dtypes), table("tunables", tunables), flags, own, emulate, sizes,
         )  # fmt: skip
 
     @property
@@ -149,6 +166,14 @@ class CompleteRequest(CompileRequest):
 
     shapes: MappingOf[str, tuple[int, ...]]
     """Extents of every tensor."""
+
+    def traced(self, dynamic: MappingOf[str, int] = NOTHING_DYNAMIC) -> TaskTree:
+        """The task tree for the request's shapes, of which those of `dynamic` are the greatest.
+
+        Raises LogicError.
+        """
+        chooser = self.chooser()
+        return trace(self.entry, self.shapes, self.dtypes, chooser, self.static, dynamic=dynamic)
 
 
 def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, MappingFile]:
@@ -229,6 +254,48 @@ def table(name: str, value: Any) -> dict[str, Any]:
     """Return an argument that is a dictionary or None as one; raises UnsuitableRequestError."""
     examples = {"shapes": "{'M': 128}", "tunables": "{'block_M': 64}", "static": "{'flag': True}"}
     return argument_checks.as_mapping(name, value, examples[name], UnsuitableRequestError)
+
+
+def _dynamic(
+    entry: Task, mapping: MappingFile, dynamic: Dynamics, static: MappingOf[str, Any]
+) -> dict[str, SizeRange]:
+    """Return dynamic dimensions with their ranges; raises DynamicRequestError."""
+    if isinstance(dynamic, MappingOf):
+        found = {str(n): _range(str(n), r) for n, r in dynamic.items()}
+    elif isinstance(dynamic, str) or not isinstance(dynamic, Iterable):
+        raise DynamicRequestError(
+            f"dynamic is {dynamic!r}, and names dimensions", hint="write dynamic=['M']"
+        )
+    else:
+        found = {str(n): (1, None) for n in dynamic}
+    kinds = [kind.dims or () for _, kind in entry.specialised(static)]
+    names = {d for dims in kinds for d in dims if isinstance(d, str) and d.isidentifier()}
+    for name in found:
+        if name not in names:
+            raise DynamicRequestError(
+                f"{entry.name} has no dimension {name!r} that a call could tell", entry.location,
+                hint=f"name one that a tensor has as it is: {', '.join(sorted(names)) or 'none'}",
+            )  # fmt: skip
+    if found and mapping.machine.backend != "cpu":
+        raise DynamicRequestError(
+            f"{mapping.machine.name} has no extents that calls decide: only CPUs have",
+            mapping.machine.location,
+            hint="leave out dynamic: the kernel is then compiled for each length, and cached; "
+            "or pad to a few lengths",
+        )
+    return found
+
+
+def _range(name: str, given: Any) -> SizeRange:
+    """Return a stated range of a dimension, 1 to a number or both ends."""
+    ends = tuple(given) if isinstance(given, tuple | list) else (1, given)
+    whole = len(ends) == 2 and all(isinstance(e, int) and not isinstance(e, bool) for e in ends)
+    if not whole or not 1 <= ends[0] <= ends[1]:
+        raise DynamicRequestError(
+            f"the range of {name} is {given!r}, and is two integers from 1",
+            hint=f"write dynamic={{{name!r}: (1, 8192)}}",
+        )
+    return ends[0], ends[1]
 
 
 def _whole(name: str, extent: Any) -> int:

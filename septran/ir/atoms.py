@@ -123,6 +123,43 @@ class Element:
         return f"{self.tensor}[{', '.join(map(str, self.at))}]"
 
 
+@dataclass(frozen=True)
+class Size:
+    """A dimension's extent that is known when the kernel is called: ``N`` of any length.
+
+    Every tensor of a call has it alike, so that it is the same wherever it is read.
+    """
+
+    name: str
+    """The named dimension."""
+    least: int
+    most: int
+    """Both inclusive; memory is set aside for `most`."""
+
+    @property
+    def table(self) -> Var:
+        """What `Index.evaluate` finds its value under; without one it is `most`.
+
+        Estimates and analyses without a call thus see a call of the greatest size.
+        """
+        return Var(f"len {self.name}")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Product:
+    """``value * size``, the distance of rows whose length is known when the kernel is called."""
+
+    value: Index
+    """A single atom; `septran.ir.index.product` multiplies sums."""
+    size: Size
+
+    def __str__(self) -> str:
+        return f"{_bracket(self.value)}*{self.size}"
+
+
 def table_of(tensor: str) -> Var:
     """The name under which a tensor of indices is among the values of variables."""
     return Var(f"{tensor}[]")
@@ -133,7 +170,7 @@ def tables(arrays: Mapping[str, Any]) -> dict[Var, Any]:
     return {table_of(name): a for name, a in arrays.items() if a.dtype.kind in "iu"}
 
 
-Atom = Union[Var, FloorDiv, Mod, Min, Max, Element]
+Atom = Union[Var, FloorDiv, Mod, Min, Max, Element, Size, Product]
 
 
 def parts_of(atom: Atom) -> tuple[Index, ...]:
@@ -141,6 +178,8 @@ def parts_of(atom: Atom) -> tuple[Index, ...]:
     match atom:
         case FloorDiv(value) | Mod(value):
             return (value,)
+        case Product(value, size):
+            return (value, _alone(size))
         case Min(operands) | Max(operands):
             return operands
         case Element(at=at):
@@ -155,6 +194,12 @@ def variables_of(atom: Atom) -> Iterator[Var]:
     for part in parts_of(atom):
         for inner, _ in part.terms:
             yield from variables_of(inner)
+
+
+def _alone(size: Size) -> Index:
+    from septran.ir.index import Index  # which imports this module
+
+    return Index(((size, 1),))
 
 
 def _bracket(index: Index) -> str:

@@ -1,12 +1,14 @@
 """Bounds of indices, from the ranges of variables and the extents of loops.
 
-Three rules, each for what the one before cannot see:
+Four rules, each for what the one before cannot see:
 
 1. Each atom lies between its own bounds (interval arithmetic): ``8*i + j``.
 2. A sum with a minimum is the least of the sums with its operands, so that an index and what
    clips it are seen together: ``8*i + min(8, 20 - 8*i)`` is at most 20, whatever ``i`` is.
 3. A loop's index stays below the extent of its loop, which may depend on loops around it: in
    ``for i in range(4): for k in range(i + 1)`` the least ``i - k`` is 0, not -3.
+4. A multiple of a quotient by its own divisor is the dividend without its remainder, so that the
+   last tile of ``N`` is seen to hold something: ``N - 8*((N + 7)//8)`` is at least -7.
 """
 
 from __future__ import annotations
@@ -15,7 +17,19 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from septran.ir.atoms import Atom, Element, FloorDiv, Max, Min, Mod, Var, parts_of, variables_of
+from septran.ir.atoms import (
+    Atom,
+    Element,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Product,
+    Size,
+    Var,
+    parts_of,
+    variables_of,
+)
 
 if TYPE_CHECKING:
     from septran.ir.index import Index
@@ -71,7 +85,19 @@ def least(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> int:
     for variable in _falling(index, extents):
         factor, rest = index.coefficient(variable), index.without(variable)
         return max(found, least(rest + (extents[variable] - 1) * factor, ranges, extents))
+    for atom, factor in index.terms:
+        if isinstance(atom, FloorDiv) and factor % atom.divisor == 0:
+            rest = index.without(atom)
+            if _free(atom.value).isdisjoint(_free(rest)):
+                continue
+            whole = atom.value - atom.value % atom.divisor
+            return max(found, least(rest + whole * (factor // atom.divisor), ranges, extents))
     return found
+
+
+def _free(index: Index) -> frozenset[Var | Size]:
+    """The variables and sizes of an index."""
+    return index.variables() | frozenset(index.sizes())
 
 
 def loop_range(extent: Index, ranges: Ranges) -> Range:
@@ -132,6 +158,12 @@ def _atom(atom: Atom, ranges: Ranges, extents: Extents) -> Range:
             return max(e[0] for e in ends), max(e[1] for e in ends)
         case Element(extent=extent):
             return 0, max(0, extent - 1)
+        case Size(least=low, most=high):
+            return low, high
+        case Product(value, size):
+            low, high = bounds(value, ranges, extents)
+            corners = [end * n for end in (low, high) for n in (size.least, size.most)]
+            return min(corners), max(corners)
 
 
 def _falling(index: Index, extents: Extents) -> Iterator[Var]:

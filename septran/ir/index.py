@@ -16,7 +16,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Union
 
-from septran.ir.atoms import Atom, Element, FloorDiv, Max, Min, Mod, parts_of, variables_of
+from septran.ir.atoms import (
+    Atom,
+    Element,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Product,
+    Size,
+    parts_of,
+    variables_of,
+)
 from septran.ir.atoms import Var as Var  # part of this module's interface
 from septran.ir.bounds import Range as Range
 from septran.ir.bounds import bounds, bounds_if_known
@@ -133,8 +144,16 @@ class Index:
             if isinstance(atom, Element):
                 yield atom
 
+    def sizes(self) -> Iterator[Size]:
+        """The extents in it that are known when the kernel is called."""
+        for atom, _ in self.terms:
+            for part in parts_of(atom):
+                yield from part.sizes()
+            if isinstance(atom, Size):
+                yield atom
+
     def at_most(self) -> Index:
-        """The most that the index can be, whatever the elements of tensors are, for estimates."""
+        """The most that the index can be, whatever elements of tensors and sizes are, for estimates."""
         if not any(not isinstance(atom, Var) for atom, _ in self.terms):
             return self
         return _at_end(self, most=True)
@@ -156,8 +175,11 @@ class Index:
         """Return the sum without one atom and its coefficient."""
         return Index(tuple(term for term in self.terms if term[0] != atom), self.constant)
 
-    def substitute(self, values: Mapping[Var, IndexLike] | Mapping[Element, IndexLike]) -> Index:
-        """Return the index with variables, or elements, replaced by indices, in normal form."""
+    def substitute(
+        self,
+        values: Mapping[Var, IndexLike] | Mapping[Element, IndexLike] | Mapping[Size, IndexLike],
+    ) -> Index:
+        """The index with variables, elements or sizes replaced by indices, in normal form."""
         if not self.terms:
             return self
         total = Index((), self.constant)
@@ -205,6 +227,59 @@ def maximum(*operands: IndexLike) -> Index:
 def ceil_div(value: IndexLike, divisor: int) -> Index:
     """Return ``ceil(value / divisor)`` as an index, for a positive divisor."""
     return (Index.of(value) + (divisor - 1)) // divisor
+
+
+def product(left: IndexLike, right: IndexLike) -> Index:
+    """Return ``left * right``, of which one may have sizes that are known when a kernel is called.
+
+    Raises ValueError where both have other atoms.
+    """
+    left, right = Index.of(left), Index.of(right)
+    if left.is_constant or right.is_constant:
+        return left * right
+    if not _only_sizes(right):
+        left, right = right, left
+    if not _only_sizes(right):
+        raise ValueError(f"({left}) * ({right}) is not linear")
+    total = left * right.constant
+    for atom, factor in right.terms:
+        total = total + _times(left, atom) * factor
+    return total
+
+
+def _only_sizes(index: Index) -> bool:
+    return all(_parted(atom)[0] is None for atom, _ in index.terms)
+
+
+def _times(index: Index, size: Atom) -> Index:
+    """Return a sum times a size, or times a product of sizes."""
+    total = _product((None, index.constant), size) if index.constant else Index()
+    for term in index.terms:
+        total = total + _product(term, size)
+    return total
+
+
+def _product(term: tuple[Atom | None, int], size: Atom) -> Index:
+    """Return a term times a size: sizes go last and by name, so that equal products are equal."""
+    base, sizes = _parted(term[0])
+    first, *rest = sorted((*sizes, *_parted(size)[1]), key=str)
+    atom: Atom = first
+    for factor in rest if base is None else (first, *rest):
+        atom = Product(Index(((atom if base is None else base, 1),)), factor)
+        base = None
+    return Index(((atom, term[1]),))
+
+
+def _parted(atom: Atom | None) -> tuple[Atom | None, tuple[Size, ...]]:
+    """Return what an atom has beside sizes, None where that is nothing, and the sizes."""
+    match atom:
+        case Size():
+            return None, (atom,)
+        case Product(value, size):
+            base, sizes = _parted(value.terms[0][0])
+            return base, (*sizes, size)
+        case _:
+            return atom, ()
 
 
 AXES = 16
@@ -286,8 +361,12 @@ def _substitute(atom: Atom, values: Mapping[Any, IndexLike]) -> Index:
             return minimum(*(o.substitute(values) for o in operands))
         case Max(operands):
             return maximum(*(o.substitute(values) for o in operands))
-        case Element() if atom in values:
+        case Element() | Size() if atom in values:
             return Index.of(values[atom])
+        case Size():
+            return Index(((atom, 1),))
+        case Product(value, size):
+            return product(value.substitute(values), _substitute(size, values))
         case Element():
             at = tuple(c.substitute(values) for c in atom.at)
             return Index(((replace(atom, at=at), 1),))
@@ -313,6 +392,10 @@ def _atom_at_end(atom: Atom, *, most: bool) -> Index:
             return minimum(*(_at_end(o, most=most) for o in operands))
         case Max(operands):
             return maximum(*(_at_end(o, most=most) for o in operands))
+        case Size():
+            return Index((), atom.most if most else atom.least)
+        case Product(value, size):
+            return _at_end(value, most=most) * (size.most if most else size.least)
     return Index(((atom, 1),))
 
 
@@ -331,6 +414,10 @@ def _evaluate(atom: Atom, values: Mapping[Var, int]) -> int:
         case Element():
             array: Any = values[atom.table]
             return int(atom.look_up(array, [c.evaluate(values) for c in atom.at]))
+        case Size():
+            return values.get(atom.table, atom.most)
+        case Product(value, size):
+            return value.evaluate(values) * _evaluate(size, values)
 
 
 def _simplify(atom: Atom, ranges: Mapping[Var, Range]) -> Index:
@@ -354,6 +441,11 @@ def _simplify(atom: Atom, ranges: Mapping[Var, Range]) -> Index:
         case Element():
             at = tuple(c.simplify(ranges) for c in atom.at)
             return Index(((replace(atom, at=at), 1),))
+        case Size():
+            fixed = atom.least == atom.most
+            return Index((), atom.least) if fixed else Index(((atom, 1),))
+        case Product(value, size):
+            return product(value.simplify(ranges), _simplify(size, ranges))
 
 
 def _quotient(value: Index, divisor: int, ranges: Mapping[Var, Range]) -> int | None:

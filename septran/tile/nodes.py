@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Union
 
+from septran.ir.atoms import Size
 from septran.ir.expressions import Expr
 from septran.ir.index import ZERO, Index, IndexLike, Var
 from septran.ir.views import View
@@ -61,6 +62,16 @@ class Buffer:
     """Loops over whose iterations it keeps its content, though all its uses are inside."""
     own: tuple[Var, ...] = ()
     """Parallel loops inside of which it is made: each iteration has its own."""
+    exists: tuple[Index, ...] = ()
+    """The extents of a caller's tensor where some are known only when the kernel is called.
+
+    `shape` then has the greatest that they may be; empty where they are those of `shape`.
+    """
+
+    @property
+    def extents(self) -> tuple[Index, ...]:
+        """The extents that its rows and planes are apart by."""
+        return self.exists or tuple(map(Index.of, self.shape))
 
     def renamed(self, values: Mapping[Var, IndexLike], unit: Var) -> Buffer:
         """Return the buffer for a loop over `unit` that replaces the loops over `values`."""
@@ -297,6 +308,11 @@ class TileProgram(Stage):
         from septran.tile.printer import to_text  # the printer imports this module
 
         return to_text(self)
+
+    def sizes(self) -> tuple[Size, ...]:
+        """The extents that are known only when the kernel is called, in the parameters' order."""
+        extents = (e for name in self.params for e in self.buffer(name).exists)
+        return tuple(dict.fromkeys(size for extent in extents for size in extent.sizes()))
 
     def request(self, task: str) -> LoopSchedule:
         """The schedule that the mapping requests for the task at a path, else the default."""

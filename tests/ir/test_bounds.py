@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from septran.ir.atoms import Size
 from septran.ir.bounds import (
     alternatives,
     bounds,
@@ -17,7 +18,7 @@ from septran.ir.bounds import (
     loop_range,
     magnitude,
 )
-from septran.ir.index import Index, Var, maximum, minimum
+from septran.ir.index import Index, Var, ceil_div, maximum, minimum, product
 
 VARIABLES = VI, VJ, VK = tuple(Var(n) for n in "ijk")
 I, J, K = map(Index.of, VARIABLES)  # noqa: E741  # indices of loops
@@ -205,3 +206,30 @@ def test_the_magnitude_counts_all_that_an_index_is_computed_from(index, most):
 def test_the_indices_of_which_one_is_the_least():
     found = set(alternatives(minimum(100, I * 128) - K))
     assert found == {100 - K, I * 128 - K}
+
+
+N = Index(((Size("N", 1, 40), 1),))
+
+
+@given(factors, small, st.integers(2, 9), st.integers(-9, 9))
+def test_every_value_for_every_size_is_between_the_bounds(multiples, constant, divisor, factor):
+    a, b, c = multiples
+    index = N * a + (N + b) // divisor * (c * divisor) + minimum(divisor, N - 3) * factor
+    index += product(I, N) + constant
+    low, high = bounds(index, {VI: (0, 2)})
+    for n, i in itertools.product(range(1, 41), range(3)):
+        size = Size("N", 1, 40)
+        assert low <= index.evaluate({size.table: n, VI: i}) <= high
+
+
+def test_the_last_tile_of_any_length_holds_something():
+    # for i in range(ceil(N / 8)): min(8, N - 8*i)
+    left = minimum(8, N - I * 8)
+    loops = {VI: ceil_div(N, 8)}
+    assert least(left, {VI: (0, 4)}, loops) == 1
+    assert greatest(left, {VI: (0, 4)}, loops) == 8
+
+
+def test_a_size_without_a_call_is_as_great_as_it_may_be():
+    assert N.evaluate({}) == 40
+    assert product(N + 1, N).at_most() == Index.of(41 * 40)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from septran.errors import Errors
-from septran.ir.index import Index, Var, axis
+from septran.ir.atoms import Size
+from septran.ir.index import Index, Var, axis, ceil_div, minimum
 from septran.location import Location
 from septran.machine.model import Instruction
 from septran.tile.interpret.channel_state import ProtocolError
@@ -510,3 +511,24 @@ def test_an_output_that_nobody_writes(build, part, tensors):
     s = build.buffer("S", "SPM", (20, 8))
     with pytest.raises(UnwrittenBufferError, match="nothing is ever written to the output Y"):
         verify(build.program("YX", "Y", build.copy(part(s), part(x))))
+
+
+# ---- extents that calls tell
+
+
+@pytest.mark.parametrize(("valid", "right"), [(Index.of(8), False), (None, True)])
+def test_a_tile_beyond_the_end_of_some_length_is_found(build, part, valid, right):
+    """Rows in tiles of 8, of at most 24: only where 8 does not divide them a full tile is wrong."""
+    rows = Index(((Size("M", 1, 24), 1),))
+    extents = (rows, Index.of(8))
+    y, x = (replace(build.buffer(n, "DRAM", (24, 8)), exists=extents) for n in "YX")
+    build.buffers |= {"Y": y, "X": x}
+    left = minimum(8, rows - AT * 8)
+    sides = [part(b, (AT * 8, 0), (8, 8), valid=(valid or left, 8)) for b in (y, x)]
+    loop = build.loop("i", ceil_div(rows, 8), build.move(*sides))
+    program = build.program("YX", "Y", loop)
+    if right:
+        verify(program)
+        return
+    with pytest.raises((OutOfBoundsError, Errors), match="reaches"):
+        verify(program)

@@ -30,6 +30,8 @@ class Storage:
     """Whether it was allocated here, so that a vector may reach past its valid elements."""
     streamed: bool = False
     """Whether it is written past the caches, which it would only flush."""
+    exists: tuple[Index, ...] = ()
+    """Its extents where some are known only when the kernel is called, as `Buffer.exists`."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Access:
     @staticmethod
     def of(storage: Storage, region: Region, ranges: Mapping[Var, Range]) -> Access:
         """The offsets of `region`, simplified by what is known of the loop indices."""
-        flat = flat_offset(region, storage.layout, storage.shape, ranges)
+        flat = flat_offset(region, storage.layout, storage.shape, ranges, storage.exists)
         leaving = tuple(
             region.padded and _leaves(region, entry, extent, ranges)
             for entry, extent in zip(region.index, storage.shape, strict=True)

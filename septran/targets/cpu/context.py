@@ -103,7 +103,9 @@ class Context(WritingScope):
 
 
 def values_of(value: Index, ranges: Mapping[Var, Range]) -> tuple[int, ...] | None:
-    """All values of `value` over `ranges`, ascending; None where there are too many."""
+    """All values of `value` over `ranges`, ascending; None where there are too many, or unknown."""
+    if any(True for _ in value.sizes()):
+        return None
     # An element of the caller's integers may be any that it can be, whatever the others are.
     own = {e: Var(f"element {n}") for n, e in enumerate(dict.fromkeys(value.elements()))}
     ranges = {**ranges, **{v: (0, max(0, e.extent - 1)) for e, v in own.items()}}

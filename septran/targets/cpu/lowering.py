@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tvm import tirx
+from tvm.ir import StringImm
 
 from septran.dtypes import itemsize
 from septran.errors import TargetError
@@ -60,29 +61,53 @@ def lower_program(program: TileProgram, writer: CpuWriter | None = None) -> Any:
     writer = writer or CpuWriter()
     writer.index_dtype = index_dtype(program)
     context = Context(writer, Indices(writer), program.machine, vector_unit(program.machine))
+    declare_sizes(context, program)
     params = [_parameter(context, program, program.buffer(name)) for name in program.params]
     scalars = [tirx.Var(writer.name(s.name), s.dtype) for s in program.scalars]
     # Of all buffers, as some of them never get a storage.
     context.dtypes.update((b.name, b.dtype) for b in program.buffers)
     context.scalars.update(zip((s.name for s in program.scalars), scalars, strict=True))
+    _check_sizes(context, program)
     emit_guards(context, program)
     for name in indirect(program.body):
-        context.indices.tables[name] = context.storages[name].flat, program.buffer(name).shape
+        context.indices.tables[name] = context.storages[name].flat, program.buffer(name).extents
     _Lowering(program, context).run()
     return writer.function(program.name, [*params, *scalars])
+
+
+def declare_sizes(context: Context, program: TileProgram) -> None:
+    """Declare a variable for each extent that is known only when the kernel is called.
+
+    TVM sets it from the shape of the first tensor that has it, and compares the others with it.
+    """
+    for size in program.sizes():
+        variable = tirx.Var(context.writer.name(size.name), context.writer.index_dtype)
+        context.indices.sizes[size] = variable
+
+
+def _check_sizes(context: Context, program: TileProgram) -> None:
+    """Assert that no size is beyond what memory is set aside for, or below what is made use of."""
+    for size in program.sizes():
+        value = context.indices.sizes[size]
+        inside = tirx.all(
+            value >= context.writer.index(size.least), value <= context.writer.index(size.most)
+        )
+        words = StringImm(f"{size} is not in {size.least} to {size.most}")
+        context.writer.emit(tirx.AssertStmt(inside, StringImm("ValueError"), [words]))
 
 
 def _parameter(context: Context, program: TileProgram, buffer: Buffer) -> Any:
     """Declare a parameter in its own shape, and flat beside it for what is generated."""
     name = context.writer.name(buffer.name)
     # Callers' arrays lie anywhere: nothing may be concluded from their addresses.
-    param = tirx.decl_buffer(buffer.shape, buffer.dtype, name, data_alignment=1)
+    shape = [context.lower(extent) for extent in buffer.extents] if buffer.exists else buffer.shape
+    param = tirx.decl_buffer(shape, buffer.dtype, name, data_alignment=1)
     held = held_dtype(buffer.dtype)
     flat = flat_buffer(f"{name}_flat", math.prod(buffer.shape), held, alignment=1)
     context.writer.emit(tirx.DeclBuffer(flat, data=param.data))
     context.storages[buffer.name] = Storage(
         buffer.name, buffer.shape, buffer.dtype, buffer.layout, flat, held,
-        streamed=streamed(program, buffer),
+        streamed=streamed(program, buffer), exists=buffer.exists,
     )  # fmt: skip
     return param
 

@@ -138,8 +138,8 @@ class _Kernel:
         tables = indirect(self.body)
         head = self._parameters(names.union(tables))
         for name in tables:
-            held = context.storages[name]
-            context.indices.tables[name] = held.flat, held.shape
+            flat = context.storages[name].flat
+            context.indices.tables[name] = flat, self.program.buffer(name).extents
         grid = self._decode()
         # Before `prepare`, which reserves the mbarriers behind the last tile of the plan.
         self._place_shared(names)

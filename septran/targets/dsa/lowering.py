@@ -112,7 +112,7 @@ def _table(context: Context, buffer: Buffer) -> Any:
     """A tensor of indices, as the control program reads it."""
     size = math.prod(buffer.shape)
     param = flat_buffer(context.writer.name(buffer.name), size, buffer.dtype, alignment=1)
-    context.indices.tables[buffer.name] = param, buffer.shape
+    context.indices.tables[buffer.name] = param, buffer.extents
     return param
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -14,9 +14,9 @@ import numpy as np
 from tvm import tirx
 
 from septran.dtypes import itemsize
-from septran.ir.atoms import Atom, Element, FloorDiv, Max, Min, Mod
+from septran.ir.atoms import Atom, Element, FloorDiv, Max, Min, Mod, Product, Size
 from septran.ir.bounds import least, magnitude
-from septran.ir.index import Index, IndexLike, Range, Var, axis, is_axis
+from septran.ir.index import Index, IndexLike, Range, Var, axis, is_axis, maximum, product
 from septran.ir.views import View
 from septran.targets.lower.values import broadcast, cast, lanes_of
 from septran.targets.lower.writer import Expr, Writer, both
@@ -40,10 +40,12 @@ class Indices:
         """The extents of the loops that are open, by their indices."""
         self.unrolled: set[Var] = set()
         """Indices of unrolled loops: constants in the end."""
-        self.tables: dict[str, tuple[Any, tuple[int, ...]]] = {}
+        self.tables: dict[str, tuple[Any, tuple[Index, ...]]] = {}
         """The flat TensorIR buffers of the caller's tensors of indices, and their extents."""
         self.loaded: dict[Element, Expr] = {}
         """Elements of these that are in a variable here."""
+        self.sizes: dict[Size, Expr] = {}
+        """The extents that are known when the kernel is called."""
         self._count = 0
 
     def fresh(self, value: Expr, least: int, greatest: int) -> Index:
@@ -148,6 +150,10 @@ class Indices:
                 return reduce(tirx.Max, map(self._lower, operands))
             case Element():
                 return self.loaded[atom] if atom in self.loaded else self._load(atom)
+            case Size():
+                return self.sizes[atom]
+            case Product(value, size):
+                return self._lower(value) * self.sizes[size]
 
     def _load(self, element: Element) -> Expr:
         """An element of a tensor of indices; of one that is none, the nearest that is one.
@@ -156,15 +162,13 @@ class Indices:
         rows behind the last one of a tile, which nobody uses, take what the tensor of indices ends
         with.
         """
-        buffer, shape = self.tables[element.tensor]
-        flat, stride = Index(), 1
-        for coordinate, extent in zip(reversed(element.at), reversed(shape), strict=True):
-            flat, stride = flat + coordinate * stride, stride * extent
-        size, at = math.prod(shape), self.lower(flat)
+        buffer, extents = self.tables[element.tensor]
+        flat = row_offset(element.at, extents)
+        size, at = reduce(product, extents, Index.of(1)), self.lower(flat)
         lanes = lanes_of(at)
         # The caller's numbers may be anything: a wrong one must not lead outside of any buffer.
-        if self.bounds(flat)[1] >= size:
-            at = tirx.Min(at, broadcast(self.writer.index(max(0, size - 1)), lanes))
+        if self.bounds(flat - size)[1] >= 0:
+            at = tirx.Min(at, broadcast(self.lower(maximum(0, size - 1)), lanes))
         value, kind = tirx.BufferLoad(buffer, [at]), np.iinfo(buffer.dtype)
         if element.extent - 1 < kind.max:
             last = tirx.const(max(0, element.extent - 1), buffer.dtype)
@@ -272,12 +276,32 @@ def with_axes(region: View, ranges: Mapping[Var, Range]) -> dict[Var, Range]:
 
 
 def flat_offset(
-    region: Region, layout: Layout, shape: tuple[int, ...], ranges: Mapping[Var, Range]
+    region: Region,
+    layout: Layout,
+    shape: tuple[int, ...],
+    ranges: Mapping[Var, Range],
+    extents: tuple[Index, ...] = (),
 ) -> Index:
-    """The offset of the region's element ``($0, $1, ...)`` in its flat buffer of `shape`."""
+    """The offset of the region's element ``($0, $1, ...)`` in its flat buffer of `shape`.
+
+    `extents` are those of a caller's tensor that are known only when the kernel is called.
+    """
+    if extents:
+        # A coordinate that is always 0 is none, so that its axis has no stride of unknown length.
+        alone = {axis(n): 0 for n, extent in enumerate(region.shape) if extent == 1}
+        at = [entry.substitute(alone) for entry in region.index]
+        return row_offset(at, extents).simplify(with_axes(region, ranges))
     flat = layout.offset(region.index, shape) if shape else Index()
     flat = flat + region.stage * layout.elements(shape)
     return flat.simplify(with_axes(region, ranges))
+
+
+def row_offset(at: Sequence[Index], extents: Sequence[Index]) -> Index:
+    """The offset of the element at coordinates in a row-major tensor of `extents`."""
+    total, stride = Index(), Index.of(1)
+    for coordinate, extent in zip(reversed(at), reversed(extents), strict=True):
+        total, stride = total + product(coordinate, stride), product(stride, extent)
+    return total
 
 
 def divisor(value: IndexLike) -> int:
@@ -292,5 +316,7 @@ def _divides(atom: Atom) -> int:
             return math.gcd(divisor(value), modulus)
         case Min(operands) | Max(operands):
             return math.gcd(*map(divisor, operands))
-        case Var() | FloorDiv() | Element():
+        case Product(value):
+            return divisor(value)
+        case Var() | FloorDiv() | Element() | Size():
             return 1

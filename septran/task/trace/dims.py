@@ -6,8 +6,10 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
+from septran.ir.atoms import Size as RunTimeSize
 from septran.ir.index import Index
 from septran.location import Location
 from septran.task.errors import InferenceError, SizeMismatchError
@@ -25,6 +27,37 @@ def named_dims(
     sizes = {n: tuple((e, Index.of(e)) for e in shape) for n, shape in shapes.items()}
     found = unify(task, task.specialised(static), sizes, static, task.location)
     return {name: nominal for name, (nominal, _) in found.items()}
+
+
+NOTHING_DYNAMIC: Mapping[str, int] = MappingProxyType({})
+
+
+def run_time_sizes(
+    task: Task, dims: Mapping[str, int], static: Mapping[str, Any], dynamic: Mapping[str, int]
+) -> dict[str, tuple[Index, ...]]:
+    """The extents of tensors with a dimension that is known only when the kernel is called.
+
+    `dims` has the greatest extent of each, `dynamic` the least of those. Raises InferenceError for
+    a name that no tensor has as a dimension of its own.
+    """
+    if not dynamic:
+        return {}
+    defaults = {k.name: k.default for k in task.keywords if k.static}
+    values: dict[str, Any] = defaults | dict(static) | dict(dims)
+    for name, least in dynamic.items():
+        if name not in dims:
+            known = ", ".join(dims) or "none"
+            raise InferenceError(
+                f"{task.name} has no dimension {name!r} that a call could tell", task.location,
+                hint=f"name one that a tensor has as it is: {known}",
+            )  # fmt: skip
+        values[name] = Index(((RunTimeSize(name, least, dims[name]), 1),))
+    found: dict[str, tuple[Index, ...]] = {}
+    for tensor, kind in task.specialised(static):
+        if kind.dims is not None and all(d is not None for d in kind.dims):
+            extents = (calculate(str(d), values) for d in kind.dims)
+            found[tensor] = tuple(map(Index.of, extents))
+    return found
 
 
 def unify(

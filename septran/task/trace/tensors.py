@@ -347,6 +347,12 @@ def windowed(
 def _require_whole(tile: Tile, at: int, where: Location) -> None:
     """Refuse to pad a part of a tensor, which has elements and not zeros around it; ViewError."""
     home = tile.frame.home(tile.view)
+    # Zeros begin where the tensor's memory ends, which is then at another place in each call.
+    if any(True for _ in tile.view.valid[at].sizes()):
+        raise ViewError(
+            f"axis {at} of {tile.name} is {tile.view.valid[at]} long, which calls tell, and cannot "
+            "be padded", where, hint="mask in a leaf what is beyond, or compile for each length",
+        )  # fmt: skip
     places = [n for n, e in enumerate(home.view.index) if e == Index.of(axis(at))]
     if not places or home.shape[places[0]] != tile.view.shape[at] or tile.view.padded:
         raise ViewError(

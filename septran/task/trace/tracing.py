@@ -51,7 +51,7 @@ from septran.task.trace.arguments import (
     require_none,
 )
 from septran.task.trace.chooser import Chooser, DefaultChooser, LaunchSite
-from septran.task.trace.dims import named_dims
+from septran.task.trace.dims import NOTHING_DYNAMIC, named_dims, run_time_sizes
 from septran.task.trace.dtype_rules import check_expression
 from septran.task.trace.indirect import check_indirect
 from septran.task.trace.scans import PendingScan, settled
@@ -541,8 +541,12 @@ def trace(
     static: Mapping[str, Any] | None = None,
     *,
     check: bool = True,
+    dynamic: Mapping[str, int] = NOTHING_DYNAMIC,
 ) -> TaskTree:
     """Return the task tree of `logic` for tensors of `shapes` and `dtypes` (float32 where missing).
+
+    `dynamic` names dimensions whose extent is known only when the kernel is called, from the given
+    one on; `shapes` has the greatest.
 
     Raises:
         LogicError: of one of the classes in `septran.task.errors`.
@@ -552,6 +556,7 @@ def trace(
     dims = named_dims(logic, shapes, given)
     tracer = Tracer(require_chooser(chooser), dims, check=check)
     views = []
+    sizes = run_time_sizes(logic, dims, given, dynamic)
     for name, kind in logic.tensors:
         if name not in shapes:
             raise InferenceError(
@@ -561,7 +566,7 @@ def trace(
         shape = shapes[name]
         dtype = kinds.get(name) or kind.dtype or "float32"
         check_dtype(logic, name, kind.dtype, dtype, logic.location)
-        views.append((shape, tuple(map(Index.of, shape)), dtype))
+        views.append((shape, sizes.get(name) or tuple(map(Index.of, shape)), dtype))
     scalars, keywords = entry_keywords(logic, given)
     tracer.static = fixed = {k: v for k, v in keywords.items() if not isinstance(v, Expression)}
     with _tracing(tracer):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from septran.ir import expressions as ex
-from septran.ir.atoms import Element
+from septran.ir.atoms import Element, Size
 from septran.ir.index import Index, axis, minimum
 from septran.ir.views import View
 from septran.tile.analyses.loops import walk
 from septran.tile.nodes import (
+    Buffer,
     Compute,
     Copy,
     For,
@@ -56,6 +57,38 @@ def counted(program: TileProgram) -> tuple[TileProgram, ...]:
         return _standing(program, stands)
 
     return tuple(map(with_pattern, patterns))
+
+
+def at_sizes(program: TileProgram) -> tuple[TileProgram, ...]:
+    """The program for any call, and as it runs where the caller's extents are so and so long.
+
+    A program without a call is one of the greatest extents with edges that may be anywhere; the
+    others have none that is unknown: the least, one more, and such that divide by nothing.
+    """
+    sizes = program.sizes()
+    if not sizes:
+        return (program,)
+    picked = [(s.least, s.least + 1, s.most // 2 + 1, s.most - 1) for s in sizes]
+    lengths = {
+        tuple(min(s.most, max(s.least, n)) for s, n in zip(sizes, each, strict=True))
+        for each in zip(*picked, strict=True)
+    }
+
+    def fixed(length: tuple[int, ...]) -> TileProgram:
+        values = dict(zip(sizes, length, strict=True))
+        body = (change_indices(n, lambda index: index.substitute(values)) for n in program.body)
+        buffers = (_fixed(buffer, values) for buffer in program.buffers)
+        return replace(program, body=tuple(body), buffers=tuple(buffers))
+
+    return (program, *map(fixed, sorted(lengths)))
+
+
+def _fixed(buffer: Buffer, values: Mapping[Size, int]) -> Buffer:
+    """A caller's tensor at sizes of one call."""
+    if not buffer.exists:
+        return buffer
+    shape = tuple(extent.substitute(values).as_int() for extent in buffer.exists)
+    return replace(buffer, shape=shape, exists=())
 
 
 def supposed(program: TileProgram) -> TileProgram:

@@ -14,7 +14,7 @@ from septran.errors import TileError, nearest
 from septran.ir.atoms import tables
 from septran.ir.evaluate import evaluate
 from septran.ir.expressions import Expr
-from septran.ir.index import Var, axis
+from septran.ir.index import Index, Var, axis
 from septran.ir.numerics import convert
 from septran.ir.primitives import PRIMITIVES
 from septran.ir.scans import scanned
@@ -68,13 +68,14 @@ def interpret(
     schedule = Schedule.of(order)
     given = _by_name(program, arrays)
     effects = _Numbers(program, _scalars(program, scalars))
-    stores = {name: _argument(program, name, given.get(name)) for name in program.params}
+    sizes = _sizes(program, given)
+    stores = {name: _argument(program, name, given.get(name), sizes) for name in program.params}
     # Stores are row-major whatever the layouts say, so a layout that is no bijection would not show
     # in the numbers.
     for buffer in program.buffers:
         check_layout(buffer)
     with np.errstate(all="ignore"):
-        Execution(program, effects, schedule).run(_World(stores), tables(given))
+        Execution(program, effects, schedule).run(_World(stores), tables(given) | sizes)
     return {name: stores[name].array()[0] for name in program.outputs}
 
 
@@ -117,8 +118,32 @@ def _scalars(program: TileProgram, scalars: Scalars | None) -> dict[str, float |
     return values
 
 
-def _argument(program: TileProgram, name: str, array: Array | None) -> Store:
+def _sizes(program: TileProgram, arrays: Mapping[str, Any]) -> dict[Var, int]:
+    """The extents that are known now, from the arrays that have one as it is; ArgumentError."""
+    found: dict[Var, int] = {}
+    for name in program.params:
+        shape = getattr(arrays.get(name), "shape", ())
+        for extent, axis_length in zip(program.buffer(name).exists, shape, strict=False):
+            for size in extent.sizes():
+                if extent == Index(((size, 1),)):
+                    found.setdefault(size.table, int(axis_length))
+    for size in program.sizes():
+        length = found.get(size.table)
+        if length is None or not size.least <= length <= size.most:
+            raise ArgumentError(
+                f"{size} of {program.name} is {length}, not one of {size.least} to {size.most}",
+                hint=f"pass an array with the axis {size}",
+            )
+    return found
+
+
+def _argument(
+    program: TileProgram, name: str, array: Array | None, sizes: Mapping[Var, int]
+) -> Store:
     buffer = program.buffer(name)
+    if buffer.exists:
+        shape = tuple(extent.evaluate(sizes) for extent in buffer.exists)
+        buffer = replace(buffer, shape=shape, exists=())
     store = Store.of(buffer)
     if array is None:
         if name not in program.outputs:

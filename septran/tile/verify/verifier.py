@@ -4,14 +4,15 @@ Every region is inside its buffer, every buffer fits its memory, copies use engi
 parallel iterations do not race, writes to a staged tensor get back to it, and an asynchronous
 copy's target is read after its wait and overwritten after its release only.
 Of rows that the caller's integers choose nothing is known, so that each may be any; loops
-that they count turn never, once, twice, as often as they may, and unevenly.
+that they count turn never, once, twice, as often as they may, and unevenly. Where extents are
+known only when the kernel is called, it is so for any, and for a few of them in turn.
 """
 
 from __future__ import annotations
 
 from septran.argument_checks import require
 from septran.errors import SepTranError, raise_all
-from septran.tile.analyses.indirect import counted, widened
+from septran.tile.analyses.indirect import at_sizes, counted, widened
 from septran.tile.analyses.scopes import blocks
 from septran.tile.nodes import TileProgram
 from septran.tile.verify.lost_writes import check_lost_writes
@@ -31,8 +32,9 @@ def verify(program: TileProgram, *, full: bool = False) -> None:
     require("program", program, TileProgram, "pass stages.tile_program, or a step of septran.place")
     found: list[SepTranError] = list(check_names(program))
     raise_all(found)  # the rest relies on names that exist
-    for each in counted(program):
-        _verify(widened(each), full)
+    for sized in at_sizes(program):
+        for each in counted(sized):
+            _verify(widened(each), full)
 
 
 def _verify(program: TileProgram, full: bool) -> None:

@@ -1,7 +1,7 @@
 """A kernel as a C function of an object file, for any processor: exported, or emulated here.
 
-A pointer for each tensor, then the scalars. Parallel loops and scratch buffers go through the
-few functions of ``c_runtime.c``, so that an object needs no TVM.
+A pointer for each tensor, then the scalars, then the extents that only a call tells. Parallel loops
+and scratch buffers go through the few functions of ``c_runtime.c``, so that an object needs no TVM.
 """
 
 from __future__ import annotations
@@ -48,7 +48,11 @@ class Parameter:
     name: str
     dtype: str
     shape: tuple[int, ...] | None
-    """The extents of a tensor; None for a scalar."""
+    """The extents of a tensor, the greatest of those that a call tells; None for a scalar."""
+    extents: tuple[str, ...] = ()
+    """The extents in words where calls tell some: ``M``, ``64``."""
+    example: int = 1
+    """What an example passes for a scalar."""
 
     @property
     def c_name(self) -> str:
@@ -117,11 +121,21 @@ def c_function(ir: TensorIR, program: TileProgram, arch: str) -> CFunction:
         compiled.write_to_file(str(path), "o")
         code = path.read_bytes()
     tensors = [
-        Parameter(n, program.buffer(n).dtype, program.buffer(n).shape) for n in program.params
+        Parameter(b.name, b.dtype, b.shape, tuple(map(str, b.exists)))
+        for b in map(program.buffer, program.params)
     ]
     scalars = [Parameter(s.name, s.dtype, None) for s in program.scalars]
+    kinds = {variable.name: str(variable.ty.dtype) for variable in _sizes(function)}
+    scalars += [Parameter(n.name, kinds[n.name], None, (), n.most) for n in program.sizes()]
     assembly = str(compiled.inspect_source("asm"))
     return CFunction(ir.name, arch, (*tensors, *scalars), code, assembly)
+
+
+def _sizes(function: Any) -> list[Any]:
+    """The variables that are extents of the function's tensors, in their order."""
+    shapes = (param.shape for param in function.params if hasattr(param, "data"))
+    found = [extent for shape in shapes for extent in shape if isinstance(extent, tirx.Var)]
+    return [v for n, v in enumerate(found) if not any(v.same_as(other) for other in found[:n])]
 
 
 def _of_pointers(function: Any, name: str) -> Any:
@@ -137,5 +151,6 @@ def _of_pointers(function: Any, name: str) -> Any:
     body = tirx.SeqStmt([*declared, function.body, tirx.Return(tirx.const(0, "int32"))])
     for key, value in (("device_type", 1), ("device_id", 0)):  # of TVM's scratch buffers: a CPU
         body = tirx.AttrStmt("default", key, tirx.const(value, "int32"), body)
+    params += _sizes(function)
     made = tirx.PrimFunc(params, body, tvm.ir.PrimType("int32"), attrs=function.attrs)
     return made.with_attr("global_symbol", name)

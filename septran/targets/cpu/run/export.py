@@ -27,7 +27,7 @@ HEADER = Template("""\
 extern "C" {
 #endif
 
-/* 0 when it is done, else there was no memory for what it needs meanwhile. */
+/* 0 when it is done, else there was no memory for what it needs meanwhile$beyond. */
 $declaration;
 
 #ifdef __cplusplus
@@ -68,7 +68,7 @@ memory, and may be replaced. Neither TVM nor SepTran is needed:
 
     sh build.sh && ./example
 
-Shapes are fixed: $shapes.
+$fixed: $shapes.
 """)
 ONES = {"float16": 0x3C00, "bfloat16": 0x3F80, "float8_e4m3fn": 0x38, "float8_e5m2": 0x3C}
 """The number one in elements that C has as integers."""
@@ -103,7 +103,11 @@ def _words(function: CFunction, name: str, roles: Sequence[str]) -> dict[str, st
     read = [t.name for t, role in tensors if role == "input"]
     written = [t for t, role in tensors if role != "input"]
     summed = [t.name for t, role in tensors if role == "summed"]
+    extents = {e for t, _ in tensors for e in t.extents}
+    told = [f"{s.name} of at most {s.example}" for s in scalars if s.name in extents]
     return {
+        "fixed": "Shapes are fixed" + (f" but for {', '.join(told)}" if told else ""),
+        "beyond": f",\n * or an extent is beyond the code: {', '.join(told)}" if told else "",
         "title": f"{function.name} for {function.arch}",
         "version": version, "name": name,
         "symbol": function.symbol, "guard": function.symbol.upper(),
@@ -112,14 +116,14 @@ def _words(function: CFunction, name: str, roles: Sequence[str]) -> dict[str, st
         "declaration": function.declaration(read),
         "tensors": "\n".join(f"static {t.c_type} {t.c_name}[{_count(t)}];" for t, _ in tensors),
         "fills": "\n".join(_fill(t, n) for n, (t, role) in enumerate(tensors) if role == "input"),
-        "arguments": ", ".join([*(t.c_name for t, _ in tensors), *("1" for _ in scalars)]),
+        "arguments": ", ".join([t.c_name for t, _ in tensors] + [str(s.example) for s in scalars]),
         "prints": "\n".join(map(_print, written)),
         "compiler": COMPILERS.get(function.architecture, "cc"),
     }  # fmt: skip
 
 
 def _extents(tensor: Parameter) -> str:
-    return "x".join(map(str, tensor.shape or ())) or "scalar"
+    return "x".join(tensor.extents or map(str, tensor.shape or ())) or "scalar"
 
 
 def _count(tensor: Parameter) -> int:

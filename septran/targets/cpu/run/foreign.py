@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import re
 import shutil
 import struct
@@ -21,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from septran.dtypes import itemsize
 from septran.errors import TargetError
 from septran.targets.base import Source, TensorIR
 from septran.targets.cpu.run.build import FACTS, MissingFeatureError, annotated, built
@@ -61,16 +59,16 @@ static void *placed(size_t size) {{
 }}
 
 int main(int count, char **words) {{
-  static const size_t sizes[] = {{{sizes}}};
+  uint64_t sizes[{tensors}];
   void *tensors[{tensors}];
   FILE *file = count == 2 ? fopen(words[1], "r+b") : NULL;
-  if (!file) return 2;
+  if (!file || fread(sizes, sizeof sizes, 1, file) != 1) return 2;
   for (int n = 0; n < {tensors}; n++) {{
     tensors[n] = placed(sizes[n]);
     if (!tensors[n] || fread(tensors[n], 1, sizes[n], file) != sizes[n]) return 2;
   }}
 {scalars}  if ({symbol}({arguments})) return 3;
-  rewind(file);
+  if (fseek(file, sizeof sizes, SEEK_SET)) return 2;
   for (int n = 0; n < {tensors}; n++)
     if (fwrite(tensors[n], 1, sizes[n], file) != sizes[n]) return 2;
   return fclose(file) ? 2 : 0;
@@ -126,16 +124,19 @@ class ForeignExecutable:
             )
         count = len(self.compiled.tensors)
         tensors = [as_bytes(x) for x in arguments[:count]]
+        sizes = _sizes(self.compiled.tensors, arguments)
+        values = [*arguments[count:], *sizes.values()]
         scalars = b"".join(
             struct.pack(_FORMATS[p.dtype], value)
-            for p, value in zip(self.compiled.parameters[count:], arguments[count:], strict=True)
+            for p, value in zip(self.compiled.parameters[count:], values, strict=True)
         )
         with TemporaryFolder("emulated") as folder:
             self._run(folder, tensors, scalars)
 
     def _run(self, folder: Path, tensors: Sequence[Array], scalars: bytes) -> None:
         data = folder / "data"
-        data.write_bytes(b"".join(t.tobytes() for t in tensors) + scalars)
+        lengths = struct.pack(f"<{len(tensors)}Q", *(t.size for t in tensors))
+        data.write_bytes(lengths + b"".join(t.tobytes() for t in tensors) + scalars)
         processor = ["-cpu", emulated_processor(self.arch)]
         program = str(_linked(self.compiled).path / "kernel")
         done = subprocess.run(
@@ -149,7 +150,7 @@ class ForeignExecutable:
                 hint="this is a mistake of SepTran, not of your files; please report it",
             )
         results = data.read_bytes()
-        start = 0
+        start = len(lengths)
         for tensor in tensors:
             new = np.frombuffer(results, np.uint8, tensor.size, start)
             start += tensor.size
@@ -182,7 +183,13 @@ def load_foreign(folder: Path) -> ForeignExecutable:
     """Return what `ForeignExecutable.save` wrote."""
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     parameters = tuple(
-        Parameter(p["name"], p["dtype"], None if p["shape"] is None else tuple(p["shape"]))
+        Parameter(
+            p["name"],
+            p["dtype"],
+            None if p["shape"] is None else tuple(p["shape"]),
+            tuple(p.get("extents", ())),
+            p.get("example", 1),
+        )
         for p in facts["parameters"]
     )
     code = (folder / OBJECT).read_bytes()
@@ -194,6 +201,16 @@ def emulated_processor(arch: str) -> str:
     """QEMU's name of a processor that has what `arch` has, with scalable vectors as long."""
     bits = 8 * unit_of(arch).bytes
     return f"max,sve{bits}=on,sve-default-vector-length={bits // 8}"
+
+
+def _sizes(tensors: Sequence[Parameter], arguments: Sequence[Any]) -> dict[str, int]:
+    """The extents that this call tells, in the order in which the function takes them."""
+    found: dict[str, int] = {}
+    for tensor, argument in zip(tensors, arguments, strict=False):
+        for name, extent in zip(tensor.extents, argument.shape, strict=bool(tensor.extents)):
+            if name.isidentifier():
+                found.setdefault(name, int(extent))
+    return found
 
 
 @functools.lru_cache(maxsize=64)
@@ -228,10 +245,9 @@ def _runner(function: CFunction) -> str:
     )
     words = [f"tensors[{n}]" for n in range(len(tensors))]
     words += [f"scalar_{n}" for n in range(len(scalars))]
-    sizes = (math.prod(p.shape or ()) * itemsize(p.dtype) for p in tensors)
     return _RUNNER.format(
         declaration=function.declaration(), symbol=function.symbol, tensors=len(tensors),
-        sizes=", ".join(map(str, sizes)), scalars=read, arguments=", ".join(words),
+        scalars=read, arguments=", ".join(words),
     )  # fmt: skip
 
 

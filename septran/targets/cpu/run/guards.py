@@ -55,6 +55,10 @@ def emit_guards(context: Context, program: TileProgram) -> None:
 def _ends(context: Context, program: TileProgram, name: str) -> tuple[Expr, Expr]:
     """A parameter's address and its size in bytes."""
     buffer = program.buffer(name)
-    size = math.prod(buffer.shape) * itemsize(buffer.dtype)
     start = simd.address(context.storages[name].flat, context.writer.index(0))
-    return start, tirx.const(size, "int64")
+    size: Expr = tirx.const(math.prod(buffer.shape) * itemsize(buffer.dtype), "int64")
+    if buffer.exists:
+        size = tirx.const(itemsize(buffer.dtype), "int64")
+        for extent in buffer.exists:
+            size = size * tirx.Cast("int64", context.lower(extent))
+    return start, size

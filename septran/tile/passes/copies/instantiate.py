@@ -161,7 +161,15 @@ class _Builder:
         )
         memory = self.machine.main_memory.name
         buffer = Buffer(
-            param.name, memory, param.shape, param.dtype, ROW, 1, param.name, origin
+            param.name,
+            memory,
+            param.shape,
+            param.dtype,
+            ROW,
+            1,
+            param.name,
+            origin,
+            exists=() if all(v.is_constant for v in param.valid) else param.valid,
         )  # the caller's tensor is where the caller has it, whatever the mapping says
         self.buffers[param.name] = buffer
         region = _whole(buffer, param.valid)

@@ -1,0 +1,155 @@
+"""Extents that are known when a kernel is called: one compilation for each length of a dimension.
+
+`septran.compile(..., dynamic={"N": (1, 8192)})` compiles for tensors whose ``N`` is at most 8192.
+Loops count as far as ``N`` reaches, the last tile is ragged as at any edge, and rows of the
+caller's tensors lie as far apart as ``N`` says. What the kernel sets aside for itself, and what a
+mapping's rules choose by, is for the greatest ``N``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from septran.errors import CallError, LogicError
+from septran.request import CompileRequest, CompleteRequest
+from septran.runtime.signature import Specialisation, TensorParam
+from septran.runtime.stages import Stages, stage
+from septran.task.trace.dims import extent, named_dims
+
+if TYPE_CHECKING:
+    from septran.mapping.resolved import ResolvedMapping
+    from septran.targets.base import Executable, TensorIR
+    from septran.task.tree import TaskTree
+    from septran.tile.nodes import TileProgram
+
+LEAST_BOUND = 1024
+"""The greatest extent that a kernel without a stated range is made for at first."""
+
+
+class SizeRangeError(CallError):
+    """A tensor's dimension is outside of the range that the kernel was compiled for."""
+
+    code = "SEP684"
+
+
+class FixedDimensionError(LogicError):
+    """The logic uses a dimension in a way for which its extent must be known when compiling."""
+
+    code = "SEP132"
+
+
+class AtSizes(Stages):
+    """A compilation for every size, at one size: the logic is traced for that size alone.
+
+    The reference and the error bounds thus do not share what makes the code general.
+    """
+
+    def __init__(self, request: CompleteRequest, whole: Stages) -> None:
+        """`request` has the sizes of one call, `whole` the code for all of them."""
+        super().__init__(whole.passes)
+        self.request, self.whole = request, whole
+
+    @stage
+    def task_tree(self) -> TaskTree:
+        """The task tree for these sizes."""
+        return self.request.traced()
+
+    @stage
+    def mapping(self) -> ResolvedMapping:
+        """The resolved mapping of all sizes."""
+        return self.whole.mapping
+
+    @stage
+    def tile_program(self) -> TileProgram:
+        """The tile program of all sizes."""
+        return self.whole.tile_program
+
+    @stage
+    def tensor_ir(self) -> TensorIR:
+        """The TensorIR of all sizes."""
+        return self.whole.tensor_ir
+
+    @stage
+    def executable(self) -> Executable:
+        """The code for all sizes."""
+        return self.whole.executable
+
+
+@dataclass
+class Dynamic:
+    """The compilations of a kernel with dynamic dimensions."""
+
+    compiled: Callable[[CompileRequest], Stages]
+    """Makes the stages of a request whose shapes are the greatest."""
+    known: dict[Any, Stages] = field(default_factory=dict)
+    """By the greatest shapes, and the dtypes."""
+
+    def specialise(self, request: CompileRequest) -> Specialisation:
+        """The specialisation for a call's shapes; compiled at most once for each bound.
+
+        Raises SizeRangeError.
+        """
+        exact = request.completed()
+        dims = named_dims(exact.entry, exact.shapes, exact.static)
+        greatest = {n: self._bound(exact, n, dims.get(n, 0)) for n in exact.dynamic}
+        whole = self._whole(exact, greatest)
+        tree = _tree(exact, whole)
+        params = tree.root.params
+        tensors = tuple(replace(TensorParam.of(p), shape=exact.shapes[p.name]) for p in params)
+        return Specialisation(tensors, tree.scalars, AtSizes(exact, whole))
+
+    def _bound(self, request: CompileRequest, name: str, found: int) -> int:
+        """The greatest extent of the compilation that serves `found`; raises SizeRangeError."""
+        least, most = request.dynamic[name]
+        if found and (found < least or (most is not None and found > most)):
+            raise SizeRangeError(
+                f"{name} of {request.entry.name} is {found}, and the kernel is for {least} to "
+                f"{most or 'any'}",
+                request.entry.location,
+                hint=f"compile it for a longer range: dynamic={{{name!r}: "
+                f"({min(least, found)}, {max(found, most or 0)})}}",
+            )
+        return most or max(LEAST_BOUND, 1 << max(0, found - 1).bit_length())
+
+    def _whole(self, exact: CompleteRequest, greatest: Mapping[str, int]) -> Stages:
+        shapes = _grown(exact, greatest)
+        key = (tuple(sorted(shapes.items())), tuple(sorted(exact.dtypes.items())))
+        if key not in self.known:
+            fixed = {n: (exact.dynamic[n][0], most) for n, most in greatest.items()}
+            asked = CompileRequest(**{**vars(exact), "shapes": shapes, "dynamic": fixed})
+            self.known[key] = self.compiled(asked)
+        return self.known[key]
+
+
+def _tree(exact: CompleteRequest, whole: Stages) -> TaskTree:
+    """The task tree for any size; raises LogicError.
+
+    A logic that is right for the sizes of the call raises FixedDimensionError.
+    """
+    try:
+        return whole.task_tree
+    except LogicError as error:
+        exact.traced()  # what is wrong in any case is reported as it is
+        names = " and ".join(exact.dynamic)
+        raise FixedDimensionError(
+            f"{names} of {exact.entry.name} cannot be left to calls here: {error.message}",
+            error.where,
+            hint=f"leave out of dynamic what decides here (of {names}): a kernel is then compiled "
+            "for each extent. Dynamic are lengths that are cut into tiles or kept whole",
+        ) from None
+
+
+def _grown(exact: CompleteRequest, greatest: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """The shapes with each dynamic dimension at its greatest."""
+    entry, static = exact.entry, exact.static
+    dims = named_dims(entry, exact.shapes, static) | dict(greatest)
+    found = dict(exact.shapes)
+    for name, kind in entry.specialised(static):
+        if kind.dims is not None:
+            found[name] = tuple(
+                extent(d, dims, static, entry, name) if d is not None else found[name][n]
+                for n, d in enumerate(kind.dims)
+            )
+    return found
