@@ -153,7 +153,7 @@ class Index:
                 yield atom
 
     def at_most(self) -> Index:
-        """The most that the index can be, whatever elements of tensors and sizes are, for estimates."""
+        """The most that the index can be, for estimates: elements and sizes may be any."""
         if not any(not isinstance(atom, Var) for atom, _ in self.terms):
             return self
         return _at_end(self, most=True)
