@@ -61,6 +61,14 @@ def test_vectors_of_unequal_sentences_are_as_near_to_float64_as_torchs(weights, 
     assert ours <= 4 * theirs < 1e-5
 
 
+def test_many_rows_are_multiplied_by_the_librarys_kernel(weights, model):
+    tokens = TOKENS * 5
+    ours, theirs = deviations(weights, model, tokens)
+    assert ours <= 4 * theirs < 1e-5
+    assert Batch.of(tokens).ids.shape == (80,)
+    assert model.linear.many.specialisations
+
+
 def test_a_sentence_has_the_vector_that_it_has_alone(model):
     together = model(Batch.of(TOKENS))
     torch.testing.assert_close(together[2:3], model(Batch.of(TOKENS[2:3])))
