@@ -11,5 +11,8 @@ parser = argparse.ArgumentParser(prog="python -m benchmarks.models", description
 parser.add_argument("model", choices=["encoder"])
 parser.add_argument("--threads", type=int, nargs="+", default=[1, usable_cores()])
 parser.add_argument("--seconds", type=float, default=2.0, help="for each line")
+parser.add_argument(
+    "--alone", action="store_true", help="one way after another, its weights in the caches"
+)
 given = parser.parse_args()
-encoder.run(given.threads, given.seconds)
+encoder.run(given.threads, given.seconds, given.alone)

@@ -55,14 +55,14 @@ def cases(words: minilm.Words) -> list[Case]:
 class Contest:
     """The model in all ways, with so many threads."""
 
-    def __init__(self, weights: Weights, threads: int) -> None:
+    def __init__(self, weights: Weights, threads: int, alone: bool = False) -> None:
         torch.set_num_threads(threads)
         self.torch_model = MiniLM(weights)
         self.kernels = PackedMiniLM(weights)
         torch._dynamo.reset()  # it gives up on a function after eight shapes
         self.compiled = torch.compile(self.torch_model, dynamic=False)
         known = all(importlib.util.find_spec(name) for name in ("onnx", "onnxruntime"))
-        self.onnx = OnnxEncoder(graph(weights), threads) if known else None
+        self.onnx = OnnxEncoder(graph(weights), threads, alone) if known else None
 
     def ways(self, tokens: Tokens) -> Mapping[str, Run]:
         """All of them by name, ours first."""
@@ -96,13 +96,16 @@ def in_groups(model: Callable[[Tensor, Tensor], Tensor], ids: Tensor, lengths: T
     return lambda: torch.cat([model(*group) for group in groups])[back]
 
 
-def medians(ways: Mapping[str, Run], seconds: float) -> dict[str, float]:
-    """The median time of a call of each; single calls alternate."""
+def medians(ways: Mapping[str, Run], seconds: float, alone: bool = False) -> dict[str, float]:
+    """The median time of a call of each; single calls alternate, or each way has its own turn."""
+    if alone:
+        share = seconds / len(ways)
+        return {name: medians({name: way}, share)[name] for name, way in ways.items()}
     for way in ways.values():
         way(), way()
     times: dict[str, list[float]] = {name: [] for name in ways}
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times["kernels"]) < 7:
+    while time.perf_counter() < end or len(next(iter(times.values()))) < 7:
         for name, way in ways.items():
             begin = time.perf_counter()
             way()
@@ -116,7 +119,7 @@ def ranking(vectors: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def run(threads: Sequence[int], seconds: float) -> None:
+def run(threads: Sequence[int], seconds: float, alone: bool = False) -> None:
     """Print how right each way is, and a table of sentences a second."""
     place = minilm.folder()
     if place is None:
@@ -131,9 +134,9 @@ def run(threads: Sequence[int], seconds: float) -> None:
     print(f"| batch | threads | {' | '.join(columns)} | kernels / best |")
     print("| --- |" + " --- |" * (len(columns) + 2))
     for count in threads:
-        contest = Contest(weights, count)
+        contest = Contest(weights, count, alone)
         for case in cases(words):
-            times = medians(contest.ways(case.tokens), seconds)
+            times = medians(contest.ways(case.tokens), seconds, alone)
             best = min(t for name, t in times.items() if name not in ("kernels", "use"))
             rates = [f"{len(case.tokens) / times[c]:.0f}" if c in times else "" for c in columns]
             ratio = best / times["kernels"]

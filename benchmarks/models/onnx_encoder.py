@@ -109,13 +109,14 @@ def _added(
 class OnnxEncoder:
     """The model in a session of onnxruntime with so many threads."""
 
-    def __init__(self, model: bytes, threads: int) -> None:
+    def __init__(self, model: bytes, threads: int, spinning: bool = False) -> None:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        # Threads that spin after a call would take the processor from whom is measured next.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        if not spinning:
+            # Threads that spin after a call would take the processor from whom is measured next.
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self.session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
 
     def __call__(self, ids: Tensor, lengths: Tensor) -> Tensor:
