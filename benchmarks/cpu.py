@@ -29,9 +29,9 @@ from septran.targets.cpu.run.threads import set_threads, usable_cores
 
 ALL = (
     "gemm", "small", "few", "int8", "bfloat16", "batched_gemm", "gemm_splitk", "gemm_bias_act",
-    "dequant_gemm", "conv2d", "attention", "attention_bias", "attention_decode", "mla_decode",
-    "linear_attention", "softmax", "rms_norm", "layer_norm", "elementwise", "reduce", "rope",
-    "topk", "w4a8_gemm",
+    "dequant_gemm", "w4a8_gemm", "conv2d", "first_layers", "attention", "attention_bias",
+    "attention_decode", "mla_decode", "linear_attention", "softmax", "rms_norm", "layer_norm",
+    "elementwise", "functions", "reduce", "rope", "topk",
 )  # fmt: skip
 TRIALS = 5
 """Runs of each of torch's ways, of which the fastest decides."""

@@ -56,7 +56,7 @@ class Machine:
 
 
 def compiled(operator: str, **options: Any) -> septran.Kernel:
-    """An operator's kernel with the machine's own mapping."""
+    """The kernel of an operator or a logic file with the machine's own mapping."""
     return septran.compile(operator, machine=Machine.name, **options)
 
 

@@ -86,6 +86,14 @@ CONVOLUTIONS = (  # ResNet-50, from the first layer to the last
     (512, 7, 512, 3, 1),
     (512, 7, 2048, 1, 1),
 )
+FIRST_LAYERS = (  # few channels, large images
+    (3, 224, 64, 7, 2),  # ResNet-50
+    (3, 224, 64, 5, 1),
+    (3, 224, 64, 3, 1),  # VGG-16
+    (3, 224, 96, 11, 4),  # AlexNet, but for its padding
+    (8, 112, 64, 3, 1),
+    (16, 112, 64, 3, 1),
+)
 """C, H = W, O, R = S, stride, padded by half the filter."""
 
 
@@ -124,7 +132,7 @@ def batched_gemm(s: int, m: int, n: int, k: int) -> Case:
     )  # fmt: skip
 
 
-def int8(m: int, n: int, k: int) -> Case:
+def int8(m: int, n: int, k: int, family: str = "gemm int8") -> Case:
     """Products of int8 summed in int32; exact. Torch's B by rows or by columns."""
     a, b = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((m, k), (k, n)))
     columns = b.t().contiguous().t()
@@ -132,7 +140,7 @@ def int8(m: int, n: int, k: int) -> Case:
     kernel = compiled("gemm", dtypes="int8", shapes={"M": m, "N": n, "K": k})
     kernel(a, b, out=c)
     return Case(
-        "gemm int8", "gemm int8", by(m, n, k), lambda: kernel(a, b, out=c),
+        family, "gemm int8", by(m, n, k), lambda: kernel(a, b, out=c),
         tuple(lambda x=x: torch._int_mm(a, x, out=other) for x in (b, columns)),
         deviation(c, a.double() @ b.double()), 2.0 * m * n * k, "GOP/s",
         kernel=kernel,
@@ -235,7 +243,7 @@ def w4a8_gemm(m: int, n: int, k: int, group: int = 64) -> Case:
     )  # fmt: skip
 
 
-def conv2d(c: int, h: int, o: int, r: int, stride: int, last: bool) -> Case:
+def conv2d(c: int, h: int, o: int, r: int, stride: int, last: bool, family: str = "conv2d") -> Case:
     """A convolution; torch's in both layouts."""
     x, f = torch.randn(1, c, h, h), torch.randn(o, c, r, r)
     flags = {"stride": stride, "padding": r // 2}
@@ -246,7 +254,7 @@ def conv2d(c: int, h: int, o: int, r: int, stride: int, last: bool) -> Case:
     y = kernel(*mine)
     exact = torchs_conv2d(x.double(), f.double(), **flags)
     return Case(
-        "conv2d nhwc" if last else "conv2d", "conv2d_nhwc" if last else "conv2d",
+        f"{family} nhwc" if last else family, "conv2d_nhwc" if last else "conv2d",
         f"{by(c, h, h)} to {o}, {by(r, r)}/{stride}", lambda: kernel(*mine, out=y),
         tuple(lambda p=p: torchs_conv2d(*p, **flags) for p in both),
         deviation(y.permute(0, 3, 1, 2) if last else y, exact), 2.0 * exact.numel() * c * r * r,
@@ -265,6 +273,7 @@ def cases(names: set[str]) -> Iterator[Case]:
         yield from (gemm("gemm few rows", *s, transposed=t) for t in (False, True) for s in FEW)
         for dtype in ("bfloat16", "float16"):
             yield from (gemm("gemm few rows, 16 bits", *s, True, dtype) for s in FEW)
+        yield from (int8(*s, family="gemm few rows, int8") for s in FEW)
     if "batched_gemm" in names:
         yield from (batched_gemm(*s) for s in BATCHED)
     if "int8" in names:
@@ -276,8 +285,15 @@ def cases(names: set[str]) -> Iterator[Case]:
     if "gemm_bias_act" in names:
         yield from (epilogue(*s) for s in EPILOGUES)
     yield from _quantised(names)
+    yield from _convolutions(names)
+
+
+def _convolutions(names: set[str]) -> Iterator[Case]:
     if "conv2d" in names:
         yield from (conv2d(*s, last=last) for last in (False, True) for s in CONVOLUTIONS)
+    if "first_layers" in names:
+        for last in (False, True):
+            yield from (conv2d(*s, last=last, family="first layers") for s in FIRST_LAYERS)
 
 
 def _quantised(names: set[str]) -> Iterator[Case]:

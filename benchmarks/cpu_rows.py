@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch.nn.functional import layer_norm, rms_norm, silu
@@ -28,6 +29,17 @@ FROM_DRAM = ((8192, 4096), (2048, 16384))
 """M, N; 256 MiB read and written."""
 ELEMENTS = ((512, 1024), (128, 14336), (4096, 14336))
 """M, N; the gate of Llama-3 8B's feed-forward layer, last from DRAM."""
+LOGIC = str(Path(__file__).with_name("functions") / "logic.py")
+FUNCTIONS = {
+    "log": lambda x, out=None: torch.log(x, out=out),
+    "log2": lambda x, out=None: torch.log2(x, out=out),
+    "exp": lambda x, out=None: torch.exp(x, out=out),
+    "sin": lambda x, out=None: torch.sin(x, out=out),
+    "cos": lambda x, out=None: torch.cos(x, out=out),
+    "tanh": lambda x, out=None: torch.tanh(x, out=out),
+    "power": lambda x, out=None: torch.pow(x, 1.25, out=out),
+}
+"""Functions of one element, as torch calculates them."""
 TOPKS = ((64, 512, 4), (512, 160, 6))
 """M, N, k; the last is DeepSeek-V2's routing of tokens."""
 
@@ -119,6 +131,18 @@ def elementwise_binary(m: int, n: int) -> Case:
     )  # fmt: skip
 
 
+def function(m: int, n: int, name: str) -> Case:
+    """One function of each element, from 0.5 to 1.5, by a logic of one line."""
+    x, y, other = torch.rand(m, n) + 0.5, torch.empty(m, n), torch.empty(m, n)
+    kernel, theirs = compiled(LOGIC, static={"function": name}), FUNCTIONS[name]
+    kernel(x, out=y)
+    return Case(
+        "functions", name, by(m, n), lambda: kernel(x, out=y), (lambda: theirs(x, out=other),),
+        deviation(y, theirs(x.double())), m * n, "Gelements/s",
+        kernel=kernel,
+    )  # fmt: skip
+
+
 def reduce(m: int, n: int, function: str) -> Case:
     """A sum or maximum of each row."""
     x, y = torch.randn(m, n), torch.empty(m)
@@ -175,6 +199,8 @@ def cases(names: set[str]) -> Iterator[Case]:
     if "elementwise" in names:
         yield from (elementwise(*s) for s in ELEMENTS)
         yield from (elementwise_binary(*s) for s in ELEMENTS)
+    if "functions" in names:
+        yield from (function(64, 1024, name) for name in FUNCTIONS)
     if "reduce" in names:
         yield from (reduce(*s, function) for s in ELEMENTS for function in ("sum", "max"))
     if "rope" in names:
