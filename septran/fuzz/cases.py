@@ -50,7 +50,7 @@ _FREE: Mapping[str, tuple[str, ...]] = {
     "dequant_gemm": ("M", "N"), "elementwise": ("M", "N"), "elementwise_binary": ("M", "N"),
     "embedding": ("T", "V", "D"), "embedding_backward": ("T", "V", "D"),
     "logsumexp": ("M", "N"), "pool2d": ("C", "H", "W"), "swiglu": ("M", "N", "K"),
-    "transpose": ("B", "M", "N"), "paged_attention": ("P", "S"),
+    "grouped_gemm": ("T", "K", "N"), "transpose": ("B", "M", "N"), "paged_attention": ("P", "S"),
     "gemm": ("M", "N", "K"), "gemm_backward": ("M", "N", "K"), "softmax_backward": ("M", "N"),
     "gemm_bias_act": ("M", "N", "K"), "gemm_splitk": ("M", "N", "K"),
     "layer_norm": ("M", "N"), "linear_attention": (), "mla_decode": (), "reduce": ("M", "N"),

@@ -385,6 +385,20 @@ def test_transpose(shape):
     assert np.array_equal(found, x.swapaxes(1, 2))
 
 
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+@pytest.mark.parametrize("offsets", [[0, 13, 13, 40], [3, 20, 21, 38], [0, 0, 40, 40]])
+def test_grouped_gemm(tiling, offsets):
+    x, w = normal(40, 45), normal(3, 45, 22)
+    found = run("grouped_gemm", x, w, np.array(offsets), tiling=tiling)
+    left = np.ones(40, bool)
+    for e, (low, high) in enumerate(itertools.pairwise(offsets)):
+        left[low:high] = False
+        wanted = torch.from_numpy(x[low:high]) @ torch.from_numpy(w[e])
+        size = torch.from_numpy(x[low:high]).abs() @ torch.from_numpy(w[e]).abs()
+        close(found[low:high], wanted, 45, size)
+    assert not found[left].any()
+
+
 @pytest.mark.parametrize("heads", [(4, 2), (3, 3), (4, 1)])
 def test_paged_attention(heads):
     (queries, groups), size, rng = heads, 4, np.random.default_rng(1)

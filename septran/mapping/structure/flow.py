@@ -47,7 +47,7 @@ class ComputedView:
     scans: bool = False
     """Whether each element is what a scan makes of those before it."""
     scatters: bool = False
-    """Whether an element of a tensor of integers chooses where it is written."""
+    """Whether an element of a tensor of integers chooses where it is written, row by row."""
     turns: bool = False
     """Whether vectors of it lie across those of a source: see `_across`."""
     positions: bool = False
@@ -133,7 +133,7 @@ def _computation(
         target, sources, loops, aligned,
         copies=len(sources) == 1 and all(isinstance(n, ex.Load | ex.Cast) for n in nodes),
         reduces=any(isinstance(n, ex.Reduce) for n in nodes),
-        scatters=bool(target.elements()),
+        scatters=target.scattered(),
         turns=any(_across(target, view) for view in aligned),
         positions=any(isinstance(n, ex.Position) for n in nodes),
     )  # fmt: skip
