@@ -248,10 +248,9 @@ def structure_matches(match: Match, structure: Structure | None) -> bool:
         (match.shared_right, structure.one_right),
     )  # fmt: skip
     # The cheap answers first: `computed` and `transposed` look through the whole draft.
-    between = "reduction" if parts.reduction_between else "nothing"
     return (
         (not match.products or count in match.products)
-        and match.between_products in ("", between)
+        and match.between_products in ("", parts.between)
         and all(wanted in (None, found) for wanted, found in flags)
         and (match.order is None or (count > 0 and structure.products[0].order == match.order))
         and _are(match.window, lambda: {structure.window[0]} if structure.window else set())

@@ -58,8 +58,9 @@ _MATCH: dict[str, Field] = {
     ),
     "order": Field(_ORDER, "what the loops around its first product walk, outermost first"),
     "between_products": Field(
-        Choice(("reduction", "nothing")),
-        "whether a product takes what a reduction makes of an earlier one, as attention's does",
+        Choice(("reduction", "elements", "nothing")),
+        "what makes an operand of an earlier product's result: a reduction, as in attention, or "
+        "expressions of its elements",
     ),
     "masked": Field(Flag(), "whether elements of a product are changed by where they lie"),
     "carried": Field(

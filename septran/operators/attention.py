@@ -69,12 +69,18 @@ def normalise(O, acc, l):
 
 @task.define
 def attention_block(O, Q, K, V, *, scale: task.static, ahead: task.static):
-    """One block of queries: walk the keys."""
+    """One block of queries."""
+    acc, _, l = walk_keys(Q, K, V, scale, ahead)
+    task.launch(normalise, O, acc, l)
+
+
+def walk_keys(Q, K, V, scale, ahead):
+    """Walk the keys that a block of queries sees; return its output, maxima and sums."""
     keys = task.tunable("block_N")
-    seen = _seen(K, Q, ahead)
+    seen = keys_seen(K, Q, ahead)
     Kp = task.partition(K[:seen], shape=(keys, K.shape[1]))
     Vp = task.partition(V[:seen], shape=(keys, V.shape[1]))
-    acc = task.zeros(O.shape, task.float32, name="acc")
+    acc = task.zeros((Q.shape[0], V.shape[1]), task.float32, name="acc")
     m = task.full(Q.shape[:1], -task.inf, name="m")
     l = task.zeros(Q.shape[:1], name="l")
     for k in task.sequential_range(Kp.shape[0]):
@@ -83,10 +89,10 @@ def attention_block(O, Q, K, V, *, scale: task.static, ahead: task.static):
         task.launch(scores_tile, S, Q, Kp[k, 0])
         task.launch(softmax_step, P, acc, m, l, S, Q, Kp[k, 0], scale=scale, ahead=ahead)
         task.launch(values_tile, acc, P, Vp[k, 0])
-    task.launch(normalise, O, acc, l)
+    return acc, m, l
 
 
-def _seen(K, Q, ahead):
+def keys_seen(K, Q, ahead):
     """How many keys a block of queries sees, from the first on."""
     if ahead is None:
         return K.shape[0]
@@ -130,3 +136,7 @@ def heads_a_group(Q, K):
     shared = queries % max(1, keys) == 0
     task.require(shared, f"{queries} heads of queries cannot share {keys} of keys evenly")
     return max(1, queries // max(1, keys))
+
+
+FORWARD = "attention_lse"
+"""What runs in its place where a gradient is to follow, as that has one (`septran.torch`)."""

@@ -207,6 +207,54 @@ def _attention(static: Mapping[str, Any]) -> _NamedFunction:
     return "torch scaled_dot_product_attention", call
 
 
+def _flash(
+    static: Mapping[str, Any], q: Any, k: Any, v: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return keys and values for each head of queries, and the flags of torch's flash attention."""
+    import torch
+
+    heads = q.shape[1] // k.shape[1]
+    if heads > 1:
+        k, v = (x.repeat_interleave(heads, 1) for x in (k, v))
+    m, n = q.shape[2], k.shape[2]
+    causal, mask = bool(static.get("causal")), None
+    if causal and m != n:  # torch's own mask has its corner at the first query
+        causal, seen = False, torch.ones(m, n, dtype=torch.bool, device=q.device).tril(n - m)
+        mask = torch.zeros(m, n, dtype=q.dtype, device=q.device).masked_fill_(~seen, -torch.inf)
+    flags = {"is_causal": causal, "attn_mask": mask, "scale": static.get("scale"), "dropout_p": 0.0}
+    return (k, v), flags
+
+
+def _attention_lse(static: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    def call(q: Any, k: Any, v: Any) -> tuple[Any, ...]:
+        (k, v), flags = _flash(static, q, k, v)
+        o, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, **flags)
+        mask = flags["attn_mask"]
+        if mask is not None:  # torch has 0 where a query sees no key
+            lse.masked_fill_((mask == -torch.inf).all(1), -torch.inf)
+        return o, lse
+
+    return "torch's flash attention", call
+
+
+def _attention_backward(static: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    def call(q: Any, k: Any, v: Any, o: Any, lse: Any, do: Any) -> tuple[Any, ...]:
+        groups = k.shape[1]
+        (k, v), flags = _flash(static, q, k, v)
+        backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+        lse = lse.to(torch.promote_types(q.dtype, lse.dtype))
+        dq, dk, dv = backward(do, q, k, v, o, lse, **flags)
+        if groups < k.shape[1]:
+            dk, dv = (x.unflatten(1, (groups, -1)).sum(2) for x in (dk, dv))
+        return dq, dk, dv
+
+    return "torch's gradient of flash attention", call
+
+
 def _attention_decode(static: Mapping[str, Any]) -> _NamedFunction:
     name, attend = _attention(static)
     return name, lambda q, k, v: attend(q[:, :, None], k, v)[:, :, 0]
@@ -454,8 +502,10 @@ def _paged_attention(static: Mapping[str, Any]) -> _NamedFunction:
 
 _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "attention": _attention,
+    "attention_backward": _attention_backward,
     "attention_bias": _attention,
     "attention_decode": _attention_decode,
+    "attention_lse": _attention_lse,
     "batched_gemm": _batched_gemm,
     "causal_conv1d": _causal_conv1d,
     "conv2d": _conv2d,

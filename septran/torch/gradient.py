@@ -1,7 +1,9 @@
 """Gradients: the logic that a logic file names as its `BACKWARD`, joined by the tensors' names.
 
 `softmax` says ``BACKWARD = "softmax_backward"``, and the task softmax_backward(dX, Y, dY) takes
-the output Y, and dY, the gradient of the loss by Y; its output dX is the gradient by X.
+the output Y, and dY, the gradient of the loss by Y; its output dX is the gradient by X. A logic
+whose gradient takes more than its inputs and outputs names as its `FORWARD` one that returns more,
+which has a gradient and runs in its place where one is to follow.
 """
 
 from __future__ import annotations
@@ -36,6 +38,11 @@ class Gradient:
     scalars: tuple[str, ...]
     """The run-time scalars that it shares with the operator."""
 
+    @property
+    def backward(self) -> Operator:
+        """The operator that computes the gradient."""
+        return self.operator
+
     @staticmethod
     def of(
         entry: Task,
@@ -47,9 +54,8 @@ class Gradient:
         named = entry.function.__globals__.get("BACKWARD")
         if named is None:
             return None
-        logic = _load(entry, named)
-        flags = {k.name for k in logic.keywords if k.static}
-        operator = make(logic, {n: v for n, v in static.items() if n in flags})
+        logic = _load(entry, "BACKWARD", named)
+        operator = make(logic, _flags_of(logic, static))
         inputs = {t.name for t in signature.inputs}
         outputs = {t.name for t in signature.outputs}
         known = inputs | outputs | {f"d{name}" for name in outputs}
@@ -65,8 +71,53 @@ class Gradient:
         return Gradient(operator, taken, tuple(n[1:] for n in given), tuple(sorted(shared)))
 
 
-def _load(entry: Task, named: Any) -> Task:
-    """Return the logic that `BACKWARD` names: a task, an operator, or a file beside the logic."""
+@dataclass(frozen=True)
+class Forward:
+    """The operator that runs in an operator's place where a gradient is to follow."""
+
+    operator: Operator
+    places: tuple[int, ...]
+    """Which of its outputs are the operator's, in the operator's order."""
+
+    @property
+    def backward(self) -> Operator | None:
+        """The operator that computes the gradient; None where that logic names none."""
+        return self.operator.gradient
+
+    @staticmethod
+    def of(
+        entry: Task,
+        signature: Signature,
+        static: Mapping[str, Any],
+        make: Callable[[Logic, Mapping[str, Any]], Operator],
+    ) -> Forward | None:
+        """Return what the logic file names as its `FORWARD`; raises GradientLogicError."""
+        named = entry.function.__globals__.get("FORWARD")
+        if named is None:
+            return None
+        logic = _load(entry, "FORWARD", named)
+        operator = make(logic, _flags_of(logic, static))
+        takes, wanted = (
+            [*(t.name for t in s.inputs), *(x.name for x in ordered_scalars(s))]
+            for s in (operator.signature, signature)
+        )
+        returned = [t.name for t in operator.signature.outputs]
+        if takes != wanted or not {t.name for t in signature.outputs} <= set(returned):
+            outputs = ", ".join(t.name for t in signature.outputs)
+            raise GradientLogicError(
+                f"{logic.name} cannot run in the place of {entry.name}", logic.location,
+                hint=f"let it take {', '.join(wanted)} and return {outputs}, and more",
+            )  # fmt: skip
+        return Forward(operator, tuple(returned.index(t.name) for t in signature.outputs))
+
+
+def _flags_of(logic: Task, static: Mapping[str, Any]) -> dict[str, Any]:
+    flags = {k.name for k in logic.keywords if k.static}
+    return {name: value for name, value in static.items() if name in flags}
+
+
+def _load(entry: Task, word: str, named: Any) -> Task:
+    """Return the logic that a file names: a task, an operator, or a file beside the logic."""
     if isinstance(named, Task):
         return named
     if isinstance(named, str) and named in operators.names():
@@ -74,7 +125,7 @@ def _load(entry: Task, named: Any) -> Task:
     if isinstance(named, str) and named.endswith(".py"):
         return find_entry(load_logic(Path(entry.location.file).parent / named))
     raise GradientLogicError(
-        f"BACKWARD of {entry.name} is {named!r}, which is no logic", entry.location,
+        f"{word} of {entry.name} is {named!r}, which is no logic", entry.location,
         hint="write a task, the name of an operator of the library, or a file beside this one",
     )  # fmt: skip
 
@@ -122,3 +173,19 @@ def register_gradient(
         return (*(made.get(n) for n in names), *(None,) * (ctx.count - len(names)))
 
     torch.library.register_autograd(name, backward, setup_context=context, lib=library)
+
+
+def register_forward(name: str, overload: Any, forward: Forward, library: Any) -> None:
+    """Register that `forward` runs where a gradient is to follow, and the operator elsewhere."""
+
+    def run(*arguments: Any, **named: Any) -> Any:
+        needs = any(isinstance(x, torch.Tensor) and x.requires_grad for x in arguments)
+        if needs and torch.is_grad_enabled():
+            found = forward.operator.overload(*arguments, **named)
+            chosen = tuple(found[n] for n in forward.places)
+            return chosen if len(chosen) > 1 else chosen[0]
+        below: Any = torch._C._AutoDispatchBelowAutograd  # untyped
+        with below():
+            return overload(*arguments, **named)
+
+    library.impl(name.partition("::")[2], run, "Autograd")

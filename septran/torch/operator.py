@@ -19,7 +19,7 @@ from septran.task import Task
 from septran.task.tree import TunableValue
 from septran.torch.autocast import register_autocast
 from septran.torch.errors import OperatorNameError
-from septran.torch.gradient import Gradient, register_gradient
+from septran.torch.gradient import Forward, Gradient, register_forward, register_gradient
 from septran.torch.schema import ordered_scalars, schema
 from septran.torch.shapes import fake_outputs
 from septran.torch.vmap import register_vmap
@@ -90,6 +90,8 @@ def op(
     The gradient is that of the logic file's `BACKWARD`, the name of an operator or a logic file
     beside it: its inputs are named as tensors of this logic, or as an output with a ``d`` before
     it for the gradient that comes in; its outputs are named as inputs with a ``d`` before them.
+    A logic file may name instead, as its `FORWARD`, a logic that has a gradient and returns more:
+    it runs where a gradient is to follow.
 
     Raises:
         OperatorNameError: `name` is none, or of an operator that SepTran did not make.
@@ -113,14 +115,18 @@ def op(
     changed = _mutated(signature, mutates)
     qualified = _qualified(name, entry)
 
-    def again(backward: Logic, flags: Mapping[str, Any]) -> Operator:
-        return op(
-            backward, mapping, name=f"{qualified}_backward", machine=machine, static=flags,
+    def again(word: str) -> Callable[[Logic, Mapping[str, Any]], Operator]:
+        return lambda other, flags: op(
+            other, mapping, name=f"{qualified}_{word}", machine=machine, static=flags,
             tunables=tunables, emulate=emulate,
         )  # fmt: skip
 
-    gradient = None if changed else Gradient.of(entry, signature, requests[0].static, again)
-    return _register(qualified, by_device, entry, requests[0].static, changed, gradient)
+    flags = requests[0].static
+    gradient: Forward | Gradient | None = None
+    if not changed:
+        gradient = Forward.of(entry, signature, flags, again("forward"))
+        gradient = gradient or Gradient.of(entry, signature, flags, again("backward"))
+    return _register(qualified, by_device, entry, flags, changed, gradient)
 
 
 def _register(
@@ -129,7 +135,7 @@ def _register(
     entry: Task,
     static: Mapping[str, Any],
     changed: tuple[str, ...],
-    gradient: Gradient | None,
+    gradient: Forward | Gradient | None,
 ) -> Operator:
     """Define the operator in torch's dispatcher, with all that torch can ask of one."""
     space, _, short = name.partition("::")
@@ -153,11 +159,13 @@ def _register(
 
     torch.library.register_fake(name, fake, lib=library)
     overload = getattr(getattr(torch.ops, space), short).default
-    if not changed:
+    if isinstance(gradient, Forward):
+        register_forward(name, overload, gradient, library)
+    elif not changed:
         register_gradient(name, overload, signature, gradient, library)
     register_vmap(name, overload, len(passed), library)
     register_autocast(name, overload, entry, static, signature, tuple(kernels), library)
-    backward = None if gradient is None else gradient.operator
+    backward = None if gradient is None else gradient.backward
     made = Operator(name, kernels, signature, changed, backward, overload, library)
     _made[name] = made
     return made

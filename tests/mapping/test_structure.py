@@ -11,6 +11,7 @@ from septran.mapping.keys import LAYOUTS
 from septran.mapping.mistakes import ConditionError, WrongValueError
 from septran.mapping.rules import facts_of_task
 from septran.mapping.structure.lying import Surroundings, below
+from septran.mapping.structure.products import products_of
 from septran.mapping.structure.structure import Structure
 from septran.task.check.definedness import ranges_of
 
@@ -65,7 +66,7 @@ def test_heads_that_share_keys_are_rows():
     assert extents(head) == (4 * 60, 70, 16)
     assert extents(head, 1) == (4 * 60, 16, 70)
     parts = head.parts
-    assert (parts.reduction_between, parts.masked, parts.carried) == (True, True, False)
+    assert (parts.between, parts.masked, parts.carried) == ("reduction", True, False)
     assert (head.parts_of("K")[0], head.parts_of("V")[0]) == ("first.right", "second.right")
 
 
@@ -73,7 +74,7 @@ def test_a_state_is_carried_and_no_reduction_lies_between_its_products():
     found = structures("linear_attention", B=1, H=2, N=100, D=24, E=40)["linear_attention_head"]
     assert len(found.products) == 4
     parts = found.parts
-    assert (parts.reduction_between, parts.masked, parts.carried) == (False, True, True)
+    assert (parts.between, parts.masked, parts.carried) == ("elements", True, True)
 
 
 def test_latents_are_keys_and_values():
@@ -281,3 +282,16 @@ def test_what_lies_across_its_source_is_turned():
     assert found["transpose"].parts.turns
     for name, sizes in (("softmax", {"M": 8, "N": 70}), ("rope", {"S": 8, "H": 2, "D": 16})):
         assert not any(s.parts.turns for s in structures(name, **sizes).values()), name
+
+
+@pytest.mark.parametrize(("heads", "order"), [
+    (8, ("batch", "columns", "rows")),
+    (2, ("batch", "rows", "columns")),
+])  # fmt: skip
+def test_cores_take_whole_heads_of_a_gradient_where_there_are_some_for_each(heads, order):
+    """What attention's gradient makes of its scores is told by structure: elements between."""
+    sizes = {"B": 1, "H": heads, "G": heads, "M": 130, "N": 600, "D": 16}
+    stages = septran.produce_stages("attention_backward", "cpu-x86", shapes=sizes)
+    parts = products_of(stages.task_tree.root)
+    assert parts.between == "elements"
+    assert parts.products[0].order == order

@@ -14,8 +14,10 @@ from septran.tile.verify.verifier import verify
 
 LARGE = {
     "attention": {"B": 1, "H": 2, "G": 1, "M": 1000, "N": 1500, "D": 256},
+    "attention_backward": {"B": 1, "H": 2, "G": 1, "M": 1000, "N": 1500, "D": 128},
     "attention_bias": {"B": 1, "H": 2, "G": 2, "M": 1000, "N": 1500, "D": 128},
     "attention_decode": {"B": 1, "H": 32, "G": 8, "N": 8192, "D": 128},
+    "attention_lse": {"B": 1, "H": 2, "G": 1, "M": 1000, "N": 1500, "D": 256},
     "batched_gemm": {"S": 3, "M": 1000, "N": 700, "K": 2000},
     "causal_conv1d": {"B": 2, "C": 4096, "N": 4095, "R": 4},
     "conv2d": {"B": 2, "C": 128, "H": 56, "W": 56, "O": 256, "R": 3, "S": 3},

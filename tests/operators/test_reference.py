@@ -133,6 +133,78 @@ def test_attention_with_a_bias_that_hides_keys(groups, tiling):
     close(found, wanted, 56, size)
 
 
+VARIANTS = ("gradients", "gradients_by_heads")
+
+
+def differentiated(q, k, v, do, tiling, causal=False, variant="gradients"):
+    """O, L, dQ, dK and dV, all in float64 but for L, whose type is float32."""
+    o, lse = run("attention_lse", q, k, v, tiling=tiling, causal=causal)
+    given, variants = (q, k, v, o, lse.astype("float32"), do), {"gradients": variant}
+    found = run("attention_backward", *given, tiling=tiling, variants=variants, causal=causal)
+    return o, lse, *found
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+@pytest.mark.parametrize(("m", "n"), [(20, 70), (70, 20), (33, 1), (0, 3)])
+def test_gradient_of_attention(m, n, tiling, causal, variant):
+    q, do = (normal(2, 4, m, 16, seed=s) for s in (0, 3))
+    k, v = (normal(2, 2, n, 16, seed=s) for s in (1, 2))
+    o, lse, *found = differentiated(q, k, v, do, tiling, causal, variant)
+
+    tensors = [torch.from_numpy(x).requires_grad_() for x in (q, k, v)]
+    keys = tensors[1].repeat_interleave(2, 1)
+    scores = tensors[0] @ keys.transpose(-1, -2) / 4
+    if causal:
+        scores = scores.masked_fill(~torch.ones(m, n, dtype=torch.bool).tril(n - m), -np.inf)
+    wanted = torch.logsumexp(scores, -1).detach().numpy()
+    assert np.array_equal(np.isneginf(lse), np.isneginf(wanted))
+    seen = np.isfinite(wanted)
+    close(lse[seen], wanted[seen], n + 16, 32)
+    weights = torch.softmax(scores, -1).nan_to_num(0.0)  # a query that sees no key
+    theirs = torch.autograd.grad(weights @ tensors[2].repeat_interleave(2, 1), tensors,
+                                 torch.from_numpy(do))  # fmt: skip
+    # L is rounded to float32, so each weight and slope is changed by this share of itself.
+    share = 2.0**-24 * np.abs(wanted[seen]).max(initial=1.0) + 200 * ROUNDOFF
+    p = weights.detach().numpy()
+    heads = np.repeat(np.abs(v), 2, axis=1)
+    slopes = p * (np.abs(do) @ heads.transpose(0, 1, 3, 2) + np.abs(o * do).sum(-1)[..., None])
+
+    def shared(x):
+        return x.reshape(2, 2, 2, n, 16).sum(2)
+
+    sizes = (
+        slopes @ np.repeat(np.abs(k), 2, axis=1) / 4,
+        shared(slopes.transpose(0, 1, 3, 2) @ np.abs(q)) / 4,
+        shared(p.transpose(0, 1, 3, 2) @ np.abs(do)),
+    )
+    for ours, other, size in zip(found, theirs, sizes, strict=True):
+        assert ours.shape == tuple(other.shape)
+        assert np.all(np.abs(ours - np.nan_to_num(other.numpy())) <= 2 * share * size + 1e-300)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradcheck_of_attention(causal, variant):
+    class Attention(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, q, k, v):
+            ctx.save_for_backward(q, k, v)
+            arrays = (x.numpy() for x in (q, k, v))
+            return torch.from_numpy(run("attention", *arrays, tiling=TILINGS[1], causal=causal))
+
+        @staticmethod
+        def backward(ctx, do):
+            arrays = (x.numpy() for x in (*ctx.saved_tensors, do))
+            found = differentiated(*arrays, TILINGS[1], causal, variant)
+            return tuple(map(torch.from_numpy, found[2:]))
+
+    shapes = (1, 2, 4, 3), (1, 1, 5, 3), (1, 1, 5, 3)
+    given = [torch.from_numpy(normal(*s, seed=n)).requires_grad_() for n, s in enumerate(shapes)]
+    assert torch.autograd.gradcheck(Attention.apply, given, fast_mode=True)
+
+
 @pytest.mark.parametrize("n", [0, 1, 40, 600])
 @pytest.mark.parametrize("groups", [1, 2, 6])
 def test_attention_decode(n, groups):

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
 
+import septran
 import septran.torch as st
 from septran.errors import SepTranError
 from septran.operators.elementwise_backward import DERIVATIVES
@@ -67,6 +70,58 @@ def test_the_slope_at_a_corner_is_torchs():
         other = x.detach().clone().requires_grad_()
         getattr(torch, function)(other).sum().backward()
         assert torch.equal(x.grad, other.grad)
+
+
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_attention(causal):
+    """Its gradient is that of attention_lse, which returns what it takes."""
+    static = {"causal": causal}
+    attention = made(f"attention_{causal}", "attention", static=static)
+    shapes = (1, 4, 33, 16), (1, 2, 40, 16), (1, 2, 40, 16)
+    q, k, v = (torch.randn(*shape, requires_grad=True) for shape in shapes)
+    given = torch.randn(1, 4, 33, 16)
+    found = torch.autograd.grad(attention(q, k, v), (q, k, v), given)
+
+    plain = [x.detach() for x in (q, k, v)]
+    o, lse = septran.compile("attention_lse", "cpu-x86", static=static)(*plain)
+    backward = septran.compile("attention_backward", "cpu-x86", static=static)
+    for ours, wanted in zip(found, backward(*plain, o, lse, given), strict=True):
+        assert torch.equal(ours, wanted)
+
+    mask = torch.ones(33, 40, dtype=torch.bool).tril(7) if causal else None
+    same = [x.double().requires_grad_() for x in plain]
+    theirs = torch.nn.functional.scaled_dot_product_attention(*same, mask, enable_gqa=True)
+    for ours, wanted in zip(found, torch.autograd.grad(theirs, same, given), strict=True):
+        torch.testing.assert_close(ours, wanted.float())
+
+
+def test_the_forward_runs_where_a_gradient_is_to_follow():
+    attention = made("attention_once", "attention")
+    q = torch.randn(1, 2, 9, 8)
+    graph = torch.export.export(_Module(attention), (q,)).graph
+    assert "attention_once.default" in str(graph)
+    seen = []
+
+    def keep(module, _):
+        seen.append(str(module.graph))
+        return make_boxed_func(module.forward)
+
+    compiled = torch.compile(
+        _Module(attention), fullgraph=True, backend=aot_autograd(fw_compiler=keep)
+    )
+    compiled(q.requires_grad_()).sum().backward()
+    assert ["attention_once_forward.default" in text for text in seen] == [True, False]
+    assert "attention_once_forward_backward.default" in seen[1]
+    assert torch.equal(q.grad, torch.autograd.grad(attention(q, q, q).sum(), q)[0])
+
+
+class _Module(torch.nn.Module):
+    def __init__(self, attention):
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, q):
+        return self.attention(q, q, q)
 
 
 def test_a_gradient_goes_through_a_compiled_graph():
@@ -146,3 +201,33 @@ def test_what_a_gradient_cannot_be_is_said(tmp_path, backward, out, into, messag
         made("wrong", written(tmp_path, backward, out, into))
     assert isinstance(caught.value, SepTranError)
     assert caught.value.where is not None
+
+
+FORWARD = """
+from septran import task
+
+FORWARD = {forward!r}
+
+
+@task.define(leaf=True)
+def twice_tile(Y, X):
+    Y[:] = 2.0 * X
+
+
+@task.define
+def twice(Y: task.Tensor["N"], X: task.Tensor["N"]):
+    task.launch(twice_tile, Y, X)
+"""
+
+
+@pytest.mark.parametrize(("forward", "message"), [
+    ("nothing", "FORWARD of twice is 'nothing'"),
+    ("gemm", "gemm cannot run in the place of twice"),
+    ("scaled.py", "scaled cannot run in the place of twice"),  # it takes a scalar, too
+])  # fmt: skip
+def test_what_cannot_run_in_an_operators_place_is_said(tmp_path, forward, message):
+    written(tmp_path)
+    (tmp_path / "twice.py").write_text(FORWARD.format(forward=forward))
+    with pytest.raises(st.GradientLogicError, match=message) as caught:
+        made("wrong_forward", tmp_path / "twice.py")
+    assert caught.value.hint

@@ -87,8 +87,12 @@ class Products:
     """All products of a task, and what lies between them."""
 
     products: tuple[Product, ...]
-    reduction_between: bool
-    """Whether a later one multiplies what is made from an earlier one by a reduction."""
+    between: str
+    """What lies between an earlier one and a later one that multiplies what is made from it.
+
+    ``reduction`` where there is one, ``elements`` where there are none but expressions of single
+    elements, or nothing at all, and ``nothing`` where no product takes anything of another one.
+    """
     masked: bool
     """Whether a product's result is changed by where its elements lie."""
     carried: bool
@@ -112,9 +116,8 @@ def products_of(task: TaskNode) -> Products:
     scans = any(isinstance(e, ComputedView) and e.scans for e in flow.events)
     scatters = any(isinstance(e, ComputedView) and e.scatters for e in flow.events)
     turns = any(isinstance(e, ComputedView) and e.turns for e in flow.events)
-    return Products(
-        found, work.between, work.masked, work.carried, work.reduces, scans, scatters, turns
-    )
+    between = "reduction" if work.reduced else "elements" if work.taken else "nothing"
+    return Products(found, between, work.masked, work.carried, work.reduces, scans, scatters, turns)
 
 
 @dataclass
@@ -124,7 +127,8 @@ class _Analysis:
     """The loop indices on which the elements of a tensor depend."""
     made: dict[str, frozenset[tuple[int, bool]]] = field(default_factory=dict)
     """The products from which a tensor is made, and whether by a reduction."""
-    between: bool = False
+    taken: bool = False
+    reduced: bool = False
     masked: bool = False
     carried: bool = False
     reduces: bool = False
@@ -149,7 +153,8 @@ class _Analysis:
     def _multiply(self, number: int, event: Multiply) -> None:
         operands = (event.left, event.right)
         used = frozenset(m for view in operands for m in self.made.get(view.tensor, frozenset()))
-        self.between |= any(n < number and reduced for n, reduced in used)
+        self.taken |= any(n < number for n, _ in used)
+        self.reduced |= any(n < number and reduced for n, reduced in used)
         # Made from this product or a later one: by an earlier iteration, as the second round finds.
         repeats = any(not parallel for _, parallel in event.loops)
         self.carried |= repeats and any(n >= number for n, _ in used)

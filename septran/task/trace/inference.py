@@ -334,7 +334,10 @@ def _with_ranges(
 def _result_dtype(
     logic: Task, name: str, kinds: Mapping[str, str], static: Mapping[str, Any] | None
 ) -> str:
-    inputs = [d for n, d in kinds.items() if n != name]
+    fixed = {n for n, kind in logic.tensors if kind.dtype is not None}
+    others = [n for n in kinds if n != name]
+    # What has its own type whatever the rest is (indices, statistics) does not tell the result's.
+    inputs = [kinds[n] for n in others if n not in fixed] or [kinds[n] for n in others]
     common = promote(*inputs) if inputs else "float32"
     if is_float(common):
         return common
