@@ -176,3 +176,30 @@ def test_no_row_is_multiplied_by_zero():
     kernel = septran.compile("embedding", "dsa-sim", shapes=sizes)
     profile = kernel.profile()
     assert "GLOBAL -> SPM 1,024 bytes" in str(profile)
+
+
+@task.define(leaf=True)
+def late(Y, X):
+    """What lies behind the hundredth row, and where it lies."""
+    Y[:] = task.where(task.index(X, 0) > 100, X, 0.0) + task.index(X, 0)
+
+
+@task.define
+def places(Y: task.Tensor["T"], X: task.Tensor["M"], rows: task.Tensor["T"]):
+    """Elements that are chosen, with their own positions: lanes whose positions are no ramp."""
+    Yp, Xp = (task.partition(t, shape=(50,)) for t in (Y, task.gather(X, rows)))
+    for i in task.parallel_range(Yp.shape[0]):
+        task.launch(late, Yp[i], Xp[i])
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_chosen_rows_say_where_they_lie(machine):
+    kernel = septran.compile(
+        places, machine, shapes={"T": 103, "M": 300}, dtypes={"X": "float32", "rows": "int64"},
+        emulate=machine.startswith("nvidia"),
+    )  # fmt: skip
+    x = np.random.default_rng(5).standard_normal(300, dtype="f4")
+    rows = np.random.default_rng(6).integers(0, 300, 103)
+    assert np.array_equal(kernel(x, rows), np.where(rows > 100, x[rows], 0) + rows.astype("f4"))
+    if machine == "cpu-x86":  # indices behind the end of a ragged tile are not read
+        assert kernel.check(x, rows, guard=True).right

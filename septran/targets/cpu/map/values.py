@@ -9,7 +9,7 @@ from tvm import tirx
 
 from septran.dtypes import is_float
 from septran.ir import expressions as ex
-from septran.ir.index import Index, Var
+from septran.ir.index import Index, Var, minimum
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
@@ -133,20 +133,33 @@ class VectorEvaluation(Evaluation[Point]):
         """As one index against 0, where indices are as long as that."""
         difference = left - right
         step = difference.coefficient(LANE)
-        lanes = 1 if step == 0 else place.lanes
         rest = Index.of(LANE) * step - difference
-        if not self.context.indices.holds(rest):
+        if LANE in rest.variables() or not self.context.indices.holds(rest):
             return None
+        lanes = 1 if step == 0 else place.lanes
         other = broadcast(self.context.lower(rest), lanes)
         return self.context.arithmetic.combine(function, self._lanes(step, lanes), other)
 
     def number(self, index: Index, place: Point) -> Expr:
         """An index as a number in each lane."""
         step = index.coefficient(LANE)
-        start = self.context.lower(index - Index.of(LANE) * step)
+        rest = index - Index.of(LANE) * step
+        if LANE in rest.variables():
+            return self._each(index, place)
+        start = self.context.lower(rest)
         if step == 0:
             return start
         return broadcast(start, place.lanes) + self._lanes(step, place.lanes)
+
+    def _each(self, index: Index, place: Point) -> Expr:
+        """One lane after another, as rows have that a tensor of indices chooses.
+
+        Lanes that do not exist are as the last one that does: it may be the tensor's last.
+        """
+        last = place.lanes if place.count is None else place.count
+        lanes = (minimum(n, Index.of(last) - 1) for n in range(place.lanes))
+        values = [self.context.lower(index.substitute({LANE: lane})) for lane in lanes]
+        return tirx.Shuffle(values, list(range(place.lanes)))
 
     def _lanes(self, step: int, lanes: int) -> Expr:
         """0, `step`, ...: a constant, as LLVM would put a ramp together lane by lane."""
