@@ -170,7 +170,7 @@ class AliasError(LogicError):
 
 
 class EarlyExitError(LogicError):
-    """A loop over launches is left by break or return."""
+    """A loop over launches is left by break or return, or a body that runs on a condition."""
 
     code = "SEP122"
 

@@ -12,7 +12,7 @@ import torch
 from septran import argument_checks as given
 from septran.argument_checks import WrongArgumentError
 from septran.compiler import compile_request
-from septran.request import CompileRequest, Logic
+from septran.request import CompileRequest, Dynamics, Logic
 from septran.runtime.kernel import Kernel
 from septran.runtime.signature import Signature
 from septran.task import Task
@@ -71,6 +71,7 @@ def op(
     tunables: Mapping[str, TunableValue] | None = None,
     mutates: Sequence[str] = (),
     emulate: bool = False,
+    dynamic: Dynamics = (),
 ) -> Operator:
     """Register a logic and its mapping as an operator of torch.
 
@@ -86,6 +87,8 @@ def op(
         mutates: The outputs that the caller passes, in the logic's order among the inputs, and
             that are changed in place, not returned.
         emulate: Run GPU code on the CPU, thread by thread.
+        dynamic: As for `septran.compile`: dimensions of which one kernel serves every extent. A
+            gradient's kernel is compiled for each extent still.
 
     The gradient is that of the logic file's `BACKWARD`, the name of an operator or a logic file
     beside it: its inputs are named as tensors of this logic, or as an output with a ``d`` before
@@ -101,7 +104,13 @@ def op(
     mappings = mapping if isinstance(mapping, Mapping) else {None: mapping}
     requests = [
         CompileRequest.of(
-            logic, each, machine=machine, static=static, tunables=tunables, emulate=emulate
+            logic,
+            each,
+            machine=machine,
+            static=static,
+            tunables=tunables,
+            emulate=emulate,
+            dynamic=dynamic,
         )
         for each in mappings.values()
     ]

@@ -344,6 +344,24 @@ def returns(Y, X):
         return
 
 
+@task.define
+def skips(Y, X):
+    for i in task.sequential_range(4):
+        with task.when(i):
+            continue  # here
+        task.launch(double, Y, X)
+
+
+@task.define
+def returns_on_a_condition(Y, X):
+    for i in task.sequential_range(4):
+        with task.when(i):
+            for _ in range(2):
+                break
+            task.launch(double, Y, X)
+            return  # here
+
+
 @task.define(leaf=True)
 def half_written(Y, X):
     t = task.empty(X.shape)
@@ -382,7 +400,7 @@ MISTAKES = {
     errors.TunableError: [negative_tunable],
     errors.ViewError: [padded_part, three_windows],
     errors.AliasError: [aliased, overlapping],
-    errors.EarlyExitError: [breaks, returns],
+    errors.EarlyExitError: [breaks, returns, skips, returns_on_a_condition],
     errors.UnwrittenElementError: [half_written],
     errors.UnmetDemandError: [demands_other_sizes],
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Operators of torch: `torch.library.opcheck` judges what torch's dispatcher is told of them."""
+"""Operators of torch: `torch.library.opcheck` judges what is registered of them."""
 
 from __future__ import annotations
 
@@ -149,6 +149,19 @@ def test_one_of_two_outputs_can_be_changed_in_place():
     into = torch.empty_like(places)
     assert torch.equal(topk(into, x), values)
     assert torch.equal(into, places)
+
+
+def test_one_kernel_serves_every_extent_of_a_dynamic_dimension():
+    op = made("dynamic", "rms_norm", dynamic={"M": (1, 500)})
+    graph = torch.compile(lambda x, w: op(x, w), fullgraph=True, dynamic=True, backend="aot_eager")
+    w, kernel = torch.randn(24, requires_grad=True), op.kernels["cpu"]
+    for rows in (3, 40, 500):
+        x = torch.randn(rows, 24, requires_grad=True)
+        assert torch.equal(graph(x, w), kernel(x.detach(), w.detach()))
+        assert kernel.check(x.detach(), w.detach()).right
+        assert torch.autograd.grad(graph(x, w).sum(), x)[0].shape == x.shape
+    assert len({id(one.stages.executable) for one in kernel.specialisations}) == 1
+    assert len(kernel.specialisations) == 3
 
 
 def test_a_simulated_machine_is_an_operator_too():

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import linecache
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, NoReturn
 
 from septran.ir.index import maximum, minimum
 from septran.location import Location
-from septran.task.errors import IndexingError, LaunchArgumentsError
+from septran.task.errors import EarlyExitError, IndexingError, LaunchArgumentsError
 from septran.task.frontend.language import open_loop
 from septran.task.trace.arguments import not_a_tensor
 from septran.task.trace.indirect import count_of
@@ -80,8 +85,10 @@ def when(condition: Any) -> When:
     Raises:
         IndirectIndexError: it is no element of such a tensor.
         IndexingError: it is an expression, or it is written in an ``if``.
+        EarlyExitError: the body is left by ``return``, ``break`` or ``continue``.
     """
     frame, where = _composite("decides what runs"), Location.of_caller()
+    _require_to_the_end(where)
     if isinstance(condition, Tile):
         frame.require_live(condition)
         extent = count_of(condition, 1)
@@ -95,6 +102,50 @@ def when(condition: Any) -> When:
         index = condition.index if isinstance(condition, Count) else as_index(condition)
         extent = minimum(1, maximum(0, index)).simplify(frame.ranges)
     return When(open_loop(frame, (extent,), where, parallel=False))
+
+
+def _require_to_the_end(where: Location) -> None:
+    """Refuse a body that Python leaves, which would leave out what follows on either condition.
+
+    It can be seen in the source only: a ``with`` ends as always where its body returns.
+    """
+    left = _exits(where.file, tuple(linecache.getlines(where.file))).get(where.line)
+    if left is None:
+        return
+    word, line = left
+    raise EarlyExitError(
+        f"a body that runs on a condition is left by `{word}`", replace(where, line=line),
+        hint="it is traced once, for both cases: write what runs otherwise under "
+        "`with task.when(1 - task.count(mask[k], most=1)):`",
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _exits(file: str, lines: tuple[str, ...]) -> dict[int, tuple[str, int]]:
+    """By the lines of ``with`` statements: the word that leaves the body, and its line."""
+    try:
+        tree = ast.parse("".join(lines), file)
+    except SyntaxError:  # a notebook's cell with magics
+        return {}
+    found: dict[int, tuple[str, int]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With):
+            exit_ = next((e for body in node.body for e in _leaving(body, loops=False)), None)
+            if exit_ is not None:
+                word = type(exit_).__name__.lower()
+                last = node.items[-1].context_expr.end_lineno or node.lineno
+                found |= dict.fromkeys(range(node.lineno, last + 1), (word, exit_.lineno))
+    return found
+
+
+def _leaving(node: ast.AST, loops: bool) -> Iterator[ast.stmt]:
+    """The statements in `node` that leave the body around; in inner `loops` only ``return``."""
+    if isinstance(node, ast.Return) or (isinstance(node, ast.Break | ast.Continue) and not loops):
+        yield node
+    if not isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+        inner = loops or isinstance(node, ast.For | ast.While)
+        for child in ast.iter_child_nodes(node):
+            yield from _leaving(child, inner)
 
 
 def _composite(what: str) -> Frame:
