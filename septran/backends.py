@@ -103,6 +103,8 @@ class Backend:
     """The module of loops whose times show what this host can do; None: it is not measured."""
     banked: bool = False
     """Whether its memories on the chip have banks, whose conflicts cost time."""
+    dynamic: bool = False
+    """Whether calls may tell the extents of named dimensions."""
     looks: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """The checks of `septran doctor`, by name.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran import argument_checks, operators
+from septran.backends import backend_of
 from septran.dtypes import ALL
 from septran.errors import CallError, nearest
 from septran.machine.loader import load_machine
@@ -276,9 +277,9 @@ def _dynamic(
                 f"{entry.name} has no dimension {name!r} that a call could tell", entry.location,
                 hint=f"name one that a tensor has as it is: {', '.join(sorted(names)) or 'none'}",
             )  # fmt: skip
-    if found and mapping.machine.backend != "cpu":
+    if found and not backend_of(mapping.machine.backend).dynamic:
         raise DynamicRequestError(
-            f"{mapping.machine.name} has no extents that calls decide: only CPUs have",
+            f"{mapping.machine.name} has no extents that calls decide",
             mapping.machine.location,
             hint="leave out dynamic: the kernel is then compiled for each length, and cached; "
             "or pad to a few lengths",

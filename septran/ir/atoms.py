@@ -124,7 +124,7 @@ class Element:
 
 
 @dataclass(frozen=True)
-class Size:
+class CallExtent:
     """A dimension's extent that is known when the kernel is called: ``N`` of any length.
 
     Every tensor of a call has it alike, so that it is the same wherever it is read.
@@ -149,12 +149,12 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Product:
+class ExtentProduct:
     """``value * size``, the distance of rows whose length is known when the kernel is called."""
 
     value: Index
     """A single atom; `septran.ir.index.product` multiplies sums."""
-    size: Size
+    size: CallExtent
 
     def __str__(self) -> str:
         return f"{_bracket(self.value)}*{self.size}"
@@ -170,7 +170,7 @@ def tables(arrays: Mapping[str, Any]) -> dict[Var, Any]:
     return {table_of(name): a for name, a in arrays.items() if a.dtype.kind in "iu"}
 
 
-Atom = Union[Var, FloorDiv, Mod, Min, Max, Element, Size, Product]
+Atom = Union[Var, FloorDiv, Mod, Min, Max, Element, CallExtent, ExtentProduct]
 
 
 def parts_of(atom: Atom) -> tuple[Index, ...]:
@@ -178,7 +178,7 @@ def parts_of(atom: Atom) -> tuple[Index, ...]:
     match atom:
         case FloorDiv(value) | Mod(value):
             return (value,)
-        case Product(value, size):
+        case ExtentProduct(value, size):
             return (value, _alone(size))
         case Min(operands) | Max(operands):
             return operands
@@ -196,7 +196,7 @@ def variables_of(atom: Atom) -> Iterator[Var]:
             yield from variables_of(inner)
 
 
-def _alone(size: Size) -> Index:
+def _alone(size: CallExtent) -> Index:
     from septran.ir.index import Index  # which imports this module
 
     return Index(((size, 1),))

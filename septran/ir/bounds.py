@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 from septran.ir.atoms import (
     Atom,
+    CallExtent,
     Element,
+    ExtentProduct,
     FloorDiv,
     Max,
     Min,
     Mod,
-    Product,
-    Size,
     Var,
     parts_of,
     variables_of,
@@ -95,7 +95,7 @@ def least(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> int:
     return found
 
 
-def _free(index: Index) -> frozenset[Var | Size]:
+def _free(index: Index) -> frozenset[Var | CallExtent]:
     """The variables and sizes of an index."""
     return index.variables() | frozenset(index.sizes())
 
@@ -158,9 +158,9 @@ def _atom(atom: Atom, ranges: Ranges, extents: Extents) -> Range:
             return max(e[0] for e in ends), max(e[1] for e in ends)
         case Element(extent=extent):
             return 0, max(0, extent - 1)
-        case Size(least=low, most=high):
+        case CallExtent(least=low, most=high):
             return low, high
-        case Product(value, size):
+        case ExtentProduct(value, size):
             low, high = bounds(value, ranges, extents)
             corners = [end * n for end in (low, high) for n in (size.least, size.most)]
             return min(corners), max(corners)

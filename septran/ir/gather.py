@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.ir.atoms import Element, FloorDiv, Max, Min, Mod, Product, Size
+from septran.ir.atoms import CallExtent, Element, ExtentProduct, FloorDiv, Max, Min, Mod
 from septran.ir.index import Index, Var, axis, is_axis
 from septran.ir.views import View
 
@@ -130,7 +130,7 @@ def evaluate(index: Index, values: Mapping[Var, Any]) -> Any:
                 value = _fold(np.maximum, [evaluate(o, values) for o in operands])
             case Element():
                 value = atom.look_up(values[atom.table], [evaluate(c, values) for c in atom.at])
-            case Size() | Product():
+            case CallExtent() | ExtentProduct():
                 value = Index(((atom, 1),)).evaluate(values)
         total = total + coefficient * value
     return total

@@ -18,13 +18,13 @@ from typing import Any, Union
 
 from septran.ir.atoms import (
     Atom,
+    CallExtent,
     Element,
+    ExtentProduct,
     FloorDiv,
     Max,
     Min,
     Mod,
-    Product,
-    Size,
     parts_of,
     variables_of,
 )
@@ -144,12 +144,12 @@ class Index:
             if isinstance(atom, Element):
                 yield atom
 
-    def sizes(self) -> Iterator[Size]:
+    def sizes(self) -> Iterator[CallExtent]:
         """The extents in it that are known when the kernel is called."""
         for atom, _ in self.terms:
             for part in parts_of(atom):
                 yield from part.sizes()
-            if isinstance(atom, Size):
+            if isinstance(atom, CallExtent):
                 yield atom
 
     def at_most(self) -> Index:
@@ -177,7 +177,9 @@ class Index:
 
     def substitute(
         self,
-        values: Mapping[Var, IndexLike] | Mapping[Element, IndexLike] | Mapping[Size, IndexLike],
+        values: Mapping[Var, IndexLike]
+        | Mapping[Element, IndexLike]
+        | Mapping[CallExtent, IndexLike],
     ) -> Index:
         """The index with variables, elements or sizes replaced by indices, in normal form."""
         if not self.terms:
@@ -265,17 +267,17 @@ def _product(term: tuple[Atom | None, int], size: Atom) -> Index:
     first, *rest = sorted((*sizes, *_parted(size)[1]), key=str)
     atom: Atom = first
     for factor in rest if base is None else (first, *rest):
-        atom = Product(Index(((atom if base is None else base, 1),)), factor)
+        atom = ExtentProduct(Index(((atom if base is None else base, 1),)), factor)
         base = None
     return Index(((atom, term[1]),))
 
 
-def _parted(atom: Atom | None) -> tuple[Atom | None, tuple[Size, ...]]:
+def _parted(atom: Atom | None) -> tuple[Atom | None, tuple[CallExtent, ...]]:
     """Return what an atom has beside sizes, None where that is nothing, and the sizes."""
     match atom:
-        case Size():
+        case CallExtent():
             return None, (atom,)
-        case Product(value, size):
+        case ExtentProduct(value, size):
             base, sizes = _parted(value.terms[0][0])
             return base, (*sizes, size)
         case _:
@@ -361,11 +363,11 @@ def _substitute(atom: Atom, values: Mapping[Any, IndexLike]) -> Index:
             return minimum(*(o.substitute(values) for o in operands))
         case Max(operands):
             return maximum(*(o.substitute(values) for o in operands))
-        case Element() | Size() if atom in values:
+        case Element() | CallExtent() if atom in values:
             return Index.of(values[atom])
-        case Size():
+        case CallExtent():
             return Index(((atom, 1),))
-        case Product(value, size):
+        case ExtentProduct(value, size):
             return product(value.substitute(values), _substitute(size, values))
         case Element():
             at = tuple(c.substitute(values) for c in atom.at)
@@ -392,9 +394,9 @@ def _atom_at_end(atom: Atom, *, most: bool) -> Index:
             return minimum(*(_at_end(o, most=most) for o in operands))
         case Max(operands):
             return maximum(*(_at_end(o, most=most) for o in operands))
-        case Size():
+        case CallExtent():
             return Index((), atom.most if most else atom.least)
-        case Product(value, size):
+        case ExtentProduct(value, size):
             return _at_end(value, most=most) * (size.most if most else size.least)
     return Index(((atom, 1),))
 
@@ -414,9 +416,9 @@ def _evaluate(atom: Atom, values: Mapping[Var, int]) -> int:
         case Element():
             array: Any = values[atom.table]
             return int(atom.look_up(array, [c.evaluate(values) for c in atom.at]))
-        case Size():
+        case CallExtent():
             return values.get(atom.table, atom.most)
-        case Product(value, size):
+        case ExtentProduct(value, size):
             return value.evaluate(values) * _evaluate(size, values)
 
 
@@ -441,10 +443,10 @@ def _simplify(atom: Atom, ranges: Mapping[Var, Range]) -> Index:
         case Element():
             at = tuple(c.simplify(ranges) for c in atom.at)
             return Index(((replace(atom, at=at), 1),))
-        case Size():
+        case CallExtent():
             fixed = atom.least == atom.most
             return Index((), atom.least) if fixed else Index(((atom, 1),))
-        case Product(value, size):
+        case ExtentProduct(value, size):
             return product(value.simplify(ranges), _simplify(size, ranges))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Union
 
-from septran.ir.atoms import Size
+from septran.ir.atoms import CallExtent
 from septran.ir.expressions import Expr
 from septran.ir.index import ZERO, Index, IndexLike, Var
 from septran.ir.views import View
@@ -309,7 +309,7 @@ class TileProgram(Stage):
 
         return to_text(self)
 
-    def sizes(self) -> tuple[Size, ...]:
+    def sizes(self) -> tuple[CallExtent, ...]:
         """The extents that are known only when the kernel is called, in the parameters' order."""
         extents = (e for name in self.params for e in self.buffer(name).exists)
         return tuple(dict.fromkeys(size for extent in extents for size in extent.sizes()))

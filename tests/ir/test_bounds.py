@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from septran.ir.atoms import Size
+from septran.ir.atoms import CallExtent
 from septran.ir.bounds import (
     alternatives,
     bounds,
@@ -208,7 +208,7 @@ def test_the_indices_of_which_one_is_the_least():
     assert found == {100 - K, I * 128 - K}
 
 
-N = Index(((Size("N", 1, 40), 1),))
+N = Index(((CallExtent("N", 1, 40), 1),))
 
 
 @given(factors, small, st.integers(2, 9), st.integers(-9, 9))
@@ -218,7 +218,7 @@ def test_every_value_for_every_size_is_between_the_bounds(multiples, constant, d
     index += product(I, N) + constant
     low, high = bounds(index, {VI: (0, 2)})
     for n, i in itertools.product(range(1, 41), range(3)):
-        size = Size("N", 1, 40)
+        size = CallExtent("N", 1, 40)
         assert low <= index.evaluate({size.table: n, VI: i}) <= high
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from septran.ir.atoms import Element, Size, table_of
+from septran.ir.atoms import CallExtent, Element, table_of
 from septran.ir.gather import evaluate
 from septran.ir.index import Index, Var, axis, ceil_div, is_axis, maximum, minimum, product
 
@@ -162,20 +162,20 @@ def test_products_with_sizes_are_sums_of_products():
     i, n, m = Index.of(VI), _size("N"), _size("M")
     index = product(i * 2 + 3, product(n, m))
     assert index == product(product(m, i * 2 + 3), n) == product(product(n, i * 2 + 3), m)
-    values = {VI: 5, Size("N", 1, 9).table: 7, Size("M", 1, 9).table: 4}
+    values = {VI: 5, CallExtent("N", 1, 9).table: 7, CallExtent("M", 1, 9).table: 4}
     assert index.evaluate(values) == 13 * 28
-    assert index.substitute({Size("N", 1, 9): 7}).evaluate(values) == 13 * 28
-    assert index.substitute({Size("N", 1, 9): 7, Size("M", 1, 9): 4}) == i * 56 + 84
+    assert index.substitute({CallExtent("N", 1, 9): 7}).evaluate(values) == 13 * 28
+    assert index.substitute({CallExtent("N", 1, 9): 7, CallExtent("M", 1, 9): 4}) == i * 56 + 84
     assert index.substitute({VI: 5}).evaluate(values) == 13 * 28
-    assert set(index.sizes()) == {Size("N", 1, 9), Size("M", 1, 9)}
+    assert set(index.sizes()) == {CallExtent("N", 1, 9), CallExtent("M", 1, 9)}
     with pytest.raises(ValueError, match="not linear"):
         product(i, i)
 
 
 def test_a_size_of_one_value_is_that_value():
-    fixed = Index(((Size("N", 6, 6), 1),))
+    fixed = Index(((CallExtent("N", 6, 6), 1),))
     assert product(Index.of(VI), fixed).simplify({}) == Index.of(VI) * 6
 
 
 def _size(name):
-    return Index(((Size(name, 1, 9), 1),))
+    return Index(((CallExtent(name, 1, 9), 1),))

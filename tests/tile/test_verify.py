@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from septran.errors import Errors
-from septran.ir.atoms import Size
+from septran.ir.atoms import CallExtent
 from septran.ir.index import Index, Var, axis, ceil_div, minimum
 from septran.location import Location
 from septran.machine.model import Instruction
@@ -519,7 +519,7 @@ def test_an_output_that_nobody_writes(build, part, tensors):
 @pytest.mark.parametrize(("valid", "right"), [(Index.of(8), False), (None, True)])
 def test_a_tile_beyond_the_end_of_some_length_is_found(build, part, valid, right):
     """Rows in tiles of 8, of at most 24: only where 8 does not divide them a full tile is wrong."""
-    rows = Index(((Size("M", 1, 24), 1),))
+    rows = Index(((CallExtent("M", 1, 24), 1),))
     extents = (rows, Index.of(8))
     y, x = (replace(build.buffer(n, "DRAM", (24, 8)), exists=extents) for n in "YX")
     build.buffers |= {"Y": y, "X": x}

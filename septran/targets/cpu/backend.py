@@ -48,5 +48,6 @@ BACKEND = Backend(
     features=_features,
     registers=_registers,
     loops=_loops,
+    dynamic=True,
     looks={"llvm": _llvm, "processor": _processor, "threads": _threads},
 )

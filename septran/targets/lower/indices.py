@@ -14,7 +14,7 @@ import numpy as np
 from tvm import tirx
 
 from septran.dtypes import itemsize
-from septran.ir.atoms import Atom, Element, FloorDiv, Max, Min, Mod, Product, Size
+from septran.ir.atoms import Atom, CallExtent, Element, ExtentProduct, FloorDiv, Max, Min, Mod
 from septran.ir.bounds import least, magnitude
 from septran.ir.index import Index, IndexLike, Range, Var, axis, is_axis, maximum, product
 from septran.ir.views import View
@@ -44,7 +44,7 @@ class Indices:
         """The flat TensorIR buffers of the caller's tensors of indices, and their extents."""
         self.loaded: dict[Element, Expr] = {}
         """Elements of these that are in a variable here."""
-        self.sizes: dict[Size, Expr] = {}
+        self.sizes: dict[CallExtent, Expr] = {}
         """The extents that are known when the kernel is called."""
         self._count = 0
 
@@ -150,9 +150,9 @@ class Indices:
                 return reduce(tirx.Max, map(self._lower, operands))
             case Element():
                 return self.loaded[atom] if atom in self.loaded else self._load(atom)
-            case Size():
+            case CallExtent():
                 return self.sizes[atom]
-            case Product(value, size):
+            case ExtentProduct(value, size):
                 return self._lower(value) * self.sizes[size]
 
     def _load(self, element: Element) -> Expr:
@@ -316,7 +316,7 @@ def _divides(atom: Atom) -> int:
             return math.gcd(divisor(value), modulus)
         case Min(operands) | Max(operands):
             return math.gcd(*map(divisor, operands))
-        case Product(value):
+        case ExtentProduct(value):
             return divisor(value)
-        case Var() | FloorDiv() | Element() | Size():
+        case Var() | FloorDiv() | Element() | CallExtent():
             return 1

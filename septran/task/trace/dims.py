@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from septran.ir.atoms import Size as RunTimeSize
+from septran.ir.atoms import CallExtent
 from septran.ir.index import Index
 from septran.location import Location
 from septran.task.errors import InferenceError, SizeMismatchError
@@ -51,7 +51,7 @@ def run_time_sizes(
                 f"{task.name} has no dimension {name!r} that a call could tell", task.location,
                 hint=f"name one that a tensor has as it is: {known}",
             )  # fmt: skip
-        values[name] = Index(((RunTimeSize(name, least, dims[name]), 1),))
+        values[name] = Index(((CallExtent(name, least, dims[name]), 1),))
     found: dict[str, tuple[Index, ...]] = {}
     for tensor, kind in task.specialised(static):
         if kind.dims is not None and all(d is not None for d in kind.dims):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from septran.ir import expressions as ex
-from septran.ir.atoms import Element, Size
+from septran.ir.atoms import CallExtent, Element
 from septran.ir.index import Index, axis, minimum
 from septran.ir.views import View
 from septran.tile.analyses.loops import walk
@@ -83,7 +83,7 @@ def at_sizes(program: TileProgram) -> tuple[TileProgram, ...]:
     return (program, *map(fixed, sorted(lengths)))
 
 
-def _fixed(buffer: Buffer, values: Mapping[Size, int]) -> Buffer:
+def _fixed(buffer: Buffer, values: Mapping[CallExtent, int]) -> Buffer:
     """A caller's tensor at sizes of one call."""
     if not buffer.exists:
         return buffer

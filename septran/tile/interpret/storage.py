@@ -10,7 +10,7 @@ import numpy as np
 
 from septran.dtypes import is_float, itemsize, numpy_dtype
 from septran.errors import TileError
-from septran.ir.atoms import Atom, Element, FloorDiv, Max, Min, Mod, Product, Size
+from septran.ir.atoms import Atom, CallExtent, Element, ExtentProduct, FloorDiv, Max, Min, Mod
 from septran.ir.index import Index, Var, axis
 from septran.tile.analyses.loops import affine
 from septran.tile.interpret.channel_state import located
@@ -249,9 +249,9 @@ def _atom(atom: Atom, values: Mapping[Var, Any]) -> Any:
         case Element():
             at = [evaluate_index(c, values) for c in atom.at]
             return atom.look_up(values[atom.table], at)
-        case Size():
+        case CallExtent():
             return values.get(atom.table, atom.most)
-        case Product(value, size):
+        case ExtentProduct(value, size):
             return evaluate_index(value, values) * _atom(size, values)
 
 
