@@ -57,7 +57,7 @@ class Watcher(interpreter._Numbers):
 def watched(program, arrays, value):
     """All copies of `value` when the whole program runs on `arrays`."""
     effects = Watcher(program, value)
-    stores = {n: interpreter._argument(program, n, arrays.get(n)) for n in program.params}
+    stores = {n: interpreter._argument(program, n, arrays.get(n), {}) for n in program.params}
     with np.errstate(all="ignore"):
         Execution(program, effects, Schedule.of("early")).run(interpreter._World(stores))
     return effects.seen, {n: stores[n].array()[0] for n in program.outputs}
