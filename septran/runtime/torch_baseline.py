@@ -255,6 +255,27 @@ def _attention_backward(static: Mapping[str, Any]) -> _NamedFunction:
     return "torch's gradient of flash attention", call
 
 
+def _sliding_attention(static: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    window, cap = static.get("window", 128), static.get("cap")
+
+    def call(q: Any, k: Any, v: Any) -> Any:
+        m, n = q.shape[2], k.shape[2]
+        seen = torch.ones(m, n, dtype=torch.bool).tril(n - m).triu(n - m - window + 1)
+        if cap is None:
+            return torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, seen, scale=static.get("scale"), enable_gqa=q.shape[1] != k.shape[1]
+            )
+        shared = q.shape[1] // k.shape[1]
+        keys, values = (x.repeat_interleave(shared, 1) for x in (k, v))
+        scores = q @ keys.transpose(2, 3) * (static.get("scale") or q.shape[3] ** -0.5)
+        scores = (cap * torch.tanh(scores / cap)).masked_fill(~seen, -torch.inf)
+        return torch.softmax(scores, 3) @ values
+
+    return "torch scaled_dot_product_attention with a mask, or its steps", call
+
+
 def _attention_decode(static: Mapping[str, Any]) -> _NamedFunction:
     name, attend = _attention(static)
     return name, lambda q, k, v: attend(q[:, :, None], k, v)[:, :, 0]
@@ -535,6 +556,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "rms_norm": _rms_norm,
     "rms_norm_backward": _rms_norm_backward,
     "rope": _rope,
+    "sliding_attention": _sliding_attention,
     "softmax": _softmax,
     "softmax_backward": _softmax_backward,
     "swiglu": _swiglu,

@@ -47,6 +47,7 @@ LARGE = {
     "rms_norm": {"M": 4096, "N": 8192},
     "rms_norm_backward": {"M": 4096, "N": 8192},
     "rope": {"S": 4096, "H": 32, "D": 128},
+    "sliding_attention": {"B": 1, "H": 2, "G": 1, "M": 1000, "N": 1500, "D": 256},
     "softmax": {"M": 4096, "N": 8192},
     "softmax_backward": {"M": 4096, "N": 8192},
     "swiglu": {"M": 1000, "N": 14_336, "K": 4096},

@@ -120,6 +120,24 @@ def test_attention_of_each_head_size(head):
     close(run("attention", q, k, v, tiling={}), wanted, 13 + head, size)
 
 
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+@pytest.mark.parametrize("cap", [None, 1.5])
+@pytest.mark.parametrize(
+    ("m", "n", "window"), [(50, 50, 7), (20, 70, 30), (70, 20, 5), (1, 33, 1), (40, 40, 99)]
+)
+def test_sliding_attention(m, n, window, cap, tiling):
+    q, k, v = (normal(2, 4, m, 16), *(normal(2, 2, n, 16, seed=s) for s in (1, 2)))
+    scores = q @ np.repeat(k, 2, axis=1).transpose(0, 1, 3, 2) / 4
+    scores = scores if cap is None else cap * np.tanh(scores / cap)
+    seen = np.triu(np.tril(np.ones((m, n), dtype=bool), n - m), n - m - window + 1)
+    weights = np.where(seen, np.exp(scores), 0)
+    total = weights.sum(-1, keepdims=True)
+    wanted = weights / np.where(total == 0, 1, total) @ np.repeat(v, 2, axis=1)
+    size = 16 * (2 + np.abs(q).max() * np.abs(k).max() * 4) * np.abs(v).max()
+    found = run("sliding_attention", q, k, v, tiling=tiling, window=window, cap=cap)
+    close(found, wanted, n + 16, size)
+
+
 @pytest.mark.parametrize("groups", [1, 2, 6], ids=("MQA", "GQA", "MHA"))
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
 def test_attention_with_a_bias_that_hides_keys(groups, tiling):
