@@ -48,6 +48,7 @@ def test_a_lost_worker_does_not_stop_the_run_for_ever(accident, tmp_path):
     assert any(words in done.stdout + done.stderr for words in said), done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_plain_run_has_workers_that_have_none(tmp_path):
     """They read the same configuration, and once started workers of their own, without end."""
     (tmp_path / "conftest.py").write_text((HERE / "conftest.py").read_text())

@@ -51,6 +51,7 @@ def septran(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_every_order_its_counts_and_its_conflicts(septran, tmp_path):
     code, said = septran(
         *ARRAYS, "uint32=100", "-g", "2", "--out", str(tmp_path / "kept"), "--json"

@@ -77,11 +77,12 @@ def cases_of(operator):
 
 
 LONG = {"attention_backward"}
-"""Operators that take seconds on each machine: only the slow test has them on DSAs and GPUs."""
+"""Operators that take seconds on each machine: only the slow test has them on DSAs and GPUs, as it
+has the other machines of each kind."""
 SHORT = sorted(set(operators.names()) - LONG)
 
 
-@pytest.mark.parametrize("machine", DSA)
+@pytest.mark.parametrize("machine", DSA[1:])
 @pytest.mark.parametrize("operator", SHORT)
 def test_names_mean_nothing_on_a_dsa(operator, machine, foreign):
     same(operator, machine, foreign, cases_of(operator)[:1])
@@ -92,7 +93,7 @@ def test_names_mean_nothing_on_a_cpu(operator, foreign):
     same(operator, "cpu-x86", foreign, (cases_of(operator)[0], cases_of(operator)[2]))
 
 
-@pytest.mark.parametrize("machine", GPU)
+@pytest.mark.parametrize("machine", GPU[1:2])
 @pytest.mark.parametrize("operator", SHORT)
 def test_names_mean_nothing_on_a_gpu(operator, machine, foreign):
     same(operator, machine, foreign, cases_of(operator)[1:2])

@@ -50,6 +50,7 @@ def test_killed_compilers_leave_whole_entries_only(run):
     run("kill", 15)
 
 
+@pytest.mark.slow
 def test_kernels_run_in_a_forked_process(run):
     run("fork")
 
