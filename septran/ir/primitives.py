@@ -39,6 +39,10 @@ class Contract:
     """The attributes that it takes, with their defaults."""
     called: bool = True
     """Whether a leaf calls it by its name; another one has expressions that stand for it."""
+    joins: bool = False
+    """Whether parallel iterations may do it with the same elements, as no order is wrong."""
+    instead: str = ""
+    """What to write where a machine has no instruction for it."""
     result: Callable[[Sequence[str]], str] = lambda dtypes: promote(*dtypes)
     """The dtype of operand 0, if it is not declared, from the others' dtypes."""
 
@@ -88,8 +92,15 @@ SCAN = Contract(
 )  # fmt: skip
 """Y is what comes of X's elements up to each one along an axis, joined in Y's type."""
 
+ACCUMULATE = Contract(
+    "accumulate", ("Y", "X"), ("*", "*"), accumulates=True, called=False, joins=True,
+    reference=lambda y, x: (y + convert(x, y.dtype)).astype(y.dtype), flops=lambda n: n["*"],
+    instead="`tunables: {reduction: ordered}` joins parts in a workspace, one after another",
+)  # fmt: skip
+"""Y += X, each element at once, so that those of several iterations may come in any order."""
+
 PRIMITIVES: Mapping[str, Contract] = {
-    **{c.name: c for c in (GEMM, FILL, COPY, SCAN)}, "cast": COPY
+    **{c.name: c for c in (GEMM, FILL, COPY, SCAN, ACCUMULATE)}, "cast": COPY
 }  # fmt: skip
 """The primitives by the name that `task.call_primitive` takes; ``cast`` is ``copy``."""
 BY_MAP_UNITS = ("fill", "copy", "scan")

@@ -27,7 +27,7 @@ from septran.machine.kinds import (
 )
 from septran.machine.units import BANDWIDTH, BYTES, LATENCY, THROUGHPUT, PowerOfTwo
 
-PRIMITIVES = ("gemm", "map", "fill", "copy")
+PRIMITIVES = ("gemm", "map", "fill", "copy", "accumulate")
 MACHINE_NAME = Text(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "a machine's name, such as nvidia-h200")
 LAYOUT = Text(r"[a-z]+ ?(\([0-9, ]*\)|[0-9]+)?", "a layout, such as row, panels(1, 16), swizzle128")
 EDGE = Text(

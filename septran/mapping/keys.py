@@ -85,7 +85,8 @@ however it gets there.
 
 WORD = Text(r"[A-Za-z0-9_.+-]{1,64}", "a word")
 TASK = Text(IDENTIFIER, "a task's name")
-PRIMITIVE = Text(r"gemm|map|fill|copy", "a primitive: gemm, map, fill, copy")
+_NAMES = ("gemm", "map", "fill", "copy", "accumulate")
+PRIMITIVE = Text("|".join(_NAMES), f"a primitive: {', '.join(_NAMES)}")
 _PART = rf"({'|'.join(PRODUCTS)})\.({'|'.join(ROLES)})"
 _TENSOR = Text(rf"\*|gemm\.[ABC]|{_PART}|{IDENTIFIER}", 'a tensor, a group of tensors, or "*"')
 _ONE_TENSOR = Text(rf"{_PART}|{IDENTIFIER}", "a tensor, or a product's operand: product.right")

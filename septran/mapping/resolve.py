@@ -10,6 +10,7 @@ from typing import Any
 from septran.argument_checks import require
 from septran.errors import SepTranError, raise_all
 from septran.ir.index import Range, Var
+from septran.ir.primitives import PRIMITIVES
 from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import Machine
@@ -448,6 +449,8 @@ class _Task:
         where = wanted[0].where if wanted else (self._where() or location)
         names = [i.name for i in self.machine.instructions if i.primitive == primitive]
         hints = [f"{self.machine.name} has {', '.join(names)} for {primitive}"] if names else []
+        if primitive in PRIMITIVES and PRIMITIVES[primitive].instead:
+            hints.append(PRIMITIVES[primitive].instead)
         if len(uses_of(self.task)) > 1:
             hints.append("in a leaf of its own its tensors can be placed for it alone")
         self.work.unbound.append(

@@ -218,6 +218,21 @@ class _Tensor:
         write(self.terms, view, values, read(self.terms, view, values) + count)
         write(self.stores, view, values, read(self.stores, view, values) + 1)
 
+    def add(self, view: View, values: Mapping[Var, int], part: Bounded) -> None:
+        """Add a part, in any order with those that are added before and after it."""
+        part = cast(part, self.dtype)
+        total = read(self.value, view, values) + part.value
+        error = read(self.error, view, values) + part.error
+        if is_float(self.dtype):
+            magnitude = read(self.magnitude, view, values) + part.reach
+            write(self.magnitude, view, values, magnitude)
+            for counter in (self.terms, self.stores):
+                write(counter, view, values, read(counter, view, values) + 1)
+        else:
+            error = rounding.within(total, error, self.dtype)
+        write(self.value, view, values, total)
+        write(self.error, view, values, error)
+
 
 @dataclass(frozen=True)
 class _Held:
@@ -294,6 +309,8 @@ class _Run:
             case "gemm":
                 a, b = (self.factor(v, env) for v in statement.operands[1:])
                 target.tensor.accumulate(place, self.values, a, b, a.value.shape[1])
+            case "accumulate":
+                target.tensor.add(place, self.values, self.read(statement.operands[1], env))
             case "copy" | "cast":
                 target.tensor.write(place, self.values, self.read(statement.operands[1], env))
             case "scan":

@@ -38,6 +38,8 @@ class Param:
     """The names of its dimensions where annotated."""
     accumulates: bool = False
     """Whether a primitive adds to it."""
+    joins: bool = False
+    """Whether all that is done with it is to add parts, of which no order is wrong."""
     places: int | None = None
     """Of an entry's tensor of indices: each is at least 0 and less than this."""
 

@@ -20,6 +20,7 @@ from septran.targets.cpu.gemm.group_dots import (
 )
 from septran.targets.cpu.gemm.microkernel import EXACT_STEPS, emit_exact_sums, emit_multiply_adds
 from septran.targets.cpu.gemm.scalar import emit_scalar
+from septran.targets.cpu.map.atomics import emit_atomic_adds
 from septran.targets.cpu.map.vector import emit_maps
 from septran.tile.nodes import Buffer, Compute, Copy
 
@@ -91,6 +92,7 @@ EMITTERS = CpuEmitters(
             ),
             "scalar": InstructionEmitter("gemm", emit_scalar),
             "vector": InstructionEmitter("map", emit_maps),
+            "atomic_add": InstructionEmitter("accumulate", emit_atomic_adds),
         }
     ),
 )

@@ -31,6 +31,8 @@ from septran.tile.nodes import (
 
 Emit = Callable[[Context, Any], None]
 Demand = Callable[[Context, Compute], Mapping[str, Fragment]]
+_OTHERS: Mapping[str, str] = {"fragment": "map", "atomic_add": "accumulate"}
+"""What instructions compute that are not for gemm."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,10 @@ class CudaEmitters:
     demands: Mapping[str, Demand]
     """For each instruction, the fragments that its REGISTER operands must be, by buffer."""
 
-    maps: frozenset[str] = frozenset({"fragment"})
-    """Instructions for tensor expressions; the others are for gemm."""
-
     @property
     def primitives(self) -> dict[str, str]:
         """The primitive that each instruction computes, by the instruction's name."""
-        return {name: "map" if name in self.maps else "gemm" for name in self.computes}
+        return {name: _OTHERS.get(name, "gemm") for name in self.computes}
 
     def of(self, context: Context, node: Node) -> Emit:
         """The emitter of a node; `require_emitters` has seen to it that there is one."""
@@ -98,6 +97,7 @@ EMITTERS = CudaEmitters(
     computes=MappingProxyType(
         {
             "fragment": emit_statements,
+            "atomic_add": emit_statements,
             "simt": emit_simt,
             **dict.fromkeys(mma_sync.NAMES, mma_sync.gemm),
             **dict.fromkeys(wgmma.NAMES, wgmma.gemm),

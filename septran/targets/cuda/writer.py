@@ -7,7 +7,7 @@ from typing import Any
 from tvm import tirx
 from tvm.ir import StringImm
 
-from septran.targets.lower.writer import Writer, flat_buffer
+from septran.targets.lower.writer import Expr, Writer, flat_buffer
 
 NOTE = "septran_note"
 """The call that stands for a comment line until the text is printed."""
@@ -27,6 +27,10 @@ class CudaWriter(Writer):
         """A comment line in the CUDA text: where the next statements come from."""
         call = tirx.call_extern("void", NOTE, StringImm(text.replace("\n", " ")))
         self.evaluate(call)
+
+    def atomic_add(self, buffer: Any, index: Expr, value: Expr) -> None:
+        """Add to an element in memory at once: of threads that do so at one time none is lost."""
+        self.evaluate(tirx.call_extern(buffer.dtype, "atomicAdd", buffer.ptr_to([index]), value))
 
     def allocate(self, stem: str, elements: int, dtype: str) -> Any:
         """A flat array of each thread's own, which the compiler keeps in registers."""

@@ -59,6 +59,8 @@ class Statement:
     """The axis of `value` that a reduction goes along, and its target does not have."""
     filled: bool = False
     """Whether what does not exist is written, too: as zeros, by a copy that fills its target."""
+    adds: bool = False
+    """Whether the value is added to the target's element at once, whoever else does so."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -134,7 +136,8 @@ class _Split:
             statement = Statement(target, inner, value.function, value.axis)
         else:
             filled = isinstance(node, Copy) and node.zero_fill
-            statement = Statement(target, self._without(value), filled=filled)
+            adds = isinstance(node, Compute) and node.primitive == "accumulate"
+            statement = Statement(target, self._without(value), filled=filled, adds=adds)
         # Elements that are still to be read would be overwritten, so the result waits beside them.
         if _reads_elsewhere(statement):
             kind = statement.value.dtype or self.dtype(target.buffer)  # a copy's is not known
@@ -179,7 +182,7 @@ def value_of(node: Compute | Copy) -> ex.Expr:
             value = attributes.get("value", 0)
             assert not isinstance(value, str)
             return ex.Constant(value, "bool" if isinstance(value, bool) else "float64")
-        case "copy" | "cast":
+        case "copy" | "cast" | "accumulate":
             return ex.Load(node.operands[1], "")
         case _:
             assert node.expression is not None

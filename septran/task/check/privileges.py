@@ -39,6 +39,8 @@ class ViewUse:
     """Whether the statement depends on the elements' content before it."""
     writes: bool
     accumulates: bool = False
+    joins: bool = False
+    """Whether iterations that do so at one time need no order."""
 
 
 def accesses(statement: Statement) -> Iterator[ViewUse]:
@@ -48,8 +50,11 @@ def accesses(statement: Statement) -> Iterator[ViewUse]:
             contract = PRIMITIVES[statement.name]
             for view in statement.operands[1:]:
                 yield ViewUse(view, reads=True, writes=False)
-            adds = contract.accumulates
-            yield ViewUse(statement.operands[0], reads=adds, writes=True, accumulates=adds)
+            adds, joins = contract.accumulates, contract.joins
+            yield ViewUse(
+                statement.operands[0], reads=adds, writes=True, accumulates=adds and not joins,
+                joins=joins,
+            )  # fmt: skip
         case Assign():
             for view in ex.loads(statement.value):
                 yield ViewUse(view, reads=True, writes=False)
@@ -62,12 +67,13 @@ def accesses(statement: Statement) -> Iterator[ViewUse]:
             for param, view in pairs:
                 if param.writes:
                     yield ViewUse(
-                        view, reads=param.reads, writes=True, accumulates=param.accumulates
-                    )
+                        view, reads=param.reads, writes=True, accumulates=param.accumulates,
+                        joins=param.joins,
+                    )  # fmt: skip
 
 
 def with_privileges(task: TaskNode, ranges: Mapping[Var, Range]) -> TaskNode:
-    """Return `task` with `reads`, `writes` and `accumulates` of its parameters filled in.
+    """Return `task` with what its body does with each of its parameters filled in.
 
     `ranges` are those of all loop indices, with which views were simplified.
     """
@@ -114,6 +120,7 @@ def _found(param: Param, task: TaskNode, ranges: Mapping[Var, Range]) -> Param:
         reads=reads or not writes or not _covered(written, whole),
         writes=writes,
         accumulates=any(a.accumulates for a in own),
+        joins=writes and all(a.joins for a in own),
     )
 
 

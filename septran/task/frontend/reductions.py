@@ -16,6 +16,7 @@ from septran.task.errors import (
     LaunchArgumentsError,
     ReadOnlyError,
     ShapeError,
+    TunableError,
     UnknownPrimitiveError,
 )
 from septran.task.frontend.definition import define
@@ -30,12 +31,14 @@ from septran.task.frontend.language import (
 )
 from septran.task.trace.tensors import Partition, Tile
 from septran.task.trace.tracing import Frame, Home, current, launch
-from septran.task.tree import Allocate
+from septran.task.tree import Allocate, Primitive
 
 JOINS: Mapping[str, Callable[[Any, Any], Any]] = {
     "sum": lambda x, y: x + y, "max": maximum, "min": minimum
 }  # fmt: skip
 """The functions, each as what joins two parts."""
+WAYS = ("ordered", "atomic")
+"""What the tunable ``reduction`` says: in the order of iterations (the default), or in any."""
 SIDE = 64
 """The side of a tile of results without a tunable ``block_reduce``."""
 
@@ -47,10 +50,14 @@ def reduce_into(target: Tile, part: Tile, function: str = "sum") -> None:
     its own for its part, and the parts are joined after the loops, in the order of iterations. So
     results are the same in every run and on every machine.
 
+    Where the tunable ``reduction`` is ``atomic``, parts of a sum are added as iterations come to
+    it, in whatever order, by a machine's instruction for the primitive ``accumulate``.
+
     `target` may be a row that an element of a tensor of integers chooses: ``C[index[t]]``.
 
     Raises:
         UnknownPrimitiveError: another function than ``sum``, ``max`` and ``min``.
+        TunableError: ``reduction`` is neither ``ordered`` nor ``atomic``, or ``atomic`` for no sum.
         ReadOnlyError: several rows are chosen by an index at one time.
         ShapeError: the two differ in shape, or nobody knows how many iterations there are.
     """
@@ -76,6 +83,9 @@ def reduce_into(target: Tile, part: Tile, function: str = "sum") -> None:
     if not _over(frame, target.view):
         _joined(frame, target, part, function)
         return
+    if _is_atomic(function):
+        _joined(frame, target, part, "atomic")
+        return
     slot = _slot(frame, target, part, function)
     place = Tile(frame, slot.place(target.view), slot.dtype)
     # The first part overwrites a place that was not filled; others are joined to what is there.
@@ -90,9 +100,28 @@ def _joined(frame: Frame, target: Tile, part: Tile, function: str) -> None:
     """Launch the leaf that joins a part to what is there, which an index may choose."""
     frame.joining = True
     try:
-        launch(_join, target, part, function=function)
+        if function == "atomic":
+            launch(_add, target, part)
+        else:
+            launch(_join, target, part, function=function)
     finally:
         frame.joining = False
+
+
+def _is_atomic(function: str) -> bool:
+    """Return whether the mapping wants parts to be added in whatever order they come."""
+    way = tunable("reduction", WAYS[0])
+    if way not in WAYS:
+        raise TunableError(
+            f"tunable reduction is {way!r}, not {' or '.join(WAYS)}", Location.of_caller()
+        )
+    if way == "atomic" and function != "sum":
+        raise TunableError(
+            f"parts are joined by {function!r}, which no atomic addition does",
+            Location.of_caller(),
+            hint="write `tunables: {reduction: ordered}` in a rule for this task",
+        )
+    return bool(way == "atomic")
 
 
 def _require_one_row(target: Tile) -> None:
@@ -238,6 +267,13 @@ def _covers(frame: Frame, view: View, whole: View) -> bool:
 def _join(joined, joining, *, function: str):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """One part more."""
     joined[...] = JOINS[function](joined, joining)
+
+
+@define(leaf=True)
+def _add(joined, joining):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """One part more, each element at once."""
+    frame, views = current(), (joined.view, joining.view)
+    frame.body.append(Primitive("accumulate", views, (), Location.of_caller()))
 
 
 @define(leaf=True)

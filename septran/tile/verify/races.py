@@ -11,12 +11,14 @@ import numpy as np
 from septran.errors import TileError
 from septran.ir.bounds import greatest, least
 from septran.ir.index import Index, Range, Var, axis
+from septran.ir.primitives import PRIMITIVES
 from septran.tile.analyses.loops import iterations, ranges_of, samples, walk
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import located
 from septran.tile.interpret.storage import PreparedRegion, Store
 from septran.tile.nodes import (
     Barrier,
+    Compute,
     For,
     Node,
     Region,
@@ -91,6 +93,8 @@ class _Loop:
                 # `touched` begins with the writes, so an earlier one has met this one already.
                 if other.region.buffer != write.region.buffer or at < number:
                     continue
+                if _joins(write) and _joins(other):
+                    continue  # each element at once, in any order
                 if not self._apart(write, other) and self._meet(write, other):
                     yield self._error(write, other)
                     break
@@ -201,6 +205,14 @@ class _Loop:
             _foreign(looker, store, values, values[self.loop.variable] + 1)
             for values in iterations((self.loop, *other.loops), dict(outer))
         )
+
+
+def _joins(use: _Use) -> bool:
+    """Return whether a node adds to the region at once, whoever else does."""
+    node = use.node
+    if not isinstance(node, Compute) or node.primitive not in PRIMITIVES:
+        return False
+    return PRIMITIVES[node.primitive].joins and use.region == node.operands[0]
 
 
 def _foreign(access: PreparedRegion, store: Store, values: dict[Var, int], mine: int) -> bool:

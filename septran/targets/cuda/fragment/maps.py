@@ -264,5 +264,11 @@ def _put(
             *(context.indices.below(c, v) for c, v in zip(at, statement.valid, strict=True))
         )
         with context.writer.when(inside):
+            if statement.adds:
+                first = context.writer.bind("at", access.lower(at))
+                for n in range(width):
+                    value = context.writer.load(out, start + n)
+                    context.writer.atomic_add(target.flat, first + n, value)
+                continue
             value = context.writer.load(out, start, width)
             context.writer.store(target.flat, access.lower(at, width), value, width)

@@ -1,0 +1,48 @@
+"""``accumulate``: parts added to elements in memory, each at once, by threads in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from tvm import tirx
+
+from septran.targets.cpu import simd
+from septran.targets.cpu.context import Context
+from septran.targets.cpu.map.elements import read
+from septran.targets.lower.values import cast
+from septran.targets.lower.writer import Writer
+from septran.tile.nodes import Buffer, Compute
+
+_ADDITIONS = {
+    "float32": ("float", "fadd"), "float64": ("double", "fadd"), "int32": ("i32", "add")
+}  # fmt: skip
+"""LLVM's type of each element type that a machine file may list, and its operation."""
+
+
+def emit_atomic_adds(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
+    """Each of the nodes: ``Y += X`` for the extents that exist, an element at a time."""
+    del private  # what is added to lies where other threads see it
+    for node in nodes:
+        target, part = map(context.access, node.operands)
+        dtype = target.storage.dtype
+        name = _declared(context.writer, dtype)
+        with ExitStack() as stack:
+            valid = enumerate(target.region.valid)
+            at = [stack.enter_context(context.loop(f"a{n}", extent)) for n, extent in valid]
+            value = cast(read(context, part, at), dtype)
+            place = simd.address(target.storage.flat, context.lower(target.at(at)))
+            context.writer.evaluate(tirx.call_extern("void", name, place, value))
+
+
+def _declared(writer: Writer, dtype: str) -> str:
+    """Return the function for a type, which TVM has no word for, in LLVM's own."""
+    kind, operation = _ADDITIONS[dtype]
+    name = f"septran_atomic_add_{dtype}"
+    # No order with other addresses is needed: whoever reads the sums waits for all threads.
+    writer.functions[name] = f"""\
+define void @{name}(ptr %at, {kind} %value) alwaysinline nounwind {{
+  %before = atomicrmw {operation} ptr %at, {kind} %value monotonic
+  ret void
+}}"""
+    return name

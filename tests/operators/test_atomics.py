@@ -1,0 +1,144 @@
+"""Parts of a sum that parallel iterations add in whatever order they come, where a mapping asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import septran
+from septran import task
+from septran.errors import TileError
+from septran.mapping.mistakes import NoBindingError
+from septran.runtime.accuracy import compare, error_bounds
+from septran.task.errors import TunableError
+from septran.tile.nodes import Compute, rewrite
+
+ATOMIC = {"reduction": "atomic"}
+MACHINES = (
+    "cpu-x86", pytest.param("nvidia-a100", marks=pytest.mark.slow),
+    "nvidia-h200",
+)  # fmt: skip
+
+
+@task.define(leaf=True)
+def some_rows(part, X):
+    """The sum of some rows."""
+    part[:] = task.sum(X, axis=0)
+
+
+@task.define
+def columns(Y: task.InOut["N"], X: task.In["M", "N"], *, function: str = "sum"):
+    """What the caller's Y holds, and all rows."""
+    Xp = task.partition(X, shape=(4, X.shape[1]))
+    for i in task.parallel_range(Xp.shape[0]):
+        part = task.empty(Y.shape, task.accumulator_dtype(X.dtype), name="part")
+        task.launch(some_rows, part, Xp[i, 0])
+        task.reduce_into(Y, part, function)
+
+
+@task.define
+def rows_of_an_index(W: task.Out["V", "D"], G: task.In["T", "D"], index: task.In["T", task.int64]):
+    """The rows of G, all at once, each added to the row of W that the index says."""
+    task.fill(W, 0)
+    for t in task.parallel_range(G.shape[0]):
+        task.reduce_into(W[index[t]], G[t])
+
+
+def compiled(logic, machine, sizes, dtype="float32", **static):
+    return septran.compile(
+        logic, machine, shapes=sizes, dtypes=dtype, static=static, tunables=ATOMIC,
+        emulate=machine.startswith("nvidia"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_no_part_is_lost_and_there_is_no_workspace(machine):
+    kernel = compiled(columns, machine, {"M": 22, "N": 70})
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-9, 9, s).astype("float32") for s in ((22, 70), (70,)))
+    wanted = y + x.sum(axis=0)
+    kernel(x, out=y)
+    np.testing.assert_array_equal(y, wanted)
+    program = kernel.stages.tile_program
+    assert not any("parts" in buffer.name for buffer in program.buffers)
+    assert kernel.check().right
+    for order in ("early", "late", 1):
+        found = septran.interpret(program, {"X": x, "Y": np.zeros_like(y)}, order=order)
+        np.testing.assert_array_equal(found["Y"], x.sum(axis=0))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_rows_that_an_index_chooses_are_added_at_one_time(machine):
+    kernel = compiled(rows_of_an_index, machine, {"V": 5, "D": 40, "T": 30})
+    rng = np.random.default_rng(0)
+    rows, index = rng.integers(-3, 4, (30, 40)).astype("float32"), rng.integers(0, 4, 30)
+    wanted = np.zeros((5, 40), "float32")
+    np.add.at(wanted, index, rows)
+    np.testing.assert_array_equal(kernel(rows, index), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32"])
+def test_threads_that_add_to_the_same_elements_lose_nothing(dtype):
+    kernel = compiled(columns, "cpu-x86", {"M": 4000, "N": 300}, dtype)
+    x = np.random.default_rng(0).integers(-9, 9, (4000, 300)).astype(dtype)
+    for _ in range(5):
+        y = np.ones(300, dtype)
+        kernel(x, out=y)
+        np.testing.assert_array_equal(y, 1 + x.sum(axis=0))
+
+
+def test_the_bound_is_for_any_order_and_no_wider():
+    """1 is lost beside 1e8 in one order and not in another; 1e7 is lost in none."""
+    tree = task.trace(columns, {"Y": (1,), "X": (12, 1)}, chooser=_Atomic())
+    x = np.zeros((12, 1), "float32")
+    x[::4, 0] = 1e8, 1, -1e8
+    (expected,) = error_bounds(tree, {"X": x, "Y": np.zeros(1, "float32")}).values()
+    for value, right in ((0.0, True), (1.0, True), (1e7, False)):
+        assert compare("Y", np.array([value], "float32"), expected).right is right
+    exact = error_bounds(tree, {"X": np.ones((12, 1), "float32"), "Y": np.zeros(1, "float32")})
+    assert not compare("Y", np.array([8.0], "float32"), exact["Y"]).right  # a part is missing
+
+
+class _Atomic(task.DefaultChooser):
+    def tunable(self, site, name, default, location):
+        return "atomic" if name == "reduction" else super().tunable(site, name, default, location)
+
+
+def test_a_plain_addition_in_its_place_is_a_race():
+    program = compiled(columns, "cpu-x86", {"M": 22, "N": 70}).stages.tile_program
+
+    def plain(node):
+        if isinstance(node, Compute) and node.primitive == "accumulate":
+            return (replace(node, primitive="copy", accumulates=False, instruction="vector"),)
+        return (node,)
+
+    with pytest.raises(TileError, match="parallel iterations of i write the same elements"):
+        septran.verify(replace(program, body=rewrite(program.body, plain)))
+
+
+@pytest.mark.parametrize("machine", ["dsa-sim", "npu-cube"])
+def test_a_machine_without_atomic_additions_refuses_them(machine):
+    with pytest.raises(NoBindingError, match="no instruction accepts accumulate") as caught:
+        compiled(columns, machine, {"M": 22, "N": 70})
+    text = str(caught.value)
+    assert "test_atomics.py" in text
+    assert "`tunables: {reduction: ordered}`" in text
+
+
+def test_a_type_that_no_atomic_addition_has_is_refused():
+    with pytest.raises(NoBindingError, match="operands are float16, float32; it takes float32"):
+        compiled(columns, "cpu-x86", {"M": 22, "N": 70}, "float16")
+
+
+def test_a_maximum_is_refused():
+    with pytest.raises(TunableError, match="joined by 'max', which no atomic addition does"):
+        compiled(columns, "cpu-x86", {"M": 22, "N": 70}, function="max")
+
+
+def test_another_word_is_refused():
+    with pytest.raises(TunableError, match="reduction is 'tree', not ordered or atomic"):
+        septran.explain(
+            columns, "cpu-x86", shapes={"M": 22, "N": 70}, tunables={"reduction": "tree"}
+        )
