@@ -95,10 +95,12 @@ class Dynamic:
         dims = named_dims(exact.entry, exact.shapes, exact.static)
         greatest = {n: self._bound(exact, n, dims.get(n, 0)) for n in exact.dynamic}
         whole = self._whole(exact, greatest)
-        tree = _tree(exact, whole)
+        tree, stages = _tree(exact, whole), AtSizes(exact, whole)
         params = tree.root.params
+        if any(p.places for p in params):  # which may be as many as an extent of the call
+            params = stages.task_tree.root.params
         tensors = tuple(replace(TensorParam.of(p), shape=exact.shapes[p.name]) for p in params)
-        return Specialisation(tensors, tree.scalars, AtSizes(exact, whole))
+        return Specialisation(tensors, tree.scalars, stages)
 
     def _bound(self, request: CompileRequest, name: str, found: int) -> int:
         """The greatest extent of the compilation that serves `found`; raises SizeRangeError."""

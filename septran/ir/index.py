@@ -152,6 +152,11 @@ class Index:
             if isinstance(atom, CallExtent):
                 yield atom
 
+    @property
+    def only_sizes(self) -> bool:
+        """Whether it is a number, or sums and products of extents that calls tell."""
+        return all(_parted(atom)[0] is None for atom, _ in self.terms)
+
     def at_most(self) -> Index:
         """The most that the index can be, for estimates: elements and sizes may be any."""
         if not any(not isinstance(atom, Var) for atom, _ in self.terms):
@@ -239,18 +244,14 @@ def product(left: IndexLike, right: IndexLike) -> Index:
     left, right = Index.of(left), Index.of(right)
     if left.is_constant or right.is_constant:
         return left * right
-    if not _only_sizes(right):
+    if not right.only_sizes:
         left, right = right, left
-    if not _only_sizes(right):
+    if not right.only_sizes:
         raise ValueError(f"({left}) * ({right}) is not linear")
     total = left * right.constant
     for atom, factor in right.terms:
         total = total + _times(left, atom) * factor
     return total
-
-
-def _only_sizes(index: Index) -> bool:
-    return all(_parted(atom)[0] is None for atom, _ in index.terms)
 
 
 def _times(index: Index, size: Atom) -> Index:

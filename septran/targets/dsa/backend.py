@@ -26,4 +26,4 @@ def _lint(machine: Machine) -> Iterator[str]:
         )
 
 
-BACKEND = Backend("dsa", keys=frozenset({"persistent"}), simulated=True, lint=_lint)
+BACKEND = Backend("dsa", keys=frozenset({"persistent"}), simulated=True, dynamic=True, lint=_lint)

@@ -71,8 +71,11 @@ class Access:
         """The element type."""
         return self.storage.buffer.dtype
 
-    def slope(self, number: int) -> int | None:
-        """Elements from one to the next along an axis, inside of a run."""
+    def slope(self, number: int) -> int | Index | None:
+        """Elements from one to the next along an axis, inside of a run.
+
+        An index where a call tells how far apart rows are.
+        """
         return slope(self.offset, axis(number))
 
     def affine(self, number: int) -> bool:
@@ -119,7 +122,9 @@ class Context(WritingScope):
     def access(self, region: Region) -> Access:
         """The region's storage and offsets."""
         storage, known = self.storages[region.buffer], self.indices.ranges
-        flat = flat_offset(region, storage.buffer.layout, storage.buffer.shape, known)
+        buffer = storage.buffer
+        extents = buffer.extents if buffer.exists else ()
+        flat = flat_offset(region, buffer.layout, buffer.shape, known, extents)
         return Access(storage, region, fused(flat + storage.base))
 
     def when_positive(self, value: Index) -> Any:

@@ -242,7 +242,7 @@ class _Move:
         known = {axis(n): spot.get(n, Index()) for n in range(self.source.region.rank)}
         return self.context.indices.simplify(entry.substitute(known))
 
-    def _stride(self, side: Access, number: int | None) -> int:
+    def _stride(self, side: Access, number: int | None) -> int | Index:
         return 0 if number is None else (side.slope(number) or 0) * self.item
 
     # ---- loops ------------------------------------------------------------------------

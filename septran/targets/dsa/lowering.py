@@ -2,8 +2,9 @@
 
 Its parameters are the core's number, the program's parameters, the temporaries in main
 memory (`steps.workspaces`), the tensors of indices once more (it reads their elements itself,
-to know what it asks for), and the run-time scalars. A buffer in a memory of the core is
-declared at ``dsa.pointer(memory, offset)``; what is done are the commands of `commands`.
+to know what it asks for), the run-time scalars, and the extents that calls tell. A buffer in a
+memory of the core is declared at ``dsa.pointer(memory, offset)``; what is done are the commands of
+`commands`.
 """
 
 from __future__ import annotations
@@ -79,6 +80,9 @@ def lower_program(program: TileProgram) -> Any:
     # What no computation writes keeps the zeros that its fills wrote beyond the tensor's end.
     context.whole_blocks = _copied_only(program)
     context.starts = shared_with_buffers(program)
+    kind = writer.index_dtype
+    sizes = {size: tirx.Var(writer.name(size.name), kind) for size in program.sizes()}
+    context.indices.sizes.update(sizes)
     params = [_parameter(context, program.buffer(name)) for name in program.params]
     for name, size in extra:
         params.append(_workspace(context, program, program.buffer(name), size, core))
@@ -86,7 +90,7 @@ def lower_program(program: TileProgram) -> Any:
     scalars = [tirx.Var(writer.name(s.name), s.dtype) for s in program.scalars]
     context.scalars.update(zip((s.name for s in program.scalars), scalars, strict=True))
     _Lowering.of(program, context, core).run()
-    return writer.function(program.name, [core, *params, *scalars])
+    return writer.function(program.name, [core, *params, *scalars, *sizes.values()])
 
 
 def _copied_only(program: TileProgram) -> frozenset[str]:

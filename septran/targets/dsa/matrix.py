@@ -76,7 +76,7 @@ def _check_blocks(context: Context, node: Compute, name: str, operand: Access) -
         raise unsupported(node.origin, message, hint, **asked_for(node.origin, buffer))
 
 
-def _stride(node: Compute, operand: Access) -> tuple[int, bool]:
+def _stride(node: Compute, operand: Access) -> tuple[int | Index, bool]:
     """Bytes between rows (of blocks), and whether rows are the region's second axis."""
     region, item = operand.region, operand.storage.item
     buffer = operand.storage.buffer

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from septran.ir.atoms import Element, FloorDiv, Max, Min, Mod
-from septran.ir.index import ZERO, Index, Var
+from septran.ir.atoms import Element, ExtentProduct, FloorDiv, Max, Min, Mod
+from septran.ir.index import ZERO, Index, Var, product
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,12 @@ MOST_CUTS = 3
 """Cuts that are nested; where an axis has more, each element is a run."""
 
 
-def slope(offset: Index, variable: Var) -> int | None:
-    """Return what one step of `variable` adds to `offset` inside of a run; None where unknown."""
-    total = 0
+def slope(offset: Index, variable: Var) -> int | Index | None:
+    """Return what one step of `variable` adds to `offset` inside of a run; None where unknown.
+
+    It is an index where a call tells how far apart rows are.
+    """
+    total: int | Index = 0
     for atom, factor in offset.terms:
         match atom:
             case Var():
@@ -63,7 +66,13 @@ def slope(offset: Index, variable: Var) -> int | None:
                 inner = slope(value, variable)
                 if inner is None:
                     return None
-                total += factor * inner
+                total = total + inner * factor
+            case ExtentProduct(value, size):
+                inner = slope(value, variable)
+                if inner is None:
+                    return None
+                if inner != 0:
+                    total = total + product(inner, Index(((size, 1),))) * factor
             case FloorDiv(value):
                 if slope(value, variable) is None:
                     return None
@@ -101,6 +110,8 @@ def _breaks(index: Index, variable: Var) -> Iterator[tuple[Index, int]]:
             if atom.value.coefficient(variable) or not inner:
                 yield atom.value, atom.divisor
             yield from inner
+        elif isinstance(atom, ExtentProduct):
+            yield from _breaks(atom.value, variable)
 
 
 def fused(index: Index) -> Index:

@@ -37,9 +37,9 @@ class StridedTile:
 
     address: Address
     dtype: str
-    row: int
-    """Bytes from one row to the next."""
-    col: int
+    row: int | Index
+    """Bytes from one row to the next; an index where a call tells how long rows are."""
+    col: int | Index
     rows: bool
     """Whether it has a row for each of the strip's, or one for all."""
     cols: bool
@@ -151,7 +151,7 @@ class Planner:
 
     def tile(self, access: Access, point: Point) -> StridedTile:
         """A strip of a buffer."""
-        strides = {ROW: 0, COL: 0}
+        strides: dict[Var, int | Index] = {ROW: 0, COL: 0}
         for number, at in enumerate(point):
             for variable in strides:
                 if variable in at.variables():

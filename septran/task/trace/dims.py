@@ -57,7 +57,22 @@ def run_time_sizes(
         if kind.dims is not None and all(d is not None for d in kind.dims):
             extents = (calculate(str(d), values) for d in kind.dims)
             found[tensor] = tuple(map(Index.of, extents))
+            _check_distances(task, tensor, kind.dims, found[tensor])
     return found
+
+
+def _check_distances(
+    task: Task, tensor: str, dims: tuple[Any, ...], extents: tuple[Index, ...]
+) -> None:
+    """Refuse rows that lie as far apart as a quotient of an extent of a call says."""
+    for dim, extent in list(zip(dims, extents, strict=True))[1:]:
+        if not extent.only_sizes:
+            raise InferenceError(
+                f"rows of {tensor} of {task.name} are {dim} long, which is no sum or product of "
+                "extents that calls tell", task.location,
+                hint=f"leave what {dim} is made of out of dynamic, or give {tensor} a dimension "
+                "of its own name in its place",
+            )  # fmt: skip
 
 
 def unify(

@@ -402,7 +402,7 @@ def _inside(view: View, n: int, at: Index, frame: Frame) -> None:
     low, high = least(at, ranges, extents), greatest(at, ranges, extents)
     room = view.shape[n]
     if at.is_constant and len(view.valid[n].variables()) == 1:  # then its bounds are exact
-        room = min(room, view.valid[n].bounds(ranges)[0])
+        room = min(room, least(view.valid[n], ranges, extents))
     if low < 0 or high >= room:
         raise IndexingError(
             f"index {at} along axis {n} of {view.tensor} reaches "

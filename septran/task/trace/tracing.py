@@ -11,9 +11,10 @@ from typing import Any
 
 from septran.errors import LogicError, SepTranError, nearest
 from septran.ir import expressions as ex
+from septran.ir.atoms import Min
 from septran.ir.bounds import greatest, least, loop_range
 from septran.ir.gather import repeats
-from septran.ir.index import Index, Range, Var, maximum
+from septran.ir.index import Index, Range, Var, maximum, minimum, one_extremum
 from septran.ir.views import View
 from septran.location import Location
 from septran.task.check.aliases import check_aliases
@@ -144,8 +145,23 @@ class Frame:
     def _existing(self, valid: Index) -> Index:
         """Return an extent, 0 where a slice of a ragged tile begins behind what exists of it."""
         known = valid.simplify(self.ranges)
+        extrema = one_extremum(known) if any(True for _ in known.sizes()) else None
+        if extrema is not None and extrema[0] is Min:
+            known = self._least(list(extrema[1]))
         behind = least(known, self.ranges, self.tracer.extents) < 0
         return maximum(0, known) if behind else known
+
+    def _least(self, operands: list[Index]) -> Index:
+        """The minimum of operands without those that one of the others never exceeds.
+
+        Extents of calls bound loops, too: of ``min(1, B - i)`` in a loop over ``B``, 1 is left.
+        """
+        extents = self.tracer.extents
+        for one in list(operands):
+            rest = [other for other in operands if other is not one]
+            if any(least(one - other, self.ranges, extents) >= 0 for other in rest):
+                operands = rest
+        return minimum(*operands)
 
     def require_live(self, tile: Tile) -> None:
         """Refuse tensors of other tasks; raises EscapeError."""

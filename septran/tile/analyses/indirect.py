@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from septran.ir import expressions as ex
@@ -74,13 +74,15 @@ def at_sizes(program: TileProgram) -> tuple[TileProgram, ...]:
         for each in zip(*picked, strict=True)
     }
 
-    def fixed(length: tuple[int, ...]) -> TileProgram:
-        values = dict(zip(sizes, length, strict=True))
-        body = (change_indices(n, lambda index: index.substitute(values)) for n in program.body)
-        buffers = (_fixed(buffer, values) for buffer in program.buffers)
-        return replace(program, body=tuple(body), buffers=tuple(buffers))
+    return (program, *(at_lengths(program, found) for found in sorted(lengths)))
 
-    return (program, *map(fixed, sorted(lengths)))
+
+def at_lengths(program: TileProgram, lengths: Sequence[int]) -> TileProgram:
+    """The program of a call that tells these extents, in the order of `TileProgram.sizes`."""
+    values = dict(zip(program.sizes(), lengths, strict=True))
+    body = (change_indices(n, lambda index: index.substitute(values)) for n in program.body)
+    buffers = (_fixed(buffer, values) for buffer in program.buffers)
+    return replace(program, body=tuple(body), buffers=tuple(buffers))
 
 
 def _fixed(buffer: Buffer, values: Mapping[CallExtent, int]) -> Buffer:

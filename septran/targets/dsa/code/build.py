@@ -17,6 +17,7 @@ from septran.machine.as_json import from_json, to_json
 from septran.machine.model import Machine
 from septran.simulator.commands import CODES, EXTERNS
 from septran.targets.base import Source, TensorIR
+from septran.targets.call_sizes import CallSize, call_sizes
 from septran.targets.cpu.run.build import compile_module
 from septran.targets.cpu.run.isa import host_arch
 from septran.targets.dsa.code.codegen import LimitError, generate
@@ -27,7 +28,7 @@ from septran.targets.dsa.code.trust import is_trusted
 from septran.targets.dsa.code.vendor import Vendor
 from septran.targets.dsa.steps import core_count, workspaces
 from septran.targets.tensor_memory import as_bytes
-from septran.tile.analyses.indirect import indirect
+from septran.tile.analyses.indirect import at_lengths, indirect
 from septran.tile.analyses.temporaries import shared_with_buffers
 from septran.tile.nodes import TileProgram
 
@@ -63,6 +64,8 @@ class DsaExecutable:
     """From which byte on those of vector expressions lie, where buffers are in the memory."""
     tables: tuple[tuple[int, str], ...] = ()
     """Number and dtype of the tensors of indices, which the control program reads."""
+    sizes: tuple[CallSize, ...] = ()
+    """The extents that calls tell, arguments of the control program behind the scalars."""
 
     def __call__(self, *arguments: Any) -> None:
         """Run on tensors in the order of the parameters, then the scalars."""
@@ -71,11 +74,13 @@ class DsaExecutable:
     def stream(self, scalars: Sequence[Any] = (), tensors: Sequence[Any] = ()) -> Array:
         """Return what all cores' control programs ask for, one after another.
 
-        `tensors` are those of a call: what is asked for depends on those that hold indices.
+        `tensors` are those of a call: what is asked for depends on those that hold indices, and
+        on the extents that it tells. Raises ValueError for an extent out of range.
         """
+        numbers = [*scalars, *(size.of(tensors) for size in self.sizes)]
         tables = [as_bytes(tensors[n]).view(dtype) for n, dtype in self.tables]
         cores = range(self.cores)
-        stream = np.concatenate([self.program(core, scalars, tables) for core in cores])
+        stream = np.concatenate([self.program(core, numbers, tables) for core in cores])
         check_limits(self.machine, stream, self.origins)
         return stream
 
@@ -97,6 +102,8 @@ class DsaExecutable:
 
         run = self.simulate(*arguments)
         stream = self.stream(arguments[self.tensors :], arguments)
+        if program is not None and self.sizes:
+            program = at_lengths(program, [size.of(arguments) for size in self.sizes])
         return DsaProfile(self.name, run, stream, self.origins, program)
 
     def save(self, folder: Path) -> None:
@@ -111,6 +118,7 @@ class DsaExecutable:
             "scalars": self.program.scalars, "parts": dict(self.source.parts),
             "facts": dict(self.source.facts), "origins": dict(self.origins),
             "temporaries": dict(self.temporaries), "tables": self.tables,
+            "sizes": [size.facts for size in self.sizes],
         }  # fmt: skip
         (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
@@ -124,7 +132,8 @@ def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
     function = ir.module[ir.name]
     code = generate(function, vendor, ir.name)
     extra = tuple(size for _, size in workspaces(program))
-    scalars = tuple(s.dtype for s in program.scalars)
+    sizes = call_sizes(program)
+    scalars = (*(s.dtype for s in program.scalars), *_last_types(function, len(sizes)))
     buffers = len(program.params) + len(extra)
     module = tvm.IRModule({"record": recording(function, program.machine, code.lines, buffers)})
     recorded: CProgram | JitProgram
@@ -143,7 +152,13 @@ def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
         ir.name, program.machine, source, recorded, code.origins, core_count(program),
         len(program.params), extra, code.name, module, shared_with_buffers(program),
         tuple((program.params.index(n), program.buffer(n).dtype) for n in indirect(program.body)),
+        sizes,
     )  # fmt: skip
+
+
+def _last_types(function: Any, count: int) -> list[str]:
+    """The types of the last parameters of a PrimFunc."""
+    return [str(param.ty.dtype) for param in function.params[len(function.params) - count :]]
 
 
 def placed(executable: DsaExecutable, ir: TensorIR, program: TileProgram) -> DsaExecutable:
@@ -179,6 +194,7 @@ def load(folder: Path) -> DsaExecutable:
         module,
         facts.get("temporaries", {}),
         tuple((number, dtype) for number, dtype in facts.get("tables", ())),
+        tuple(CallSize(*size) for size in facts.get("sizes", ())),
     )
 
 
