@@ -49,7 +49,8 @@ def bounds(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> Range:
     Every value lies between them, and both are reached where the index is affine and its loops are
     not empty. Raises KeyError where a variable has no range.
     """
-    if not extents and not any(isinstance(atom, Min | Max) for atom, _ in index.terms):
+    alone = len(index.terms) < 2 or not any(isinstance(a, Min | Max) for a, _ in index.terms)
+    if alone and not extents:
         return _interval(index, ranges, extents)  # most are, and this is called very often
     return least(index, ranges, extents), greatest(index, ranges, extents)
 

@@ -12,6 +12,7 @@ are known when the kernel runs. Everything is immutable and exact.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Union
@@ -40,7 +41,7 @@ class Index:
     """``sum(coefficient * atom) + constant`` in normal form; build with `Index.of`."""
 
     terms: tuple[tuple[Atom, int], ...] = ()
-    """The atoms with non-zero coefficients, sorted by their text."""
+    """The atoms with non-zero coefficients, sorted by their text, elements last."""
     constant: int = 0
 
     @staticmethod
@@ -307,8 +308,14 @@ def _normal(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:
     kept = [(a, c) for a, c in sums.items() if c]
     # One order, whatever was added first, so that equal sums are equal tuples.
     if len(kept) > 1:
-        kept.sort(key=lambda term: str(term[0]))
+        kept.sort(key=lambda term: _rank(term[0]))
     return Index(tuple(kept), constant)
+
+
+def _rank(part: Atom | Index) -> str:
+    """Return what parts are sorted by: elements go last, whatever their tensors are called."""
+    text = str(part)
+    return re.sub(r"\w+\[", r"~\g<0>", text) if "[" in text else text
 
 
 def _check_divisor(divisor: int) -> None:
@@ -337,7 +344,7 @@ def _extremum(operands: Iterable[IndexLike], kind: type[Min] | type[Max]) -> Ind
     for part in flat:  # those that differ by a constant only are one
         held = best.get(part.terms)
         best[part.terms] = part.constant if held is None else pick(held, part.constant)
-    parts = sorted((Index(t, c) for t, c in best.items()), key=str)
+    parts = sorted((Index(t, c) for t, c in best.items()), key=_rank)
     return parts[0] if len(parts) == 1 else Index(((kind(tuple(parts)), 1),))
 
 

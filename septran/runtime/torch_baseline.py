@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -276,6 +277,23 @@ def _sliding_attention(static: Mapping[str, Any]) -> _NamedFunction:
     return "torch scaled_dot_product_attention with a mask, or its steps", call
 
 
+def _attention_varlen(static: Mapping[str, Any]) -> _NamedFunction:
+    _, attend = _attention(static)
+
+    def call(q: Any, k: Any, v: Any, starts: Any, key_starts: Any) -> Any:
+        found = q.new_zeros(q.shape)
+        ends = [itertools.pairwise(x) for x in (starts.tolist(), key_starts.tolist())]
+        for (low, high), (key_low, key_high) in zip(*ends, strict=True):
+            if low < high:
+                rows = q[low:high], k[key_low:key_high], v[key_low:key_high]
+                found[low:high] = attend(*(x.transpose(0, 1)[None] for x in rows))[0].transpose(
+                    0, 1
+                )
+        return found
+
+    return "torch scaled_dot_product_attention of each sequence", call
+
+
 def _attention_decode(static: Mapping[str, Any]) -> _NamedFunction:
     name, attend = _attention(static)
     return name, lambda q, k, v: attend(q[:, :, None], k, v)[:, :, 0]
@@ -527,6 +545,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "attention_bias": _attention,
     "attention_decode": _attention_decode,
     "attention_lse": _attention_lse,
+    "attention_varlen": _attention_varlen,
     "batched_gemm": _batched_gemm,
     "causal_conv1d": _causal_conv1d,
     "conv2d": _conv2d,

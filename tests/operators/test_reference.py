@@ -121,6 +121,32 @@ def test_attention_of_each_head_size(head):
 
 
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("starts", "key_starts"),
+    [
+        ([0, 17, 40], [0, 17, 40]),  # one behind the other
+        ([0, 17, 17, 18, 40], [0, 30, 33, 35, 40]),  # one without queries, one of a single query
+        ([3, 20, 38], [5, 5, 6]),  # queries of nobody, no keys, fewer keys than queries
+        ([10, 40, 5, 12], [0, 20, 10, 40]),  # sections that lie over each other, one reversed
+    ],
+)
+def test_attention_varlen(starts, key_starts, causal, tiling):
+    q, k, v = (normal(40, 4, 16), *(normal(40, 2, 16, seed=s) for s in (1, 2)))
+    wanted, size = np.zeros_like(q), np.ones_like(q)
+    for (low, high), places in zip(*map(itertools.pairwise, (starts, key_starts)), strict=True):
+        rows = [q[low:high], *(x[slice(*places)] for x in (k, v))]
+        m, n = len(rows[0]), len(rows[1])
+        mask = torch.ones(m, n, dtype=torch.bool).tril(n - m) if causal else None
+        if m:
+            given = (np.ascontiguousarray(x.swapaxes(0, 1)[None]) for x in rows)
+            found, size[low:high] = attended(*given, mask)
+            wanted[low:high] = found[0].swapaxes(0, 1)
+    given = q, k, v, np.array(starts), np.array(key_starts)
+    close(run("attention_varlen", *given, tiling=tiling, causal=causal), wanted, 56, size)
+
+
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
 @pytest.mark.parametrize("cap", [None, 1.5])
 @pytest.mark.parametrize(
     ("m", "n", "window"), [(50, 50, 7), (20, 70, 30), (70, 20, 5), (1, 33, 1), (40, 40, 99)]

@@ -494,6 +494,11 @@ def attentions(
         return
     flags = (*flags, ("causal", True)) if causal else flags
     yield Sample(origin, operators.load("attention"), (q, k, v), (exactly,), kind, flags)
+    if not causal or q.shape[2] == k.shape[2]:
+        packed = [np.concatenate([*x.swapaxes(1, 2)]) for x in (q, k, v, exactly)]
+        starts = [np.arange(len(x) + 1, dtype=np.int64) * x.shape[2] for x in (q, k)]
+        logic, wanted = operators.load("attention_varlen"), (packed.pop(),)
+        yield Sample(f"{origin} packed", logic, (*packed, *starts), wanted, kind, flags)
     if not causal and q.shape[2]:
         logic, last = operators.load("attention_decode"), q.shape[2] - 1
         one = np.ascontiguousarray(q[:, :, last])
