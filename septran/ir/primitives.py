@@ -61,6 +61,17 @@ def _gemm(c: Array, a: Array, b: Array) -> Array:
     return result
 
 
+def solved(lower: Array, right: Array, *, unit: bool) -> Array:
+    """Return X with ``lower @ X = right`` by forward substitution, in the arrays' own type."""
+    found = np.array(right)
+    with np.errstate(all="ignore"):
+        for row in range(len(found)):
+            if not unit:
+                found[row] /= lower[row, row]
+            found[row + 1 :] -= lower[row + 1 :, row, None] * found[row]
+    return found
+
+
 def _gemm_dtype(dtypes: Sequence[str]) -> str:
     common = promote(*dtypes)
     return common if is_float(common) else accumulator_dtype(common)
@@ -92,6 +103,13 @@ SCAN = Contract(
 )  # fmt: skip
 """Y is what comes of X's elements up to each one along an axis, joined in Y's type."""
 
+SOLVE = Contract(
+    "solve_triangular", ("X", "L", "B"), ("nm", "nn", "nm"), accumulates=False,
+    reference=lambda x, a, b, unit=False: solved(a.astype(x.dtype), b.astype(x.dtype), unit=unit),
+    flops=lambda n: n["n"] * n["n"] * n["m"], attributes={"unit": False},
+)  # fmt: skip
+"""X with L X = B, of L's lower triangle alone; `unit` takes its diagonal for ones."""
+
 ACCUMULATE = Contract(
     "accumulate", ("Y", "X"), ("*", "*"), accumulates=True, called=False, joins=True,
     reference=lambda y, x: (y + convert(x, y.dtype)).astype(y.dtype), flops=lambda n: n["*"],
@@ -100,10 +118,12 @@ ACCUMULATE = Contract(
 """Y += X, each element at once, so that those of several iterations may come in any order."""
 
 PRIMITIVES: Mapping[str, Contract] = {
-    **{c.name: c for c in (GEMM, FILL, COPY, SCAN, ACCUMULATE)}, "cast": COPY
+    **{c.name: c for c in (GEMM, FILL, COPY, SCAN, SOLVE, ACCUMULATE)}, "cast": COPY
 }  # fmt: skip
 """The primitives by the name that `task.call_primitive` takes; ``cast`` is ``copy``."""
-BY_MAP_UNITS = ("fill", "copy", "scan")
+IN_STEPS = ("solve_triangular",)
+"""The primitives that a pass makes loops of tensor expressions of (`expand_steps`)."""
+BY_MAP_UNITS = ("fill", "copy", "scan", *IN_STEPS)
 """The primitives that any unit of tensor expressions computes, too."""
 
 

@@ -8,8 +8,8 @@ key of ``match``     holds for a task instance when
 ``within``           a task of one of these names launches it, directly or not
 ``level``            so many launches lie between the entry (``entry`` or 0) and it
 ``loops``            ``parallel``: its launch is in a parallel loop; ``sequential``: not
-``leaf``             ``true``/``false``; ``elementwise``: a leaf of tensor expressions
-                     and scans alone; ``gemm``, ``fill``, ``copy``: a leaf that calls it
+``leaf``             ``true``/``false``; ``elementwise``: a leaf of tensor expressions,
+                     scans and solves alone; ``gemm``, ``fill``, ``copy``: a leaf that calls it
 ``primitive``        it is a leaf that uses one of these; ``map``: a tensor expression
 ``dtype``            the commonest element type of its tensors is one of these
 ``holds``            ``parallel``: a loop of its own body is parallel; ``nothing``: none is
@@ -39,7 +39,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from septran.errors import nearest
-from septran.ir.primitives import BY_MAP_UNITS
+from septran.ir.primitives import BY_MAP_UNITS, IN_STEPS
 from septran.machine.model import Machine
 from septran.mapping.conditions import Absent, Value
 from septran.mapping.keys import CALLS
@@ -302,7 +302,7 @@ def _uses(facts: Facts, primitives: Iterable[str]) -> bool:
 def _is(kind: str, facts: Facts) -> bool:
     used = facts.primitives or frozenset()
     if kind == "elementwise":
-        return bool(used & {"map", "scan"}) and used <= {"map", *BY_MAP_UNITS}
+        return bool(used & {"map", "scan", *IN_STEPS}) and used <= {"map", *BY_MAP_UNITS}
     return kind in used
 
 

@@ -317,6 +317,11 @@ class _Run:
                 terms, attributes = self.read(statement.operands[1], env), statement.attributes
                 new = rounding.scan(terms, target.tensor.dtype, **dict(attributes))
                 target.tensor.write(place, self.values, new)
+            case "solve_triangular":
+                factor, right = (self.read(v, env) for v in statement.operands[1:])
+                unit = bool(dict(statement.attributes)["unit"])
+                new = rounding.solved(factor, right, target.tensor.dtype, unit=unit)
+                target.tensor.write(place, self.values, new)
             case "fill":
                 number = dict(statement.attributes).get("value", 0)
                 new = cast(exact(np.asarray(number)), target.tensor.dtype)

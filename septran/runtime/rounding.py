@@ -248,6 +248,38 @@ def scan(x: Bounded, dtype: str, **attributes: Any) -> Bounded:
     return rounded(value, error, dtype, 0.0)
 
 
+def solved(lower: Bounded, right: Bounded, dtype: str, *, unit: bool) -> Bounded:
+    """Return X with L X = B by substitution, whose sums are in any order.
+
+    A row found in any order is the exact one of ``b[i] = sum over j <= i of (1 + t[j]) l[i, j]
+    x[j]`` with ``|t[j]| <= gamma(i + 1)``, where a division may be off by two units (Higham,
+    Accuracy and Stability of Numerical Algorithms, 2nd edition, lemma 8.4, theorem 8.5). The
+    differences from the exact rows then satisfy a triangular system in magnitudes, which is
+    solved from the first row on, as for the comparison matrix M(L) there (section 8.2).
+    """
+    low, right = cast(lower, dtype), cast(right, dtype)
+    value, error = np.array(right.value), np.array(right.error)
+    size_of, tiny = size(low.value), smallest(dtype)
+    for i in range(len(value)):
+        known, off = slice(0, i), gamma(i + UNITS["divide"], dtype)
+        reach = size(value[known]) + error[known]
+        row, doubt = size_of[i, known], low.error[i, known]
+        rest = error[i] + row @ error[known] + doubt @ reach + off * ((row + doubt) @ reach)
+        rest = rest + (i + 1) * tiny  # products and sums below the normal numbers
+        most = size(value[i]) + error[i] + (row + doubt) @ reach
+        value[i] -= low.value[i, known] @ value[known]
+        # The diagonal's own doubt: of ones there is only that of the sum's roundings.
+        own, unsure = (1.0, 0.0) if unit else (size_of[i, i], low.error[i, i])
+        loose = unsure + off * (own + unsure)
+        if not unit:
+            value[i] /= low.value[i, i]
+        sure = own - loose
+        error[i] = np.where(sure > 0, (rest + loose * size(value[i])) / sure + tiny, np.inf)
+        # Some order of a sum may overflow on the way.
+        error[i] = np.where(np.isnan(error[i]) | (most > largest(dtype)), np.inf, error[i])
+    return rounded(value, error, dtype, 0.0)
+
+
 def _leaves_range(x: Bounded, along: Callable[[Array, str], Array], dtype: str) -> Array:
     """Return where some grouping of a product's factors may overflow, or be below normal numbers.
 

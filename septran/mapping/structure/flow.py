@@ -100,6 +100,10 @@ class _Walk:
                     # Nothing is aligned: an element of a scan is made from all those before it.
                     view = ComputedView(own(target), (own(source),), loops, scans=True)
                     self.events.append(view)
+                case Primitive("solve_triangular", (target, factor, source)):
+                    # Nor here: each row is made from all those before it.
+                    view = ComputedView(own(target), (own(factor), own(source)), loops)
+                    self.events.append(view)
                 case Assign(target, value):
                     sources = tuple(map(own, ex.loads(value)))
                     aligned = tuple(map(own, _aligned(value, target.rank)))

@@ -454,6 +454,21 @@ def copy(target: Tile, source: Tile) -> None:
         _spread(COPY, target, source)
 
 
+def solve_triangular(target: Tile, lower: Tile, right: Tile, unit: bool = False) -> None:
+    """Set `target` [N, M] to X with ``lower @ X = right``, by forward substitution; in a leaf.
+
+    Args:
+        target: A float32 or float64 tensor, as sums are rounded to its type.
+        lower: [N, N], of which the lower triangle alone counts.
+        right: [N, M]; may be `target` itself.
+        unit: Take the diagonal of `lower` for ones.
+
+    Raises:
+        DtypeError, ShapeError and those of `call_primitive`, with the line of the call.
+    """
+    call_primitive("solve_triangular", target, lower, right, unit=unit)
+
+
 BLOCK = 64
 """The side of a tile of a built-in leaf without a tunable ``block_fill`` or ``block_copy``."""
 

@@ -6,7 +6,7 @@ from septran.dtypes import is_float
 from septran.ir.index import Index
 from septran.ir.primitives import Contract
 from septran.location import Location
-from septran.task.errors import DtypeError, ShapeError
+from septran.task.errors import DtypeError, LaunchArgumentsError, ShapeError
 from septran.task.trace.tensors import Tile
 
 
@@ -47,12 +47,30 @@ def check_axes(contract: Contract, operands: tuple[Tile, ...], where: Location) 
 
 def check_dtypes(contract: Contract, operands: tuple[Tile, ...], where: Location) -> None:
     """Check that a product is of integers or of floats, not of both; raises DtypeError."""
+    if contract.name == "solve_triangular":
+        _check_solve(operands, where)
     if contract.name != "gemm":
         return
     c, a, b = (o.own_dtype for o in operands)
     floats = {is_float(d) for d in (c, a, b)}
     if len(floats) != 1:
         raise DtypeError(f"gemm mixes integers and floats: C {c}, A {a}, B {b}", where)
+
+
+def _check_solve(operands: tuple[Tile, ...], where: Location) -> None:
+    """Check that a system is of floats, and solved in a type that sums are in."""
+    if operands[0].name == operands[1].name:
+        raise LaunchArgumentsError(
+            f"solve_triangular writes {operands[0].name} while it reads it as L", where,
+            hint="solve into another tensor; B may be X",
+        )  # fmt: skip
+    target, *given = (o.own_dtype for o in operands)
+    if target not in ("float32", "float64") or not all(map(is_float, given)):
+        raise DtypeError(
+            f"solve_triangular: X {target}, L {given[0]}, B {given[1]}", where,
+            hint="X is float32 or float64, L and B are floats: solve into a temporary, and round "
+            "that (Y[:, :] = x)",
+        )  # fmt: skip
 
 
 def _dims(tile: Tile) -> str:

@@ -13,6 +13,7 @@ from septran.tile.passes.copies.read_in_place import read_in_place
 from septran.tile.passes.copies.stage_footprints import stage_footprints
 from septran.tile.passes.copies.stream_panels import stream_panels
 from septran.tile.passes.layout.choose_transposes import choose_transposes
+from septran.tile.passes.layout.expand_steps import expand_steps
 from septran.tile.passes.layout.infer_layouts import infer_layouts
 from septran.tile.passes.layout.materialize_slices import materialize_slices
 from septran.tile.passes.layout.order_sums import order_sums
@@ -36,6 +37,7 @@ PASSES: tuple[Callable[[TileProgram], TileProgram], ...] = (
     stream_panels,
     pad_tiles,
     materialize_slices,
+    expand_steps,  # into expressions, whose temporaries may have to be spilled
     spill_temporaries,
     pad_panels,
     fuse_fills,
