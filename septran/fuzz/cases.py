@@ -59,7 +59,7 @@ _FREE: Mapping[str, tuple[str, ...]] = {
     "w4a8_gemm": ("M", "N"), "elementwise_backward": ("M", "N"),
     "gemm_bias_act_backward": ("M", "N", "K"), "layer_norm_backward": ("M", "N"),
     "rms_norm_backward": ("M", "N"), "attention_lse": ("M", "N"), "attention_backward": ("M", "N"),
-    "attention_varlen": ("T", "S"),
+    "attention_varlen": ("T", "S"), "block_sparse_attention": ("M", "N"),
 }  # fmt: skip
 """The dimensions of the library's operators that may have any extent."""
 

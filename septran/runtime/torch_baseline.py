@@ -294,6 +294,24 @@ def _attention_varlen(static: Mapping[str, Any]) -> _NamedFunction:
     return "torch scaled_dot_product_attention of each sequence", call
 
 
+def _block_sparse_attention(static: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    blocks = static.get("rows", 64), static.get("columns", 64)
+
+    def call(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        m, n = q.shape[2], k.shape[2]
+        rows, columns = (torch.arange(size) // b for size, b in zip((m, n), blocks, strict=True))
+        seen = mask.bool()[:, :, rows][..., columns]
+        if static.get("causal"):
+            seen = seen & torch.ones(m, n, dtype=torch.bool).tril(n - m)
+        return torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, seen, scale=static.get("scale"), enable_gqa=q.shape[1] != k.shape[1]
+        )
+
+    return "torch scaled_dot_product_attention with a mask", call
+
+
 def _attention_decode(static: Mapping[str, Any]) -> _NamedFunction:
     name, attend = _attention(static)
     return name, lambda q, k, v: attend(q[:, :, None], k, v)[:, :, 0]
@@ -547,6 +565,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "attention_lse": _attention_lse,
     "attention_varlen": _attention_varlen,
     "batched_gemm": _batched_gemm,
+    "block_sparse_attention": _block_sparse_attention,
     "causal_conv1d": _causal_conv1d,
     "conv2d": _conv2d,
     "conv2d_nhwc": _conv2d_nhwc,

@@ -171,6 +171,23 @@ def test_pages_behind_the_last_key_are_not_read(machine):
     assert np.isfinite(kernel(*given.values())).all()
 
 
+@pytest.mark.parametrize(
+    "machine", ["cpu-x86", *(pytest.param(m, marks=pytest.mark.slow) for m in MACHINES[1:])]
+)
+def test_blocks_of_keys_that_a_mask_skips_are_not_read(machine):
+    sizes, flags = {"B": 1, "H": 2, "G": 1, "M": 40, "N": 70, "D": 16}, {"rows": 16, "columns": 32}
+    kernel = septran.compile(
+        "block_sparse_attention", machine, shapes=sizes, static=flags, dtypes="float32",
+        emulate=machine.startswith("nvidia"),
+    )  # fmt: skip
+    given = dict(kernel.sample())
+    given["K"][:, :, 32:64] = given["V"][:, :, 32:64] = np.nan
+    given["mask"] = np.array([[[[1, 0, 1], [0, 0, 1], [0, 0, 0]], [[1, 0, 0]] * 3]], np.uint8)
+    check = kernel.check(*given.values())
+    assert check.right, str(check)
+    assert np.isfinite(kernel(*given.values())).all()
+
+
 @task.define
 def nested_block(C, A, B, n):
     """Sums of several lengths, one after the other, in one accumulator."""

@@ -147,6 +147,22 @@ def test_attention_varlen(starts, key_starts, causal, tiling):
 
 
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("rows", "columns"), [(16, 32), (32, 5), (64, 64)])
+@pytest.mark.parametrize(("m", "n"), [(50, 50), (20, 70), (70, 20)])
+def test_block_sparse_attention(m, n, rows, columns, causal, tiling):
+    q, k, v = (normal(2, 4, m, 16), *(normal(2, 2, n, 16, seed=s) for s in (1, 2)))
+    blocks = np.random.default_rng(3).integers(0, 2, (2, 4, -(-m // rows), -(-n // columns)))
+    blocks[0, 1] = 0  # a head that sees nothing
+    seen = blocks.repeat(rows, axis=2)[:, :, :m].repeat(columns, axis=3)[..., :n] > 0
+    seen = np.tril(seen, n - m) if causal else seen
+    wanted, size = attended(q, k, v, seen)
+    flags = {"rows": rows, "columns": columns, "causal": causal}
+    given = q, k, v, blocks.astype(np.uint8)
+    close(run("block_sparse_attention", *given, tiling=tiling, **flags), wanted, n + 16, size)
+
+
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
 @pytest.mark.parametrize("cap", [None, 1.5])
 @pytest.mark.parametrize(
     ("m", "n", "window"), [(50, 50, 7), (20, 70, 30), (70, 20, 5), (1, 33, 1), (40, 40, 99)]
