@@ -343,7 +343,7 @@ def _signature(entry: Task, static: MappingOf[str, Any]) -> Signature:
         TensorParam(
             name, name not in outputs, name in outputs,
             None if kind.dims is None else tuple("" if d is None else str(d) for d in kind.dims),
-            kind.dtype,
+            kind.dtype, span=kind.span,
         )
         for name, kind in entry.specialised(static)
     )  # fmt: skip

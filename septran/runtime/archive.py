@@ -233,7 +233,8 @@ def _signature(data: dict[str, Any]) -> Signature:
 
 
 def _tensor(data: dict[str, Any]) -> TensorParam:
-    lists = {n: None if data[n] is None else tuple(data[n]) for n in ("dims", "shape")}
+    found = {n: data.get(n) for n in ("dims", "shape", "span")}
+    lists = {n: None if x is None else tuple(x) for n, x in found.items()}
     return TensorParam(**{**data, **lists})
 
 

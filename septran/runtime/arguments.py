@@ -8,9 +8,12 @@ give a wrong result is an error.
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from septran.dtypes import is_float, itemsize
 from septran.errors import SepTranError, nearest, raise_all
@@ -69,6 +72,31 @@ class Bound:
         """Return the arrays as NumPy's, in native byte order."""
         arrays = {name: self.library.numpy(x) for name, x in self.arrays.items()}
         return {n: x if x.dtype.isnative else NUMPY.copied(x) for n, x in arrays.items()}
+
+
+def with_integers(
+    signature: Signature, tensors: Sequence[Any], named: Mapping[str, Any], device: str
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call with tensors of one element for its integers; raises ScalarError."""
+    given = [*tensors, *named.values()]
+    library = next((lib for lib in map(library_of, given) if lib is not None), NUMPY)
+
+    def as_tensor(tensor: TensorParam, value: Any) -> Any:
+        if tensor.span is None or not isinstance(value, int | np.integer):
+            return value
+        low, high = tensor.span
+        if isinstance(value, bool) or not low <= value <= high:
+            message = f"{signature.name}: {tensor.name} is {value}, and is from {low} to {high}"
+            raise ScalarError(message)
+        made = library.empty((1,), tensor.dtype or "", device)
+        made[...] = int(value)
+        return made
+
+    inputs = {t.name: t for t in signature.inputs}
+    # Those beyond the inputs are a mistake that `bind` reports.
+    moved = tuple(itertools.starmap(as_tensor, zip(inputs.values(), tensors, strict=False)))
+    words = {n: as_tensor(inputs[n], x) if n in inputs else x for n, x in named.items()}
+    return (*moved, *tensors[len(moved) :]), words
 
 
 def bind(

@@ -132,6 +132,11 @@ def _random(random: np.random.Generator, tensor: TensorParam) -> np.ndarray[Any,
     if dtype == "bool":
         return random.integers(0, 2, shape).astype(kind)
     if kind.kind in "iu":
+        if tensor.span is not None:
+            low, high = tensor.span
+            if tensor.places is not None:  # of those that choose a row, as many as there are
+                high = min(high, tensor.places - 1)
+            return random.integers(low, max(low, high), shape, endpoint=True).astype(kind)
         if tensor.places is not None:
             most = min(tensor.places, np.iinfo(kind).max + 1)
             return random.integers(0, max(1, most), shape).astype(kind)

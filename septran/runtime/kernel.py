@@ -19,6 +19,7 @@ from septran.runtime.arguments import (
     compact,
     given_or_new,
     scalar_values,
+    with_integers,
 )
 from septran.runtime.arrays import NUMPY, Library
 from septran.runtime.calls import FastCall, call_key, direct_call, outputs_of, plan_for
@@ -79,6 +80,7 @@ class Kernel(Displayable):
         self._loaded = bool(compiled) and logic is None
         self._requests: dict[Hashable, Specialisation] = {}
         self._scalars = frozenset(s.name for s in signature.scalars)
+        self._integers = any(t.span is not None for t in signature.tensors)
         self._plans: dict[Hashable, FastCall] = {}
         self._refused = False
         self._notes: dict[Remark, None] = {}
@@ -121,6 +123,8 @@ class Kernel(Displayable):
         ArgumentCountError, ArgumentShapeError, ArgumentDtypeError and the other errors of
         septran/runtime/errors.py, all mistakes of a call together as Errors.
         """
+        if self._integers:
+            tensors, named = with_integers(self.signature, tensors, named, self.device)
         plan = self._plans.get(call_key(tensors, out))
         # A plan is for tensors by position; those by name are put into order on the slow path.
         if plan is not None and (not named or self._scalars.issuperset(named)):
@@ -241,6 +245,8 @@ class Kernel(Displayable):
         """Return the inputs to check or measure with, random ones without any, on the device."""
         if not tensors and not named and self.signature.inputs:
             tensors = tuple(self.sample().values())
+        if self._integers:
+            tensors, named = with_integers(self.signature, tensors, named, self.device)
         moved = tuple(to_device(x, self.device) for x in tensors)
         return moved, {name: to_device(x, self.device) for name, x in named.items()}
 
@@ -363,6 +369,8 @@ class Kernel(Displayable):
         device: str | None = None,
     ) -> tuple[Specialisation, Bound, Sequence[Scalar]]:
         """Return a call's arguments, checked, and the compilation that they need."""
+        if self._integers:
+            tensors, named = with_integers(self.signature, tensors, named, device or self.device)
         bound = bind(self.signature, tensors, out, named, device or self.device)
         fixed = not bound.arrays and not self.signature.inputs  # no argument has the shapes
         known = self._specialisations[-1] if fixed and self._specialisations else bound

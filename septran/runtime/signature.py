@@ -36,13 +36,15 @@ class TensorParam:
     """The extents; None for any."""
     places: int | None = None
     """Of a tensor of indices: each is at least 0 and less than this."""
+    span: tuple[int, int] | None = None
+    """Of an integer that a call tells, the least and the greatest that it may be."""
 
     @staticmethod
     def of(param: Param) -> TensorParam:
         """Return a traced parameter, of which everything is known."""
         return TensorParam(
             param.name, param.reads, param.writes, param.dims or None, param.dtype, param.shape,
-            param.places,
+            param.places, param.span,
         )  # fmt: skip
 
 
@@ -139,6 +141,8 @@ class Specialisation:
 
 
 def _described(tensor: TensorParam) -> str:
+    if tensor.span is not None:
+        return f"{tensor.name}: {tensor.span[0]}..{tensor.span[1]}"
     extents = tensor.shape if tensor.dims is None else tensor.dims
     shape = "" if extents is None else f"[{', '.join(str(e) or '_' for e in extents)}]"
     dtype = "" if tensor.dtype is None else f" {tensor.dtype}"

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from septran.dtypes import accumulator_dtype, compute_dtype, is_float
 from septran.task.frontend.conditions import count, when
-from septran.task.frontend.definition import In, InOut, Out, Task, Tensor, define, static
+from septran.task.frontend.definition import (
+    In,
+    InOut,
+    Integer,
+    Out,
+    Task,
+    Tensor,
+    define,
+    static,
+)
 from septran.task.frontend.extents import ceiling as cdiv
 from septran.task.frontend.extents import greatest, least
 from septran.task.frontend.functions import (
@@ -80,9 +89,9 @@ uint8, uint16, uint32, uint64 = "uint8", "uint16", "uint32", "uint64"
 inf = float("inf")
 
 __all__ = [
-    "Chooser", "DefaultChooser", "In", "InOut", "LaunchSite", "Out", "Task", "TaskTree", "Tensor",
-    "abs", "accumulator_dtype", "argmax", "argmin", "bfloat16", "call_primitive", "cdiv", "ceil",
-    "complete", "compute_dtype", "copy", "cos",
+    "Chooser", "DefaultChooser", "In", "InOut", "Integer", "LaunchSite", "Out", "Task", "TaskTree",
+    "Tensor", "abs", "accumulator_dtype", "argmax", "argmin", "bfloat16", "call_primitive", "cdiv",
+    "ceil", "complete", "compute_dtype", "copy", "cos",
     "count", "cumprod", "cumsum", "define", "empty", "equal",
     "erf", "exp", "exp2", "fill", "find_entry", "float8_e4m3fn", "float16", "float32", "float64",
     "floor", "floor_divide", "full", "gather", "gelu", "greatest", "index", "inf", "infer_outputs",

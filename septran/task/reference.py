@@ -38,7 +38,7 @@ from septran.task.reference_arguments import (
 )
 from septran.task.trace.arguments import require_task
 from septran.task.trace.chooser import Chooser
-from septran.task.trace.inference import infer_outputs
+from septran.task.trace.inference import infer_outputs, with_integers
 from septran.task.trace.tracing import trace
 from septran.task.tree import (
     Allocate,
@@ -76,9 +76,9 @@ def run(
         The output array, or a tuple where there are several.
     """
     require_task(logic)
-    held = [as_array(f"array {n}", a) for n, a in enumerate(arrays)]
     scalars = {k.name for k in logic.keywords if not k.static}
     static = {k: v for k, v in keywords.items() if k not in scalars}
+    held = [as_array(f"array {n}", a) for n, a in enumerate(with_integers(logic, arrays, static))]
     shapes, kinds = infer_outputs(logic, held, chooser, static, dtypes)
     tree = trace(logic, shapes, kinds, chooser, static)
     given = dict(zip(_passed(tree, logic, len(held)), held, strict=True))

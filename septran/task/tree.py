@@ -42,6 +42,8 @@ class Param:
     """Whether all that is done with it is to add parts, of which no order is wrong."""
     places: int | None = None
     """Of an entry's tensor of indices: each is at least 0 and less than this."""
+    span: tuple[int, int] | None = None
+    """Of an integer that a call tells, the least and the greatest that it may be."""
 
     @property
     def privilege(self) -> str:

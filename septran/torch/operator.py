@@ -13,8 +13,9 @@ from septran import argument_checks as given
 from septran.argument_checks import WrongArgumentError
 from septran.compiler import compile_request
 from septran.request import CompileRequest, Dynamics, Logic
+from septran.runtime.errors import ScalarError
 from septran.runtime.kernel import Kernel
-from septran.runtime.signature import Signature
+from septran.runtime.signature import Signature, TensorParam
 from septran.task import Task
 from septran.task.tree import TunableValue
 from septran.torch.autocast import register_autocast
@@ -52,8 +53,33 @@ class Operator:
     """The `torch.library.Library` that keeps the registrations alive."""
 
     def __call__(self, *tensors: Any, **scalars: Any) -> Any:
-        """Return the outputs for `tensors`, the inputs in the logic's order."""
+        """Return the outputs for `tensors`, the inputs in the logic's order.
+
+        A Python integer may stand for a `task.Integer`.
+        """
+        if self.integers:
+            tensors = self._with_integers(tensors)
         return self.overload(*tensors, **scalars)
+
+    @property
+    def integers(self) -> tuple[tuple[int, TensorParam], ...]:
+        """The integers that calls tell, with their places among what a call passes."""
+        passed = [t for t in self.signature.tensors if not t.writes or t.name in self.mutates]
+        return tuple((n, t) for n, t in enumerate(passed) if t.span is not None)
+
+    def _with_integers(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        found = list(tensors)
+        device = next((x.device for x in tensors if isinstance(x, torch.Tensor)), "cpu")
+        for place, tensor in self.integers:
+            if place >= len(found) or isinstance(found[place], torch.Tensor):
+                continue
+            value, (low, high) = found[place], tensor.span or (0, 0)
+            if not low <= value <= high:
+                message = f"{self.name}: {tensor.name} is {value}, and is from {low} to {high}"
+                raise ScalarError(message)
+            dtype = getattr(torch, tensor.dtype or "int64")
+            found[place] = torch.tensor([value], dtype=dtype, device=device)
+        return tuple(found)
 
     @property
     def schema(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from septran.ir.index import maximum, minimum
 from septran.location import Location
 from septran.task.errors import EarlyExitError, IndexingError, LaunchArgumentsError
+from septran.task.frontend.definition import TensorType
 from septran.task.frontend.language import open_loop
 from septran.task.trace.arguments import not_a_tensor
 from septran.task.trace.indirect import count_of
@@ -22,8 +23,10 @@ from septran.task.trace.tensors import Tile
 from septran.task.trace.tracing import Frame, current
 
 
-def count(element: Tile, most: Any) -> Any:
+def count(element: Tile, most: Any = None) -> Any:
     """How many there are, as a tensor of integers says: ``n[b]``, for loops and ends of slices.
+
+    Of an integer that a call tells, `task.count(n)` is that integer: its annotation has the bound.
 
     It is from 0 to `most`, and takes +, - and // by integers and by other counts, as in
     ``task.cdiv(task.count(length[b], most=L * S), S)``. Another number is an error in the reference
@@ -40,7 +43,16 @@ def count(element: Tile, most: Any) -> Any:
             hint=not_a_tensor(element),
         )  # fmt: skip
     frame.require_live(element)
-    (top,) = integers((most,), "the bound of a count")
+    span = frame.types.get(element.name, TensorType()).span
+    if most is None and span is None:
+        raise LaunchArgumentsError(
+            f"the count of {element.name} has no bound", Location.of_caller(),
+            hint=f"write task.count({element.name}, most=..), or let calls tell it: "
+            f"{element.name}: task.Integer[0, 4096]",
+        )  # fmt: skip
+    if span is not None and element.ndim == 1:
+        element = element[0]
+    (top,) = integers((span[1] if most is None and span else most,), "the bound of a count")
     if top < 0:
         raise LaunchArgumentsError(
             f"the bound of a count is {top}, and at least 0", Location.of_caller()

@@ -30,6 +30,8 @@ class TensorType:
     dtype: str | None = None
     privilege: str | None = None
     """``In``, ``Out`` or ``InOut`` where declared, else None."""
+    span: tuple[int, int] | None = None
+    """Of an integer that a call tells, the least and the greatest that it may be."""
 
 
 class Tensor:
@@ -58,6 +60,17 @@ class InOut:
 
     def __class_getitem__(cls, items: Any) -> TensorType:
         return _tensor_type(items, "InOut")
+
+
+class Integer:
+    """The annotation ``Integer[0, 4096]``: an integer that a call tells, and its range.
+
+    It is a tensor of one integer (int32, or int64 where the range needs it) that the task reads.
+    A call passes a Python integer for it.
+    """
+
+    def __class_getitem__(cls, span: Any) -> TensorType:
+        return _integer_type(span)
 
 
 class static:  # noqa: N801  # reads as a word of the language: `causal: task.static = False`
@@ -244,7 +257,7 @@ def _decided_dim(dim: Dim, flags: Mapping[str, Any]) -> Dim:
 def _tensor_type(items: Any, privilege: str | None) -> TensorType:
     parts = items if isinstance(items, tuple) else (items,)
     if len(parts) == 1 and isinstance(parts[0], TensorType):
-        return TensorType(parts[0].dims, parts[0].dtype, privilege)
+        return replace(parts[0], privilege=privilege)
     dims: list[Dim] = []
     dtype: str | None = None
     for part in parts:
@@ -258,6 +271,18 @@ def _tensor_type(items: Any, privilege: str | None) -> TensorType:
                 hint='write task.Tensor["M", "N", task.float32]',
             )  # fmt: skip
     return TensorType(tuple(dims), dtype, privilege)
+
+
+def _integer_type(span: Any) -> TensorType:
+    ends = span if isinstance(span, tuple) else (0, span)
+    whole = len(ends) == 2 and all(isinstance(e, int) and not isinstance(e, bool) for e in ends)
+    if not whole or not -(2**63) <= ends[0] <= ends[1] < 2**63:
+        raise DtypeError(
+            f"{span!r} is no range of an integer", Location.of_caller(),
+            hint="write the least and the greatest that it may be: task.Integer[0, 4096]",
+        )  # fmt: skip
+    short = ends[0] >= -(2**31) and ends[1] < 2**31
+    return TensorType((1,), "int32" if short else "int64", "In", ends)
 
 
 def _is_formula(part: Any) -> bool:

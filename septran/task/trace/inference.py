@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.argument_checks import as_tuple
+from septran.argument_checks import WrongArgumentError, as_tuple
 from septran.dtypes import accumulator_dtype, is_float, promote
 from septran.errors import LogicError
 from septran.ir.bounds import loop_range
@@ -42,6 +42,29 @@ Where static flags are numbers, a multiple that they divide: groups of 3 or 128,
 
 Shape = tuple[int, ...]
 Array = np.ndarray[Any, Any]
+
+
+def with_integers(logic: Task, arrays: Sequence[Any], static: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The arrays of a run, in which Python integers that it tells are of one element.
+
+    Raises WrongArgumentError for one out of its range.
+    """
+    tensors = logic.tensors
+    if not any(kind.span for _, kind in tensors):
+        return tuple(arrays)
+    if len(arrays) != len(tensors):
+        outputs = written(logic, static)
+        tensors = tuple((name, kind) for name, kind in tensors if name not in outputs)
+    found = list(arrays)
+    for place, ((name, kind), value) in enumerate(zip(tensors, arrays, strict=False)):
+        if kind.span is None or not isinstance(value, int | np.integer):
+            continue
+        low, high = kind.span
+        if isinstance(value, bool) or not low <= value <= high:
+            message = f"{name} of {logic.name} is {value}, and is from {low} to {high}"
+            raise WrongArgumentError(message, hint=f"pass an integer from {low} to {high}")
+        found[place] = np.array([value], kind.dtype)
+    return tuple(found)
 
 
 def infer_outputs(

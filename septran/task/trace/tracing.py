@@ -266,8 +266,9 @@ class Frame:
         self.homes[name] = home or Home(View.whole(name, shape, valid), shape)
         dims = tuple(str(d) if d is not None else "" for d in kind.dims or ())
         return Param(
-            name, shape, valid, dtype, reads=False, writes=False, location=place, dims=dims
-        )
+            name, shape, valid, dtype, reads=False, writes=False, location=place, dims=dims,
+            span=kind.span,
+        )  # fmt: skip
 
     def home(self, view: View) -> Home:
         """Return the place of a view of this task's tensor."""
