@@ -16,6 +16,7 @@ import numpy as np
 from septran.dtypes import accumulator_dtype, is_float, promote
 from septran.ir.numerics import convert
 from septran.ir.scans import scanned
+from septran.ir.sorting import first_in_order, order
 
 Array = np.ndarray[Any, Any]
 
@@ -110,6 +111,25 @@ SOLVE = Contract(
 )  # fmt: skip
 """X with L X = B, of L's lower triangle alone; `unit` takes its diagonal for ones."""
 
+SORT = Contract(
+    "sort", ("Y", "X"), ("mk", "mn"), accumulates=False,
+    reference=lambda y, x, descending=False: convert(
+        first_in_order(x, y.shape[1], descending=descending), y.dtype
+    ),
+    flops=lambda n: n["m"] * n["n"], attributes={"descending": False},
+)  # fmt: skip
+"""Y are the least of each row of X in order, or the greatest; equal ones stay in their order."""
+
+ARGSORT = Contract(
+    "argsort", ("I", "X"), ("mk", "mn"), accumulates=False,
+    reference=lambda i, x, descending=False: convert(
+        order(x, descending=descending)[:, : i.shape[1]], i.dtype
+    ),
+    flops=lambda n: n["m"] * n["n"], attributes={"descending": False},
+    result=lambda dtypes: "int64",
+)  # fmt: skip
+"""I are the places in X's rows of what `sort` gives."""
+
 ACCUMULATE = Contract(
     "accumulate", ("Y", "X"), ("*", "*"), accumulates=True, called=False, joins=True,
     reference=lambda y, x: (y + convert(x, y.dtype)).astype(y.dtype), flops=lambda n: n["*"],
@@ -118,10 +138,10 @@ ACCUMULATE = Contract(
 """Y += X, each element at once, so that those of several iterations may come in any order."""
 
 PRIMITIVES: Mapping[str, Contract] = {
-    **{c.name: c for c in (GEMM, FILL, COPY, SCAN, SOLVE, ACCUMULATE)}, "cast": COPY
+    **{c.name: c for c in (GEMM, FILL, COPY, SCAN, SOLVE, SORT, ARGSORT, ACCUMULATE)}, "cast": COPY
 }  # fmt: skip
 """The primitives by the name that `task.call_primitive` takes; ``cast`` is ``copy``."""
-IN_STEPS = ("solve_triangular",)
+IN_STEPS = ("solve_triangular", "sort", "argsort")
 """The primitives that a pass makes loops of tensor expressions of (`expand_steps`)."""
 BY_MAP_UNITS = ("fill", "copy", "scan", *IN_STEPS)
 """The primitives that any unit of tensor expressions computes, too."""

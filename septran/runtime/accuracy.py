@@ -19,7 +19,7 @@ from septran.dtypes import accumulator_dtype, compute_dtype, is_float, promote
 from septran.errors import SepTranError
 from septran.ir import expressions as ex
 from septran.ir.atoms import ElementRangeError, tables
-from septran.ir.gather import composed, read, write
+from septran.ir.gather import composed, extents, read, write
 from septran.ir.gather import evaluate as evaluate_index
 from septran.ir.index import Var
 from septran.ir.views import View
@@ -316,6 +316,12 @@ class _Run:
             case "scan":
                 terms, attributes = self.read(statement.operands[1], env), statement.attributes
                 new = rounding.scan(terms, target.tensor.dtype, **dict(attributes))
+                target.tensor.write(place, self.values, new)
+            case "sort" | "argsort" as name:
+                rows, count = self.read(statement.operands[1], env), extents(place, self.values)[1]
+                descending = bool(dict(statement.attributes)["descending"])
+                found = rounding.sort if name == "sort" else rounding.argsort
+                new = found(rows, count, descending=descending)
                 target.tensor.write(place, self.values, new)
             case "solve_triangular":
                 factor, right = (self.read(v, env) for v in statement.operands[1:])

@@ -26,6 +26,7 @@ from septran.dtypes import (
 from septran.ir.expressions import COMPARISONS
 from septran.ir.numerics import BINARY, UNARY, convert, identity
 from septran.ir.scans import scanned
+from septran.ir.sorting import first_in_order, order
 
 Array = np.ndarray[Any, Any]
 
@@ -246,6 +247,23 @@ def scan(x: Bounded, dtype: str, **attributes: Any) -> Bounded:
         error = reach * (1 + gamma(count, dtype)) - size(value)
         error = np.where(_leaves_range(x, along, dtype), np.inf, error)
     return rounded(value, error, dtype, 0.0)
+
+
+def sort(x: Bounded, count: int, *, descending: bool) -> Bounded:
+    """Return the first elements of each row in order, each off by no more than any of its row.
+
+    Numbers that differ by at most e from others differ, once both are in order, by at most e.
+    """
+    value = first_in_order(x.value, count, descending=descending)
+    error = np.broadcast_to(x.error, x.value.shape).max(axis=-1, keepdims=True, initial=0.0)
+    return Bounded(value, np.broadcast_to(error, value.shape), x.dtype)
+
+
+def argsort(x: Bounded, count: int, *, descending: bool) -> Bounded:
+    """Return the places of the first elements of each row in order; unknown in inexact rows."""
+    value = order(x.value, descending=descending)[..., :count]
+    unsure = np.broadcast_to(x.error, x.value.shape).any(axis=-1, keepdims=True)
+    return Bounded(value, np.broadcast_to(_unknown(unsure), value.shape), "int64")
 
 
 def solved(lower: Bounded, right: Bounded, dtype: str, *, unit: bool) -> Bounded:

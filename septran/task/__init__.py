@@ -66,7 +66,9 @@ from septran.task.frontend.language import (
     require,
     sequential_range,
     solve_triangular,
+    sort,
     start,
+    topk,
     tunable,
     window,
     zeros,
@@ -98,8 +100,8 @@ __all__ = [
     "inside", "int8", "int16", "int32", "int64", "is_float", "launch", "least", "load_entry",
     "load_logic", "log", "log2", "max", "maximum", "min", "minimum", "parallel_range", "partition",
     "power", "reduce_into", "relu", "require", "round", "rsqrt", "run", "run_tree", "scan",
-    "sequential_range", "sigmoid", "silu", "sin", "solve_triangular", "sqrt", "start", "static",
-    "sum", "tanh", "trace",
+    "sequential_range", "sigmoid", "silu", "sin", "solve_triangular", "sort", "sqrt", "start",
+    "static", "sum", "tanh", "topk", "trace",
     "tunable", "uint8", "uint16", "uint32", "uint64", "when", "where", "window", "written", "zeros",
 ]  # fmt: skip
 

@@ -100,6 +100,9 @@ class _Walk:
                     # Nothing is aligned: an element of a scan is made from all those before it.
                     view = ComputedView(own(target), (own(source),), loops, scans=True)
                     self.events.append(view)
+                case Primitive("sort" | "argsort", (target, source)):
+                    # An element is any one of its row.
+                    self.events.append(ComputedView(own(target), (own(source),), loops))
                 case Primitive("solve_triangular", (target, factor, source)):
                     # Nor here: each row is made from all those before it.
                     view = ComputedView(own(target), (own(factor), own(source)), loops)

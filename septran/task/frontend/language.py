@@ -469,6 +469,31 @@ def solve_triangular(target: Tile, lower: Tile, right: Tile, unit: bool = False)
     call_primitive("solve_triangular", target, lower, right, unit=unit)
 
 
+def sort(values: Tile | None, indices: Tile | None, x: Tile, descending: bool = False) -> None:
+    """Put the elements of each row of `x` [M, N] in order, and say where they were; in a leaf.
+
+    NaN is the greatest, and equal elements stay in their order. Rows of fewer elements than N get
+    the first of them: of ``descending=True`` the greatest.
+
+    Args:
+        values: [M, K] of the type of `x`, K at most N; None where only places are asked for.
+        indices: [M, K] of integers; None where only values are asked for.
+        x: The rows; another tensor than the results.
+        descending: Begin with the greatest.
+
+    Raises:
+        DtypeError, ShapeError and those of `call_primitive`, with the line of the call.
+    """
+    for name, target in (("sort", values), ("argsort", indices)):
+        if target is not None:
+            call_primitive(name, target, x, descending=descending)
+
+
+def topk(values: Tile | None, indices: Tile | None, x: Tile) -> None:
+    """Set `values` and `indices` [M, K] to the K greatest of each row of `x`; see `sort`."""
+    sort(values, indices, x, descending=True)
+
+
 BLOCK = 64
 """The side of a tile of a built-in leaf without a tunable ``block_fill`` or ``block_copy``."""
 

@@ -49,12 +49,37 @@ def check_dtypes(contract: Contract, operands: tuple[Tile, ...], where: Location
     """Check that a product is of integers or of floats, not of both; raises DtypeError."""
     if contract.name == "solve_triangular":
         _check_solve(operands, where)
+    if contract.name in ("sort", "argsort"):
+        _check_sort(contract, operands, where)
     if contract.name != "gemm":
         return
     c, a, b = (o.own_dtype for o in operands)
     floats = {is_float(d) for d in (c, a, b)}
     if len(floats) != 1:
         raise DtypeError(f"gemm mixes integers and floats: C {c}, A {a}, B {b}", where)
+
+
+def _check_sort(contract: Contract, operands: tuple[Tile, ...], where: Location) -> None:
+    """Check that rows are sorted into other, no longer ones, of their type or of integers."""
+    target, rows = operands
+    if target.name == rows.name:
+        raise LaunchArgumentsError(
+            f"{contract.name} writes {target.name} while it reads it", where,
+            hint="sort into another tensor",
+        )  # fmt: skip
+    if target.view.shape[1] > rows.view.shape[1]:
+        raise ShapeError(
+            f"{contract.name}: {contract.operands[0]} is {_dims(target)}, longer than X, "
+            f"{_dims(rows)}", where,
+        )  # fmt: skip
+    right = target.own_dtype == rows.own_dtype
+    if contract.name == "argsort":
+        right = not is_float(target.own_dtype) and target.own_dtype != "bool"
+    if not right:
+        raise DtypeError(
+            f"{contract.name}: {contract.operands[0]} {target.own_dtype}, X {rows.own_dtype}",
+            where, hint="values are of the type of X, places of int32 or int64",
+        )  # fmt: skip
 
 
 def _check_solve(operands: tuple[Tile, ...], where: Location) -> None:
