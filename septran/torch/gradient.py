@@ -25,6 +25,9 @@ from septran.torch.schema import ordered_scalars
 if TYPE_CHECKING:
     from septran.torch.operator import Operator
 
+Make = Callable[[Logic, Mapping[str, Any]], "Operator"]
+"""Makes the operator of another logic, with static flags, under the same mapping."""
+
 
 @dataclass(frozen=True)
 class Gradient:
@@ -48,14 +51,13 @@ class Gradient:
         entry: Task,
         signature: Signature,
         static: Mapping[str, Any],
-        make: Callable[[Logic, Mapping[str, Any]], Operator],
+        make: Make,
     ) -> Gradient | None:
         """Return the gradient that the logic file names, if it does; raises GradientLogicError."""
-        named = entry.function.__globals__.get("BACKWARD")
+        named = _named(entry, "BACKWARD", static, make)
         if named is None:
             return None
-        logic = _load(entry, "BACKWARD", named)
-        operator = make(logic, _flags_of(logic, static))
+        logic, operator = named
         inputs = {t.name for t in signature.inputs}
         outputs = {t.name for t in signature.outputs}
         known = inputs | outputs | {f"d{name}" for name in outputs}
@@ -89,14 +91,13 @@ class Forward:
         entry: Task,
         signature: Signature,
         static: Mapping[str, Any],
-        make: Callable[[Logic, Mapping[str, Any]], Operator],
+        make: Make,
     ) -> Forward | None:
         """Return what the logic file names as its `FORWARD`; raises GradientLogicError."""
-        named = entry.function.__globals__.get("FORWARD")
+        named = _named(entry, "FORWARD", static, make)
         if named is None:
             return None
-        logic = _load(entry, "FORWARD", named)
-        operator = make(logic, _flags_of(logic, static))
+        logic, operator = named
         takes, wanted = (
             [*(t.name for t in s.inputs), *(x.name for x in ordered_scalars(s))]
             for s in (operator.signature, signature)
@@ -111,9 +112,16 @@ class Forward:
         return Forward(operator, tuple(returned.index(t.name) for t in signature.outputs))
 
 
-def _flags_of(logic: Task, static: Mapping[str, Any]) -> dict[str, Any]:
+def _named(
+    entry: Task, word: str, static: Mapping[str, Any], make: Make
+) -> tuple[Task, Operator] | None:
+    """Return the logic that a file names by `word`, and its operator; None where it names none."""
+    named = entry.function.__globals__.get(word)
+    if named is None:
+        return None
+    logic = _load(entry, word, named)
     flags = {k.name for k in logic.keywords if k.static}
-    return {name: value for name, value in static.items() if name in flags}
+    return logic, make(logic, {name: value for name, value in static.items() if name in flags})
 
 
 def _load(entry: Task, word: str, named: Any) -> Task:
