@@ -47,8 +47,10 @@ class Compilation(Stages):
     @stage
     def task_tree(self) -> TaskTree:
         """The task tree: the logic traced for the request's shapes, dtypes, tunables and flags."""
-        r = self.request
-        return r.traced({name: least for name, (least, _) in r.dynamic.items()})
+        r, chooser = self.request, self.request.chooser()
+        tree = r.traced({name: least for name, (least, _) in r.dynamic.items()}, chooser)
+        self.sizes = dict(chooser.sizes)
+        return tree
 
     @stage
     def mapping(self) -> ResolvedMapping:

@@ -22,7 +22,6 @@ from septran.mapping.mistakes import MappedCapacityError
 from septran.mapping.resolved import Setting
 from septran.request import CompileRequest
 from septran.runtime.stages import Stages
-from septran.task import trace
 from septran.tile.analyses.cycle_bound import cycle_bound
 from septran.tile.interpret.storage import size_bytes
 from septran.tile.nodes import TileProgram
@@ -95,8 +94,10 @@ class _Attempt(Generic[S]):
 
     @cached_property
     def form(self) -> _Form:
-        """The form that its tunables give the logic."""
-        return _Form.of(self.request)
+        """The form that its tunables give the logic; raises LogicError."""
+        tasks = self.stages.task_tree.tasks()
+        shapes = tuple((t.path, *(p.shape for p in t.params)) for t in tasks)
+        return _Form(self.stages.sizes, shapes)
 
 
 @dataclass(frozen=True)
@@ -107,14 +108,6 @@ class _Form:
     """The tunables that may be made smaller, with their values."""
     shapes: tuple[object, ...]
     """The shapes of every task's tensors: where they stay the same, a tunable has no effect."""
-
-    @staticmethod
-    def of(request: CompileRequest) -> _Form:
-        """Trace the logic; raises LogicError."""
-        r, chooser = request.completed(), request.chooser()
-        tree = trace(r.entry, r.shapes, r.dtypes, chooser, r.static)
-        shapes = tuple((t.path, *(p.shape for p in t.params)) for t in tree.tasks())
-        return _Form(dict(chooser.sizes), shapes)
 
 
 @dataclass(frozen=True)

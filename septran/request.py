@@ -168,12 +168,16 @@ class CompleteRequest(CompileRequest):
     shapes: MappingOf[str, tuple[int, ...]]
     """Extents of every tensor."""
 
-    def traced(self, dynamic: MappingOf[str, int] = NOTHING_DYNAMIC) -> TaskTree:
+    def traced(
+        self,
+        dynamic: MappingOf[str, int] = NOTHING_DYNAMIC,
+        chooser: MappingChooser | None = None,
+    ) -> TaskTree:
         """The task tree for the request's shapes, of which those of `dynamic` are the greatest.
 
-        Raises LogicError.
+        `chooser`, one of the request's own, then knows the tunables. Raises LogicError.
         """
-        chooser = self.chooser()
+        chooser = chooser or self.chooser()
         return trace(self.entry, self.shapes, self.dtypes, chooser, self.static, dynamic=dynamic)
 
 

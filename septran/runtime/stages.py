@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from septran.errors import nearest
 
 if TYPE_CHECKING:
-    from septran.mapping.resolved import ResolvedMapping
+    from septran.mapping.resolved import ResolvedMapping, Setting
     from septran.targets.base import Executable, Source, TensorIR
     from septran.task.tree import TaskTree
     from septran.tile.nodes import TileProgram
@@ -52,6 +52,9 @@ class Stages:
     def __init__(self, passes: Sequence[UserPass] = ()) -> None:
         """`passes` are the caller's own, which run among the compiler's."""
         self.passes = tuple(passes)
+        self.sizes: Mapping[tuple[str, str], Setting[int]] = {}
+        """The tunables that may be made smaller, by the task's name and their own; known once
+        there is a task tree."""
         self._made: dict[str, Any] = {}
         self._seconds: dict[str, float] = {}
         self._nested: list[float] = []

@@ -89,6 +89,7 @@ def test_a_case_is_what_its_draws_say():
     assert make_case(11, case.trace) == case
 
 
+@pytest.mark.slow
 def test_what_is_promised_is_drawn():
     """Each family and machine, corner values, own machines, edits of shipped mappings."""
     cases = [make_case(seed) for seed in range(FIRST, FIRST + DRAWN)]

@@ -11,6 +11,7 @@ from septran.runtime.accuracy import compare, error_bounds
 from septran.runtime.checks import sample
 from septran.runtime.signature import Specialisation
 from septran.tile.verify.verifier import verify
+from tests.tiers import slow_but, slow_where
 
 LARGE = {
     "attention": {"B": 1, "H": 2, "G": 1, "M": 1000, "N": 1500, "D": 256},
@@ -58,6 +59,8 @@ LARGE = {
     "w4a8_gemm": {"M": 1000, "N": 4096, "K": 4096},
 }
 """As in models: Llama's 8,192 columns and heads of 128 and 256, DeepSeek's latents of 512."""
+TAKES_LONG = "attention_backward"
+"""Five products: many tilings are tried until one fits."""
 
 
 def test_there_are_cases_for_every_operator():
@@ -67,15 +70,15 @@ def test_there_are_cases_for_every_operator():
 
 
 @pytest.mark.parametrize("machine", mapping_names())
-@pytest.mark.parametrize("operator", operators.names())
-@pytest.mark.parametrize("sizes", ["example", pytest.param("large", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("operator", slow_where(TAKES_LONG.__eq__, operators.names()))
+@pytest.mark.parametrize("sizes", slow_but(["example"], ["example", "large"]))
 def test_every_operator_fits_every_machine(operator, machine, sizes):
     shapes = LARGE[operator] if sizes == "large" else operators.module(operator).EXAMPLE
     verify(septran.produce_stages(operator, machine, shapes=shapes).tile_program)
 
 
 @pytest.mark.parametrize("operator", operators.names())
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", slow_but(["float16"], ["float16", "float32"]))
 def test_every_operator_is_right_on_every_machine(operator, dtype):
     case = operators.cases(operator)[0]
     given, bounds = {}, {}

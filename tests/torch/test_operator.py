@@ -11,6 +11,7 @@ from septran import operators
 from septran.argument_checks import WrongArgumentError
 from septran.request import extents
 from septran.torch.shapes import static_values
+from tests.tiers import slow_but
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:copyreg")
 
@@ -28,7 +29,7 @@ def sample(op: st.Operator, case: operators.Case) -> list[torch.Tensor]:
     return [torch.as_tensor(x) for x in kernel.sample().values()]
 
 
-@pytest.mark.parametrize("operator", operators.names())
+@pytest.mark.parametrize("operator", slow_but(operators.names()[::2], operators.names()))
 def test_torch_finds_nothing_wrong_with_any_operator(operator):
     case = operators.cases(operator)[0]
     op = made(operator, operator, static=case.static)

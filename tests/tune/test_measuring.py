@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from septran.tuning.measuring import MeasuringWorker, Stopped
+from tests.tiers import slow_where
 
 COMMAND = (sys.executable, str(Path(__file__).with_name("planted.py")))
 PATIENT = 120.0
@@ -28,15 +29,18 @@ def ask(worker, kernel, seconds=PATIENT, results=None):
 
 @pytest.mark.parametrize(
     ("planted", "kind", "says"),
-    [
-        ("segv", "crashed", "SIGSEGV"),
-        ("abort", "crashed", "SIGABRT"),
-        ("exit", "crashed", "code 0"),
-        ("deaf", "crashed", "code 0"),
-        ("memory", "crashed", "out of memory"),
-        ("error", "failed", "RuntimeError: planted"),
-        ("flood", "measured", ""),
-    ],
+    slow_where(
+        lambda case: case[0] in ("abort", "exit", "memory"),
+        [
+            ("segv", "crashed", "SIGSEGV"),
+            ("abort", "crashed", "SIGABRT"),
+            ("exit", "crashed", "code 0"),
+            ("deaf", "crashed", "code 0"),
+            ("memory", "crashed", "out of memory"),
+            ("error", "failed", "RuntimeError: planted"),
+            ("flood", "measured", ""),
+        ],
+    ),
 )
 def test_what_is_planted_is_told_by_its_kind_and_others_still_run(worker, planted, kind, says):
     answer = ask(worker, planted)
@@ -52,6 +56,7 @@ def test_one_process_serves_many_candidates_and_goes_at_the_end(worker):
     assert not alive(first)
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_is_ended_with_all_that_it_started(worker, tmp_path):
     ask(worker, "good")
     file = tmp_path / "pids"

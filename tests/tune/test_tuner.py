@@ -44,6 +44,7 @@ def test_on_a_simulated_dsa_the_fewest_cycles_win_and_the_file_gives_the_same_ke
         replace(found, write=lambda _: "other").save(path)
 
 
+@pytest.mark.slow
 def test_on_the_cpu_all_that_is_right_is_timed_and_the_same_program_only_once():
     tried = {"block_M": [16, 32, 4096, 8192], "block_N": [32]}
     found = septran.tune("gemm", "cpu-x86", shapes=SHAPES, tried=tried, patience=120.0)

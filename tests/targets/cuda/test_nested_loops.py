@@ -18,6 +18,7 @@ from septran.targets.cuda.unsupported import UnsupportedByCudaError
 from septran.tile.nodes import Acquire, For, Role, Wait, nodes
 from septran.tile.verify.places import PrivateMemoryError
 from septran.tile.verify.verifier import verify
+from tests.tiers import slow_but
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++")
 SIZES = [(1, 64), (1, 128), (2, 128), (2, 384), (3, 200)]
@@ -159,7 +160,7 @@ def test_sums_of_unequal_length_have_rings_that_begin_anew(machine, dtype):
 
 
 @pytest.mark.parametrize("machine", ["nvidia-h200", "nvidia-a100"])
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("dtype", slow_but(["float16"], ["float16", "float32"]))
 def test_a_product_for_each_expert_is_right(machine, dtype):
     options = {"shapes": sizes(3, 200, rows=100, columns=72), "dtypes": dtype, "emulate": True}
     is_right(septran.compile(experts, machine, **options))

@@ -8,6 +8,7 @@ import septran
 from septran import task
 from septran.emulator import emulation
 from septran.tile.nodes import Compute, nodes
+from tests.tiers import slow_but
 
 MACHINES = ("nvidia-h200", "nvidia-a100")
 
@@ -109,7 +110,7 @@ rules:
 """
 
 
-@pytest.mark.parametrize("depth", [12, 76])
+@pytest.mark.parametrize("depth", slow_but([12], [12, 76]))
 @pytest.mark.parametrize("tensor", ["A", "B"])
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_panel_that_ends_within_a_tile_is_summed_with_zeros(machine, tensor, depth):

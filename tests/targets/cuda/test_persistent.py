@@ -10,6 +10,7 @@ import pytest
 import septran
 from septran.emulator import emulation
 from septran.machine.loader import load_machine
+from tests.tiers import slow_but
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++")
 TILES = {"block_M": 64, "block_N": 64, "block_K": 32}
@@ -34,7 +35,7 @@ def right(kernel):
             kernel.check().raise_if_wrong()
 
 
-@pytest.mark.parametrize("blocks", [2, 5, 23, 24, 132])
+@pytest.mark.parametrize("blocks", slow_but([5, 24], [2, 5, 23, 24, 132]))
 def test_a_product_is_right_with_any_number_of_blocks(blocks):
     """More turns than blocks, a last turn for some of them, one for each, and blocks to spare."""
     kernel = septran.compile(
@@ -63,7 +64,7 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", slow_but(["int8", "chunks", "a batch"], OTHERS))
 def test_other_products_are_right_when_blocks_stay(name):
     operator, shapes, dtype, static = OTHERS[name]
     kernel = septran.compile(

@@ -14,6 +14,7 @@ from septran.targets.cuda.gemm.wgmma import column_parts
 from septran.targets.cuda.run.compile import compile_text
 from septran.targets.cuda.target import TARGET
 from septran.targets.cuda.unsupported import UnsupportedByCudaError
+from tests.tiers import slow_but, slow_where
 
 MAPPINGS = Path(__file__).parents[3] / "mappings"
 MODES = ("eager", "late", "random")
@@ -127,7 +128,15 @@ def test_mma_beside_each_other_along_columns_is_not_stored_by_warpgroups_panels(
     assert any("spread over several warpgroups" in r.message for r in remarks)
 
 
-@pytest.mark.parametrize("name", CASES)
+OFTEN = (
+    "wgmma", "wgmma turned", "wgmma int8", "mma", "mma int8", "A in registers",
+    "A in registers of mma", "chunks of a word for mma", "tiles that threads write", "heads of 40",
+    "nine rows", "columns for each of four warps",
+)  # fmt: skip
+"""A case for each way to hold and to move an operand; sizes that end otherwise are slow tests."""
+
+
+@pytest.mark.parametrize("name", slow_but(OFTEN, CASES))
 def test_a_kernel_is_right_in_every_mode(name):
     operator, machine, shapes, dtype, static = CASES[name]
     kernel = septran.compile(
@@ -167,7 +176,7 @@ def test_columns_begin_with_a_panel(columns, least, parts):
 
 
 @pytest.mark.parametrize("machine", ["nvidia-h200", "nvidia-a100"])
-@pytest.mark.parametrize("head", [33, 40])
+@pytest.mark.parametrize("head", slow_but([33], [33, 40]))
 def test_what_is_no_number_stays_in_its_row_or_column(machine, head):
     """Beyond a head that is rounded up there are zeros on both sides of a product."""
     kernel = septran.compile("attention", machine, emulate=True, dtypes="float16")
@@ -181,7 +190,7 @@ def test_what_is_no_number_stays_in_its_row_or_column(machine, head):
     assert np.isposinf(rest[:, -1]).all()
 
 
-@pytest.mark.parametrize("machine", ["nvidia-h200", "nvidia-a100"])
+@pytest.mark.parametrize("machine", slow_but(["nvidia-h200"], ["nvidia-h200", "nvidia-a100"]))
 def test_registers_beyond_a_state_are_cleared_before_it_is_summed_over(machine):
     """Zeros of K by an infinite V are no numbers; with Q's zeros they would spoil all sums."""
     kernel = septran.compile("linear_attention", machine, emulate=True, dtypes="float16")
@@ -277,7 +286,11 @@ SPILLS = {
 
 @pytest.mark.parametrize(
     ("machine", "operator", "shapes", "static"),
-    [(machine, *case) for machine, cases in SPILLS.items() for case in cases],
+    slow_where(
+        # ptxas takes several seconds for a loop with two products.
+        lambda case: case[1] in ("attention", "linear_attention", "conv2d"),
+        [(machine, *case) for machine, cases in SPILLS.items() for case in cases],
+    ),
 )
 def test_no_registers_spill(machine, operator, shapes, static, cuda_compiler):
     found = cuda(operator, machine, shapes=shapes, dtypes="float16", static=static)

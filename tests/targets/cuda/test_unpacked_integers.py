@@ -7,6 +7,7 @@ import pytest
 import septran
 from septran import task
 from septran.emulator import MODES, emulation
+from tests.tiers import slow_but
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++")
 
@@ -60,7 +61,7 @@ def narrow(
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(64, 64), (64, 70), (40, 150)])
-@pytest.mark.parametrize("machine", ["nvidia-a100", "nvidia-h200"])
+@pytest.mark.parametrize("machine", slow_but(["nvidia-h200"], ["nvidia-a100", "nvidia-h200"]))
 def test_columns_that_do_not_exist_are_not_read(machine, rows, columns):
     kernel = septran.compile(
         narrow, machine, shapes={"M": rows, "N": columns, "K": 96},

@@ -15,6 +15,7 @@ from septran.targets.dsa.code.build import compile_recording
 from septran.targets.dsa.code.jit import recording
 from septran.targets.dsa.code.native import compile_code
 from septran.targets.dsa.steps import core_count, workspaces
+from tests.tiers import slow_but
 
 OPERATORS = ("gemm", "softmax", "gemm_bias_act", "batched_gemm", "attention", "conv2d")
 
@@ -143,7 +144,7 @@ def test_a_call_starts_anew(routes, program):
 
 
 @pytest.mark.parametrize("machine", ["dsa-sim", "npu-cube"])
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", slow_but(["gemm", "softmax", "conv2d"], OPERATORS))
 def test_operators(make_routes, strict, machine, operator):
     stages = produce_stages(operator, machine)
     tile_program, ir = stages.tile_program, stages.tensor_ir
