@@ -493,6 +493,7 @@ def test_seeds_are_not_negative(command):
     assert "--seed" in septran(*command.split(), "--seed", "-1", code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_short_fuzz_campaign_is_right():
     septran("fuzz", "--programs", "2")
 

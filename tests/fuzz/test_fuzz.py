@@ -21,6 +21,7 @@ from septran.fuzz.cases import MACHINES
 from septran.runtime.accuracy import WrongResultError
 from septran.tile.nodes import Copy, rewrite
 from septran.tile.verify.lost_writes import LostWriteError
+from tests.tiers import slow_but
 
 FIRST = 20_000
 """Seeds of the suite; `septran fuzz` takes any others."""
@@ -132,7 +133,10 @@ def test_sums_that_pass_through_two_memories_are_drawn(monkeypatch, tmp_path):
         executors._interpreter(files)
 
 
-@pytest.mark.parametrize("operator", operators.names())
+# That the programs of all are equal but for names, tests/operators/test_renamed.py has.
+@pytest.mark.parametrize(
+    "operator", slow_but(["gemm", "attention", "conv2d", "topk"], operators.names())
+)
 def test_a_renamed_operator_computes_the_same(operator, tmp_path):
     from septran.fuzz import renamed
 

@@ -9,6 +9,7 @@ import septran
 from septran import task
 from septran.task.errors import CountRangeError
 from septran.tuning.model import predict
+from tests.tiers import slow_but
 
 MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-a100", "nvidia-h200")
 
@@ -226,7 +227,7 @@ def test_counted_loops_in_loops_are_right(machine):
         assert check.right, str(check)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", slow_but(["float16"], ["float32", "float16"]))
 def test_blocks_that_stay_have_rings_that_begin_anew_with_each_tile(dtype):
     sizes = {"G": 9, "M": 160, "N": 160, "K": 150}
     dtypes = dict.fromkeys("CAB", dtype) | {"n": "int64"}
@@ -370,7 +371,7 @@ ENDS = np.array([[0, 0], [0, 37], [37, 100], [109, 150]])
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", slow_but(["float16"], ["float32", "float16", "bfloat16"]))
 def test_products_sum_over_sections_and_nothing_behind_them(machine, dtype):
     sizes = {"E": 4, "M": 40, "N": 48, "T": 150}
     dtypes = dict.fromkeys("CAB", dtype) | {"ends": "int32"}

@@ -116,6 +116,7 @@ def test_wrong_results_never_win(monkeypatch):
     assert "wrong: block_M" in str(result)
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_was_found(monkeypatch):
     found = search("gemm", "cpu-x86", shapes=SHAPES, tried={"block_M": [16, 32, 48]}, limits=LIMITS)
     ask, seen = found.worker.ask, []
@@ -134,6 +135,7 @@ def test_an_interrupt_keeps_what_was_found(monkeypatch):
     assert result.mapping is not None
 
 
+@pytest.mark.slow
 def test_in_the_background_with_progress():
     job = septran.tune(
         "gemm", "dsa-sim", shapes=SHAPES, tried=TRIED, background=True, patience=120.0

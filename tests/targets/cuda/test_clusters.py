@@ -15,6 +15,7 @@ from septran.machine.loader import load_machine
 from septran.targets.cuda.run.compile import compile_text, disassemble
 from septran.targets.cuda.run.toolchain import INSTALL_DISASSEMBLER
 from septran.targets.cuda.target import TARGET
+from tests.tiers import slow_but
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="the emulator needs g++")
 H200 = load_machine("nvidia-h200")
@@ -52,7 +53,9 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", slow_but(["rows of two, ragged", "persistent", "keys and values"], CASES)
+)
 def test_a_cluster_is_right_in_every_mode(name):
     operator, shapes, field, rules, blocks, *tiles = CASES[name]
     kernel = septran.compile(

@@ -13,6 +13,7 @@ from septran.emulator import emulation
 from septran.targets.cuda.run.compile import compile_text
 from septran.targets.cuda.target import TARGET
 from septran.tile.nodes import nodes
+from tests.tiers import slow_but
 
 MAPPINGS = Path(__file__).parents[3] / "mappings"
 MODES = ("eager", "late", "random")
@@ -41,7 +42,7 @@ def attention(width, causal, keys=1024):
     return cuda(shapes=shapes, dtypes="float16", static={"causal": causal})
 
 
-@pytest.mark.parametrize("name", ATTENTION)
+@pytest.mark.parametrize("name", slow_but(["grouped"], ATTENTION))
 def test_overlapping_products_are_right_in_every_mode(name):
     shapes, dtype, causal = ATTENTION[name]
     kernel = septran.compile(

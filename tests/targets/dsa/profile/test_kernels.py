@@ -14,6 +14,7 @@ from septran.machine.loader import mappings_root
 from septran.simulator import HazardError, SimulationError, simulate
 from septran.simulator.commands import CODES
 from septran.targets.dsa.profiles.profile import UNKNOWN, DsaProfile
+from tests.tiers import slow_but
 
 MACHINES = ("dsa-sim", "npu-cube")
 SIZES = {
@@ -57,7 +58,7 @@ def outcome(made, stream, **options):
     return [arrays[n].tobytes() for n in written]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", slow_but(["float16"], ["float32", "float16"]))
 @pytest.mark.parametrize(("name", "machine"), EVERY)
 def test_every_operator_is_right(name, machine, dtype):
     check = kernel(name, machine, dtype).check()
