@@ -205,7 +205,9 @@ def test_no_faster_memory_or_instruction_makes_a_program_slower(programs, operat
         if memory.cached:
             machine = on(given.machine, **larger)
             assert predict(replace(given, machine=machine)).seconds <= before * (1 + 1e-9)
-    faster = tuple(replace(i, throughput=2 * i.throughput) for i in given.machine.instructions)
+    faster = tuple(
+        replace(i, throughput=i.throughput and 2 * i.throughput) for i in given.machine.instructions
+    )
     assert (
         predict(replace(given, machine=replace(given.machine, instructions=faster))).seconds
         < before
