@@ -45,6 +45,8 @@ MOST_STRIPS = 3
 """Strips of A's rows for which B is computed anew; for more, a copy of it pays."""
 SPARE = 6
 """Registers that a tile leaves for what B is computed from."""
+LEAST_LOADED = 16
+"""Bytes of which a vector of B is made at least where it is the only one of a tile's row."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def emit_computed_sums(context: Context, gemm: Compute, rows: Rows) -> None:
 
 def _emit(context: Context, gemm: Compute, sums: str, rows: Rows) -> None:
     c, a = map(context.access, gemm.operands[:2])
-    shape = rows.line_wide(register_tile(context, gemm, sums), gemm)
+    shape = rows.tiled(register_tile(context, gemm, sums), gemm)
     tiles(context, c, shape, _Tiles(context, c, a, first_step(context, gemm), rows).tile)
 
 
@@ -146,18 +148,25 @@ class Rows:
         """The steps of the summed axis in each part."""
         return self.parts[0].statement.target.shape[0]
 
-    def line_wide(self, shape: Shape, gemm: Compute) -> Shape:
-        """A tile as wide as a cache line of what B is made from, where few rows leave registers."""
+    def tiled(self, shape: Shape, gemm: Compute) -> Shape:
+        """The register tile in which B is best computed: one that has all rows, if any has.
+
+        As wide as a cache line of what B is made from where the rows are few enough for it, else
+        one register wide, so that each vector of B is computed once for up to 26 rows.
+        """
         unit, rows = self.context.unit, gemm.operands[0].shape[0]
-        register = unit.lanes(shape.dtype)
+        register, room = unit.lanes(shape.dtype), unit.registers - SPARE
         size = min((itemsize(a.storage.held) for a in self.accesses.values()), default=CACHE_LINE)
-        count = CACHE_LINE // size // register
+        line = CACHE_LINE // size // register
         # Vectors of a register: LLVM widens bytes from memory then, and cuts up no longer vectors.
         shape = replace(shape, lanes=register)
-        if count <= shape.registers or rows * count + SPARE > unit.registers:
+        if rows * line <= room:
+            count = max(line, shape.registers)
+        else:
+            count = 1 if rows <= room and register * size >= LEAST_LOADED else shape.registers
+        if count == shape.registers:
             return shape
-        most = (unit.registers - SPARE) // count
-        return Shape(most, count * register, register, shape.dtype, registers=count)
+        return Shape(room // count, count * register, register, shape.dtype, registers=count)
 
     def at(self, part: Part, k: Index, shape: Shape, tile: RegisterTile) -> list[Expr]:
         """Row `k` of a part in vectors, as far as the tile has columns."""

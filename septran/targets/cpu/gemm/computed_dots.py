@@ -53,7 +53,7 @@ class _Product(GroupProduct):
         """All tiles, after what makes up for signs."""
         shape = register_tile(self.context, self.node, self.dot.sums)
         self.offsets = self._row_sums() if self.flipped else None
-        tiles(self.context, self.c, self.rows.line_wide(shape, self.node), self._tile)
+        tiles(self.context, self.c, self.rows.tiled(shape, self.node), self._tile)
 
     def _tile(self, shape: Shape, tile: RegisterTile) -> None:
         context, size = self.context, self.dot.size
