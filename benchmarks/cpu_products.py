@@ -41,9 +41,11 @@ FEW = (
     (1, 4096, 4096),  # Llama-3 8B: one token's queries
     (1, 14336, 4096),  # and its gate
     (4, 4096, 4096),
+    (16, 4096, 4096),
     (1, 512, 512),
 )
 """M, N, K of products with a token, or a few."""
+FEW_INT8 = (*FEW, (1, 4096, 11008))  # Llama 2 7B: one token's way out of the feed-forward layer
 BATCHED = ((32, 128, 128, 64), (12, 197, 197, 64), (8, 256, 256, 256))
 """S, M, N, K."""
 INT8 = (
@@ -273,7 +275,7 @@ def cases(names: set[str]) -> Iterator[Case]:
         yield from (gemm("gemm few rows", *s, transposed=t) for t in (False, True) for s in FEW)
         for dtype in ("bfloat16", "float16"):
             yield from (gemm("gemm few rows, 16 bits", *s, True, dtype) for s in FEW)
-        yield from (int8(*s, family="gemm few rows, int8") for s in FEW)
+        yield from (int8(*s, family="gemm few rows, int8") for s in FEW_INT8)
     if "batched_gemm" in names:
         yield from (batched_gemm(*s) for s in BATCHED)
     if "int8" in names:

@@ -23,7 +23,8 @@ CASES = (
 def unpack8(T, W, scale, zero):
     """T = (W - zero) * scale for some rows of one group."""
     # A byte is a signed weight: with its sign bit inverted it is that weight plus 128.
-    T[:, :] = ((W ^ 128).astype(task.compute_dtype(T.dtype)) - 128 - zero) * scale
+    signed, wide = (W ^ 128).astype(task.int32) - 128, task.compute_dtype(T.dtype)
+    T[:, :] = (signed.astype(wide) - zero) * scale
 
 
 @task.define(leaf=True)
@@ -53,7 +54,8 @@ def dequant_block(C, A, W, scale, zero, *, bits: int, group: int):
 @task.define(leaf=True)
 def shift8(T, W, zero):
     """T = W - zero for some rows of one group."""
-    T[:, :] = (W ^ 128).astype(task.compute_dtype(T.dtype)) - 128 - zero
+    signed, wide = (W ^ 128).astype(task.int32) - 128, task.compute_dtype(T.dtype)
+    T[:, :] = signed.astype(wide) - zero
 
 
 @task.define(leaf=True)

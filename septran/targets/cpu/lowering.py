@@ -21,7 +21,7 @@ from septran.ir.index import Index, Var, axis, minimum
 from septran.targets.cpu.addresses import Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.emitter_table import EMITTERS
-from septran.targets.cpu.gemm.computed import Part, Rows, computed_parts, few_rows
+from septran.targets.cpu.gemm.computed import Computed, Rows, computed, few_rows
 from septran.targets.cpu.gemm.prefetch import NextPack, next_packs
 from septran.targets.cpu.map.elements import held_dtype
 from septran.targets.cpu.run.guards import emit_guards
@@ -140,8 +140,8 @@ class _Lowering:
         """Note which buffers only one group of neighbours, or one parallel loop, uses."""
         for group in self._groups(body):
             own = self._only_in(group)
-            if isinstance(group[-1], Compute) and self._computed(group):
-                self.temporary[group] = [group[-1].operands[2].buffer]
+            if made := self._computed(group):
+                self.temporary[group] = made.temporary
                 continue
             if isinstance(group[0], Compute) and group[0].primitive != "gemm":
                 self.temporary[group] = [n for n in own if _starts_written(group, n)]
@@ -161,16 +161,16 @@ class _Lowering:
                 found.append(group)
         return found
 
-    def _computed(self, group: tuple[Node, ...]) -> tuple[Part, ...]:
-        """Return the nodes of a group that compute B of the gemm that ends it, for it alone."""
-        gemm = group[-1]
-        if len(group) < 2 or not isinstance(gemm, Compute) or gemm.primitive != "gemm":
-            return ()
-        if gemm.operands[2].buffer not in self._only_in(group):
-            return ()
-        if EMITTERS.computes[gemm.instruction].emit_computed is None:
-            return ()
-        return computed_parts(self.program, group) if few_rows(self.context, gemm) else ()
+    def _computed(self, group: tuple[Node, ...]) -> Computed | None:
+        """A group's gemm, where the nodes before it compute its B, and that behind it its result.
+
+        What they hand over is nobody else's.
+        """
+        made = computed(self.program, group)
+        if made is None or EMITTERS.computes[made.gemm.instruction].emit_computed is None:
+            return None
+        mine = set(made.temporary) <= set(self._only_in(group))
+        return made if mine and few_rows(self.context, made.gemm) else None
 
     def _only_in(self, group: tuple[Node, ...]) -> list[str]:
         """Names of the buffers that no node outside of `group` uses."""
@@ -219,15 +219,16 @@ class _Lowering:
     def _compute(self, group: tuple[Node, ...]) -> None:
         nodes = [n for n in group if isinstance(n, Compute)]
         private = [self.program.buffer(n) for n in self.temporary.get(group, ())]
-        gemm, parts = nodes[-1], self._computed(group)
+        made = self._computed(group)
         touched = [region for node in nodes for region in regions(node)]
         with (
             self.context.writer.origin("; ".join(dict.fromkeys(str(n.origin) for n in nodes))),
             self.context.rows(touched),
         ):
-            instruction = EMITTERS.computes[gemm.instruction]
-            if parts and instruction.emit_computed:
-                instruction.emit_computed(self.context, gemm, Rows.of(self.context, gemm, parts))
+            main = made.gemm if made else nodes[-1]
+            instruction = EMITTERS.computes[main.instruction]
+            if made and instruction.emit_computed:
+                instruction.emit_computed(self.context, main, Rows.of(self.context, made))
             else:
                 instruction.emit(self.context, nodes, private)
         self._fence(group)

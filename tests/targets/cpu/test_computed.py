@@ -179,3 +179,100 @@ def test_products_of_computed_bytes_are_exact(mine, kind, k):
     a, x = (rng.choice([least, most, 77], shape).astype(kind) for shape in ((3, k), (k, 75)))
     assert not held(kernel)
     assert (kernel(a, x) == a.astype("int64") @ (x ^ 5).astype("int64")).all()
+
+
+@pytest.fixture
+def scaled(tmp_path):
+    """Compiles a task whose sums P of A @ (X + 1) a leaf takes by `lines` into C, of ones."""
+
+    def compiled(lines, shapes, dtype="float32", kind="C.dtype", source="X"):
+        text = f"""
+from septran import task
+
+
+@task.define(leaf=True)
+def make(B, X):
+    B[:, :] = X + 1
+
+
+@task.define(leaf=True)
+def product(P, A, B):
+    task.call_primitive("gemm", P, A, B)
+
+
+@task.define(leaf=True)
+def take(C, P):
+{textwrap.indent(textwrap.dedent(lines), "    ")}
+
+
+@task.define
+def block(C, A, X):
+    B = task.empty(X.shape, A.dtype, name="B")
+    P = task.empty(C.shape, {kind}, name="P")
+    task.launch(make, B, {source})
+    task.fill(P, 0)
+    task.launch(product, P, A, B)
+    task.launch(take, C, P)
+
+
+@task.define
+def taken(C: task.Tensor["M", "N"], A: task.Tensor["M", "K"], X: task.Tensor["K", "N"]):
+    task.fill(C, 1)
+    for i in task.parallel_range(1):
+        task.launch(block, C, A, X)
+"""
+        path = tmp_path / "taken.py"
+        path.write_text(text, encoding="utf-8")
+        return septran.compile(path, "cpu-x86", shapes=shapes, dtypes=dtype)
+
+    return compiled
+
+
+@pytest.mark.parametrize("lines", ["C[:, :] = C + P * 2", "C[:, :] = task.exp(P / 64)"])
+@pytest.mark.parametrize("rows", [3, 16])
+def test_sums_that_the_next_statement_takes_stay_in_registers(scaled, lines, rows):
+    kernel = scaled(lines, {**SHAPES, "M": rows})
+    assert not held(kernel, "P")
+    result = kernel.check(guard=True)
+    assert result.right, result
+
+
+@pytest.mark.parametrize("name", ["dequant_gemm", "w4a8_gemm"])
+def test_sums_of_a_group_are_scaled_in_registers(name):
+    shapes = {"M": 9, "N": 49, "K": 128}
+    kernel = septran.compile(name, "cpu-x86", shapes=shapes, dtypes="float32")
+    assert not held(kernel, "P")
+    result = kernel.check(guard=True)
+    assert result.right, result
+
+
+def test_sums_in_registers_are_rounded_as_if_they_had_been_stored(scaled):
+    """2048 + 1 is no float16, so that twice the sum is 4096."""
+    kernel = scaled("C[:, :] = P * 2", {"M": 3, "N": 75, "K": 2}, "float16", "A.dtype")
+    a, x = np.array([[2048, 1]] * 3, "float16"), np.zeros((2, 75), "float16")
+    assert not held(kernel, "P")
+    assert (kernel(a, x) == 4096).all()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "C[:, :] = P - task.max(P, axis=1)[:, None]",
+        "C[:1, :] = P[1:2, :]\nC[1:, :] = P[1:, :]",
+        "C[:, :] = P\nC[:, :] = C + P",
+    ],
+    ids=["reduction", "other rows", "taken twice"],
+)
+def test_other_sums_are_stored(scaled, lines):
+    kernel = scaled(lines, SHAPES)
+    assert held(kernel, "P")
+    result = kernel.check()
+    assert result.right, result
+
+
+def test_a_result_that_tiles_are_computed_from_waits_for_all_of_them(scaled):
+    """C is what B is made of, and 75 columns are more than one tile."""
+    kernel = scaled("C[:, :] = C + P", {"M": 8, "N": 75, "K": 8}, source="C")
+    assert held(kernel, "P")
+    result = kernel.check()
+    assert result.right, result

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from septran.dtypes import accumulator_dtype, itemsize
 from septran.ir import expressions as ex
@@ -20,6 +21,7 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
+from septran.targets.cpu.gemm.finish import Finish, finishing
 from septran.targets.cpu.gemm.k_loop import KLoopNest, stream
 from septran.targets.cpu.gemm.microkernel import EXACT_STEPS, register_tile, tiles
 from septran.targets.cpu.gemm.prefetch import NextPack
@@ -56,6 +58,47 @@ class Part:
     first: int
     """The first of the steps."""
     statement: Statement
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A gemm whose B is computed where it is multiplied."""
+
+    gemm: Compute
+    parts: tuple[Part, ...]
+    """What computes B."""
+    last: Statement | None
+    """What takes its sums from registers; None where they are stored."""
+
+    @property
+    def temporary(self) -> list[str]:
+        """The buffers that nothing is stored in."""
+        stored = self.gemm.operands[2 if self.last is None else 0].buffer
+        return list(dict.fromkeys((self.gemm.operands[2].buffer, stored)))
+
+
+def computed(program: TileProgram, nodes: Sequence[Node]) -> Computed | None:
+    """The only gemm among neighbours, with those before it, which make its B, and the one behind.
+
+    None where they are anything else.
+    """
+    gemms = [n for n, node in enumerate(nodes) if _is_gemm(node)]
+    if len(gemms) != 1:
+        return None
+    (place,) = gemms
+    gemm, following = nodes[place], nodes[place + 1 :]
+    assert isinstance(gemm, Compute)
+    parts = computed_parts(program, nodes[: place + 1])
+    last = finishing(gemm, following, lambda name: program.buffer(name).dtype)
+    if not parts or (last is None) != (not following):
+        return None
+    sources = {v.tensor for p in parts for v in ex.loads(p.statement.value)}
+    kept = last is None or last.target.buffer not in sources  # other tiles are made from them
+    return Computed(gemm, parts, last) if kept else None
+
+
+def _is_gemm(node: Node) -> bool:
+    return isinstance(node, Compute) and node.primitive == "gemm"
 
 
 def computed_parts(program: TileProgram, nodes: Sequence[Node]) -> tuple[Part, ...]:
@@ -133,15 +176,19 @@ class Rows:
     """B's element type, which its values are rounded to."""
     next_pack: NextPack | None
     """What the next iteration of the loops around makes B from."""
+    finish: Finish | None = None
+    """What is made of the gemm's sums, where they are not stored."""
 
     @staticmethod
-    def of(context: Context, gemm: Compute, parts: Sequence[Part]) -> Rows:
+    def of(context: Context, computed: Computed) -> Rows:
         """Those of a gemm's B."""
+        gemm, parts, last = computed.gemm, computed.parts, computed.last
         regions = dict.fromkeys(v for p in parts for v in ex.loads(p.statement.value))
         accesses = {r: context.access(r) for r in regions if isinstance(r, Region)}
         name = gemm.operands[2].buffer
         next_pack = context.next_packs.pop(name, None)
-        return Rows(context, parts, accesses, context.dtypes[name], next_pack)
+        finish = None if last is None else Finish.of(context, gemm, last)
+        return Rows(context, parts, accesses, context.dtypes[name], next_pack, finish)
 
     @property
     def count(self) -> int:
@@ -191,6 +238,15 @@ class Rows:
             at = self.context.lower(access.at((k, tile.column + column)))
             simd.prefetch(self.context.writer, access.storage.flat, at, 2)
 
+    def put(
+        self, c: Access, first: Index | None, shape: Shape, tile: RegisterTile, sums: list[Any]
+    ) -> None:
+        """Put a tile's sums where they go."""
+        if self.finish is None:
+            update(self.context, c, first, shape, tile, sums)
+        else:
+            self.finish.put(shape, tile, sums)
+
 
 @dataclass(frozen=True)
 class _Tiles:
@@ -206,7 +262,7 @@ class _Tiles:
         """All steps of one tile, and its sums into C."""
         context, writer = self.context, self.context.writer
         rows = accumulators(writer, shape, tile.rows)
-        prefetch(context, self.c, shape, tile)
+        prefetch(context, self.b.finish.target if self.b.finish else self.c, shape, tile)
         start = (tile.row, Index())
         column_of_a = stream(context, self.a, start, 1, range(tile.rows), KLoopNest())
         add = partial(wrapping.multiply_add, writer)
@@ -221,7 +277,7 @@ class _Tiles:
                 vectors = [writer.bind("b", cast(v, shape.dtype)) for v in made]
                 step = context.variable("k", k + part.first)
                 add_products(writer, shape, rows, vectors, scalars(step), add)
-        update(context, self.c, self.first, shape, tile, rows)
+        self.b.put(self.c, self.first, shape, tile, rows)
 
 
 def _as_held(context: Context, value: Expr, dtype: str) -> Expr:

@@ -19,7 +19,7 @@ from septran.targets.cpu.gemm.computed import Part, Rows, emit_computed_sums
 from septran.targets.cpu.gemm.dot_instructions import VPDPBUSD
 from septran.targets.cpu.gemm.group_dots import WORD, GroupProduct
 from septran.targets.cpu.gemm.microkernel import register_tile, tiles
-from septran.targets.cpu.gemm.results import RegisterTile, Shape, prefetch, update
+from septran.targets.cpu.gemm.results import RegisterTile, Shape, prefetch
 from septran.targets.lower.writer import Expr
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Compute
@@ -58,7 +58,7 @@ class _Product(GroupProduct):
     def _tile(self, shape: Shape, tile: RegisterTile) -> None:
         context, size = self.context, self.dot.size
         rows = self._accumulators(shape, tile)
-        prefetch(context, self.c, shape, tile)
+        prefetch(context, self.rows.finish.target if self.rows.finish else self.c, shape, tile)
         groups = self._groups(tile)
         with context.loop("k", self.rows.count // size) as k:
             for n in range(size):
@@ -67,7 +67,7 @@ class _Product(GroupProduct):
                 words = self._words(part, k, shape, tile)
                 step = context.variable("k", k + part.first // size)
                 self._multiply(shape, rows, words.__getitem__, partial(groups, step))
-        update(context, self.c, self.operands.first, shape, tile, rows)
+        self.rows.put(self.c, self.operands.first, shape, tile, rows)
 
     def _words(self, part: Part, k: Index, shape: Shape, tile: RegisterTile) -> dict[int, Expr]:
         """Group `k` of a part for each register of columns, by its first column."""

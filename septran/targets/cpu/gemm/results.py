@@ -147,12 +147,11 @@ def _put(
             value = simd.load(row, writer.index(chunk), shape.lanes)
             if onto:
                 value = _sum(context, read(context, c, spot, shape.lanes, 1, count), value)
-            write(context, c, spot, _summed(value, c), 1, count)
+            write(context, c, spot, summed(value, c.storage.dtype), 1, count)
 
 
-def _summed(value: Expr, c: Access) -> Expr:
-    """A sum that is exact in float32, and so one of C's integers."""
-    dtype = c.storage.dtype
+def summed(value: Expr, dtype: str) -> Expr:
+    """A sum that is exact in float32, and so one of the integers of `dtype`; others as they are."""
     return value if is_float(dtype) else cast(value, dtype)
 
 
@@ -200,7 +199,7 @@ def _put_column(
         at = (spot[0] + done, spot[1])
         if onto:
             part = _sum(context, read(context, c, at, size, 0), part)
-        write(context, c, at, _summed(part, c), 0)
+        write(context, c, at, summed(part, c.storage.dtype), 0)
         done += size
 
 
