@@ -20,6 +20,7 @@ from septran.targets.cpu.gemm.group_dots import (
 )
 from septran.targets.cpu.gemm.microkernel import EXACT_STEPS, emit_exact_sums, emit_multiply_adds
 from septran.targets.cpu.gemm.scalar import emit_scalar
+from septran.targets.cpu.gemm.tile_products import emit_bfloat16_tiles, emit_byte_tiles
 from septran.targets.cpu.map.atomics import emit_atomic_adds
 from septran.targets.cpu.map.vector import emit_maps
 from septran.tile.nodes import Buffer, Compute, Copy
@@ -64,6 +65,12 @@ EMITTERS = CpuEmitters(
     copies=MappingProxyType({"load_store": emit_copy}),
     computes=MappingProxyType(
         {
+            "amx_int8": InstructionEmitter(
+                "gemm", emit_byte_tiles, frozenset(EXACT_STEPS), emit_computed=emit_computed_dots
+            ),
+            "amx_bf16": InstructionEmitter(
+                "gemm", emit_bfloat16_tiles, frozenset(SHORT), emit_computed=emit_computed
+            ),
             "avx512_vnni": InstructionEmitter(
                 "gemm", emit_byte_dots, frozenset(EXACT_STEPS), emit_computed=emit_computed_dots
             ),

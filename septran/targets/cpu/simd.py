@@ -68,6 +68,11 @@ def external(kind: str, name: str, *arguments: Expr) -> Expr:
     return tirx.call_pure_extern(kind, name, *arguments)
 
 
+def procedure(name: str, *arguments: Expr) -> Expr:
+    """A call for its effects of a function in LLVM's own words, of `Writer.functions`."""
+    return tirx.call_extern("void", name, *arguments)
+
+
 def fma(a: Expr, b: Expr, c: Expr) -> Expr:
     """``a * b + c`` of floats, rounded once where the processor can: all with AVX2 or NEON do."""
     return call(element_of(c), lanes_of(c), "llvm.fmuladd", a, b, c)
@@ -121,7 +126,7 @@ plain:
   store {kind} %value, ptr %at, align 1
   ret void
 }}"""
-    writer.evaluate(tirx.call_extern("void", name, address(buffer, offset), value))
+    writer.evaluate(procedure(name, address(buffer, offset), value))
 
 
 def fence(writer: Writer, unit: VectorUnit) -> None:

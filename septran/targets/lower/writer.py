@@ -138,7 +138,7 @@ class Writer:
         )
         body = sequence(self.written or [tirx.Evaluate(0)])
         if self.functions:
-            text = StringImm("\n".join(self.functions.values()))
+            text = StringImm(_declared_once("\n".join(self.functions.values())))
             body = tirx.AttrStmt(0, "pragma_import_llvm", text, body)
         return tirx.PrimFunc(list(params), body, attrs=attributes)
 
@@ -164,6 +164,18 @@ def both(*conditions: Expr | None) -> Expr | None:
         if condition is not None:
             total = condition if total is None else tirx.And(total, condition)
     return total
+
+
+def _declared_once(text: str) -> str:
+    """The text without a declaration that it has had before, which LLVM refuses."""
+    seen: set[str] = set()
+    lines = []
+    for line in text.splitlines():
+        if line not in seen:
+            lines.append(line)
+        if line.startswith("declare "):
+            seen.add(line)
+    return "\n".join(lines)
 
 
 def _constant(extent: Expr) -> int | None:

@@ -135,39 +135,39 @@ def _vdpbf16ps(lanes: int, have: frozenset[str]) -> str:
         return _call(f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", "vdpbf16ps", lanes)
     word, real = f"<{lanes} x i32>", f"<{lanes} x float>"
     fma, fabs = f"@llvm.fma.v{lanes}f32", f"@llvm.fabs.v{lanes}f32"
-    up = _splat("i32", "16", lanes)
+    up = splat("i32", "16", lanes)
     lines = [
         f"declare {real} {fma}({real}, {real}, {real})",
         f"declare {real} {fabs}({real})",
         f"define {real} @septran_vdpbf16ps_{lanes}({real} %c, {word} %a, {word} %b) "
         "alwaysinline {",
         f"  %ci = bitcast {real} %c to {word}",
-        f"  %upper = shl {word} {_splat('i32', '-1', lanes)}, {up}",
-        *_flushed("cf", "%ci", lanes),
+        f"  %upper = shl {word} {splat('i32', '-1', lanes)}, {up}",
+        *flushed("cf", "%ci", lanes),
     ]
     for name in "ab":
         # A bfloat16 is the upper half of a float32, so each half is shifted or masked into place.
         lines += [
             f"  %{name}hi = and {word} %{name}, %upper",
             f"  %{name}lo = shl {word} %{name}, {up}",
-            *_flushed(f"{name}h", f"%{name}hi", lanes),
-            *_flushed(f"{name}l", f"%{name}lo", lanes),
+            *flushed(f"{name}h", f"%{name}hi", lanes),
+            *flushed(f"{name}l", f"%{name}lo", lanes),
         ]
-    lines += _flushing_fma("x", "%ah", "%bh", "%cf", lanes)
-    lines += _flushing_fma("y", "%al", "%bl", "%x", lanes)
+    lines += flushing_fma("x", "%ah", "%bh", "%cf", lanes)
+    lines += flushing_fma("y", "%al", "%bl", "%x", lanes)
     return "\n".join([*lines, f"  ret {real} %y", "}"])
 
 
-def _splat(kind: str, value: str, lanes: int) -> str:
+def splat(kind: str, value: str, lanes: int) -> str:
     """LLVM's text of a vector whose lanes are all the same constant."""
     return "<" + ", ".join([f"{kind} {value}"] * lanes) + ">"
 
 
-def _flushed(name: str, words: str, lanes: int) -> list[str]:
+def flushed(name: str, words: str, lanes: int) -> list[str]:
     """``%name``: the float32 numbers of these words, zeros of the same sign where subnormal."""
     word, real, truth = f"<{lanes} x i32>", f"<{lanes} x float>", f"<{lanes} x i1>"
-    size, sign = _splat("i32", "2147483647", lanes), _splat("i32", "-2147483648", lanes)
-    least = _splat("i32", "8388608", lanes)  # the bits of 2**-126, the least normal number
+    size, sign = splat("i32", "2147483647", lanes), splat("i32", "-2147483648", lanes)
+    least = splat("i32", "8388608", lanes)  # the bits of 2**-126, the least normal number
     return [
         f"  %{name}s = and {word} {words}, {size}",
         f"  %{name}z = icmp ult {word} %{name}s, {least}",
@@ -177,16 +177,16 @@ def _flushed(name: str, words: str, lanes: int) -> list[str]:
     ]
 
 
-def _flushing_fma(name: str, a: str, b: str, c: str, lanes: int) -> list[str]:
+def flushing_fma(name: str, a: str, b: str, c: str, lanes: int) -> list[str]:
     """``%name``: an FMA; zero where it is tiny once rounded as if exponents had no end."""
     word, real, truth = f"<{lanes} x i32>", f"<{lanes} x float>", f"<{lanes} x i1>"
     fma, fabs = f"@llvm.fma.v{lanes}f32", f"@llvm.fabs.v{lanes}f32"
     # Times 2**60 a result that would be subnormal is normal, so that it is rounded to 24 bits
     # before it is compared, as the instruction does it, and not to fewer.
     # LLVM takes a float as the bits of a double: 2**60, and 2**-66, which is 2**60 * 2**-126.
-    scale = _splat("float", "0x43B0000000000000", lanes)
-    bound = _splat("float", "0x3BD0000000000000", lanes)
-    sign = _splat("i32", "-2147483648", lanes)
+    scale = splat("float", "0x43B0000000000000", lanes)
+    bound = splat("float", "0x3BD0000000000000", lanes)
+    sign = splat("i32", "-2147483648", lanes)
     return [
         f"  %{name}r = call {real} {fma}({real} {a}, {real} {b}, {real} {c})",
         f"  %{name}a = fmul {real} {a}, {scale}",

@@ -44,6 +44,7 @@ from septran.targets.cpu.gemm.results import (
     accumulators,
     add_products,
     first_step,
+    kept_bits,
     prefetch,
     update,
 )
@@ -103,16 +104,16 @@ def _emit(
     private: Sequence[Buffer],
 ) -> None:
     for node in nodes:
-        c, a, b = _oriented(context, node)
-        if in_groups(b, dot):
+        c, a, b = oriented(context, node)
+        if in_groups(b, dot.size):
             GroupProduct(context, dot, node, c, a, b).emit()
         else:
             otherwise(context, [node], private)
 
 
-def in_groups(b: Access, dot: Dot) -> bool:
+def in_groups(b: Access, size: int) -> bool:
     """Whether whole groups of elements along the summed axis lie side by side in B."""
-    layout, index, size = b.storage.layout, b.region.index, dot.size
+    layout, index = b.storage.layout, b.region.index
     if layout.group != size or len(index) != 2 or b.region.rank != 2:
         return False
     if size * itemsize(b.storage.held) != itemsize(WORD):
@@ -123,7 +124,7 @@ def in_groups(b: Access, dot: Dot) -> bool:
     return apart and all(s % n == Index() for s, n in zip(starts, (size, width), strict=True))
 
 
-def _oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
+def oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
     """C, A and B; or all three transposed, where A is packed in groups: B is what is packed."""
     c, a, b = map(context.access, node.operands)
     if b.storage.layout.group > 1 or a.storage.layout.group == 1:
@@ -147,7 +148,7 @@ class GroupProduct:
         context = self.context
         self.length = self.a.region.valid[1]
         self.whole = context.variable("groups", self.length // self.dot.size)
-        self.grouped = _by_groups(context, self.a, self.dot.size)
+        self.grouped = by_groups(context, self.a, self.dot.size)
         self.flipped = self.dot.flipped(self.a.storage.dtype, self.b.storage.dtype)
         steps = self.whole
         way = walk(context, ((self.grouped, 1),), steps) if self.grouped else KLoopNest()
@@ -291,7 +292,7 @@ class GroupProduct:
                 count = rest.constant if rest.is_constant else rest
                 return self._gathered(tile.row + number, self.whole * size, count)
 
-            keep = self._kept(rest, shape.lanes)
+            keep = kept_bits(context, rest * 8 * itemsize(self.b.storage.held), shape.lanes)
 
             def column(chunk: int) -> Expr:
                 return columns(self.whole, chunk) & keep
@@ -299,12 +300,6 @@ class GroupProduct:
             floats = is_float(self.b.storage.dtype)
             load = column if floats else lambda n: columns(self.whole, n)
             self._multiply(shape, rows, load, group)
-
-    def _kept(self, count: Index, lanes: int) -> Expr:
-        """The bits of the first elements of each group."""
-        width = 8 * itemsize(self.b.storage.held)
-        ones = simd.constant(1, WORD) << cast(self.context.lower(count * width), WORD)
-        return broadcast(ones - simd.constant(1, WORD), lanes)
 
     def _row_sums(self) -> Any:
         """For each row of A what B's other signs have added, with the opposite sign."""
@@ -330,7 +325,7 @@ class GroupProduct:
         context, writer, flat = self.context, self.context.writer, self.a.storage.flat
         for words in dict.fromkeys((context.unit.lanes(WORD), AVX2.lanes(WORD))):
             lanes = words * self.dot.size
-            vectors = _by_groups(context, self.a, lanes)
+            vectors = by_groups(context, self.a, lanes)
             if vectors is not None:
                 break
         else:
@@ -353,7 +348,7 @@ class GroupProduct:
         return whole * lanes
 
 
-def _by_groups(context: Context, a: Access, size: int) -> Access | None:
+def by_groups(context: Context, a: Access, size: int) -> Access | None:
     """A's groups by their numbers; None where a group's elements do not lie side by side."""
     found = None if any(a.leaving) else _grouped(a.offset, size)
     if found is None or found[1] != 1:

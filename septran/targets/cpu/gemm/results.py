@@ -103,7 +103,7 @@ def prefetch(context: Context, c: Access, shape: Shape, tile: RegisterTile) -> N
     if tile.columns is not None:
         return
     line = simd.CACHE_LINE // itemsize(c.storage.held)
-    high, wide = (line, 1) if _column_major(c) else (1, line)
+    high, wide = (line, 1) if column_major(c) else (1, line)
     for row in range(0, tile.rows, high):
         for column in range(0, shape.columns, wide):
             at = context.lower(c.at((tile.row + row, tile.column + column)))
@@ -133,7 +133,7 @@ def update(
 def _put(
     context: Context, c: Access, shape: Shape, tile: RegisterTile, rows: list[Any], onto: bool
 ) -> None:
-    if _column_major(c) and shape.columns > 1:
+    if column_major(c) and shape.columns > 1:
         _put_transposed(context, c, shape, tile, rows, onto)
         return
     writer = context.writer
@@ -155,7 +155,7 @@ def summed(value: Expr, dtype: str) -> Expr:
     return value if is_float(dtype) else cast(value, dtype)
 
 
-def _column_major(c: Access) -> bool:
+def column_major(c: Access) -> bool:
     """Whether C is contiguous down its columns, and not along its rows."""
     return c.stride(1) != 1 and c.stride(0) == 1
 
@@ -214,6 +214,12 @@ def left(context: Context, shape: Shape, tile: RegisterTile, chunk: int) -> Expr
     if max(least, context.indices.bounds(tile.columns)[0]) >= chunk + shape.lanes:
         return None
     return context.lower(tile.columns - chunk)
+
+
+def kept_bits(context: Context, count: Index, lanes: int) -> Expr:
+    """The lowest `count` bits of each word, which are the first elements of a group."""
+    one = simd.constant(1, "int32")
+    return broadcast((one << cast(context.lower(count), "int32")) - one, lanes)
 
 
 def _sum(context: Context, old: Expr, value: Expr) -> Expr:

@@ -20,6 +20,7 @@ from tvm.tirx import transform as tir
 from septran.errors import TargetError
 from septran.targets.base import Source, TensorIR
 from septran.targets.cpu.run.isa import lacking, llvm_target
+from septran.targets.cpu.run.permission import ask_for_tiles, uses_tiles
 from septran.targets.cpu.run.threads import share_threads
 from septran.temporary import TemporaryFolder, opened_apart
 
@@ -92,6 +93,8 @@ class CpuExecutable:
         missing = lacking(self.arch)
         if missing:
             return partial(_refuse, self.name, self.arch, missing)
+        if uses_tiles(self.text):
+            ask_for_tiles(self.name)
         return self.module[self.name] if self.library is None else _opened(self.library)[self.name]
 
     @cached_property

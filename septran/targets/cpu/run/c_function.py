@@ -15,10 +15,12 @@ from typing import Any
 
 import tvm
 from tvm import tirx
+from tvm.ir import StringImm
 
 from septran.targets.base import TensorIR
 from septran.targets.cpu.run.build import C_PASSES, compile_module
 from septran.targets.cpu.run.isa import foreign_system
+from septran.targets.cpu.run.permission import uses_tiles
 from septran.tile.nodes import TileProgram
 
 RUNTIME = Path(__file__).with_name("c_runtime.c")
@@ -148,9 +150,18 @@ def _of_pointers(function: Any, name: str) -> Any:
         element = tvm.ir.PointerType(tvm.ir.PrimType(str(param.ty.dtype)))
         params.append(tirx.Var(param.name, element))
         declared.append(tirx.DeclBuffer(param, data=params[-1]))
+    if uses_tiles(str(function)):
+        declared.append(_asked_for_tiles())
     body = tirx.SeqStmt([*declared, function.body, tirx.Return(tirx.const(0, "int32"))])
     for key, value in (("device_type", 1), ("device_id", 0)):  # of TVM's scratch buffers: a CPU
         body = tirx.AttrStmt("default", key, tirx.const(value, "int32"), body)
     params += _sizes(function)
     made = tirx.PrimFunc(params, body, tvm.ir.PrimType("int32"), attrs=function.attrs)
     return made.with_attr("global_symbol", name)
+
+
+def _asked_for_tiles() -> Any:
+    """Fail where the system does not let a kernel use tile registers."""
+    given = tirx.call_extern("int32", "septran_ask_for_tiles") == 0
+    words = StringImm("the system does not let this process use tile registers")
+    return tirx.AssertStmt(given, StringImm("RuntimeError"), [words])

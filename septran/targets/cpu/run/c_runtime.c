@@ -9,6 +9,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__linux__) && defined(__x86_64__)
+#include <sys/syscall.h>
+#endif
 #include <unistd.h>
 
 enum { MOST_THREADS = 256 };
@@ -76,12 +79,22 @@ static int release(int device, int number, void *room) {
   return 0;
 }
 
+/* Asks Linux to let this process use AMX's tile registers (ARCH_REQ_XCOMP_PERM of
+ * XFEATURE_XTILEDATA); 0 when it does. Kernels that use them call it first. */
+int32_t septran_ask_for_tiles(void) {
+#ifdef SYS_arch_prctl
+  return syscall(SYS_arch_prctl, 0x1023, 18) ? -1 : 0;
+#else
+  return -1;
+#endif
+}
+
 /* The names under which kernels know these functions. */
 int (*__TVMBackendParallelLaunch)(Body, void *, int) = launch;
 void *(*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int) = allocate;
 int (*__TVMBackendFreeWorkspace)(int, int, void *) = release;
 
-/* Why a kernel will not return 0: there was no memory. */
+/* Why a kernel will not return 0: there was no memory, or no permission. */
 void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int32_t count) {
   (void)kind, (void)parts, (void)count;
 }

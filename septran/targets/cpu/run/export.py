@@ -27,7 +27,7 @@ HEADER = Template("""\
 extern "C" {
 #endif
 
-/* 0 when it is done, else there was no memory for what it needs meanwhile$beyond. */
+/* 0 when it is done, else there was no memory for what it needs meanwhile$refused$beyond. */
 $declaration;
 
 #ifdef __cplusplus
@@ -108,6 +108,9 @@ def _words(function: CFunction, name: str, roles: Sequence[str]) -> dict[str, st
     return {
         "fixed": "Shapes are fixed" + (f" but for {', '.join(told)}" if told else ""),
         "beyond": f",\n * or an extent is beyond the code: {', '.join(told)}" if told else "",
+        "refused": ",\n * or the system does not let it use tile registers"
+        if b"septran_ask_for_tiles" in function.code
+        else "",
         "title": f"{function.name} for {function.arch}",
         "version": version, "name": name,
         "symbol": function.symbol, "guard": function.symbol.upper(),

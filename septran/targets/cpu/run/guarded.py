@@ -18,6 +18,7 @@ from septran.targets.base import GuardedCode, Room
 from septran.targets.cpu.lowering import lower_program
 from septran.targets.cpu.run.build import compile_module
 from septran.targets.cpu.run.isa import llvm_arch
+from septran.targets.cpu.run.permission import ask_for_tiles, uses_tiles
 from septran.targets.cpu.run.threads import use_all_cores
 from septran.targets.cpu.writer import CpuWriter
 from septran.targets.lower.writer import flat_buffer
@@ -72,6 +73,8 @@ def guarded_code(program: TileProgram) -> GuardedCode:
 def compile_guarded(code: GuardedCode, give: int, take: int) -> Callable[..., Any]:
     """As `septran.targets.base.Guarding` says; `GIVE` and `TAKE` stand in the module's JSON."""
     use_all_cores()
+    if uses_tiles(code.text):
+        ask_for_tiles(code.name)
     module = tvm.ir.load_json(code.text.replace(GIVE, str(give)).replace(TAKE, str(take)))
     function: Callable[..., Any] = compile_module(module, code.arch)[code.name]
     return function

@@ -29,6 +29,9 @@ USED = frozenset(
         "avx512vnni",
         "avxvnni",
         "avx512bf16",
+        "amx-tile",
+        "amx-bf16",
+        "amx-int8",
         "dotprod",
         "i8mm",
         "sve",
@@ -41,7 +44,8 @@ SYSTEMS = ("aarch64-linux-gnu",)
 _SVE_UNITS = {"neoverse-v1": SVE256, "a64fx": SVE512}
 """Processors whose scalable vectors are longer than NEON's, which LLVM does not say."""
 _ALL_OF_AVX512 = "sapphirerapids"
-"""A processor with its dot products of bytes and of bfloat16, too."""
+"""A processor with its dot products of bytes and of bfloat16, too, and with tile registers."""
+_TILES = frozenset(["amx-tile", "amx-bf16", "amx-int8"])
 
 
 def host_arch() -> str:
@@ -79,13 +83,15 @@ def native() -> Native:
     So code of one host can be tried on another: ``avx2`` is AVX2's tiles and instructions,
     ``avx512`` is AVX-512's, and ``split`` is the tiles of a processor with all of AVX-512 in
     AVX2's instructions: LLVM splits each vector in two, and plain ones do what AVX2 lacks.
+    ``amx`` is that of a processor with AMX's tile registers, too, which are kept in memory.
     """
     asked = os.environ.get(NATIVE_IS, "")
     choices = {
         "": Native(host_arch(), unit_of(host_arch()), features(host_arch()) & _host_features()),
         "avx2": Native(LEVELS["avx2"], AVX2, features(LEVELS["avx2"])),
         "avx512": Native(LEVELS["avx512"], AVX512, features(LEVELS["avx512"])),
-        "split": Native(LEVELS["avx2"], AVX512, features(_ALL_OF_AVX512)),
+        "split": Native(LEVELS["avx2"], AVX512, features(_ALL_OF_AVX512) - _TILES),
+        "amx": Native(LEVELS["avx2"], AVX512, features(_ALL_OF_AVX512)),
     }
     if asked not in choices:
         words = ", ".join(filter(None, choices))
