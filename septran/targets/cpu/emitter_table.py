@@ -14,6 +14,7 @@ from septran.targets.cpu.gemm.computed_dots import emit_computed_dots
 from septran.targets.cpu.gemm.group_dots import (
     emit_bfloat16_dots,
     emit_byte_dots,
+    emit_neon_bfloat16_dots,
     emit_neon_byte_dots,
     emit_short_vector_byte_dots,
     emit_widened_byte_dots,
@@ -88,6 +89,9 @@ EMITTERS = CpuEmitters(
             ),
             "dotprod": InstructionEmitter("gemm", emit_neon_byte_dots, frozenset(EXACT_STEPS)),
             "i8mm": InstructionEmitter("gemm", emit_neon_byte_dots, frozenset(EXACT_STEPS)),
+            "bf16": InstructionEmitter(
+                "gemm", emit_neon_bfloat16_dots, frozenset(SHORT), emit_computed=emit_computed
+            ),
             "fma_microkernel": InstructionEmitter(
                 "gemm", emit_multiply_adds, frozenset(SHORT), emit_computed=emit_computed
             ),

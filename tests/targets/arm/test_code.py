@@ -55,7 +55,7 @@ def test_whose_code_it_is_follows_from_the_name():
 
 def test_what_a_host_of_this_kind_lacks_is_told(monkeypatch):
     monkeypatch.setattr(isa, "_host_features", lambda: frozenset({"neon", "dotprod"}))
-    assert isa.lacking("neoverse-v1") == ("i8mm", "sve")
+    assert isa.lacking("neoverse-v1") == ("bf16", "i8mm", "sve")
     assert isa.lacking("neoverse-n1") == ()
 
 

@@ -202,13 +202,15 @@ def flushing_fma(name: str, a: str, b: str, c: str, lanes: int) -> list[str]:
 
 
 def _neon(name: str, lanes: int, have: frozenset[str]) -> str:
-    """Four products of bytes each, and their sum, which wraps; in NEON's registers only."""
+    """The products of each group and their sum; in NEON's registers only."""
     del have  # no other ARM processor's code is made of it
-    return _call(f"llvm.aarch64.neon.{name}.v{lanes}i32.v{4 * lanes}i8", name, lanes)
+    kinds = f"v{lanes}f32.v{2 * lanes}bf16" if name == "bfdot" else f"v{lanes}i32.v{4 * lanes}i8"
+    return _call(f"llvm.aarch64.neon.{name}.{kinds}", name, lanes)
 
 
 _KINDS = {
     "vpdpbusd": ("i32", "i8"), "vdpbf16ps": ("float", "bfloat"),
+    "bfdot": ("float", "bfloat"),
     "sdot": ("i32", "i8"), "udot": ("i32", "i8"), "usdot": ("i32", "i8"),
 }  # fmt: skip
 """The types of sums and elements that LLVM's intrinsics take."""
@@ -242,3 +244,8 @@ UDOT = Dot("udot", 4, "int32", 0, partial(_neon, "udot"))
 """NEON's product of unsigned bytes."""
 USDOT = Dot("usdot", 4, "int32", 0, partial(_neon, "usdot"))
 """NEON's product of unsigned bytes with signed ones."""
+BFDOT = Dot("bfdot", 2, "float32", 0, partial(_neon, "bfdot"))
+"""NEON's product of pairs of bfloat16, of which both products are added first. Both sums are
+rounded to odd, by up to a unit in the last place (Arm ARM, BFDotAdd): twice what rounding to the
+nearest may cost, but half as often, so that the bound of a sum one by one holds. What is below the
+normal numbers counts as zero."""

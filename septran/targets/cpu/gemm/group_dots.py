@@ -20,6 +20,7 @@ from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.gemm.dot_instructions import (
+    BFDOT,
     SDOT,
     UDOT,
     USDOT,
@@ -94,6 +95,18 @@ def emit_neon_byte_dots(
         kinds = {context.storages[operand.buffer].dtype for operand in node.operands[1:]}
         dot = USDOT if len(kinds) > 1 else SDOT if kinds == {"int8"} else UDOT
         _emit(dot, emit_exact_sums, replace(context, unit=NEON), [node], private)
+
+
+def emit_neon_bfloat16_dots(
+    context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]
+) -> None:
+    """Each of the nodes, by ``bfdot`` where an operand is packed for it."""
+
+    def otherwise(short: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
+        # In vectors as long as the processor's own, which SVE's may be.
+        emit_multiply_adds(replace(short, unit=context.unit), nodes, private)
+
+    _emit(BFDOT, otherwise, replace(context, unit=NEON), nodes, private)
 
 
 def _emit(

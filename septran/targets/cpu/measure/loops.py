@@ -19,6 +19,7 @@ from septran.machine.model import Machine
 from septran.targets.cpu import simd
 from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.gemm.dot_instructions import (
+    BFDOT,
     SDOT,
     USDOT,
     VDPBF16PS,
@@ -52,6 +53,7 @@ _DOTS: dict[str, tuple[Dot, int]] = {
     "avx512_bf16": (VDPBF16PS, 64),
     "dotprod": (SDOT, 16),
     "i8mm": (USDOT, 16),
+    "bf16": (BFDOT, 16),
 }
 """Instructions that are dot products, and the bytes of the longest registers that they have."""
 _PLAIN = {

@@ -34,6 +34,7 @@ USED = frozenset(
         "amx-int8",
         "dotprod",
         "i8mm",
+        "bf16",
         "sve",
     ]
 )
