@@ -165,15 +165,23 @@ def test_a_copy_and_a_sum_do_what_they_say():
 
 
 @pytest.mark.parametrize("machine", ["cpu-x86", "cpu-arm"])
-def test_every_instruction_that_the_host_has_has_a_loop(machine):
+def test_every_instruction_that_the_host_has_and_that_has_a_figure_has_a_loop(machine):
     from septran.targets.cpu.run.isa import native
 
     for one in load_machine(machine).instructions:
-        if set(one.requires) <= native().features:
+        if one.throughput and set(one.requires) <= native().features:
             run, work = loops.sums(one.name)
             run(10)
             assert work > 0
     assert loops.sums("no_such_instruction") is None
+
+
+@pytest.mark.parametrize(("name", "of_each"), [("amx_int8", 64), ("amx_bf16", 32)])
+def test_tile_registers_have_a_loop_of_four_sums(monkeypatch, name, of_each):
+    monkeypatch.setenv("SEPTRAN_NATIVE", "amx")
+    run, work = loops.sums(name)
+    run(2)
+    assert work == 4 * 16 * 16 * of_each
 
 
 def test_a_probe_is_the_median_of_its_rounds():

@@ -86,7 +86,10 @@ def _emit(
 
 def _steps_of(context: Context, a: Access, b: Access, dot: TileDot) -> Access | None:
     """A's rows in steps of 64 bytes; None where registers cannot be loaded of A or B."""
-    if not in_groups(b, dot.size) or b.storage.layout.parameters[1] % ROWS:
+    if not in_groups(b, dot.size):
+        return None
+    _, width, *more = b.storage.layout.parameters
+    if width % ROWS or len(more) > 1:  # registers are filled with groups one after another
         return None
     if itemsize(a.storage.held) * dot.step != ROW_BYTES:
         return None

@@ -27,8 +27,19 @@ from septran.targets.cpu.gemm.dot_instructions import (
     VPMADDWD,
     Dot,
 )
+from septran.targets.cpu.gemm.tile_registers import (
+    BYTE_DOTS,
+    LEFT,
+    RIGHT,
+    ROW_BYTES,
+    ROWS,
+    TDPBF16PS,
+    TileDot,
+    TileRegisters,
+)
 from septran.targets.cpu.run.build import compile_module
 from septran.targets.cpu.run.isa import features, host_arch, is_foreign, native
+from septran.targets.cpu.run.permission import ask_for_tiles, uses_tiles
 from septran.targets.cpu.run.threads import set_threads, usable_cores
 from septran.targets.cpu.simd import AVX2, CACHE_LINE
 from septran.targets.cpu.writer import CpuWriter
@@ -56,6 +67,8 @@ _DOTS: dict[str, tuple[Dot, int]] = {
     "bf16": (BFDOT, 16),
 }
 """Instructions that are dot products, and the bytes of the longest registers that they have."""
+_TILE_DOTS = {"amx_int8": BYTE_DOTS["int8", "int8"], "amx_bf16": TDPBF16PS}
+"""Those that are products of tile registers."""
 _PLAIN = {
     "fma_microkernel": ("float32", simd.fma),
     "int8_microkernel": ("float32", simd.fma),
@@ -81,6 +94,9 @@ def sums(instruction: str, threads: int = 1, dtype: str = "") -> tuple[Run, int]
             return simd.external(kind, dot.function(lanes), total, simd.words(a), simd.words(b))
 
         return _sums(lanes, dot.sums, add, threads, SUMS, text), SUMS * lanes * dot.size * threads
+    if instruction in _TILE_DOTS:
+        tile_dot = _TILE_DOTS[instruction]
+        return _tile_sums(tile_dot, threads), LEFT * ROWS * ROWS * tile_dot.step * threads
     if instruction in _PLAIN:
         kind = dtype or "float32"
         lanes, of = unit.lanes(kind), SUMS
@@ -134,6 +150,23 @@ def _sums(
     run = _compiled(writer, [*buffers, iterations])
     given = [tvm.runtime.tensor(np.zeros(threads * count * lanes, dtype)) for _ in buffers]
     return lambda iterations: run(*given, iterations)
+
+
+def _tile_sums(dot: TileDot, threads: int) -> Run:
+    """A loop that adds to all tile registers of sums an iteration, in each of some threads."""
+    writer, iterations = CpuWriter(), tirx.Var("turns", "int32")
+    sums = flat_buffer("sums", threads * ROWS * ROWS, dot.sums)
+    with writer.loop("t", threads, parallel=True) as thread:
+        registers = TileRegisters(writer, native().arch)
+        registers.configure(writer.index(ROWS))
+        with writer.loop("i", iterations):
+            for number in range(LEFT):
+                registers.dot(dot, number, LEFT + number // 2, RIGHT + number % 2)
+        registers.store(0, sums, thread * ROWS * ROWS, ROW_BYTES)
+        registers.release()
+    run = _compiled(writer, [sums, iterations])
+    given = tvm.runtime.tensor(np.zeros(threads * ROWS * ROWS, dot.sums))
+    return lambda iterations: run(given, iterations)
 
 
 @functools.cache
@@ -292,4 +325,6 @@ def use_threads(count: int) -> None:
 
 def _compiled(writer: CpuWriter, params: list[Any]) -> Any:
     function = writer.function("run", params)
+    if uses_tiles(str(function)):
+        ask_for_tiles("a loop that measures them")
     return compile_module(tvm.IRModule({"run": function}), native().arch)["run"]
