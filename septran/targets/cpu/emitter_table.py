@@ -17,6 +17,7 @@ from septran.targets.cpu.gemm.group_dots import (
     emit_neon_bfloat16_dots,
     emit_neon_byte_dots,
     emit_short_vector_byte_dots,
+    emit_sve_byte_dots,
     emit_widened_byte_dots,
 )
 from septran.targets.cpu.gemm.microkernel import EXACT_STEPS, emit_exact_sums, emit_multiply_adds
@@ -89,6 +90,7 @@ EMITTERS = CpuEmitters(
             ),
             "dotprod": InstructionEmitter("gemm", emit_neon_byte_dots, frozenset(EXACT_STEPS)),
             "i8mm": InstructionEmitter("gemm", emit_neon_byte_dots, frozenset(EXACT_STEPS)),
+            "sve_dotprod": InstructionEmitter("gemm", emit_sve_byte_dots, frozenset(EXACT_STEPS)),
             "bf16": InstructionEmitter(
                 "gemm", emit_neon_bfloat16_dots, frozenset(SHORT), emit_computed=emit_computed
             ),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+import septran
 from septran.runtime.accuracy import compare, error_bounds
 
 KINDS = {
@@ -53,6 +55,8 @@ def test_the_instruction_is_in_the_assembly(kernel_for, kinds, instruction):
         ("neoverse-n1", ("uint8", "int8"), "int8_microkernel"),
         ("cortex-a72", ("int8", "int8"), "int8_microkernel"),
         ("apple-m2", ("uint8", "int8"), "i8mm"),
+        ("a64fx", ("uint8", "uint8"), "sve_dotprod"),
+        ("a64fx", ("uint8", "int8"), "int8_microkernel"),
         ("apple-m2", HALVES, "bf16"),
         ("neoverse-n1", HALVES, "fma_microkernel"),
     ],
@@ -98,3 +102,30 @@ def test_subnormal_numbers_count_as_zero_and_the_bound_knows_it(emulator, kernel
     kernel.check(a, b).raise_if_wrong()
     strict = error_bounds(kernel.stages.task_tree, {"A": a, "B": b})["C"]
     assert not compare("C", found, strict).right
+
+
+@pytest.mark.parametrize(
+    ("arch", "kind"),
+    [("a64fx", "int8"), pytest.param("a64fx", "uint8", marks=pytest.mark.slow)]
+    + [pytest.param("neoverse-v1", kind, marks=pytest.mark.slow) for kind in ("int8", "uint8")],
+)
+def test_bytes_in_long_vectors_are_exact(emulator, arch, kind):
+    """By the instruction that is named, which other processors have, too."""
+    machine = replace(septran.load_machine("cpu-arm"), arch=arch)
+    text = """
+        extends: cpu-arm
+        rules:
+          - {match: {primitive: gemm}, binding: {gemm: sve_dotprod}}
+    """
+    kernel = septran.compile(
+        "gemm", text, machine=machine, shapes={"M": 19, "N": 35, "K": 41},
+        dtypes=dict(zip("CAB", ("int32", kind, kind), strict=True)),
+    )  # fmt: skip
+    name = "sdot" if kind == "int8" else "udot"
+    assembly = kernel.stages.source.parts["assembly"]
+    assert len(re.findall(rf"\t{name}\tz\d+\.s, z\d+\.b", assembly)) >= 16
+    assert not re.findall(rf"\t{name}\tv", assembly)
+    rng = np.random.default_rng(8)
+    a, b = random(rng, (19, 41), kind), random(rng, (41, 35), kind)
+    exact = a.astype(np.int64) @ b.astype(np.int64)
+    np.testing.assert_array_equal(np.asarray(kernel(a, b)), exact)

@@ -208,6 +208,40 @@ def _neon(name: str, lanes: int, have: frozenset[str]) -> str:
     return _call(f"llvm.aarch64.neon.{name}.{kinds}", name, lanes)
 
 
+def _sve(name: str, lanes: int, have: frozenset[str]) -> str:
+    """Four products of bytes each, and their sum, which wraps; in SVE's registers.
+
+    LLVM knows how long they are, so that a vector is one register and neither end is copied.
+    """
+    del have  # no processor without SVE runs code that is made of it
+    word, long, real = f"<{lanes} x i32>", "<vscale x 4 x i32>", f"@llvm.aarch64.sve.{name}.nxv4i32"
+    short = "<vscale x 16 x i8>"
+    insert = f"@llvm.vector.insert.nxv4i32.v{lanes}i32"
+    extract = f"@llvm.vector.extract.v{lanes}i32.nxv4i32"
+    lines = [
+        f"declare {long} {insert}({long}, {word}, i64)",
+        f"declare {word} {extract}({long}, i64)",
+        f"declare {long} {real}({long}, {short}, {short})",
+        f"define {word} @septran_sve_{name}_{lanes}({word} %c, {word} %a, {word} %b) "
+        "alwaysinline {",
+    ]
+    for operand in "cab":
+        lines.append(
+            f"  %{operand}l = call {long} {insert}({long} poison, {word} %{operand}, i64 0)"
+        )
+    return "\n".join(
+        [
+            *lines,
+            f"  %u = bitcast {long} %al to {short}",
+            f"  %s = bitcast {long} %bl to {short}",
+            f"  %d = call {long} {real}({long} %cl, {short} %u, {short} %s)",
+            f"  %r = call {word} {extract}({long} %d, i64 0)",
+            f"  ret {word} %r",
+            "}",
+        ]
+    )
+
+
 _KINDS = {
     "vpdpbusd": ("i32", "i8"), "vdpbf16ps": ("float", "bfloat"),
     "bfdot": ("float", "bfloat"),
@@ -249,3 +283,7 @@ BFDOT = Dot("bfdot", 2, "float32", 0, partial(_neon, "bfdot"))
 rounded to odd, by up to a unit in the last place (Arm ARM, BFDotAdd): twice what rounding to the
 nearest may cost, but half as often, so that the bound of a sum one by one holds. What is below the
 normal numbers counts as zero."""
+SVE_SDOT = Dot("sve_sdot", 4, "int32", 0, partial(_sve, "sdot"))
+"""SVE's product of signed bytes, in registers of any length."""
+SVE_UDOT = Dot("sve_udot", 4, "int32", 0, partial(_sve, "udot"))
+"""SVE's product of unsigned bytes."""

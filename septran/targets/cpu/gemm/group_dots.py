@@ -22,6 +22,8 @@ from septran.targets.cpu.context import Context
 from septran.targets.cpu.gemm.dot_instructions import (
     BFDOT,
     SDOT,
+    SVE_SDOT,
+    SVE_UDOT,
     UDOT,
     USDOT,
     VDPBF16PS,
@@ -95,6 +97,15 @@ def emit_neon_byte_dots(
         kinds = {context.storages[operand.buffer].dtype for operand in node.operands[1:]}
         dot = USDOT if len(kinds) > 1 else SDOT if kinds == {"int8"} else UDOT
         _emit(dot, emit_exact_sums, replace(context, unit=NEON), [node], private)
+
+
+def emit_sve_byte_dots(
+    context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]
+) -> None:
+    """Each of the nodes, whose operands have the same signs, in vectors as long as SVE's."""
+    for node in nodes:
+        signed = context.storages[node.operands[1].buffer].dtype == "int8"
+        _emit(SVE_SDOT if signed else SVE_UDOT, emit_exact_sums, context, [node], private)
 
 
 def emit_neon_bfloat16_dots(

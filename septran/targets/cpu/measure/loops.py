@@ -21,6 +21,7 @@ from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.gemm.dot_instructions import (
     BFDOT,
     SDOT,
+    SVE_SDOT,
     USDOT,
     VDPBF16PS,
     VPDPBUSD,
@@ -65,6 +66,7 @@ _DOTS: dict[str, tuple[Dot, int]] = {
     "dotprod": (SDOT, 16),
     "i8mm": (USDOT, 16),
     "bf16": (BFDOT, 16),
+    "sve_dotprod": (SVE_SDOT, 64),
 }
 """Instructions that are dot products, and the bytes of the longest registers that they have."""
 _TILE_DOTS = {"amx_int8": BYTE_DOTS["int8", "int8"], "amx_bf16": TDPBF16PS}
