@@ -9,6 +9,7 @@ from typing import Any
 
 from septran.runtime.arrays import TORCH
 from septran.runtime.interleaved_timing import InterleavedTiming, time_interleaved
+from septran.runtime.torch_recurrence import gated_delta_rule
 
 SECONDS = 1.0
 """The number of seconds for which the two sides alternate."""
@@ -577,6 +578,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "elementwise_binary": _elementwise_binary,
     "embedding": _embedding,
     "embedding_backward": _embedding_backward,
+    "gated_delta_rule": gated_delta_rule,
     "gemm": _gemm,
     "gemm_backward": _gemm_backward,
     "gemm_bias_act": _gemm_bias_act,

@@ -33,6 +33,7 @@ LARGE = {
     "elementwise_binary": {"M": 4096, "N": 8191},
     "embedding": {"T": 8192, "V": 128_256, "D": 4096},
     "embedding_backward": {"T": 8192, "V": 128_256, "D": 4096},
+    "gated_delta_rule": {"B": 1, "H": 2, "N": 4000, "D": 128, "E": 128},
     "gemm": {"M": 4096, "N": 4096, "K": 8192},
     "gemm_backward": {"M": 1000, "N": 2000, "K": 4096},
     "gemm_bias_act": {"M": 1000, "N": 4096, "K": 4096},

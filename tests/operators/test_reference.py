@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from septran import operators, task
+from septran.runtime.torch_baseline import torch_function
 
 TILINGS = ({}, {"block_M": 16, "block_N": 24, "block_K": 8, "block_rows": 7})
 ROUNDOFF = 2.0**-53
@@ -291,6 +292,29 @@ def test_linear_attention(n, tiling):
     scores = np.tril(q @ k.transpose(0, 1, 3, 2))
     size = np.abs(q) @ np.abs(k).transpose(0, 1, 3, 2) @ np.abs(v)
     close(run("linear_attention", q, k, v, tiling=tiling), scores @ v, 8 + 2 * n, size)
+
+
+@pytest.mark.parametrize("tiling", [{}, {"block_N": 7, "block_E": 3}, {"block_N": 1}])
+@pytest.mark.parametrize("n", [0, 1, 30])
+def test_gated_delta_rule(n, tiling):
+    """Step by step, beside chunks that are systems; torch's chunks are of 64 steps."""
+    q, k, v = (normal(1, 2, n, e, seed=s) for s, e in enumerate((8, 8, 5)))
+    forget, write = (3 * normal(1, 2, n, seed=s) for s in (3, 4))
+    keep, beta = (1 / (1 + np.exp(-x)) for x in (forget, write))
+    queries, keys = (x / np.sqrt((x * x).sum(-1, keepdims=True) + 1e-6) for x in (q, k))
+    state, wanted = np.zeros((1, 2, 8, 5)), np.zeros(v.shape)
+    for t in range(n):
+        state = keep[:, :, t, None, None] * state
+        error = v[:, :, t] - np.einsum("bhde,bhd->bhe", state, keys[:, :, t])
+        state += np.einsum("bhd,bhe->bhde", keys[:, :, t], beta[:, :, t, None] * error)
+        wanted[:, :, t] = np.einsum("bhde,bhd->bhe", state, queries[:, :, t])
+    # No step makes the state longer but by a value: the factors of older ones are at most 1.
+    size = np.abs(v).sum(axis=2, keepdims=True) + np.zeros(v.shape)
+    given = (q, k, v, forget, write)
+    close(run("gated_delta_rule", *given, tiling=tiling), wanted, 8 * (8 + n), size)
+    if n:
+        _, chunks = torch_function("gated_delta_rule", {})
+        close(chunks(*map(torch.from_numpy, given)).numpy(), wanted, 8 * (8 + n), size)
 
 
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))

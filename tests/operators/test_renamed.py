@@ -76,7 +76,9 @@ def cases_of(operator):
     return found
 
 
-LONG = {"attention_backward", "attention_varlen", "block_sparse_attention"}
+LONG = {
+    "attention_backward", "attention_varlen", "block_sparse_attention", "gated_delta_rule",
+}  # fmt: skip
 """Operators that take seconds on each machine: only the slow test has them on DSAs and GPUs, as it
 has the other machines of each kind."""
 SHORT = sorted(set(operators.names()) - LONG)
