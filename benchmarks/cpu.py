@@ -5,8 +5,8 @@ median of the pairs' ratios; a ratio above 1 means that SepTran is faster. Where
 several ways (a convolution's layouts, with ``--compile`` those of `torch.compile`), the fastest
 counts, and a column says which. Quantised products are set beside llama.cpp's, too, where it is
 there (``cpu_llama``). The shapes are those of real models, named beside them in
-``cpu_products``, ``cpu_attention`` and ``cpu_rows``. With the word ``mixed``, kernels and torch's
-operations in turns (``cpu_mixed``).
+``cpu_products``, ``cpu_attention``, ``cpu_rows`` and ``cpu_sections``. With the word ``mixed``,
+kernels and torch's operations in turns (``cpu_mixed``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 
 import septran
-from benchmarks import cpu_attention, cpu_llama, cpu_mixed, cpu_peak, cpu_products, cpu_rows
+from benchmarks import (
+    cpu_attention,
+    cpu_llama,
+    cpu_mixed,
+    cpu_peak,
+    cpu_products,
+    cpu_rows,
+    cpu_sections,
+)
 from benchmarks.cpu_case import BARS, NEAR, Case, Machine, Run, near, predicted_seconds
 from septran.runtime.interleaved_timing import InterleavedTiming, seconds_of, time_interleaved
 from septran.targets.cpu.run.isa import host_arch
@@ -31,7 +39,8 @@ ALL = (
     "gemm", "small", "few", "int8", "bfloat16", "batched_gemm", "gemm_splitk", "gemm_bias_act",
     "dequant_gemm", "w4a8_gemm", "conv2d", "first_layers", "attention", "attention_bias",
     "attention_decode", "mla_decode", "linear_attention", "softmax", "rms_norm", "layer_norm",
-    "elementwise", "functions", "reduce", "rope", "topk",
+    "elementwise", "functions", "reduce", "rope", "topk", "grouped_gemm", "attention_varlen",
+    "block_sparse_attention",
 )  # fmt: skip
 TRIALS = 5
 """Runs of each of torch's ways, of which the fastest decides."""
@@ -39,7 +48,7 @@ TRIALS = 5
 
 def cases(operators: Iterable[str]) -> Iterator[Case]:
     """All cases of the operators asked for."""
-    for module in (cpu_products, cpu_attention, cpu_rows):
+    for module in (cpu_products, cpu_attention, cpu_rows, cpu_sections):
         yield from module.cases(set(operators))
 
 

@@ -2,10 +2,10 @@
 
 Q and O [B, H, M, D], K and V [B, G, N, D]; G heads of keys serve H heads of queries, H/G each.
 mask [B, H, I, J], uint8 of 0 and 1, has an element for each block of `rows` queries by `columns`
-keys, of which the last may be smaller: of a block with 0 no score is computed, and no key or value
-is read for it. With `causal` query i sees, of the others, keys up to i + N - M. A query that sees
-no key gives 0. `scale` is 1/sqrt(D) unless given. Source: Child et al., Sparse Transformers, arXiv
-1904.10509; the walk is that of `attention`.
+keys, of which the last may be smaller: of a block with 0 no score is computed, and nothing follows
+from its keys and values. With `causal` query i sees, of the others, keys up to i + N - M. A query
+that sees no key gives 0. `scale` is 1/sqrt(D) unless given. Source: Child et al., Sparse
+Transformers, arXiv 1904.10509; the walk is that of `attention`.
 """
 
 import math
@@ -53,17 +53,27 @@ def sparse_block(
 
 
 @task.define
+def sparse_rows(
+    O, Q, K, V, mask, *, scale: task.static, ahead: task.static, rows: int, columns: int
+):  # fmt: skip
+    """A row of the mask: its queries in parts that are as long as each other."""
+    part = task.cdiv(rows, task.cdiv(rows, task.tunable("block_M")))
+    Op, Qp = (task.partition(x, shape=(part, x.shape[1])) for x in (O, Q))
+    for r in task.parallel_range(Op.shape[0]):
+        flags = {"scale": scale, "ahead": ahead, "columns": columns}
+        task.launch(sparse_block, Op[r, 0], Qp[r, 0], K, V, mask, **flags)
+
+
+@task.define
 def sparse_head(
     O, Q, K, V, mask, *, scale: task.static, ahead: task.static, rows: int, columns: int
 ):  # fmt: skip
-    """A head of keys and the heads of queries that share it: blocks, each on its own."""
-    block, flags = task.tunable("block_M"), {"scale": scale, "ahead": ahead, "columns": columns}
+    """A head of keys and the heads of queries that share it: rows of blocks, each on its own."""
+    flags = {"scale": scale, "ahead": ahead, "rows": rows, "columns": columns}
     for h in task.parallel_range(Q.shape[0]):
         Op, Qp = (task.partition(x[h], shape=(rows, x.shape[2])) for x in (O, Q))
         for i in task.parallel_range(Op.shape[0]):
-            op, qp = (task.partition(x[i, 0], shape=(block, Q.shape[2])) for x in (Op, Qp))
-            for r in task.parallel_range(op.shape[0]):
-                task.launch(sparse_block, op[r, 0], qp[r, 0], K, V, mask[h, i], **flags)
+            task.launch(sparse_rows, Op[i, 0], Qp[i, 0], K, V, mask[h, i], **flags)
 
 
 @task.define

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from septran.ir.bounds import greatest
 from septran.ir.index import Range, Var
 from septran.tile.analyses.loops import covers, depends, map_regions, may_overlap, ranges, trips
 from septran.tile.nodes import (
@@ -69,6 +70,7 @@ class _Elimination:
             match node:
                 case For():
                     inside = replace(node, body=self.hoist_all(node.body, (*loops, node)))
+                    inside = self._out_of_conditions(inside)
                     before, loop, after = self._hoist(inside, loops)
                     result += [*before, loop, *after]
                 case Role():
@@ -86,6 +88,8 @@ class _Elimination:
             # A copy back may be gone already, hoisted together with the copy that it belongs to.
             if copy not in loop.body or not self._repeats(copy, loop):
                 continue
+            if self._on_condition(loop) and not self._runs_ahead(copy):
+                continue  # nothing is saved, and where the launch is skipped it would be made
             if self._invariant_input(copy, loop):
                 before.append(copy)
             elif (back := self._spill(copy, loop)) is not None:
@@ -98,6 +102,31 @@ class _Elimination:
             loop = replace(loop, body=tuple(n for n in loop.body if n is not copy))
             self._record(copy, loop, outer, "its source does not change with")
         return before, loop, after
+
+    def _out_of_conditions(self, loop: For) -> For:
+        """Move what launches on a condition copy alike in each iteration out of the condition."""
+        body: list[Node] = []
+        for node in loop.body:
+            if isinstance(node, For) and self._on_condition(node):
+                alike = [
+                    n
+                    for n in node.body
+                    if isinstance(n, Copy)
+                    and all(self._repeats(n, w) for w in (node, loop))
+                    and all(self._invariant_input(n, w) for w in (node, loop))
+                ]
+                body += alike
+                node = replace(node, body=tuple(n for n in node.body if n not in alike))
+            body.append(node)
+        return replace(loop, body=tuple(body))
+
+    def _on_condition(self, loop: For) -> bool:
+        """Return whether the loop has one iteration or none, as data say (`task.when`)."""
+        return any(loop.extent.elements()) and greatest(loop.extent, self.known) <= 1
+
+    def _runs_ahead(self, copy: Copy) -> bool:
+        """Return whether the copy may be made beside the computation of what is before it."""
+        return self.program.machine.engine(copy.engine).asynchronous
 
     def _record(self, copy: Copy, loop: For, outer: tuple[For, ...], why: str) -> None:
         saved = trips((*outer, loop)) - trips(outer)
