@@ -159,7 +159,9 @@ def test_what_the_next_group_is_made_of_is_asked_for():
     assert kernel.check(guard=True).right
 
 
-@pytest.mark.parametrize("shape", [(1, 100, 192), (3, 70, 64), (9, 49, 128), (33, 64, 64)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 100, 192), (3, 70, 64), (9, 49, 128), (16, 33, 64), (33, 64, 64)], ids=str
+)
 def test_bytes_are_joined_to_groups_where_they_are_multiplied(shape):
     """By dot products where the processor has them, else in float32: there are no others."""
     shapes = dict(zip("MNK", shape, strict=True))
@@ -276,3 +278,12 @@ def test_a_result_that_tiles_are_computed_from_waits_for_all_of_them(scaled):
     assert held(kernel, "P")
     result = kernel.check()
     assert result.right, result
+
+
+def test_rows_that_lie_side_by_side_are_summed_up_together(vectors):
+    """What makes up for signs is a register of rows at a time, not an element."""
+    shapes = {"M": 9, "N": 49, "K": 128}
+    kernel = septran.compile("w4a8_gemm", "cpu-x86", shapes=shapes, dtypes="float32")
+    dots = "vpdpbusd" in str(kernel.stages.tensor_ir)
+    assert held(kernel, "totals") == dots
+    assert dots or vectors == 256

@@ -329,7 +329,12 @@ class GroupProduct:
         """For each row of A what B's other signs have added, with the opposite sign."""
         context, writer = self.context, self.context.writer
         high = context.variable("m", self.a.region.valid[0])
-        sums = writer.scratch("row_sums", self.a.region.shape[0], WORD)
+        lanes = context.unit.lanes(WORD)
+        sums = writer.scratch("row_sums", -(-self.a.region.shape[0] // lanes) * lanes, WORD)
+        if self._beside:
+            with context.loop("strip", ceil_div(high, lanes)) as strip:
+                self._sum_beside(strip * lanes, sums)
+            return sums
         factor = simd.constant(self.dot.undone(self.a.storage.dtype), WORD)
         with context.loop("row", high) as row:
             total = writer.allocate("total", 1, WORD)
@@ -343,6 +348,31 @@ class GroupProduct:
             made_up = wrapping.multiply(writer, simd.load(total, writer.index(0), 1), factor)
             simd.store(writer, sums, context.lower(row), made_up, 1)
         return sums
+
+    @property
+    def _beside(self) -> bool:
+        """Whether the groups of some rows lie side by side, as those of packed rows do."""
+        if self.grouped is None or not self.context.divides(self.dot.size, self.length):
+            return False
+        return self.a.storage.owned and self.grouped.stride(0) == self.dot.size
+
+    def _sum_beside(self, row: Index, sums: Any) -> None:
+        """The sums of as many rows as a register holds; some may be behind the last."""
+        context, writer, flat = self.context, self.context.writer, self.a.storage.flat
+        lanes, grouped = context.unit.lanes(WORD), self.grouped
+        assert grouped is not None
+        total = writer.allocate("totals", lanes, WORD)
+        simd.store(writer, total, writer.index(0), simd.constant(0, WORD, lanes), lanes)
+        # Times one in every byte, so that the instruction itself adds up the bytes of a group.
+        ones = simd.constant(0x01010101, WORD, lanes)
+        with context.loop("k", self.whole) as k:
+            groups = simd.load(flat, context.lower(grouped.at((row, k))), lanes * self.dot.size)
+            old = simd.load(total, writer.index(0), lanes)
+            added = self.dot.add(context, old, simd.words(groups), ones, self.a.storage.dtype)
+            simd.store(writer, total, writer.index(0), added, lanes)
+        factor = simd.constant(self.dot.undone(self.a.storage.dtype), WORD, lanes)
+        made_up = wrapping.multiply(writer, simd.load(total, writer.index(0), lanes), factor)
+        simd.store(writer, sums, context.lower(row), made_up, lanes)
 
     def _sum_vectors(self, row: Index, total: Any) -> Index:
         """Sum up whole vectors of a row; how many elements they are."""
