@@ -195,11 +195,12 @@ class Rows:
         """The steps of the summed axis in each part."""
         return self.parts[0].statement.target.shape[0]
 
-    def tiled(self, shape: Shape, gemm: Compute) -> Shape:
+    def tiled(self, shape: Shape, gemm: Compute, enough: int = 0) -> Shape:
         """The register tile in which B is best computed: one that has all rows, if any has.
 
         As wide as a cache line of what B is made from where the rows are few enough for it, else
-        one register wide, so that each vector of B is computed once for up to 26 rows.
+        one register wide, so that each vector of B is computed once for up to 26 rows. That tile
+        reads parts of lines, which does not pay for up to `enough` rows.
         """
         unit, rows = self.context.unit, gemm.operands[0].shape[0]
         register, room = unit.lanes(shape.dtype), unit.registers - SPARE
@@ -210,7 +211,8 @@ class Rows:
         if rows * line <= room:
             count = max(line, shape.registers)
         else:
-            count = 1 if rows <= room and register * size >= LEAST_LOADED else shape.registers
+            narrow = enough < rows <= room and register * size >= LEAST_LOADED
+            count = 1 if narrow else shape.registers
         if count == shape.registers:
             return shape
         return Shape(room // count, count * register, register, shape.dtype, registers=count)

@@ -53,7 +53,8 @@ class _Product(GroupProduct):
         """All tiles, after what makes up for signs."""
         shape = register_tile(self.context, self.node, self.dot.sums)
         self.offsets = self._row_sums() if self.flipped else None
-        tiles(self.context, self.c, self.rows.tiled(shape, self.node), self._tile)
+        # Four steps at a time take so little work that a strip of the usual tile is better.
+        tiles(self.context, self.c, self.rows.tiled(shape, self.node, shape.rows), self._tile)
 
     def _tile(self, shape: Shape, tile: RegisterTile) -> None:
         context, size = self.context, self.dot.size
