@@ -7,8 +7,10 @@ decides where they lie.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Union
 
 REGISTERS = 65536
@@ -60,6 +62,24 @@ class TensorMap:
     """The argument's name in the kernel's signature."""
     offset: int = 0
     """Bytes from the buffer's start to element 0; a multiple of 16."""
+    told: tuple[tuple[str, int, str], ...] = ()
+    """The extents and strides that follow from those that a call tells, and how.
+
+    Each is ``extents`` or ``strides``, the place in it, and arithmetic over the call's extents.
+    """
+
+    def at(self, sizes: Mapping[str, int]) -> TensorMap:
+        """The map of a call with these extents."""
+        if not self.told:
+            return self
+        found = {"extents": list(self.extents), "strides": list(self.strides)}
+        for which, place, text in self.told:
+            found[which][place] = evaluated(text, sizes)
+        # The driver wants a multiple of 16, though of a single row no stride is ever used.
+        if len(self.extents) == 2 and self.extents[1] == 1:
+            found["strides"] = [-(-found["strides"][0] // 16) * 16]
+        extents, strides = (tuple(found[which]) for which in ("extents", "strides"))
+        return replace(self, extents=extents, strides=strides, told=())
 
 
 Argument = Union[TensorMap, Pointer, ScalarArgument]
@@ -81,6 +101,14 @@ class KernelLaunch:
     """Dynamic shared memory; over 48 KiB its limit must be raised by the launcher."""
     arguments: tuple[Argument, ...]
     """In the order of the kernel's C++ signature."""
+    told: str = ""
+    """The number of blocks as arithmetic over the extents that a call tells; `grid` is the most."""
+
+    def at(self, sizes: Mapping[str, int]) -> KernelLaunch:
+        """The launch of a call with these extents."""
+        grid = max(1, evaluated(self.told, sizes)) if self.told else self.grid
+        arguments = (a.at(sizes) if isinstance(a, TensorMap) else a for a in self.arguments)
+        return replace(self, grid=grid, arguments=tuple(arguments), told="")
 
     @property
     def grid_shape(self) -> tuple[int, int, int]:
@@ -118,6 +146,39 @@ class CudaProgram:
     """The call's run-time scalars after the tensors: name and dtype."""
     arch: str = ""
     """What the text is for, such as ``sm_90a``."""
+
+    def at(self, sizes: Mapping[str, int]) -> CudaProgram:
+        """The program of a call that tells these extents, which are the last of its scalars."""
+        return replace(self, launches=tuple(launch.at(sizes) for launch in self.launches))
+
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+}  # fmt: skip
+
+
+def evaluated(text: str, sizes: Mapping[str, int]) -> int:
+    """The value of arithmetic over extents, as an index is written: ``(M + 127)//128``.
+
+    Raises ValueError for what is none.
+    """
+
+    def value(node: ast.expr) -> int:
+        match node:
+            case ast.Constant(int() as number):
+                return int(number)
+            case ast.Name(name):
+                return sizes[name]
+            case ast.UnaryOp(ast.USub(), inner):
+                return -value(inner)
+            case ast.BinOp(left, kind, right):
+                return _OPERATORS[type(kind)](value(left), value(right))
+            case ast.Call(ast.Name("min" | "max" as name), operands):
+                return (min if name == "min" else max)(map(value, operands))
+        raise ValueError(f"{text} is no arithmetic over extents")
+
+    return value(ast.parse(text, mode="eval").body)
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def program_of(
             arguments.append(Pointer(parameter.name, str(value.dtype), parameter.name))
     launch = ShapedLaunch(
         kernel.name, prod(shape.grid), prod(shape.block), shape.cluster, shape.shared_bytes,
-        tuple(arguments), shape.grid, shape.block,
+        tuple(arguments), blocks=shape.grid, threads=shape.block,
     )  # fmt: skip
     return CudaProgram(text, (launch,), (), tuple(arrays), (), target), arrays
 

@@ -11,7 +11,7 @@ from septran.ir.atoms import Var
 from septran.ir.index import Index
 from septran.ir.views import View
 from septran.targets.cuda.context import Context, Storage
-from septran.targets.lower.indices import divisor
+from septran.targets.lower.indices import divisor, row_offset
 from septran.targets.lower.writer import Expr, both
 from septran.tile.nodes import Region
 
@@ -38,6 +38,8 @@ class Access:
         storage = self.storage
         if storage.layout.kind == "swizzle":
             offset = self._in_panels(entries)
+        elif storage.exists:
+            offset = row_offset(entries, storage.exists)
         else:
             offset = storage.layout.offset(entries, storage.shape)
         offset = offset + self.stage * storage.stage_elements + storage.offset

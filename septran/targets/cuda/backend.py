@@ -31,5 +31,6 @@ BACKEND = Backend(
     keys=frozenset({"persistent", "cluster", "raster", "overlap", "pingpong"}),
     exchange="SHARED",
     banked=True,
+    dynamic=True,
     looks={"cuda compiler": _compiler, "cuda disassembler": _disassembler, "nvidia gpu": _gpu},
 )

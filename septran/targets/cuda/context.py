@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from tvm import tirx
@@ -12,7 +13,7 @@ from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spell
 
 from septran.dtypes import itemsize
 from septran.emulator.launch import Argument, TensorMap
-from septran.ir.index import Index, IndexLike, Var
+from septran.ir.index import Index, IndexLike, Var, product
 from septran.targets.cuda.fragment.fragments import Fragment, Holding
 from septran.targets.cuda.fragment.mathematics import CudaArithmetic
 from septran.targets.cuda.state import KernelState
@@ -47,6 +48,15 @@ class Storage:
     """Elements from one stage to the next."""
     fragment: Fragment | None = None
     """How it is spread over threads, in REGISTER."""
+    exists: tuple[Index, ...] = ()
+    """Its extents where some are known only when the kernel is called, as `Buffer.exists`."""
+
+    @property
+    def elements(self) -> Index:
+        """The number of its elements, of a buffer in GLOBAL."""
+        if self.exists:
+            return reduce(product, self.exists, Index.of(1))
+        return Index.of(int(self.flat.shape[0]))
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,13 @@ def _nests(body: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
     """Yield what is launched: parallel loops one by one, sequential loops around them unrolled."""
     for node in body:
         if isinstance(node, For) and node.kind != "parallel":
+            if not node.extent.is_constant:
+                raise unsupported(
+                    node.origin,
+                    f"kernels are launched {node.extent} times, which is known only in a call",
+                    "make the loop part of a task that a BLOCK runs, or leave out of dynamic what "
+                    "it counts",
+                )
             for trip in range(node.extent.as_int()):
                 values = {node.variable: Index.of(trip)}
                 yield from _nests(tuple(substitute(n, values) for n in node.body))
@@ -178,12 +185,18 @@ class _Kernel:
             head.append(tirx.DeclBuffer(flat, data=pointer))
             context.arguments.append((Pointer(buffer.name, buffer.dtype, name), pointer))
             context.storages[buffer.name] = Storage(
-                buffer.name, buffer.memory, buffer.shape, buffer.dtype, buffer.layout, flat
-            )
+                buffer.name, buffer.memory, buffer.shape, buffer.dtype, buffer.layout, flat,
+                exists=buffer.exists,
+            )  # fmt: skip
         for scalar in self.program.scalars:
             variable = tirx.Var(self.writer.name(identifier(scalar.name)), scalar.dtype)
             context.scalars[scalar.name] = variable
             context.arguments.append((ScalarArgument(scalar.name, scalar.dtype), variable))
+        kind = self.writer.index_dtype
+        for told in self.program.sizes():
+            variable = tirx.Var(self.writer.name(identifier(told.name)), kind)
+            context.indices.sizes[told] = variable
+            context.arguments.append((ScalarArgument(told.name, kind), variable))
         return head
 
     def _decode(self) -> int:
@@ -194,12 +207,41 @@ class _Kernel:
         rest = context.indices.fresh(self.block, 0, total - 1)
         values: list[Index] = []
         # The innermost loop goes fastest: the blocks of a cluster have neighbouring numbers.
-        for size in reversed(sizes):
-            values.insert(0, rest % size)
-            rest = rest // size
+        for number, size in reversed(list(enumerate(sizes))):
+            if not number:  # all that is left
+                values.insert(0, rest % size)
+            elif _told(self.loops[number].extent):
+                above = math.prod(sizes[:number])
+                value, rest = self._divided(rest, self.loops[number].extent, size, above)
+                values.insert(0, value)
+            else:
+                values.insert(0, rest % size)
+                rest = rest // size
         for loop, value in zip(self.loops, values, strict=True):
             context.alias(loop.variable, context.variable(loop.variable.name, value))
         return total
+
+    def _divided(self, rest: Index, extent: Index, most: int, above: int) -> tuple[Index, Index]:
+        """The remainder and the quotient of a block's number by an extent that a call tells."""
+        context, writer = self.context, self.writer
+        number = context.lower(rest)
+        # An extent of 0 has no block, but one block there is.
+        by = writer.bind("extent", tirx.Max(context.lower(extent), writer.index(1)))
+        value = writer.bind("i", tirx.truncmod(number, by))
+        rest = writer.bind("rest", tirx.truncdiv(number, by))
+        fresh = context.indices.fresh
+        return fresh(value, 0, max(0, most - 1)), fresh(rest, 0, max(0, above - 1))
+
+    def _blocks(self) -> str:
+        """The number of blocks as arithmetic over what a call tells; empty where it is fixed."""
+        if not any(_told(loop.extent) for loop in self.loops):
+            return ""
+        bounds = self.context.indices.bounds
+        parts = [
+            str(loop.extent) if _told(loop.extent) else str(bounds(loop.extent)[1])
+            for loop in self.loops
+        ]
+        return "*".join(f"({part})" for part in parts)
 
     def _ranged(self) -> Iterator[For]:
         """The loops, each with the ranges of those around it known."""
@@ -259,7 +301,9 @@ class _Kernel:
         function = tirx.PrimFunc([v for _, v in context.arguments], body, attrs=attrs)
         arguments = tuple(a for a, _ in context.arguments)
         size = context.cluster.size
-        launch = KernelLaunch(self.name, grid, context.block, size, context.shared_bytes, arguments)
+        launch = KernelLaunch(
+            self.name, grid, context.block, size, context.shared_bytes, arguments, self._blocks()
+        )
         return LoweredNest(function, launch, tuple(context.remarks), tuple(context.holdings))
 
     def _beside(self) -> int | None:
@@ -274,6 +318,11 @@ class _Kernel:
         count = max(1, limits["shared"] // (self.context.shared_bytes + RESERVED))
         fits = count * self.context.block * MOST_REGISTERS <= limits["registers"]
         return count if fits else None
+
+
+def _told(extent: Index) -> bool:
+    """Whether an extent follows from those that a call tells."""
+    return not extent.variables() and any(True for _ in extent.sizes())
 
 
 def _extent(variable: Any, tag: str, extent: int, body: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import tvm
 
 from septran.dtypes import itemsize
-from septran.emulator.launch import CudaProgram, KernelLaunch
+from septran.emulator.launch import CudaProgram, KernelLaunch, ScalarArgument
 from septran.targets.base import TensorIR
 from septran.targets.cuda.fragment.fragments import Holding
 from septran.targets.cuda.kernels import lower_kernels
@@ -52,9 +52,21 @@ class KernelIR(TensorIR):
             self.launches,
             scratch,
             self.program.params,
-            tuple((s.name, s.dtype) for s in self.program.scalars),
+            (*((s.name, s.dtype) for s in self.program.scalars), *self._sizes),
             arch,
         )
+
+    @property
+    def _sizes(self) -> Iterator[tuple[str, str]]:
+        """The extents that calls tell, with the type in which kernels take them."""
+        assert self.program is not None
+        kinds = {
+            a.name: a.dtype
+            for launch in self.launches
+            for a in launch.arguments
+            if isinstance(a, ScalarArgument)
+        }
+        return ((size.name, kinds[size.name]) for size in self.program.sizes())
 
 
 def lower_to_kernels(program: TileProgram, notes: list[Marks] | None = None) -> KernelIR:

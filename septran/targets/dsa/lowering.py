@@ -300,9 +300,14 @@ class _Lowering:
             inner = nest[-1].body[0]
             if not (isinstance(inner, StepLoop) and _over_cores(inner.node)):
                 break
+            fixed = all(s.node.extent.is_constant for s in nest)
+            if not inner.node.extent.is_constant and not (fixed and _told(inner.node)):
+                break
             nest.append(inner)
-        # Only the outermost extent may depend on run-time indices: `_over_cores` stops at others.
-        total = step.node.extent * math.prod(s.node.extent.as_int() for s in nest[1:])
+        # What varies counts slowest, wherever it is: the iterations of a nest are in any order.
+        first = next((s for s in nest if not s.node.extent.is_constant), step)
+        rest = [s for s in nest if s is not first]
+        total = first.node.extent * math.prod(s.node.extent.as_int() for s in rest)
         core = _core_index(self.context, self.core)
         own = self.context.indices.fresh(core, 0, self.cores - 1)
         most = -(-self.context.indices.bounds(total)[1] // self.cores)
@@ -312,11 +317,11 @@ class _Lowering:
         with self.context.writer.loop("turn", mine) as variable:
             turn = self.context.indices.fresh(variable, 0, max(0, most - 1))
             flat = turn * self.cores + own
-            for inner in reversed(nest[1:]):
+            for inner in reversed(rest):
                 size = inner.node.extent.as_int()
                 self.context.alias(inner.node.variable, self.context.variable("i", flat % size))
                 flat = self.context.variable("i", flat // size)
-            self.context.alias(step.node.variable, self.context.variable("i", flat))
+            self.context.alias(first.node.variable, self.context.variable("i", flat))
             for inner in nest[1:]:
                 # The inner loops are none any more, but what is ordered in front of them stays.
                 self._order(inner)
@@ -324,4 +329,9 @@ class _Lowering:
 
 
 def _over_cores(loop: For) -> bool:
-    return loop.processor is not None and loop.kind == "parallel" and loop.extent.is_constant
+    return loop.processor is not None and loop.kind == "parallel"
+
+
+def _told(loop: For) -> bool:
+    """Whether an extent follows from those that a call tells, and from no index around."""
+    return not loop.extent.variables() and not any(True for _ in loop.extent.elements())

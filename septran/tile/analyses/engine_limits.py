@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from septran.dtypes import itemsize
 from septran.ir.bounds import alternatives, least
-from septran.ir.index import Index, Range, Var, axis
+from septran.ir.index import Index, Range, Var, axis, product
 from septran.machine.model import Engine
 from septran.tile.analyses.loops import affine
 from septran.tile.layouts import ROW
@@ -87,7 +87,7 @@ def unfilled(
     for at, start, view in zip(found.axes, found.starts, found.views, strict=True):
         if view is None:
             continue
-        whole, left = Index.of(far.shape[view]), Index.of(tensor.shape[at]) - start
+        whole, left = Index.of(far.shape[view]), tensor.extents[at] - start
         # The zeros are right where the tile is full, and where it ends with its tensor.
         for some in alternatives(far.valid[view]):
             ends = (least(some - end, known, tops) >= 0 for end in (whole, left))
@@ -124,6 +124,14 @@ def strides(buffer: Buffer) -> tuple[int, ...]:
     return tuple(reversed(widths))
 
 
+def distances(buffer: Buffer) -> tuple[Index, ...]:
+    """Return the same where a call may tell how long rows are."""
+    widths = [Index.of(itemsize(buffer.dtype))]
+    for extent in reversed(buffer.extents[1:]):
+        widths.append(product(widths[-1], extent))
+    return tuple(reversed(widths))
+
+
 def box(program: TileProgram, copy: Copy, engine: Engine) -> Box | str:
     """Return the copy as a box of the tensor in main memory, or the reason why it is none."""
     far, near = outer(program, copy)
@@ -131,7 +139,7 @@ def box(program: TileProgram, copy: Copy, engine: Engine) -> Box | str:
     rows = affine(far)
     if rows is None or tensor.layout != ROW:
         return f"{far} is not a box of {tensor.name}"
-    widths = strides(tensor)
+    widths = distances(tensor)
     found: list[tuple[int, Index, int | None]] = []
     for at in reversed(range(len(tensor.shape))):
         start, factors = rows[at]
@@ -143,9 +151,11 @@ def box(program: TileProgram, copy: Copy, engine: Engine) -> Box | str:
             continue
         # All strides but the contiguous one are part of the descriptor, which holds multiples of
         # 16 bytes only (CUDA driver API, cuTensorMapEncodeTiled, globalStrides).
-        if found and widths[at] % engine.alignment:
+        if found and widths[at] % engine.alignment != Index():
+            width = widths[at]
+            every = f"{width.constant:,}" if width.is_constant else str(width)
             return (
-                f"rows of {tensor.name} begin every {widths[at]:,} bytes, not a multiple of "
+                f"rows of {tensor.name} begin every {every} bytes, not a multiple of "
                 f"{engine.alignment}"
             )
         found.append((at, start, walked[0][0] if walked else None))
@@ -193,8 +203,8 @@ def _contiguous(far: Region, near: Region, tensor: Buffer) -> Index | None:
     if number is None:
         return None
     mine = axis(number)
-    steps = [width // itemsize(tensor.dtype) for width in strides(tensor)]
-    flat = sum((e * step for e, step in zip(far.index, steps, strict=True)), Index())
+    steps = [width // itemsize(tensor.dtype) for width in distances(tensor)]
+    flat = sum((product(e, step) for e, step in zip(far.index, steps, strict=True)), Index())
     if far.padded and any(mine in entry.variables() for entry in far.index[:-1]):
         return None
     start = flat.simplify({}) - mine

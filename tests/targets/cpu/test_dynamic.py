@@ -169,10 +169,9 @@ def test_a_wrong_request_says_what_to_write(dynamic, message):
     assert error.value.hint
 
 
-@pytest.mark.parametrize("machine", ["nvidia-h200", "nvidia-a100"])
-def test_other_targets_say_that_they_cannot(machine):
-    with pytest.raises(DynamicRequestError, match=f"{machine} has no extents that calls decide"):
-        septran.compile("gemm", machine, dynamic=["M"])
+def test_other_targets_say_that_they_cannot():
+    with pytest.raises(DynamicRequestError, match="amd-mi300x has no extents that calls decide"):
+        septran.compile("gemm", "amd-mi300x", dynamic=["M"])
 
 
 def test_a_dimension_that_decides_the_code_is_refused_at_its_line():

@@ -16,7 +16,7 @@ from septran.ir.index import Index, minimum
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.copy.copies import emit_statements
 from septran.targets.cuda.copy.stores import matrices, put, whole_matrices
-from septran.targets.cuda.copy.tma import STORE
+from septran.targets.cuda.copy.tma import STORE, told
 from septran.targets.cuda.fragment.fragments import GROUP, WARP, Fragment
 from septran.targets.cuda.shared import SharedTile, pointer
 from septran.targets.cuda.sync.named_barriers import first_of_stores
@@ -141,7 +141,7 @@ def plan(context: Context, node: Copy) -> Box | str:
         return found
     tensor = program.buffer(node.target.buffer)
     for number, view in enumerate(found.views):
-        if view is not None and not _clipped(node, found, number, tensor.shape):
+        if view is not None and not _clipped(node, found, number, tensor.extents):
             return "more of the tensor lies beyond what exists of the tile"
     return found
 
@@ -190,7 +190,7 @@ def _with(buffers: tuple[Buffer, ...], changed: Buffer) -> tuple[Buffer, ...]:
     return tuple(changed if b.name == changed.name else b for b in buffers)
 
 
-def _clipped(node: Copy, found: Box, number: int, shape: tuple[int, ...]) -> bool:
+def _clipped(node: Copy, found: Box, number: int, shape: tuple[Index, ...]) -> bool:
     """Whether the tile ends only where the tensor does."""
     view = found.views[number]
     assert view is not None
@@ -292,6 +292,7 @@ class _Epilogue:
         wanted = TensorMap(
             tensor.name, tensor.dtype, tuple(tensor.shape[a] for a in axes),
             tuple(widths[a] for a in axes[1:]), tuple(shape), SPAN, f"{tensor.name}_map",
+            told=told(tensor, axes),
         )  # fmt: skip
         variable = context.tensor_map(wanted)
         with context.writer.when(self.first):

@@ -183,8 +183,9 @@ class _Units(ABC):
     def end(self, unit: int) -> tuple[Any, Expr]:
         """The address behind the tensor, and what its bytes leave over in units of so many."""
         # The tensor's end, not the region's: up to there words may be read whole.
-        size = int(self.source.storage.flat.shape[0])
-        return self.at(self.context.writer.index(size)), T.int32(size * self.width % unit)
+        size = self.source.storage.elements
+        rest = self.context.lower(size * self.width % unit)
+        return self.at(self.context.lower(size)), T.Cast("int32", rest)
 
     def existing(
         self, at: tuple[Index, ...], along: int, inside: Expr | None
@@ -245,7 +246,7 @@ class _Rows(_Units):
         ends = [indices.below(at, valid) for at, valid in zip(last, region.valid, strict=True)]
         # `septran_fetch_whole` reads the aligned vector behind the last element's, too.
         spare = self.source.flat(last) + CHUNK // self.width
-        ends.append(indices.below(spare, int(self.source.storage.flat.shape[0])))
+        ends.append(indices.below(spare, self.source.storage.elements))
         return both(*ends), _Whole(**vars(self))
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
@@ -18,7 +18,7 @@ from septran.targets.cuda.sync.channels import leader, ring
 from septran.targets.cuda.text.ptx import ptx
 from septran.targets.cuda.unsupported import unsupported
 from septran.targets.lower.indices import divisor
-from septran.tile.analyses.engine_limits import LONGEST, Box, box, outer, strides
+from septran.tile.analyses.engine_limits import LONGEST, Box, box, distances, outer, strides
 from septran.tile.nodes import Buffer, Copy, Region
 
 LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
@@ -78,13 +78,19 @@ def plan(context: Context, copy: Copy) -> TmaLayout:
         tuple(size for size, _ in pieces),
         swizzle,
         f"{tensor.name}_map",
+        told=told(tensor, axes),
     )
     if len(axes) == 1:  # a map has at least rows
         row = tensor.shape[axes[0]] * itemsize(tensor.dtype)
         # The driver wants a multiple of 16, though of a single row no stride is ever used.
         wide = -(-row // 16) * 16
         shape = ((*wanted.extents, 1), (wide,), (*wanted.box, 1))
-        wanted = TensorMap(wanted.buffer, wanted.dtype, *shape, swizzle, wanted.name)
+        long = tensor.extents[axes[0]]
+        row_told = (("strides", 0, str(long * itemsize(tensor.dtype))),) if wanted.told else ()
+        wanted = replace(
+            wanted, extents=shape[0], strides=shape[1], box=shape[2],
+            told=(*wanted.told, *row_told),
+        )  # fmt: skip
         order, pieces = [*order, -1], [*pieces, (1, 1)]
     starts = tuple(found.starts[n] if n >= 0 else Index() for n in order)
     boxes = tuple(_boxes(copy, tile, near, pieces))
@@ -96,6 +102,14 @@ def plan(context: Context, copy: Copy) -> TmaLayout:
     second = tuple(elements if n == dealt else 0 for n in range(len(pieces)))
     share = Share(copy.receivers, dealt, elements, dict(boxes)[second])
     return TmaLayout(wanted, starts, tuple(b for b in boxes if b[0][dealt] < elements), share)
+
+
+def told(tensor: Buffer, axes: Sequence[int]) -> tuple[tuple[str, int, str], ...]:
+    """The extents and strides of a map over some axes of a tensor that calls tell."""
+    widths = distances(tensor)
+    found = [("extents", n, tensor.extents[a]) for n, a in enumerate(axes)]
+    found += [("strides", n, widths[a]) for n, a in enumerate(axes[1:])]
+    return tuple((which, n, str(e)) for which, n, e in found if not e.is_constant)
 
 
 def _deal(pieces: list[tuple[int, int]], parts: int, tile: Buffer, swizzle: int) -> int | None:

@@ -10,6 +10,7 @@ from septran.emulator.settings import MODES, EmulatorSettings, current, emulatio
 from septran.errors import TargetError
 from septran.machine.model import Machine
 from septran.targets.base import Source
+from septran.targets.call_sizes import CallSize, call_sizes
 from septran.targets.cuda.run.emulated_profile import EmulatedProfile
 from septran.targets.cuda.run.facts import kernel_facts
 from septran.targets.cuda.run.launcher import TensorSpec, parameter_specs
@@ -36,6 +37,8 @@ class EmulatedExecutable:
     program: CudaProgram
     tensors: tuple[TensorSpec, ...]
     machine: Machine
+    sizes: tuple[CallSize, ...] = ()
+    """The extents that calls tell."""
     profiles: list[EmulatedProfile] = field(default_factory=list, repr=False, compare=False)
     """What the latest call did; empty before the first."""
 
@@ -57,11 +60,12 @@ class EmulatedExecutable:
             tensor.name: as_bytes(x)
             for tensor, x in zip(self.tensors, arguments[:count], strict=True)
         }
+        told = {size.name: size.of(arguments) for size in self.sizes}
         names = (name for name, _ in self.program.scalars)
-        scalars = dict(zip(names, arguments[count:], strict=True))
+        scalars = dict(zip(names, (*arguments[count:], *told.values()), strict=True))
         run = emulate(
-            self.program, memory, scalars, mode=how.mode, seed=how.seed, machine=self.machine,
-            trace=how.trace,
+            self.program.at(told), memory, scalars, mode=how.mode, seed=how.seed,
+            machine=self.machine, trace=how.trace,
         )  # fmt: skip
         self.profiles[:] = [EmulatedProfile(self.name, self.machine.name, how.mode, run)]
         return self.profiles[0]
@@ -83,4 +87,5 @@ class EmulatedExecutable:
 
 def build_emulated(program: CudaProgram, tile: TileProgram) -> EmulatedExecutable:
     """Return what runs `program` on the CPU."""
-    return EmulatedExecutable(tile.name, program, parameter_specs(tile), tile.machine)
+    specs, sizes = parameter_specs(tile), call_sizes(tile)
+    return EmulatedExecutable(tile.name, program, specs, tile.machine, sizes)

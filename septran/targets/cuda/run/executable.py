@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import functools
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,13 @@ from septran.errors import TargetError
 from septran.machine.as_json import from_json, to_json
 from septran.machine.model import Machine
 from septran.targets.base import Source
+from septran.targets.call_sizes import CallSize, call_sizes
 from septran.targets.cuda.run import toolchain
 from septran.targets.cuda.run.compile import Compiled, compile_text, disassemble
 from septran.targets.cuda.run.facts import count_sass, kernel_facts
 from septran.targets.cuda.run.launcher import (
     LIBRARY,
+    LauncherError,
     TensorSpec,
     compile_launcher,
     make_function,
@@ -46,6 +49,8 @@ class SharedMemoryError(TargetError):
     code = "SEP576"
 
 
+MOST_LAUNCHERS = 256
+"""The extents of calls for which a launcher is kept."""
 CUBIN, PTX, FACTS = "kernel.cubin", "kernel.ptx", "kernel.json"
 
 
@@ -64,6 +69,12 @@ class CudaExecutable:
     """None where no compiler for CUDA was found: there is text, but nothing to launch."""
     library: Path | None = None
     """A launcher that was compiled before; None to compile one at the first call."""
+    sizes: tuple[CallSize, ...] = ()
+    """The extents that calls tell, which kernels take behind the scalars."""
+    launchers: dict[tuple[int, ...], Any] = field(default_factory=dict, repr=False, compare=False)
+    """The compiled launchers of the calls so far, by these extents."""
+    key: int = field(default_factory=itertools.count(1).__next__, repr=False, compare=False)
+    """What these launchers share the loaded kernels by."""
 
     def __call__(self, *arguments: Any) -> None:
         """Launch on torch's current stream; tensors in order, then the scalars."""
@@ -78,11 +89,29 @@ class CudaExecutable:
                 f"{self.name} was built where there was no compiler for CUDA",
                 hint="compile it again",
             )
+        if self.sizes:
+            return self._launch_told
         return make_function(self.table(), self.compiled.cubin, self.library)
 
-    def table(self) -> Any:
-        """Launch description passed to the C launcher."""
-        return table(self.name, self.program, self.tensors)
+    def _launch_told(self, *arguments: Any) -> None:
+        """Launch for the extents that the tensors have, with a table of their own."""
+        lengths = tuple(size.of(arguments) for size in self.sizes)
+        if lengths not in self.launchers:
+            assert self.compiled is not None
+            given = self.table(lengths), self.compiled.cubin, self.library
+            made = make_function(*given, self.key)
+            if len(self.launchers) >= MOST_LAUNCHERS:
+                self.launchers.pop(next(iter(self.launchers)))
+            self.launchers[lengths] = made
+        self.launchers[lengths](*arguments, *lengths)
+
+    def table(self, lengths: Sequence[int] = ()) -> Any:
+        """Launch description passed to the C launcher, for the extents that a call tells."""
+        sizes = dict(zip((size.name for size in self.sizes), lengths, strict=bool(lengths)))
+        if not sizes:
+            return table(self.name, self.program, self.tensors)
+        tensors = [tensor.at(sizes) for tensor in self.tensors]
+        return table(self.name, self.program.at(sizes), tensors)
 
     @cached_property
     def source(self) -> Source:
@@ -107,6 +136,7 @@ class CudaExecutable:
         facts: dict[str, Any] = {
             "name": self.name, "program": program_to(self.program),
             "tensors": [asdict(tensor) for tensor in self.tensors],
+            "sizes": [size.facts for size in self.sizes],
             "outputs": self.outputs, "machine": to_json(self.machine), "compiled": None,
         }  # fmt: skip
         if self.compiled is not None:
@@ -127,6 +157,12 @@ class CudaExecutable:
         """
         from septran.targets.cuda.run.export import export
 
+        if self.sizes:
+            names = " and ".join(size.name for size in self.sizes)
+            raise LauncherError(
+                f"{self.name} is for any {names}, and an exported launcher for one call's extents",
+                hint="leave out dynamic, and export a kernel for each length",
+            )
         return export(self, folder, roles)
 
 
@@ -137,7 +173,9 @@ def build(program: CudaProgram, tile: TileProgram) -> CudaExecutable:
     if toolchain.available() is not None:
         compiled = compile_text(program.source, program.arch, tile.name)
     specs = parameter_specs(tile)
-    return CudaExecutable(tile.name, program, specs, tile.outputs, tile.machine, compiled)
+    return CudaExecutable(
+        tile.name, program, specs, tile.outputs, tile.machine, compiled, sizes=call_sizes(tile)
+    )
 
 
 def check_shared(program: CudaProgram, tile: TileProgram) -> None:
@@ -160,11 +198,15 @@ def load(folder: Path) -> CudaExecutable:
     if facts["compiled"] is not None:
         ptx = (folder / PTX).read_text(encoding="utf-8")
         compiled = Compiled(cubin=(folder / CUBIN).read_bytes(), ptx=ptx, **facts["compiled"])
-    tensors = (TensorSpec(t["name"], t["dtype"], tuple(t["shape"])) for t in facts["tensors"])
+    tensors = (
+        TensorSpec(t["name"], t["dtype"], tuple(t["shape"]), tuple(t.get("told", ())))
+        for t in facts["tensors"]
+    )
     library = folder / LIBRARY
     return CudaExecutable(
         facts["name"], program_from(facts["program"]), tuple(tensors), tuple(facts["outputs"]),
         from_json(facts["machine"]), compiled, library if library.exists() else None,
+        tuple(CallSize(*size) for size in facts.get("sizes", ())),
     )  # fmt: skip
 
 
@@ -221,4 +263,6 @@ def _argument(data: Mapping[str, Any]) -> Argument:
     fields: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "kind"
     }
+    if "told" in fields:
+        fields["told"] = tuple((which, place, text) for which, place, text in fields["told"])
     return _KINDS[data["kind"]](**fields)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from septran.emulator.launch import CudaProgram
+from septran.targets.call_sizes import call_sizes
 from septran.targets.cuda.run.compile import compile_text
 from septran.targets.cuda.run.emulated import EmulatedExecutable
 from septran.targets.cuda.run.executable import CudaExecutable
@@ -79,7 +80,10 @@ def record(
     """
     made = marked_program(tile)
     code = compile_text(made.program.source, made.program.arch, tile.name)
-    run = CudaExecutable(tile.name, made.program, made.specs, tile.outputs, tile.machine, code)
+    run = CudaExecutable(
+        tile.name, made.program, made.specs, tile.outputs, tile.machine, code,
+        sizes=call_sizes(tile),
+    )  # fmt: skip
     room = None
     for _ in range(2):
         room = zeros(made.words)
@@ -92,7 +96,8 @@ def record_emulated(tile: TileProgram, arguments: Sequence[Any]) -> tuple[Warpgr
     """The same in the emulator, whose clock counts steps; arrays are NumPy's."""
     made = marked_program(tile)
     room = np.zeros(made.words, np.int64)
-    run = EmulatedExecutable(tile.name, made.program, made.specs, tile.machine)
+    sizes = call_sizes(tile)
+    run = EmulatedExecutable(tile.name, made.program, made.specs, tile.machine, sizes)
     run(*_with(room, tile, arguments))
     return read(made, room)
 

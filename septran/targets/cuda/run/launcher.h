@@ -100,7 +100,10 @@ typedef struct {
   int next;
 } MapCache;
 
-typedef struct {
+typedef struct Kernel {
+  struct Kernel* like; /* whose functions it launches, with a table of its own; NULL: its own */
+  struct Kernel* next; /* of those that others may be like */
+  int64_t key;         /* of these; 0 for all others */
   void* modules[MAX_DEVICES];
   void* functions[MAX_DEVICES][MAX_LAUNCHES];
   void* contexts[MAX_DEVICES];
@@ -341,6 +344,12 @@ static int enter(Kernel* kernel, int device, int* pushed) {
 }
 
 static int loaded(Kernel* kernel, int device) {
+  if (kernel->like) {
+    int failure = loaded(kernel->like, device);
+    memcpy(kernel->functions[device], kernel->like->functions[device],
+           sizeof kernel->functions[device]);
+    return failure;
+  }
   int last = kernel->program.launch_count - 1, status = 0;
   void** seen = &kernel->functions[device][last];
   if (__atomic_load_n(seen, __ATOMIC_ACQUIRE)) return 0;
@@ -372,6 +381,7 @@ static int septran_call(void* self, const TVMFFIAny* args, int32_t count, TVMFFI
 
 static void septran_delete(void* self) {
   Kernel* kernel = (Kernel*)self;
+  if (kernel->key) return;
   /* Modules stay: a launch may still be running, and the driver may be gone at exit. */
   free(kernel->caches);
   free((void*)kernel->code);

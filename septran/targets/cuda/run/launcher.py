@@ -11,7 +11,7 @@ import functools
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from septran.emulator.launch import (
     Pointer,
     ScalarArgument,
     TensorMap,
+    evaluated,
 )
 from septran.errors import TargetError
 from septran.temporary import TemporaryFolder
@@ -77,12 +78,20 @@ class TensorSpec:
     name: str
     dtype: str
     shape: tuple[int, ...]
+    told: tuple[str, ...] = ()
+    """Its extents as arithmetic over those that a call tells; empty where it has no such."""
+
+    def at(self, sizes: Mapping[str, int]) -> TensorSpec:
+        """The tensor of a call that tells these extents."""
+        if not self.told:
+            return self
+        return TensorSpec(self.name, self.dtype, tuple(evaluated(t, sizes) for t in self.told))
 
 
 def parameter_specs(program: TileProgram) -> tuple[TensorSpec, ...]:
     """The tensors of a call, in the order of the program's parameters."""
     buffers = map(program.buffer, program.params)
-    return tuple(TensorSpec(b.name, b.dtype, b.shape) for b in buffers)
+    return tuple(TensorSpec(b.name, b.dtype, b.shape, tuple(map(str, b.exists))) for b in buffers)
 
 
 class CTensor(ctypes.Structure):
@@ -213,12 +222,17 @@ def _argument(argument: Argument, buffers: Sequence[str], scalars: Sequence[str]
             return CArgument(2, scalars.index(argument.name))
 
 
-def make_function(table: LauncherProgram, cubin: bytes, library: Path | None = None) -> Any:
-    """A `tvm_ffi.Function` that launches; the driver is opened when it is first called."""
+def make_function(
+    table: LauncherProgram, cubin: bytes, library: Path | None = None, key: int = 0
+) -> Any:
+    """A `tvm_ffi.Function` that launches; the driver is opened when it is first called.
+
+    Functions of one key, other than 0, are of the same code, and share what the driver loads.
+    """
     module = _module(library or compile_launcher())
     size = ctypes.sizeof(table)
     code = ctypes.create_string_buffer(cubin, len(cubin))
-    return module.create(ctypes.addressof(table), size, ctypes.addressof(code), len(cubin))
+    return module.create(ctypes.addressof(table), size, ctypes.addressof(code), len(cubin), key)
 
 
 @functools.cache
