@@ -25,6 +25,8 @@ class Layout:
     panels     (axis, w)    axis cut into panels of w; within a panel w is contiguous
     panels     (axis, w, g) the same with groups of g along the last other axis: of each of w
                             g elements side by side, the last group filled up
+    panels     (a, w, g, r) likewise, with groups that begin anew after every r elements: the
+                            last group of each of these runs is filled up
     panels     (axis,)      of what size the instruction says that reads them: `infer_layouts`
     fractal    (r, c)       last two axes cut into r x c blocks, blocks row by row
     swizzle    (bytes,)     last axis cut into panels of `bytes` (32, 64 or 128), each with
@@ -72,6 +74,11 @@ class Layout:
     def group(self) -> int:
         """The number of elements of a row that panels hold side by side; 1 without groups."""
         return self.parameters[2] if self.kind == "panels" and len(self.parameters) > 2 else 1
+
+    @property
+    def run(self) -> int:
+        """The number of elements after which groups begin anew; 0 where they never do."""
+        return self.parameters[3] if self.kind == "panels" and len(self.parameters) > 3 else 0
 
     @property
     def least_rank(self) -> int:
@@ -141,6 +148,14 @@ class Layout:
                 coordinates = [at[axis] // width, *(at[n] for n in outer), at[deep] // group]
                 coordinates += [at[axis] % width, at[deep] % group]
                 return coordinates, [*sizes, -(-shape[deep] // group), width, group]
+            case "panels", (axis, width, group, run):
+                *outer, deep = (n for n in range(len(at)) if n != axis)
+                sizes = [-(-shape[axis] // width), *(shape[n] for n in outer)]
+                within = at[deep] % run
+                coordinates = [at[axis] // width, *(at[n] for n in outer), at[deep] // run]
+                coordinates += [within // group, at[axis] % width, within % group]
+                sizes += [-(-shape[deep] // run), -(-run // group)]
+                return coordinates, [*sizes, width, group]
             case "fractal", (rows, columns):
                 i, j = at[-2], at[-1]
                 blocks = [-(-shape[-2] // rows), -(-shape[-1] // columns)]
@@ -152,7 +167,7 @@ class Layout:
 
 
 _PARAMETERS = {
-    "row": (0,), "column": (0,), "padded": (1,), "swizzle": (1,), "panels": (1, 2, 3),
+    "row": (0,), "column": (0,), "padded": (1,), "swizzle": (1,), "panels": (1, 2, 3, 4),
     "fractal": (2,),
 }  # fmt: skip
 """The number of arguments that each kind takes."""

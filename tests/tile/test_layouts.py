@@ -35,6 +35,16 @@ def test_the_widest_swizzle_that_rows_fill(row_bytes, width):
     assert widest_swizzle(row_bytes) == Layout("swizzle", (width,))
 
 
+def test_groups_begin_anew_after_every_run():
+    layout, shape = Layout.parse("panels(1, 16, 2, 7)"), (14, 20)
+    places = [layout.offset((k, 3), shape).as_int() for k in range(14)]
+    group = 16 * 2
+    assert [at // group for at in places] == [0, 0, 1, 1, 2, 2, 3, 4, 4, 5, 5, 6, 6, 7]
+    assert [at % group - 6 for at in places] == [0, 1, 0, 1, 0, 1, 0] * 2
+    assert layout.elements(shape) == 2 * 8 * group
+    assert (layout.group, layout.run) == (2, 7)
+
+
 def test_unknown_layouts_are_refused():
     with pytest.raises(ValueError, match="unknown layout 'diagonal'; there are row"):
         Layout.parse("diagonal")

@@ -136,11 +136,65 @@ def test_groups_of_channels_are_read_through_windows(vnni, channels):
     np.testing.assert_array_equal(np.asarray(kernel(x, f)), exact)
 
 
-def test_channels_that_are_no_whole_groups_are_not_gathered():
-    shapes = {"B": 1, "H": 6, "W": 5, "C": 3, "R": 3, "S": 3, "O": 20}
-    for dtype in ("int8", "bfloat16"):
-        stages = septran.produce_stages("conv2d_nhwc", "cpu-x86", shapes=shapes, dtypes=dtype)
-        assert "microkernel" in str(stages.tile_program)
+RUNS = [
+    ("conv2d_nhwc", "int8", {"C": 3, "R": 3, "S": 3}, {"padding": 1, "stride": 2}),
+    ("conv2d", "bfloat16", {"C": 3, "R": 3, "S": 3}, {"padding": 1}),
+    ("conv2d_nhwc", "bfloat16", {"C": 1, "R": 2, "S": 3}, {"dilation": 2}),
+    ("conv2d", "uint8", {"C": 5, "R": 2, "S": 2}, {"dilation": 2, "padding": 1}),
+    ("conv2d_nhwc", "bfloat16", {"C": 3, "R": 7, "S": 7}, {"stride": 2, "padding": 3}),
+    ("conv2d", "int8", {"C": 3, "R": 5, "S": 5}, {"padding": 2}),
+]
+"""Convolutions whose channels are no whole groups of an instruction."""
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype", "sizes", "static"),
+    [RUNS[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in RUNS[1:])],
+    ids=str,
+)
+def test_runs_that_are_no_whole_groups_are_right_between_guard_pages(
+    operator, dtype, sizes, static, monkeypatch
+):
+    monkeypatch.setenv(NATIVE_IS, "split")
+    shapes = {"B": 1, "H": 11, "W": 9, "O": 20} | sizes
+    dtypes = {"X": dtype, "F": dtype, "Y": "int32" if "int" in dtype else dtype}
+    kernel = septran.compile(operator, "cpu-x86", shapes=shapes, static=static, dtypes=dtypes)
+    assert any(b.layout.run for b in kernel.stages.tile_program.buffers)
+    assert "septran_vp" in (text := kernel.stages.tensor_ir.text) or "septran_vd" in text
+    kernel.check(guard=True).raise_if_wrong()
+
+
+def test_what_a_window_does_not_see_is_not_multiplied_by_zeros_that_fill_up_a_group(bf16):
+    """Infinity times such a zero is no number."""
+    del bf16
+    shapes = {"B": 1, "H": 4, "W": 8, "C": 3, "R": 3, "S": 3, "O": 4}
+    kernel = septran.compile("conv2d_nhwc", "cpu-x86", shapes=shapes, dtypes="bfloat16")
+    x, f = np.ones((1, 4, 8, 3), ml_dtypes.bfloat16), np.ones((3, 3, 3, 4), ml_dtypes.bfloat16)
+    x[0, :, 5] = np.inf
+    found = np.asarray(kernel(x, f)).astype(np.float32)
+    np.testing.assert_array_equal(found[0, :, :3], 27)
+    np.testing.assert_array_equal(found[0, :, 3:], np.inf)
+
+
+@pytest.mark.slow
+def test_groups_that_no_order_makes_whole_are_summed_in_single_elements_of_the_image(monkeypatch):
+    """A layout of runs that a mapping asks for, while the image lies otherwise: right, if slow."""
+    monkeypatch.setenv(NATIVE_IS, "split")
+    text = """
+        extends: cpu-x86
+        rules:
+          - match: {primitive: gemm}
+            binding: {gemm: avx512_bf16}
+          - match: {products: 1, order: [sum]}
+            mems: {product.left: NONE, product.right: L2, product.result: NONE}
+            layouts: {product.right: "panels(1, 16, 2, 7)"}
+    """
+    shapes = {"M": 9, "N": 20, "K": 21}
+    flags = {"trans_a": True}
+    kernel = septran.compile("gemm", text, shapes=shapes, dtypes="bfloat16", static=flags)
+    assert any(b.layout.run == 7 for b in kernel.stages.tile_program.buffers)
+    assert "septran_vdpbf16ps" in kernel.stages.tensor_ir.text
+    kernel.check(guard=True).raise_if_wrong()
 
 
 @pytest.mark.both_widths

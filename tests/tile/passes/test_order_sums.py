@@ -10,13 +10,14 @@ from septran.tile.nodes import Compute, Copy, nodes
 SIZES = {"B": 1, "C": 8, "H": 6, "W": 7, "O": 32, "R": 3, "S": 2}
 
 
-def program(dtype, instruction="avx512_bf16", **sizes):
+def program(dtype, instruction="avx512_bf16", static=None, **sizes):
     mapping = f"""
         extends: cpu-x86
         rules:
           - {{match: {{primitive: gemm}}, binding: {{gemm: [{instruction}, fma_microkernel]}}}}
     """
-    options = {"shapes": SIZES | sizes, "static": {"padding": 1}, "dtypes": dtype}
+    flags = {"padding": 1} | (static or {})
+    options = {"shapes": SIZES | sizes, "static": flags, "dtypes": dtype}
     return septran.produce_stages("conv2d", mapping, **options).tile_program
 
 
@@ -52,9 +53,41 @@ def test_single_elements_are_summed_in_the_logics_own_order():
     assert not [r for r in made.remarks if r.passed == "order_sums"]
 
 
-def test_channels_that_are_no_whole_groups_stay_in_the_logics_order():
+def panel(made):
+    """How the filter is packed."""
+    return str(next(b.layout for b in made.buffers if b.layout.group > 1))
+
+
+def test_channels_that_are_no_whole_groups_are_packed_run_by_run():
+    """Two columns of seven channels lie side by side, so nothing has to be filled up for pairs."""
     made = program("bfloat16", C=7)
-    assert packing(made) == ["$1//2//3", "$1//2%3", "$1%2"]
+    assert packing(made) == ["$1%7", "$1//14", "$1//7%2"]
+    assert panel(made) == "panels(0, 16, 2, 14)"
+    assert "of each 14 steps the last one filled up" in str(made.remarks)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "static", "layout"),
+    [
+        ({"C": 3}, {}, "panels(0, 16, 2, 6)"),
+        ({"C": 3, "S": 3}, {}, "panels(0, 16, 2, 9)"),
+        ({"C": 3, "S": 3}, {"dilation": 2}, "panels(0, 16, 2, 3)"),  # columns lie apart
+        ({"C": 3, "R": 1}, {}, "panels(0, 16, 2)"),  # one run of all
+        ({"C": 4, "S": 3}, {}, "panels(0, 16, 2)"),
+    ],
+    ids=str,
+)
+def test_a_run_is_what_lies_side_by_side_in_the_image(sizes, static, layout):
+    assert panel(program("bfloat16", static=static, **sizes)) == layout
+
+
+def test_as_many_outputs_as_steps_of_the_sum_are_not_taken_for_them():
+    made = program("bfloat16", R=2, O=32)  # 8 channels of 2 x 2, which are 32, too
+    assert packing(made) == ["$1%8", "$1//16", "$1//8%2"]
+    source = next(
+        n.source for n in nodes(made.body) if isinstance(n, Copy) and n.source.buffer == "F"
+    )
+    assert str(source.index[0]).endswith("$0")
 
 
 @pytest.mark.parametrize("native", ["split", pytest.param("avx2", marks=pytest.mark.slow)])

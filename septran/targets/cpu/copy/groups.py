@@ -76,8 +76,11 @@ class _Move:
     source: Access
 
     def __post_init__(self) -> None:
-        self.across, self.width, self.size = self.target.storage.layout.parameters
+        layout = self.target.storage.layout
+        self.across, self.width, self.size = layout.parameters[:3]
         self.deep = 1 - self.across
+        self.run = layout.run
+        """Elements after which groups begin anew; 0 where they never do."""
 
     @property
     def plain(self) -> bool:
@@ -87,6 +90,7 @@ class _Move:
         kinds = self.target.storage.held, self.source.storage.held
         same = kinds[0] == kinds[1] or (kinds[0] == "int16" and kinds[1] in ("int8", "uint8"))
         fits = target.shape == self.target.storage.shape and target.rank == 2
+        fits &= not self.run or self.context.divides(self.run, source.valid[self.deep])
         word = self.size * itemsize(self.target.storage.held) == 4
         return (
             whole and same and fits and word and not any(self.source.leaving) and not source.padded
@@ -111,19 +115,19 @@ class _Move:
         with context.loop("chunk", chunks, self._spread) as chunk:
             some = context.variable("some", minimum(LINES, whole - chunk * LINES))
 
-            def group(number: Index, rest: Index | None = None) -> None:
+            def group(start: Index, rest: Index | None = None) -> None:
                 with context.loop("line", some) as line:
                     first = (chunk * LINES + line) * step
                     if self._waits:
-                        self._ask_ahead(first, number)
+                        self._ask_ahead(first, start)
                     for n in range(beside):
-                        self._interleaved(first + n * self.width, None, number, rest)
+                        self._interleaved(first + n * self.width, None, start, rest)
 
             self._groups(group, group)
 
         def last(first: Index, count: Index | None) -> None:
-            def group(number: Index, rest: Index | None = None) -> None:
-                self._interleaved(first, count, number, rest)
+            def group(start: Index, rest: Index | None = None) -> None:
+                self._interleaved(first, count, start, rest)
 
             self._groups(group, group)
 
@@ -142,10 +146,10 @@ class _Move:
         little = math.prod(target.shape) * width <= self.context.nearest_bytes()
         return little and math.prod(source.shape) * width > self.context.cache_bytes(core)
 
-    def _ask_ahead(self, first: Index, group: Index) -> None:
+    def _ask_ahead(self, first: Index, start: Index) -> None:
         """Ask for the lines of the rows of a later group, also where that is in the next block."""
         for n in range(self.size):
-            spot = self._spot(first, (group + AHEAD) * self.size + n)
+            spot = self._spot(first, start + AHEAD * self.size + n)
             at = self.context.lower(self.source.at(spot))
             simd.prefetch(self.context.writer, self.source.storage.flat, at, level=3)
 
@@ -166,25 +170,29 @@ class _Move:
         return (k, first) if self.across else (first, k)
 
     def _groups(self, body: Callable[[Index], None], last: Callable[[Index, Index], None]) -> None:
-        """Run `body` on whole groups, `last` on what is left."""
+        """Run `body` at the first element of each whole group, `last` on what is left of a run."""
         context, length = self.context, self.source.region.valid[self.deep]
-        whole = context.variable("groups", length // self.size)
-        with context.loop("group", whole) as group:
-            body(group)
-        if not context.divides(self.size, length):
-            rest = context.variable("rest", length - whole * self.size)
-            with context.when_any(rest):
-                last(whole, rest)
+        runs = length // self.run if self.run else Index.of(1)
+        each = Index.of(self.run) if self.run else length
+        whole = context.variable("groups", each // self.size)
+        with context.loop("run", runs) as run:
+            start = run * self.run
+            with context.loop("group", whole) as group:
+                body(start + group * self.size)
+            if not context.divides(self.size, each):
+                rest = context.variable("rest", each - whole * self.size)
+                with context.when_any(rest):
+                    last(start + whole * self.size, rest)
 
     def _interleaved(
-        self, first: Index, columns: Index | None, group: Index, rest: Index | None
+        self, first: Index, columns: Index | None, start: Index, rest: Index | None
     ) -> None:
         """A group of a panel, by its first column, from rows that lie along it."""
-        rows = [self._row(first, group * self.size + n, columns, n, rest) for n in range(self.size)]
+        rows = [self._row(first, start + n, columns, n, rest) for n in range(self.size)]
         # Column after column, each with the elements of its group side by side.
         kinds = [n * self.width + lane for lane in range(self.width) for n in range(self.size)]
         mixed = tirx.Shuffle(rows, [tirx.const(n, "int32") for n in kinds])
-        self._store(first, group, mixed)
+        self._store(first, start, mixed)
 
     def _row(
         self, first: Index, k: Index, columns: Index | None, n: int, rest: Index | None
@@ -212,16 +220,16 @@ class _Move:
         """Elements of the source as the target holds them."""
         return cast(value, self.target.storage.held)
 
-    def _store(self, first: Index, group: Index, value: Expr) -> None:
+    def _store(self, first: Index, start: Index, value: Expr) -> None:
         """Write a group of all columns of a panel."""
         flat = self.target.storage.flat
-        at = self.context.lower(self.target.at(self._spot(first, group * self.size)))
+        at = self.context.lower(self.target.at(self._spot(first, start)))
         simd.store(self.context.writer, flat, at, value, self.width * self.size)
 
     def transposed_panel(self, first: Index, columns: Index | None) -> None:
         """A panel from rows that lie along its groups: blocks of words are transposed."""
         context, words = self.context, self.context.unit.lanes(WORD)
-        if columns is not None or self.width % words:
+        if columns is not None or self.width % words or self.run:
             self.gathered_panel(first, columns)
             return
         # Transposed as words: a whole group of each row moves as one number.
@@ -271,7 +279,8 @@ class _Move:
         """A panel of rows whose groups have their elements apart: see `strided`."""
         context, words, apart = self.context, self.context.unit.lanes(WORD), self.strided
         length = self.source.region.valid[self.deep]
-        if columns is not None or self.width % words or apart is None or not length.is_constant:
+        simple = columns is None and not self.run and length.is_constant
+        if not simple or self.width % words or apart is None:
             self.gathered_panel(first, columns)
             return
         near = length.constant // apart
@@ -314,18 +323,23 @@ class _Move:
         """The groups of a panel from number `done` on, element by element."""
         context, length = self.context, self.source.region.valid[self.deep]
         flat, held = self.target.storage.flat, self.target.storage.held
-        rest = context.variable("left", length - done * self.size)
-        with context.loop("column", self.width if columns is None else columns) as column:
-            with context.loop("k", rest) as k:
-                spot = self._spot(first + column, done * self.size + k)
+        each = (
+            Index.of(self.run) if self.run else context.variable("left", length - done * self.size)
+        )
+        runs = length // self.run if self.run else Index.of(1)
+        column = context.loop("column", self.width if columns is None else columns)
+        with column as n, context.loop("run", runs) as run:
+            start = run * self.run + done * self.size
+            with context.loop("k", each) as k:
+                spot = self._spot(first + n, start + k)
                 at = context.lower(self.source.at(spot))
                 value = self._held(simd.load(self.source.storage.flat, at, 1))
                 simd.store(context.writer, flat, context.lower(self.target.at(spot)), value, 1)
-            if not context.divides(self.size, length):
+            if not context.divides(self.size, each):
                 # The instruction multiplies whole groups, so that what follows the last element
                 # must be zeros.
-                room = ceil_div(length, self.size) * self.size - length
-                with context.loop("k", room) as k:
-                    spot = self._spot(first + column, length + k)
-                    at = context.lower(self.target.at(spot))
+                whole = each // self.size * self.size
+                end = self.target.at(self._spot(first + n, start + whole)) + (each - whole)
+                with context.loop("k", ceil_div(each, self.size) * self.size - each) as k:
+                    at = context.lower(end + k)
                     simd.store(context.writer, flat, at, simd.constant(0, held), 1)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from septran.dtypes import is_float, itemsize
-from septran.ir.atoms import Atom, FloorDiv, Mod
 from septran.ir.index import Index, axis, ceil_div
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
@@ -51,9 +51,9 @@ from septran.targets.cpu.gemm.results import (
     prefetch,
     update,
 )
+from septran.targets.cpu.gemm.runs import GroupRuns, by_groups
 from septran.targets.cpu.map.elements import inside, read
 from septran.targets.cpu.simd import AVX2, NEON
-from septran.targets.lower.indices import with_axes
 from septran.targets.lower.values import bits, broadcast, cast
 from septran.targets.lower.writer import Expr, both
 from septran.tile.nodes import Buffer, Compute
@@ -140,12 +140,15 @@ def in_groups(b: Access, size: int) -> bool:
     layout, index = b.storage.layout, b.region.index
     if layout.group != size or len(index) != 2 or b.region.rank != 2:
         return False
+    if layout.run and b.region.valid[0] % layout.run != Index():
+        return False
     if size * itemsize(b.storage.held) != itemsize(WORD):
         return False
     cut, width = layout.parameters[:2]
     starts = [index[1 - cut] - axis(0), index[cut] - axis(1)]
     apart = all(not entry.variables() & {axis(0), axis(1)} for entry in starts)
-    return apart and all(s % n == Index() for s, n in zip(starts, (size, width), strict=True))
+    whole = layout.run or size, width
+    return apart and all(s % n == Index() for s, n in zip(starts, whole, strict=True))
 
 
 def oriented(context: Context, node: Compute) -> tuple[Access, Access, Access]:
@@ -171,9 +174,12 @@ class GroupProduct:
     def __post_init__(self) -> None:
         context = self.context
         self.length = self.a.region.valid[1]
-        self.whole = context.variable("groups", self.length // self.dot.size)
-        self.grouped = by_groups(context, self.a, self.dot.size)
+        self.runs = GroupRuns(self.b.storage.layout.run, self.dot.size)
+        self.whole = context.variable("groups", self.runs.groups(self.length))
+        self.grouped = self.runs.by_groups(context, self.a)
         self.flipped = self.dot.flipped(self.a.storage.dtype, self.b.storage.dtype)
+        # Of runs no whole vectors can be summed; a panel has few columns beside an image's pixels.
+        self.by_columns = self.flipped and self.runs.length > 0
         steps = self.whole
         way = walk(context, ((self.grouped, 1),), steps) if self.grouped else KLoopNest()
         self.operands = Operands(
@@ -187,7 +193,7 @@ class GroupProduct:
         register = self.context.unit.lanes(self.dot.sums)
         # A vector is one register here: the instruction has no longer form that LLVM could split.
         shape = replace(shape, lanes=register)
-        self.offsets = self._row_sums() if self.flipped else None
+        self.offsets = self._made_up() if self.flipped else None
         tiles(self.context, self.c, shape, self._tile)
 
     def _tile(self, shape: Shape, tile: RegisterTile) -> None:
@@ -199,17 +205,25 @@ class GroupProduct:
 
         def step(k: Index) -> None:
             at = k if self.operands.walk.extents else context.variable("k", k)
-            self._multiply(shape, rows, lambda n: columns(at, n), lambda n: groups(at, n))
+            packed = self.runs.packed(at)
+            self._multiply(shape, rows, lambda n: columns(packed, n), lambda n: groups(at, n))
 
-        sum_up(context, self.operands, shape, tile, step)
-        self._last_group(shape, tile, rows, columns)
+        if self.whole != Index():
+            sum_up(context, self.operands, shape, tile, step)
+        if self.runs.length:
+            self._run_ends(shape, tile, rows, columns)
+        else:
+            self._last_group(shape, tile, rows, columns)
         update(context, self.c, self.operands.first, shape, tile, rows)
 
     def _accumulators(self, shape: Shape, tile: RegisterTile) -> list[Any]:
         """A tile's sums, which begin with what makes up for signs."""
         context, writer, offsets = self.context, self.context.writer, self.offsets
 
-        def start(number: int) -> Expr:
+        def start(number: int, chunk: int) -> Expr:
+            if self.by_columns:
+                at = context.lower(tile.column + chunk)
+                return writer.bind("start", simd.load(offsets, at, shape.lanes))
             at = context.lower(tile.row + number)
             return writer.bind("start", broadcast(simd.load(offsets, at, 1), shape.lanes))
 
@@ -226,10 +240,20 @@ class GroupProduct:
         writer = self.context.writer
 
         def add(a: Expr, b: Expr, old: Expr) -> Expr:
-            return self.dot.add(self.context, old, a, b, self.a.storage.dtype)
+            return self.dot.add(self.context, old, a, b, self._kind)
+
+        def scalar(number: int) -> Expr:
+            word = group(number)
+            return word ^ simd.constant(self.dot.flip, WORD) if self.by_columns else word
 
         vectors = [writer.bind("b", column(chunk)) for chunk in shape.chunks]
-        add_products(writer, shape, rows, vectors, group, add)
+        add_products(writer, shape, rows, vectors, scalar, add)
+
+    @property
+    def _kind(self) -> str:
+        """A's type as it is multiplied."""
+        kind = self.a.storage.dtype
+        return {"int8": "uint8", "uint8": "int8"}[kind] if self.by_columns else kind
 
     def _columns(self, shape: Shape, tile: RegisterTile) -> Callable[[Index, int], Expr]:
         """Loads the groups at step k of the columns of a register."""
@@ -243,9 +267,9 @@ class GroupProduct:
         def load(k: Index, chunk: int) -> Expr:
             at = context.lower(bases[chunk] + k * pitch)
             value = simd.words(simd.load(flat, at, shape.lanes * size))
-            return (
-                value ^ simd.constant(self.dot.flip, WORD, shape.lanes) if self.flipped else value
-            )
+            if self.flipped and not self.by_columns:
+                value = value ^ simd.constant(self.dot.flip, WORD, shape.lanes)
+            return value
 
         return load
 
@@ -259,7 +283,7 @@ class GroupProduct:
 
         def load(k: Index, number: int) -> Expr:
             if place is None:
-                return self._gathered(tile.row + number, k * self.dot.size, self.dot.size)
+                return self._gathered(tile.row + number, self.runs.first(k), self.dot.size)
             at = context.lower(place(k, number))
             return simd.words(self._widened(simd.load(self.a.storage.flat, at, self.dot.size)))
 
@@ -270,20 +294,25 @@ class GroupProduct:
 
     def _gathered(self, row: Index, first: Index, count: int | Index) -> Expr:
         """A group from single elements, of which `count` exist, and zeros."""
-        context = self.context
-        width = 8 * itemsize(self.dot.element or self.a.storage.held)
-        total = context.writer.index(0)
+        context, elements = self.context, list[Expr]()
         for n in range(self.dot.size if isinstance(count, Index) else count):
             left = None
             if isinstance(count, Index) and context.indices.bounds(count)[0] <= n:
                 left = context.lower(count - n)
-            element = self._widened(self._element((row, first + n), left))
-            element = bits(element, f"uint{width}")
+            elements.append(self._element((row, first + n), left))
+        return self._group_of(elements)
+
+    def _group_of(self, elements: Sequence[Expr]) -> Expr:
+        """These elements, as they are held, and zeros where a group has more."""
+        width = 8 * itemsize(self.dot.element or self.a.storage.held)
+        total = self.context.writer.index(0)
+        for n, element in enumerate(elements):
             # The first element goes into the lowest bits, as a load of the whole group puts it
             # there.
-            word = cast(element, "uint32") << simd.constant(width * n, "uint32")
+            word = cast(bits(self._widened(element), f"uint{width}"), "uint32")
+            word = word << simd.constant(width * n, "uint32")
             total = word if n == 0 else total | word
-        return bits(context.writer.bind("group", total), WORD)
+        return bits(self.context.writer.bind("group", total), WORD)
 
     def _element(self, spot: tuple[Index, Index], left: Expr | None) -> Expr:
         """One element as it is held; zero, unread, where there is none."""
@@ -324,6 +353,79 @@ class GroupProduct:
             floats = is_float(self.b.storage.dtype)
             load = column if floats else lambda n: columns(self.whole, n)
             self._multiply(shape, rows, load, group)
+
+    def _run_ends(
+        self,
+        shape: Shape,
+        tile: RegisterTile,
+        rows: list[Any],
+        columns: Callable[[Index, int], Expr],
+    ) -> None:
+        """Multiply the end of each run, fewer elements than a group has."""
+        context, runs = self.context, self.runs
+        done, rest = runs.length // runs.size, runs.length % runs.size
+        if rest == 0:
+            return
+        count = self.length // runs.length
+        ends = runs.ends(context, self.a)
+        way = walk(context, ((ends, 1),), count) if ends else KLoopNest()
+        if not way.extents:
+            way = KLoopNest((count.constant,), (0,))
+        start = tile.row, Index()
+        place = offsets(context, ends, start, 1, range(tile.rows), way) if ends else None
+        keep = self._kept(Index.of(rest), shape.lanes)
+
+        def group(run: Index, number: int) -> Expr:
+            if place is None:
+                first = run * runs.length + done * runs.size
+                return self._gathered(tile.row + number, first, rest)
+            at, flat = place(run, number), self.a.storage.flat
+            return self._group_of([simd.load(flat, context.lower(at + n), 1) for n in range(rest)])
+
+        def column(run: Index, chunk: int) -> Expr:
+            return columns(run * runs.padded + done, chunk) & keep
+
+        with way.loops(context) as steps:
+            for run in steps:
+                self._multiply(shape, rows, partial(column, run), partial(group, run))
+
+    def _kept(self, count: Index, lanes: int) -> Expr:
+        """The bits of the first elements of each group."""
+        width = 8 * itemsize(self.b.storage.held)
+        ones = simd.constant(1, WORD) << cast(self.context.lower(count * width), WORD)
+        return broadcast(ones - simd.constant(1, WORD), lanes)
+
+    def _made_up(self) -> Any:
+        """What sums begin with, so that changed signs of B, or of A, change nothing."""
+        return self._column_sums() if self.by_columns else self._row_sums()
+
+    def _column_sums(self) -> Any:
+        """For each column of B what A's other signs have added, with the opposite sign."""
+        context, writer, b = self.context, self.context.writer, self.b
+        width = b.storage.layout.parameters[1]
+        lanes = context.unit.lanes(WORD)
+        panels = -(-b.region.shape[1] // width)
+        sums = writer.scratch("column_sums", panels * width, WORD)
+        factor = simd.constant(self.dot.undone(self.a.storage.dtype), WORD, lanes)
+        ones = simd.constant(0x01010101, WORD, lanes)
+        groups = self.length // self.runs.length * self.runs.padded
+        shape = Shape(1, width, lanes, WORD)
+        count = context.variable("panels", ceil_div(b.region.valid[1], width))
+        with context.loop("panel", count) as panel:
+            tile = RegisterTile(Index(), 1, panel * width, None)
+            columns = self._columns(shape, tile)
+            (total,) = accumulators(writer, shape, 1)
+            with context.loop("k", groups) as k:
+                for chunk in shape.chunks:
+                    old = simd.load(total, writer.index(chunk), lanes)
+                    added = self.dot.add(context, old, ones, columns(k, chunk), self._kind)
+                    simd.store(writer, total, writer.index(chunk), added, lanes)
+            for chunk in shape.chunks:
+                found = simd.load(total, writer.index(chunk), lanes)
+                at = context.lower(panel * width + chunk)
+                made_up = wrapping.multiply(writer, found, factor)
+                simd.store(writer, sums, at, made_up, lanes)
+        return sums
 
     def _row_sums(self) -> Any:
         """For each row of A what B's other signs have added, with the opposite sign."""
@@ -400,59 +502,3 @@ class GroupProduct:
         )
         simd.store(writer, total, writer.index(0), found, 1)
         return whole * lanes
-
-
-def by_groups(context: Context, a: Access, size: int) -> Access | None:
-    """A's groups by their numbers; None where a group's elements do not lie side by side."""
-    found = None if any(a.leaving) else _grouped(a.offset, size)
-    if found is None or found[1] != 1:
-        return None
-    known = with_axes(a.region, context.indices.ranges)
-    groups = max(1, a.region.shape[1] // size)
-    known[axis(1)] = (0, max(1, groups - 1))
-    first = Index.of(axis(1)) * size
-    region = replace(
-        a.region,
-        index=tuple(entry.substitute({axis(1): first}) for entry in a.region.index),
-        shape=(a.region.shape[0], groups),
-        valid=(a.region.valid[0], ceil_div(a.region.valid[1], size)),
-    )
-    return replace(a, region=region, offset=found[0].simplify(known))
-
-
-def _grouped(index: Index, size: int) -> tuple[Index, int] | None:
-    """Return what `index` is at a group's first element, and what it grows by from one to the next.
-
-    Where `size` divides `d` and `j` is below `size`, ``(size * q + j) // d`` is
-    ``q // (d / size)``, and the remainder ``size * (q % (d / size)) + j``. None where it does
-    not grow evenly.
-    """
-    total, step = Index((), index.constant), 0
-    for atom, factor in index.terms:
-        found = _grouped_atom(atom, size)
-        if found is None:
-            return None
-        total, step = total + found[0] * factor, step + found[1] * factor
-    return total, step
-
-
-def _grouped_atom(atom: Atom, size: int) -> tuple[Index, int] | None:
-    if axis(1) not in Index(((atom, 1),)).variables():
-        return Index(((atom, 1),)), 0
-    if atom == axis(1):
-        return Index.of(axis(1)) * size, 1
-    if not isinstance(atom, FloorDiv | Mod):
-        return None
-    inside = _grouped(atom.value, size)
-    if inside is None:
-        return None
-    start, step = inside
-    if step == 0:
-        return (start // atom.divisor if isinstance(atom, FloorDiv) else start % atom.divisor), 0
-    # Only where no group lies on both sides of a multiple of the divisor.
-    if step != 1 or atom.divisor % size or start % size != Index():
-        return None
-    number, every = start // size, atom.divisor // size
-    if isinstance(atom, FloorDiv):
-        return number // every, 0
-    return (number % every) * size, 1

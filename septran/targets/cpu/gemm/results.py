@@ -60,15 +60,15 @@ class RegisterTile:
 
 
 def accumulators(
-    writer: Writer, shape: Shape, rows: int, start: Callable[[int], Expr] | None = None
+    writer: Writer, shape: Shape, rows: int, start: Callable[[int, int], Expr] | None = None
 ) -> list[Any]:
-    """The sums of a tile, a buffer a row; each row begins with a vector of its own, or with 0."""
+    """The sums of a tile, a buffer a row; they begin with `start` of a row and a column, or 0."""
     # One small buffer for each row: LLVM makes registers of those below TVM's limit for the stack.
     found = [writer.allocate("acc", shape.columns, shape.dtype) for _ in range(rows)]
     zero = simd.constant(0, shape.dtype, shape.lanes)
     for number, row in enumerate(found):
-        value = zero if start is None else start(number)
         for chunk in shape.chunks:
+            value = zero if start is None else start(number, chunk)
             simd.store(writer, row, writer.index(chunk), value, shape.lanes)
     return found
 

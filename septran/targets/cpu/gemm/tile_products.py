@@ -18,7 +18,6 @@ from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.gemm.group_dots import (
     WORD,
-    by_groups,
     emit_bfloat16_dots,
     emit_byte_dots,
     in_groups,
@@ -34,6 +33,7 @@ from septran.targets.cpu.gemm.results import (
     kept_bits,
     update,
 )
+from septran.targets.cpu.gemm.runs import by_groups
 from septran.targets.cpu.gemm.tile_registers import (
     BYTE_DOTS,
     LEFT,

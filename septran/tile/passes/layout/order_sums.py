@@ -1,4 +1,4 @@
-"""Sums in the order in which the operand that is read in place lies."""
+"""Sums in the order, and in the groups, in which the operand that is read in place lies."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from septran.ir.atoms import FloorDiv, Mod
 from septran.ir.index import Index, Range, Var, axis
 from septran.tile.analyses.loops import ranges
+from septran.tile.layouts import Layout
 from septran.tile.nodes import (
     Buffer,
     Compute,
@@ -32,6 +33,8 @@ class _Order:
     extents: tuple[int, ...]
     weights: tuple[int, ...]
     """The distance in the logic's own steps from one value of a digit to the next."""
+    run: int
+    """Steps that lie side by side, where those of the fastest digit are no whole groups; else 0."""
 
     def step(self, number: int) -> Index:
         """The logic's step at each step of this order, counted by the axis of that number."""
@@ -51,6 +54,8 @@ def order_sums(program: TileProgram) -> TileProgram:
     may sum over (channel, row, column) of a filter while the channels of the image are what is
     contiguous. A sum may be taken in any order, so the panel is packed in that of the other
     operand, here (row, column, channel): its own copy reads its source in another order, once.
+    What lies side by side there, a row of the filter with all channels, may be no whole number of
+    groups. Then the panel has the last group of each filled up, with zeros.
     """
     for buffer in program.buffers:
         if buffer.layout.group > 1:
@@ -70,7 +75,7 @@ def _ordered(program: TileProgram, panel: Buffer) -> TileProgram:
 
     def change(node: Node) -> tuple[Node, ...]:
         if node in makers and isinstance(node, Copy):
-            along = _along(node.target, math.prod(order.extents))
+            along = _along(node.target, panel, math.prod(order.extents))
             return (replace(node, source=_reordered(node.source, along, order, known)),)
         if node in readers and isinstance(node, Compute):
             place = _place(node, panel)
@@ -80,13 +85,19 @@ def _ordered(program: TileProgram, panel: Buffer) -> TileProgram:
             return (replace(node, operands=tuple(others)),)
         return (node,)
 
+    layout = panel.layout
+    if order.run:
+        layout = Layout("panels", (*layout.parameters[:3], order.run))
+    buffers = tuple(replace(b, layout=layout) if b is panel else b for b in program.buffers)
     message = (
         f"{panel.name} is packed in the order in which the other operand of its products lies, "
-        f"so that groups of {panel.layout.group} lie side by side in both"
+        f"so that groups of {layout.group} lie side by side in both"
+        + (f", of each {order.run} steps the last one filled up" if order.run else "")
     )
     where = panel.asked or (panel.origin.mapping if panel.origin else None)
     remark = Remark("decision", panel.name, message, None, where, "order_sums")
-    return replace(program, body=rewrite(program.body, change)).remark(remark)
+    body = rewrite(program.body, change)
+    return replace(program, body=body, buffers=buffers).remark(remark)
 
 
 def _wanted(program: TileProgram, panel: Buffer, node: Node) -> _Order | None:
@@ -103,7 +114,7 @@ def _wanted(program: TileProgram, panel: Buffer, node: Node) -> _Order | None:
     own = [n for n, entry in enumerate(mine.index) if axis(SUMMED[place]) in entry.variables()]
     if not whole or [mine.index[n] for n in own] != [Index.of(axis(SUMMED[place]))]:
         return None
-    if panel.shape[own[0]] != steps:
+    if panel.shape[own[0]] != steps or own[0] != _summed(panel):
         return None
     return _contiguous(program, other, SUMMED[3 - place], steps, panel.layout.group)
 
@@ -119,32 +130,48 @@ def _place(node: Node, panel: Buffer) -> int:
 def _contiguous(
     program: TileProgram, region: Region, along: int, steps: int, group: int
 ) -> _Order | None:
-    """Return the order of a region's steps in memory, if groups of them are then contiguous."""
+    """Return the order of a region's steps in memory; None where that has no order of groups."""
     cuts = _cuts(region, along, steps)
     # Cuts at 1 and at the end alone make one digit, of which there is no other order.
     if cuts is None or len(cuts) < 3:
         return None
-    digits = [Var(f"@digit{n}") for n in range(len(cuts) - 1)]
     extents = [b // a for a, b in itertools.pairwise(cuts)]
-    step = sum((Index.of(v) * cut for v, cut in zip(digits, cuts, strict=False)), Index())
-    known = ranges(program.body) | {axis(n): (0, e - 1) for n, e in enumerate(region.shape)}
-    known |= {v: (0, extent - 1) for v, extent in zip(digits, extents, strict=True)}
+    strides = _strides(program, region, along, cuts)
+    if strides is None:
+        return None
+    slowest = sorted(range(len(strides)), key=lambda n: -strides[n])
+    last, run = slowest[-1], 1
+    if strides[last] == 1 and extents[last] % group == 0:
+        run = 0
+    for n in reversed(slowest) if run else ():
+        # What goes on where the faster digits end: channels, then the columns of a filter.
+        run *= extents[n] if strides[n] == run else 1
+    order = tuple(extents[n] for n in slowest), tuple(cuts[n] for n in slowest)
+    # Without runs a panel is packed in groups already, in the logic's own order.
+    return None if not run and last == 0 else _Order(*order, run if run < steps else 0)
+
+
+def _strides(
+    program: TileProgram, region: Region, along: int, cuts: tuple[int, ...]
+) -> list[int] | None:
+    """Return how far apart in memory neighbours of each digit of a step are.
+
+    None where a step's place is not a sum of its digits, so that no order of them is memory's.
+    """
     buffer = program.buffer(region.buffer)
     if buffer.layout.kind not in ("row", "padded"):
         return None
+    digits = [Var(f"@digit{n}") for n in range(len(cuts) - 1)]
+    step = sum((Index.of(v) * cut for v, cut in zip(digits, cuts, strict=False)), Index())
+    known = ranges(program.body) | {axis(n): (0, e - 1) for n, e in enumerate(region.shape)}
+    known |= {
+        v: (0, b // a - 1) for v, (a, b) in zip(digits, itertools.pairwise(cuts), strict=True)
+    }
     index = [e.substitute({axis(along): step}).simplify(known) for e in region.index]
     offset = buffer.layout.offset(index, buffer.shape).simplify(known)
     strides = [offset.coefficient(v) for v in digits]
     rest = offset - sum((Index.of(v) * s for v, s in zip(digits, strides, strict=True)), Index())
-    # Not a sum of its digits, so that no order of them is one of memory; or contiguous as it is.
-    if rest.variables() & set(digits) or strides[0] == 1:
-        return None
-    slowest = sorted(range(len(digits)), key=lambda n: -strides[n])
-    last = slowest[-1]
-    # A group lies side by side if the fastest digit has stride 1 and consists of whole groups.
-    if strides[last] != 1 or extents[last] % group:
-        return None
-    return _Order(tuple(extents[n] for n in slowest), tuple(cuts[n] for n in slowest))
+    return None if rest.variables() & set(digits) else strides
 
 
 def _cuts(region: Region, along: int, steps: int) -> tuple[int, ...] | None:
@@ -183,18 +210,22 @@ def _fills(node: Node, panel: Buffer, order: _Order) -> bool:
     """Return whether a node copies into all steps of a panel, so that any order of them will do."""
     if not isinstance(node, Copy) or node.target.buffer != panel.name or node.zero_fill:
         return False
-    along = _along(node.target, math.prod(order.extents))
-    return along >= 0
+    return _along(node.target, panel, math.prod(order.extents)) >= 0
 
 
-def _along(target: Region, steps: int) -> int:
+def _along(target: Region, panel: Buffer, steps: int) -> int:
     """Return the axis of a copy that counts all the steps of the panel that it writes; else -1."""
+    counted = target.index[_summed(panel)]
     for number, extent in enumerate(target.shape):
-        if extent == steps and target.valid[number] == Index.of(steps):
-            mine = [e for e in target.index if axis(number) in e.variables()]
-            if mine == [Index.of(axis(number))]:
-                return number
+        whole = extent == steps and target.valid[number] == Index.of(steps)
+        if whole and counted == Index.of(axis(number)):
+            return number
     return -1
+
+
+def _summed(panel: Buffer) -> int:
+    """Return the axis of a panel of groups along which its groups go."""
+    return max(n for n in range(len(panel.shape)) if n != panel.layout.parameters[0])
 
 
 def _reordered(region: Region, along: int, order: _Order, known: dict[Var, Range]) -> Region:
