@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 
 import ml_dtypes
@@ -260,3 +263,17 @@ def test_a_processor_without_the_registers_takes_the_next_instruction():
     for dtype, name in (("int8", "avx512_vnni"), ("bfloat16", "avx512_bf16")):
         stages = septran.produce_stages("gemm", "cpu-x86", machine=machine, dtypes=dtype)
         assert f"by {name}" in str(stages.tile_program)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
+def test_an_exported_kernel_fails_where_the_system_refuses_the_registers(tmp_path):
+    """Not by an instruction that the processor lacks, and the header says what it may be."""
+    if "amx-tile" not in lacking("sapphirerapids"):
+        pytest.skip("this host has AMX")
+    sapphire_rapids("bfloat16", M=64, N=64, K=64).export(tmp_path)
+    assert "the system does not let it use tile registers" in (tmp_path / "gemm.h").read_text()
+    flags = {**os.environ, "CFLAGS": "-std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror"}
+    subprocess.run(["sh", str(tmp_path / "build.sh")], check=True, env=flags)
+    done = subprocess.run([str(tmp_path / "example")], check=False, capture_output=True)
+    assert (done.returncode, done.stdout) == (1, b"")
