@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from septran.ir.index import Index, Range, Var, axis
 from septran.tile.analyses.loops import depends, ranges
-from septran.tile.nodes import Compute, For, Node, Region, TileProgram, nodes, reads, writes
+from septran.tile.nodes import Compute, Copy, For, Node, Region, TileProgram, nodes, reads, writes
 from septran.tile.substitution import FIRST
 
 
@@ -26,8 +26,33 @@ def _fuse(body: tuple[Node, ...], known: dict[Var, Range]) -> tuple[Node, ...]:
             if fused is not None:
                 rest[at] = fused
                 continue
+            if _staged(node, at, rest, known):
+                continue
         result.append(node)
     return tuple(result)
+
+
+def _staged(fill: Compute, at: int, rest: list[Node], known: dict[Var, Range]) -> bool:
+    """Fuse zeros that are copied to where a gemm adds to them, and whose place is then rewritten.
+
+    So they are where the zeroing and the gemm are leaves of their own. Returns whether they were:
+    the copy is gone from `rest` then, and the fill is not needed.
+    """
+    copy, zeros = rest[at], fill.operands[0]
+    if not isinstance(copy, Copy) or copy.source != zeros:
+        return False
+    later = rest[at + 1 :]
+    there = replace(fill, operands=(copy.target,))
+    user, again = _reader(there, later), _reader(fill, later)
+    if user is None or again is None:
+        return False
+    back = later[again]  # what comes next to the place of the zeros
+    fused = _without_fill(there, later[user], known)
+    if fused is None or not isinstance(back, Copy) or back.target != zeros:
+        return False
+    later[user] = fused
+    rest[at:] = later
+    return True
 
 
 def _zeroes(node: Node) -> bool:
