@@ -53,27 +53,19 @@ def sparse_block(
 
 
 @task.define
-def sparse_rows(
-    O, Q, K, V, mask, *, scale: task.static, ahead: task.static, rows: int, columns: int
-):  # fmt: skip
-    """A row of the mask: its queries in parts that are as long as each other."""
-    part = task.cdiv(rows, task.cdiv(rows, task.tunable("block_M")))
-    Op, Qp = (task.partition(x, shape=(part, x.shape[1])) for x in (O, Q))
-    for r in task.parallel_range(Op.shape[0]):
-        flags = {"scale": scale, "ahead": ahead, "columns": columns}
-        task.launch(sparse_block, Op[r, 0], Qp[r, 0], K, V, mask, **flags)
-
-
-@task.define
 def sparse_head(
     O, Q, K, V, mask, *, scale: task.static, ahead: task.static, rows: int, columns: int
 ):  # fmt: skip
-    """A head of keys and the heads of queries that share it: rows of blocks, each on its own."""
-    flags = {"scale": scale, "ahead": ahead, "rows": rows, "columns": columns}
+    """A head of keys and the heads of queries that share it: blocks, each on its own."""
+    # A row of blocks is one block of queries, or as many equal ones as do not cut the next row.
+    parts = task.cdiv(rows, task.tunable("block_M"))
+    while rows % parts:
+        parts += 1
+    flags = {"scale": scale, "ahead": ahead, "columns": columns}
     for h in task.parallel_range(Q.shape[0]):
-        Op, Qp = (task.partition(x[h], shape=(rows, x.shape[2])) for x in (O, Q))
+        Op, Qp = (task.partition(x[h], shape=(rows // parts, x.shape[2])) for x in (O, Q))
         for i in task.parallel_range(Op.shape[0]):
-            task.launch(sparse_rows, Op[i, 0], Qp[i, 0], K, V, mask[h, i], **flags)
+            task.launch(sparse_block, Op[i, 0], Qp[i, 0], K, V, mask[h, i // parts], **flags)
 
 
 @task.define
