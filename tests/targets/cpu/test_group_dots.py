@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -127,7 +129,7 @@ def test_groups_of_channels_are_read_through_windows(vnni, channels):
     )
     text = kernel.stages.tensor_ir.text
     assert "septran_vpdpbusd" in text
-    assert "group = " not in text  # none is put together from single elements
+    assert not re.search(r"\bgroup\w*\[0\] = ", text)  # none is put together from single elements
     rng = np.random.default_rng(channels)
     x, f = random(rng, (1, 6, 5, channels), "int8"), random(rng, (3, 3, channels, 20), "int8")
     wide = np.pad(x.astype(np.int64), ((0, 0), (1, 1), (1, 1), (0, 0)))

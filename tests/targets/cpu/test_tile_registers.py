@@ -16,7 +16,7 @@ import pytest
 import septran
 from septran.machine.loader import NATIVE_IS
 from septran.targets.cpu.gemm.tile_registers import BYTE_DOTS, TDPBF16PS, TileRegisters
-from septran.targets.cpu.run import build
+from septran.targets.cpu.run import build, isa
 from septran.targets.cpu.run.isa import lacking, native
 from septran.targets.cpu.run.permission import TilesRefusedError, ask_for_tiles, uses_tiles
 
@@ -277,3 +277,12 @@ def test_an_exported_kernel_fails_where_the_system_refuses_the_registers(tmp_pat
     subprocess.run(["sh", str(tmp_path / "build.sh")], check=True, env=flags)
     done = subprocess.run([str(tmp_path / "example")], check=False, capture_output=True)
     assert (done.returncode, done.stdout) == (1, b"")
+
+
+def test_a_host_with_tile_registers_uses_them_only_where_its_processor_is_named(monkeypatch):
+    """No such host has run this code yet."""
+    monkeypatch.setattr(isa, "host_arch", lambda: "sapphirerapids")
+    monkeypatch.setattr(isa, "_host_features", lambda: isa.features("sapphirerapids"))
+    assert "amx-tile" in isa.features("sapphirerapids")
+    assert "avx512bf16" in native().features
+    assert not {"amx-tile", "amx-bf16", "amx-int8"} & native().features

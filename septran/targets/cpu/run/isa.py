@@ -87,8 +87,10 @@ def native() -> Native:
     ``amx`` is that of a processor with AMX's tile registers, too, which are kept in memory.
     """
     asked = os.environ.get(NATIVE_IS, "")
+    # No code for tile registers has run on a processor that has them: one must ask for it by name.
+    tried = (features(host_arch()) & _host_features()) - _TILES
     choices = {
-        "": Native(host_arch(), unit_of(host_arch()), features(host_arch()) & _host_features()),
+        "": Native(host_arch(), unit_of(host_arch()), tried),
         "avx2": Native(LEVELS["avx2"], AVX2, features(LEVELS["avx2"])),
         "avx512": Native(LEVELS["avx512"], AVX512, features(LEVELS["avx512"])),
         "split": Native(LEVELS["avx2"], AVX512, features(_ALL_OF_AVX512) - _TILES),
