@@ -52,7 +52,7 @@ _FREE: Mapping[str, tuple[str, ...]] = {
     "logsumexp": ("M", "N"), "pool2d": ("C", "H", "W"), "swiglu": ("M", "N", "K"),
     "grouped_gemm": ("T", "K", "N"), "sliding_attention": ("M", "N"),
     "transpose": ("B", "M", "N"), "paged_attention": ("P", "S"),
-    "gated_delta_rule": (),
+    "gated_delta_rule": (), "moe": ("T", "D", "F"),
     "gemm": ("M", "N", "K"), "gemm_backward": ("M", "N", "K"), "softmax_backward": ("M", "N"),
     "gemm_bias_act": ("M", "N", "K"), "gemm_splitk": ("M", "N", "K"),
     "layer_norm": ("M", "N"), "linear_attention": (), "mla_decode": (), "reduce": ("M", "N"),

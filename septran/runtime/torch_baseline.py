@@ -9,6 +9,7 @@ from typing import Any
 
 from septran.runtime.arrays import TORCH
 from septran.runtime.interleaved_timing import InterleavedTiming, time_interleaved
+from septran.runtime.torch_experts import grouped_gemm, moe
 from septran.runtime.torch_recurrence import gated_delta_rule
 
 SECONDS = 1.0
@@ -530,19 +531,6 @@ def _transpose(_: Mapping[str, Any]) -> _NamedFunction:
     return "torch transpose, contiguous", lambda x: x.transpose(1, 2).contiguous()
 
 
-def _grouped_gemm(_: Mapping[str, Any]) -> _NamedFunction:
-    import torch
-
-    def grouped(x: Any, w: Any, offsets: Any) -> Any:
-        found = torch.zeros(x.shape[0], w.shape[2], dtype=x.dtype)
-        for low, high, own in zip(offsets[:-1].tolist(), offsets[1:].tolist(), w, strict=True):
-            if low < high:
-                torch.mm(x[low:high], own, out=found[low:high])
-        return found
-
-    return "torch.mm of each group", grouped
-
-
 def _paged_attention(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
@@ -584,7 +572,8 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "gemm_bias_act": _gemm_bias_act,
     "gemm_bias_act_backward": _gemm_bias_act_backward,
     "gemm_splitk": _gemm,
-    "grouped_gemm": _grouped_gemm,
+    "grouped_gemm": grouped_gemm,
+    "moe": moe,
     "layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
     "linear_attention": _linear_attention,

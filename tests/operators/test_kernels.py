@@ -209,7 +209,7 @@ def given(name, sizes, dtype="float32", **static):
     task = operators.load(name)
     shapes = extents(task, {**first.sizes, **sizes}, static)
     kernel, rng = septran.compile(name, static=static), np.random.default_rng(0)
-    integers = any(tensor.dtype == "int64" for tensor in kernel.signature.inputs)
+    integers = any(tensor.dtype in ("int64", "uint8") for tensor in kernel.signature.inputs)
     chosen = {}
     if integers:
         of_shapes = {"shapes": {**first.sizes, **sizes}, "static": static}
@@ -219,7 +219,7 @@ def given(name, sizes, dtype="float32", **static):
         if tensor.dtype == "int64":  # numbers of rows that exist, or lengths
             found.append(np.abs(chosen[tensor.name]))
         elif tensor.dtype == "uint8":
-            found.append(rng.integers(0, 256, shapes[tensor.name], dtype="uint8"))
+            found.append(chosen[tensor.name])
         else:
             found.append(
                 rng.standard_normal(shapes[tensor.name]).astype(numpy_dtype(tensor.dtype or dtype))

@@ -555,6 +555,30 @@ def test_grouped_gemm(tiling, offsets):
     assert not found[left].any()
 
 
+@pytest.mark.parametrize("act", ["silu", "gelu"])
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+@pytest.mark.parametrize("offsets", [[0, 13, 13, 40], [3, 20, 21, 38]])
+def test_moe(tiling, offsets, act):
+    """Beside a loop over routes, each with its own expert's three products."""
+    x, w, v, u = normal(9, 20), normal(3, 20, 26), normal(3, 20, 26, seed=1), normal(3, 26, 20)
+    rng = np.random.default_rng(2)
+    token, weight = rng.integers(0, 9, 40), rng.random(40).astype("float32")
+    given = x, w, v, u, token, weight, np.array(offsets)
+    found = run("moe", *given, tiling=tiling, act=act)
+    wanted, size = (torch.zeros(9, 20, dtype=torch.float64) for _ in range(2))
+    of = torch.nn.functional.silu if act == "silu" else torch.nn.functional.gelu
+    rows, first, second, last = map(torch.from_numpy, (x, w, v, u))
+    for e, (low, high) in enumerate(itertools.pairwise(offsets)):
+        for route in range(low, high):
+            row, share = rows[token[route]], float(weight[route])
+            hidden = of(row @ first[e]) * (row @ second[e])
+            wanted[token[route]] += share * (hidden @ last[e])
+            # Of each product no more than its terms' sizes: act(x) is at most |x|.
+            sizes = (row.abs() @ first[e].abs()) * (row.abs() @ second[e].abs())
+            size[token[route]] += share * (sizes @ last[e].abs())
+    close(found, wanted, 2 * 20 + 26 + 40, size)
+
+
 @pytest.mark.parametrize("heads", [(4, 2), (3, 3), (4, 1)])
 def test_paged_attention(heads):
     (queries, groups), size, rng = heads, 4, np.random.default_rng(1)

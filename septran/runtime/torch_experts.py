@@ -1,0 +1,48 @@
+"""What torch has beside products of experts: those of each expert's rows, one after another."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+
+def grouped_gemm(_: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
+    """Return the name of what computes the operator by torch, and the function."""
+    import torch
+
+    def grouped(x: Any, w: Any, offsets: Any) -> Any:
+        found = torch.zeros(x.shape[0], w.shape[2], dtype=x.dtype)
+        for e, low, high in _sections(offsets):
+            torch.mm(x[low:high], w[e], out=found[low:high])
+        return found
+
+    return "torch.mm of each group", grouped
+
+
+def moe(static: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
+    """Return the name of what computes the operator by torch, and the function."""
+    import torch
+
+    functions = torch.nn.functional
+    act = functions.gelu if static.get("act") == "gelu" else functions.silu
+
+    def layer(x: Any, w: Any, v: Any, u: Any, token: Any, weight: Any, offsets: Any) -> Any:
+        routed = torch.zeros(
+            token.shape[0], x.shape[1], dtype=torch.promote_types(x.dtype, torch.float32)
+        )
+        for e, low, high in _sections(offsets):
+            rows = x[token[low:high]]
+            hidden = act(rows @ w[e]) * (rows @ v[e])
+            routed[low:high] = (hidden @ u[e]) * weight[low:high, None]
+        return torch.zeros_like(x).index_add_(0, token, routed.to(x.dtype))
+
+    return "torch.mm of each expert, index_add_", layer
+
+
+def _sections(offsets: Any) -> Iterator[tuple[int, int, int]]:
+    """Yield each expert that has rows, with its first row and the one behind its last."""
+    ends = offsets.tolist()
+    for e, (low, high) in enumerate(itertools.pairwise(ends)):
+        if low < high:
+            yield e, low, high
