@@ -69,6 +69,7 @@ def test_every_order_its_counts_and_its_conflicts(septran, tmp_path):
     assert np.ptp(a) > 1
 
 
+@pytest.mark.slow
 def test_arrays_from_files(septran, tmp_path):
     for name in "ab":
         np.save(tmp_path / f"{name}.npy", np.arange(100, dtype=np.float32))

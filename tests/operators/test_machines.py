@@ -61,8 +61,9 @@ LARGE = {
     "w4a8_gemm": {"M": 1000, "N": 4096, "K": 4096},
 }
 """As in models: Llama's 8,192 columns and heads of 128 and 256, DeepSeek's latents of 512."""
-TAKES_LONG = "attention_backward"
-"""Five products: many tilings are tried until one fits."""
+TAKES_LONG = ("attention_backward", "attention_varlen")
+"""Five products, of which many tilings are tried until one fits, and sections of sections."""
+OFTEN = ("cpu-x86", "dsa-sim", "nvidia-h200", "npu-cube")
 
 
 def test_there_are_cases_for_every_operator():
@@ -71,8 +72,8 @@ def test_there_are_cases_for_every_operator():
         assert len(operators.cases(name)) == 3, name
 
 
-@pytest.mark.parametrize("machine", mapping_names())
-@pytest.mark.parametrize("operator", slow_where(TAKES_LONG.__eq__, operators.names()))
+@pytest.mark.parametrize("machine", slow_but(OFTEN, mapping_names()))
+@pytest.mark.parametrize("operator", slow_where(TAKES_LONG.__contains__, operators.names()))
 @pytest.mark.parametrize("sizes", slow_but(["example"], ["example", "large"]))
 def test_every_operator_fits_every_machine(operator, machine, sizes):
     shapes = LARGE[operator] if sizes == "large" else operators.module(operator).EXAMPLE

@@ -51,7 +51,9 @@ def test_cores_share_the_work_but_not_the_port():
 
 
 @pytest.mark.parametrize("machine", ["dsa-sim", "npu-cube"])
-@pytest.mark.parametrize("name", slow_where("attention_backward".__eq__, names()))
+@pytest.mark.parametrize(
+    "name", slow_where(("attention_backward", "attention_varlen").__contains__, names())
+)
 def test_every_operator_has_one(name, machine):
     found = bound(name, machine)
     assert found.cycles >= max(unit.busy for unit in found.units) > 0

@@ -21,6 +21,7 @@ from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Region
+from tests.tiers import slow_but
 
 ELEMENTS = CACHE_LINE // 4
 HEAVY = {"B": 1, "C": 256, "H": 7, "W": 7, "O": 270, "R": 3, "S": 3}
@@ -157,7 +158,7 @@ def test_a_loop_of_several_rows_asks_for_the_columns_of_the_first():
     assert not asked_at(text, "X", 2)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", slow_but([2], [1, 2]))
 @pytest.mark.parametrize("case", [
     ("conv2d", HEAVY, {"padding": 1}),
     ("conv2d_nhwc", HEAVY, {"padding": 1}),

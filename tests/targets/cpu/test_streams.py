@@ -10,6 +10,7 @@ from septran.compiler import produce_stages
 from septran.ir.index import Index
 from septran.targets.cpu.gemm.k_loop import MOST_UNROLLED, KLoopNest
 from septran.targets.cpu.run.build import annotated
+from tests.tiers import slow_but
 
 CASES = [  # batch, groups, channels and outputs a group, height, width, rows, columns, ...
     (1, 1, 64, 40, 56, 56, 3, 3, 1, 1, 1),
@@ -114,7 +115,9 @@ TURNED = """
 """
 
 
-@pytest.mark.parametrize("block", [1000, 24])  # the whole sum at once, and onto what is there
+@pytest.mark.parametrize(
+    "block", slow_but([1000], [1000, 24])
+)  # the whole sum at once, and onto what is there
 @pytest.mark.parametrize("shape", [(16, 6, 8), (33, 49, 65), (1, 1, 3), (70, 130, 90)], ids=str)
 def test_a_product_is_summed_transposed_where_only_a_has_vectors(shape, block):
     shapes = dict(zip("MNK", shape, strict=True))

@@ -65,7 +65,7 @@ def test_every_operator_is_right(name, machine, dtype):
     assert check.right, str(check)
 
 
-@pytest.mark.parametrize(("name", "machine"), EVERY)
+@pytest.mark.parametrize(("name", "machine"), slow_but(EVERY[::3], EVERY))
 def test_no_delay_changes_a_bit(name, machine):
     made = kernel(name, machine)
     stream = made.stages.executable.stream()
@@ -112,7 +112,7 @@ def test_a_lost_wait_is_always_noticed(name, machine):
             outcome(made, without(stream, first))
 
 
-@pytest.mark.parametrize(("name", "machine"), EVERY)
+@pytest.mark.parametrize(("name", "machine"), slow_but(EVERY[1::3], EVERY))
 def test_no_flag_that_is_needed_can_be_taken_out(name, machine):
     """Take each place's flags out on both sides, so that only the order is lost.
 
