@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
 REGISTERS = 65536
@@ -101,7 +101,7 @@ class KernelLaunch:
     """Dynamic shared memory; over 48 KiB its limit must be raised by the launcher."""
     arguments: tuple[Argument, ...]
     """In the order of the kernel's C++ signature."""
-    told: str = ""
+    told: str = field(default="", kw_only=True)
     """The number of blocks as arithmetic over the extents that a call tells; `grid` is the most."""
 
     def at(self, sizes: Mapping[str, int]) -> KernelLaunch:

@@ -302,8 +302,9 @@ class _Kernel:
         arguments = tuple(a for a, _ in context.arguments)
         size = context.cluster.size
         launch = KernelLaunch(
-            self.name, grid, context.block, size, context.shared_bytes, arguments, self._blocks()
-        )
+            self.name, grid, context.block, size, context.shared_bytes, arguments,
+            told=self._blocks(),
+        )  # fmt: skip
         return LoweredNest(function, launch, tuple(context.remarks), tuple(context.holdings))
 
     def _beside(self) -> int | None:
