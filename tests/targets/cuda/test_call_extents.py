@@ -142,7 +142,7 @@ MAP = TensorMap(
 LAUNCH = KernelLaunch(
     "gemm_kernel", 16, 128, 1, 0,
     (MAP, Pointer("C", "float32", "C"), ScalarArgument("M", "int32"), ScalarArgument("K", "int32")),
-    "((M + 31)//32)*(2)",
+    told="((M + 31)//32)*(2)",
 )  # fmt: skip
 PROGRAM = CudaProgram(
     "", (LAUNCH,), (), ("A", "C"), (("M", "int32"), ("K", "int32")), "sm_90a"
