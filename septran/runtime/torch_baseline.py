@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.runtime.arrays import TORCH
+from septran.runtime.beside_torch.experts import grouped_gemm, moe
+from septran.runtime.beside_torch.recurrence import gated_delta_rule
 from septran.runtime.interleaved_timing import InterleavedTiming, time_interleaved
-from septran.runtime.torch_experts import grouped_gemm, moe
-from septran.runtime.torch_recurrence import gated_delta_rule
 
 SECONDS = 1.0
 """The number of seconds for which the two sides alternate."""

@@ -1,0 +1,1 @@
+"""What torch has beside operators for which it has no one function."""
