@@ -32,7 +32,7 @@ from benchmarks import (
 )
 from benchmarks.cpu_case import BARS, NEAR, Case, Machine, Run, near, predicted_seconds
 from septran.runtime.interleaved_timing import InterleavedTiming, seconds_of, time_interleaved
-from septran.targets.cpu.run.isa import host_arch
+from septran.targets.cpu.run.isa import host_arch, processor
 from septran.targets.cpu.run.threads import set_threads, usable_cores
 
 ALL = (
@@ -127,7 +127,10 @@ def run(
 
 def _print_versions() -> None:
     print(f"SepTran {septran.__version__} (TVM {importlib.metadata.version('apache-tvm')})", end="")
-    print(f" beside torch {torch.__version__} on {platform.machine()} {host_arch()},", end=" ")
+    print(
+        f" beside torch {torch.__version__} on {platform.machine()} {processor(host_arch())},",
+        end=" ",
+    )
     print(f"{usable_cores()} cores, {str(torch.get_default_dtype()).removeprefix('torch.')}\n")
 
 

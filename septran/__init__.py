@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from septran.mapping.resolve import resolve
     from septran.runtime.archive import load
     from septran.runtime.kernel import Kernel
+    from septran.runtime.library.export import export
     from septran.targets.dsa.code.trust import trust
     from septran.targets.dsa.profiles.comparison import compare_profiles
     from septran.task import trace
@@ -53,6 +54,7 @@ _HOMES = {
     "edit": "septran.views",
     "explain": "septran.views",
     "explore": "septran.views",
+    "export": "septran.runtime.library.export",
     "interpret": "septran.tile.interpret.interpreter",
     "load": "septran.runtime.archive",
     "load_machine": "septran.machine.loader",
@@ -73,8 +75,9 @@ It is imported at the name's first use, as most sessions need only a few of them
 
 __all__ = [
     "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "edit",
-    "explain", "explore", "interpret", "load", "load_machine", "load_mapping", "operators", "place",
-    "produce_stages", "resolve", "task", "tile_pass", "torch", "trace", "trust", "tune", "verify",
+    "explain", "explore", "export", "interpret", "load", "load_machine", "load_mapping",
+    "operators", "place", "produce_stages", "resolve", "task", "tile_pass", "torch", "trace",
+    "trust", "tune", "verify",
 ]  # fmt: skip
 
 

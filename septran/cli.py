@@ -26,11 +26,12 @@ from septran.commands import (
     schema,
     trust,
     tune,
+    warm,
 )
 from septran.errors import SepTranError
 
 COMMANDS = (
-    run, explain, compare, tune, lint, trust, schema, machines, ops, matrix, export, emulate,
+    run, explain, compare, tune, lint, trust, schema, machines, ops, matrix, export, warm, emulate,
     fuzz, notebooks, cache, doctor,
 )  # fmt: skip
 """The commands, in the order of the help."""

@@ -13,10 +13,11 @@ from septran.dynamic import Dynamic
 from septran.errors import MappingError, SepTranError
 from septran.fitting import fit
 from septran.mapping.effects import unasked
+from septran.mapping.loader import load_mapping
 from septran.mapping.resolve import resolve
 from septran.request import CompileRequest, Dynamics, Logic, Shapes
 from septran.runtime.cache import load_or_build
-from septran.runtime.kernel import Kernel
+from septran.runtime.kernel import Kernel, Sizes
 from septran.runtime.signature import Specialisation
 from septran.runtime.stages import Stages, stage
 from septran.targets.registry import emulator_for, target_for
@@ -78,13 +79,17 @@ class Compilation(Stages):
         """The executable, built now or loaded from the cache where an equal kernel was built."""
         ir, program, backend = self.tensor_ir, self.tile_program, self.request.backend
         if self.request.emulate:
+            self._compiled()
             return emulator_for(backend).emulated(ir, program)
-        return load_or_build(target_for(backend), ir, program, self.mapping)
+        return load_or_build(target_for(backend), ir, program, self.mapping, self._compiled)
+
+    def _compiled(self) -> None:
+        self.compiled_here = True
 
 
 def fitted(request: CompileRequest) -> Compilation:
     """The compilation of a request whose tiles fit the machine's memories, if any do."""
-    return fit(request, Compilation)
+    return fit(request.dispatched(), Compilation)
 
 
 def compile_request(request: CompileRequest) -> Kernel:
@@ -99,10 +104,27 @@ def compile_request(request: CompileRequest) -> Kernel:
             return dynamic.specialise(asked)
         return Specialisation.of(fitted(asked))
 
+    def sizes(shapes: Shapes, dtypes: Any) -> tuple[Sizes, MappingOf[str, str]]:
+        asked = request.for_sizes(shapes, dtypes).completed()
+        return asked.shapes, asked.dtypes
+
     if request.emulate:
         emulator_for(request.backend)  # raises where there is none
     device = "cpu" if request.emulate else backend_of(request.backend).device
-    kernel = Kernel(request.signature, specialise, logic=request.entry, device=device)
+
+    def retarget(arch: str) -> Kernel:
+        machine = replace(request.mapping.machine, arch=arch)
+        plan = load_mapping(request.mapping, machine)
+        return compile_request(replace(request, mapping=plan, shapes=None))
+
+    kernel = Kernel(
+        request.signature,
+        specialise,
+        logic=request.entry,
+        device=device,
+        retarget=retarget,
+        sizes=sizes,
+    )
     if request.shapes is not None:
         full = request.completed()
         stages = kernel.specialise(full.shapes, full.dtypes).stages
@@ -130,7 +152,7 @@ def compile(  # the verb that users expect
     Args:
         logic: A task, the name of an operator of the library, or a logic file.
         mapping: A mapping file, its text, or the name of a machine that comes with one;
-            cpu-x86 where None.
+            cpu-x86 where None. A dispatch file chooses one of several by a call's shapes.
         machine: Goes before the machine that the mapping names.
         shapes: Extents to compile for at once; where None, at the first call.
         dtypes: Element types of parameters by name, or one for all; float32 where None. A tensor

@@ -76,6 +76,11 @@ class AtSizes(Stages):
         """The code for all sizes."""
         return self.whole.executable
 
+    @property
+    def code_origin(self) -> str:
+        """Where the code for all sizes came from; empty before it is made."""
+        return self.whole.code_origin
+
 
 @dataclass
 class Dynamic:
@@ -93,7 +98,7 @@ class Dynamic:
         """
         exact = request.completed()
         dims = named_dims(exact.entry, exact.shapes, exact.static)
-        greatest = {n: self._bound(exact, n, dims.get(n, 0)) for n in exact.dynamic}
+        greatest = {n: self._bound(request, exact, n, dims.get(n, 0)) for n in exact.dynamic}
         whole = self._whole(exact, greatest)
         tree, stages = _tree(exact, whole), AtSizes(exact, whole)
         params = tree.root.params
@@ -102,8 +107,11 @@ class Dynamic:
         tensors = tuple(replace(TensorParam.of(p), shape=exact.shapes[p.name]) for p in params)
         return Specialisation(tensors, tree.scalars, stages)
 
-    def _bound(self, request: CompileRequest, name: str, found: int) -> int:
-        """The greatest extent of the compilation that serves `found`; raises SizeRangeError."""
+    def _bound(self, request: CompileRequest, exact: CompleteRequest, name: str, found: int) -> int:
+        """The greatest extent of the compilation that serves `found`; raises SizeRangeError.
+
+        `exact` has a shorter range where a case of a dispatch file is for a part of it.
+        """
         least, most = request.dynamic[name]
         if found and (found < least or (most is not None and found > most)):
             raise SizeRangeError(
@@ -113,11 +121,14 @@ class Dynamic:
                 hint=f"compile it for a longer range: dynamic={{{name!r}: "
                 f"({min(least, found)}, {max(found, most or 0)})}}",
             )
+        most = exact.dynamic[name][1]
         return most or max(LEAST_BOUND, 1 << max(0, found - 1).bit_length())
 
     def _whole(self, exact: CompleteRequest, greatest: Mapping[str, int]) -> Stages:
         shapes = _grown(exact, greatest)
-        key = (tuple(sorted(shapes.items())), tuple(sorted(exact.dtypes.items())))
+        taken = exact.mapping.taken
+        case = taken.name if taken else ""
+        key = (case, tuple(sorted(shapes.items())), tuple(sorted(exact.dtypes.items())))
         if key not in self.known:
             fixed = {n: (exact.dynamic[n][0], most) for n, most in greatest.items()}
             asked = CompileRequest(**{**vars(exact), "shapes": shapes, "dynamic": fixed})

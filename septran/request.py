@@ -19,15 +19,17 @@ from septran.dtypes import ALL
 from septran.errors import CallError, nearest
 from septran.machine.loader import load_machine
 from septran.mapping.choose import MappingChooser
+from septran.mapping.dispatch.choice import check_names, narrowed, take
 from septran.mapping.loader import load_mapping, mapping_names
 from septran.mapping.mapping import MappingFile
 from septran.mapping.mistakes import NoMappingError
+from septran.mapping.rules import Facts
 from septran.runtime.signature import Signature, TensorParam
 from septran.task import Task, complete, find_entry, load_logic, trace, written
 from septran.task.errors import InferenceError
 from septran.task.frontend.definition import TensorType
 from septran.task.trace.arguments import checked_static
-from septran.task.trace.dims import NOTHING_DYNAMIC, extent
+from septran.task.trace.dims import NOTHING_DYNAMIC, extent, named_dims
 from septran.task.tree import ScalarParam, TunableValue
 from septran.tile.user_passes import user_passes
 
@@ -115,6 +117,7 @@ class CompileRequest:
         entry, plan = load_pair(logic, mapping, machine)
         own = user_passes(passes)
         flags = checked_static(entry, table("static", static))
+        _check_cases(entry, plan, flags)
         sizes = _dynamic(entry, plan, dynamic, flags)
         return CompileRequest(
             entry, plan, None if shapes is None else extents(entry, shapes, flags),
@@ -144,6 +147,11 @@ class CompileRequest:
             )
         return replace(self, shapes=extents(self.entry, example, self.static))
 
+    def for_sizes(self, shapes: Shapes, dtypes: MappingOf[str, str] | str | None) -> CompileRequest:
+        """Return the request with other shapes, and with some types changed; raises CallError."""
+        own = extents(self.entry, shapes, self.static)
+        return replace(self, shapes=own, dtypes={**self.dtypes, **_dtypes(self.entry, dtypes)})
+
     def with_tunables(self, changes: MappingOf[str, TunableValue]) -> CompileRequest:
         """Return the request with some tunables changed."""
         return replace(self, tunables={**self.tunables, **changes})
@@ -153,12 +161,23 @@ class CompileRequest:
         return self.mapping.chooser(tunables=self.tunables)
 
     def completed(self) -> CompleteRequest:
-        """The request with the shape and type of every tensor, inferred by tracing the logic."""
+        """The request with the shape and type of every tensor, inferred by tracing the logic.
+
+        Of a dispatch file it has the mapping of one case, and for dynamic dimensions the ranges
+        that this case is for.
+        """
+        cases = self.mapping.cases
+        one = self if not cases else replace(self, mapping=cases[-1].mapping)
         shapes, dtypes = complete(
-            self.entry, self.shapes or {}, self.dtypes, self.chooser(), static=self.static
+            self.entry, self.shapes or {}, self.dtypes, one.chooser(), static=self.static
         )
         _check_sizes(self.entry, shapes)
-        return CompleteRequest(**{**vars(self), "shapes": shapes, "dtypes": dtypes})
+        found = CompleteRequest(**{**vars(self), "shapes": shapes, "dtypes": dtypes})
+        return found._dispatched() if cases else found
+
+    def dispatched(self) -> CompileRequest:
+        """The request with the mapping of one case, where it has a dispatch file."""
+        return self.completed() if self.mapping.cases else self
 
 
 @dataclass(frozen=True)
@@ -167,6 +186,24 @@ class CompleteRequest(CompileRequest):
 
     shapes: MappingOf[str, tuple[int, ...]]
     """Extents of every tensor."""
+
+    def _dispatched(self) -> CompleteRequest:
+        """The request with the case of its dispatch file that is for its sizes and types."""
+        dims = named_dims(self.entry, self.shapes, self.static)
+        flags = _flags(self.entry, self.static)
+        facts = Facts(
+            self.entry.name, "", self.entry.name, 0, leaf=False, parallel=False,
+            shapes=self.shapes, dtypes=self.dtypes, dims=dims, static=flags,
+        )  # fmt: skip
+        values = facts.values()
+        mapping = take(self.mapping, values, self.dynamic)
+        if self.dynamic and mapping.taken is not None:
+            # An extent by a tensor's name may be a dynamic one.
+            same = {n: v for n, v in values.items() if n in {*dims, *flags, "dtype"}}
+            same = {n: v for n, v in same.items() if n not in self.dynamic}
+            ranges = narrowed(self.mapping, mapping.taken.name, same, self.dynamic)
+            return replace(self, mapping=mapping, dynamic=ranges)
+        return replace(self, mapping=mapping)
 
     def traced(
         self,
@@ -195,11 +232,30 @@ def load_pair(logic: Logic | None, mapping: Any, machine: Any) -> tuple[Task, Ma
         return logic, plan
     if isinstance(logic, str) and not logic.endswith(".py") and not _is_place(logic):
         return operators.load(logic), plan
-    name = None
-    if plan.entrypoint is not None:
-        variant = plan.instances[plan.entrypoint.value].variant
-        name = variant.value if variant is not None else None
-    return find_entry(load_logic(logic), name), plan
+    return find_entry(load_logic(logic), _entry_name(plan)), plan
+
+
+def _entry_name(plan: MappingFile) -> str | None:
+    """The name of the entry task, or of its variant, where a mapping says it."""
+    for one in (plan, *(case.mapping for case in plan.cases)):
+        if one.entrypoint is not None:
+            variant = one.instances[one.entrypoint.value].variant
+            return variant.value if variant is not None else None
+    return None
+
+
+def _check_cases(entry: Task, plan: MappingFile, static: MappingOf[str, Any]) -> None:
+    """Raise ConditionError where a case of a dispatch file names what the logic does not have."""
+    if not plan.cases:
+        return
+    tensors = dict(entry.specialised(static))
+    dims = {d for kind in tensors.values() for d in kind.dims or () if isinstance(d, str)}
+    check_names(plan, {*filter(str.isidentifier, dims), *_flags(entry, static)}, tensors)
+
+
+def _flags(entry: Task, static: MappingOf[str, Any]) -> dict[str, Any]:
+    """The values of all static flags, those that are not given by their defaults."""
+    return {k.name: k.default for k in entry.keywords if k.static} | dict(static)
 
 
 def _shipped(file: str | Path) -> str:

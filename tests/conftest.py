@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,7 +62,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     faulthandler.cancel_dump_traceback_later()
 
 
+_OFTEN = 5.0
+"""Seconds that a watch may be old."""
 _limits: list[float] = []
+_started: list[float] = [0.0]
 
 
 def _expect_progress(config: pytest.Config | None = None) -> None:
@@ -72,6 +76,10 @@ def _expect_progress(config: pytest.Config | None = None) -> None:
     workers has a watch, too: a child that a dead worker has forked holds the worker's pipe open,
     and xdist would wait for its end for ever.
     """
+    now = time.monotonic()
+    if config is None and now - _started[0] < _OFTEN:
+        return  # a watch starts a thread, and most tests end sooner than that pays
+    _started[0] = now
     if config is not None:
         waits = config.option.dist != "no" and not hasattr(config, "workerinput")
         _limits[:] = [config.option.stuck_after * (1.5 if waits else 1)]
@@ -90,14 +98,18 @@ def vector_widths() -> dict[int, str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests of CPU code run for AVX2's vectors and for AVX-512's, wherever they run.
 
-    For those that are not the host's they are slow tests, unless marked `both_widths`.
+    For those that are not the host's they are slow tests, unless marked `both_widths`, and left
+    out where marked `one_width`.
     """
     if "vectors" not in metafunc.fixturenames:
         return
     own, other = vector_widths()
     always = metafunc.definition.get_closest_marker("both_widths")
+    alone = metafunc.definition.get_closest_marker("one_width")
     beside = pytest.param(other, marks=() if always else pytest.mark.slow)
-    metafunc.parametrize("vectors", [own, beside], indirect=True, scope="module")
+    metafunc.parametrize(
+        "vectors", [own] if alone else [own, beside], indirect=True, scope="module"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +120,21 @@ def vectors(request: pytest.FixtureRequest) -> Iterator[int]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(NATIVE_IS, vector_widths()[request.param])
         yield request.param
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector) -> Iterator[None]:
+    """Cases of a function beside those that `one_in` names are slow; slow ones are not counted."""
+    made = yield
+    cases = made if isinstance(made, list) else []
+    thinned = [each for each in cases if each.get_closest_marker("one_in")]
+    fast = [each for each in thinned if not each.get_closest_marker("slow")]
+    for number, each in enumerate(fast):
+        chosen = each.get_closest_marker("one_in")
+        step, first = chosen.args[0], chosen.kwargs.get("first", 0)
+        if number % step != first % step:
+            each.add_marker("slow")
+    return made
 
 
 class Golden:

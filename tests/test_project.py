@@ -209,7 +209,8 @@ def test_the_wheel_holds_mappings_and_notebooks(wheel):
 
 def test_the_wheel_holds_nothing_else(wheel):
     tops = {name.partition("/")[0] for name in wheel.namelist()}
-    assert tops == {"septran", "septran_widgets", f"septran-{septran.__version__}.dist-info"}
+    own = {"septran", "septran_compiler", "septran_widgets"}
+    assert tops == {*own, f"septran-{septran.__version__}.dist-info"}
     assert not [name for name in wheel.namelist() if "__pycache__" in name or "tests" in name]
 
 

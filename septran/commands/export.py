@@ -12,13 +12,18 @@ from septran.commands import arguments as options
 from septran.commands.arguments import request
 
 Arch = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--arch",
         metavar="NAME",
         help="The processor that code is for, in the machine's words or LLVM's: avx2, "
-        "neoverse-v1, apple-m1, sm_90a; what the machine's file says if absent.",
+        "neoverse-v1, apple-m1, sm_90a; what the machine's file says if absent. A library for "
+        "CPUs may have code for several: --arch avx2 --arch avx512.",
     ),
+]
+Name = Annotated[
+    str | None,
+    typer.Option("--name", metavar="NAME", help="The library's name; the kernel's if absent."),
 ]
 Folder = Annotated[
     Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the files are written.")
@@ -40,25 +45,30 @@ def export(
     dtype: options.Dtypes = None,
     tunable: options.Tunables = None,
     static: options.Static = None,
+    name: Name = None,
 ) -> None:
     """Compile a kernel and write it for programs that have neither SepTran nor TVM.
 
-    For a CPU, of this host's kind or another: an object file, its C header, a C file that
-    gives it threads and scratch memory, and an example. For an NVIDIA GPU: one CUDA C++ file, and a
-    loader for torch tensors. Shapes are fixed.
+    For a CPU, of this host's kind or another: a C header, a shared and a static library, their
+    sources and build files, and examples that check themselves. For an NVIDIA GPU: one CUDA C++
+    file, and a loader for torch tensors. For a DSA: the C of its control program. Shapes are
+    fixed.
 
     \b
     Examples:
       septran export gemm -o gemm-avx512 --arch avx512 -s M=512 -s N=512 -s K=512
+      septran export gemm -o gemm-any --arch avx2 --arch avx512
       septran export softmax --on cpu-arm --arch neoverse-v1 -o softmax-arm
       septran export attention --on nvidia-h200 -o attention-h200
     """  # noqa: D301  # \b is typer's mark for lines to keep
     import septran
+    from septran.mapping.loader import load_mapping
 
     asked = request(logic, on, mapping, shape, dtype, tunable, static)
-    plan = asked.mapping
-    if arch is not None:
-        plan = replace(plan, machine=replace(plan.machine, arch=arch))
+    plan, archs = asked.mapping, tuple(arch or ())
+    if len(archs) == 1:  # also of targets that write no libraries
+        plan, archs = load_mapping(plan, replace(plan.machine, arch=archs[0])), ()
     kernel = septran.compile(asked.logic, plan, **asked.settings)
-    path = kernel.export(output)
-    typer.echo(f"wrote {path} and {len(list(path.parent.iterdir())) - 1} files beside it")
+    path = kernel.export(output, name=name, arch=archs or None)
+    count = sum(file.is_file() for file in output.rglob("*"))
+    typer.echo(f"wrote {path} and {count - 1} files beside it")

@@ -1,4 +1,4 @@
-"""``septran lint``: the mistakes of mapping and machine files, without running any logic."""
+"""``septran lint``: the mistakes of mapping, dispatch and machine files; no logic is run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from septran.errors import SepTranError
 
 Files = Annotated[
-    list[Path], typer.Argument(metavar="FILE...", help="Mapping or machine files (YAML).")
+    list[Path], typer.Argument(metavar="FILE...", help="Mapping, dispatch or machine files (YAML).")
 ]
 
 
@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def lint(files: Files, as_json: options.AsJson = False) -> None:
-    """Find all mistakes of mapping and machine files; no logic is imported or run.
+    """Find all mistakes of mapping, dispatch and machine files; no logic is imported or run.
 
     `septran explain` finds mistakes that depend on an operator, such as exceeded capacities.
 
@@ -85,6 +85,8 @@ def _kind(file: Path) -> str:
         keys = parse(read_text(file, MappingError, MappingError), str(file), MappingError).items
     except SepTranError:
         return "mapping"
+    if "dispatch" in keys:
+        return "dispatch"
     return "machine" if keys.keys() & {"backend", "processors", "memories"} else "mapping"
 
 
@@ -105,6 +107,8 @@ def _summary(file: Path, kind: str) -> str:
         )
     mapping = load_mapping(file)
     parts = [f"for {mapping.machine.name}"]
+    if mapping.cases:
+        parts.append(f"{len(mapping.cases)} cases with `otherwise`")
     if mapping.rules:
         parts.append(f"{len(mapping.rules)} rules")
     if mapping.instances:

@@ -16,6 +16,7 @@ class FileKind(StrEnum):
     """The files that have a schema."""
 
     mapping = "mapping"
+    dispatch = "dispatch"
     machine = "machine"
 
 
@@ -31,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 def schema(kind: Which, output: Output = None) -> None:
-    """Print the JSON Schema of mapping or machine files, for editors.
+    """Print the JSON Schema of mapping, dispatch or machine files, for editors.
 
     \b
     Examples:
@@ -41,7 +42,12 @@ def schema(kind: Which, output: Output = None) -> None:
       # yaml-language-server: $schema=mapping.schema.json
     """  # noqa: D301  # \b is typer's mark for lines to keep
     from septran.machine.schema import machine_schema
+    from septran.mapping.dispatch.reading import dispatch_schema
     from septran.mapping.schema import mapping_schema
 
-    made = mapping_schema() if kind is FileKind.mapping else machine_schema()
-    emit(json.dumps(made, indent=2) + "\n", output)
+    schemas = {
+        FileKind.mapping: mapping_schema,
+        FileKind.dispatch: dispatch_schema,
+        FileKind.machine: machine_schema,
+    }
+    emit(json.dumps(schemas[kind](), indent=2) + "\n", output)

@@ -41,6 +41,11 @@ OWN_MACHINES = "SEPTRAN_MACHINES"
 NATIVE_IS = "SEPTRAN_NATIVE"
 """The variable of the environment that says what ``arch: native`` is taken for."""
 
+_LEVELS = {"avx512": "avx512f", "avx2": "avx2"}
+"""Widths of vectors, the widest first, by the feature that Linux lists for each."""
+_MADE_FOR = {"split": "avx512", "amx": "avx512"}
+"""The width of the processors for which `SEPTRAN_NATIVE` makes code under further names."""
+
 
 def mappings_root() -> Path:
     """The folder of the shipped mappings, in a checkout or in an installed package."""
@@ -416,8 +421,9 @@ def _throughput(node: Node | None, arch: str) -> float | None:
     if not isinstance(node.value, Mapping):
         return THROUGHPUT.read(node)[0]
     wanted = _host_level(tuple(node.items)) if arch == "native" else arch
-    # An arch that the table lacks counts as the widest, which is listed first.
-    return THROUGHPUT.read(node.items.get(wanted, next(iter(node.items.values()))))[0]
+    # An arch that the table lacks counts as the widest: features of few processors come before it.
+    widest = next((name for name in node.items if name in _LEVELS), next(iter(node.items)))
+    return THROUGHPUT.read(node.items.get(wanted, node.items[widest]))[0]
 
 
 def _host_level(levels: tuple[str, ...]) -> str:
@@ -425,15 +431,15 @@ def _host_level(levels: tuple[str, ...]) -> str:
 
     What ``native`` is taken for decides before that.
     """
-    if (native := os.environ.get(NATIVE_IS)) in levels:
+    asked = os.environ.get(NATIVE_IS, "")
+    if (native := _MADE_FOR.get(asked, asked)) in levels:
         return native
     try:
         flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
     except OSError:
         return levels[0]
-    names = {"avx512": "avx512f"}
     # Widest first, so the first that the processor has; the narrowest where none is named there.
-    return next((level for level in levels if names.get(level, level) in flags), levels[-1])
+    return next((level for level in levels if _LEVELS.get(level, level) in flags), levels[-1])
 
 
 def _instruction(name: str, node: Node, arch: str) -> Instruction:

@@ -13,7 +13,7 @@ from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import Instruction, Machine
 from septran.mapping.choose import Scope
-from septran.mapping.keys import BINDING, LEAF_TASK_BINDINGS
+from septran.mapping.keys import BINDING, FASTEST, LEAF_TASK_BINDINGS
 from septran.mapping.resolved import Setting
 from septran.task.tree import Allocate, Assign, Primitive, TaskNode, statements
 
@@ -84,12 +84,27 @@ def wanted_for(
     for plan in scope.caller.plans if scope.caller else ():
         for key in (task.path.rpartition("/")[2], task.name, task.variant):
             if key in plan.lists(LEAF_TASK_BINDINGS):
-                return _meant(machine, plan.lists(LEAF_TASK_BINDINGS)[key], primitive, used)
+                listed = plan.lists(LEAF_TASK_BINDINGS)[key]
+                return _meant(machine, _named(machine, listed, primitive), primitive, used)
     for plan in scope.plans:
         for key in (primitive, "*"):
             if key in plan.lists(BINDING):
-                return _meant(machine, plan.lists(BINDING)[key], primitive, used)
+                listed = plan.lists(BINDING)[key]
+                return _meant(machine, _named(machine, listed, primitive), primitive, used)
     return ()
+
+
+def _named(machine: Machine, listed: Sequence[Setting[str]], primitive: str) -> list[Setting[str]]:
+    """Return a list in which ``fastest`` stands for the machine's instructions in that order."""
+    found = list[Setting[str]]()
+    for setting in listed:
+        if setting.value != FASTEST:
+            found.append(setting)
+            continue
+        # Of equal ones the machine file's order decides; without a figure, an instruction is last.
+        ranked = sorted(_default(machine, primitive), key=lambda i: -(i.throughput or 0))
+        found += (replace(setting, value=i.name) for i in ranked)
+    return found
 
 
 def _meant(

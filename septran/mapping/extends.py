@@ -25,7 +25,7 @@ def parent_of(node: Node, folder: Path | None, seen: list[Path]) -> Path | None:
         return None
     if not isinstance(name.value, str) or name.tag or not name.value:
         raise ExtendsError("`extends` is the name of a mapping file", name.where)
-    path = _inside(name, folder, seen[-1] if seen else None)
+    path = file_beside(name, folder, seen[-1] if seen else None)
     if path in seen:
         trail = " -> ".join(p.name for p in (*seen[seen.index(path) :], path))
         raise ExtendsError(f"the mappings extend each other: {trail}", name.where)
@@ -34,8 +34,12 @@ def parent_of(node: Node, folder: Path | None, seen: list[Path]) -> Path | None:
     return path
 
 
-def _inside(name: Node, folder: Path | None, own: Path | None) -> Path:
-    """Return the file of that name; in a file named as a shipped one, it means the shipped one."""
+def file_beside(name: Node, folder: Path | None, own: Path | None) -> Path:
+    """Return the file that the mapping `own` names; raises ExtendsError.
+
+    It lies in `folder` or among the shipped mappings. In a file named as a shipped one, that name
+    means the shipped one.
+    """
     part = Path(name.text)
     if part.is_absolute() or ".." in part.parts or "\\" in name.text or "\0" in name.text:
         hint = "name a file in the same folder, or one of the shipped mappings"

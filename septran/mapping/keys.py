@@ -103,7 +103,9 @@ _CASE = Record(
     "a case",
 )
 _PREFERENCES = TableOf(_TUNABLE, Either((_VALUE, _CASE, ListOf(Either((_VALUE, _CASE)), least=1))))
-_INSTRUCTIONS = many(Named("instruction"))
+FASTEST = "fastest"
+"""Among instructions, those of the machine by its file's throughput."""
+_INSTRUCTIONS = many(Named("instruction", extra=(FASTEST,)))
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,8 @@ TUNABLES = Key[Mapping[str, Any]](
 BINDING = Key[Mapping[str, Any]](
     "binding",
     Either((_INSTRUCTIONS, TableOf(PRIMITIVE, _INSTRUCTIONS))),
-    "instruction of a leaf, best first; or one list for each primitive",
+    "instruction of a leaf, best first, or fastest by the machine file; or one list for each "
+    "primitive",
     {}, "primitive",
 )  # fmt: skip
 PIPELINE = Key[int]("pipeline", Whole(most=16), "stages", 1, needs=("asynchronous",))

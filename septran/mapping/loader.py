@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping as Table
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from septran.errors import Errors, SepTranError, nearest, raise_all
 from septran.location import Location
@@ -13,12 +14,15 @@ from septran.machine.kinds import Report, check
 from septran.machine.loader import load_machine, machine_names, mappings_root
 from septran.machine.model import Machine
 from septran.machine.positions import Node, is_file, name_text, parse, read_text
-from septran.mapping.extends import merged, parent_of, shortened
+from septran.mapping.dispatch.reading import KEY as DISPATCH_KEY
+from septran.mapping.dispatch.reading import read_dispatch
+from septran.mapping.extends import file_beside, merged, parent_of, shortened
 from septran.mapping.mapping import MappingFile
 from septran.mapping.mistakes import (
     FAMILY,
     MappingSyntaxError,
     NoMappingError,
+    OpenDispatchError,
     UnknownNameError,
 )
 from septran.mapping.reader import across, filled, read
@@ -27,6 +31,7 @@ from septran.mapping.tune import Candidate, check_tune
 
 DEFAULT_MACHINE = "cpu-x86"
 _SUFFIX = ".mapping.yaml"
+T = TypeVar("T")
 
 
 def mapping_names() -> tuple[str, ...]:
@@ -44,8 +49,9 @@ def load_mapping(
     """Return a mapping by its file, its text, or the name of a machine that comes with one.
 
     `machine` overrides the file's own; a mapping that names none is for cpu-x86. `folder` is where
-    a text's `extends` and `machine` are searched first, `name` the file name in its places. Raises
-    MappingError or MachineError, or Errors with all mistakes of the files.
+    a text's `extends` and `machine` are searched first, `name` the file name in its places. A
+    dispatch file is a mapping of cases, one of which each call takes. Raises MappingError or
+    MachineError, or Errors with all mistakes of the files.
     """
     if isinstance(mapping, MappingFile):
         return mapping if machine is None else _moved(mapping, load_machine(machine))
@@ -55,19 +61,71 @@ def load_mapping(
         hint = "pass a mapping file, its text, or the name of a machine that comes with one"
         raise NoMappingError(f"{mapping!r} is no mapping", hint=hint)
     source = _source(mapping, folder, name)
-    chain = _chain(source)
+    document = _parsed(source.text, source.file)
+    if DISPATCH_KEY in document.items:
+        return _dispatch(document, source, machine)
+    return _single(document, source, machine)
+
+
+def _single(document: Node, source: _Source, machine: str | Path | Machine | None) -> MappingFile:
+    """Return the one mapping that a document and those that it extends are."""
+    chain = _chain(document, source)
     wanted, assumed = _machine(chain, machine)
+    return _checked(tuple(_Same(link.node) for link in chain), _Same(wanted), assumed, source.file)
+
+
+def _dispatch(document: Node, source: _Source, machine: str | Path | Machine | None) -> MappingFile:
+    """Return the mapping of cases that a dispatch file is."""
+    named = _machine_node(document)
+    if machine is None and named is not None:
+        machine = _named_machine(named, source.folder)
+    own = Path(source.file).resolve() if source.folder is not None else None
+
+    def load(said: Node) -> MappingFile:
+        if said.items:
+            return _single(said, source, machine)
+        beside = _source(file_beside(said, source.folder, own), None, None)
+        return _single(_parsed(beside.text, beside.file), beside, machine)
+
+    return read_dispatch(document, load, source.file)
+
+
+@dataclass(frozen=True, eq=False)
+class _Same(Generic[T]):
+    """A value that is compared by what it is, not by what is in it: parsed files are kept."""
+
+    value: T
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+@functools.lru_cache(maxsize=32)
+def _checked(
+    chain: tuple[_Same[Node], ...], machine: _Same[Machine], assumed: str, file: str
+) -> MappingFile:
+    """Return the mapping of a file and of those that it extends, once it has no mistake."""
+    nodes = [link.value for link in chain]
+    for node in nodes:
+        if DISPATCH_KEY in node.items:
+            where = node.keys[DISPATCH_KEY]
+            hint = "name the mapping of one case"
+            raise OpenDispatchError(
+                "no mapping can be a dispatch file, nor extend one", where, hint=hint
+            )
     errors: list[SepTranError] = []
     # Each file by itself, also in what another one replaces; what must fit together, merged.
-    for link in chain:
-        report = _report(wanted)
-        check(MAPPING, link.node, report)
+    for node in nodes:
+        report = _report(machine.value)
+        check(MAPPING, node, report)
         errors += report.errors
     if not errors:
-        errors = list(across(merged([link.node for link in chain])))
+        errors = list(across(merged(nodes)))
     raise_all(sorted(errors, key=_place))
-    document = merged([link.node for link in chain])
-    return read(document, wanted, assumed, source.file)
+    return read(merged(nodes), machine.value, assumed, file)
 
 
 def fill_in(mapping: MappingFile, point: Table[str, Candidate]) -> MappingFile:
@@ -121,9 +179,9 @@ def _is_text(mapping: str) -> bool:
     return "\n" in mapping or ": " in mapping or mapping.startswith(("{", "'", '"'))
 
 
-def _chain(source: _Source) -> list[_Link]:
-    """Return the file and those that it extends, nearest first."""
-    chain = [_Link(_parsed(source.text, source.file), source.folder)]
+def _chain(document: Node, source: _Source) -> list[_Link]:
+    """Return a document of a file and those that it extends, nearest first."""
+    chain = [_Link(document, source.folder)]
     seen = [Path(source.file).resolve()] if source.folder is not None else []
     while True:
         link = chain[-1]
@@ -192,6 +250,9 @@ def _report(machine: Machine) -> Report:
 
 def _moved(mapping: MappingFile, machine: Machine) -> MappingFile:
     """Return the mapping for another machine, checked against its names."""
+    if mapping.cases:
+        cases = tuple(replace(c, mapping=_moved(c.mapping, machine)) for c in mapping.cases)
+        return replace(mapping, machine=machine, cases=cases)
     if mapping.document is None or machine == mapping.machine:
         return mapping
     report = _report(machine)

@@ -12,7 +12,7 @@ from septran.machine.model import Machine
 from septran.machine.positions import Node
 from septran.mapping.conditions import Condition
 from septran.mapping.keys import Key
-from septran.mapping.mistakes import TuneLeftError
+from septran.mapping.mistakes import OpenDispatchError, TuneLeftError
 from septran.mapping.resolved import Setting
 from septran.mapping.tune import Candidate, Dimension, Space
 from septran.task.tree import TunableValue
@@ -173,6 +173,31 @@ class Fit:
 
 
 @dataclass(frozen=True)
+class DispatchCase:
+    """One of the mappings among which a dispatch file chooses."""
+
+    name: str
+    """The name in messages: ``case 2``, or ``otherwise``."""
+    when: Condition | None
+    """What holds of the calls that it is for; None where no other case is."""
+    mapping: MappingFile
+    label: str
+    """What the file says for the mapping: a file's or a machine's name; empty for a table."""
+    where: Location
+    """The line of its condition, or of ``otherwise``."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The case of a dispatch file that a mapping was."""
+
+    name: str
+    reason: str
+    """Why it was taken, and the earlier ones were not."""
+    where: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
 class MappingFile:
     """The content of a mapping file: how logic runs on a machine."""
 
@@ -191,6 +216,10 @@ class MappingFile:
     """The tunables made smaller than the file says, as a memory could not hold all tensors."""
     few_stages: bool = False
     """Whether pipelines may be shorter than the file says, as no tiles fit otherwise."""
+    cases: tuple[DispatchCase, ...] = ()
+    """Those of a dispatch file, in the order in which they are tried; it has nothing else."""
+    taken: Taken | None = None
+    """The case that it was, where a dispatch file has chosen it."""
     assumed: str = ""
     """The reason why `machine` was taken where the file names none."""
     file: str = field(default="", compare=False)
@@ -203,7 +232,11 @@ class MappingFile:
         return self.document is not None and "extends" in self.document.items
 
     def space(self) -> Space:
-        """Return the search space: its size, dimensions and constraints."""
+        """Return the search space: its size, dimensions and constraints.
+
+        Raises OpenDispatchError for a dispatch file, which has a space for each case.
+        """
+        self.require_one()
         return Space(self.dimensions, self.constraints)
 
     def with_values(self, point: Table[str, Candidate]) -> MappingFile:
@@ -227,8 +260,18 @@ class MappingFile:
         self.require_settled()
         return MappingChooser(self, machine or self.machine, dict(tunables or {}))
 
+    def require_one(self) -> None:
+        """Raise OpenDispatchError for a dispatch file of which no case is chosen."""
+        if self.cases:
+            raise OpenDispatchError(
+                "a dispatch file is no single mapping: which case is taken depends on the call",
+                self.cases[0].where,
+                hint="pass the mapping of one case; septran.compile and septran.explain take both",
+            )
+
     def require_settled(self) -> None:
-        """Raise TuneLeftError where a `!tune` is left."""
+        """Raise TuneLeftError where a `!tune` is left, OpenDispatchError where cases are."""
+        self.require_one()
         if self.dimensions:
             first, *others = self.dimensions
             raise TuneLeftError(

@@ -144,4 +144,22 @@ class NoParallelLoopError(MappingError):
     code = "SEP323"
 
 
+class UnreachableCaseError(MappingError):
+    """A case of a dispatch file can never be taken."""
+
+    code = "SEP324"
+
+
+class CaseMachinesError(MappingError):
+    """The cases of a dispatch file are for different machines."""
+
+    code = "SEP325"
+
+
+class OpenDispatchError(MappingError):
+    """A dispatch file is given where one mapping is needed, before sizes and types are known."""
+
+    code = "SEP326"
+
+
 FAMILY = Family(UnknownKeyError, MissingKeyError, WrongValueError, UnknownNameError)

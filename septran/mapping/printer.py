@@ -61,6 +61,9 @@ def _why(setting: Setting[Any]) -> str:
 def mapping_text(mapping: MappingFile) -> str:
     """Return the content of a mapping, before it is resolved for a logic."""
     lines = [f"mapping for {mapping.machine.name}"]
+    for case in mapping.cases:
+        when = f", {case.when.text}" if case.when else ""
+        lines.append(f"{case.name}{when}: {case.label or 'a table'}  [{case.where}]")
     for plan in mapping.instances.values():
         task = plan.variant.value if plan.variant else "?"
         lines.append(f"instance {plan.name} of {task}  [{plan.where}]")

@@ -18,6 +18,7 @@ from septran.mapping import effects
 from septran.mapping.bind import Leaf, bind, demanded, faster_rounded, moved, uses_of, wanted_for
 from septran.mapping.capacity import check_capacity
 from septran.mapping.choose import Scope, passed_over, tunable
+from septran.mapping.dispatch.choice import take
 from septran.mapping.idle_rules import Visited, idle_rules
 from septran.mapping.keys import COPY, LAYOUTS, PROC, REGISTERS
 from septran.mapping.loader import load_mapping
@@ -55,6 +56,10 @@ def resolve(
     """
     require("tree", tree, TaskTree, "pass what septran.trace or stages.task_tree gives")
     mapping = load_mapping(mapping, machine)
+    if mapping.cases:
+        mapping = take(
+            mapping, facts_of_task(tree.root, dict(tree.dims), dict(tree.static)).values()
+        )
     mapping.require_settled()
     work = _Resolution(tree, mapping)
     tree = replace(tree, root=work.visit(tree.root, None, None))
@@ -104,6 +109,8 @@ class _Resolution:
         self.ranges = ranges_of(self.tree.root)
         if self.mapping.assumed:
             self.decide("decision", "machine", self.mapping.assumed)
+        if taken := self.mapping.taken:
+            self.decide("decision", "dispatch", taken.reason, where=taken.where)
         self.decisions += effects.renamed(self.mapping)
 
     @property
@@ -427,7 +434,8 @@ class _Task:
                 reasons = "; ".join(map(str, better))
                 message = f"{primitive} is {chosen.value}, as others refused it: {reasons}"
                 self.work.decide("missed", self.task.path, message, None, chosen.where)
-            elif wanted and len(refusals) == len(wanted) - 1 > 0:  # only the last one takes it
+            elif wanted and refusals and not self.machine.instruction(chosen.value).dtypes:
+                # Those before it are for some types; it takes any, and is slow for that.
                 types, names = (
                     refusals[0].reason.partition(";")[0],
                     [r.instruction for r in refusals],

@@ -103,16 +103,17 @@ RULE = Record(
     },
     "a rule",
 )
+MACHINE = Field(
+    Text(rf"{MACHINE_NAME.pattern}", "a machine's name, or its file beside the mapping"),
+    "the machine that it is for",
+)
+MAPPED_FILE = Text(
+    r"(\./)?[A-Za-z0-9_][A-Za-z0-9_ ./+-]{0,199}", "a mapping's file beside this one"
+)
 MAPPING = Record(
     {
-        "machine": Field(
-            Text(rf"{MACHINE_NAME.pattern}", "a machine's name, or its file beside the mapping"),
-            "the machine that it is for",
-        ),
-        "extends": Field(
-            Text(r"(\./)?[A-Za-z0-9_][A-Za-z0-9_ ./+-]{0,199}", "a mapping's file beside this one"),
-            "a mapping that this one changes",
-        ),
+        "machine": MACHINE,
+        "extends": Field(MAPPED_FILE, "a mapping that this one changes"),
         "description": Field(FREE, "a sentence for readers"),
         "entrypoint": Field(NAME, "the instance of the logic's entry task"),
         "task_mappings": Field(TableOf(NAME, INSTANCE), "instances by name (explicit form)"),

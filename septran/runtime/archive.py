@@ -16,6 +16,7 @@ import platform
 import shutil
 import sys
 import zipfile
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from septran.errors import SepTranError
 from septran.runtime.cache import reason_not_saved
 from septran.runtime.errors import ArchiveError
+from septran.runtime.library.load import is_library, load_library
 from septran.runtime.manifest import intact, write_manifest
 from septran.runtime.roofline import Roofline
 from septran.runtime.signature import Signature, Specialisation, TensorParam
@@ -94,23 +96,27 @@ def _write(
         shutil.copytree(staging, path)
 
 
-def load(path: str | Path) -> Kernel:
+def load(path: str | Path, *, kernel: str | None = None) -> Kernel:
     """Return the kernel that `Kernel.save` wrote: it runs, and shows its stages as text.
 
-    Every file is compared with its hash before any machine code is loaded. Load only
-    what you trust: a saved kernel is code.
+    Of a folder that `septran.export` wrote for a CPU it is the kernel named `kernel`, the only one
+    where None: it runs the library's code. Every file is compared with its hash before any machine
+    code is loaded. Load only what you trust: a saved kernel is code.
 
     Raises:
         ArchiveError: where it is damaged, or made for another kind of machine.
+        TargetError: where a library is not the one of its manifest, or has no code for this host.
     """
     from septran.runtime.kernel import Kernel  # late: a kernel can save itself
 
     if not isinstance(path, str | Path):
         raise ArchiveError(f"{path!r} is no path of a saved kernel")
+    if is_library(Path(path)):
+        return load_library(Path(path), kernel)
     place = _unpacked(Path(path))
     data = _verified(Path(path), place.folder)
     try:
-        signature = _signature(data["signature"])
+        signature = read_signature(data["signature"])
         compiled = tuple(_specialisation(place, n, e) for n, e in enumerate(data["compiled"]))
         device = str(data["device"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -223,16 +229,18 @@ def _host() -> dict[str, str]:
     return {"system": sys.platform, "processor": platform.machine()}
 
 
-def _signature(data: dict[str, Any]) -> Signature:
+def read_signature(data: Mapping[str, Any]) -> Signature:
+    """Return the signature that JSON has kept."""
     return Signature(
         str(data["name"]),
-        tuple(map(_tensor, data["tensors"])),
+        tuple(map(read_tensor, data["tensors"])),
         tuple(ScalarParam(**s) for s in data["scalars"]),
         tuple((str(name), int(extent)) for name, extent in data["sizes"]),
     )
 
 
-def _tensor(data: dict[str, Any]) -> TensorParam:
+def read_tensor(data: Mapping[str, Any]) -> TensorParam:
+    """Return the parameter that JSON has kept."""
     found = {n: data.get(n) for n in ("dims", "shape", "span")}
     lists = {n: None if x is None else tuple(x) for n, x in found.items()}
     return TensorParam(**{**data, **lists})
@@ -263,7 +271,7 @@ class _SavedStages(Stages):
 
 def _specialisation(place: _Place, number: int, entry: dict[str, Any]) -> Specialisation:
     return Specialisation(
-        tuple(map(_tensor, entry["tensors"])),
+        tuple(map(read_tensor, entry["tensors"])),
         tuple(ScalarParam(**s) for s in entry["scalars"]),
         _SavedStages(place, number, str(entry["backend"])),
         Roofline(**entry["limits"]),

@@ -13,6 +13,7 @@ without a cache, and a warning says so once.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 LOCK_SECONDS = 600.0
 """The number of seconds to wait for another process that compiles the same kernel."""
+SHARE = 8
+"""What part of the room in a cache a process may fill before it looks how much others left."""
 STALE_SECONDS = 3600.0
 """The age at which an unfinished entry counts as left behind by a killed process."""
 DEFAULT_LIMIT = 1 << 30
@@ -54,6 +57,8 @@ class Savable(Protocol):
 
 
 T = TypeVar("T", bound=Savable)
+_room: dict[Path, int] = {}
+"""Bytes that this process may still store in each cache before it looks again."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,7 @@ class Cache:
             save(staging)
             write_manifest(staging, key)
             self._publish(staging, key)
-            self._evict(keep=key)
+            self._keep_within_limit(keep=key)
         except Exception as error:  # no space, no permission, no C compiler to link with
             _warn_once(f"kernels are not kept in {self.root}: {reason_not_saved(error)}")
             return False
@@ -212,12 +217,23 @@ class Cache:
         with contextlib.suppress(OSError):
             for folder in (self.root / "entries").iterdir():
                 with contextlib.suppress(OSError):
-                    size = sum(f.stat().st_size for f in folder.iterdir())
-                    found.append(((folder / MANIFEST).stat().st_mtime, size, folder))
+                    found.append(((folder / MANIFEST).stat().st_mtime, _size(folder), folder))
         return sorted(found)
 
-    def _evict(self, keep: str) -> None:
-        """Remove the least recently used entries until the rest fits, and stale unfinished ones."""
+    def _keep_within_limit(self, keep: str) -> None:
+        """Evict, unless the new entry is within the share of the room that this process may fill.
+
+        To look at thousands of entries takes longer than to store one. Others store as well,
+        hence a share.
+        """
+        left = _room.get(self.root, 0) - _size(self._entry(keep))
+        _room[self.root] = left if left > 0 else self._evict(keep) // SHARE
+
+    def _evict(self, keep: str) -> int:
+        """Remove the least recently used entries until the rest fits, and stale unfinished ones.
+
+        Returns how many bytes of the limit are left.
+        """
         entries = self._entries()
         excess = sum(size for _, size, _ in entries) - self.limit_bytes
         for _, size, folder in entries:
@@ -232,12 +248,27 @@ class Cache:
             with contextlib.suppress(OSError):
                 if left.stat().st_mtime < old:
                     shutil.rmtree(left, ignore_errors=True)
+        return -excess
+
+
+def _size(folder: Path) -> int:
+    """Bytes of the files of an entry; 0 where another process has removed it."""
+    with contextlib.suppress(OSError):
+        return sum(f.stat().st_size for f in folder.iterdir())
+    return 0
 
 
 def load_or_build(
-    target: Target, ir: TensorIR, program: TileProgram, mapping: ResolvedMapping
+    target: Target,
+    ir: TensorIR,
+    program: TileProgram,
+    mapping: ResolvedMapping,
+    on_build: Callable[[], None] = lambda: None,
 ) -> Executable:
-    """Return the executable, loaded if an equal kernel was built before, else built and stored."""
+    """Return the executable, loaded if an equal kernel was built before, else built and stored.
+
+    `on_build` is called before it is built.
+    """
     key = cache_key(
         tensor_ir=without_notes(ir.complete_text),
         mapping=without_places(str(mapping)),
@@ -249,7 +280,11 @@ def load_or_build(
     def load(folder: Path) -> Executable:  # built from files elsewhere, perhaps
         return target.placed(target.load(folder), ir, program)
 
-    return Cache.default().load_or_build(key, load, lambda: target.build(ir, program))
+    def build() -> Executable:
+        on_build()
+        return target.build(ir, program)
+
+    return Cache.default().load_or_build(key, load, build)
 
 
 def cache_key(**parts: str) -> str:
@@ -291,6 +326,7 @@ _NOTES = re.compile(
 _PLACES = re.compile(r" \[(?:[^\[\]\n]+:\d+(?::\d+)?(?:, )?)+\](?=$|\"\}\):$)", re.MULTILINE)
 
 
+@functools.cache
 def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,9 +29,11 @@ from septran.runtime.errors import NoLogicError, NotSpecialisedError, NotTimedEr
 from septran.runtime.gpu import measure_on_gpu, on_device, to_device
 from septran.runtime.guard.check import run_guarded
 from septran.runtime.instrumented_call import instrumented_call
+from septran.runtime.library.export import export
 from septran.runtime.profile import Profile, measure, profile
-from septran.runtime.signature import Signature, Specialisation, export_source
+from septran.runtime.signature import Signature, Specialisation
 from septran.runtime.stages import Stages
+from septran.runtime.warm import Warming, not_kept, warmed
 from septran.stage import Displayable, view
 from septran.targets.base import CycleProfile, SelfProfiling, Untimed
 from septran.task.errors import InferenceError
@@ -38,8 +41,21 @@ from septran.task.reference import run_tree
 from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import Remark
 
+Retarget = Callable[[str], "Kernel"]
+"""A function from the name of a processor to the same kernel for it."""
 Specialise = Callable[[Mapping[str, tuple[int, ...]], Mapping[str, str]], Specialisation]
 """A function from the shapes and dtypes of a call's tensors to a compilation."""
+Sizes = Mapping[str, tuple[int, ...]]
+"""The extents of tensors by name."""
+ReadSizes = Callable[[Any, Any], tuple[Sizes, Mapping[str, str]]]
+"""A function from shapes and dtypes, as `septran.compile` takes them, to those of all tensors."""
+
+
+def _as_given(shapes: Any, dtypes: Any) -> tuple[Sizes, Mapping[str, str]]:
+    """Read shapes and dtypes of tensors by name."""
+    return argument_checks.shapes(shapes), argument_checks.as_mapping(
+        "dtypes", dtypes, "{'A': 'float16'}"
+    )
 
 
 MOST_COMPILATIONS = 128
@@ -64,11 +80,14 @@ class Kernel(Displayable):
         logic: Any = None,
         device: str = "cpu",
         compiled: tuple[Specialisation, ...] = (),
+        sizes: ReadSizes = _as_given,
+        retarget: Retarget | None = None,
     ) -> None:
         """`device` is the torch device type whose memory the kernel reaches.
 
         `compiled` are ready compilations; a kernel with them and without `logic` was
-        loaded from a file.
+        loaded from a file. `retarget` makes the same kernel for another processor; `sizes` reads
+        what `warm` is given.
         """
         self.signature = argument_checks.require(
             "signature", signature, Signature, "call septran.compile"
@@ -76,6 +95,8 @@ class Kernel(Displayable):
         self.logic = logic
         self.device = device
         self._specialise = specialise
+        self._sizes = sizes
+        self._retarget = retarget
         self._specialisations: list[Specialisation] = list(compiled)
         self._loaded = bool(compiled) and logic is None
         self._requests: dict[Hashable, Specialisation] = {}
@@ -261,14 +282,48 @@ class Kernel(Displayable):
         run = instrumented_call(self.name, *self._bound(tensors, None, named), self.device)
         return view(run, "timeline")
 
-    def export(self, folder: str | Path) -> Path:
+    def warm(self, shapes: Any, dtypes: Any = None) -> Warming:
+        """Compile for some shapes before a call needs them, and keep the code in the cache.
+
+        Another process that is called with them, or warms them, too, then finds it. `shapes` is a
+        list of what `septran.compile` takes as `shapes`, or one of these; `dtypes` as there. They
+        are compiled in turn: LLVM holds Python's lock, so that threads would not be faster.
+        Raises what the compilation of any of them raises; those before it are kept.
+        """
+        self._needs_logic("code for other shapes")
+        each = [shapes] if isinstance(shapes, Mapping) else shapes
+        kernels = []
+        for one in argument_checks.as_tuple("shapes", each, "[{'M': 1}, {'M': 64}]"):
+            since = time.perf_counter()
+            kernels.append(warmed(one, self.specialise(*self._sizes(one, dtypes)), since))
+        return Warming(self.name, tuple(kernels), not_kept())
+
+    def export(
+        self,
+        folder: str | Path,
+        *,
+        name: str | None = None,
+        arch: str | Sequence[str] | None = None,
+    ) -> Path:
         """Write the latest compilation as files that build without SepTran and TVM.
 
         For NVIDIA GPUs: one CUDA C++ file, to build with nvcc, and a loader for torch tensors. For
-        CPUs: an object file with its C header and an example. Returns the main file's path; raises
-        NotExportableError where the target cannot.
+        CPUs a library: a C header, a shared and a static library, build files, examples that check
+        themselves. For DSAs: the C for the vendor's library, and what builds it. `name` is the
+        library's, the kernel's own where None; `arch` names the processors that it is to have
+        code for, of which it takes the best that a host has.
+        `septran.export` writes several kernels as one library. Returns the main file's path;
+        raises NotExportableError where the target cannot.
         """
-        return export_source(self.name, self._latest(), argument_checks.as_path("folder", folder))
+        return export({self.name: self}, folder, name=name, arch=arch)
+
+    def for_arch(self, arch: str) -> Specialisation:
+        """Return the latest compilation, made for another processor; raises TargetError."""
+        self._needs_logic("code for another processor")
+        if self._retarget is None:
+            raise NoLogicError(f"{self.name} has no machine file whose arch could be another")
+        latest = self._latest()
+        return self._retarget(arch).specialise(latest.shapes, latest.dtypes)
 
     def save(self, path: str | Path) -> None:
         """Write all compilations to a folder, or to one file where `path` ends in ``.zip``.

@@ -6,7 +6,10 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Any
 
 MANIFEST = "manifest.json"
 VERSION = 1
@@ -15,17 +18,29 @@ VERSION = 1
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 
 
-def write_manifest(folder: Path, key: str) -> None:
-    """Hash all files of a folder, and sync them and the list to the disk."""
+def write_manifest(
+    folder: Path,
+    key: str,
+    listed: Iterable[str] | None = None,
+    facts: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Hash files of a folder, and sync them and the list to the disk.
+
+    `listed` are their paths in it, all of them where None; `facts` are written beside the list.
+    """
     files = {}
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+    found = folder.rglob("*") if listed is None else (folder / name for name in listed)
+    for path in sorted(p for p in found if p.is_file()):
         with path.open("rb") as handle:
             files[path.relative_to(folder).as_posix()] = hashlib.file_digest(
                 handle, "sha256"
             ).hexdigest()
             os.fsync(handle.fileno())
     # Last, when all files are on the disk: what a crash leaves has no list, and counts for nothing.
-    text = json.dumps({"version": VERSION, "key": key, "files": files}, sort_keys=True)
+    text = json.dumps(
+        {**facts, "version": VERSION, "key": key, "files": files},
+        sort_keys=True, indent=1 if facts else None,
+    )  # fmt: skip
     with (folder / MANIFEST).open("w", encoding="utf-8") as output:
         output.write(text)
         output.flush()

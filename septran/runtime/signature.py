@@ -1,19 +1,13 @@
-"""The signature of a kernel, before and after specialising, and its export."""
+"""The signature of a kernel, before and after specialising."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from septran.argument_checks import WrongArgumentError, write_error
-from septran.runtime.errors import NotExportableError
 from septran.runtime.roofline import Roofline
 from septran.runtime.stages import Stages
-from septran.targets.base import Exporting, ExportingTarget
-from septran.targets.registry import target_for
 from septran.task.tree import Param, ScalarParam
-from septran.tile.nodes import TileProgram
 
 
 @dataclass(frozen=True)
@@ -148,33 +142,3 @@ def _described(tensor: TensorParam) -> str:
     dtype = "" if tensor.dtype is None else f" {tensor.dtype}"
     text = f"{shape}{dtype}".strip()
     return f"{tensor.name}: {text}" if text else tensor.name
-
-
-def export_source(name: str, specialisation: Specialisation, folder: Path) -> Path:
-    """Write a compilation for others to build; raises NotExportableError where it cannot be."""
-    exporting = _exporting(name, specialisation.stages)
-    roles = tuple(
-        "input" if not t.writes else "summed" if t.reads else "output"
-        for t in specialisation.tensors
-    )
-    if folder.exists() and not folder.is_dir():
-        raise WrongArgumentError(f"{folder} is a file", hint="pass a folder to write to")
-    try:
-        return exporting.export(folder, roles)
-    except (OSError, ValueError) as error:
-        raise write_error(folder, error, "pass a folder that can be written to") from error
-
-
-def _exporting(name: str, stages: Stages) -> Exporting:
-    """Return the compilation, or the one that its target makes of the same TensorIR for export."""
-    if isinstance(stages.executable, Exporting):
-        return stages.executable
-    program = stages.tile_program
-    if isinstance(program, TileProgram):
-        target = target_for(program.machine.backend)
-        if isinstance(target, ExportingTarget):
-            return target.exportable(stages.tensor_ir, program)
-    raise NotExportableError(
-        f"{name} cannot be exported: only fresh kernels for NVIDIA GPUs and CPUs are",
-        hint="kernel.save(path) keeps machine code for septran.load",
-    )

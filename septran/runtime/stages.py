@@ -55,6 +55,8 @@ class Stages:
         self.sizes: Mapping[tuple[str, str], Setting[int]] = {}
         """The tunables that may be made smaller, by the task's name and their own; known once
         there is a task tree."""
+        self.compiled_here = False
+        """Whether the executable was compiled for these stages, not found in the cache."""
         self._made: dict[str, Any] = {}
         self._seconds: dict[str, float] = {}
         self._nested: list[float] = []
@@ -99,6 +101,13 @@ class Stages:
     def made(self) -> tuple[str, ...]:
         """The steps that have been carried out."""
         return tuple(name for name in STEPS if name in self._made)
+
+    @property
+    def code_origin(self) -> str:
+        """``compiled`` for these stages, or ``cached`` before; empty without an executable."""
+        if "executable" not in self._made:
+            return ""
+        return "compiled" if self.compiled_here else "cached"
 
     def forget(self) -> None:
         """Drop the stages before the executable, once there is one: they are made anew if read."""

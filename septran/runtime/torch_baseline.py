@@ -9,7 +9,8 @@ from typing import Any
 
 from septran.runtime.arrays import TORCH
 from septran.runtime.beside_torch.experts import grouped_gemm, moe
-from septran.runtime.beside_torch.recurrence import gated_delta_rule
+from septran.runtime.beside_torch.pages import paged_attention, paged_prefill
+from septran.runtime.beside_torch.recurrence import gated_delta_rule, ssd
 from septran.runtime.interleaved_timing import InterleavedTiming, time_interleaved
 
 SECONDS = 1.0
@@ -531,21 +532,6 @@ def _transpose(_: Mapping[str, Any]) -> _NamedFunction:
     return "torch transpose, contiguous", lambda x: x.transpose(1, 2).contiguous()
 
 
-def _paged_attention(static: Mapping[str, Any]) -> _NamedFunction:
-    import torch
-
-    def paged(q: Any, k: Any, v: Any, pages: Any, length: Any) -> Any:
-        there = torch.arange(pages.shape[1] * k.shape[1]) < length[:, None]
-        keys, values = (x[pages].flatten(1, 2).transpose(1, 2) for x in (k, v))
-        found = torch.nn.functional.scaled_dot_product_attention(
-            q[:, :, None], keys, values, attn_mask=there[:, None, None],
-            scale=static.get("scale"), enable_gqa=q.shape[1] != k.shape[2],
-        )  # fmt: skip
-        return found[:, :, 0]
-
-    return "torch.nn.functional.scaled_dot_product_attention of gathered pages", paged
-
-
 _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "attention": _attention,
     "attention_backward": _attention_backward,
@@ -579,7 +565,8 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "linear_attention": _linear_attention,
     "logsumexp": _logsumexp,
     "mla_decode": _mla_decode,
-    "paged_attention": _paged_attention,
+    "paged_attention": paged_attention,
+    "paged_prefill": paged_prefill,
     "pool2d": _pool2d,
     "reduce": _reduce,
     "rms_norm": _rms_norm,
@@ -588,6 +575,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "sliding_attention": _sliding_attention,
     "softmax": _softmax,
     "softmax_backward": _softmax_backward,
+    "ssd": ssd,
     "swiglu": _swiglu,
     "topk": _topk,
     "transpose": _transpose,

@@ -120,12 +120,78 @@ class Exporting(Protocol):
         """
 
 
-@runtime_checkable
-class ExportingTarget(Protocol):
-    """A target whose kernels are compiled once more for files that build without TVM."""
+@dataclass(frozen=True)
+class ReferenceCall:
+    """A call of a kernel and what it gives, for an example to compare with."""
 
-    def exportable(self, ir: TensorIR, program: TileProgram) -> Exporting:
-        """The kernel as such files have it; raises TargetError."""
+    inputs: Mapping[str, Any]
+    """NumPy arrays by tensor: those that are read, and what is summed into as it is before."""
+    exact: Mapping[str, Any]
+    """The outputs, computed in float64."""
+    bounds: Mapping[str, Any]
+    """The error that rounding allows each element of them; infinite where nothing is promised."""
+    scalars: Mapping[str, float | int] = field(default_factory=dict)
+    """The scalars of the call by name."""
+
+
+@dataclass(frozen=True)
+class LibraryPart:
+    """A kernel of a library that other programs call."""
+
+    name: str
+    """What the library calls it."""
+    summary: str
+    """A line on what it computes."""
+    versions: Sequence[tuple[TensorIR, TileProgram]]
+    """The same for one or several processors."""
+    roles: Sequence[str]
+    """Of each tensor, whether it is ``input``, ``output`` or ``summed`` into."""
+    reference: ReferenceCall | None = None
+    """None where it would take too long or too much room."""
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of the logic and the mapping that it was made from."""
+
+
+@dataclass(frozen=True)
+class WrittenLibrary:
+    """The folder of a library."""
+
+    header: Path
+    """The file that says how it is called."""
+    files: tuple[str, ...]
+    """All that was written, by its path in the folder."""
+    facts: Mapping[str, Any]
+    """What JSON keeps of it for `LibraryTarget.open_library`."""
+
+
+@runtime_checkable
+class LibraryTarget(Protocol):
+    """A target whose kernels are compiled once more for a library that needs no TVM."""
+
+    def write_library(
+        self, parts: Sequence[LibraryPart], folder: Path, name: str | None
+    ) -> WrittenLibrary:
+        """Write the folder of a library with these kernels.
+
+        Without a name it has that of its only kernel. Raises TargetError.
+        """
+
+    def open_library(self, folder: Path, facts: Mapping[str, Any]) -> Mapping[str, Executable]:
+        """The kernels of such a folder by name; `facts` are those of `WrittenLibrary`.
+
+        Raises TargetError where the library is another one, or has no code for this host.
+        """
+
+
+@runtime_checkable
+class ProgramTarget(Protocol):
+    """A target whose code is text for a vendor's compiler and library, a kernel at a time."""
+
+    def write_program(self, part: LibraryPart, executable: Any, folder: Path) -> Path:
+        """Write the text of a built kernel with what its build needs; the main file's path.
+
+        Raises TargetError.
+        """
 
 
 @runtime_checkable

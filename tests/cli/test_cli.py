@@ -141,6 +141,7 @@ def test_run_prints_json():
     )
 
 
+@pytest.mark.one_in(3, first=1)
 @pytest.mark.parametrize(
     ("operator", "sizes", "function"),
     slow_where(
@@ -409,6 +410,15 @@ def test_lint_sizes_what_is_to_be_searched(tmp_path):
         encoding="utf-8",
     )
     assert "3 combinations to search" in septran("lint", path).output
+
+
+def test_lint_counts_the_cases_of_a_dispatch_file(tmp_path):
+    path = tmp_path / "gemm.dispatch.yaml"
+    path.write_text("dispatch: [{when: M < 4, mapping: cpu-x86}]\notherwise: cpu-x86\n")
+    assert "a right dispatch file: for cpu-x86, 2 cases" in " ".join(
+        septran("lint", path).output.split()
+    )
+    assert "dispatch" in json.loads(septran("schema", "dispatch").output)["required"]
 
 
 @pytest.mark.parametrize("kind", ["mapping", "machine"])

@@ -42,8 +42,11 @@ def test_json_for_programs_and_the_model_alone():
         (["gemm"], 1, "!tune nowhere"),
         (["gemm", "--try", "blok_M=1,2"], 1, "did you mean 'block_M'?"),
         (["gemm", "--try", "block_M"], 2, "is not NAME=VALUE"),
-        (["gemm", "--on", "dsa-sim", "--try", "block_M=1048576", "--try", "block_N=1048576",
-          "-s", "M=512", "-s", "N=512", "-s", "K=64"], 1, "no candidate for gemm"),
+        pytest.param(
+            ["gemm", "--on", "dsa-sim", "--try", "block_M=1048576", "--try", "block_N=1048576",
+             "-s", "M=512", "-s", "N=512", "-s", "K=64"], 1, "no candidate for gemm",
+            marks=pytest.mark.slow,
+        ),
     ],
 )  # fmt: skip
 def test_mistakes_are_told(words, code, says):

@@ -43,6 +43,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_native_fault_is_an_error_with_its_place(run, name, monkeypatch):
     from septran.emulator import translation
@@ -169,6 +170,7 @@ def ended(pid):
     return False
 
 
+@pytest.mark.one_in(3, first=1)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("how", ["end", "kill", "kill while it runs"])
 def test_a_worker_ends_with_its_session(how, tmp_path):

@@ -210,6 +210,7 @@ def test_without_a_compiler_it_says_so(monkeypatch):
     build.compiler.cache_clear()
 
 
+@pytest.mark.slow
 def test_the_portable_switch_of_fibers_compiles():
     source = build._HERE / "runtime" / "runtime.cpp"
     done = subprocess.run(

@@ -61,6 +61,7 @@ def bytes_of(launch, text, size, cases, most):
     return out, expected(data, cases, most)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("size", [16, 33, 38, 43, 47])
 def test_a_vector_from_any_address(launch, size):
     got, wanted = bytes_of(launch, FETCH + ALIGN + VECTOR, size, runs(size, 16), 16)

@@ -42,7 +42,7 @@ def test_random_programs_are_right(first):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", [FIRST + 10, *range(FIRST + 100, FIRST + 300, 20)])
+@pytest.mark.parametrize("first", [FIRST + 10, *range(FIRST + 100, FIRST + 300, 40)])
 def test_more_random_programs_are_right(first):
     run_some(first, 20)
 
@@ -59,6 +59,7 @@ def test_code_for_gpus_is_emulated():
     assert {("nvidia-h200", "emulator"), ("nvidia-a100", "emulator")} <= ran
 
 
+@pytest.mark.slow
 def test_cpu_code_runs_between_guard_pages():
     found = run_case(make_case(FIRST + 1), ExecutorOptions(guard=True))
     assert {"cpu", "cpu, other width"} <= set(found.ran), str(found)

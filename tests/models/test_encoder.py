@@ -61,6 +61,7 @@ def test_vectors_of_unequal_sentences_are_as_near_to_float64_as_torchs(weights, 
     assert ours <= 4 * theirs < 1e-5
 
 
+@pytest.mark.slow
 def test_many_rows_are_multiplied_by_the_librarys_kernel(weights, model):
     tokens = TOKENS * 5
     ours, theirs = deviations(weights, model, tokens)

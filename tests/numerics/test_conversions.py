@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pytest
 
 from septran import task
 from septran.dtypes import ALL, is_float, numpy_dtype
@@ -86,6 +87,7 @@ def same(found, wanted):
     return found == wanted
 
 
+@pytest.mark.one_in(2)
 def test_every_type_becomes_every_other(run, tmp_path):
     (tmp_path / "conversions.py").write_text(_make_task(), encoding="utf-8")
     entry = task.load_entry(tmp_path / "conversions.py")

@@ -103,6 +103,7 @@ def inputs(kernel, name):
 CASES = [("ragged_rows", "float32"), ("short_sums", "float32"), ("short_sums", "float16")]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_counted_loops_are_right_on_every_machine(name, dtype, machine):
@@ -154,6 +155,7 @@ def test_a_kernel_takes_the_nearest_number_for_one_out_of_range(machine):
         septran.interpret(kernel.stages.tile_program, [x, length])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_pages_behind_the_last_key_are_not_read(machine):
     sizes = {"B": 4, "H": 4, "G": 2, "D": 16, "P": 5, "S": 8, "L": 3}
@@ -218,6 +220,7 @@ NESTED = {"M": 32, "N": 40, "K": 130, "E": 4}
 TYPES = {"C": "float32", "A": "float32", "B": "float32", "n": "int64"}
 
 
+@pytest.mark.one_in(2, first=1)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_counted_loops_in_loops_are_right(machine):
     gpu = machine.startswith("nvidia")
@@ -264,6 +267,7 @@ def twice(
         task.launch(twice_block, Cp[i, j], Ap[0, i, 0], Bp[0, j], m, n)
 
 
+@pytest.mark.one_in(3, first=1)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_counted_loops_in_counted_loops_are_right(machine):
     sizes, dtypes = NESTED | {"L": 1}, TYPES | {"m": "int32"}
@@ -300,6 +304,7 @@ def block_sparse(
         task.launch(sparse_block, Cp[i, j], Ap[i, 0], Bp[0, j], mask[i])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_blocks_that_a_mask_takes_out_are_skipped(machine, dtype):
@@ -370,6 +375,7 @@ def section_products(
 ENDS = np.array([[0, 0], [0, 37], [37, 100], [109, 150]])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("dtype", slow_but(["float16"], ["float32", "float16", "bfloat16"]))
 def test_products_sum_over_sections_and_nothing_behind_them(machine, dtype):
@@ -401,6 +407,7 @@ def section_rows(Y: task.Tensor["M", "D"], X: task.Tensor["M", "D"], ends: task.
             task.launch(weighted, Yp[i, 0], Xp[i, 0])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "machine", ["cpu-x86", "dsa-sim", pytest.param("npu-cube", marks=pytest.mark.slow)]
 )

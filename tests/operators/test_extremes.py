@@ -51,6 +51,7 @@ def compiled(logic, machine, sizes, kinds):
     return septran.compile(logic, machine, shapes=sizes, dtypes=kinds, emulate=gpu)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(
     "dtype", ["float32", "int32", pytest.param("float16", marks=pytest.mark.slow)]

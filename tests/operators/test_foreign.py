@@ -9,6 +9,7 @@ import pytest
 
 import septran
 from septran.tile.verify.verifier import verify
+from tests.tiers import in_turn
 
 FOLDER = Path(__file__).parent / "foreign"
 LOGIC = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
@@ -31,11 +32,22 @@ def test_it_is_right_where_tiles_are_smaller(name):
     check(name, "npu-cube", sizes(name)[1], "float32")
 
 
+EACH_TYPE = [
+    *((machine, "float32") for machine in SIMULATED),
+    *((machine, "float16") for machine in SIMULATED[::-1]),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("machine", SIMULATED)
-@pytest.mark.parametrize("name", LOGIC)
-def test_it_is_right_with_all_sizes_and_types(name, machine, dtype):
+@pytest.mark.parametrize(
+    ("name", "on"),
+    [
+        *in_turn(LOGIC, EACH_TYPE, alone=True),
+        *in_turn(LOGIC, EACH_TYPE, first=2, alone=True),  # the other machine in the other type
+    ],
+)
+def test_it_is_right_with_all_sizes_and_types(name, on):
+    machine, dtype = on
     for shapes in sizes(name):
         check(name, machine, shapes, dtype)
 
@@ -47,6 +59,7 @@ def test_it_is_right_on_an_emulated_machine(name, machine):
     check(name, machine, sizes(name)[1], "float32", emulate=True)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("machine", SIMULATED)
 @pytest.mark.parametrize("name", LOGIC)
 def test_it_fits(name, machine):

@@ -18,7 +18,7 @@ from septran.request import extents
 from septran.runtime.checks import sample
 from septran.runtime.signature import Specialisation
 from septran.runtime.torch_baseline import torch_function
-from tests.tiers import slow_but
+from tests.tiers import in_turn, slow_but, slow_where
 
 pytestmark = pytest.mark.usefixtures("vectors")
 EXTENTS = (0, 1, 2, 7, 31, 32, 33, 63, 64, 65, 127, 129, 255, 1000)
@@ -52,11 +52,26 @@ AXES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "axis"), [(n, a) for n, axes in AXES.items() for a in axes])
 @pytest.mark.parametrize(
-    "battery", [EDGES, pytest.param(EXTENTS, marks=pytest.mark.slow)], ids=["edges", "all"]
+    ("name", "axis"),
+    slow_where(
+        # every operator along one of its axes, and every axis of one
+        lambda case: case[1] != "NMK"[[*AXES].index(case[0]) % len(AXES[case[0]])],
+        [(n, a) for n, axes in AXES.items() for a in axes],
+    ),
 )
-def test_every_extent_of_the_battery(name, axis, battery):
+def test_the_edges_of_the_battery(name, axis):
+    check_extents(name, axis, EDGES)
+
+
+@pytest.mark.slow
+@pytest.mark.one_width
+@pytest.mark.parametrize(("name", "axis"), [(n, a) for n, axes in AXES.items() for a in axes])
+def test_every_extent_of_the_battery(name, axis):
+    check_extents(name, axis, EXTENTS)
+
+
+def check_extents(name, axis, battery):
     static = {"padding": 1} if name == "conv2d" else {}
     kernel = septran.compile(name, static=static)
     for extent in battery if name != "conv2d" else battery[:12]:
@@ -65,8 +80,9 @@ def test_every_extent_of_the_battery(name, axis, battery):
         assert check.right, f"{axis} = {extent}: {check}"
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
-@pytest.mark.parametrize("name", sorted(AXES))
+@pytest.mark.parametrize(
+    ("name", "dtype"), in_turn(sorted(AXES), ["float16", "bfloat16", "float64"])
+)
 def test_every_float(name, dtype):
     kernel = septran.compile(name)
     check = kernel.check(*arrays(name, {"M": 33, "N": 50, "K": 40}, dtype))
@@ -185,7 +201,8 @@ def test_the_order_of_hashes_changes_nothing():
 
 
 LATER = sorted({*operators.names()} - {*AXES})
-"""Operators that the batteries above have not."""
+"""Operators that the batteries above have not; half of them are fast in each sweep below."""
+TAKES_LONG = ("attention_varlen", "moe", "paged_prefill")
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +245,7 @@ def given(name, sizes, dtype="float32", **static):
 
 
 @pytest.mark.parametrize("dtype", slow_but(["bfloat16"], ["bfloat16", "float64"]))
-@pytest.mark.parametrize("name", LATER)
+@pytest.mark.parametrize("name", slow_but([n for n in LATER[::2] if n not in TAKES_LONG], LATER))
 def test_every_other_operator_in_every_float(kernel_of, name, dtype):
     check = kernel_of(name).check(*given(name, {}, dtype))
     assert check.right, str(check)
@@ -240,8 +257,7 @@ BATTERY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("extent", slow_but([0, 1, 65], [0, 1, 65, 127]))
-@pytest.mark.parametrize("name", BATTERY)
+@pytest.mark.parametrize(("name", "extent"), in_turn(BATTERY, [0, 1, 65, 127]))
 def test_every_other_operator_at_the_edges_of_tiles(kernel_of, name, extent):
     check = kernel_of(name).check(*given(name, {BATTERY[name]: extent}))
     assert check.right, str(check)
@@ -252,7 +268,7 @@ def test_a_sum_of_nothing_is_zero(kernel_of):
     assert not kernel_of("gemm_splitk")(np.zeros((5, 0), "f4"), np.zeros((0, 3), "f4")).any()
 
 
-@pytest.mark.parametrize("size", [32, 80, 128, 256])
+@pytest.mark.parametrize("size", slow_but([80], [32, 80, 128, 256]))
 def test_heads_of_each_size(kernel_of, size):
     sizes = {"B": 1, "H": 2, "G": 1, "M": 17, "N": 33, "D": size}
     check = kernel_of("attention", causal=True).check(*given("attention", sizes))
@@ -275,8 +291,15 @@ def test_queries_without_keys_give_zeros_as_in_torch(kernel_of):
     assert np.isfinite(found).all()
 
 
+NOT_BY_ELEMENTS = {"conv2d_nhwc", "linear_attention", "ssd", "topk"}
+"""Where blocks or chunks decide which zeros infinities are multiplied by, and topk's indices."""
+
+
+@pytest.mark.one_width
 @pytest.mark.parametrize("value", slow_but([np.inf], [np.nan, np.inf, -np.inf]))
-@pytest.mark.parametrize("name", sorted({*LATER} - {"topk", "conv2d_nhwc", "linear_attention"}))
+@pytest.mark.parametrize(
+    "name", slow_where(LATER[::2].__contains__, sorted({*LATER} - NOT_BY_ELEMENTS))
+)
 def test_special_values_are_where_torch_has_them(kernel_of, name, value):
     inputs = given(name, {})
     inputs[0].reshape(-1)[[3, 8]] = value
@@ -288,7 +311,9 @@ def test_special_values_are_where_torch_has_them(kernel_of, name, value):
             np.testing.assert_array_equal(same(ours), same(theirs.numpy()))
 
 
-@pytest.mark.parametrize("name", operators.names())
+@pytest.mark.one_width
+@pytest.mark.one_in(3, first=1)
+@pytest.mark.parametrize("name", slow_where(TAKES_LONG.__contains__, operators.names()))
 def test_torch_has_a_function_beside_every_operator(name):
     """In float64, it is the reference's equal but for rounding."""
     for case in operators.cases(name):

@@ -58,6 +58,7 @@ def compiled(logic, machine, sizes, dtype="float32", **static):
     return septran.compile(logic, machine, shapes=sizes, dtypes=dtype, static=static, emulate=gpu)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("late", [False, True])
 def test_padding_on_one_side(late, machine):

@@ -99,6 +99,7 @@ def attended(q, k, v, mask=None):
     return wanted.numpy(), size
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
@@ -121,6 +122,7 @@ def test_attention_of_each_head_size(head):
     close(run("attention", q, k, v, tiling={}), wanted, 13 + head, size)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
@@ -147,6 +149,7 @@ def test_attention_varlen(starts, key_starts, causal, tiling):
     close(run("attention_varlen", *given, tiling=tiling, causal=causal), wanted, 56, size)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("rows", "columns"), [(16, 32), (32, 5), (64, 64)])
@@ -205,6 +208,7 @@ def differentiated(q, k, v, do, tiling, causal=False, variant="gradients"):
     return o, lse, *found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
@@ -245,6 +249,7 @@ def test_gradient_of_attention(m, n, tiling, causal, variant):
         assert np.all(np.abs(ours - np.nan_to_num(other.numpy())) <= 2 * share * size + 1e-300)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("causal", [False, True])
 def test_gradcheck_of_attention(causal, variant):
@@ -315,6 +320,28 @@ def test_gated_delta_rule(n, tiling):
     if n:
         _, chunks = torch_function("gated_delta_rule", {})
         close(chunks(*map(torch.from_numpy, given)).numpy(), wanted, 8 * (8 + n), size)
+
+
+@pytest.mark.parametrize("tiling", [{}, {"block_N": 7, "block_E": 3}, {"block_N": 1}])
+@pytest.mark.parametrize("steps", [0, 1, 70])
+def test_ssd(steps, tiling):
+    """Step by step, beside chunks; torch's are of 64 steps."""
+    x, b, c = normal(2, steps, 4, 5), normal(2, steps, 2, 6, seed=1), normal(2, steps, 2, 6, seed=2)
+    decay = -np.abs(normal(2, steps, 4, seed=3)) / 4
+    states = [np.zeros((2, 4, 6, 5))] * 2
+    wanted, size = np.zeros(x.shape), np.zeros(x.shape)
+    for t in range(steps):
+        keep = np.exp(decay[:, t])[..., None, None]
+        key, query = (np.repeat(z[:, t], 2, axis=1) for z in (b, c))
+        # The second state and result are sums of absolute values.
+        for n, (result, of) in enumerate(((wanted, np.positive), (size, np.abs))):
+            states[n] = keep * states[n] + of(key)[..., None] * of(x[:, t])[:, :, None]
+            result[:, t] = np.einsum("nhsp,nhs->nhp", states[n], of(query))
+    close(run("ssd", x, decay, b, c, tiling=tiling), wanted, 4 * (6 + steps), size)
+    if steps:
+        _, chunks = torch_function("ssd", {})
+        found = chunks(*map(torch.from_numpy, (x, decay, b, c))).numpy()
+        close(found, wanted, 4 * (6 + steps), size)
 
 
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
@@ -406,6 +433,7 @@ def test_elementwise_binary(function):
     alike(run("elementwise_binary", a, b, tiling=TILINGS[1], function=function), torchs(x, y))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("function", operators.module("reduce").FUNCTIONS)
 @pytest.mark.parametrize("value", [0.0, np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
@@ -555,6 +583,7 @@ def test_grouped_gemm(tiling, offsets):
     assert not found[left].any()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("act", ["silu", "gelu"])
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
 @pytest.mark.parametrize("offsets", [[0, 13, 13, 40], [3, 20, 21, 38]])
@@ -596,12 +625,43 @@ def test_paged_attention(heads):
         close(found[b][None, :, None], wanted, count + 8, bound)
 
 
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("starts", "length"),
+    [
+        ([0, 13, 30, 40], [13, 20, 18]),  # new sequences, and tokens that follow others
+        ([0, 1, 1, 2], [11, 20, 0]),  # one query each, and no query
+        ([3, 20, 25, 38], [4, 0, 20]),  # queries of nobody, fewer keys than queries, no keys
+    ],
+)
+def test_paged_prefill(starts, length, causal, tiling):
+    (groups, size), rng = (2, 4), np.random.default_rng(1)
+    q, k, v = normal(40, 4, 8), normal(7, size, groups, 8), normal(7, size, groups, 8, seed=1)
+    pages, wanted, bound = rng.integers(0, 7, (3, 5)), np.zeros_like(q), np.ones_like(q)
+    for b, (low, high) in enumerate(itertools.pairwise(starts)):
+        count = length[b]
+        keys, values = (x[pages[b]].reshape(-1, groups, 8)[:count] for x in (k, v))
+        mask = torch.ones(high - low, count, dtype=torch.bool).tril(count - high + low)
+        if high > low:
+            rows = (q[low:high], keys, values)
+            given = (np.ascontiguousarray(x.swapaxes(0, 1)[None]) for x in rows)
+            found, bound[low:high] = attended(*given, mask if causal else None)
+            wanted[low:high] = found[0].swapaxes(0, 1)
+    given = q, k, v, np.array(starts), pages, np.array(length)
+    close(run("paged_prefill", *given, tiling=tiling, causal=causal), wanted, 28, bound)
+    _, function = torch_function("paged_prefill", {"causal": causal})
+    theirs = function(*map(torch.from_numpy, given)).numpy()
+    close(np.nan_to_num(theirs), wanted, 28, bound)
+
+
 def test_topk_takes_the_first_among_equals():
     values, indices = run("topk", np.array([[1.0, 3.0, 3.0, 2.0, 3.0]]), tiling={}, k=4)
     assert values.tolist() == [[3.0, 3.0, 3.0, 2.0]]
     assert indices.tolist() == [[1, 2, 4, 3]]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
 @pytest.mark.parametrize(
     ("stride", "padding", "dilation"), list(itertools.product((1, 2), (0, 1), (1, 2)))

@@ -16,6 +16,7 @@ from septran.fuzz.renaming import renamed
 from septran.mapping.keys import COPY, LAYOUTS, MEMS
 from septran.mapping.loader import load_mapping
 from septran.mapping.structure.structure import NAMES
+from tests.tiers import in_turn
 
 OPENING, CLOSING = "zq0", "0qz"
 """Around each old name, so that all are others, in another order, and can be found again."""
@@ -78,23 +79,27 @@ def cases_of(operator):
 
 LONG = {
     "attention_backward", "attention_varlen", "block_sparse_attention", "gated_delta_rule",
+    "paged_prefill", "ssd",
 }  # fmt: skip
 """Operators that take seconds on each machine: only the slow test has them on DSAs and GPUs, as it
 has the other machines of each kind."""
 SHORT = sorted(set(operators.names()) - LONG)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("machine", DSA[1:])
 @pytest.mark.parametrize("operator", SHORT)
 def test_names_mean_nothing_on_a_dsa(operator, machine, foreign):
     same(operator, machine, foreign, cases_of(operator)[:1])
 
 
+@pytest.mark.one_in(4, first=1)
 @pytest.mark.parametrize("operator", operators.names())
 def test_names_mean_nothing_on_a_cpu(operator, foreign):
     same(operator, "cpu-x86", foreign, (cases_of(operator)[0], cases_of(operator)[2]))
 
 
+@pytest.mark.one_in(4, first=2)
 @pytest.mark.parametrize("machine", GPU[1:2])
 @pytest.mark.parametrize("operator", SHORT)
 def test_names_mean_nothing_on_a_gpu(operator, machine, foreign):
@@ -102,9 +107,11 @@ def test_names_mean_nothing_on_a_gpu(operator, machine, foreign):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("machine", [*CPU, *DSA, *GPU])
-@pytest.mark.parametrize("operator", operators.names())
-def test_names_mean_nothing(operator, machine, foreign):
+@pytest.mark.parametrize(
+    ("operator", "machine"),
+    in_turn(operators.names(), [CPU[1], DSA[0], GPU[0], GPU[2]], alone=True),
+)
+def test_names_mean_nothing_in_any_case_on_the_other_machines(operator, machine, foreign):
     same(operator, machine, foreign, cases_of(operator))
 
 

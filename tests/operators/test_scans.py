@@ -40,6 +40,7 @@ def compiled(machine, dtype="float32", sizes=None, **static):
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize(

@@ -10,14 +10,11 @@ from septran import task
 from septran.runtime.accuracy import compare, error_bounds
 from septran.runtime.rounding import Bounded, exact, solved
 from septran.task.errors import DtypeError, LaunchArgumentsError, ShapeError
+from tests.tiers import slow_but
 
 GPUS = ("nvidia-a100", "nvidia-h200")
-MACHINES = (
-    "cpu-x86",
-    "dsa-sim",
-    "npu-cube",
-    pytest.param(GPUS[0], marks=pytest.mark.slow),
-    GPUS[1],
+MACHINES = slow_but(
+    ["cpu-x86", "dsa-sim", "npu-cube", GPUS[1]], ["cpu-x86", "dsa-sim", "npu-cube", *GPUS]
 )
 
 

@@ -12,15 +12,12 @@ from septran import task
 from septran.dtypes import numpy_dtype
 from septran.runtime import rounding
 from septran.task.errors import DtypeError, LaunchArgumentsError, ShapeError
+from tests.tiers import slow_but
 
 torch = pytest.importorskip("torch")
 GPUS = ("nvidia-a100", "nvidia-h200")
-MACHINES = (
-    "cpu-x86",
-    "dsa-sim",
-    "npu-cube",
-    pytest.param(GPUS[0], marks=pytest.mark.slow),
-    GPUS[1],
+MACHINES = slow_but(
+    ["cpu-x86", "dsa-sim", "npu-cube", GPUS[1]], ["cpu-x86", "dsa-sim", "npu-cube", *GPUS]
 )
 
 

@@ -30,6 +30,7 @@ def assert_same(outcome: Outcome) -> None:
     assert not outcome.differences, "\n".join(map(str, outcome.differences[:10]))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", FAST)
 def test_float32_is_as_torch_has_it(name):
     outcome = compared(name, "float32", "cpu", "reference")
@@ -40,9 +41,14 @@ def test_float32_is_as_torch_has_it(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", opinfo.ADAPTERS)
 def test_every_type_is_as_torch_has_it(name):
-    total = Outcome()
-    for dtype in DTYPES:
-        total += compared(name, dtype, "cpu", "reference")
+    """By the reference; its code in a third of the types, by the operator's place in turn.
+
+    What each function is in each type `tests/numerics` and `tests/targets/cpu` have.
+    """
+    total, place = Outcome(), [*opinfo.ADAPTERS].index(name)
+    for number, dtype in enumerate(DTYPES):
+        runs = ("cpu", "reference") if (place + number) % 3 == 0 else ("reference",)
+        total += compared(name, dtype, *runs)
     assert total.samples
     assert_same(total)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import os, shutil, sys
 import numpy as np, septran, torch
@@ -25,6 +27,7 @@ for logic, mapping in (("logic.py", "cpu-x86"), ("softmax", "x.mapping.yaml")):
 """
 
 
+@pytest.mark.slow
 def test_kernels_are_made_in_a_folder_that_was_removed(tmp_path):
     found = subprocess.run(
         [sys.executable, "-c", CODE, str(tmp_path / "gone")],

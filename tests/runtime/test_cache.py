@@ -247,6 +247,15 @@ def test_what_was_used_longest_ago_is_evicted(tmp_path):
     assert [key for key in "abc" if cache.find(key)] == ["a", "c"]
 
 
+def test_a_cache_is_looked_through_only_where_its_limit_may_be_near(tmp_path, monkeypatch):
+    looked = []
+    cache = Cache(tmp_path / "cache", limit_bytes=100_000_000)
+    monkeypatch.setattr(cache, "_entries", lambda: looked.append(1) or Cache._entries(cache))
+    for number in range(60):  # of 250 kB: an eighth of the room is 50 of them
+        kept(cache, f"{number}")
+    assert len(looked) == 2
+
+
 def test_folders_are_private(cache):
     folder = kept(cache)
     for path in (cache.root, folder.parent, folder, cache.root / "locks"):
@@ -254,13 +263,15 @@ def test_folders_are_private(cache):
 
 
 def test_leftovers_of_killed_writers_are_removed(cache):
-    kept(cache, "a")
+    """By the first that a process stores, or later ones."""
+    for folder in (cache.root, cache.root / "staging"):
+        folder.mkdir(mode=0o700)
     left = cache.root / "staging" / "1-x"
     left.mkdir()
     os.utime(left, (0, 0))
     fresh = cache.root / "staging" / "2-x"
     fresh.mkdir()
-    kept(cache, "b")
+    kept(cache)
     assert not left.exists()
     assert fresh.exists()
 

@@ -49,6 +49,7 @@ def test_a_read_behind_an_operand_is_found(monkeypatch):
     assert "softmax between guard pages: X was read behind its end, from byte" in str(found)
 
 
+@pytest.mark.slow
 def test_a_write_behind_a_buffer_on_the_stack_is_found(monkeypatch, longer_vectors):
     """Elements that are a panel's width apart, with room for what is left of a vector."""
     vector = copies._Move._vector
@@ -65,6 +66,7 @@ def test_a_write_behind_a_buffer_on_the_stack_is_found(monkeypatch, longer_vecto
     assert "A_L2 was written behind its end" in str(found)
 
 
+@pytest.mark.slow
 def test_another_kernel_runs_after_a_fault(monkeypatch):
     with monkeypatch.context() as patch:
         first_lanes = simd.first_lanes

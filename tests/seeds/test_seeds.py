@@ -68,3 +68,15 @@ def test_on_the_gpu_it_names_its_panels_are_streamed_through_three_stages(order)
     given = {"C": np.zeros((160, 256), "float32"), "A": a, "B": b}
     c = septran.interpret(program, given, order=order)["C"]
     assert within_bound(c, a, b)
+
+
+def test_its_own_call_runs_as_printed(monkeypatch):
+    import septran_compiler as stc
+
+    monkeypatch.chdir(HERE)
+    kernel = stc.compile(
+        logic_file="gemm_host_logic.py", mapping_file="gemm_on_nvidia_gpu.mapping.yaml"
+    )
+    a, b = operands(32, 48, 16)
+    assert within_bound(kernel(a, b), a, b)
+    assert stc.compile is septran.compile

@@ -35,6 +35,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("machine", ["dsa-sim", "npu-cube"])
 @pytest.mark.parametrize(("operator", "shapes", "kind", "reference"), CASES)
 def test_an_operator_is_right_under_all_delays(machine, operator, shapes, kind, reference):

@@ -63,15 +63,11 @@ def test_the_end_of_the_last_tile_is_counted(machine, count, dtype):
     assert index_dtype(program(doubled, machine, N=count)) == dtype
 
 
-SHOWN = {("gemm", "cpu-x86"), ("gemm", "dsa-sim"), ("attention", "nvidia-h200")}
-LIBRARY = [
-    pytest.param(o, m, marks=() if (o, m) in SHOWN else pytest.mark.slow)
-    for o in operators.names()
-    for m in MACHINES
-]
+SHOWN = [("gemm", "cpu-x86"), ("gemm", "dsa-sim"), ("attention", "nvidia-h200")]
+"""All others are in `tests/operators/test_machines.py`, where they are made anyway."""
 
 
-@pytest.mark.parametrize(("operator", "machine"), LIBRARY)
+@pytest.mark.parametrize(("operator", "machine"), SHOWN)
 def test_operators_of_the_library_have_short_indices(operator, machine):
     assert index_dtype(program(operator, machine, **operators.module(operator).EXAMPLE)) == "int32"
 

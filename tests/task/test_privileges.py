@@ -150,6 +150,7 @@ def test_privileges_of_each_construct(logic, privilege):
     assert y.accumulates == (logic in (accumulates, filled_in_the_loop))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", sorted({*operators.names()} - {"rope"}))  # halves, apart
 def test_outputs_of_the_library_are_written_only(name):
     case = operators.cases(name)[0]

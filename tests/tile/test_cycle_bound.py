@@ -8,7 +8,7 @@ from septran.compiler import produce_stages
 from septran.operators import names
 from septran.tile.analyses.cycle_bound import cycle_bound
 from septran.tuning.model import predict
-from tests.tiers import slow_where
+from tests.tiers import in_turn
 
 
 def bound(name="gemm", machine="dsa-sim", **settings):
@@ -50,9 +50,11 @@ def test_cores_share_the_work_but_not_the_port():
     assert found["GLOBAL"] >= (512 * 512 * 3) * 2 / 256
 
 
-@pytest.mark.parametrize("machine", ["dsa-sim", "npu-cube"])
+TAKES_LONG = ("attention_backward", "attention_varlen", "paged_prefill")
+
+
 @pytest.mark.parametrize(
-    "name", slow_where(("attention_backward", "attention_varlen").__contains__, names())
+    ("name", "machine"), in_turn(names(), ["dsa-sim", "npu-cube"], slow=TAKES_LONG)
 )
 def test_every_operator_has_one(name, machine):
     found = bound(name, machine)

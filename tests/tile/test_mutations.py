@@ -176,6 +176,7 @@ def test_every_dropped_node_is_found_by_both(programs):
     assert count >= 60
 
 
+@pytest.mark.slow
 def test_verifier_and_interpreter_agree_on_every_moved_node(programs):
     found = count = 0
     for name, program, (inputs, wanted) in cases(programs):

@@ -27,6 +27,7 @@ def test_softmax():
     assert torch.autograd.gradcheck(made("softmax", "softmax"), of(5, 7))
 
 
+@pytest.mark.one_in(2, first=1)
 @pytest.mark.parametrize("static", [{}, {"trans_a": True}, {"trans_b": True},
                                     {"trans_a": True, "trans_b": True}])  # fmt: skip
 def test_gemm(static):
@@ -36,6 +37,7 @@ def test_gemm(static):
     assert torch.autograd.gradcheck(made(name, "gemm", static=static), (a, b))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("act", ["none", "relu", "gelu"])
 @pytest.mark.parametrize("trans_b", [False, True])
 def test_gemm_bias_act(act, trans_b):
@@ -53,6 +55,7 @@ def test_norms(eps):
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("function", DERIVATIVES)
 def test_elementwise(function):
     op = made(f"elementwise_{function}", "elementwise", static={"function": function})

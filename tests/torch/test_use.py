@@ -121,6 +121,7 @@ CALLS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CALLS)
 def test_each_function_gives_torchs_result(name):
     torch.manual_seed(1)
@@ -189,6 +190,7 @@ def test_a_trained_layer_keeps_its_gradient():
     torch.testing.assert_close(layer.weight.grad, expected)
 
 
+@pytest.mark.slow
 def test_a_trained_block_keeps_its_gradients():
     """All of a feed-forward block's operators have a gradient."""
     torch.manual_seed(0)

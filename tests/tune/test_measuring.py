@@ -27,6 +27,7 @@ def ask(worker, kernel, seconds=PATIENT, results=None):
     return worker.ask({"kernel": kernel, "results": results}, seconds)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("planted", "kind", "says"),
     slow_where(

@@ -89,6 +89,7 @@ def test_what_the_machine_refuses_is_not_run_and_says_why():
     assert found.trials[1].message
 
 
+@pytest.mark.slow
 def test_wrong_results_never_win(monkeypatch):
     found = search("gemm", "cpu-x86", shapes=SHAPES, tried={"block_M": [16, 32, 48]}, limits=LIMITS)
     ask = found.worker.ask

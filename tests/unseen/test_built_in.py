@@ -44,11 +44,13 @@ RANKS = {
 SHAPES = {1: {"R": 4200}, 2: {"R": 130, "S": 99}, 3: {"R": 3, "S": 70, "T": 65}}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("start", ["task.fill(Y, 2)", "task.copy(Y, X)"])
 def test_outside_of_loops(start, machine, logic, right):
     right(logic("outside", OUTSIDE.format(start=start, **RANKS[2])), machine, SHAPES[2])
 
 
+@pytest.mark.one_in(3, first=1)
 @pytest.mark.parametrize("rank", [1, 3])
 def test_tensors_of_other_ranks(rank, machine, logic, right):
     text = OUTSIDE.format(start="task.fill(Y, 2)", **RANKS[rank])
@@ -57,6 +59,7 @@ def test_tensors_of_other_ranks(rank, machine, logic, right):
     )
 
 
+@pytest.mark.one_in(3, first=2)
 @pytest.mark.parametrize("start", ["task.fill(Yp[i, j], 2)", "task.copy(Yp[i, j], Xp[i, j])"])
 def test_beside_launches(start, machine, logic, right):
     right(logic("beside", BESIDE.format(start=start)), machine, {"R": 50, "S": 99})

@@ -22,6 +22,7 @@ TENSORS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("operator", RENAMED)
 def test_tensors_may_have_any_name(operator, machine, logic, right):
     source = Path(operators.load(operator).file).read_text()

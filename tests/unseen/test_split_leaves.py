@@ -80,6 +80,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("machine", ["npu-cube", "dsa-sim"])
 @pytest.mark.parametrize(("entry", "text", "shapes"), CASES, ids=[c[0] for c in CASES])
 def test_they_are_right(entry, text, shapes, machine, logic, right, monkeypatch):

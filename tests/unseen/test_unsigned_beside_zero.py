@@ -44,6 +44,7 @@ def test_cuda_text_is_made(value, dtype, tmp_path):
     assert "each computes Y" in stages.tensor_ir.cuda.source
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.both_widths
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("value", VALUES)

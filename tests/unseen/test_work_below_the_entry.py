@@ -1,5 +1,7 @@
 """Fills, copies and first contents of composites below the entry, outside of parallel loops."""
 
+import pytest
+
 import septran
 from septran.task.tree import Loop, statements
 
@@ -32,6 +34,7 @@ LOGIC = """
 """
 
 
+@pytest.mark.one_in(3)
 def test_they_are_right(machine, logic, right):
     right(logic("sums", LOGIC), machine, {"M": 70, "N": 40})
 

@@ -157,6 +157,7 @@ GROWING = """
 """
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("entry", "text"),
     [("by_tiles", TILE_BY_TILE), ("pieces", ODD_AND_EVEN), ("growing", GROWING)],

@@ -1,4 +1,4 @@
-"""What torch has beside recurrences: chunks, each a triangular system, one after another."""
+"""What torch has beside recurrences: chunks, one after another, of which each is a product."""
 
 from __future__ import annotations
 
@@ -47,3 +47,40 @@ def _gated_delta_rule(q: Any, k: Any, v: Any, forget: Any, write: Any, *, eps: f
         found.append(begin[:, :, n] * (queries[:, :, n] @ state) + seen[:, :, n] @ u)
         state = begin[:, :, n, -1:] * state + (left[:, :, n] * keys[:, :, n]).mT @ u
     return torch.cat(found, 2)[:, :, :length].to(q.dtype)
+
+
+def ssd(_: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
+    """Return the name of what computes the operator by torch, and the function."""
+    return "torch matmul, cumsum of chunks", _ssd
+
+
+def _ssd(x: Any, decay: Any, b: Any, c: Any) -> Any:
+    """Return the operator's Y, with the products within all chunks at one time."""
+    import torch
+
+    functions: Any = torch.nn.functional
+    kind = torch.promote_types(x.dtype, torch.float32)
+    steps, heads = x.shape[1:3]
+    rest = (0, 0) * (x.ndim - 2) + (0, -steps % CHUNK)
+    # Of each batch, head and chunk a matrix, so that products are those of matrices.
+    values, keys, queries = (
+        functions.pad(z.to(kind), rest)
+        .unflatten(1, (-1, CHUNK))
+        .repeat_interleave(heads // z.shape[2], 2 + 1)
+        .permute(0, 3, 1, 2, 4)
+        for z in (x, b, c)
+    )
+    total = functions.pad(decay.to(kind), rest[2:]).unflatten(1, (-1, CHUNK))
+    total = total.permute(0, 3, 1, 2).cumsum(-1)
+    upper = torch.ones(CHUNK, CHUNK, dtype=torch.bool, device=x.device).triu(1)
+    kept = (total[..., :, None] - total[..., None, :]).masked_fill(upper, -torch.inf).exp()
+    own = (kept * (queries @ keys.mT)) @ values
+    left = (total[..., -1:] - total).exp()[..., None]
+    added = (left * keys).mT @ values
+    last = total[..., -1].exp()[..., None, None]
+    state, states = torch.zeros_like(added[:, :, 0]), []
+    for n in range(added.shape[2]):
+        states.append(state)
+        state = last[:, :, n] * state + added[:, :, n]
+    found = own + total.exp()[..., None] * (queries @ torch.stack(states, 2))
+    return found.permute(0, 2, 3, 1, 4).flatten(1, 2)[:, :steps].to(x.dtype)

@@ -31,10 +31,12 @@ def _llvm() -> str:
 
 
 def _processor() -> str:
-    from septran.targets.cpu.run.isa import LEVELS, host_arch, lacking
+    from septran.targets.cpu.run.isa import LEVELS, host_arch, lacking, processor
 
     sets = [name for name, level in LEVELS.items() if not lacking(level)]
-    return f"{host_arch()}, {' and '.join(sets) or 'neither avx2 nor avx512'}"
+    name = processor(host_arch())
+    hidden = f" (its system hides {', '.join(absent)})" if (absent := lacking(name)) else ""
+    return f"{name}{hidden}, {' and '.join(sets) or 'neither avx2 nor avx512'}"
 
 
 def _threads() -> str:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tvm
 
-from septran.targets.base import GuardedCode, TensorIR
+from septran.targets.base import GuardedCode, LibraryPart, TensorIR, WrittenLibrary
 from septran.targets.cpu.lowering import lower_program
 from septran.targets.cpu.run.build import (
     CpuExecutable,
     MissingFeatureError,
     annotated,
     build,
-    built,
     load,
 )
-from septran.targets.cpu.run.c_function import CFunction, c_function
 from septran.targets.cpu.run.foreign import (
     OBJECT,
     ForeignExecutable,
@@ -31,6 +29,9 @@ from septran.targets.cpu.run.guarded import compile_guarded, guarded_code
 from septran.targets.cpu.run.isa import llvm_arch, native
 from septran.targets.cpu.run.threads import set_threads, usable_cores, use_all_cores
 from septran.tile.nodes import TileProgram
+
+if TYPE_CHECKING:
+    from septran.targets.cpu.library.opened import LibraryExecutable
 
 Code = CpuExecutable | ForeignExecutable
 
@@ -65,10 +66,19 @@ class CpuTarget:
         """With the comments of `ir` in its text."""
         return replace(executable, text=annotated(ir))
 
-    def exportable(self, ir: TensorIR, program: TileProgram) -> CFunction:
-        """The kernel as a C function."""
-        arch = llvm_arch(program.machine)
-        return built(ir, lambda: c_function(ir, program, arch))
+    def write_library(
+        self, parts: Sequence[LibraryPart], folder: Path, name: str | None
+    ) -> WrittenLibrary:
+        """The folder of a C library with these kernels."""
+        from septran.targets.cpu.library.write import write_library
+
+        return write_library(parts, folder, name)
+
+    def open_library(self, folder: Path, facts: Mapping[str, Any]) -> dict[str, LibraryExecutable]:
+        """The kernels of such a folder, as a C compiler linked them."""
+        from septran.targets.cpu.library.opened import open_library
+
+        return open_library(folder, facts)
 
     def guarded(self, program: TileProgram) -> GuardedCode:
         """The kernel with its scratch buffers in rooms that its caller gives it."""

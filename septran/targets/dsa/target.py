@@ -9,7 +9,7 @@ from pathlib import Path
 import tvm
 
 from septran.simulator import commands
-from septran.targets.base import TensorIR
+from septran.targets.base import LibraryPart, TensorIR
 from septran.targets.dsa.code.build import DsaExecutable, build, load, placed
 from septran.targets.dsa.code.toolchain import compiler
 from septran.targets.dsa.code.trust import remarks, untrusted
@@ -55,6 +55,12 @@ class DsaTarget:
     ) -> DsaExecutable:
         """The source with the comments of `ir` in its C and in the origins of its lines."""
         return placed(executable, ir, program)
+
+    def write_program(self, part: LibraryPart, executable: DsaExecutable, folder: Path) -> Path:
+        """The C for the vendor's library, with its header and build files."""
+        from septran.targets.dsa.code.export import export_program
+
+        return export_program(part, executable, folder)
 
     def fingerprint(self) -> str:
         """The code that generates, and the compiler."""

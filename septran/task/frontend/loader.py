@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
 import re
 import sys
@@ -45,7 +46,7 @@ def load_logic(path: str | Path) -> ModuleType:
         raise LoadError(f"no logic file {file.name!r} in {file.parent}", None)
     # With the path in it, as files of one name in two folders are two modules.
     name = f"septran_logic_{file.stem}_{abs(hash(str(file))):x}"
-    spec = importlib.util.spec_from_file_location(name, file)
+    spec = importlib.util.spec_from_file_location(name, file, loader=_FromText(name, str(file)))
     if spec is None or spec.loader is None:
         raise LoadError(f"{file.name} is not a Python file", Location(str(file), 1))
     module = importlib.util.module_from_spec(spec)
@@ -63,6 +64,18 @@ def load_logic(path: str | Path) -> ModuleType:
             hint = _import_hint(error) if isinstance(error, ImportError) else None
             raise LoadError(message, Location(str(file), line), hint=hint) from error
     return module
+
+
+class _FromText(importlib.machinery.SourceFileLoader):
+    """Loads a file from its text, never from byte code that an earlier process left.
+
+    Python takes byte code for that of a file of the same size and the same second: a constant that
+    is edited quickly would stay what it was.
+    """
+
+    def path_stats(self, path: str) -> dict[str, Any]:
+        """Refuse, so that byte code is neither read nor written."""
+        raise OSError(f"no byte code of {path} is used")
 
 
 def _no_logic(asked: str, file: Path) -> LoadError:

@@ -28,6 +28,7 @@ def random(rng, shape, dtype):
     return np.where(rng.random(shape) < 0.3, ends, found)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("sizes", [(9, 35, 19), pytest.param((33, 50, 70), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kinds", KINDS, ids=str)
 def test_products_of_bytes_are_exact(emulator, kernel_for, kinds, sizes):

@@ -66,6 +66,7 @@ def held(kernel, stem="B"):
     return re.search(rf"^ *{stem}(_\d+)? = T.alloc_buffer", text, re.MULTILINE) is not None
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("shape", FEW, ids=str)
 def test_weights_of_few_rows_are_never_stored(shape, bits):
@@ -75,6 +76,7 @@ def test_weights_of_few_rows_are_never_stored(shape, bits):
     assert result.right, result
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("bits", [4, 8])
 def test_every_type_of_the_other_operand(dtype, bits):
@@ -159,6 +161,7 @@ def test_what_the_next_group_is_made_of_is_asked_for():
     assert kernel.check(guard=True).right
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "shape", [(1, 100, 192), (3, 70, 64), (9, 49, 128), (16, 33, 64), (33, 64, 64)], ids=str
 )
@@ -230,6 +233,7 @@ def taken(C: task.Tensor["M", "N"], A: task.Tensor["M", "K"], X: task.Tensor["K"
     return compiled
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("lines", ["C[:, :] = C + P * 2", "C[:, :] = task.exp(P / 64)"])
 @pytest.mark.parametrize("rows", [3, 16])
 def test_sums_that_the_next_statement_takes_stay_in_registers(scaled, lines, rows):

@@ -59,6 +59,7 @@ def across(Y: task.Tensor["N", "M", task.float32], X: task.Tensor["M", "N"]):
 """
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("m", "n", "k", "dtype", "flags"), PRODUCTS, ids=str)
 def test_ragged_columns_read_no_panel_that_is_not_there(m, n, k, dtype, flags):
     sizes = {"M": m, "N": n, "K": k}
@@ -66,6 +67,7 @@ def test_ragged_columns_read_no_panel_that_is_not_there(m, n, k, dtype, flags):
     kernel.check(guard=True).raise_if_wrong()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("wide", "narrow"),
     [("int32", "int8"), ("int64", "int32"), ("int32", "uint16"), ("float32", "bfloat16"),
@@ -89,6 +91,7 @@ def test_lanes_that_are_stored_one_by_one_are_those_of_one_vector(tmp_path):
     kernel.check(guard=True).raise_if_wrong()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("operator", ["conv2d", "conv2d_nhwc"])
 @pytest.mark.parametrize(("sizes", "tunables"), IMAGES, ids=str)
 def test_ragged_images_are_read_within_themselves(operator, sizes, tunables):

@@ -306,6 +306,7 @@ def counts(Y, X):
     Y[:, :] = Y * Y - task.max(Y, axis=1)[:, None]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", [(1, 1), (5, 7), (33, 40), (20, 131)], ids=str)
 @pytest.mark.parametrize("leaf", [places, sentinels, far, sums, counts], ids=lambda t: t.name)
 def test_leaf_is_exact(leaf, shape):

@@ -158,6 +158,7 @@ def test_a_loop_of_several_rows_asks_for_the_columns_of_the_first():
     assert not asked_at(text, "X", 2)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("threads", slow_but([2], [1, 2]))
 @pytest.mark.parametrize("case", [
     ("conv2d", HEAVY, {"padding": 1}),

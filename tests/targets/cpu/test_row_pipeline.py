@@ -18,6 +18,7 @@ def arguments(operator, x):
     return (x, *(torch.linspace(0.5, 2, width) for _ in range(more)))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("rows", [LEAST_ROWS - 1, LEAST_ROWS, 65, 67])
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_any_number_of_rows_is_right_between_guard_pages(operator, rows):

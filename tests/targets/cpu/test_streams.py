@@ -27,6 +27,7 @@ CASES = [  # batch, groups, channels and outputs a group, height, width, rows, c
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_convolutions_are_right(case, last):
@@ -42,6 +43,7 @@ def test_convolutions_are_right(case, last):
     assert result.right, str(result)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int8"])
 @pytest.mark.parametrize("operator", ["conv2d", "conv2d_nhwc"])
 def test_convolutions_of_every_dtype_are_right(operator, dtype):
@@ -115,6 +117,7 @@ TURNED = """
 """
 
 
+@pytest.mark.one_in(2, first=1)
 @pytest.mark.parametrize(
     "block", slow_but([1000], [1000, 24])
 )  # the whole sum at once, and onto what is there
@@ -127,6 +130,7 @@ def test_a_product_is_summed_transposed_where_only_a_has_vectors(shape, block):
         assert result.right, str(result)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rows", [1, 5, 7, 8, 9, 13, 20, 25, 49])
 def test_strips_of_any_height_are_right(rows):
     kernel = septran.compile("gemm", "cpu-x86", shapes={"M": rows, "N": 17, "K": 5})

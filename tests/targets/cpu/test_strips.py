@@ -17,6 +17,7 @@ def test_rows_that_keep_no_unit_busy_are_seen(rows, idle):
     assert SHAPE.idles(rows) is idle
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "shape", [(1, 1, 1), (7, 33, 5), (8, 9, 3), (13, 257, 40), (31, 100, 64), (109, 70, 300)]
 )

@@ -64,6 +64,7 @@ def launch(body, wanted=0):
     return function(Body(called), None, wanted)
 
 
+@pytest.mark.slow
 def test_threads_may_be_set_before_anything_is_compiled():
     run("from septran.targets.cpu.run.threads import set_threads; set_threads(1)")
 
@@ -102,6 +103,7 @@ def test_kernels_run_where_there_is_no_torch():
     """)
 
 
+@pytest.mark.slow
 @several
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are listed in /proc")
 def test_a_kernel_starts_no_threads_beside_those_of_torch():
@@ -208,6 +210,7 @@ def test_a_quota_is_read_from_the_control_groups(tmp_path, member, files, cores)
     assert threads.quota_cores(tmp_path / "groups", tmp_path / "member") == cores
 
 
+@pytest.mark.slow
 @several
 def test_the_environment_says_how_many_threads():
     run("""if True:

@@ -8,10 +8,12 @@ import pytest
 
 import septran
 from septran.machine.loader import NATIVE_IS
+from septran.targets.cpu.run import isa
 from septran.targets.cpu.run.isa import UnknownNativeError, native
 from septran.targets.cpu.target import TARGET
 
 
+@pytest.mark.one_in(2, first=1)
 @pytest.mark.both_widths
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
 def test_code_is_made_for_the_width_that_is_asked_for(vectors, dtype):
@@ -46,3 +48,47 @@ def test_an_unknown_word_is_refused(monkeypatch):
     monkeypatch.setenv(NATIVE_IS, "sse")
     with pytest.raises(UnknownNativeError, match=r"avx2, avx512, split"):
         septran.compile("gemm", "cpu-x86", shapes={"M": 4, "N": 4, "K": 4})
+
+
+@pytest.fixture
+def hides(monkeypatch):
+    """A function after which the host's system hides features of its processor."""
+    monkeypatch.delenv(NATIVE_IS, raising=False)
+    says = dict(isa._host_says())
+
+    def hide(*names):
+        for name in names:
+            says[name] = False
+        isa.host_arch.cache_clear()
+        isa._host_features.cache_clear()
+
+    monkeypatch.setattr(isa, "_host_says", lambda: says)
+    yield hide
+    monkeypatch.undo()
+    isa.host_arch.cache_clear()
+    isa._host_features.cache_clear()
+
+
+def test_a_host_may_hide_features_of_its_processor(hides):
+    """Hypervisors hide AMX, for one: LLVM's name of the processor still promises it."""
+    name = isa.processor(isa.host_arch())
+    if not {"avx512vnni", "avx512bf16"} <= isa.features(name):
+        pytest.skip("this processor has no dot products of AVX-512 that could be hidden")
+    hides("avx512vnni", "avx512bf16", "avxvnni")
+    assert not {"avx512vnni", "avx512bf16", "avxvnni"} & native().features
+    assert isa.lacking(isa.host_arch()) == ()
+    assert "avx512bf16" in isa.lacking(name)
+    for dtype in ("bfloat16", {"A": "int8", "B": "int8", "C": "int32"}):
+        kernel = septran.compile("gemm", "cpu-x86", shapes={"M": 9, "N": 50, "K": 33}, dtypes=dtype)
+        kernel.check().raise_if_wrong()
+        assert not re.search("vdpbf16|vpdpbusd", kernel.stages.source.parts["assembly"])
+
+
+def test_hidden_vectors_are_not_used(hides):
+    if native().unit.bytes != 64:
+        pytest.skip("this host has no AVX-512 that could be hidden")
+    hides(*(name for name in isa.features(isa.host_arch()) if name.startswith("avx512")))
+    assert native().unit.bytes == 32
+    kernel = septran.compile("gemm", "cpu-x86", shapes={"M": 9, "N": 50, "K": 33})
+    kernel.check().raise_if_wrong()
+    assert kernel.stages.source.facts["vector bits"] == 256

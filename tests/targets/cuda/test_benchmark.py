@@ -45,6 +45,7 @@ def test_each_step_of_the_ladder_changes_the_program():
     assert "multicast to 2 blocks" in str(programs[-1])
 
 
+@pytest.mark.slow
 def test_the_ladder_tells_what_each_step_costs(cuda_compiler):
     made = [prepare(case, "nvidia-h200") for case in list(ladder())[-3:]]
     assert [row.error for row in made] == [""] * 3

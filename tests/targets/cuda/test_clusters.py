@@ -53,6 +53,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name", slow_but(["rows of two, ragged", "persistent", "keys and values"], CASES)
 )
@@ -112,6 +113,7 @@ def test_the_pair_is_right(pair):
     assert all(run(pair, mode) for mode in ("eager", "late", "random"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_in_the_handshake_of_a_cluster_is_found(pair, name):
     old, new = FAULTS[name]

@@ -81,6 +81,7 @@ def test_only_gpus_are_emulated(machine):
         septran.compile("softmax", machine, emulate=True)
 
 
+@pytest.mark.slow
 def test_the_command_line_checks_a_product_in_every_mode(tmp_path):
     """The sizes divide no tile; TMA, mbarriers and wgmma take part."""
     trace = tmp_path / "trace.json"

@@ -65,6 +65,7 @@ def test_conversions_are_those_of_the_reference(machine, emulate):
     assert np.array_equal(kernel(codes), -codes.astype(np.float32), equal_nan=True)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("machine", "emulate"), PLACES)
 @pytest.mark.parametrize("output", [F8, "bfloat16", "float32"])
 def test_a_product_is_right(machine, emulate, output):

@@ -51,6 +51,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_right_in_every_mode(name):
     operator, machine, shapes, dtype, static = CASES[name]
@@ -164,6 +165,7 @@ def test_a_fault_in_a_gathered_copy_is_found(ragged, name):
     assert any(found)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("shapes", "dtype"),
     [

@@ -10,6 +10,7 @@ from septran.operators import Case
 from septran.targets.cuda.target import TARGET, KernelIR
 from septran.targets.registry import NoEmitterError
 from septran.views import explain
+from tests.tiers import in_turn
 
 MACHINES = ("nvidia-a100", "nvidia-h200")
 FIRST = [operators.cases(name)[0] for name in operators.names()]
@@ -26,8 +27,7 @@ def kernel(name: str, machine: str = "nvidia-a100", **options) -> KernelIR:
     return TARGET.lower(produce_stages(name, machine, **options).tile_program)
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("case", FIRST, ids=str)
+@pytest.mark.parametrize(("case", "machine"), in_turn(FIRST, MACHINES), ids=str)
 def test_every_operator_becomes_cuda(case: Case, machine: str) -> None:
     program = lower(case, machine).cuda
     assert program.launches

@@ -52,12 +52,14 @@ def disassembler():
         pytest.skip(f"no disassembler here: {toolchain.INSTALL_DISASSEMBLER}")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_instructions_of_ptx_and_registers(name, release, golden):
     told = [f"{n}: {facts(name)[n]}" for n in (*SHOWN, *PTX) if n in facts(name)]
     golden.check("\n".join(told), f"ptx_{name.replace(' ', '_')}")
 
 
+@pytest.mark.one_in(3, first=1)
 @pytest.mark.parametrize("name", CASES)
 def test_instructions_of_the_machine(name, release, disassembler, golden):
     told = [f"{n}: {facts(name)[n]}" for n in SASS if n in facts(name)]

@@ -147,6 +147,7 @@ def test_without_marks_the_text_is_as_it_was(case):
     assert marked.params == (*program.params, ROOM)
 
 
+@pytest.mark.one_in(2)
 def test_marked_text_compiles_without_warnings_and_spills(case, cuda_compiler):
     name, kernel = case
     program = marked_program(kernel.stages.tile_program).program

@@ -135,6 +135,7 @@ def is_right(kernel):
             kernel.check().raise_if_wrong()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize(("products", "depth"), SIZES)
 def test_a_sum_over_two_loops_is_right(products, depth, dtype):
@@ -148,6 +149,7 @@ def test_a_sum_over_two_loops_is_right_without_roles():
     is_right(septran.compile(nested_sum, "nvidia-a100", **options))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("machine", ["nvidia-h200", "nvidia-a100"])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_sums_of_unequal_length_have_rings_that_begin_anew(machine, dtype):
@@ -159,6 +161,7 @@ def test_sums_of_unequal_length_have_rings_that_begin_anew(machine, dtype):
         assert any("not the same in all iterations" in message for message in remarks), remarks
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("machine", ["nvidia-h200", "nvidia-a100"])
 @pytest.mark.parametrize("dtype", slow_but(["float16"], ["float16", "float32"]))
 def test_a_product_for_each_expert_is_right(machine, dtype):

@@ -86,6 +86,7 @@ def right_in_every_mode(kernel):
             kernel.check().raise_if_wrong()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(
@@ -110,6 +111,7 @@ rules:
 """
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("depth", slow_but([12], [12, 76]))
 @pytest.mark.parametrize("tensor", ["A", "B"])
 @pytest.mark.parametrize("machine", MACHINES)

@@ -136,6 +136,7 @@ OFTEN = (
 """A case for each way to hold and to move an operand; sizes that end otherwise are slow tests."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", slow_but(OFTEN, CASES))
 def test_a_kernel_is_right_in_every_mode(name):
     operator, machine, shapes, dtype, static = CASES[name]
@@ -284,6 +285,7 @@ SPILLS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("machine", "operator", "shapes", "static"),
     slow_where(

@@ -345,7 +345,7 @@ class GroupProduct:
                 count = rest.constant if rest.is_constant else rest
                 return self._gathered(tile.row + number, self.whole * size, count)
 
-            keep = kept_bits(context, rest * 8 * itemsize(self.b.storage.held), shape.lanes)
+            keep = self._kept(rest, shape.lanes)
 
             def column(chunk: int) -> Expr:
                 return columns(self.whole, chunk) & keep
@@ -391,9 +391,7 @@ class GroupProduct:
 
     def _kept(self, count: Index, lanes: int) -> Expr:
         """The bits of the first elements of each group."""
-        width = 8 * itemsize(self.b.storage.held)
-        ones = simd.constant(1, WORD) << cast(self.context.lower(count * width), WORD)
-        return broadcast(ones - simd.constant(1, WORD), lanes)
+        return kept_bits(self.context, count * 8 * itemsize(self.b.storage.held), lanes)
 
     def _made_up(self) -> Any:
         """What sums begin with, so that changed signs of B, or of A, change nothing."""

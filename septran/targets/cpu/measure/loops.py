@@ -39,7 +39,7 @@ from septran.targets.cpu.gemm.tile_registers import (
     TileRegisters,
 )
 from septran.targets.cpu.run.build import compile_module
-from septran.targets.cpu.run.isa import features, host_arch, is_foreign, native
+from septran.targets.cpu.run.isa import features, host_arch, is_foreign, native, processor
 from septran.targets.cpu.run.permission import ask_for_tiles, uses_tiles
 from septran.targets.cpu.run.threads import set_threads, usable_cores
 from septran.targets.cpu.simd import AVX2, CACHE_LINE
@@ -312,7 +312,7 @@ def cores() -> int:
 
 def host() -> str:
     """Return what the code generator calls this processor."""
-    return host_arch()
+    return processor(host_arch())
 
 
 def runs(machine: Machine) -> bool:

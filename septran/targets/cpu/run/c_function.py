@@ -37,7 +37,7 @@ _RESERVED = frozenset(
         "mutable", "namespace", "new", "operator", "private", "protected", "public", "register",
         "restrict", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this",
         "throw", "typedef", "typename", "union", "unsigned", "using", "virtual", "void", "volatile",
-        "failed", "i", "main", "printf",
+        "status", "wrong", "failed", "version", "exact", "bound", "main", "printf", "compare",
     )
 )  # fmt: skip
 """Words of C, C++ and an export's example that Python lets a parameter be called."""
@@ -92,12 +92,6 @@ class CFunction:
     def architecture(self) -> str:
         """The first part of the triple of its system; empty where that is this host's."""
         return (foreign_system(self.arch) or "").partition("-")[0]
-
-    def export(self, folder: Path, roles: Sequence[str]) -> Path:
-        """Write it with a header and an example; the object file's path."""
-        from septran.targets.cpu.run.export import export
-
-        return export(self, folder, roles)
 
     def declaration(self, constant: Sequence[str] = ()) -> str:
         """Its prototype, in which tensors of these names are only read."""

@@ -1,11 +1,15 @@
 /* What a kernel that SepTran has written as an object file calls: threads and scratch memory.
  *
- * Compile it with the kernel: cc -O2 -pthread kernel.o c_runtime.c main.c -lm. A program with
- * a pool of threads of its own replaces `launch`; nothing else needs to be known of it. As many
- * threads run as SEPTRAN_THREADS says, or as the system has processors.
+ * Compile it with the kernel: cc -O2 -pthread kernel.o c_runtime.c main.c -lm. Each call of a
+ * kernel starts its threads and waits for them, so that several threads may call at once, and
+ * nothing runs between calls. With -fopenmp they are OpenMP's instead, which stay.
  */
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_getaffinity */
+#endif
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,36 +34,69 @@ typedef struct {
   int number, failed;
 } Share;
 
+static int32_t asked; /* by septran_set_threads; 0: by nobody */
+
+static int limited(long count) {
+  return count < 1 ? 1 : count > MOST_THREADS ? MOST_THREADS : (int)count;
+}
+
+static long processors(void) {
+#ifdef __linux__
+  cpu_set_t allowed;
+  if (!sched_getaffinity(0, sizeof allowed, &allowed)) return CPU_COUNT(&allowed);
+#endif
+  return sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+/* Lets parallel loops run on `count` threads, the caller among them; 0: on as many as there are. */
+void septran_set_threads(int32_t count) {
+  __atomic_store_n(&asked, count < 0 ? 0 : count, __ATOMIC_RELAXED);
+}
+
+/* As many as were set, else as SEPTRAN_THREADS says, else as this thread may use processors. */
+int32_t septran_threads(void) {
+  int32_t count = __atomic_load_n(&asked, __ATOMIC_RELAXED);
+  const char *said = count ? NULL : getenv("SEPTRAN_THREADS");
+  return limited(count ? count : said ? strtol(said, NULL, 10) : processors());
+}
+
+#ifdef _OPENMP
+static void run(Share *shares, int count) {
+#pragma omp parallel for num_threads(count) schedule(static, 1)
+  for (int n = 0; n < count; n++)
+    shares[n].failed = shares[n].body(n, shares[n].group, shares[n].data);
+}
+#else
 static void *work(void *given) {
   Share *share = given;
   share->failed = share->body(share->number, share->group, share->data);
   return NULL;
 }
 
-static int processors(void) {
-  const char *asked = getenv("SEPTRAN_THREADS");
-  long count = asked ? strtol(asked, NULL, 10) : sysconf(_SC_NPROCESSORS_ONLN);
-  return count < 1 ? 1 : count > MOST_THREADS ? MOST_THREADS : (int)count;
-}
-
-/* Runs `body` on `wanted` threads, this one among them, or on all of them where it is 0. */
-static int launch(Body body, void *data, int wanted) {
-  int all = processors(), count = wanted < 1 || wanted > all ? all : wanted, failed = 0;
-  Share shares[MOST_THREADS];
+/* What no thread could be started for is done by this one. */
+static void run(Share *shares, int count) {
   pthread_t threads[MOST_THREADS];
   int started[MOST_THREADS];
-  Group group = {NULL, count};
-  for (int n = 0; n < count; n++) {
-    shares[n] = (Share){body, data, &group, n, 0};
-    started[n] = n && !pthread_create(&threads[n], NULL, work, &shares[n]);
-  }
-  for (int n = 0; n < count; n++) {
+  for (int n = 1; n < count; n++)
+    started[n] = !pthread_create(&threads[n], NULL, work, &shares[n]);
+  work(&shares[0]);
+  for (int n = 1; n < count; n++) {
     if (started[n])
       pthread_join(threads[n], NULL);
     else
       work(&shares[n]);
-    failed |= shares[n].failed;
   }
+}
+#endif
+
+/* Runs `body` on `wanted` threads, this one among them, or on all of them where it is 0. */
+static int launch(Body body, void *data, int wanted) {
+  int all = septran_threads(), count = wanted < 1 || wanted > all ? all : wanted, failed = 0;
+  Share shares[MOST_THREADS];
+  Group group = {NULL, count};
+  for (int n = 0; n < count; n++) shares[n] = (Share){body, data, &group, n, 0};
+  run(shares, count);
+  for (int n = 0; n < count; n++) failed |= shares[n].failed;
   return failed ? -1 : 0;
 }
 

@@ -157,10 +157,6 @@ class ForeignExecutable:
             if not np.array_equal(tensor, new):  # inputs may be memory that cannot be written
                 tensor[:] = new
 
-    def export(self, folder: Path, roles: Sequence[str]) -> Path:
-        """Write the object file with a header and an example; its path."""
-        return self.compiled.export(folder, roles)
-
     def save(self, folder: Path) -> None:
         """The object file, and beside it what else is known."""
         (folder / OBJECT).write_bytes(self.compiled.code)

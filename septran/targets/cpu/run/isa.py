@@ -49,9 +49,20 @@ _ALL_OF_AVX512 = "sapphirerapids"
 _TILES = frozenset(["amx-tile", "amx-bf16", "amx-int8"])
 
 
+@functools.cache
 def host_arch() -> str:
-    """LLVM's name of this host's processor."""
-    return str(codegen.llvm_get_system_cpu())
+    """LLVM's name of this host's processor, then ``,-FEATURE`` for each one that it has not.
+
+    The name alone is not enough: a hypervisor hides features from its guests, AMX's above all.
+    """
+    name = str(codegen.llvm_get_system_cpu())
+    hidden = sorted(f for f in features(name) if _host_says().get(f) is False)
+    return ",".join([name, *(f"-{feature}" for feature in hidden)])
+
+
+def processor(arch: str) -> str:
+    """LLVM's name of the processor of an `arch`, without the features that are taken away."""
+    return arch.partition(",")[0]
 
 
 @dataclass(frozen=True)
@@ -121,7 +132,7 @@ def llvm_arch(machine: Machine) -> str:
     if machine.arch in ("", NATIVE):
         return native().arch
     arch = LEVELS.get(machine.arch, machine.arch)
-    if not any(codegen.llvm_is_valid_cpu(arch, s) for s in (_host_system(), *SYSTEMS)):
+    if not _is_known(processor(arch)):
         known = (*LEVELS, *(name for s in (_host_system(), *SYSTEMS) for name in _processors(s)))
         raise UnknownProcessorError(
             f"arch {machine.arch!r} is no processor that LLVM knows here or on {SYSTEMS[0]}",
@@ -129,6 +140,11 @@ def llvm_arch(machine: Machine) -> str:
             hint=nearest(machine.arch, known),
         )
     return arch
+
+
+@functools.cache
+def _is_known(processor: str) -> bool:
+    return any(codegen.llvm_is_valid_cpu(processor, s) for s in (_host_system(), *SYSTEMS))
 
 
 def is_foreign(machine: Machine) -> bool:
@@ -142,11 +158,13 @@ def is_foreign(machine: Machine) -> bool:
     return foreign_system(llvm_arch(machine)) is not None or lacks_all
 
 
+@functools.cache
 def foreign_system(arch: str) -> str | None:
     """The triple of the system that code for a processor is of; None where it is this host's."""
-    if codegen.llvm_is_valid_cpu(arch, _host_system()):
+    name = processor(arch)
+    if codegen.llvm_is_valid_cpu(name, _host_system()):
         return None
-    return next((s for s in SYSTEMS if codegen.llvm_is_valid_cpu(arch, s)), None)
+    return next((s for s in SYSTEMS if codegen.llvm_is_valid_cpu(name, s)), None)
 
 
 def _host_system() -> str:
@@ -172,19 +190,20 @@ def processor_features(arch: str) -> frozenset[str]:
 @functools.cache
 def features(arch: str) -> frozenset[str]:
     """LLVM's features of a processor; empty where it does not know the name."""
-    target = llvm_target(arch)
-    return frozenset(map(str, codegen.llvm_get_cpu_features(target)))
+    return frozenset(map(str, codegen.llvm_get_cpu_features(llvm_target(arch))))
 
 
 def llvm_target(arch: str) -> Target:
     """TVM's target for a processor."""
     options = list(LLVM_OPTIONS)
-    if arch in _SVE_UNITS:  # vectors of known length are whole registers then
-        bits = 8 * _SVE_UNITS[arch].bytes
+    name, _, changes = arch.partition(",")
+    if name in _SVE_UNITS:  # vectors of known length are whole registers then
+        bits = 8 * _SVE_UNITS[name].bytes
         options += [f"-aarch64-sve-vector-bits-{end}:uint={bits}" for end in ("min", "max")]
     system = foreign_system(arch)
     place = {} if system is None else {"mtriple": system}
-    return Target({"kind": "llvm", "mcpu": arch, "cl-opt": options, **place})
+    without = {"mattr": changes.split(",")} if changes else {}
+    return Target({"kind": "llvm", "mcpu": name, "cl-opt": options, **without, **place})
 
 
 def vector_unit(machine: Machine) -> VectorUnit:
@@ -200,7 +219,7 @@ def unit_for(arch: str) -> VectorUnit:
 def unit_of(arch: str) -> VectorUnit:
     """The widest vectors of a processor."""
     if "neon" in features(arch):
-        return _SVE_UNITS.get(arch, NEON)
+        return _SVE_UNITS.get(processor(arch), NEON)
     # Nothing below AVX2 is distinguished: code for such a processor has vectors that LLVM splits.
     return AVX512 if "avx512f" in features(arch) else AVX2
 
@@ -213,5 +232,11 @@ def lacking(arch: str) -> tuple[str, ...]:
 @functools.cache
 def _host_features() -> frozenset[str]:
     """Return the features of this host's processor, by LLVM's names."""
+    return frozenset(name for name, on in _host_says().items() if on)
+
+
+@functools.cache
+def _host_says() -> dict[str, bool]:
+    """Whether this host's processor has each feature that one can ask it for."""
     host = tvm_ffi.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
-    return frozenset(str(name) for name, on in host.items() if on)
+    return {str(name): bool(on) for name, on in host.items()}

@@ -143,6 +143,7 @@ def test_a_call_starts_anew(routes, program):
     assert [len(native(0, [n])) for n in (5, 0, 3)] == [5, 0, 3]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("machine", ["dsa-sim", "npu-cube"])
 @pytest.mark.parametrize("operator", slow_but(["gemm", "softmax", "conv2d"], OPERATORS))
 def test_operators(make_routes, strict, machine, operator):

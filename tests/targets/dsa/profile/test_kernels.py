@@ -58,6 +58,7 @@ def outcome(made, stream, **options):
     return [arrays[n].tobytes() for n in written]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", slow_but(["float16"], ["float32", "float16"]))
 @pytest.mark.parametrize(("name", "machine"), EVERY)
 def test_every_operator_is_right(name, machine, dtype):
@@ -65,6 +66,7 @@ def test_every_operator_is_right(name, machine, dtype):
     assert check.right, str(check)
 
 
+@pytest.mark.one_in(2, first=1)
 @pytest.mark.parametrize(("name", "machine"), slow_but(EVERY[::3], EVERY))
 def test_no_delay_changes_a_bit(name, machine):
     made = kernel(name, machine)
@@ -100,6 +102,7 @@ def without(stream, positions):
     return stream[keep]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "machine"), EVERY)
 def test_a_lost_wait_is_always_noticed(name, machine):
     made = kernel(name, machine)
@@ -156,6 +159,7 @@ def test_without_the_wait_for_its_operands_a_product_is_a_hazard():
     assert outcome(made, mutant, checks=False) != right
 
 
+@pytest.mark.one_in(3, first=1)
 @pytest.mark.parametrize(("name", "machine"), EVERY)
 def test_a_profile_agrees_with_the_tile_program(name, machine):
     made = kernel(name, machine)

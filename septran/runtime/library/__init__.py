@@ -1,0 +1,1 @@
+"""Kernels as libraries for other programs, and such libraries as kernels."""

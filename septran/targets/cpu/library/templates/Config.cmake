@@ -1,0 +1,25 @@
+# find_package(@name@): @name@::@name@ is the shared library, @name@::static the static one.
+
+include(CMakeFindDependencyMacro)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_dependency(Threads)
+include("${CMAKE_CURRENT_LIST_DIR}/@name@Threads.cmake" OPTIONAL)
+get_filename_component(@name@_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+foreach(kind SHARED STATIC)
+  set(target @name@::@name@)
+  set(file "${@name@_PREFIX}/lib/lib@name@.so")
+  if(kind STREQUAL STATIC)
+    set(target @name@::static)
+    set(file "${@name@_PREFIX}/lib/lib@name@.a")
+  endif()
+  if(EXISTS "${file}" AND NOT TARGET ${target})
+    add_library(${target} ${kind} IMPORTED)
+    set_target_properties(${target} PROPERTIES IMPORTED_LOCATION "${file}"
+      INTERFACE_INCLUDE_DIRECTORIES "${@name@_PREFIX}/include"
+      INTERFACE_LINK_LIBRARIES "Threads::Threads;m;${@name@_THREADS}")
+  endif()
+endforeach()
+if(NOT TARGET @name@::@name@ AND NOT TARGET @name@::static)
+  set(@name@_FOUND FALSE)
+  set(@name@_NOT_FOUND_MESSAGE "no library in ${@name@_PREFIX}/lib: cmake --install, or build.sh")
+endif()

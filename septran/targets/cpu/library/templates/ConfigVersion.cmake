@@ -1,0 +1,10 @@
+# Versions of one ABI (@abi@) are alike to programs; whoever asks for @numbers@ or an earlier one gets this.
+set(PACKAGE_VERSION "@numbers@")
+if(PACKAGE_VERSION VERSION_LESS PACKAGE_FIND_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE FALSE)
+else()
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+  if(PACKAGE_VERSION VERSION_EQUAL PACKAGE_FIND_VERSION)
+    set(PACKAGE_VERSION_EXACT TRUE)
+  endif()
+endif()

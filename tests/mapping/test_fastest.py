@@ -1,0 +1,97 @@
+"""`fastest` stands for a machine's instructions, the one with the greatest throughput first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import septran
+from septran.machine import loader
+from septran.mapping.loader import load_mapping
+from septran.mapping.mistakes import UnknownNameError
+
+FASTEST = """
+extends: cpu-x86
+rules:
+  - match: {primitive: gemm}
+    binding: {gemm: fastest}
+"""
+
+
+def machine(**throughputs):
+    """The CPU with all that an `avx512` processor with bfloat16 has, at other rates."""
+    own = septran.load_machine("cpu-x86")
+    rated = [replace(i, throughput=throughputs.get(i.name, i.throughput)) for i in own.instructions]
+    return replace(own, arch="cooperlake", instructions=tuple(rated))
+
+
+def bound(machine, dtype, mapping=FASTEST):
+    stages = septran.produce_stages("gemm", mapping, machine=machine, dtypes=dtype)
+    return {
+        str(setting.value)
+        for instance in stages.mapping.instances
+        for primitive, setting in instance.bindings.items()
+        if primitive == "gemm"
+    }
+
+
+def test_the_instruction_of_the_greatest_throughput_is_bound():
+    assert bound(machine(avx512_bf16=64, fma_microkernel=32), "bfloat16") == {"avx512_bf16"}
+    assert bound(machine(avx512_bf16=14, fma_microkernel=32), "bfloat16") == {"fma_microkernel"}
+
+
+def test_the_first_in_the_machine_file_is_bound_among_equals():
+    assert bound(machine(avx512_bf16=32, fma_microkernel=32), "bfloat16") == {"avx512_bf16"}
+
+
+def test_what_has_no_throughput_comes_last():
+    assert bound(machine(avx512_bf16=None), "bfloat16") == {"fma_microkernel"}
+
+
+def test_what_does_not_accept_the_operands_is_passed_over():
+    assert bound(machine(avx512_bf16=1000), "float32") == {"fma_microkernel"}
+
+
+def test_it_may_follow_what_is_preferred():
+    text = FASTEST.replace("fastest", "[muladd_microkernel, fastest]")
+    assert bound(machine(), "float32", text) == {"muladd_microkernel"}
+    text = FASTEST.replace("fastest", "[avx512_bf16, fastest]")
+    assert bound(machine(), "float32", text) == {"fma_microkernel"}
+
+
+def test_no_other_word_is_taken_for_an_instruction():
+    with pytest.raises(UnknownNameError, match="quickest"):
+        load_mapping(FASTEST.replace("fastest", "quickest"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "rate"), [("avx512f avx512_bf16", 55), ("avx512f avx512_fp16 avx512_bf16", 14)]
+)
+def test_features_of_few_processors_come_before_widths_in_a_table(
+    monkeypatch, tmp_path, flags, rate
+):
+    """Those with FP16 take twice as long for products of bfloat16 as for multiply-adds."""
+    monkeypatch.delenv(loader.NATIVE_IS, raising=False)
+    monkeypatch.setattr(loader.Path, "read_text", read(loader.Path.read_text, flags))
+    loader._load.cache_clear()
+    own = septran.load_machine("cpu-x86")
+    loader._load.cache_clear()
+    assert own.instruction("avx512_bf16").throughput == rate
+    assert own.instruction("fma_microkernel").throughput == 32
+
+
+def read(own, flags):
+    def read_text(path, *arguments, **named):
+        if str(path) == "/proc/cpuinfo":
+            return f"flags : {flags}"
+        return own(path, *arguments, **named)
+
+    return read_text
+
+
+@pytest.mark.parametrize(("arch", "rate"), [("cooperlake", 55), ("znver5", 55), ("avx512", 55)])
+def test_a_processor_that_the_table_lacks_counts_as_the_widest(tmp_path, arch, rate):
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"extends: cpu-x86\nname: mine\narch: {arch}\n")
+    assert septran.load_machine(file).instruction("avx512_bf16").throughput == rate
