@@ -101,6 +101,7 @@ class Kernel(Displayable):
         self._loaded = bool(compiled) and logic is None
         self._requests: dict[Hashable, Specialisation] = {}
         self._scalars = frozenset(s.name for s in signature.scalars)
+        self._input_names = tuple(t.name for t in signature.inputs)
         self._integers = any(t.span is not None for t in signature.tensors)
         self._plans: dict[Hashable, FastCall] = {}
         self._refused = False
@@ -146,8 +147,10 @@ class Kernel(Displayable):
         """
         if self._integers:
             tensors, named = with_integers(self.signature, tensors, named, self.device)
+        if named and not self._scalars.issuperset(named):
+            tensors, named = self._by_position(tensors, named)
         plan = self._plans.get(call_key(tensors, out))
-        # A plan is for tensors by position; those by name are put into order on the slow path.
+        # A plan is for tensors by position alone; what else there is takes the slow path.
         if plan is not None and (not named or self._scalars.issuperset(named)):
             result = plan(tensors, out, named)
             if result is not NotImplemented:
@@ -399,6 +402,16 @@ class Kernel(Displayable):
             self._plans = {k: plan for k, plan in plans if plan.use is not oldest.use}
         for other in kept[:-1]:
             other.stages.forget()
+
+    def _by_position(
+        self, tensors: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Put inputs that are passed by name into their places; as given where one is missing."""
+        rest = self._input_names[len(tensors) :]
+        if not named.keys() >= set(rest):
+            return tensors, named
+        by_name = {name: x for name, x in named.items() if name not in rest}
+        return (*tensors, *(named[name] for name in rest)), by_name
 
     def _call(self, tensors: Sequence[Any], out: Any, named: Mapping[str, Any]) -> Any:
         """Take the slow path: every check, and copies of arrays that cannot be passed."""

@@ -47,6 +47,8 @@ def test_repeated_call_takes_the_short_way(gemm, monkeypatch):
     gemm(A, B)
     monkeypatch.setattr(gemm, "_call", None)
     assert (gemm(A + 1, B) == (A + 1) @ B).all()
+    assert (gemm(A + 1, B=B) == (A + 1) @ B).all()
+    assert (gemm(B=B, A=A + 1) == (A + 1) @ B).all()
 
 
 def test_tensors_may_be_named(gemm):
